@@ -1,0 +1,74 @@
+"""From a fitted model to a `Source`: one module a library, found by the module of the model's class.
+
+Nothing is imported that the user has not imported; only a model file makes us import its library.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any, Protocol
+
+from .._arrays import F64, Ids
+from .._ensemble import Ensemble
+from .._errors import UnsupportedModel
+
+
+class Retrained(Protocol):
+    """A model trained again on some of the rows."""
+
+    structure_changed: bool
+
+    def scores(self, X: Any) -> F64: ...
+
+
+class Source(Protocol):
+    """A model with its training data, as an adapter presents it."""
+
+    name: str
+    ensemble: Ensemble
+    tolerance: float  # relative leaf error that is still rounding in this library
+    classes: Any | None  # labels in the order of the outputs, or None
+    targets: str  # what labels must be, in words
+
+    def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
+        """Leaves (trees, m), numbered as the ensemble numbers them, and given scores (m, K) of new rows."""
+        ...
+
+    def labels(self, y: Any, length: int, name: str) -> F64:
+        """Labels as the loss takes them."""
+        ...
+
+    def own_labels(self, X: Any) -> Any | None:
+        """Labels that X itself carries (a Pool), or None."""
+        ...
+
+    def retrain(self, keep: Any, threads: int) -> Retrained: ...
+
+
+_MODULES = {"catboost": "catboost"}
+_SUPPORTED = "CatBoostClassifier, CatBoostRegressor, CatBoost, or the path of a CatBoost .cbm or .json file"
+
+
+def open_model(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any) -> Source:
+    if isinstance(model, (str, os.PathLike)):
+        library = _library_of_file(os.fspath(model))
+    else:
+        library = next((m for c in type(model).__mro__ if (m := c.__module__.partition(".")[0]) in _MODULES), None)
+        if library is None:
+            raise UnsupportedModel(
+                f"leaftrace cannot read a {type(model).__module__}.{type(model).__qualname__}; pass a {_SUPPORTED}."
+            )
+    adapter = importlib.import_module(f".{_MODULES[library]}", __name__)
+    return adapter.open_model(model, X, y, sample_weight, baseline)
+
+
+def _library_of_file(path: str) -> str:
+    """Which library wrote this file, by its content."""
+    if not os.path.isfile(path):
+        raise UnsupportedModel(f"there is no model file '{path}'.")
+    with open(path, "rb") as file:
+        head = file.read(4)
+    if head == b"CBM1" or head.lstrip()[:1] == b"{":
+        return "catboost"
+    raise UnsupportedModel(f"'{path}' is not a model file leaftrace knows; pass a {_SUPPORTED}.")

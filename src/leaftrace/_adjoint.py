@@ -1,0 +1,89 @@
+"""The adjoint: exact influence of all n rows on a query in one backward pass, O(T n).
+
+    abar_j = 0
+    for t = T..1:   fbar_l  = sum_{x in l} c_x + sum_{j in l} abar_j       what Q feels of leaf l's value
+                    abar_j += U_j' fbar_{l(j)}                             what Q feels of row j's score
+    base:           fbar_0  = sum_x c_x + sum_j abar_j
+
+Then, for each row, dQ/dw_i = sum_t V_i . fbar_{l(i)} + (d base/dw_i) . fbar_0 + (d lam/dw_i) sum_l (df_l/dlam) . fbar_l,
+and the same with the label effects Y in the place of V. SinglePoint leaves the abar out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._arrays import F64, Real
+from ._effects import Rows, base_effect, base_label_effect, effects, label_effects
+from ._kernels import block_width, kernels
+from ._queries import Queries
+from ._workspace import Workspace
+
+
+@dataclass(frozen=True)
+class LeafAdjoint:
+    """What a block of queries feels of every leaf value, the base score and lam."""
+
+    fbar: Real  # (leaves, O, B)
+    base: F64  # (K, B)
+    lam: F64  # (B,)
+    columns: int  # of the B columns, how many are queries
+
+
+def leaf_adjoint(work: Workspace, queries: Queries, columns: slice, *, knock_on: bool = True) -> LeafAdjoint:
+    """Run the backward pass for some of the queries."""
+    trace, e = work.trace, work.trace.ensemble
+    count = len(range(len(queries))[columns])
+    B = block_width(count)
+    fbar, base = queries.seeds(columns, B, work.dtype)
+    if knock_on:
+        abar = np.zeros((e.n_rows, e.n_outputs, B), work.dtype)
+        for t, U in work.knock_on_backwards():
+            here, next_ = e.trees(t), e.trees(t - 1) if t else None
+            kernels.backward_step(
+                e.leaves[here],
+                e.first_output[here],
+                U,
+                fbar[e.leaf_range(t)],
+                abar,
+                None if next_ is None else e.leaves[next_],
+                None if next_ is None else e.first_output[next_],
+                None if next_ is None else fbar[e.leaf_range(t - 1)],
+            )
+        base += abar.sum(axis=0, dtype=np.float64)
+    lam = np.zeros(B)
+    if e.lam_slope:
+        for t, step in enumerate(trace.steps):
+            lam += np.einsum("mo,mob->b", step.lam_effect, fbar[e.leaf_range(t)])
+    return LeafAdjoint(fbar, base, lam, count)
+
+
+def expand_training(work: Workspace, adjoint: LeafAdjoint, index: np.ndarray | None) -> Real:
+    """(rows, columns) dQ/dw of the training rows, or of those in `index`."""
+    return np.concatenate([_expand(work, adjoint, rows, V) for rows, V in work.direct_effects(index)])
+
+
+def expand_candidates(work: Workspace, adjoint: LeafAdjoint, rows: Rows) -> Real:
+    """(rows, columns) dQ/dw, at weight zero, of rows that are not in the training set."""
+    return _expand(work, adjoint, rows, effects(work.trace, rows, work.dtype)[0])
+
+
+def _expand(work: Workspace, adjoint: LeafAdjoint, rows: Rows, V: Real) -> Real:
+    e = work.trace.ensemble
+    out = np.zeros((len(rows), adjoint.fbar.shape[2]), work.dtype)
+    kernels.expand(rows.leaves, e.tree_offset, V, adjoint.fbar, out)
+    out += (base_effect(work.trace, rows) @ adjoint.base + e.lam_slope * adjoint.lam).astype(work.dtype)
+    return out[:, : adjoint.columns]
+
+
+def expand_labels(work: Workspace, adjoint: LeafAdjoint, rows: Rows) -> Real:
+    """(rows, columns, Y) dQ/dy of these rows."""
+    e = work.trace.ensemble
+    Y, Y0 = label_effects(work.trace, rows, work.dtype), base_label_effect(work.trace, rows)
+    out = np.zeros((Y.shape[3], len(rows), adjoint.fbar.shape[2]), work.dtype)
+    for y in range(Y.shape[3]):
+        kernels.expand(rows.leaves, e.tree_offset, np.ascontiguousarray(Y[..., y]), adjoint.fbar, out[y])
+        out[y] += (Y0[..., y] @ adjoint.base).astype(work.dtype)
+    return np.moveaxis(out, 0, 2)[:, : adjoint.columns]

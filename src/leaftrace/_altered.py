@@ -1,0 +1,98 @@
+"""Models without some training rows: leaf values refitted on the fixed structure, or the whole model retrained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ._adapters import Retrained, Source
+from ._arrays import F64, Ints
+from ._ensemble import Ensemble
+from ._errors import InvalidInput
+from ._losses import Logistic, Softmax
+from ._replay import Step, Trace, mean_target, walk
+
+
+@dataclass(frozen=True)
+class AlteredModel:
+    """What refitted and retrained models share. ``without`` are the positions of the removed training rows."""
+
+    source: Source
+    without: Ints
+
+    def scores(self, X: Any, baseline: Any = None) -> F64:
+        raise NotImplementedError
+
+    def predict(self, X: Any, baseline: Any = None) -> F64:
+        """Raw predictions, (m,) or (m, K): what ``of="prediction"`` is about."""
+        F = self.scores(X, baseline)
+        return F[:, 0] if F.shape[1] == 1 else F
+
+    def predict_proba(self, X: Any, baseline: Any = None) -> F64:
+        """Class probabilities (m, classes), for classifiers."""
+        loss = self.source.ensemble.loss
+        if not isinstance(loss, (Logistic, Softmax)):
+            raise InvalidInput(f"a model with the {loss.name} loss has no class probabilities; use predict().")
+        return loss.response(loss.state(self.scores(X, baseline)))
+
+    def loss(self, X: Any, y: Any = None, baseline: Any = None) -> F64:
+        """(m,) the model's own loss of each row."""
+        F = self.scores(X, baseline)
+        y = self.source.own_labels(X) if y is None else y
+        return self.source.ensemble.loss.value(F, self.source.labels(y, len(F), "y"))
+
+
+@dataclass(frozen=True)
+class RefittedModel(AlteredModel):
+    """The model with its trees as they are and all leaf values refitted without some rows."""
+
+    ensemble: Ensemble  # with the refitted leaf values and base score
+
+    def scores(self, X: Any, baseline: Any = None) -> F64:
+        return self.ensemble.scores(*self.source.rows(X, baseline))
+
+
+@dataclass(frozen=True)
+class RetrainedModel(AlteredModel):
+    """The model trained again without some rows. ``structure_changed``: any training row in another leaf of any tree."""
+
+    retrained: Retrained
+
+    @property
+    def structure_changed(self) -> bool:
+        return self.retrained.structure_changed
+
+    def scores(self, X: Any, baseline: Any = None) -> F64:
+        offset = self.source.rows(X, baseline)[1]
+        return self.retrained.scores(X) + (0.0 if offset is None else offset)
+
+
+def refit_without(trace: Trace, without: Ints) -> Ensemble:
+    """Replay all steps without these rows: exact, one pass. The number of rows goes down with them, and halvings by
+    backtracking stay where they were."""
+    e = trace.ensemble
+    keep = np.setdiff1d(np.arange(e.n_rows), without)
+    if not e.w[keep].any():
+        raise InvalidInput("without= leaves no training row of non-zero weight; keep at least one.")
+    rest = replace(
+        e,
+        leaves=np.ascontiguousarray(e.leaves[:, keep]),
+        y=e.y[keep],
+        w=e.w[keep],
+        w_factor=e.w_factor[keep],
+        offset=None if e.offset is None else e.offset[keep],
+        leaf_weights=None,
+    )
+    base = e.base
+    if e.base_from_data:  # the change only, so that the model's own rounding of its base stays
+        from_mean = e.loss.from_mean
+        base = base + from_mean(mean_target(rest, rest.w)) - from_mean(mean_target(e, e.w))
+    rest = replace(rest, base=base)
+    A, values = rest.start(), np.empty_like(e.values)
+    for t, step in enumerate(trace.steps):
+        path = walk(Step(rest, t, A), step.scale)
+        values[e.leaf_range(t)] = e.learning_rate * sum(c * s for c, _, s, _ in path)
+        rest.add_leaf_values(t, values[e.leaf_range(t)], rest.leaves, A)
+    return replace(e, base=base, values=values)

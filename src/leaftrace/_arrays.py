@@ -1,0 +1,17 @@
+"""Array types and the few shapes used throughout.
+
+Legend: n training rows, m test rows (queries), T steps, R trees in a step, K outputs, O outputs of one leaf (K for
+vector leaves, 1 when each output has its own tree), M leaves of one step (all its trees together), B block of columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+F64 = NDArray[np.float64]
+Real = NDArray[np.floating[Any]]
+Ids = NDArray[np.unsignedinteger[Any]]
+Ints = NDArray[np.intp]

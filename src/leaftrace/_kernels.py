@@ -1,0 +1,36 @@
+"""The kernels in use: native ones, or their NumPy twins (``LEAFTRACE_KERNELS=numpy``, or a pure-Python install)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from . import _twins
+
+BLOCKS = (1, 8, 32)  # widths of a block of columns that the native kernels are compiled for
+
+
+def _load() -> Any:
+    choice = os.environ.get("LEAFTRACE_KERNELS", "native")
+    if choice not in ("native", "numpy"):
+        raise ImportError(f"LEAFTRACE_KERNELS is '{choice}'; it can be 'native' (the default) or 'numpy'.")
+    if choice == "native":
+        try:
+            from . import _native  # pyright: ignore[reportAttributeAccessIssue]
+
+            return _native
+        except ModuleNotFoundError:  # installed with LEAFTRACE_PURE=1
+            pass
+    return _twins
+
+
+kernels: Any = _load()
+
+
+def is_native() -> bool:
+    return kernels is not _twins
+
+
+def block_width(columns: int) -> int:
+    """The compiled width to use for this many columns."""
+    return next((b for b in BLOCKS if columns <= b), BLOCKS[-1])

@@ -1,0 +1,263 @@
+"""Losses: derivatives in the score and the label, and their changes in difference form.
+
+A training row meets its loss through a *state*: what the derivatives need of the row's score ``A``, chosen so that
+moving the score by a leaf's step costs no exponential per row (``exp(A + S) = exp(A) exp(S)``, and ``exp(S)`` is
+computed once a leaf).
+
+    state = loss.state(A)                      # (n, C)  from scores (n, K)
+    loss.moved(state, loss.shift(S)[leaf])     # the state at A + S
+
+For a row, with K outputs:
+
+    g = dL/dA        (n, K)        h = dg/dA       (n, K, K)
+    k.s = d(h s)/dA  (n, K, K)     dg/dy, d(h s)/dy (n, K, Y): one column for each number in a label
+
+Differences. ``change(D)`` turns a score change into what accumulates without an exponential (``E = exp(D) - 1``, or
+``D`` itself), ``compose`` adds two of them, ``difference(state, E)`` gives ``g(A + D) - g(A)`` and the same for h,
+without cancellation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ._arrays import F64
+
+
+class Loss(Protocol):
+    """What the engine asks of a loss. Arrays are float64; n rows, K outputs, C numbers of state a row."""
+
+    name: str
+    kernel: str  # the native kernels' name for it
+    n_outputs: int
+
+    def state(self, A: F64) -> F64: ...
+    def shift(self, S: F64) -> F64: ...
+    def moved(self, state: F64, shift: F64) -> F64: ...
+    def value(self, A: F64, y: F64) -> F64: ...
+    def gradient(self, state: F64, y: F64) -> F64: ...
+    def hessian(self, state: F64, y: F64) -> F64: ...
+    def third_dot(self, state: F64, y: F64, s: F64) -> F64: ...
+    def label_gradient(self, state: F64, y: F64) -> F64: ...
+    def label_hessian_dot(self, state: F64, y: F64, s: F64) -> F64: ...
+    def change(self, D: F64) -> F64: ...
+    def compose(self, E: F64, e: F64) -> F64: ...
+    def difference(self, state: F64, E: F64) -> tuple[F64, F64]: ...
+    def from_mean(self, mean: F64) -> F64:
+        """The constant score (K,) that is best for labels of this mean."""
+        ...
+
+    def response(self, state: F64) -> F64:
+        """What the score means: class probabilities, or the expected label (n,)."""
+        ...
+
+
+class _Additive:
+    """State is the score itself; changes add."""
+
+    def state(self, A: F64) -> F64:
+        return A
+
+    def shift(self, S: F64) -> F64:
+        return S
+
+    def moved(self, state: F64, shift: F64) -> F64:
+        return state + shift
+
+    def change(self, D: F64) -> F64:
+        return D
+
+    def compose(self, E: F64, e: F64) -> F64:
+        return E + e
+
+
+class _Exponential:
+    """State is built from exp(A); changes E = exp(D) - 1 compose as (1 + E)(1 + e) - 1."""
+
+    def shift(self, S: F64) -> F64:
+        return np.exp(S)
+
+    def change(self, D: F64) -> F64:
+        return np.expm1(D)
+
+    def compose(self, E: F64, e: F64) -> F64:
+        return E + e + E * e
+
+
+class _OneOutput:
+    """Shapes for K = 1: the label enters g with slope -1 and leaves h alone."""
+
+    n_outputs = 1
+
+    def label_gradient(self, state: F64, y: F64) -> F64:
+        return np.full((len(y), 1, 1), -1.0)
+
+    def label_hessian_dot(self, state: F64, y: F64, s: F64) -> F64:
+        return np.zeros((len(y), 1, 1))
+
+
+@dataclass(frozen=True)
+class SquaredError(_Additive, _OneOutput):
+    """L = (A - y)^2 / 2, so that g = A - y as in every booster."""
+
+    name: str = "squared error"
+    kernel: str = "squared"
+
+    def value(self, A: F64, y: F64) -> F64:
+        return 0.5 * (A[..., 0] - y) ** 2
+
+    def gradient(self, state: F64, y: F64) -> F64:
+        return state - y[:, None]
+
+    def hessian(self, state: F64, y: F64) -> F64:
+        return np.ones((len(state), 1, 1))
+
+    def third_dot(self, state: F64, y: F64, s: F64) -> F64:
+        return np.zeros((len(state), 1, 1))
+
+    def difference(self, state: F64, E: F64) -> tuple[F64, F64]:
+        return E, np.zeros_like(E)[..., None, :]
+
+    def from_mean(self, mean: F64) -> F64:
+        return mean
+
+    def response(self, state: F64) -> F64:
+        return state[:, 0]
+
+
+@dataclass(frozen=True)
+class Logistic(_Exponential, _OneOutput):
+    """L = log(1 + exp A) - y A with y in [0, 1]: Logloss and CrossEntropy. State: p = sigma(A) and q = 1 - p."""
+
+    name: str = "logistic"
+    kernel: str = "logistic"
+
+    def state(self, A: F64) -> F64:
+        e = np.exp(-np.abs(A))
+        large, small = 1 / (1 + e), e / (1 + e)
+        return np.concatenate([np.where(A > 0, large, small), np.where(A > 0, small, large)], axis=1)
+
+    def moved(self, state: F64, shift: F64) -> F64:
+        p, q = state[:, :1] * shift, state[:, 1:]
+        return np.concatenate([p, q], axis=1) / (p + q)
+
+    def value(self, A: F64, y: F64) -> F64:
+        return np.logaddexp(0.0, A[..., 0]) - y * A[..., 0]
+
+    def gradient(self, state: F64, y: F64) -> F64:
+        # p - y without the cancellation p -> 1 brings when y = 1.
+        p, q = state.T
+        return (p * (1 - y) - q * y)[:, None]
+
+    def hessian(self, state: F64, y: F64) -> F64:
+        return (state[:, 0] * state[:, 1])[:, None, None]
+
+    def third_dot(self, state: F64, y: F64, s: F64) -> F64:
+        p, q = state.T
+        return (p * q * (q - p) * s[:, 0])[:, None, None]
+
+    def difference(self, state: F64, E: F64) -> tuple[F64, F64]:
+        p, q = state[:, :1, None], state[:, 1:, None]
+        dg = p * q * E / (q + p * (1 + E))
+        return dg, (dg * (q - p - dg))[:, None]
+
+    def from_mean(self, mean: F64) -> F64:
+        return np.log(mean) - np.log1p(-mean)
+
+    def response(self, state: F64) -> F64:
+        return state[:, ::-1]
+
+
+@dataclass(frozen=True)
+class Poisson(_Exponential, _OneOutput):
+    """L = exp A - y A with y >= 0. State: exp A."""
+
+    name: str = "Poisson"
+    kernel: str = "poisson"
+
+    def state(self, A: F64) -> F64:
+        return np.exp(A)
+
+    def moved(self, state: F64, shift: F64) -> F64:
+        return state * shift
+
+    def value(self, A: F64, y: F64) -> F64:
+        return np.exp(A[..., 0]) - y * A[..., 0]
+
+    def gradient(self, state: F64, y: F64) -> F64:
+        return state - y[:, None]
+
+    def hessian(self, state: F64, y: F64) -> F64:
+        return state[..., None]
+
+    def third_dot(self, state: F64, y: F64, s: F64) -> F64:
+        return (state * s)[..., None]
+
+    def difference(self, state: F64, E: F64) -> tuple[F64, F64]:
+        dg = state[..., None] * E
+        return dg, dg[:, None]
+
+    def from_mean(self, mean: F64) -> F64:
+        return np.log(mean)
+
+    def response(self, state: F64) -> F64:
+        return state[:, 0]
+
+
+@dataclass(frozen=True)
+class Softmax(_Exponential):
+    """L = log sum exp A - A_y with y a class number. State: p = softmax(A). The label derivative is that of the
+    row's one-hot target t (n, K): g = p - t."""
+
+    n_outputs: int
+    name: str = "softmax"
+    kernel: str = "softmax"
+
+    def state(self, A: F64) -> F64:
+        e = np.exp(A - A.max(axis=1, keepdims=True))
+        return e / e.sum(axis=1, keepdims=True)
+
+    def moved(self, state: F64, shift: F64) -> F64:
+        p = state * shift
+        return p / p.sum(axis=1, keepdims=True)
+
+    def value(self, A: F64, y: F64) -> F64:
+        top = A.max(axis=-1, keepdims=True)
+        chosen = np.take_along_axis(A, np.broadcast_to(y.astype(int), A.shape[:-1])[..., None], -1)
+        return (top + np.log(np.exp(A - top).sum(axis=-1, keepdims=True)) - chosen)[..., 0]
+
+    def gradient(self, state: F64, y: F64) -> F64:
+        g = state.copy()
+        g[np.arange(len(y)), y.astype(int)] -= 1
+        return g
+
+    def hessian(self, state: F64, y: F64) -> F64:
+        return state[:, :, None] * (np.eye(self.n_outputs) - state[:, None, :])
+
+    def third_dot(self, state: F64, y: F64, s: F64) -> F64:
+        # h s = p (s - c), c = p.s; differentiated once more: diag(r) - r p' - p r' with r = p (s - c).
+        p, r = state, state * (s - np.sum(state * s, axis=1, keepdims=True))
+        return r[:, :, None] * (np.eye(self.n_outputs) - p[:, None, :]) - p[:, :, None] * r[:, None, :]
+
+    def label_gradient(self, state: F64, y: F64) -> F64:
+        return np.broadcast_to(-np.eye(self.n_outputs), (len(y), self.n_outputs, self.n_outputs))
+
+    def label_hessian_dot(self, state: F64, y: F64, s: F64) -> F64:
+        return np.zeros((len(y), self.n_outputs, self.n_outputs))
+
+    def difference(self, state: F64, E: F64) -> tuple[F64, F64]:
+        p = state[..., None]  # (n, K, 1)
+        mean = (p * E).sum(axis=1, keepdims=True)
+        dp = p * (E - mean) / (1 + mean)
+        cross = dp[:, :, None] * (p + dp)[:, None] + p[:, :, None] * dp[:, None]
+        return dp, np.eye(self.n_outputs)[None, :, :, None] * dp[:, :, None] - cross
+
+    def from_mean(self, mean: F64) -> F64:
+        logs = np.log(mean)
+        return logs - logs.mean()
+
+    def response(self, state: F64) -> F64:
+        return state

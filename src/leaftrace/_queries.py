@@ -1,0 +1,118 @@
+"""Queries: scalars of the test predictions, and their gradients.
+
+A query is a column of the result. Its scalar Q is the loss of a test row, its raw prediction, or anything whose
+gradient c = dQ/dF is given. `reduce` makes one query of the whole test set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ._arrays import F64, Ids
+from ._ensemble import Ensemble
+from ._errors import InvalidInput
+
+Of = str | np.ndarray | Callable[[F64], Any]
+Reduce = Literal["mean", "sum"] | None
+
+
+@dataclass(frozen=True)
+class Queries:
+    """m test rows and what is asked of them."""
+
+    ensemble: Ensemble
+    leaves: Ids  # (trees, m)
+    scores: F64  # (m, K)
+    y: F64 | None  # (m,) labels, for the loss
+    gradient: F64  # (m, K) c = dQ/dF
+    of: str  # "loss", "prediction" or "goal"
+    reduce: Reduce
+
+    def __len__(self) -> int:
+        return 1 if self.reduce else self.leaves.shape[1]
+
+    def seeds(self, columns: slice, width: int, dtype: np.dtype) -> tuple[Any, F64]:
+        """What each leaf of the ensemble (leaves, O, width) and the base score (K, width) get from these queries."""
+        e = self.ensemble
+        O = e.leaf_outputs  # noqa: E741
+        out = np.zeros((len(e.values), O, width), dtype)
+        base = np.zeros((e.n_outputs, width))
+        if self.reduce:
+            c = self.gradient / (len(self.gradient) if self.reduce == "mean" else 1)
+            for ids, start, o in zip(self.leaves, e.tree_offset, e.first_output, strict=True):
+                for i in range(O):
+                    sums = np.bincount(ids, c[:, o + i])
+                    out[start : start + len(sums), i, 0] += sums
+            base[:, 0] = c.sum(axis=0)
+            return out, base
+        ids, c = self.leaves[:, columns] + e.tree_offset[:, None], self.gradient[columns]
+        b = np.arange(c.shape[0])
+        for i in range(O):
+            np.add.at(out, (ids, i, b), c.T[e.first_output + i])
+        base[:, : len(b)] = c.T
+        return out, base
+
+    def change(self, dF: F64) -> F64:
+        """Q(F + dF) - Q(F) for changes of the test scores dF (m, K, B): (queries, B)."""
+        if self.of == "loss":
+            assert self.y is not None
+            moved = np.moveaxis(self.scores[:, :, None] + dF, 2, 0)  # (B, m, K)
+            change = (self.ensemble.loss.value(moved, self.y) - self.ensemble.loss.value(self.scores, self.y)).T
+            return self._reduced(change)
+        return self.slope(dF)
+
+    def slope(self, dF: F64) -> F64:
+        """dQ along dF, to first order: (queries, B)."""
+        return self._reduced(np.einsum("mk,mkb->mb", self.gradient, dF))
+
+    def _reduced(self, columns: F64) -> F64:
+        if self.reduce == "mean":
+            return columns.mean(axis=0, keepdims=True)
+        return columns.sum(axis=0, keepdims=True) if self.reduce else columns
+
+
+def make_queries(
+    ensemble: Ensemble, leaves: Ids, offset: F64 | None, y: F64 | None, of: Of, reduce: Reduce, output: int | None
+) -> Queries:
+    """Check `of`, `reduce`, `output` and put the gradient together."""
+    if reduce not in (None, "mean", "sum"):
+        raise InvalidInput(f"reduce is {reduce!r}; it can be None (a column for each test row), 'mean' or 'sum'.")
+    if output is not None and not (isinstance(of, str) and of == "prediction"):
+        raise InvalidInput("output= says which prediction is meant, so it goes with of='prediction'.")
+    F = ensemble.scores(leaves, offset)
+    if isinstance(of, str):
+        if of == "loss":
+            if y is None:
+                raise InvalidInput("of='loss' needs the labels of the test rows; pass y_test, or of='prediction'.")
+            return Queries(ensemble, leaves, F, y, ensemble.loss.gradient(ensemble.loss.state(F), y), of, reduce)
+        if of == "prediction":
+            return Queries(ensemble, leaves, F, y, _pick_output(F, output), of, reduce)
+        raise InvalidInput(f"of is '{of}'; it can be 'loss', 'prediction', an array of gradients or a function.")
+    given = np.asarray(of(F if F.shape[1] > 1 else F[:, 0]) if callable(of) else of, dtype=np.float64)
+    c = given[:, None] if given.ndim == 1 and F.shape[1] == 1 else given
+    if c.shape != F.shape:
+        what = "the function given as of= returned" if callable(of) else "the array given as of= has"
+        raise InvalidInput(
+            f"{what} shape {given.shape}; expected the gradient of your goal with respect to the raw predictions, "
+            f"shape {F.shape if F.shape[1] > 1 else F.shape[:1]}."
+        )
+    if not np.isfinite(c).all():
+        raise InvalidInput("the gradient given as of= has missing or infinite values.")
+    return Queries(ensemble, leaves, F, y, c, "goal", reduce)
+
+
+def _pick_output(F: F64, output: int | None) -> F64:
+    m, K = F.shape
+    if output is None:
+        chosen = F.argmax(axis=1)  # the predicted class
+    elif isinstance(output, (int, np.integer)) and 0 <= output < K:
+        chosen = np.full(m, output)
+    else:
+        raise InvalidInput(f"output is {output!r}, but this model has outputs 0 to {K - 1}.")
+    c = np.zeros((m, K))
+    c[np.arange(m), chosen] = 1.0
+    return c

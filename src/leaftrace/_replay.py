@@ -1,0 +1,249 @@
+"""Replay: recompute every leaf value from the data and the fixed structure, and linearise each step.
+
+One leaf, one inner iteration q, reading scores B = A + S (S the sum of the leaf's steps so far, no shrinkage):
+
+    D = sum w h + lam,   s = -D^-1 sum w g,   S <- S + c s            (c = 1, or a power of 1/2 after backtracking)
+
+Its differential is ds = -D^-1 (direct + J dS), with J = sum w (h + k.s) and a direct term from what moved. Chaining
+the Q iterations and the learning rate eta, a leaf's value f = eta S moves by
+
+    df = sum_q N_q direct_q,    N_q = -eta c_q [prod_{r > q} (I - c_r D_r^-1 J_r)] D_q^-1
+
+so several inner iterations cost the passes over rows nothing: they only sum over q. The direct terms are
+
+    weight of row i:      g_i + h_i s          score of row j:   w_j (h_j + k_j.s)
+    label of row i:       w_i (dg_i/dy + dh_i/dy s)          lam: s
+
+The gradient rule has D = sum w + lam, so there h -> 1 and k, dh/dy -> 0 wherever they stand for D's derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ._arrays import F64, Ids
+from ._ensemble import Ensemble
+from ._fidelity import Fidelity, judge
+from ._kernels import kernels
+from ._twins import sum_by_leaf
+
+PATH_TOLERANCE = 1e-9  # relative; a matching path gives 1e-12, a wrong one is far off or changes nothing
+
+
+@dataclass(frozen=True)
+class StepTrace:
+    """One step, linearised. Q accepted inner iterations, M leaves, O outputs of a leaf."""
+
+    scale: F64  # (Q,) c
+    S: F64  # (Q, M, O) before each iteration
+    s: F64  # (Q, M, O)
+    D: F64  # (Q, M, O, O) with lam
+    N: F64  # (Q, M, O, O)
+    rows: F64  # (M,) rows of non-zero weight
+
+    @property
+    def lam_effect(self) -> F64:
+        """df / dlam, (M, O)."""
+        return np.einsum("qmab,qmb->ma", self.N, self.s)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A replayed model: what every method works on."""
+
+    ensemble: Ensemble
+    steps: list[StepTrace]
+    base_N: F64  # (K, K): d base / dw_i = base_N g_i(base); zero when the base score is a constant
+    fidelity: Fidelity
+
+
+@dataclass
+class Step:
+    """The rows and leaves of one step at scores A; computes the sums the formulas above ask for."""
+
+    ensemble: Ensemble
+    t: int
+    A: F64  # (n, K)
+    leaves: Ids = field(init=False)
+    state: F64 = field(init=False)
+    W: F64 = field(init=False)  # (M,) weight of each leaf
+
+    def __post_init__(self) -> None:
+        e = self.ensemble
+        self.leaves = e.leaves[e.trees(self.t)]
+        self.first = e.first_output[e.trees(self.t)]
+        self.M = int(e.step_leaves[self.t + 1] - e.step_leaves[self.t])
+        self.state = e.loss.state(self.A)
+        self.W, self.rows = np.zeros(self.M), np.zeros(self.M)
+        for ids in self.leaves:
+            sum_by_leaf(ids, e.w, self.W)
+            sum_by_leaf(ids, (e.w > 0).astype(float), self.rows)
+
+    def sums(self, S: F64 | None) -> tuple[F64, F64]:
+        """G (M, O) and D (M, O, O) at A + S, S (M, O) or None for zero."""
+        e, O = self.ensemble, self.ensemble.leaf_outputs  # noqa: E741
+        G, D = np.zeros((self.M, O)), np.zeros((self.M, O, O))
+        if e.n_outputs == 1:
+            shift = None if S is None else e.loss.shift(S[:, 0])
+            for ids in self.leaves:
+                kernels.leaf_sums(
+                    e.loss.kernel, e.rule.newton, ids, self.state, shift, e.y, e.w, G[:, 0], D[:, 0, 0]
+                )
+        else:
+            at = self._moved(S)
+            g, h = e.loss.gradient(at, e.y), e.loss.hessian(at, e.y)
+            for ids, o in zip(self.leaves, self.first, strict=True):
+                out = slice(o, o + O)
+                sum_by_leaf(ids, e.w[:, None] * g[:, out], G)
+                if e.rule.newton:
+                    sum_by_leaf(ids, e.w[:, None, None] * h[:, out, out], D)
+                else:
+                    sum_by_leaf(ids, e.w[:, None, None] * np.eye(O), D)
+        if O == 1:
+            return G, D + e.lam
+        # A softmax Hessian is singular along (1, ..., 1); CatBoost keeps it solvable by a floor under lam.
+        floor = np.finfo(np.float32).eps * np.einsum("maa->ma", D).max(axis=1)
+        return G, D + np.maximum(e.lam, floor)[:, None, None] * np.eye(O)
+
+    def slope(self, S: F64 | None, s: F64) -> F64:
+        """J (M, O, O): how G + D s moves with a score change common to the leaf."""
+        e, O = self.ensemble, self.ensemble.leaf_outputs  # noqa: E741
+        J = np.zeros((self.M, O, O))
+        if e.n_outputs == 1:
+            shift = None if S is None else e.loss.shift(S[:, 0])
+            args = e.loss.kernel, e.rule.newton, self.leaves[0], self.state, shift, np.ascontiguousarray(s[:, 0])
+            kernels.slope_sums(*args, e.y, e.w, J[:, 0, 0])
+        else:
+            at = self._moved(S)
+            slope = e.loss.hessian(at, e.y)
+            if e.rule.newton:
+                slope = slope + e.loss.third_dot(at, e.y, s[self.leaves[0]])
+            sum_by_leaf(self.leaves[0], e.w[:, None, None] * slope, J)
+        return J
+
+    def solve(self, G: F64, D: F64) -> F64:
+        """s = -D^-1 G; a leaf without weight stays at zero."""
+        return -np.einsum("mab,mb->ma", inverse(D, self.W > 0), G)
+
+    def _moved(self, S: F64 | None) -> F64:
+        loss = self.ensemble.loss
+        return self.state if S is None else loss.moved(self.state, loss.shift(S)[self.leaves[0]])
+
+
+def inverse(D: F64, alive: F64) -> F64:
+    """(M, O, O) inverses; zero where a leaf has no weight or, for one output, no curvature."""
+    if D.shape[-1] == 1:
+        ok = alive & (D[:, 0, 0] > 0)
+        return np.where(ok, 1 / np.where(ok, D[:, 0, 0], 1), 0)[:, None, None]
+    alive, eye = alive[:, None, None], np.eye(D.shape[-1])
+    return np.where(alive, np.linalg.inv(np.where(alive, D, eye)), 0)
+
+
+def replay(ensemble: Ensemble, tolerance: float) -> Trace:
+    """Walk through the steps with the model's own scores, so that each step is judged by itself."""
+    A = ensemble.start()
+    base_error, base_N = _base(ensemble)
+    steps, errors, weight_errors = [], np.zeros(ensemble.n_steps), np.zeros(ensemble.n_steps)
+    scale = float(np.abs(ensemble.values).max(initial=0.0)) or 1.0
+    searching = ensemble.rule.backtracking
+    worst_leaf = np.zeros(ensemble.n_steps, dtype=int)
+    for t in range(ensemble.n_steps):
+        step = Step(ensemble, t, A)
+        target = ensemble.values[ensemble.leaf_range(t)]
+        if ensemble.leaf_weights is not None:
+            recorded = ensemble.leaf_weights[ensemble.leaf_range(t)]
+            weight_errors[t] = np.abs(step.W - recorded).max(initial=0.0) / (recorded.max(initial=0.0) or 1.0)
+            searching = searching and weight_errors[t] <= tolerance
+        iterations = _inner_iterations(step, target, scale, searching)
+        found = ensemble.learning_rate * sum(c * s for c, _, s, _ in iterations)
+        difference = np.abs(found - target).max(axis=1)
+        errors[t], worst_leaf[t] = difference.max() / scale, difference.argmax()
+        searching = searching and errors[t] <= tolerance  # a search that failed would fail, slowly, at every step
+        steps.append(_linearise(step, iterations))
+        ensemble.add_leaf_values(t, target, ensemble.leaves, A)
+    fidelity = judge(ensemble, errors, worst_leaf, weight_errors, base_error, tolerance)
+    return Trace(ensemble, steps, base_N, fidelity)
+
+
+def _base(ensemble: Ensemble) -> tuple[float, F64]:
+    """Error of the starting score, and its linearisation: step 0 is one leaf that holds every row."""
+    e = ensemble
+    if not e.base_from_data:
+        return 0.0, np.zeros((e.n_outputs, e.n_outputs))
+    found = e.loss.from_mean(mean_target(e, e.w))
+    state = e.loss.state(np.tile(e.base, (e.n_rows, 1)))
+    H = np.einsum("n,nab->ab", e.w, e.loss.hessian(state, e.y))
+    scale = max(float(np.abs(e.base).max()), float(np.abs(e.values).max(initial=0.0))) or 1.0
+    return float(np.abs(found - e.base).max()) / scale, -np.linalg.pinv(H)
+
+
+def mean_target(ensemble: Ensemble, w: F64) -> F64:
+    """(K,) weighted mean of the labels: of a one-hot row for each class if there are several outputs."""
+    if ensemble.n_outputs == 1:
+        return np.array([np.average(ensemble.y, weights=w)])
+    return np.bincount(ensemble.y.astype(int), w, ensemble.n_outputs) / w.sum()
+
+
+Iteration = tuple[float, F64 | None, F64, F64]  # c, S before, s, D
+
+
+def _inner_iterations(step: Step, target: F64, scale: float, search: bool) -> list[Iteration]:
+    """The accepted inner iterations of a step.
+
+    Backtracking accepts a step or halves it on a comparison of two losses that differ by rounding, so its decisions
+    cannot be predicted; they can be found, because the model's leaf values tell which were taken. Depth first,
+    'accept' first; a rejection halves the step and uses up an iteration.
+    """
+    e, count = step.ensemble, step.ensemble.rule.iterations
+    best: tuple[float, list[Iteration]] = (np.inf, [])
+    if not search:
+        return walk(step, [1.0] * count)
+
+    def visit(left: int, S: F64 | None, path: list[Iteration]) -> bool:
+        nonlocal best
+        if left == 0:
+            total = 0.0 if S is None else S
+            error = float(np.abs(e.learning_rate * total - target).max()) / scale
+            if error < best[0]:
+                best = error, path
+            return error <= PATH_TOLERANCE
+        G, D = step.sums(S)
+        s = step.solve(G, D)
+        for rejected in range(left):
+            c = 0.5**rejected
+            moved = c * s if S is None else S + c * s
+            if visit(left - rejected - 1, moved, [*path, (c, S, s, D)]):
+                return True
+        return visit(0, S, path)  # every remaining iteration was rejected
+
+    visit(count, None, [])
+    return best[1] or walk(step, [1.0] * count)
+
+
+def walk(step: Step, scales: Iterable[float]) -> list[Iteration]:
+    path: list[Iteration] = []
+    S: F64 | None = None
+    for c in scales:
+        G, D = step.sums(S)
+        s = step.solve(G, D)
+        path.append((c, S, s, D))
+        S = c * s if S is None else S + c * s
+    return path
+
+
+def _linearise(step: Step, path: list[Iteration]) -> StepTrace:
+    O = step.ensemble.leaf_outputs  # noqa: E741
+    shape = (len(path), step.M, O)
+    S, s, D, N = np.zeros(shape), np.zeros(shape), np.zeros((*shape, O)), np.zeros((*shape, O))
+    after = np.tile(np.eye(O), (step.M, 1, 1))  # product over later iterations
+    for q in reversed(range(len(path))):
+        c, before, s[q], D[q] = path[q]
+        S[q] = 0.0 if before is None else before
+        D_inverse = inverse(D[q], step.W > 0)
+        N[q] = -step.ensemble.learning_rate * c * after @ D_inverse
+        if q > 0:
+            after = after @ (np.eye(O) - c * D_inverse @ step.slope(before, s[q]))
+    return StepTrace(np.array([c for c, *_ in path]), S, s, D, N, step.rows)

@@ -1,0 +1,345 @@
+"""`Tracer`: the model, its training rows and the questions one can ask of them."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+
+from . import _forward, _inputs
+from ._adapters import Source, open_model
+from ._adjoint import LeafAdjoint, expand_candidates, expand_labels, expand_training, leaf_adjoint
+from ._altered import RefittedModel, RetrainedModel, refit_without
+from ._arrays import F64, Ints, Real
+from ._effects import Rows
+from ._errors import FidelityError, FidelityWarning, InvalidInput
+from ._fidelity import Fidelity
+from ._influence import Influence, Ranked, rank, top_table
+from ._kernels import BLOCKS, is_native
+from ._methods import LeafInfluence, LeafRefit, Method, Retrain, SinglePoint, TopKLeaves
+from ._progress import progress
+from ._queries import Of, Queries, Reduce, make_queries
+from ._replay import replay
+from ._workspace import Workspace, available_memory
+
+
+class Tracer:
+    """Reads a fitted model, replays its training and answers questions about training rows.
+
+    >>> tracer = Tracer(model, X_train, y_train)              # doctest: +SKIP
+    >>> tracer.influence(X_test, y_test).top(5)               # doctest: +SKIP
+
+    ``X_train, y_train, sample_weight``  exactly what the model was trained on, in the same order; a CatBoost Pool
+                      can stand for all of them
+    ``baseline``      scores given to the training rows before the first tree, if the model was trained with them
+    ``fidelity``      what to do when the replay does not give the model's own leaf values: "raise", "warn", "ignore"
+    ``dtype``         "float32" or "float64" for the passes; the replay itself is always float64
+    ``n_jobs``        threads; None means all cores. Results do not depend on it
+    ``memory_limit``  bytes to use beyond the inputs; None means half of what is free
+    ``params``        training parameters to use in the place of lost ones (no supported model loses any)
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        X_train: Any,
+        y_train: Any = None,
+        sample_weight: Any = None,
+        *,
+        baseline: Any = None,
+        fidelity: Literal["raise", "warn", "ignore"] = "raise",
+        dtype: str = "float32",
+        n_jobs: int | None = None,
+        memory_limit: int | None = None,
+        params: dict[str, Any] | None = None,
+    ) -> None:
+        if fidelity not in ("raise", "warn", "ignore"):
+            raise InvalidInput(f"fidelity is {fidelity!r}; it can be 'raise', 'warn' or 'ignore'.")
+        if str(dtype) not in ("float32", "float64"):
+            raise InvalidInput(f"dtype is {dtype!r}; it can be 'float32' or 'float64'.")
+        if n_jobs is not None and n_jobs < 1:
+            raise InvalidInput(f"n_jobs is {n_jobs}; it is a number of threads, 1 or more, or None for all cores.")
+        if memory_limit is not None and memory_limit <= 0:
+            raise InvalidInput(f"memory_limit is {memory_limit}; it is a number of bytes, or None.")
+        self._source: Source = open_model(model, X_train, y_train, sample_weight, baseline)
+        trace = replay(self._source.ensemble, self._source.tolerance)
+        self.fidelity: Fidelity = trace.fidelity
+        if not self.fidelity.exact and fidelity != "ignore":
+            if fidelity == "raise":
+                raise FidelityError(
+                    f"{self.fidelity.verdict}. Pass exactly the rows, labels and weights of training; "
+                    'fidelity="warn" goes on regardless.'
+                )
+            warnings.warn(self.fidelity.verdict, FidelityWarning, stacklevel=2)
+        self._work = Workspace(
+            trace,
+            np.dtype(dtype),
+            n_jobs or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else n_jobs or os.cpu_count() or 1,
+            memory_limit or available_memory() // 2,
+        )
+        self.train_index: np.ndarray = _inputs.row_index(X_train, self.n_rows)
+
+    @property
+    def n_rows(self) -> int:
+        return self._source.ensemble.n_rows
+
+    def __repr__(self) -> str:
+        e = self._source.ensemble
+        return (
+            f"Tracer({self._source.name}, {e.loss.name} loss, {e.n_steps} steps, {len(e.values)} leaves, "
+            f"{e.n_rows:,} training rows; {self._work.dtype.name}, {'native' if is_native() else 'NumPy'} kernels)\n"
+            f"  fidelity: {self.fidelity.verdict}"
+        )
+
+    # ---- questions ------------------------------------------------------------------------------------------------
+
+    def influence(
+        self,
+        X_test: Any,
+        y_test: Any = None,
+        *,
+        method: Method | None = None,
+        of: Of = "loss",
+        reduce: Reduce = None,
+        rows: Any = None,
+        output: int | None = None,
+        baseline: Any = None,
+    ) -> Influence:
+        """Influence of the training rows (or those at positions `rows`) on each test row.
+
+        ``method``  LeafInfluence() by default: exact, all rows at once
+        ``of``      "loss"; "prediction" (raw score; of several outputs, `output` or the predicted class); or the
+                    gradient of any goal with respect to the raw predictions, as an array or a function of them
+        ``reduce``  "mean" or "sum": one column for the whole test set, at the price of one test row
+        """
+        method = LeafInfluence() if method is None else method
+        if not isinstance(method, (LeafInfluence, LeafRefit, Retrain)):
+            raise InvalidInput(f"method is {method!r}; it can be LeafInfluence(), LeafRefit() or Retrain().")
+        queries, test_index = self._queries(X_test, y_test, of, reduce, output, baseline)
+        index = _inputs.row_numbers(rows, self.n_rows)
+        changed = None
+        if isinstance(method, Retrain):
+            values, changed = self._by_retraining(X_test, baseline, queries, index)
+        elif isinstance(method, LeafInfluence) and not isinstance(method.update_set, TopKLeaves):
+            every = len(index) == self.n_rows and rows is None
+            columns = [v for _, v in self._backwards(queries, method, None if every else index)]
+            values = columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
+        else:
+            values = self._forwards(queries, method, index)
+        return self._result(values, index, test_index, queries.of, method, structure_changed=changed)
+
+    def top(
+        self,
+        X_test: Any,
+        y_test: Any = None,
+        k: int = 10,
+        *,
+        effect: str | None = None,
+        method: LeafInfluence | None = None,
+        of: Of = "loss",
+        output: int | None = None,
+        baseline: Any = None,
+    ) -> Any:
+        """The table of `influence(...).top(k)`, made block by block: never more than a block of columns in memory."""
+        method = LeafInfluence() if method is None else method
+        if not isinstance(method, LeafInfluence) or isinstance(method.update_set, TopKLeaves):
+            raise InvalidInput("top() streams over test rows, so it takes LeafInfluence with AllPoints or SinglePoint.")
+        queries, test_index = self._queries(X_test, y_test, of, None, output, baseline)
+        tops: list[Ranked] = []
+        for columns, values in self._backwards(queries, method, None):
+            block = self._result(values, np.arange(self.n_rows), test_index[columns], queries.of, method)
+            tops += rank(block, k, effect)
+        return top_table(tops, self.train_index, test_index, queries.of)
+
+    def label_influence(
+        self,
+        X_test: Any,
+        y_test: Any = None,
+        *,
+        to: Any = None,
+        of: Of = "loss",
+        reduce: Reduce = None,
+        rows: Any = None,
+        output: int | None = None,
+        baseline: Any = None,
+    ) -> Influence:
+        """dQ/dy_i: how each query moves with the training labels, tree structures fixed.
+
+        With two classes the label counts as a number from 0 to 1. With more, say which class labels move `to`: values
+        are the rate at which Q changes as the row's label mass goes from its class to that one."""
+        e = self._source.ensemble
+        target = self._target_class(to)
+        queries, test_index = self._queries(X_test, y_test, of, reduce, output, baseline)
+        index = _inputs.row_numbers(rows, self.n_rows)
+
+        def block(columns: slice) -> Real:
+            adjoint = leaf_adjoint(self._work, queries, columns)
+            parts = []
+            for chunk in self._work.row_chunks(index):
+                part = self._work.rows.take(chunk)
+                slopes = expand_labels(self._work, adjoint, part)  # (rows, columns, Y)
+                if e.n_outputs == 1:
+                    parts.append(slopes[..., 0])
+                else:
+                    own = part.y.astype(int)[:, None, None]
+                    parts.append(slopes[..., target] - np.take_along_axis(slopes, own, axis=2)[..., 0])
+            return np.concatenate(parts)
+
+        values = np.concatenate(list(self._work.map(block, _blocks(len(queries)))), axis=1)
+        name = "label influence" if target is None else f"label influence, towards {self._source.classes[target]}"
+        return Influence(values, self.train_index[index], test_index, queries.of, name, np.ones(len(index)))
+
+    def score_candidates(
+        self,
+        X_new: Any,
+        X_test: Any,
+        y_test: Any = None,
+        y_new: Any = None,
+        *,
+        of: Of = "loss",
+        reduce: Reduce = None,
+        output: int | None = None,
+        baseline: Any = None,
+    ) -> Influence:
+        """dQ/dw of rows that are not in the training set, at weight zero: what adding a little of them would do.
+
+        With labels `y_new`, under those. Without, `values` is the expectation under the model's own prediction for
+        the new rows and, for classifiers, `per_label` has the values under each label."""
+        source, e = self._source, self._source.ensemble
+        leaves, offset = source.rows(X_new)
+        m = leaves.shape[1]
+        start = np.tile(e.base, (m, 1)) + (0.0 if offset is None else offset)
+        queries, test_index = self._queries(X_test, y_test, of, reduce, output, baseline)
+        response = e.loss.response(e.loss.state(e.scores(leaves, offset)))  # (m, classes) or (m,)
+        per_label = None
+        if y_new is not None:
+            values = self._candidates(queries, leaves, start, source.labels(y_new, m, "y_new"))
+        elif response.ndim == 1:  # the effect is linear in the label, so its expectation is the one of the mean
+            values = self._candidates(queries, leaves, start, response)
+        else:
+            labels = source.classes if source.classes is not None else np.arange(response.shape[1])
+            given = [self._candidates(queries, leaves, start, np.full(m, float(c))) for c in range(len(labels))]
+            values = np.einsum("cnq,nc->nq", np.stack(given), response).astype(self._work.dtype)
+            per_label = dict(zip(labels.tolist(), given, strict=True))
+        return Influence(
+            values,
+            _inputs.row_index(X_new, m),
+            test_index,
+            queries.of,
+            "candidates at weight zero",
+            np.full(m, -1.0),  # adding one, not removing one
+            per_label=per_label,
+        )
+
+    def refit(self, without: Any) -> RefittedModel:
+        """The model with the same trees and all leaf values refitted without these rows: exact for groups too."""
+        index = np.unique(_inputs.row_numbers(without, self.n_rows, "without"))
+        return RefittedModel(self._source, index, refit_without(self._work.trace, index))
+
+    def retrain(self, without: Any) -> RetrainedModel:
+        """The model trained again, with its own parameters, without these rows."""
+        index = np.unique(_inputs.row_numbers(without, self.n_rows, "without"))
+        return RetrainedModel(self._source, index, self._source.retrain(self._rest(index), self._work.n_jobs))
+
+    # ---- how they are answered --------------------------------------------------------------------------------------
+
+    def _queries(
+        self, X: Any, y: Any, of: Of, reduce: Reduce, output: int | None, baseline: Any
+    ) -> tuple[Queries, np.ndarray]:
+        leaves, offset = self._source.rows(X, baseline)
+        m = leaves.shape[1]
+        if m == 0:
+            raise InvalidInput("X_test has no rows; pass at least one test row.")
+        y = self._source.own_labels(X) if y is None else y
+        codes = None if y is None else self._source.labels(y, m, "y_test")
+        queries = make_queries(self._source.ensemble, leaves, offset, codes, of, reduce, output)
+        return queries, np.array([reduce]) if reduce else _inputs.row_index(X, m)
+
+    def _backwards(
+        self, queries: Queries, method: LeafInfluence, index: Ints | None
+    ) -> Iterator[tuple[slice, Real]]:
+        """(columns, values (rows, columns)) of LeafInfluence by the adjoint, block by block."""
+        self._work.prepare()
+        e = self._source.ensemble
+        factor = e.w_factor if index is None else e.w_factor[index]
+        knock_on = not isinstance(method.update_set, SinglePoint)
+
+        def block(columns: slice) -> tuple[slice, Real]:
+            adjoint = leaf_adjoint(self._work, queries, columns, knock_on=knock_on)
+            values = expand_training(self._work, adjoint, index)
+            return columns, values if np.all(factor == 1) else values * factor.astype(values.dtype)[:, None]
+
+        done = self._work.map(block, _blocks(len(queries)))
+        yield from progress(done, len(queries), "influence", "query", BLOCKS[-1])
+
+    def _forwards(self, queries: Queries, method: LeafInfluence | LeafRefit, index: Ints) -> Real:
+        """Values of the methods that depend on the training row and so run forwards, in blocks of training rows."""
+        self._work.prepare()
+        e = self._source.ensemble
+        if isinstance(method, LeafRefit) and np.count_nonzero(e.w) < 2:
+            raise InvalidInput("LeafRefit removes a row, so it needs at least two training rows of non-zero weight.")
+
+        def block(part: slice) -> Real:
+            if isinstance(method, LeafRefit):
+                changes = _forward.refit(self._work, index[part], method.update_set)
+                return -queries.change(changes.score_changes(e, queries.leaves)).T
+            changes = _forward.tangent(self._work, index[part], method.update_set)
+            slopes = queries.slope(changes.score_changes(e, queries.leaves))
+            return slopes.T * e.w_factor[index[part], None]
+
+        done = progress(self._work.map(block, _blocks(len(index))), len(index), "training rows", "row", BLOCKS[-1])
+        return np.concatenate([np.zeros((0, len(queries))), *done]).astype(self._work.dtype)
+
+    def _by_retraining(self, X: Any, baseline: Any, queries: Queries, index: Ints) -> tuple[Real, np.ndarray]:
+        offset = self._source.rows(X, baseline)[1]
+
+        def one(row: int) -> tuple[F64, bool]:
+            model = self._source.retrain(self._rest(np.array([row])), 1)
+            scores = model.scores(X) + (0.0 if offset is None else offset)
+            return -queries.change((scores - queries.scores)[:, :, None])[:, 0], model.structure_changed
+
+        done = list(progress(self._work.map(one, index.tolist()), len(index), "retraining", "model"))
+        values = np.array([v for v, _ in done]).reshape(len(index), len(queries))
+        return values, np.array([changed for _, changed in done], dtype=bool)
+
+    def _candidates(self, queries: Queries, leaves: np.ndarray, start: F64, y: F64) -> Real:
+        rows = Rows(leaves, start, y, np.zeros(len(y)))
+        self._work.prepare()
+
+        def block(columns: slice) -> Real:
+            adjoint: LeafAdjoint = leaf_adjoint(self._work, queries, columns)
+            return np.concatenate(
+                [expand_candidates(self._work, adjoint, rows.take(c)) for c in self._work.row_chunks(np.arange(len(y)))]
+            )
+
+        return np.concatenate(list(self._work.map(block, _blocks(len(queries)))), axis=1)
+
+    def _rest(self, without: Ints) -> Ints:
+        keep = np.setdiff1d(np.arange(self.n_rows), without)
+        if not self._source.ensemble.w[keep].any():
+            raise InvalidInput("without= leaves no training row of non-zero weight; keep at least one.")
+        return keep
+
+    def _target_class(self, to: Any) -> int | None:
+        source = self._source
+        if source.ensemble.n_outputs == 1:
+            if to is not None:
+                raise InvalidInput("to= names the class that labels move to, for models of three or more classes.")
+            return None
+        if to is None:
+            raise InvalidInput("this model has several classes; say with to= which class the labels move to.")
+        return int(source.labels(np.array([to]), 1, "to")[0])
+
+    def _result(
+        self, values: Real, index: Ints, test_index: np.ndarray, of: str, method: Method, **extra: Any
+    ) -> Influence:
+        weight = self._source.ensemble.sample_weight[index]
+        derivative = isinstance(method, LeafInfluence)
+        return Influence(values, self.train_index[index], test_index, of, repr(method), weight, derivative, **extra)
+
+
+def _blocks(count: int) -> list[slice]:
+    return [slice(start, min(start + BLOCKS[-1], count)) for start in range(0, count, BLOCKS[-1])]

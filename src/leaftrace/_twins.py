@@ -1,0 +1,136 @@
+"""The kernels in NumPy: what each native function computes, in a few lines, and the test oracle for it.
+
+Every function writes into (adds to) the arrays it is given, like its native namesake in ``src/native``. A step's trees
+are given by ``leaf`` (R, n), leaf numbers counted over all M leaves of the step, and ``first`` (R,), the first output
+that each tree writes to.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._arrays import F64, Ids, Ints, Real
+from ._losses import Logistic, Loss, Poisson, Softmax, SquaredError
+
+
+def sum_by_leaf(leaf: Ids, x: Real, out: Real) -> None:
+    """out[l] += sum of x[j] over the rows j of leaf l. leaf (n,), x (n, ...), out (M, ...)."""
+    columns, sums = x.reshape(len(x), -1), out.reshape(len(out), -1)
+    for c in range(columns.shape[1]):
+        sums[:, c] += np.bincount(leaf, columns[:, c], len(out)).astype(out.dtype)
+
+
+def _loss(kernel: str, K: int) -> Loss:
+    losses = {"squared": SquaredError(), "logistic": Logistic(), "poisson": Poisson(), "softmax": Softmax(K)}
+    return losses[kernel]
+
+
+def _moved(loss: Loss, state: F64, shift: F64 | None, leaf: Ids) -> F64:
+    return state if shift is None else loss.moved(state, shift[leaf][:, None])
+
+
+def leaf_sums(
+    loss: str, newton: bool, leaf: Ids, state: F64, shift: F64 | None, y: F64, w: F64, G: F64, H: F64
+) -> None:
+    """G, H (M,) += sums of w g and w h (or w, gradient rule) over each leaf, at score A + S. One output."""
+    fn = _loss(loss, 1)
+    at = _moved(fn, state, shift, leaf)
+    sum_by_leaf(leaf, w * fn.gradient(at, y)[:, 0], G)
+    sum_by_leaf(leaf, w * fn.hessian(at, y)[:, 0, 0] if newton else w, H)
+
+
+def slope_sums(
+    loss: str, newton: bool, leaf: Ids, state: F64, shift: F64 | None, s: F64, y: F64, w: F64, J: F64
+) -> None:
+    """J (M,) += sum of w (h + k s): how a leaf's equation moves with the scores of all its rows. One output."""
+    fn = _loss(loss, 1)
+    at = _moved(fn, state, shift, leaf)
+    slope = fn.hessian(at, y) + newton * fn.third_dot(at, y, s[leaf][:, None])
+    sum_by_leaf(leaf, w * slope[:, 0, 0], J)
+
+
+def row_effects(
+    loss: str, newton: bool, leaf: Ids, state: F64, shift: F64, s: F64, N: F64, y: F64, w: F64, V: Real, U: Real
+) -> None:
+    """V, U (n,): direct and knock-on effect of each row on its leaf's value. shift, s, N (Q, M). One output."""
+    fn = _loss(loss, 1)
+    v, u = np.zeros(len(y)), np.zeros(len(y))
+    for shift_q, s_q, N_q in zip(shift, s, N, strict=True):
+        at, step = _moved(fn, state, shift_q, leaf), s_q[leaf]
+        h = fn.hessian(at, y)[:, 0, 0]
+        v += N_q[leaf] * (fn.gradient(at, y)[:, 0] + (h if newton else 1.0) * step)
+        u += N_q[leaf] * (h + newton * fn.third_dot(at, y, step[:, None])[:, 0, 0])
+    V[:], U[:] = v, w * u
+
+
+def backward_step(
+    leaf: Ids,
+    first: Ints,
+    U: Real,
+    fbar: Real,
+    abar: Real,
+    next_leaf: Ids | None,
+    next_first: Ints | None,
+    fbar_next: Real | None,
+) -> None:
+    """abar (n, K, B) += U' fbar[leaf], then fbar_next += sums of abar over the next step's leaves.
+
+    U (R, n, O, K), fbar (M, O, B)."""
+    for ids, u in zip(leaf, U, strict=True):
+        abar += np.einsum("nok,nob->nkb", u, fbar[ids])
+    if next_leaf is not None and next_first is not None and fbar_next is not None:
+        for ids, o in zip(next_leaf, next_first, strict=True):
+            sum_by_leaf(ids, abar[:, o : o + fbar_next.shape[1]], fbar_next)
+
+
+def expand(leaf: Ids, offset: Ints, V: Real, fbar: Real, out: Real) -> None:
+    """out (n, B) += sum over all trees r of V[r] . fbar[offset[r] + leaf[r]]. V (R, n, O), fbar (all leaves, O, B)."""
+    for ids, start, v in zip(leaf, offset, V, strict=True):
+        out += np.einsum("no,nob->nb", v, fbar[start:][ids])
+
+
+def advance(leaf: Ids, first: Ints, d: Real, exponential: bool, E: Real) -> None:
+    """E (n, K, B) takes in the leaves' changes d (M, O, B): E + d, or E + d + E d."""
+    for ids, o in zip(leaf, first, strict=True):
+        part = E[:, o : o + d.shape[1]]
+        part += d[ids] * (1 + part) if exponential else d[ids]
+
+
+def abs_sums(leaf: Ids, first: Ints, O: int, pick: Real, D: Real, out: Real) -> None:  # noqa: E741
+    """out (M, B) += sum of |D| over the picked rows and the tree's outputs."""
+    for ids, o in zip(leaf, first, strict=True):
+        sum_by_leaf(ids, pick[:, None] * np.abs(D[:, o : o + O]).sum(axis=1), out)
+
+
+def tangent_sums(leaf: Ids, first: Ints, U: Real, D: Real, out: Real) -> None:
+    """out (M, O, B) += sums of U D over each leaf. U (R, n, O, K), D (n, K, B)."""
+    for ids, u in zip(leaf, U, strict=True):
+        sum_by_leaf(ids, np.einsum("nok,nkb->nob", u, D), out)
+
+
+def change_sums(
+    loss: str,
+    leaf: Ids,
+    first: Ints,
+    state: Real,
+    w: Real,
+    shift: Real | None,
+    e: Real | None,
+    mask: Real | None,
+    E: Real,
+    dG: Real,
+    dH: Real,
+) -> None:
+    """dG (M, O, B), dH (M, O, O, B) += sums of the changes of w g and w h when scores change by E.
+
+    In an inner iteration (one tree a step) the state is first moved by ``shift`` (M, O), and E becomes ``mask * E``
+    followed by the leaf's own change ``e`` (M, O, B)."""
+    fn = _loss(loss, E.shape[1])
+    if shift is not None and e is not None and mask is not None:
+        state = fn.moved(state, shift[leaf[0]])
+        E = fn.compose(mask[leaf[0]][:, None] * E, e[leaf[0]])
+    dg, dh = fn.difference(state, E)
+    O = dG.shape[1]  # noqa: E741
+    for ids, o in zip(leaf, first, strict=True):
+        sum_by_leaf(ids, w[:, None, None] * dg[:, o : o + O], dG)
+        sum_by_leaf(ids, w[:, None, None, None] * dh[:, o : o + O, o : o + O], dH)

@@ -1,0 +1,157 @@
+"""Workspace: what the passes share beyond the trace. Row effects are kept when they fit in memory and otherwise
+recomputed step by step; columns of work are spread over threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from ._arrays import Real
+from ._effects import Rows, effects, forward_scores, step_effects, training_rows
+from ._replay import Trace
+
+ROW_CHUNK = 1 << 16
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+class Workspace:
+    def __init__(self, trace: Trace, dtype: np.dtype, n_jobs: int, memory_limit: int) -> None:
+        self.trace, self.dtype, self.n_jobs, self.memory_limit = trace, dtype, n_jobs, memory_limit
+        self.rows = training_rows(trace)
+
+    def effect_bytes(self) -> int:
+        """Bytes of V and U for all steps."""
+        e = self.trace.ensemble
+        return e.leaves.size * e.leaf_outputs * (1 + e.n_outputs) * self.dtype.itemsize
+
+    @property
+    def keeps_effects(self) -> bool:
+        return self.effect_bytes() <= self.memory_limit // 2
+
+    @cached_property
+    def _effects(self) -> tuple[Real, Real]:
+        parts = self.map(
+            lambda start: effects(self.trace, self.rows.take(slice(start, start + self._chunk)), self.dtype),
+            range(0, len(self.rows), self._chunk),
+        )
+        V, U = zip(*parts, strict=True)
+        return (V[0], U[0]) if len(V) == 1 else (np.concatenate(V, axis=1), np.concatenate(U, axis=1))
+
+    @property
+    def _chunk(self) -> int:
+        """Rows to work on at once: enough to fill the threads, few enough to bound temporaries."""
+        return max(1, min(ROW_CHUNK, -(-len(self.rows) // self.n_jobs)))
+
+    def knock_on_backwards(self) -> Iterator[tuple[int, Real]]:
+        """(t, U (R, n, O, K)) from the last step to the first."""
+        e = self.trace.ensemble
+        if self.keeps_effects:
+            U = self._effects[1]
+            yield from ((t, U[e.trees(t)]) for t in reversed(range(e.n_steps)))
+            return
+        A = e.scores(e.leaves, e.offset)
+        for t in reversed(range(e.n_steps)):
+            e.add_leaf_values(t, -e.values[e.leaf_range(t)], e.leaves, A)  # A^{t-1} = A^t - f
+            yield t, self._one_step(t, A)[1]
+
+    def effects_forwards(self) -> Iterator[tuple[int, Real, Real]]:
+        """(t, V (R, n, O), U (R, n, O, K)) from the first step to the last."""
+        e = self.trace.ensemble
+        if self.keeps_effects:
+            V, U = self._effects
+            yield from ((t, V[e.trees(t)], U[e.trees(t)]) for t in range(e.n_steps))
+            return
+        A = e.start()
+        for t in range(e.n_steps):
+            yield (t, *self._one_step(t, A))
+            e.add_leaf_values(t, e.values[e.leaf_range(t)], e.leaves, A)
+
+    def states_forwards(self) -> Iterator[tuple[int, Real]]:
+        """(t, state (n, C) at A^{t-1}) from the first step to the last."""
+        if self._state_bytes <= self.memory_limit // 4:
+            yield from enumerate(self._states)
+            return
+        for t, A in forward_scores(self.trace, self.rows):
+            yield t, self.trace.ensemble.loss.state(A).astype(self.dtype)
+
+    @property
+    def _state_bytes(self) -> int:
+        e = self.trace.ensemble
+        return e.n_steps * e.loss.state(e.start()[:1]).shape[1] * e.n_rows * self.dtype.itemsize
+
+    @cached_property
+    def _states(self) -> list[Real]:
+        state = self.trace.ensemble.loss.state
+        return [state(A).astype(self.dtype) for _, A in forward_scores(self.trace, self.rows)]
+
+    @cached_property
+    def w(self) -> Real:
+        return self.trace.ensemble.w.astype(self.dtype)
+
+    def prepare(self) -> None:
+        """Compute what is kept before threads ask for it."""
+        if self.keeps_effects:
+            _ = self._effects
+
+    def row_chunks(self, index: np.ndarray) -> list[np.ndarray]:
+        """`index` in pieces whose effects fit in the memory limit on every thread."""
+        e = self.trace.ensemble
+        row_bytes = self.effect_bytes() // len(self.rows) + 64 * e.n_outputs**2
+        chunk = max(1, min(ROW_CHUNK, self.memory_limit // (4 * row_bytes * self.n_jobs)))
+        return [index[start : start + chunk] for start in range(0, len(index), chunk)]
+
+    def direct_effects(self, index: np.ndarray | None) -> Iterator[tuple[Rows, Real]]:
+        """(rows, V (trees, rows, O)) for all training rows, or those in `index`, in chunks."""
+        if self.keeps_effects:
+            V = self._effects[0]
+            if index is None:
+                yield self.rows, V
+            else:
+                yield self.rows.take(index), np.ascontiguousarray(V[:, index])
+            return
+        for chunk in self.row_chunks(np.arange(len(self.rows)) if index is None else index):
+            rows = self.rows.take(chunk)
+            yield rows, effects(self.trace, rows, self.dtype)[0]
+
+    def _one_step(self, t: int, A: np.ndarray) -> tuple[Real, Real]:
+        e = self.trace.ensemble
+        trees = e.trees(t)
+        V = np.empty((trees.stop - trees.start, e.n_rows, e.leaf_outputs), self.dtype)
+        U = np.empty((*V.shape, e.n_outputs), self.dtype)
+        step_effects(self.trace, self.rows, t, A, V, U)
+        return V, U
+
+    def map(self, fn: Callable[[T], S], items: Iterable[T]) -> Iterator[S]:
+        """fn of every item, in order, on the threads; no more than one item a thread is ahead."""
+        items = list(items)
+        if self.n_jobs == 1 or len(items) <= 1:
+            yield from map(fn, items)
+            return
+        with ThreadPoolExecutor(self.n_jobs) as pool:
+            ahead = [pool.submit(fn, item) for item in items[: self.n_jobs]]
+            for item in items[self.n_jobs :]:
+                yield ahead.pop(0).result()
+                ahead.append(pool.submit(fn, item))
+            for future in ahead:
+                yield future.result()
+
+
+def available_memory() -> int:
+    """Bytes of memory free for use, as far as the system tells; otherwise 4 GB."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (AttributeError, ValueError, OSError):
+        return 4 << 30

@@ -1,0 +1,74 @@
+// The native kernels: raw arrays in, raw arrays out. src/leaftrace/_twins.py says in a few lines of NumPy what each
+// one computes, and the tests hold the two together.
+//
+// Legend: n rows, R trees in a step, K outputs, O outputs of a leaf, M leaves of a step, B columns, Q inner iterations.
+// Arrays are C-contiguous; shapes are checked once, in module.cpp.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace leaftrace {
+
+using Index = std::ptrdiff_t;
+
+enum class LossKind { squared, logistic, poisson, softmax };
+
+// Leaves of one step: the leaf of row j in tree r is ids[r * stride + j], counted over all M leaves of the step; tree r
+// writes to outputs first[r] .. first[r] + O - 1.
+template <class Leaf>
+struct StepLeaves {
+    const Leaf* ids;
+    const std::int32_t* first;
+    Index R, n, stride, O;
+    const Leaf* tree(Index r) const { return ids + r * stride; }
+};
+
+// What one inner iteration of a one-output step is made of (K = 1): see _replay.py.
+struct RowData {
+    LossKind loss;
+    bool newton;
+    const double* state;  // (n, C)
+    const double* y;      // (n)
+    const double* w;      // (n)
+};
+
+template <class Leaf, class Real>
+struct Kernels {
+    // G, H (M): sums of w g and w h over each leaf at score A + S. shift (M) or null.
+    void (*leaf_sums)(RowData, const Leaf*, Index n, const double* shift, double* G, double* H);
+    // J (M): sum of w (h + k s).
+    void (*slope_sums)(RowData, const Leaf*, Index n, const double* shift, const double* s, double* J);
+    // V, U (n): direct and knock-on effect of each row, from the leaf tables shift, s, N, each (Q, M).
+    void (*row_effects)(RowData, const Leaf*, Index n, Index Q, Index M, const double* shift, const double* s,
+                        const double* N, Real* V, Real* U);
+
+    // abar += U' fbar[leaf]; then fbar_next += sums of abar over the next step's leaves (next.ids may be null).
+    void (*backward_step)(StepLeaves<Leaf>, Index K, Index B, const Real* U, const Real* fbar, Real* abar,
+                          StepLeaves<Leaf> next, Real* fbar_next);
+    // out (n, B) += sum over trees of V . fbar[offset + leaf].
+    void (*expand)(StepLeaves<Leaf>, Index B, const std::int64_t* offset, const Real* V, const Real* fbar, Real* out);
+
+    // E = E + d[leaf] (+ E d[leaf] when exponential).
+    void (*advance)(StepLeaves<Leaf>, Index K, Index B, const Real* d, bool exponential, Real* E);
+    // out (M, B) += pick[j] sum over the tree's outputs of |D|.
+    void (*abs_sums)(StepLeaves<Leaf>, Index K, Index B, const Real* pick, const Real* D, Real* out);
+    // out (M, O, B) += sums of U D.
+    void (*tangent_sums)(StepLeaves<Leaf>, Index K, Index B, const Real* U, const Real* D, Real* out);
+    // dG (M, O, B), dH (M, O, O, B) += sums of the changes of w g and w h. shift (M, O), e (M, O, B), mask (M, B):
+    // null or the inner iteration's; scratch has (B + 1) K numbers.
+    void (*change_sums)(StepLeaves<Leaf>, LossKind, Index K, Index B, const Real* state, const Real* w,
+                        const Real* shift, const Real* e, const Real* mask, const Real* E, Real* dG, Real* dH,
+                        Real* scratch);
+};
+
+#define LEAFTRACE_DECLARE(isa)                     \
+    namespace isa {                                \
+    template <class Leaf, class Real>              \
+    const Kernels<Leaf, Real>& kernels();          \
+    }
+LEAFTRACE_DECLARE(baseline)
+LEAFTRACE_DECLARE(avx2)
+LEAFTRACE_DECLARE(avx512)
+#undef LEAFTRACE_DECLARE
+
+}  // namespace leaftrace
