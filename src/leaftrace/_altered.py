@@ -12,7 +12,7 @@ from ._arrays import F64, Ints
 from ._ensemble import Ensemble
 from ._errors import InvalidInput
 from ._losses import Logistic, Softmax
-from ._replay import Step, Trace, mean_target, walk
+from ._replay import Step, Trace, leaf_values, mean_target, walk
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,6 @@ def refit_without(trace: Trace, without: Ints) -> Ensemble:
     A, values = rest.start(), np.empty_like(e.values)
     for t, step in enumerate(trace.steps):
         path = walk(Step(rest, t, A), step.scale)
-        values[e.leaf_range(t)] = e.learning_rate * sum(c * s for c, _, s, _ in path)
+        values[e.leaf_range(t)] = leaf_values(e, path)
         rest.add_leaf_values(t, values[e.leaf_range(t)], rest.leaves, A)
     return replace(e, base=base, values=values)

@@ -51,6 +51,7 @@ class Ensemble:
     ``y`` (n,) labels as the loss takes them; ``w`` (n,) weights as the loss uses them (class weights included)
     ``w_factor`` (n,)            dw / d(sample weight): the class weight of each row
     ``base`` (K,)                starting score; ``base_from_data``: it is the loss's constant optimum
+    ``base_float32``             the mean behind that optimum was rounded to float32
     ``offset`` (n, K) or None    a score given for each row (CatBoost's baseline)
     """
 
@@ -67,6 +68,7 @@ class Ensemble:
     w_factor: F64
     base: F64
     base_from_data: bool
+    base_float32: bool = False
     offset: F64 | None = None
     leaf_weights: F64 | None = None
 

@@ -136,9 +136,16 @@ class Logistic(_Exponential, _OneOutput):
     kernel: str = "logistic"
 
     def state(self, A: F64) -> F64:
-        e = np.exp(-np.abs(A))
-        large, small = 1 / (1 + e), e / (1 + e)
-        return np.concatenate([np.where(A > 0, large, small), np.where(A > 0, small, large)], axis=1)
+        # sigma(|A|) and sigma(-|A|), in place: this runs once a step over all rows.
+        out = np.empty((len(A), 2))
+        e = np.abs(A[:, 0])
+        np.exp(np.negative(e, out=e), out=e)
+        out[:] = (1 / (1 + e))[:, None]
+        np.multiply(out[:, 1], e, out=e)
+        negative = A[:, 0] <= 0
+        np.copyto(out[:, 0], e, where=negative)
+        np.copyto(out[:, 1], e, where=~negative)
+        return out
 
     def moved(self, state: F64, shift: F64) -> F64:
         p, q = state[:, :1] * shift, state[:, 1:]

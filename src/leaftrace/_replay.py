@@ -20,7 +20,7 @@ The gradient rule has D = sum w + lam, so there h -> 1 and k, dh/dy -> 0 whereve
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,6 +31,21 @@ from ._kernels import kernels
 from ._twins import sum_by_leaf
 
 PATH_TOLERANCE = 1e-9  # relative; a matching path gives 1e-12, a wrong one is far off or changes nothing
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One inner iteration of a step."""
+
+    c: float
+    S: F64 | None  # (M, O) before it; None means zero
+    s: F64  # (M, O)
+    D: F64  # (M, O, O) with lam
+    D_inverse: F64
+    J: F64 | None  # (M, O, O); None where a step has one iteration only
+
+    def after(self) -> F64:
+        return self.c * self.s if self.S is None else self.S + self.c * self.s
 
 
 @dataclass(frozen=True)
@@ -82,51 +97,37 @@ class Step:
             sum_by_leaf(ids, e.w, self.W)
             sum_by_leaf(ids, (e.w > 0).astype(float), self.rows)
 
-    def sums(self, S: F64 | None) -> tuple[F64, F64]:
-        """G (M, O) and D (M, O, O) at A + S, S (M, O) or None for zero."""
+    def iterate(self, S: F64 | None, c: float = 1.0) -> Iteration:
+        """The inner iteration at A + S, S (M, O) or None for zero."""
         e, O = self.ensemble, self.ensemble.leaf_outputs  # noqa: E741
-        G, D = np.zeros((self.M, O)), np.zeros((self.M, O, O))
         if e.n_outputs == 1:
+            sums = np.zeros((self.M, 4))
             shift = None if S is None else e.loss.shift(S[:, 0])
             for ids in self.leaves:
-                kernels.leaf_sums(
-                    e.loss.kernel, e.rule.newton, ids, self.state, shift, e.y, e.w, G[:, 0], D[:, 0, 0]
-                )
-        else:
-            at = self._moved(S)
-            g, h = e.loss.gradient(at, e.y), e.loss.hessian(at, e.y)
-            for ids, o in zip(self.leaves, self.first, strict=True):
-                out = slice(o, o + O)
-                sum_by_leaf(ids, e.w[:, None] * g[:, out], G)
-                if e.rule.newton:
-                    sum_by_leaf(ids, e.w[:, None, None] * h[:, out, out], D)
-                else:
-                    sum_by_leaf(ids, e.w[:, None, None] * np.eye(O), D)
-        if O == 1:
-            return G, D + e.lam
+                kernels.leaf_sums(e.loss.kernel, ids, self.state, shift, e.y, e.w, sums)
+            G, h, k = sums[:, :1], sums[:, 1, None, None], sums[:, 2, None, None]
+            D = (h if e.rule.newton else self.W[:, None, None]) + e.lam
+            D_inverse = inverse(D, self.W > 0)
+            s = -D_inverse[:, 0] * G
+            return Iteration(c, S, s, D, D_inverse, h + k * s[..., None] if e.rule.newton else h)
+        at = self._moved(S)
+        g, h = e.loss.gradient(at, e.y), e.loss.hessian(at, e.y)
+        G, D = np.zeros((self.M, O)), np.zeros((self.M, O, O))
+        for ids, o in zip(self.leaves, self.first, strict=True):
+            out = slice(o, o + O)
+            sum_by_leaf(ids, e.w[:, None] * g[:, out], G)
+            sum_by_leaf(ids, e.w[:, None, None] * (h[:, out, out] if e.rule.newton else np.eye(O)), D)
         # A softmax Hessian is singular along (1, ..., 1); CatBoost keeps it solvable by a floor under lam.
-        floor = np.finfo(np.float32).eps * np.einsum("maa->ma", D).max(axis=1)
-        return G, D + np.maximum(e.lam, floor)[:, None, None] * np.eye(O)
-
-    def slope(self, S: F64 | None, s: F64) -> F64:
-        """J (M, O, O): how G + D s moves with a score change common to the leaf."""
-        e, O = self.ensemble, self.ensemble.leaf_outputs  # noqa: E741
-        J = np.zeros((self.M, O, O))
-        if e.n_outputs == 1:
-            shift = None if S is None else e.loss.shift(S[:, 0])
-            args = e.loss.kernel, e.rule.newton, self.leaves[0], self.state, shift, np.ascontiguousarray(s[:, 0])
-            kernels.slope_sums(*args, e.y, e.w, J[:, 0, 0])
-        else:
-            at = self._moved(S)
-            slope = e.loss.hessian(at, e.y)
-            if e.rule.newton:
-                slope = slope + e.loss.third_dot(at, e.y, s[self.leaves[0]])
-            sum_by_leaf(self.leaves[0], e.w[:, None, None] * slope, J)
-        return J
-
-    def solve(self, G: F64, D: F64) -> F64:
-        """s = -D^-1 G; a leaf without weight stays at zero."""
-        return -np.einsum("mab,mb->ma", inverse(D, self.W > 0), G)
+        floor = np.finfo(np.float32).eps * np.einsum("maa->ma", D).max(axis=1) if O > 1 else 0.0
+        D += np.broadcast_to(np.maximum(e.lam, floor), self.M)[:, None, None] * np.eye(O)
+        D_inverse = inverse(D, self.W > 0)
+        s = -np.einsum("mab,mb->ma", D_inverse, G)
+        if e.rule.iterations == 1:
+            return Iteration(c, S, s, D, D_inverse, None)
+        J = np.zeros_like(D)
+        slope = h + e.loss.third_dot(at, e.y, s[self.leaves[0]]) if e.rule.newton else h
+        sum_by_leaf(self.leaves[0], e.w[:, None, None] * slope, J)
+        return Iteration(c, S, s, D, D_inverse, J)
 
     def _moved(self, S: F64 | None) -> F64:
         loss = self.ensemble.loss
@@ -158,7 +159,7 @@ def replay(ensemble: Ensemble, tolerance: float) -> Trace:
             weight_errors[t] = np.abs(step.W - recorded).max(initial=0.0) / (recorded.max(initial=0.0) or 1.0)
             searching = searching and weight_errors[t] <= tolerance
         iterations = _inner_iterations(step, target, scale, searching)
-        found = ensemble.learning_rate * sum(c * s for c, _, s, _ in iterations)
+        found = leaf_values(ensemble, iterations)
         difference = np.abs(found - target).max(axis=1)
         errors[t], worst_leaf[t] = difference.max() / scale, difference.argmax()
         searching = searching and errors[t] <= tolerance  # a search that failed would fail, slowly, at every step
@@ -173,7 +174,8 @@ def _base(ensemble: Ensemble) -> tuple[float, F64]:
     e = ensemble
     if not e.base_from_data:
         return 0.0, np.zeros((e.n_outputs, e.n_outputs))
-    found = e.loss.from_mean(mean_target(e, e.w))
+    mean = mean_target(e, e.w)
+    found = e.loss.from_mean(np.float32(mean).astype(np.float64) if e.base_float32 else mean)
     state = e.loss.state(np.tile(e.base, (e.n_rows, 1)))
     H = np.einsum("n,nab->ab", e.w, e.loss.hessian(state, e.y))
     scale = max(float(np.abs(e.base).max()), float(np.abs(e.values).max(initial=0.0))) or 1.0
@@ -185,9 +187,6 @@ def mean_target(ensemble: Ensemble, w: F64) -> F64:
     if ensemble.n_outputs == 1:
         return np.array([np.average(ensemble.y, weights=w)])
     return np.bincount(ensemble.y.astype(int), w, ensemble.n_outputs) / w.sum()
-
-
-Iteration = tuple[float, F64 | None, F64, F64]  # c, S before, s, D
 
 
 def _inner_iterations(step: Step, target: F64, scale: float, search: bool) -> list[Iteration]:
@@ -202,48 +201,49 @@ def _inner_iterations(step: Step, target: F64, scale: float, search: bool) -> li
     if not search:
         return walk(step, [1.0] * count)
 
-    def visit(left: int, S: F64 | None, path: list[Iteration]) -> bool:
+    def visit(left: int, path: list[Iteration]) -> bool:
         nonlocal best
         if left == 0:
-            total = 0.0 if S is None else S
-            error = float(np.abs(e.learning_rate * total - target).max()) / scale
+            error = float(np.abs(leaf_values(e, path) - target).max()) / scale
             if error < best[0]:
                 best = error, path
             return error <= PATH_TOLERANCE
-        G, D = step.sums(S)
-        s = step.solve(G, D)
+        full = step.iterate(path[-1].after() if path else None)
         for rejected in range(left):
-            c = 0.5**rejected
-            moved = c * s if S is None else S + c * s
-            if visit(left - rejected - 1, moved, [*path, (c, S, s, D)]):
+            if visit(left - rejected - 1, [*path, replace(full, c=0.5**rejected)]):
                 return True
-        return visit(0, S, path)  # every remaining iteration was rejected
+        return bool(path) and visit(0, path)  # every remaining iteration was rejected
 
-    visit(count, None, [])
-    return best[1] or walk(step, [1.0] * count)
+    visit(count, [])
+    return best[1]
 
 
 def walk(step: Step, scales: Iterable[float]) -> list[Iteration]:
+    """Inner iterations with these scales."""
     path: list[Iteration] = []
-    S: F64 | None = None
     for c in scales:
-        G, D = step.sums(S)
-        s = step.solve(G, D)
-        path.append((c, S, s, D))
-        S = c * s if S is None else S + c * s
+        path.append(step.iterate(path[-1].after() if path else None, c))
     return path
+
+
+def leaf_values(ensemble: Ensemble, path: list[Iteration]) -> F64:
+    """(M, O) learning rate times the sum of the steps."""
+    return ensemble.learning_rate * path[-1].after()
 
 
 def _linearise(step: Step, path: list[Iteration]) -> StepTrace:
     O = step.ensemble.leaf_outputs  # noqa: E741
-    shape = (len(path), step.M, O)
-    S, s, D, N = np.zeros(shape), np.zeros(shape), np.zeros((*shape, O)), np.zeros((*shape, O))
-    after = np.tile(np.eye(O), (step.M, 1, 1))  # product over later iterations
-    for q in reversed(range(len(path))):
-        c, before, s[q], D[q] = path[q]
-        S[q] = 0.0 if before is None else before
-        D_inverse = inverse(D[q], step.W > 0)
-        N[q] = -step.ensemble.learning_rate * c * after @ D_inverse
-        if q > 0:
-            after = after @ (np.eye(O) - c * D_inverse @ step.slope(before, s[q]))
-    return StepTrace(np.array([c for c, *_ in path]), S, s, D, N, step.rows)
+    N: list[F64] = []
+    after = np.eye(O)  # product over later iterations
+    for it in reversed(path):
+        N.insert(0, -step.ensemble.learning_rate * it.c * after @ it.D_inverse)
+        if it.J is not None:
+            after = after @ (np.eye(O) - it.c * it.D_inverse @ it.J)
+    return StepTrace(
+        scale=np.array([it.c for it in path]),
+        S=np.stack([np.zeros_like(it.s) if it.S is None else it.S for it in path]),
+        s=np.stack([it.s for it in path]),
+        D=np.stack([it.D for it in path]),
+        N=np.stack(N),
+        rows=step.rows,
+    )

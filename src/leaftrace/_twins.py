@@ -29,24 +29,12 @@ def _moved(loss: Loss, state: F64, shift: F64 | None, leaf: Ids) -> F64:
     return state if shift is None else loss.moved(state, shift[leaf][:, None])
 
 
-def leaf_sums(
-    loss: str, newton: bool, leaf: Ids, state: F64, shift: F64 | None, y: F64, w: F64, G: F64, H: F64
-) -> None:
-    """G, H (M,) += sums of w g and w h (or w, gradient rule) over each leaf, at score A + S. One output."""
+def leaf_sums(loss: str, leaf: Ids, state: F64, shift: F64 | None, y: F64, w: F64, sums: F64) -> None:
+    """sums (M, 4) += w g, w h, w k over each leaf, at score A + S; the fourth column stays free. One output."""
     fn = _loss(loss, 1)
     at = _moved(fn, state, shift, leaf)
-    sum_by_leaf(leaf, w * fn.gradient(at, y)[:, 0], G)
-    sum_by_leaf(leaf, w * fn.hessian(at, y)[:, 0, 0] if newton else w, H)
-
-
-def slope_sums(
-    loss: str, newton: bool, leaf: Ids, state: F64, shift: F64 | None, s: F64, y: F64, w: F64, J: F64
-) -> None:
-    """J (M,) += sum of w (h + k s): how a leaf's equation moves with the scores of all its rows. One output."""
-    fn = _loss(loss, 1)
-    at = _moved(fn, state, shift, leaf)
-    slope = fn.hessian(at, y) + newton * fn.third_dot(at, y, s[leaf][:, None])
-    sum_by_leaf(leaf, w * slope[:, 0, 0], J)
+    g, h, k = fn.gradient(at, y), fn.hessian(at, y)[:, 0], fn.third_dot(at, y, np.ones((len(y), 1)))[:, 0]
+    sum_by_leaf(leaf, w[:, None] * np.concatenate([g, h, k], axis=1), sums[:, :3])
 
 
 def row_effects(

@@ -26,7 +26,6 @@ struct StepLeaves {
 // What one inner iteration of a one-output step is made of (K = 1): see _replay.py.
 struct RowData {
     LossKind loss;
-    bool newton;
     const double* state;  // (n, C)
     const double* y;      // (n)
     const double* w;      // (n)
@@ -34,12 +33,11 @@ struct RowData {
 
 template <class Leaf, class Real>
 struct Kernels {
-    // G, H (M): sums of w g and w h over each leaf at score A + S. shift (M) or null.
-    void (*leaf_sums)(RowData, const Leaf*, Index n, const double* shift, double* G, double* H);
-    // J (M): sum of w (h + k s).
-    void (*slope_sums)(RowData, const Leaf*, Index n, const double* shift, const double* s, double* J);
+    // sums (M, 4) += w g, w h, w k over each leaf at score A + S; the fourth column stays free. shift (M) or null;
+    // copies has 16 M zeros.
+    void (*leaf_sums)(RowData, const Leaf*, Index n, Index M, const double* shift, double* copies, double* sums);
     // V, U (n): direct and knock-on effect of each row, from the leaf tables shift, s, N, each (Q, M).
-    void (*row_effects)(RowData, const Leaf*, Index n, Index Q, Index M, const double* shift, const double* s,
+    void (*row_effects)(RowData, bool newton, const Leaf*, Index n, Index Q, Index M, const double* shift, const double* s,
                         const double* N, Real* V, Real* U);
 
     // abar += U' fbar[leaf]; then fbar_next += sums of abar over the next step's leaves (next.ids may be null).

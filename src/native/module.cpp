@@ -94,42 +94,32 @@ StepLeaves<Leaf> step(const Array<const Leaf, 2>& leaf, const Array<const std::i
     return {leaf.data(), first.data(), static_cast<Index>(leaf.shape(0)), n, n, O};
 }
 
-RowData rows(const std::string& loss, bool newton, const Array<const double, 2>& state,
+RowData rows(const std::string& loss, const Array<const double, 2>& state,
              const Array<const double, 1>& y, const Array<const double, 1>& w, size_t n) {
     const LossKind kind = loss_kind(loss);
     check(kind != LossKind::softmax, "softmax has no one-output kernel");
     shaped(state, "state", n, kind == LossKind::logistic ? 2 : 1);
     shaped(y, "y", n);
     shaped(w, "w", n);
-    return {kind, newton, state.data(), y.data(), w.data()};
+    return {kind, state.data(), y.data(), w.data()};
 }
 
 template <class Leaf>
 void bind_sums(nb::module_& m) {
     m.def("leaf_sums",
-          [](const std::string& loss, bool newton, Array<const Leaf, 1> leaf, Array<const double, 2> state,
-             Maybe<const double, 1> shift, Array<const double, 1> y, Array<const double, 1> w, Array<double, 1> G,
-             Array<double, 1> H) {
-              const RowData d = rows(loss, newton, state, y, w, leaf.shape(0));
-              check(G.shape(0) == H.shape(0) && (!shift || shift->shape(0) == G.shape(0)), "shift, G or H");
+          [](const std::string& loss, Array<const Leaf, 1> leaf, Array<const double, 2> state,
+             Maybe<const double, 1> shift, Array<const double, 1> y, Array<const double, 1> w, Array<double, 2> sums) {
+              const RowData d = rows(loss, state, y, w, leaf.shape(0));
+              const Index n = leaf.shape(0), M = sums.shape(0);
+              shaped(sums, "sums", M, 4);
+              if (shift) shaped(*shift, "shift", M);
               nb::gil_scoped_release release;
-              check_ids(leaf.data(), leaf.shape(0), G.shape(0));
-              kernels<Leaf, float>().leaf_sums(d, leaf.data(), leaf.shape(0), pointer(shift), G.data(), H.data());
+              check_ids(leaf.data(), n, M);
+              std::vector<double> copies(16 * M);
+              kernels<Leaf, float>().leaf_sums(d, leaf.data(), n, M, pointer(shift), copies.data(), sums.data());
           },
-          "loss"_a, "newton"_a, "leaf"_a.noconvert(), "state"_a.noconvert(), "shift"_a.noconvert().none(),
-          "y"_a.noconvert(), "w"_a.noconvert(), "G"_a.noconvert(), "H"_a.noconvert());
-    m.def("slope_sums",
-          [](const std::string& loss, bool newton, Array<const Leaf, 1> leaf, Array<const double, 2> state,
-             Maybe<const double, 1> shift, Array<const double, 1> s, Array<const double, 1> y,
-             Array<const double, 1> w, Array<double, 1> J) {
-              const RowData d = rows(loss, newton, state, y, w, leaf.shape(0));
-              check(s.shape(0) == J.shape(0) && (!shift || shift->shape(0) == J.shape(0)), "shift, s or J");
-              nb::gil_scoped_release release;
-              check_ids(leaf.data(), leaf.shape(0), J.shape(0));
-              kernels<Leaf, float>().slope_sums(d, leaf.data(), leaf.shape(0), pointer(shift), s.data(), J.data());
-          },
-          "loss"_a, "newton"_a, "leaf"_a.noconvert(), "state"_a.noconvert(), "shift"_a.noconvert().none(),
-          "s"_a.noconvert(), "y"_a.noconvert(), "w"_a.noconvert(), "J"_a.noconvert());
+          "loss"_a, "leaf"_a.noconvert(), "state"_a.noconvert(), "shift"_a.noconvert().none(), "y"_a.noconvert(),
+          "w"_a.noconvert(), "sums"_a.noconvert());
 }
 
 template <class Leaf, class Real>
@@ -142,14 +132,14 @@ void bind(nb::module_& m) {
              Array<const double, 2> shift, Array<const double, 2> s, Array<const double, 2> N,
              Array<const double, 1> y, Array<const double, 1> w, Array<Real, 1> V, Array<Real, 1> U) {
               const Index n = leaf.shape(0), Q = s.shape(0), M = s.shape(1);
-              const RowData d = rows(loss, newton, state, y, w, n);
+              const RowData d = rows(loss, state, y, w, n);
               shaped(shift, "shift", Q, M);
               shaped(N, "N", Q, M);
               shaped(V, "V", n);
               shaped(U, "U", n);
               nb::gil_scoped_release release;
               check_ids(leaf.data(), n, M);
-              kernels<Leaf, Real>().row_effects(d, leaf.data(), n, Q, M, shift.data(), s.data(), N.data(), V.data(),
+              kernels<Leaf, Real>().row_effects(d, newton, leaf.data(), n, Q, M, shift.data(), s.data(), N.data(), V.data(),
                                                 U.data());
           },
           "loss"_a, "newton"_a, "leaf"_a.noconvert(), "state"_a.noconvert(), "shift"_a.noconvert(),

@@ -194,6 +194,7 @@ class CatBoostSource:
             w_factor=class_weight,
             base=np.broadcast_to(np.asarray(model.get_scale_and_bias()[1], dtype=np.float64), (K,)).copy(),
             base_from_data=bool(params.get("boost_from_average")) and offset is None,
+            base_float32=True,
             offset=offset,
             # CatBoost keeps the weights of vector leaves in the exported file only; their values are checked anyway.
             leaf_weights=np.asarray(model.get_leaf_weights()) if K == 1 else None,
