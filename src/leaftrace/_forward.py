@@ -19,6 +19,7 @@ import numpy as np
 from ._arrays import F64, Ids, Ints, Real
 from ._effects import base_effect
 from ._ensemble import Ensemble
+from ._errors import InvalidInput
 from ._kernels import block_width, kernels
 from ._methods import AllPoints, SinglePoint, TopKLeaves, UpdateSet
 from ._replay import StepTrace, mean_target
@@ -48,7 +49,7 @@ def tangent(work: Workspace, index: Ints, update_set: UpdateSet) -> LeafChanges:
     """d(leaf values)/dw_i, a column for each row i in `index`."""
     e = work.trace.ensemble
     block = _Block(work, index, update_set)
-    base = base_effect(work.trace, work.rows.take(block.index)).T  # (K, B)
+    base = np.ascontiguousarray(base_effect(work.trace, work.rows.take(block.index)).T)  # (K, B)
     block.start(base)
     changes = np.zeros((len(e.values), e.leaf_outputs, block.B))
     for t, V, U in work.effects_forwards():
@@ -156,7 +157,15 @@ def _base_changes(ensemble: Ensemble, index: Ints) -> F64:
     mean, rest = mean_target(e, e.w), e.total_weight - e.w[index]
     target = e.y[index] if e.n_outputs == 1 else np.eye(e.n_outputs)[e.y[index].astype(int)].T
     without = mean[:, None] - e.w[index] * (target - mean[:, None]) / rest
-    return np.stack([e.loss.from_mean(m) for m in without.T], axis=1) - e.loss.from_mean(mean)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        base = np.stack([e.loss.from_mean(m) for m in without.T], axis=1)
+    if not np.isfinite(base).all():
+        row = index[np.flatnonzero(~np.isfinite(base).all(axis=0))[0]]
+        raise InvalidInput(
+            f"without training row {row} the labels have no finite starting score (it is the last of its class); "
+            "leave it out of rows=."
+        )
+    return base - e.loss.from_mean(mean)[:, None]
 
 
 class _Block:

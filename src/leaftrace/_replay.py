@@ -107,7 +107,7 @@ class Step:
                 kernels.leaf_sums(e.loss.kernel, ids, self.state, shift, e.y, e.w, sums)
             G, h, k = sums[:, :1], sums[:, 1, None, None], sums[:, 2, None, None]
             D = (h if e.rule.newton else self.W[:, None, None]) + e.lam
-            D_inverse = inverse(D, self.W > 0)
+            D_inverse = inverse(D)
             s = -D_inverse[:, 0] * G
             return Iteration(c, S, s, D, D_inverse, h + k * s[..., None] if e.rule.newton else h)
         at = self._moved(S)
@@ -120,7 +120,7 @@ class Step:
         # A softmax Hessian is singular along (1, ..., 1); CatBoost keeps it solvable by a floor under lam.
         floor = np.finfo(np.float32).eps * np.einsum("maa->ma", D).max(axis=1) if O > 1 else 0.0
         D += np.broadcast_to(np.maximum(e.lam, floor), self.M)[:, None, None] * np.eye(O)
-        D_inverse = inverse(D, self.W > 0)
+        D_inverse = inverse(D)
         s = -np.einsum("mab,mb->ma", D_inverse, G)
         if e.rule.iterations == 1:
             return Iteration(c, S, s, D, D_inverse, None)
@@ -134,13 +134,13 @@ class Step:
         return self.state if S is None else loss.moved(self.state, loss.shift(S)[self.leaves[0]])
 
 
-def inverse(D: F64, alive: F64) -> F64:
-    """(M, O, O) inverses; zero where a leaf has no weight or, for one output, no curvature."""
+def inverse(D: F64) -> F64:
+    """(M, O, O) inverses; zero where there is nothing to invert (a leaf without rows, lam = 0)."""
+    ok = np.einsum("maa->ma", D).min(axis=1) > 0
     if D.shape[-1] == 1:
-        ok = alive & (D[:, 0, 0] > 0)
         return np.where(ok, 1 / np.where(ok, D[:, 0, 0], 1), 0)[:, None, None]
-    alive, eye = alive[:, None, None], np.eye(D.shape[-1])
-    return np.where(alive, np.linalg.inv(np.where(alive, D, eye)), 0)
+    ok, eye = ok[:, None, None], np.eye(D.shape[-1])
+    return np.where(ok, np.linalg.inv(np.where(ok, D, eye)), 0)
 
 
 def replay(ensemble: Ensemble, tolerance: float) -> Trace:
@@ -148,7 +148,7 @@ def replay(ensemble: Ensemble, tolerance: float) -> Trace:
     A = ensemble.start()
     base_error, base_N = _base(ensemble)
     steps, errors, weight_errors = [], np.zeros(ensemble.n_steps), np.zeros(ensemble.n_steps)
-    scale = float(np.abs(ensemble.values).max(initial=0.0)) or 1.0
+    scale = _leaf_scale(ensemble, A)
     searching = ensemble.rule.backtracking
     worst_leaf = np.zeros(ensemble.n_steps, dtype=int)
     for t in range(ensemble.n_steps):
@@ -167,6 +167,12 @@ def replay(ensemble: Ensemble, tolerance: float) -> Trace:
         ensemble.add_leaf_values(t, target, ensemble.leaves, A)
     fidelity = judge(ensemble, errors, worst_leaf, weight_errors, base_error, tolerance)
     return Trace(ensemble, steps, base_N, fidelity)
+
+
+def _leaf_scale(ensemble: Ensemble, A: F64) -> float:
+    """The largest leaf value; where all are rounding noise, what a leaf could have been."""
+    possible = ensemble.learning_rate * np.abs(ensemble.loss.gradient(ensemble.loss.state(A), ensemble.y)).max()
+    return float(max(np.abs(ensemble.values).max(initial=0.0), 1e-6 * possible)) or 1.0
 
 
 def _base(ensemble: Ensemble) -> tuple[float, F64]:

@@ -1,0 +1,162 @@
+"""A fixed-structure refit in plain NumPy, written from the formulas and sharing no code with leaftrace.
+
+Everything is in totals and float64: for each step, sums over leaves of w g and w h at the current scores, a division,
+new scores. Finite differences of it, and it without a row, are what the library is checked against.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Structure:
+    """steps[t] is a list of (leaf ids of the rows, number of leaves, first output); O outputs a leaf."""
+
+    loss: str
+    steps: list
+    K: int
+    O: int  # noqa: E741
+    newton: bool
+    l2: float
+    lr: float
+    scales: list  # for each step the factors of its inner iterations
+    base: object = 0.0  # numbers, or "mean": the constant that fits the labels best
+    l2_scales: bool = True
+    offset: object = 0.0
+
+    def rows(self, keep):
+        steps = [[(ids[keep], L, o) for ids, L, o in step] for step in self.steps]
+        return replace(self, steps=steps, offset=self.offset[keep] if np.ndim(self.offset) else self.offset)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def softmax(A):
+    e = np.exp(A - A.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def derivatives(loss, A, y):
+    """g (n, K) and h (n, K, K)."""
+    if loss == "squared":
+        return A - y[:, None], np.ones((*A.shape, 1))
+    if loss == "logistic":
+        p = sigmoid(A)
+        return p - y[:, None], (p * (1 - p))[..., None]
+    if loss == "poisson":
+        return np.exp(A) - y[:, None], np.exp(A)[..., None]
+    p = softmax(A)
+    return p - np.eye(A.shape[1])[y.astype(int)], np.array([np.diag(r) - np.outer(r, r) for r in p])
+
+
+def loss_value(loss, F, y):
+    if loss == "squared":
+        return (F[:, 0] - y) ** 2 / 2
+    if loss == "logistic":
+        return np.logaddexp(0, F[:, 0]) - y * F[:, 0]
+    if loss == "poisson":
+        return np.exp(F[:, 0]) - y * F[:, 0]
+    return np.log(np.exp(F).sum(axis=1)) - F[np.arange(len(y)), y.astype(int)]
+
+
+def base_score(structure, y, w):
+    if not isinstance(structure.base, str):
+        return np.broadcast_to(np.asarray(structure.base, float), (structure.K,))
+    if structure.loss == "softmax":
+        p = np.array([w[y == k].sum() for k in range(structure.K)]) / w.sum()
+        return np.log(p) - np.log(p).mean()
+    mean = np.array([(w * y).sum() / w.sum()])
+    if structure.loss == "squared":
+        return mean
+    return np.log(mean / (1 - mean)) if structure.loss == "logistic" else np.log(mean)
+
+
+def leaf_total(ids, x, L):
+    flat = x.reshape(len(x), -1)
+    return np.stack([np.bincount(ids, c, L) for c in flat.T], axis=1).reshape(L, *x.shape[1:])
+
+
+def tree_value(structure, ids, L, o, scales, A, y, w, lam):
+    """Leaf values (L, O) of one tree that reads the scores A."""
+    O = structure.O  # noqa: E741
+    S = np.zeros((L, O))
+    for c in scales:
+        B = A.copy()
+        B[:, o : o + O] += S[ids]
+        g, h = derivatives(structure.loss, B, y)
+        G = leaf_total(ids, w[:, None] * g[:, o : o + O], L)
+        W = np.bincount(ids, w, L)
+        if structure.newton:
+            D = leaf_total(ids, w[:, None, None] * h[:, o : o + O, o : o + O], L)
+        else:
+            D = W[:, None, None] * np.eye(O)
+        D = D + lam * np.eye(O)
+        for leaf in range(L):
+            if np.diag(D[leaf]).min() > 0:  # otherwise the leaf is empty and there is no l2
+                S[leaf] = S[leaf] - c * np.linalg.solve(D[leaf], G[leaf])
+    return structure.lr * S
+
+
+def refit(structure, y, w, n=None):
+    """(base (K,), values[t][r] (L, O)) with these weights. n: rows that count in lam."""
+    n = len(y) if n is None else n
+    lam = structure.l2 * w.sum() / n if structure.l2_scales else structure.l2
+    base = base_score(structure, y, w)
+    A = np.tile(base, (len(y), 1)) + structure.offset
+    values = []
+    for step, scales in zip(structure.steps, structure.scales, strict=True):
+        values.append([tree_value(structure, ids, L, o, scales, A, y, w, lam) for ids, L, o in step])
+        A = add_step(structure, step, values[-1], A)
+    return base, values
+
+
+def add_step(structure, step, values, A):
+    A = A.copy()
+    for (ids, _, o), v in zip(step, values, strict=True):
+        A[:, o : o + structure.O] += v[ids]
+    return A
+
+
+def predict(structure, fitted, test_steps, offset=0.0):
+    base, values = fitted
+    F = np.tile(base, (len(test_steps[0][0][0]), 1)) + offset
+    for step, v in zip(test_steps, values, strict=True):
+        F = add_step(structure, step, v, F)
+    return F
+
+
+def slope(f, h):
+    """Five-point central difference of f at 0: error of order h^4."""
+    return (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h)
+
+
+def from_catboost(model, X, scales=None, offset=0.0):
+    """Structure of a CatBoost model, read from CatBoost alone; and a function giving the steps of other rows."""
+    p = model.get_all_params()
+    counts = model.get_tree_leaf_counts()
+    loss = {"RMSE": "squared", "Poisson": "poisson", "MultiClass": "softmax"}
+    K = len(model.get_leaf_values()) // int(np.sum(counts))
+
+    def steps(rows):
+        ids = model.calc_leaf_indexes(rows)
+        return [[(ids[:, t].astype(int), int(counts[t]), 0)] for t in range(len(counts))]
+
+    its = [1.0] * p["leaf_estimation_iterations"]
+    structure = Structure(
+        loss=loss.get(p["loss_function"].partition(":")[0], "logistic"),
+        steps=steps(X),
+        K=K,
+        O=K,
+        newton=p["leaf_estimation_method"] == "Newton",
+        l2=float(np.float32(p["l2_leaf_reg"])),
+        lr=float(np.float32(p["learning_rate"])),
+        scales=[its] * len(counts) if scales is None else scales,
+        base="mean" if p.get("boost_from_average") else model.get_scale_and_bias()[1],
+        offset=offset,
+    )
+    return structure, steps

@@ -1,0 +1,118 @@
+"""Native kernels against their NumPy twins, for every type, width and instruction set."""
+
+import numpy as np
+import pytest
+
+from leaftrace import _twins
+from leaftrace._kernels import BLOCKS, is_native, kernels
+
+pytestmark = pytest.mark.skipif(not is_native(), reason="native kernels are not in use")
+
+N, M = 300, 7
+SHAPES = [(1, 1, 1), (1, 3, 3), (3, 1, 3)]  # R trees, O outputs of a leaf, K outputs
+
+
+@pytest.fixture(params=["baseline", "avx2", "avx512"])
+def isa(request):
+    before = kernels.isa()
+    try:
+        kernels.set_isa(request.param)
+    except ValueError:
+        pytest.skip(f"no {request.param} here")
+    yield
+    kernels.set_isa(before)
+
+
+def agree(name, inputs, outputs, dtype):
+    """Run both on copies of the outputs and compare."""
+    mine, twin = ([None if o is None else o.copy() for o in outputs] for _ in range(2))
+    getattr(kernels, name)(*inputs, *mine)
+    getattr(_twins, name)(*inputs, *twin)
+    compared = [(a, b) for a, b in zip(mine, twin, strict=True) if b is not None and b.dtype.kind == "f"]
+    scale = max(np.abs(b).max() for _, b in compared)
+    assert np.any(compared[0][1] != outputs[0]), "the twin did nothing, so equality would prove nothing"
+    for a, b in compared:
+        # Sums of N terms of order one: rounding of each partial sum.
+        np.testing.assert_allclose(a, b, atol=scale * N * np.finfo(dtype).eps)
+
+
+def arrays(dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    return lambda *shape: (rng.normal(size=shape) * 0.3).astype(dtype)
+
+
+def ids(rng, R, id_type):
+    return rng.integers(0, M, (R, N)).astype(id_type)
+
+
+@pytest.mark.parametrize("id_type", [np.uint8, np.uint16])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "poisson"])
+def test_one_output_sums_and_effects(isa, loss, id_type):
+    rng, C = np.random.default_rng(1), 2 if loss == "logistic" else 1
+    leaf, state = ids(rng, 1, id_type)[0], rng.random((N, C)) + 0.1
+    if loss == "logistic":
+        state /= state.sum(axis=1, keepdims=True)
+    y, w, shift = rng.random(N), rng.random(N), rng.random((3, M)) + 0.5
+    s, factor = rng.normal(size=(3, M)), rng.normal(size=(3, M))
+    for one in (None, shift[0]):
+        agree("leaf_sums", (loss, leaf, state, one, y, w), [np.zeros((M, 4))], np.float64)
+    for dtype in (np.float32, np.float64):
+        for newton in (True, False):
+            inputs = loss, newton, leaf, state, shift, s, factor, y, w
+            agree("row_effects", inputs, [np.zeros(N, dtype), np.zeros(N, dtype)], dtype)
+
+
+@pytest.mark.parametrize("B", BLOCKS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("id_type", [np.uint8, np.uint16])
+def test_block_kernels(isa, B, dtype, shape, id_type):
+    R, O, K = shape  # noqa: E741
+    rng, x = np.random.default_rng(2), arrays(dtype)
+    leaf, following = ids(rng, R, id_type), ids(rng, R, id_type)
+    first = np.arange(R, dtype=np.int32) * O
+    U, V, D = x(R, N, O, K), x(R, N, O), x(N, K, B)
+    agree("backward_step", (leaf, first, U, x(M, O, B)), [x(N, K, B), following, first, x(M, O, B)], dtype)
+    agree("backward_step", (leaf, first, U, x(M, O, B)), [x(N, K, B), None, None, None], dtype)
+    offset = np.arange(R, dtype=np.int64) * M
+    agree("expand", (leaf, offset, V, x(R * M, O, B)), [x(N, B)], dtype)
+    for exponential in (True, False):
+        agree("advance", (leaf, first, x(M, O, B), exponential), [D], dtype)
+    agree("abs_sums", (leaf, first, O, (rng.random(N) < 0.5).astype(dtype), D), [x(M, B)], dtype)
+    agree("tangent_sums", (leaf, first, U, D), [x(M, O, B)], dtype)
+
+
+@pytest.mark.parametrize("B", BLOCKS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "poisson", "softmax"])
+@pytest.mark.parametrize("inner", [False, True])
+def test_change_sums(isa, B, dtype, loss, inner):
+    rng, x = np.random.default_rng(3), arrays(dtype)
+    for R, O, K in SHAPES:  # noqa: E741
+        if (loss == "softmax") != (K > 1) or (inner and R > 1):
+            continue
+        C = 2 if loss == "logistic" else K
+        state = (rng.random((N, C)) + 0.1).astype(dtype)
+        if loss in ("logistic", "softmax"):
+            state /= state.sum(axis=1, keepdims=True)
+        extra = (None, None, None)
+        if inner:
+            shift, mask = rng.random((M, O)) + 0.5, rng.random((M, B)) < 0.5
+            extra = shift.astype(dtype), x(M, O, B), mask.astype(dtype)
+        inputs = loss, ids(rng, R, np.uint8), np.arange(R, dtype=np.int32) * O, state, (rng.random(N)).astype(dtype)
+        agree("change_sums", (*inputs, *extra, x(N, K, B)), [x(M, O, B), x(M, O, O, B)], dtype)
+
+
+def test_wrong_shapes_and_ids_are_refused():
+    leaf, first = np.zeros((1, N), np.uint8), np.zeros(1, np.int32)
+    E = np.zeros((N, 1, 8), np.float32)
+    with pytest.raises(ValueError, match="wrong shape: d"):
+        kernels.advance(leaf, first, np.zeros((M, 1, 1), np.float32), False, E)
+    with pytest.raises(ValueError, match="1, 8 or 32 columns"):
+        kernels.advance(leaf, first, np.zeros((M, 1, 5), np.float32), False, np.zeros((N, 1, 5), np.float32))
+    with pytest.raises(ValueError, match="leaf id beyond"):
+        kernels.advance(leaf + M, first, np.zeros((M, 1, 8), np.float32), False, E)
+    with pytest.raises(ValueError, match="outputs of a tree beyond K"):
+        kernels.advance(leaf, first + 1, np.zeros((M, 1, 8), np.float32), False, E)
+    with pytest.raises(TypeError):  # no silent conversion
+        kernels.advance(leaf, first, np.zeros((M, 1, 8)), False, E)

@@ -1,0 +1,106 @@
+"""Hypothesis strategy: tiny ensembles of every shape the engine knows."""
+
+from __future__ import annotations
+
+import numpy as np
+import oracle
+from hypothesis import strategies as st
+
+from leaftrace._ensemble import Ensemble, LeafRule
+from leaftrace._losses import Logistic, Poisson, Softmax, SquaredError
+from leaftrace._replay import replay
+from leaftrace._workspace import Workspace
+
+LOSSES = {"squared": SquaredError(), "logistic": Logistic(), "poisson": Poisson()}
+
+
+@st.composite
+def tiny(draw):
+    """(Structure of the oracle, y, w, test steps, test labels), all consistent."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, m, T = draw(st.integers(3, 9)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    loss = draw(st.sampled_from(["squared", "logistic", "poisson", "softmax"]))
+    K = draw(st.integers(2, 3)) if loss == "softmax" else 1
+    separate = K > 1 and draw(st.booleans())  # a tree for each output, or vector leaves
+    Q = 1 if separate else draw(st.integers(1, 3))
+    outputs = range(K) if separate else [0]
+    trees = [[(draw(st.integers(1, 4)), o) for o in outputs] for _ in range(T)]
+    steps = [[(rng.integers(0, L, n), L, o) for L, o in step] for step in trees]
+    test_steps = [[(rng.integers(0, L, m), L, o) for L, o in step] for step in trees]
+    labels = {
+        "squared": lambda k: rng.normal(size=k),
+        "logistic": lambda k: rng.random(k),
+        "poisson": lambda k: rng.poisson(2.0, k) + 0.5,
+        "softmax": lambda k: rng.permutation(np.arange(k) % K).astype(float),
+    }[loss]
+    w = rng.random(n) + 0.2
+    offset = rng.normal(size=(n, K)) * 0.3 if draw(st.booleans()) else 0.0
+    mean = draw(st.booleans()) and not np.ndim(offset)
+    if draw(st.booleans()) and not (mean and loss == "softmax"):  # that might leave a class without weight
+        w[rng.integers(0, n)] = 0.0
+    structure = oracle.Structure(
+        loss=loss,
+        steps=steps,
+        K=K,
+        O=1 if separate else K,
+        newton=draw(st.booleans()),
+        l2=draw(st.sampled_from([0.5, 2.0])),
+        lr=draw(st.sampled_from([0.3, 1.0])),
+        scales=[[1.0 if separate else draw(st.sampled_from([1.0, 1.0, 0.5])) for _ in range(Q)] for _ in range(T)],
+        base="mean" if mean else rng.normal(size=K) * 0.1,
+        l2_scales=draw(st.booleans()),
+        offset=offset,
+    )
+    return structure, labels(n), w, test_steps, labels(m)
+
+
+def ensemble_of(structure, y, w):
+    """The engine's Ensemble of an oracle's Structure."""
+    base, values = oracle.refit(structure, y, w)
+    counts, offset = [], 0
+    leaves, first = [], []
+    for step in structure.steps:
+        offset = 0
+        for ids, L, o in step:
+            leaves.append(ids + offset)
+            first.append(o)
+            counts.append(L)
+            offset += L
+    return Ensemble(
+        loss=Softmax(structure.K) if structure.loss == "softmax" else LOSSES[structure.loss],
+        rule=LeafRule(
+            structure.newton,
+            structure.l2,
+            structure.l2_scales,
+            # A halved step uses up an iteration for each halving.
+            iterations=max(int(sum(1 + np.log2(1 / c) for c in step)) for step in structure.scales),
+            backtracking=any(c != 1 for s in structure.scales for c in s),
+        ),
+        learning_rate=structure.lr,
+        leaves=np.array(leaves, dtype=np.uint8),
+        first_output=np.array(first, np.int32),
+        step_trees=np.cumsum([0] + [len(s) for s in structure.steps]),
+        tree_leaves=np.cumsum([0, *counts]),
+        values=np.concatenate([v for step in values for v in step]),
+        y=y,
+        w=w,
+        w_factor=np.ones(len(y)),
+        base=np.array(base),
+        base_from_data=isinstance(structure.base, str),
+        offset=np.array(structure.offset) if np.ndim(structure.offset) else None,
+    )
+
+
+def leaves_of(steps):
+    """(trees, rows) leaves of other rows, numbered over each step's leaves."""
+    out = []
+    for step in steps:
+        offset = 0
+        for ids, L, _ in step:
+            out.append(ids + offset)
+            offset += L
+    return np.array(out, dtype=np.uint8)
+
+
+def workspace_of(ensemble, dtype="float64", n_jobs=1, memory_limit=1 << 30):
+    return Workspace(replay(ensemble, 1e-9), np.dtype(dtype), n_jobs, memory_limit)
