@@ -96,9 +96,8 @@ def tree_value(structure, ids, L, o, scales, A, y, w, lam):
         else:
             D = W[:, None, None] * np.eye(O)
         D = D + lam * np.eye(O)
-        for leaf in range(L):
-            if np.diag(D[leaf]).min() > 0:  # otherwise the leaf is empty and there is no l2
-                S[leaf] = S[leaf] - c * np.linalg.solve(D[leaf], G[leaf])
+        some = np.einsum("laa->la", D).min(axis=1) > 0  # otherwise the leaf is empty and there is no l2
+        S[some] -= c * np.linalg.solve(D[some], G[some][..., None])[..., 0]
     return structure.lr * S
 
 

@@ -156,7 +156,9 @@ def _base_changes(ensemble: Ensemble, index: Ints) -> F64:
         return np.zeros((e.n_outputs, len(index)))
     mean, rest = mean_target(e, e.w), e.total_weight - e.w[index]
     target = e.y[index] if e.n_outputs == 1 else np.eye(e.n_outputs)[e.y[index].astype(int)].T
-    without = mean[:, None] - e.w[index] * (target - mean[:, None]) / rest
+    total = mean[:, None] * e.total_weight
+    left = total - e.w[index] * target
+    without = np.where(np.abs(left) < 1e-12 * np.abs(total), 0.0, left) / rest  # nothing left, but for rounding
     with np.errstate(divide="ignore", invalid="ignore"):
         base = np.stack([e.loss.from_mean(m) for m in without.T], axis=1)
     if not np.isfinite(base).all():

@@ -136,7 +136,7 @@ class Influence:
     def load(cls, path: str | os.PathLike[str]) -> Influence:
         """Read what `save` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             meta = json.loads(str(arrays["meta"]))
         except FileNotFoundError:

@@ -65,10 +65,13 @@ def _load(path: str) -> catboost.CatBoost:
     with open(path, "rb") as file:
         kind = "cbm" if file.read(4) == b"CBM1" else "json"
     try:
+        if kind == "json":  # CatBoost takes any text for an empty model
+            with open(path, encoding="utf-8") as file:
+                json.load(file)["model_info"]
         return catboost.CatBoost().load_model(path, format=kind)
-    except catboost.CatBoostError as error:
+    except (catboost.CatBoostError, ValueError, KeyError, TypeError) as error:
         raise UnsupportedModel(
-            f"CatBoost cannot read '{path}' as a {kind} model; is the file whole? CatBoost says: {error}"
+            f"'{path}' cannot be read as a CatBoost {kind} model; is the file whole? The reader says: {error}"
         ) from None
 
 
@@ -208,7 +211,7 @@ class CatBoostSource:
             baseline = given if given.size else None
         if baseline is None:
             return leaves, None
-        offset, m = np.asarray(baseline, dtype=np.float64), leaves.shape[1]
+        offset, m = _f32(baseline), leaves.shape[1]
         if len(offset) != m or not np.isfinite(offset).all():
             raise InvalidInput(
                 f"baseline has shape {offset.shape} for {m} rows; expected finite numbers, one line a row."

@@ -1,0 +1,95 @@
+"""The package as a user meets it: names, imports, one direction of flow."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import leaftrace as lt
+
+SOURCE = Path(lt.__file__).parent
+NAMES = {
+    "AllPoints", "FastLeafInfluence", "FastLeafRefit", "Fidelity", "FidelityError", "FidelityWarning", "Influence",
+    "InvalidInput", "LeafInfluence", "LeafRefit", "LeaftraceError", "RefittedModel", "Retrain", "RetrainedModel",
+    "SinglePoint", "TopKLeaves", "Tracer", "UnsupportedModel", "__version__",
+}  # fmt: skip
+
+# model -> Ensemble -> Trace -> method -> Influence -> view: a module imports only from those before it.
+ORDER = [
+    "_arrays", "_errors", "_losses", "_inputs", "_ensemble", "_adapters", "_twins", "_kernels", "_fidelity", "_replay",
+    "_effects", "_workspace", "_queries", "_methods", "_adjoint", "_forward", "_altered", "_tables", "_influence",
+    "_progress", "_tracer",
+]  # fmt: skip
+
+
+def test_exported_names():
+    assert set(lt.__all__) == NAMES
+    assert all(hasattr(lt, name) for name in NAMES)
+
+
+def test_errors_have_one_root():
+    for error in (lt.UnsupportedModel, lt.FidelityError, lt.InvalidInput):
+        assert issubclass(error, lt.LeaftraceError)
+    assert issubclass(lt.InvalidInput, ValueError)
+
+
+def imports_of(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level > 0:
+            names = [node.module] if node.module else [alias.name for alias in node.names]
+            yield from (name.partition(".")[0] for name in names)
+
+
+@pytest.mark.parametrize("module", ORDER)
+def test_imports_point_one_way(module):
+    path = SOURCE / f"{module}.py"
+    files = [path] if path.exists() else sorted((SOURCE / module).glob("*.py"))
+    allowed = set(ORDER[: ORDER.index(module)]) | {"_native", module}
+    for file in files:
+        assert set(imports_of(file)) <= allowed, file.name
+
+
+def test_every_module_has_its_place():
+    files = {p.stem for p in SOURCE.glob("*.py")} | {p.parent.name for p in SOURCE.glob("*/__init__.py")}
+    assert files - {"__init__"} == set(ORDER)
+
+
+def test_only_the_adapter_knows_a_booster():
+    for file in SOURCE.glob("*.py"):
+        text = "\n".join(imports_in_full(file))
+        assert "catboost" not in text, file.name
+
+
+def imports_in_full(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield ast.unparse(node)
+
+
+def test_import_brings_in_nothing_but_numpy():
+    code = (
+        "import sys, leaftrace; heavy = {'catboost', 'pandas', 'sklearn', 'scipy', 'matplotlib', 'tqdm', 'xgboost', "
+        "'lightgbm', 'pyarrow'} & set(sys.modules); print(sorted(heavy))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_import_takes_no_longer_than_numpy_again():
+    """Modules loaded besides NumPy's, by count of what they cost: our own files and the standard library's."""
+    code = "import sys, numpy; before = set(sys.modules); import leaftrace; print(len(set(sys.modules) - before))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(out.stdout) < 100
+
+
+def test_twins_by_environment():
+    code = "from leaftrace._kernels import is_native; print(is_native())"
+    env = {"LEAFTRACE_KERNELS": "numpy", "PATH": ""}
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    assert out.stdout.strip() == "False"
+    bad = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**env, "LEAFTRACE_KERNELS": "cuda"}
+    )
+    assert "it can be 'native' (the default) or 'numpy'" in bad.stderr
