@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +53,9 @@ def paper_model(adult):
 class Case:
     """A trained CatBoost model with its data, and what the oracle needs of them."""
 
-    def __init__(self, name, model, X, y, codes, X_test, y_test, test_codes, weight=None, effective=None, baseline=None):
+    def __init__(
+        self, name, model, X, y, codes, X_test, y_test, test_codes, weight=None, effective=None, baseline=None
+    ):
         self.name, self.model = name, model
         self.X, self.y, self.codes, self.weight, self.baseline = X, y, codes, weight, baseline
         self.X_test, self.y_test, self.test_codes = X_test, y_test, test_codes
@@ -78,7 +80,7 @@ def _split(X, y, codes, held=20):
     return X[:-held], y[:-held], codes[:-held], X[-held:], y[-held:], codes[-held:]
 
 
-@lru_cache(maxsize=None)
+@cache
 def case(name: str) -> Case:
     """One of the settings in CASES, trained."""
     build, settings_ = CASES[name]
@@ -180,12 +182,20 @@ CASES = {
     "rmse weights": (_regression, {"weighted": True}),
     "rmse no average": (_regression, {"boost_from_average": False}),
     "rmse gradient": (_regression, {"leaf_estimation_method": "Gradient", "weighted": True}),
-    "rmse early stopping": (_regression, {"early": True, "iterations": 200, "learning_rate": 0.3, "early_stopping_rounds": 5}),
+    "rmse early stopping": (
+        _regression,
+        {"early": True, "iterations": 200, "learning_rate": 0.3, "early_stopping_rounds": 5},
+    ),
     "cross entropy": (_regression, {"loss_function": "CrossEntropy", "fractions": True, "weighted": True}),
     "poisson": (_regression, {"loss_function": "Poisson", "count": True, "weighted": True}),
     "poisson newton 5": (
         _regression,
-        {"loss_function": "Poisson", "count": True, "leaf_estimation_method": "Newton", "leaf_estimation_iterations": 5},
+        {
+            "loss_function": "Poisson",
+            "count": True,
+            "leaf_estimation_method": "Newton",
+            "leaf_estimation_iterations": 5,
+        },
     ),
     "multiclass": (_multiclass, {}),
     "multiclass weights": (_multiclass, {"weighted": True, "l2_leaf_reg": 0.7}),

@@ -18,7 +18,7 @@ class Structure:
     loss: str
     steps: list
     K: int
-    O: int  # noqa: E741
+    O: int
     newton: bool
     l2: float
     lr: float
@@ -83,7 +83,7 @@ def leaf_total(ids, x, L):
 
 def tree_value(structure, ids, L, o, scales, A, y, w, lam):
     """Leaf values (L, O) of one tree that reads the scores A."""
-    O = structure.O  # noqa: E741
+    O = structure.O
     S = np.zeros((L, O))
     for c in scales:
         B = A.copy()

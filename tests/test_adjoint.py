@@ -2,16 +2,16 @@
 finite differences of the oracle."""
 
 import numpy as np
-import oracle
 from hypothesis import assume, given, settings
-from tiny import ensemble_of, leaves_of, tiny, workspace_of
 
+import oracle
 from leaftrace._adjoint import expand_candidates, expand_labels, expand_training, leaf_adjoint
 from leaftrace._altered import refit_without
 from leaftrace._effects import Rows
 from leaftrace._forward import refit, tangent
 from leaftrace._methods import AllPoints, SinglePoint
 from leaftrace._queries import make_queries
+from tiny import ensemble_of, leaves_of, tiny, workspace_of
 
 STEP = 2e-4  # truncation of order STEP^4, rounding of order 1e-16 / STEP
 every = settings(max_examples=150, deadline=None)

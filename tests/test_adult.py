@@ -3,12 +3,12 @@
 import time
 
 import numpy as np
-import oracle
 import pytest
 from catboost import CatBoostClassifier, CatBoostRegressor
-from conftest import QUIET
 
 import leaftrace as lt
+import oracle
+from conftest import QUIET
 
 
 def check(model, X, y, X_test, y_test, rows_of, removed=3):
@@ -16,9 +16,7 @@ def check(model, X, y, X_test, y_test, rows_of, removed=3):
     tracer = lt.Tracer(model, X, y, dtype="float64")
     single = lt.Tracer(model, X, y)
     assert tracer.fidelity.max_error <= 1e-8
-    structure, steps = oracle.from_catboost(
-        model, X, [list(step.scale) for step in tracer._work.trace.steps]
-    )
+    structure, steps = oracle.from_catboost(model, X, [list(step.scale) for step in tracer._work.trace.steps])
     test_steps, n = steps(X_test), len(y)
 
     def losses(keep, w):

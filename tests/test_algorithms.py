@@ -6,12 +6,12 @@ whole row, and dividing by it, gives LeafInfluence.
 """
 
 import numpy as np
-import oracle
 import pytest
-from conftest import case
-from test_catboost import structure_of, tracer_of
 
 import leaftrace as lt
+import oracle
+from conftest import case
+from test_catboost import structure_of, tracer_of
 
 UPDATE_SETS = [
     lt.AllPoints(),
@@ -88,7 +88,9 @@ def test_leaf_refit(name, update_set):
     for i, value in zip(rows, values, strict=True):
         change = transcription(structure, c.codes, c.w_total, i, None, True, update_set)
         F_hat = F + score_change(structure, change, test_steps)
-        expected = oracle.loss_value(structure.loss, F, c.test_codes) - oracle.loss_value(structure.loss, F_hat, c.test_codes)
+        expected = oracle.loss_value(structure.loss, F, c.test_codes) - oracle.loss_value(
+            structure.loss, F_hat, c.test_codes
+        )
         np.testing.assert_allclose(value, expected, atol=1e-6 * np.abs(expected).max())
 
 

@@ -4,11 +4,11 @@ library equals an independent refit's."""
 from dataclasses import replace
 
 import numpy as np
-import oracle
 import pytest
-from conftest import CASES, case
 
 import leaftrace as lt
+import oracle
+from conftest import CASES, case
 
 STEP = 2e-3  # of a weight; the five-point rule's error is of relative order (STEP / (H + lam))^4
 

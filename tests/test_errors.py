@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from catboost import CatBoostClassifier, CatBoostRegressor, Pool
-from conftest import QUIET, case
 from sklearn.linear_model import LogisticRegression
-from test_catboost import tracer_of
 
 import leaftrace as lt
+from conftest import QUIET, case
+from test_catboost import tracer_of
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def says(error, *parts):
     return pytest.raises(error, match=".*".join(re.escape(p) for p in parts) or None)
 
 
-# ---- the model ------------------------------------------------------------------------------------------------------
+# ---- the model ----
 
 
 def test_unfitted_model(c):
@@ -43,7 +43,9 @@ def test_unknown_model(c):
 def test_unsupported_loss():
     c = case("rmse default rule")
     model = CatBoostRegressor(**QUIET, iterations=3, loss_function="MAE").fit(c.X, c.y)
-    with says(lt.UnsupportedModel, "the loss 'MAE' is not supported", "RMSE, Logloss, CrossEntropy, Poisson, MultiClass"):
+    with says(
+        lt.UnsupportedModel, "the loss 'MAE' is not supported", "RMSE, Logloss, CrossEntropy, Poisson, MultiClass"
+    ):
         lt.Tracer(model, c.X, c.y)
 
 
@@ -101,7 +103,7 @@ def test_other_files(c, tmp_path):
         lt.Tracer(tmp_path / "notes.txt", c.X, c.y)
 
 
-# ---- training data that are not the model's -----------------------------------------------------------------------------
+# ---- training data that are not the model's ----
 
 
 def test_shuffled_labels_are_caught(c):
@@ -156,7 +158,7 @@ def test_a_failed_search_does_not_hang():
         lt.Tracer(c.model, c.X, np.roll(c.y, 3))
 
 
-# ---- tables ------------------------------------------------------------------------------------------------------------
+# ---- tables ----
 
 
 def test_other_number_of_columns(c):
@@ -228,7 +230,9 @@ def test_labels_the_model_does_not_know(c, named):
         tracer_of(named).influence(named.X_test[:2], ["yes", "maybe"])
 
 
-@pytest.mark.parametrize(("name", "label", "words"), [("poisson", -1.0, "zero or more"), ("cross entropy", 1.5, "0 to 1")])
+@pytest.mark.parametrize(
+    ("name", "label", "words"), [("poisson", -1.0, "zero or more"), ("cross entropy", 1.5, "0 to 1")]
+)
 def test_labels_outside_the_range_of_the_loss(name, label, words):
     c = case(name)
     with says(lt.InvalidInput, "y_test goes from", words):
@@ -246,7 +250,7 @@ def test_wrong_baseline():
         lt.Tracer(c.model, c.X, c.y, baseline=c.baseline[:3])
 
 
-# ---- questions -----------------------------------------------------------------------------------------------------------
+# ---- questions ----
 
 
 def test_rows_out_of_range(c):
@@ -324,9 +328,16 @@ def test_bad_tracer_arguments(c):
         ({"dtype": "float16"}, "'float32' or 'float64'"),
         ({"n_jobs": 0}, "n_jobs is 0"),
         ({"memory_limit": 0}, "memory_limit is 0"),
+        ({"params": {"learning_rat": 0.1}}, "params has learning_rat"),
     ):
         with says(lt.InvalidInput, words):
             lt.Tracer(c.model, c.X, c.y, **kw)
+
+
+def test_given_parameters_count_and_are_checked(c):
+    with says(lt.FidelityError, "changed training parameters"):
+        lt.Tracer(c.model, c.X, c.y, params={"l2_leaf_reg": 50.0})
+    assert lt.Tracer(c.model, c.X, c.y, params={"l2_leaf_reg": 3.0}).fidelity.exact
 
 
 def test_removing_the_last_row_of_a_class():

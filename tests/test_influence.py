@@ -5,10 +5,10 @@ import builtins
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import case
-from test_catboost import tracer_of
 
 import leaftrace as lt
+from conftest import case
+from test_catboost import tracer_of
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,9 @@ def test_save_and_load(named, influence, tmp_path, kind):
         "pairs": pd.MultiIndex.from_product([["a"], range(n)]).to_numpy(),
         "candidates": influence.train_index,
     }[kind]
-    saved = lt.Influence(influence.values, index, influence.test_index, "loss", "m", np.ones(n), True, np.zeros(n, bool))
+    saved = lt.Influence(
+        influence.values, index, influence.test_index, "loss", "m", np.ones(n), True, np.zeros(n, bool)
+    )
     if kind == "candidates":
         saved = tracer_of(named).score_candidates(named.X_test[:3], named.X_test, named.y_test)
     saved.save(tmp_path / "x.npz")
@@ -124,7 +126,7 @@ def test_save_and_load(named, influence, tmp_path, kind):
 
 
 def test_files_that_cannot_be_written_or_read(influence, tmp_path):
-    with pytest.raises(lt.LeaftraceError, match="cannot write .*choose another folder"):
+    with pytest.raises(lt.LeaftraceError, match=r"cannot write .*choose another folder"):
         influence.save(tmp_path / "no" / "such" / "folder.npz")
     with pytest.raises(lt.LeaftraceError, match="there is no file"):
         lt.Influence.load(tmp_path / "missing.npz")

@@ -67,7 +67,7 @@ def test_one_output_sums_and_effects(isa, loss, id_type):
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("id_type", [np.uint8, np.uint16])
 def test_block_kernels(isa, B, dtype, shape, id_type):
-    R, O, K = shape  # noqa: E741
+    R, O, K = shape
     rng, x = np.random.default_rng(2), arrays(dtype)
     leaf, following = ids(rng, R, id_type), ids(rng, R, id_type)
     first = np.arange(R, dtype=np.int32) * O
@@ -88,7 +88,7 @@ def test_block_kernels(isa, B, dtype, shape, id_type):
 @pytest.mark.parametrize("inner", [False, True])
 def test_change_sums(isa, B, dtype, loss, inner):
     rng, x = np.random.default_rng(3), arrays(dtype)
-    for R, O, K in SHAPES:  # noqa: E741
+    for R, O, K in SHAPES:
         if (loss == "softmax") != (K > 1) or (inner and R > 1):
             continue
         C = 2 if loss == "logistic" else K

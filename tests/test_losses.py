@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from oracle import slope
 
 from leaftrace._losses import Logistic, Poisson, Softmax, SquaredError
+from oracle import slope
 
 H = 1e-2
 TOLERANCE = 1e-6  # of order H^4 times the fifth derivative
@@ -34,9 +34,7 @@ def test_derivatives_in_the_score(loss, y):
         np.testing.assert_allclose(loss.gradient(loss.state(A), y)[:, k], g, atol=TOLERANCE)
         h = slope(lambda e, k=k: loss.gradient(loss.state(A + e * bump(K, k)), y), H)
         np.testing.assert_allclose(loss.hessian(loss.state(A), y)[:, :, k], h, atol=TOLERANCE)
-        hs = slope(
-            lambda e, k=k: np.einsum("nab,nb->na", loss.hessian(loss.state(A + e * bump(K, k)), y), s), H
-        )
+        hs = slope(lambda e, k=k: np.einsum("nab,nb->na", loss.hessian(loss.state(A + e * bump(K, k)), y), s), H)
         np.testing.assert_allclose(loss.third_dot(loss.state(A), y, s)[:, :, k], hs, atol=TOLERANCE)
 
 
@@ -78,7 +76,9 @@ def test_difference_form(loss, y, size):
     for b in range(2):
         if size == 1.0:
             moved = loss.state(A + D[..., b] + d[..., b])
-            np.testing.assert_allclose(dg[..., b], loss.gradient(moved, y) - loss.gradient(loss.state(A), y), rtol=1e-10)
+            np.testing.assert_allclose(
+                dg[..., b], loss.gradient(moved, y) - loss.gradient(loss.state(A), y), rtol=1e-10
+            )
             np.testing.assert_allclose(dh[..., b], loss.hessian(moved, y) - h, rtol=1e-10, atol=1e-14)
         else:  # first order: h (D + d), whose error is of relative order 1e-9
             first = np.einsum("nab,nb->na", h, D[..., b] + d[..., b])

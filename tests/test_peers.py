@@ -1,12 +1,12 @@
 """CatBoost's own `get_object_importance`, where it is right and where it is not."""
 
 import numpy as np
-import oracle
 import pytest
 from catboost import CatBoostClassifier, Pool
-from conftest import QUIET, case
 
 import leaftrace as lt
+import oracle
+from conftest import QUIET, case
 
 
 def catboost_says(model, X, y, X_test, y_test, update_method):

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from catboost import CatBoostClassifier, CatBoostRegressor, Pool
-from conftest import QUIET, case
-from test_catboost import tracer_of
 
 import leaftrace as lt
+from conftest import QUIET, case
+from test_catboost import tracer_of
 
 SMALL = {**QUIET, "iterations": 15, "depth": 3, "bootstrap_type": "No", "random_strength": 0}
 
@@ -117,9 +117,7 @@ def test_removing_a_row_of_one_class_moves_the_other_scores():
     c = case("multiclass")
     tracer = tracer_of(c)
     row = int(np.flatnonzero(c.codes == 0)[3])
-    moved = [
-        np.abs(tracer.influence(c.X_test, of="prediction", output=k, rows=[row]).values).max() for k in range(3)
-    ]
+    moved = [np.abs(tracer.influence(c.X_test, of="prediction", output=k, rows=[row]).values).max() for k in range(3)]
     assert min(moved) > 1e-3 * max(moved)
 
 

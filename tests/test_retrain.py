@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from catboost import CatBoostClassifier, CatBoostRegressor, Pool
-from conftest import QUIET, case
-from test_catboost import tracer_of
 
 import leaftrace as lt
+from conftest import QUIET, case
+from test_catboost import tracer_of
 
 
 def test_leave_one_out_is_catboost_without_the_row():
@@ -44,7 +44,14 @@ def test_structure_changes_are_reported():
     """A row whose removal moves nothing but leaf values, and one that carries a split."""
     X = np.repeat([[0.0], [1.0], [5.0]], [30, 30, 1], axis=0)
     y = np.r_[np.zeros(30), np.ones(30), 40.0]
-    settings = {**QUIET, "iterations": 3, "depth": 2, "bootstrap_type": "No", "random_strength": 0, "learning_rate": 0.5}
+    settings = {
+        **QUIET,
+        "iterations": 3,
+        "depth": 2,
+        "bootstrap_type": "No",
+        "random_strength": 0,
+        "learning_rate": 0.5,
+    }
     model = CatBoostRegressor(**settings).fit(X, y)
     tracer = lt.Tracer(model, X, y)
     result = tracer.influence(X[:2], y[:2], method=lt.Retrain(), rows=[0, 60])
@@ -58,7 +65,14 @@ def test_where_the_structure_stays_retraining_is_leaf_refit():
     rng = np.random.default_rng(0)
     y = np.repeat([0.0, 3.0, 9.0], 40) + rng.normal(size=120) * 0.1
     y = np.float32(y).astype(float)
-    settings = {**QUIET, "iterations": 5, "depth": 2, "bootstrap_type": "No", "random_strength": 0, "learning_rate": 0.5}
+    settings = {
+        **QUIET,
+        "iterations": 5,
+        "depth": 2,
+        "bootstrap_type": "No",
+        "random_strength": 0,
+        "learning_rate": 0.5,
+    }
     model = CatBoostRegressor(**settings).fit(X, y)
     tracer = lt.Tracer(model, X, y, dtype="float64")
     rows = [0, 41, 100]
@@ -81,15 +95,24 @@ def test_probabilities_and_losses():
     )
     binary = case("logloss newton 1")
     refit = tracer_of(binary).refit(without=[])
-    np.testing.assert_allclose(refit.predict_proba(binary.X_test), binary.model.predict_proba(binary.X_test), atol=1e-12)
+    np.testing.assert_allclose(
+        refit.predict_proba(binary.X_test), binary.model.predict_proba(binary.X_test), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("kind", ["cbm", "json"])
 def test_models_from_files(tmp_path, kind):
-    for name in ("logloss newton 10 backtracking", "categories and missing values", "multiclass weights", "rmse weights"):
+    for name in (
+        "logloss newton 10 backtracking",
+        "categories and missing values",
+        "multiclass weights",
+        "rmse weights",
+    ):
         c = case(name)
         path = tmp_path / "model.file"
-        c.model.save_model(str(path), format=kind, **({"pool": Pool(c.X, cat_features=["kind"])} if "cat" in name else {}))
+        c.model.save_model(
+            str(path), format=kind, **({"pool": Pool(c.X, cat_features=["kind"])} if "cat" in name else {})
+        )
         tracer = lt.Tracer(path, c.X, c.y, c.weight, dtype="float64")
         expected = tracer_of(c).influence(c.X_test, c.y_test).values
         # JSON keeps 17 digits of a leaf value but may round the last.

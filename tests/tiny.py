@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import oracle
 from hypothesis import strategies as st
 
+import oracle
 from leaftrace._ensemble import Ensemble, LeafRule
 from leaftrace._losses import Logistic, Poisson, Softmax, SquaredError
 from leaftrace._replay import replay

@@ -5,7 +5,8 @@
                     abar_j += U_j' fbar_{l(j)}                             what Q feels of row j's score
     base:           fbar_0  = sum_x c_x + sum_j abar_j
 
-Then, for each row, dQ/dw_i = sum_t V_i . fbar_{l(i)} + (d base/dw_i) . fbar_0 + (d lam/dw_i) sum_l (df_l/dlam) . fbar_l,
+Then, for each row,
+    dQ/dw_i = sum_t V_i . fbar_{l(i)} + (d base/dw_i) . fbar_0 + (d lam/dw_i) sum_l (df_l/dlam) . fbar_l
 and the same with the label effects Y in the place of V. SinglePoint leaves the abar out.
 """
 

@@ -56,12 +56,13 @@ class RefittedModel(AlteredModel):
 
 @dataclass(frozen=True)
 class RetrainedModel(AlteredModel):
-    """The model trained again without some rows. ``structure_changed``: any training row in another leaf of any tree."""
+    """The model trained again without some rows."""
 
     retrained: Retrained
 
     @property
     def structure_changed(self) -> bool:
+        """Does any training row fall into another leaf of any tree?"""
         return self.retrained.structure_changed
 
     def scores(self, X: Any, baseline: Any = None) -> F64:

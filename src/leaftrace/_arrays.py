@@ -12,6 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 F64 = NDArray[np.float64]
-Real = NDArray[np.floating[Any]]
+Real = NDArray[Any]  # float32 or float64, as the Tracer's dtype says
 Ids = NDArray[np.unsignedinteger[Any]]
 Ints = NDArray[np.intp]

@@ -17,7 +17,7 @@ import numpy as np
 
 from ._arrays import F64, Ids, Real
 from ._kernels import kernels
-from ._replay import StepTrace, Trace
+from ._replay import Trace
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def training_rows(trace: Trace) -> Rows:
 def effects(trace: Trace, rows: Rows, dtype: np.dtype) -> tuple[Real, Real]:
     """V (trees, n, O) and U (trees, n, O, K) of these rows."""
     e = trace.ensemble
-    trees, n, O, K = len(e.first_output), len(rows), e.leaf_outputs, e.n_outputs  # noqa: E741
+    trees, n, O, K = len(e.first_output), len(rows), e.leaf_outputs, e.n_outputs
     V, U = np.empty((trees, n, O), dtype), np.empty((trees, n, O, K), dtype)
     for t, A in forward_scores(trace, rows):
         step_effects(trace, rows, t, A, V[e.trees(t)], U[e.trees(t)])
@@ -99,7 +99,7 @@ def label_effects(trace: Trace, rows: Rows, dtype: np.dtype) -> Real:
 
 
 def _iterations(trace: Trace, rows: Rows, t: int, A: F64) -> Iterator[tuple[int, int, F64, F64, int]]:
-    """For each tree r and inner iteration q of step t: (r, q, state there, s of the row's leaf (n, K), first output)."""
+    """Tree r, inner iteration q of step t: (r, q, state there, s of each row's leaf (n, K), first output)."""
     e, step = trace.ensemble, trace.steps[t]
     state = e.loss.state(A)
     for r, (ids, out) in enumerate(zip(rows.leaves[e.trees(t)], e.first_output[e.trees(t)], strict=True)):
@@ -114,11 +114,11 @@ def base_effect(trace: Trace, rows: Rows) -> F64:
     """(n, K): d base / dw_i. Step 0 is one leaf with every row, at its optimum, so s = 0 there."""
     loss, e = trace.ensemble.loss, trace.ensemble
     state = loss.state(np.tile(e.base, (len(rows), 1)))
-    return loss.gradient(state, rows.y) @ trace.base_N.T
+    return loss.gradient(state, rows.y) @ trace.base_slope.T
 
 
 def base_label_effect(trace: Trace, rows: Rows) -> F64:
     """(n, K, Y): d base / dy_i."""
     loss, e = trace.ensemble.loss, trace.ensemble
     state = loss.state(np.tile(e.base, (len(rows), 1)))
-    return np.einsum("ab,nby->nay", trace.base_N, loss.label_gradient(state, rows.y)) * rows.w[:, None, None]
+    return np.einsum("ab,nby->nay", trace.base_slope, loss.label_gradient(state, rows.y)) * rows.w[:, None, None]

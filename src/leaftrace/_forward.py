@@ -105,7 +105,7 @@ def _changed_sums(
 ) -> tuple[F64, F64]:
     """dG (M, O, B) and dD (M, O, O, B) of inner iteration q, the removed row taken out, without dlam."""
     e, step, loss = work.trace.ensemble, work.trace.steps[t], work.trace.ensemble.loss
-    (leaf, first), (M, O, B) = block.at(t), dS.shape  # noqa: E741
+    (leaf, first), (M, O, B) = block.at(t), dS.shape
     dG, dH = np.zeros((M, O, B), work.dtype), np.zeros((M, O, O, B), work.dtype)
     used = block.usage(M, mask)  # (M, B): 1 where a leaf's rows are in U
     inner = None
@@ -122,7 +122,7 @@ def _changed_sums(
         dH[:] = 0
     own_state, y, w = own_state.astype(np.float64), e.y[block.index], e.w[block.index]
     for r, own in enumerate(block.own_leaves(t)):
-        E, at = used[own, block.lanes] * block.own_E, own_state  # E (K, B)
+        E, at = used[own, block.lanes] * block.own_change, own_state  # E (K, B)
         if inner is not None:
             at = loss.moved(own_state, inner[0][own].astype(np.float64))
             E = loss.compose(E, inner[1][own, :, block.lanes].T.astype(np.float64))
@@ -194,7 +194,7 @@ class _Block:
             self.E = np.tile(self.e.loss.change(base).astype(self.work.dtype), (shape[0], 1, 1))
 
     @property
-    def own_E(self) -> F64:
+    def own_change(self) -> F64:
         return self.e.loss.change(self.own_D)
 
     def at(self, t: int) -> tuple[Ids, np.ndarray]:
@@ -245,4 +245,4 @@ class _Block:
             if len(self.D):
                 self.D[self.index, :, self.lanes] = self.own_D.T
             if len(self.E):
-                self.E[self.index, :, self.lanes] = self.own_E.T
+                self.E[self.index, :, self.lanes] = self.own_change.T

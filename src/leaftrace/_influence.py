@@ -162,7 +162,9 @@ class Influence:
 
     def __repr__(self) -> str:
         rows, queries = self.shape
-        lines = [f"Influence of {rows:,} training rows on {queries:,} quer{'y' if queries == 1 else 'ies'} of {self.of}"]
+        lines = [
+            f"Influence of {rows:,} training rows on {queries:,} quer{'y' if queries == 1 else 'ies'} of {self.of}"
+        ]
         lines.append(f"  method: {self.method}")
         if rows and queries:
             total = self.change_if_removed.mean(axis=1)

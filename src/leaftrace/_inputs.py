@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -70,10 +71,8 @@ def class_codes(y: np.ndarray, classes: np.ndarray, name: str) -> F64:
     if classes.dtype.kind in "OUS" and y.dtype.kind not in "OUS":
         y = y.astype(str)
     elif classes.dtype.kind not in "OUS" and y.dtype.kind in "OUS":
-        try:
+        with suppress(ValueError):
             y = y.astype(classes.dtype)
-        except ValueError:
-            pass
     known = {label: code for code, label in enumerate(classes.tolist())}
     codes = np.array([known.get(label, -1) for label in y.tolist()], dtype=np.float64)
     if (codes < 0).any():

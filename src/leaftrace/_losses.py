@@ -30,9 +30,15 @@ from ._arrays import F64
 class Loss(Protocol):
     """What the engine asks of a loss. Arrays are float64; n rows, K outputs, C numbers of state a row."""
 
-    name: str
-    kernel: str  # the native kernels' name for it
-    n_outputs: int
+    @property
+    def name(self) -> str: ...
+    @property
+    def kernel(self) -> str:
+        """The native kernels' name for it."""
+        ...
+
+    @property
+    def n_outputs(self) -> int: ...
 
     def state(self, A: F64) -> F64: ...
     def shift(self, S: F64) -> F64: ...

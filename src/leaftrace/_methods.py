@@ -24,7 +24,7 @@ class SinglePoint:
 
 @dataclass(frozen=True)
 class TopKLeaves:
-    """The rows of the k leaves of each tree with the largest sum of absolute changes; equal sums: the lower leaf number.
+    """The rows of the k leaves of each tree with the largest sums of absolute changes; of equal ones the lower leaf.
 
     ``sample``      estimate those sums from this many rows, drawn anew for each step (with ``seed``)
     ``accumulate``  "all": changes accumulate for every row (the paper's text); "updated": only for rows of the

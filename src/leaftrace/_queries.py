@@ -38,7 +38,7 @@ class Queries:
     def seeds(self, columns: slice, width: int, dtype: np.dtype) -> tuple[Any, F64]:
         """What each leaf of the ensemble (leaves, O, width) and the base score (K, width) get from these queries."""
         e = self.ensemble
-        O = e.leaf_outputs  # noqa: E741
+        O = e.leaf_outputs
         out = np.zeros((len(e.values), O, width), dtype)
         base = np.zeros((e.n_outputs, width))
         if self.reduce:
@@ -52,7 +52,7 @@ class Queries:
         ids, c = self.leaves[:, columns] + e.tree_offset[:, None], self.gradient[columns]
         b = np.arange(c.shape[0])
         for i in range(O):
-            np.add.at(out, (ids, i, b), c.T[e.first_output + i])
+            out[ids, i, b] = c.T[e.first_output + i]
         base[:, : len(b)] = c.T
         return out, base
 

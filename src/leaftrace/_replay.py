@@ -71,7 +71,7 @@ class Trace:
 
     ensemble: Ensemble
     steps: list[StepTrace]
-    base_N: F64  # (K, K): d base / dw_i = base_N g_i(base); zero when the base score is a constant
+    base_slope: F64  # (K, K): d base / dw_i = base_slope g_i(base); zero when the base score is a constant
     fidelity: Fidelity
 
 
@@ -99,7 +99,7 @@ class Step:
 
     def iterate(self, S: F64 | None, c: float = 1.0) -> Iteration:
         """The inner iteration at A + S, S (M, O) or None for zero."""
-        e, O = self.ensemble, self.ensemble.leaf_outputs  # noqa: E741
+        e, O = self.ensemble, self.ensemble.leaf_outputs
         if e.n_outputs == 1:
             sums = np.zeros((self.M, 4))
             shift = None if S is None else e.loss.shift(S[:, 0])
@@ -146,7 +146,7 @@ def inverse(D: F64) -> F64:
 def replay(ensemble: Ensemble, tolerance: float) -> Trace:
     """Walk through the steps with the model's own scores, so that each step is judged by itself."""
     A = ensemble.start()
-    base_error, base_N = _base(ensemble)
+    base_error, base_slope = _base(ensemble)
     steps, errors, weight_errors = [], np.zeros(ensemble.n_steps), np.zeros(ensemble.n_steps)
     scale = _leaf_scale(ensemble, A)
     searching = ensemble.rule.backtracking
@@ -166,7 +166,7 @@ def replay(ensemble: Ensemble, tolerance: float) -> Trace:
         steps.append(_linearise(step, iterations))
         ensemble.add_leaf_values(t, target, ensemble.leaves, A)
     fidelity = judge(ensemble, errors, worst_leaf, weight_errors, base_error, tolerance)
-    return Trace(ensemble, steps, base_N, fidelity)
+    return Trace(ensemble, steps, base_slope, fidelity)
 
 
 def _leaf_scale(ensemble: Ensemble, A: F64) -> float:
@@ -181,7 +181,7 @@ def _base(ensemble: Ensemble) -> tuple[float, F64]:
     if not e.base_from_data:
         return 0.0, np.zeros((e.n_outputs, e.n_outputs))
     mean = mean_target(e, e.w)
-    found = e.loss.from_mean(np.float32(mean).astype(np.float64) if e.base_float32 else mean)
+    found = e.loss.from_mean(mean.astype(np.float32).astype(np.float64) if e.base_float32 else mean)
     state = e.loss.state(np.tile(e.base, (e.n_rows, 1)))
     H = np.einsum("n,nab->ab", e.w, e.loss.hessian(state, e.y))
     scale = max(float(np.abs(e.base).max()), float(np.abs(e.values).max(initial=0.0))) or 1.0
@@ -238,7 +238,7 @@ def leaf_values(ensemble: Ensemble, path: list[Iteration]) -> F64:
 
 
 def _linearise(step: Step, path: list[Iteration]) -> StepTrace:
-    O = step.ensemble.leaf_outputs  # noqa: E741
+    O = step.ensemble.leaf_outputs
     N: list[F64] = []
     after = np.eye(O)  # product over later iterations
     for it in reversed(path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -23,7 +22,7 @@ from ._methods import LeafInfluence, LeafRefit, Method, Retrain, SinglePoint, To
 from ._progress import progress
 from ._queries import Of, Queries, Reduce, make_queries
 from ._replay import replay
-from ._workspace import Workspace, available_memory
+from ._workspace import Workspace, available_cores, available_memory
 
 
 class Tracer:
@@ -39,7 +38,7 @@ class Tracer:
     ``dtype``         "float32" or "float64" for the passes; the replay itself is always float64
     ``n_jobs``        threads; None means all cores. Results do not depend on it
     ``memory_limit``  bytes to use beyond the inputs; None means half of what is free
-    ``params``        training parameters to use in the place of lost ones (no supported model loses any)
+    ``params``        training parameters that count before those the model itself reports
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class Tracer:
             raise InvalidInput(f"n_jobs is {n_jobs}; it is a number of threads, 1 or more, or None for all cores.")
         if memory_limit is not None and memory_limit <= 0:
             raise InvalidInput(f"memory_limit is {memory_limit}; it is a number of bytes, or None.")
-        self._source: Source = open_model(model, X_train, y_train, sample_weight, baseline)
+        self._source: Source = open_model(model, X_train, y_train, sample_weight, baseline, params or {})
         trace = replay(self._source.ensemble, self._source.tolerance)
         self.fidelity: Fidelity = trace.fidelity
         if not self.fidelity.exact and fidelity != "ignore":
@@ -77,7 +76,7 @@ class Tracer:
         self._work = Workspace(
             trace,
             np.dtype(dtype),
-            n_jobs or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else n_jobs or os.cpu_count() or 1,
+            n_jobs or available_cores(),
             memory_limit or available_memory() // 2,
         )
         self.train_index: np.ndarray = _inputs.row_index(X_train, self.n_rows)
@@ -94,7 +93,7 @@ class Tracer:
             f"  fidelity: {self.fidelity.verdict}"
         )
 
-    # ---- questions ------------------------------------------------------------------------------------------------
+    # ---- questions ----
 
     def influence(
         self,
@@ -189,7 +188,7 @@ class Tracer:
             return np.concatenate(parts)
 
         values = np.concatenate(list(self._work.map(block, _blocks(len(queries)))), axis=1)
-        name = "label influence" if target is None else f"label influence, towards {self._source.classes[target]}"
+        name = "label influence" if to is None else f"label influence, towards {to}"
         return Influence(values, self.train_index[index], test_index, queries.of, name, np.ones(len(index)))
 
     def score_candidates(
@@ -244,7 +243,7 @@ class Tracer:
         index = np.unique(_inputs.row_numbers(without, self.n_rows, "without"))
         return RetrainedModel(self._source, index, self._source.retrain(self._rest(index), self._work.n_jobs))
 
-    # ---- how they are answered --------------------------------------------------------------------------------------
+    # ---- how they are answered ----
 
     def _queries(
         self, X: Any, y: Any, of: Of, reduce: Reduce, output: int | None, baseline: Any
@@ -258,9 +257,7 @@ class Tracer:
         queries = make_queries(self._source.ensemble, leaves, offset, codes, of, reduce, output)
         return queries, np.array([reduce]) if reduce else _inputs.row_index(X, m)
 
-    def _backwards(
-        self, queries: Queries, method: LeafInfluence, index: Ints | None
-    ) -> Iterator[tuple[slice, Real]]:
+    def _backwards(self, queries: Queries, method: LeafInfluence, index: Ints | None) -> Iterator[tuple[slice, Real]]:
         """(columns, values (rows, columns)) of LeafInfluence by the adjoint, block by block."""
         self._work.prepare()
         e = self._source.ensemble

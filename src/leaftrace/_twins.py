@@ -84,7 +84,7 @@ def advance(leaf: Ids, first: Ints, d: Real, exponential: bool, E: Real) -> None
         part += d[ids] * (1 + part) if exponential else d[ids]
 
 
-def abs_sums(leaf: Ids, first: Ints, O: int, pick: Real, D: Real, out: Real) -> None:  # noqa: E741
+def abs_sums(leaf: Ids, first: Ints, O: int, pick: Real, D: Real, out: Real) -> None:
     """out (M, B) += sum of |D| over the picked rows and the tree's outputs."""
     for ids, o in zip(leaf, first, strict=True):
         sum_by_leaf(ids, pick[:, None] * np.abs(D[:, o : o + O]).sum(axis=1), out)
@@ -118,7 +118,7 @@ def change_sums(
         state = fn.moved(state, shift[leaf[0]])
         E = fn.compose(mask[leaf[0]][:, None] * E, e[leaf[0]])
     dg, dh = fn.difference(state, E)
-    O = dG.shape[1]  # noqa: E741
+    O = dG.shape[1]
     for ids, o in zip(leaf, first, strict=True):
         sum_by_leaf(ids, w[:, None, None] * dg[:, o : o + O], dG)
         sum_by_leaf(ids, w[:, None, None, None] * dh[:, o : o + O, o : o + O], dH)

@@ -142,6 +142,11 @@ class Workspace:
                 yield future.result()
 
 
+def available_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def available_memory() -> int:
     """Bytes of memory free for use, as far as the system tells; otherwise 4 GB."""
     try:

@@ -16,7 +16,7 @@ namespace leaftrace {
 namespace LEAFTRACE_ISA {
 namespace {
 
-// ---- losses of one output: g, h, k from the state moved by a leaf's shift --------------------------------------
+// ---- losses of one output: g, h, k from the state moved by a leaf's shift ----
 
 struct Squared {
     static constexpr int C = 1;
@@ -107,7 +107,7 @@ void row_effects(RowData d, bool newton, const Leaf* leaf, Index n, Index Q, Ind
     });
 }
 
-// ---- blocks of B columns: B is a template argument so that the lane loops vectorise ----------------------------
+// ---- blocks of B columns: B is a template argument so that the lane loops vectorise ----
 
 template <int B, class Leaf, class Real>
 void add_leaf_sums(const StepLeaves<Leaf>& at, Index K, Index j, const Real* LT_RESTRICT a, Real* LT_RESTRICT sums) {
@@ -215,7 +215,7 @@ void tangent_sums(StepLeaves<Leaf> at, Index K, const Real* U, const Real* D, Re
         }
 }
 
-// ---- changes of g and h in difference form -----------------------------------------------------------------------
+// ---- changes of g and h in difference form ----
 
 struct SquaredChange {
     static constexpr int C = 1;
@@ -346,7 +346,7 @@ void change_sums_softmax(StepLeaves<Leaf> at, Index K, const Real* state, const 
     }
 }
 
-// ---- run-time B to compile-time B ----------------------------------------------------------------------------------
+// ---- run-time B to compile-time B ----
 
 template <class Body>
 void with_block(Index B, const Body& body) {

@@ -50,7 +50,7 @@ _MODULES = {"catboost": "catboost"}
 _SUPPORTED = "CatBoostClassifier, CatBoostRegressor, CatBoost, or the path of a CatBoost .cbm or .json file"
 
 
-def open_model(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any) -> Source:
+def open_model(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, params: dict[str, Any]) -> Source:
     if isinstance(model, (str, os.PathLike)):
         library = _library_of_file(os.fspath(model))
     else:
@@ -60,7 +60,7 @@ def open_model(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any) ->
                 f"leaftrace cannot read a {type(model).__module__}.{type(model).__qualname__}; pass a {_SUPPORTED}."
             )
     adapter = importlib.import_module(f".{_MODULES[library]}", __name__)
-    return adapter.open_model(model, X, y, sample_weight, baseline)
+    return adapter.open_model(model, X, y, sample_weight, baseline, params)
 
 
 def _library_of_file(path: str) -> str:

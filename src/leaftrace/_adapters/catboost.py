@@ -47,7 +47,7 @@ _NOT_FOR_RETRAINING = {
 }
 
 
-def open_model(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any) -> CatBoostSource:
+def open_model(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]) -> CatBoostSource:
     if isinstance(model, (str, os.PathLike)):
         model = _load(os.fspath(model))
     if not isinstance(model, catboost.CatBoost):
@@ -57,6 +57,12 @@ def open_model(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any) ->
     if not model.tree_count_:
         raise UnsupportedModel("this CatBoost model has no trees, so no training row acts through one.")
     params = model.get_all_params()
+    if strangers := sorted(set(given) - set(params)):
+        raise InvalidInput(
+            f"params has {', '.join(strangers)}, which this CatBoost model does not report; use the names of "
+            "get_all_params()."
+        )
+    params |= given
     _refuse(model, params)
     return CatBoostSource(model, params, X, y, sample_weight, baseline)
 
@@ -221,7 +227,7 @@ class CatBoostSource:
     def _pool(self, X: Any, **extra: Any) -> catboost.Pool:
         if isinstance(X, catboost.Pool):
             return X
-        X = _inputs.columns(X, self.model.feature_names_)
+        X = _inputs.columns(X, list(self.model.feature_names_ or []))
         try:
             return catboost.Pool(X, cat_features=self.model.get_cat_feature_indices(), **extra)
         except catboost.CatBoostError as error:
