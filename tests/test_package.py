@@ -1,6 +1,7 @@
 """The package as a user meets it: names, imports, one direction of flow."""
 
 import ast
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -82,6 +83,17 @@ def test_import_takes_no_longer_than_numpy_again():
     code = "import sys, numpy; before = set(sys.modules); import leaftrace; print(len(set(sys.modules) - before))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(out.stdout) < 100
+
+
+def test_without_the_native_module(tmp_path):
+    """As installed with LEAFTRACE_PURE=1."""
+    shutil.copytree(SOURCE, tmp_path / "leaftrace", ignore=shutil.ignore_patterns("_native*", "__pycache__"))
+    code = (
+        f"import sys; sys.path[:0] = {[str(tmp_path), *sys.path]}; import leaftrace; "
+        "from leaftrace._kernels import is_native; print(is_native(), leaftrace.__file__)"
+    )
+    out = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.split() == ["False", str(tmp_path / "leaftrace" / "__init__.py")]
 
 
 def test_twins_by_environment():

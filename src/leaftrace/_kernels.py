@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import Any
 
@@ -16,9 +17,7 @@ def _load() -> Any:
         raise ImportError(f"LEAFTRACE_KERNELS is '{choice}'; it can be 'native' (the default) or 'numpy'.")
     if choice == "native":
         try:
-            from . import _native  # pyright: ignore[reportAttributeAccessIssue]
-
-            return _native
+            return importlib.import_module("._native", __package__)
         except ModuleNotFoundError:  # installed with LEAFTRACE_PURE=1
             pass
     return _twins
