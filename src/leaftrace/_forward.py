@@ -13,6 +13,8 @@ U holds for changes from earlier steps; within a step, a leaf's own inner iterat
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -36,103 +38,110 @@ class LeafChanges:
 
     def score_changes(self, ensemble: Ensemble, leaves: Ids) -> F64:
         """(m, K, columns) changes of the scores of rows with these leaves."""
-        B = self.leaves.shape[2]
-        dF = np.tile(self.base, (leaves.shape[1], 1, 1))
+        dF = np.empty((leaves.shape[1], *self.base.shape))
+        dF[:] = self.base
         for t in range(ensemble.n_steps):
             trees = ensemble.trees(t)
-            step = np.ascontiguousarray(self.leaves[ensemble.leaf_range(t)])
-            kernels.advance(leaves[trees], ensemble.first_output[trees], step, False, dF)
-        return dF[..., : min(B, self.columns)]
+            kernels.advance(leaves[trees], ensemble.first_output[trees], self.leaves[ensemble.leaf_range(t)], dF)
+        return dF[..., : self.columns]
 
 
 def tangent(work: Workspace, index: Ints, update_set: UpdateSet) -> LeafChanges:
     """d(leaf values)/dw_i, a column for each row i in `index`."""
     e = work.trace.ensemble
-    block = _Block(work, index, update_set)
-    base = np.ascontiguousarray(base_effect(work.trace, work.rows.take(block.index)).T)  # (K, B)
-    block.start(base)
+    base = np.ascontiguousarray(base_effect(work.trace, work.rows.take(index)).T)  # (K, columns)
+    block = _Block(work, index, update_set, base)
     changes = np.zeros((len(e.values), e.leaf_outputs, block.B))
     for t, V, U in work.effects_forwards():
-        leaf, first = block.at(t)
-        d = np.tile((e.lam_slope * work.trace.steps[t].lam_effect)[:, :, None], block.B)
-        for r, own in enumerate(block.own_leaves(t)):
-            d[own, :, block.lanes] += V[r, block.index]
+        d = changes[e.leaf_range(t)]
+        d += (e.lam_slope * work.trace.steps[t].lam_effect)[:, :, None]
+        mask = None
         if not isinstance(update_set, SinglePoint):
             knock_on = np.zeros(d.shape, work.dtype)
-            kernels.tangent_sums(leaf, first, U, block.D, knock_on)
-            mask = block.mask(t)
+            ranking = block.ranking(t)
+            kernels.tangent_sums(*block.sweep(t), U, block.D, ranking, knock_on)
+            mask = block.mask(t, ranking)
             d += knock_on if mask is None else knock_on * mask[:, None]
+        for r, own in enumerate(block.own_leaves(t)):
+            d[own, :, block.lanes] += V[r, block.index]
             if mask is not None and block.only_updated:  # the row itself is in U even if its leaf is not
-                for r, own in enumerate(block.own_leaves(t)):
-                    u = np.einsum("bok,kb->bo", U[r, block.index], block.own_D)
-                    d[own, :, block.lanes] += (1 - mask[own, block.lanes])[:, None] * u
-        changes[e.leaf_range(t)] = d
-        block.accumulate(t, d)
-    return LeafChanges(changes, base, len(index))
+                u = np.einsum("bok,kb->bo", U[r, block.index], block.own_D)
+                d[own, :, block.lanes] += (1 - mask[own, block.lanes])[:, None] * u
+        block.accumulate(t, d, mask)
+    return LeafChanges(changes, block.base, len(index))
 
 
 def refit(work: Workspace, index: Ints, update_set: UpdateSet) -> LeafChanges:
     """Change of all leaf values when a row is removed, a column for each row in `index`."""
     e = work.trace.ensemble
-    block = _Block(work, index, update_set, refit=True)
+    ranked = isinstance(update_set, TopKLeaves)  # by |D|, which exp(D) - 1 does not tell
+    block = _Block(work, index, update_set, _base_changes(e, index), e.loss.exponential and not ranked)
     i, w = block.index, e.w[block.index]
-    base = _base_changes(e, i)
-    block.start(base)
     dlam = np.zeros(block.B)
     if e.rule.l2_scales:
         dlam = e.rule.l2 * ((e.total_weight - w) / (e.n_rows - 1) - e.total_weight / e.n_rows)
+    dlam = np.eye(e.leaf_outputs)[:, :, None] * dlam
     changes = np.zeros((len(e.values), e.leaf_outputs, block.B))
     for t, state in work.states_forwards():
         step = work.trace.steps[t]
-        own_state = state[i]  # (B, C)
-        alive = np.tile(step.rows[:, None], block.B)
+        alive = np.repeat(step.rows[:, None], block.B, axis=1)
         for own in block.own_leaves(t):
             alive[own, block.lanes] -= w > 0
-        mask = block.mask(t)
+        own_state = state[i].astype(np.float64)  # (B, C)
+        mask = None
         dS = np.zeros((*step.s.shape[1:], block.B))
         for q in range(len(step.scale)):
-            dG, dD = _changed_sums(work, block, t, q, state, own_state, dS, mask)
-            dD += np.eye(e.leaf_outputs)[:, :, None] * dlam
+            dG, dD, mask = _changed_sums(work, block, t, q, state, dS, mask)
+            _take_out_own(work, block, t, q, own_state, dS, mask, dG, dD)
+            dD += dlam
             dS += step.scale[q] * _solve(step, q, dG, dD, alive > 0)
-        d = e.learning_rate * dS
-        changes[e.leaf_range(t)] = d
-        block.accumulate(t, d)
-    return LeafChanges(changes, base, len(index))
+        d = changes[e.leaf_range(t)] = e.learning_rate * dS
+        block.accumulate(t, d, mask)
+    return LeafChanges(changes, block.base, len(index))
 
 
 def _changed_sums(
-    work: Workspace, block: _Block, t: int, q: int, state: Real, own_state: Real, dS: F64, mask: Real | None
-) -> tuple[F64, F64]:
-    """dG (M, O, B) and dD (M, O, O, B) of inner iteration q, the removed row taken out, without dlam."""
-    e, step, loss = work.trace.ensemble, work.trace.steps[t], work.trace.ensemble.loss
-    (leaf, first), (M, O, B) = block.at(t), dS.shape
-    dG, dH = np.zeros((M, O, B), work.dtype), np.zeros((M, O, O, B), work.dtype)
-    used = block.usage(M, mask)  # (M, B): 1 where a leaf's rows are in U
-    inner = None
+    work: Workspace, block: _Block, t: int, q: int, state: Real, dS: F64, mask: Real | None
+) -> tuple[F64, F64, Real | None]:
+    """dG (M, O, B) and dD (M, O, O, B) of inner iteration q over all rows in U, without dlam; and the update set."""
+    e, loss = work.trace.ensemble, work.trace.ensemble.loss
+    M, O, B = dS.shape
+    dG, dD = np.zeros((M, O, B), work.dtype), np.zeros((M, O, O, B), work.dtype)
     if q > 0:
-        inner = loss.shift(step.S[q]).astype(work.dtype), loss.change(dS).astype(work.dtype)
-        kernels.change_sums(loss.kernel, leaf, first, state, work.w, *inner, used, block.E, dG, dH)
+        shift = loss.shift(work.trace.steps[t].S[q]).astype(work.dtype)
+        inner = shift, block.form(dS), block.usage(M, mask)
+        kernels.change_sums(
+            loss.kernel, *block.sweep(t), block.exponential, state, work.w, *inner, block.D, None, dG, dD
+        )
     elif not isinstance(block.update_set, SinglePoint):
-        kernels.change_sums(loss.kernel, leaf, first, state, work.w, None, None, None, block.E, dG, dH)
+        ranking, inner = block.ranking(t), (None, None, None)
+        kernels.change_sums(
+            loss.kernel, *block.sweep(t), block.exponential, state, work.w, *inner, block.D, ranking, dG, dD
+        )
+        mask = block.mask(t, ranking)
         if mask is not None:
             dG *= mask[:, None]
-            dH *= mask[:, None, None]
-    dG, dH = dG.astype(np.float64), dH.astype(np.float64)
+            dD *= mask[:, None, None]
     if not e.rule.newton:
-        dH[:] = 0
-    own_state, y, w = own_state.astype(np.float64), e.y[block.index], e.w[block.index]
-    for r, own in enumerate(block.own_leaves(t)):
-        E, at = used[own, block.lanes] * block.own_change, own_state  # E (K, B)
-        if inner is not None:
-            at = loss.moved(own_state, inner[0][own].astype(np.float64))
-            E = loss.compose(E, inner[1][own, :, block.lanes].T.astype(np.float64))
-        dg, dh = loss.difference(at, np.asarray(E, np.float64).T[:, :, None])  # (B, K, 1), (B, K, K, 1)
-        out = slice(first[r], first[r] + O)
-        g = (loss.gradient(at, y) + dg[..., 0])[:, out]
+        dD[:] = 0
+    return dG.astype(np.float64), dD.astype(np.float64), mask
+
+
+def _take_out_own(
+    work: Workspace, block: _Block, t: int, q: int, own_state: F64, dS: F64, mask: Real | None, dG: F64, dD: F64
+) -> None:
+    """Take the removed rows out of dG and dD: what they were, and the change counted for them."""
+    e, loss, S = work.trace.ensemble, work.trace.ensemble.loss, work.trace.steps[t].S[q]
+    y, w, O = e.y[block.index], e.w[block.index], dS.shape[1]
+    for own, o in zip(block.own_leaves(t), block.first(t), strict=True):
+        at, change = own_state, block.used(own, mask) * block.own_D  # (B, C), (K, B)
+        if q > 0:
+            at, change = loss.moved(own_state, loss.shift(S[own])), change + dS[own, :, block.lanes].T
+        dg, dh = loss.difference(at, change.T[:, :, None])  # (B, K, 1), (B, K, K, 1)
+        out = slice(o, o + O)
+        dG[own, :, block.lanes] -= w[:, None] * (loss.gradient(at, y) + dg[..., 0])[:, out]
         h = (loss.hessian(at, y) + dh[..., 0])[:, out, out] if e.rule.newton else np.eye(O)
-        dG[own, :, block.lanes] -= w[:, None] * g
-        dH[own, :, :, block.lanes] -= w[:, None, None] * h
-    return dG, dH
+        dD[own, :, :, block.lanes] -= w[:, None, None] * h
 
 
 def _solve(step: StepTrace, q: int, dG: F64, dD: F64, alive: np.ndarray) -> F64:
@@ -171,78 +180,87 @@ def _base_changes(ensemble: Ensemble, index: Ints) -> F64:
 
 
 class _Block:
-    """A block of training rows going forwards: accumulated changes of all scores, and the update set at each step."""
+    """A block of training rows going forwards: accumulated changes of all scores, and the update set at each step.
 
-    def __init__(self, work: Workspace, index: Ints, update_set: UpdateSet, refit: bool = False) -> None:
-        self.work, self.update_set, self.refit = work, update_set, refit
+    Changes of all rows' scores are kept as D or, where ``exponential``, as exp(D) - 1: then an exponential is needed
+    for each leaf but not for each row."""
+
+    def __init__(
+        self, work: Workspace, index: Ints, update_set: UpdateSet, base: F64, exponential: bool = False
+    ) -> None:
+        self.work, self.update_set, self.exponential = work, update_set, exponential
         self.e = work.trace.ensemble
         self.B = block_width(len(index))
-        self.index = np.concatenate([index, np.repeat(index[-1:], self.B - len(index))])  # padded to the width
+        padding = self.B - len(index)  # up to a width the kernels know: the last row again
+        self.index = np.concatenate([index, np.repeat(index[-1:], padding)])
+        self.base = np.concatenate([base, np.repeat(base[:, -1:], padding, axis=1)], axis=1)  # (K, B)
         self.lanes = np.arange(self.B)
         self.only_updated = isinstance(update_set, TopKLeaves) and update_set.accumulate == "updated"
-        self.exponential = refit and float(self.e.loss.change(np.ones(1))[0]) != 1.0
+        self.own_D = self.base.copy()  # (K, B) change of the row in question itself
+        self.D = np.empty((self.e.n_rows, self.e.n_outputs, self.B), work.dtype)
+        self.D[:] = self.form(self.base)
+        self._pending: tuple[Ids, Ints, Real] | None = None  # changes of the last step, not yet in D
 
-    def start(self, base: F64) -> None:
-        """All scores begin with the change of the base score (K, B)."""
-        shape = (self.e.n_rows, self.e.n_outputs, self.B)
-        ranked = isinstance(self.update_set, TopKLeaves)
-        self.own_D = base.copy()  # (K, B) change of the row in question itself
-        self.D = self.E = np.zeros((0, *shape[1:]), self.work.dtype)
-        if not self.refit or ranked:
-            self.D = np.tile(base.astype(self.work.dtype), (shape[0], 1, 1))
-        if self.refit:
-            self.E = np.tile(self.e.loss.change(base).astype(self.work.dtype), (shape[0], 1, 1))
+    def form(self, d: F64) -> Real:
+        """Changes as D keeps them."""
+        return (np.expm1(d) if self.exponential else d).astype(self.work.dtype)
 
-    @property
-    def own_change(self) -> F64:
-        return self.e.loss.change(self.own_D)
-
-    def at(self, t: int) -> tuple[Ids, np.ndarray]:
-        return self.e.leaves[self.e.trees(t)], self.e.first_output[self.e.trees(t)]
+    def first(self, t: int) -> Ints:
+        return self.e.first_output[self.e.trees(t)]
 
     def own_leaves(self, t: int) -> Ids:
         """(R, B) the leaves that hold the rows in question."""
         return self.e.leaves[self.e.trees(t)][:, self.index]
 
-    def usage(self, M: int, mask: Real | None) -> Real:
-        if mask is not None:
-            return mask
-        return np.full((M, self.B), isinstance(self.update_set, AllPoints), self.work.dtype)
+    def sweep(self, t: int) -> tuple[Any, ...]:
+        """The first arguments of the kernels that go over the rows of step t; D takes in what is pending."""
+        before, self._pending = self._pending or (None, None, None), None
+        return (self.e.leaves[self.e.trees(t)], self.first(t), *self.work.order(t), *before, self._pick(t))
 
-    def mask(self, t: int) -> Real | None:
-        """(M, B) 1 for leaves whose rows are in U^t; None when the update set does not rank leaves."""
+    def _pick(self, t: int) -> Real | None:
+        """(n,) 1 for rows whose changes rank the leaves."""
         if not isinstance(self.update_set, TopKLeaves):
             return None
-        e, dtype = self.e, self.work.dtype
-        (leaf, first), pick = self.at(t), np.ones(e.n_rows, dtype)
-        if self.update_set.sample is not None and self.update_set.sample < e.n_rows:
-            chosen = np.random.default_rng([self.update_set.seed, t])
+        pick = np.ones(self.e.n_rows, self.work.dtype)
+        if self.update_set.sample is not None and self.update_set.sample < len(pick):
             pick[:] = 0
-            pick[chosen.choice(e.n_rows, self.update_set.sample, replace=False)] = 1
-        start = e.tree_offset[e.trees(t)][0]
-        sums = np.zeros((e.leaf_range(t).stop - start, self.B), dtype)
-        kernels.abs_sums(leaf, first, e.leaf_outputs, pick, self.D, sums)
-        mask = np.zeros_like(sums)
-        for tree in range(e.trees(t).start, e.trees(t).stop):
-            begin, end = e.tree_leaves[tree] - start, e.tree_leaves[tree + 1] - start
+            rng = np.random.default_rng([self.update_set.seed, t])
+            pick[rng.choice(len(pick), self.update_set.sample, replace=False)] = 1
+        return pick
+
+    def ranking(self, t: int) -> Real | None:
+        """(M, B) zeros for the sums that rank the leaves of step t, if the update set ranks leaves."""
+        if not isinstance(self.update_set, TopKLeaves):
+            return None
+        leaves = self.e.leaf_range(t)
+        return np.zeros((leaves.stop - leaves.start, self.B), self.work.dtype)
+
+    def mask(self, t: int, sums: Real | None) -> Real | None:
+        """(M, B) 1 for leaves whose rows are in U^t; None when the update set does not rank leaves."""
+        if sums is None or not isinstance(self.update_set, TopKLeaves):
+            return None
+        mask, trees = np.zeros_like(sums), self.e.trees(t)
+        for begin, end in pairwise(self.e.tree_leaves[trees.start : trees.stop + 1] - self.e.leaf_range(t).start):
             top = np.argsort(-sums[begin:end], axis=0, kind="stable")[: self.update_set.k]
             np.put_along_axis(mask[begin:end], top, 1, axis=0)
-        self._last_mask = mask
         return mask
 
-    def accumulate(self, t: int, d: F64) -> None:
+    def used(self, own: Ids, mask: Real | None) -> Real | float:
+        """1 where the leaves of the rows in question are in U."""
+        return float(isinstance(self.update_set, AllPoints)) if mask is None else mask[own, self.lanes]
+
+    def usage(self, M: int, mask: Real | None) -> Real:
+        """(M, B) 1 for leaves in U."""
+        return np.full((M, self.B), isinstance(self.update_set, AllPoints), self.work.dtype) if mask is None else mask
+
+    def accumulate(self, t: int, d: F64, mask: Real | None) -> None:
         """Take the leaves' changes d (M, O, B) into the scores' changes."""
-        leaf, first = self.at(t)
-        for r, own in enumerate(self.own_leaves(t)):
-            self.own_D[first[r] : first[r] + d.shape[1]] += d[own, :, self.lanes].T
-        shared = d * self._last_mask[:, None] if self.only_updated else d
-        if len(self.D):
-            kernels.advance(leaf, first, shared.astype(self.work.dtype), False, self.D)
-        if len(self.E):
-            change = self.e.loss.change(shared) if self.exponential else shared
-            kernels.advance(leaf, first, change.astype(self.work.dtype), self.exponential, self.E)
-        if self.only_updated:  # the row in question always accumulates
-            if len(self.D):
-                self.D[self.index, :, self.lanes] = self.own_D.T
-            if len(self.E):
-                self.E[self.index, :, self.lanes] = self.own_change.T
+        if isinstance(self.update_set, SinglePoint):
+            return  # nobody will ask for them
+        shared = d * mask[:, None] if self.only_updated and mask is not None else d
+        for own, o in zip(self.own_leaves(t), self.first(t), strict=True):
+            out = slice(o, o + d.shape[1])
+            self.own_D[out] += d[own, :, self.lanes].T
+            if self.only_updated:  # the row in question always accumulates
+                self.D[self.index, out, self.lanes] += (d - shared)[own, :, self.lanes]
+        self._pending = self.e.leaves[self.e.trees(t)], self.first(t), self.form(shared)

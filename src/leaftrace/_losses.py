@@ -12,9 +12,7 @@ For a row, with K outputs:
     g = dL/dA        (n, K)        h = dg/dA       (n, K, K)
     k.s = d(h s)/dA  (n, K, K)     dg/dy, d(h s)/dy (n, K, Y): one column for each number in a label
 
-Differences. ``change(D)`` turns a score change into what accumulates without an exponential (``E = exp(D) - 1``, or
-``D`` itself), ``compose`` adds two of them, ``difference(state, E)`` gives ``g(A + D) - g(A)`` and the same for h,
-without cancellation.
+``difference(state, D)`` gives ``g(A + D) - g(A)`` and the same for h, for changes D (n, K, B), without cancellation.
 """
 
 from __future__ import annotations
@@ -39,6 +37,10 @@ class Loss(Protocol):
 
     @property
     def n_outputs(self) -> int: ...
+    @property
+    def exponential(self) -> bool:
+        """Whether its differences work with exp(D) - 1."""
+        ...
 
     def state(self, A: F64) -> F64: ...
     def shift(self, S: F64) -> F64: ...
@@ -49,9 +51,7 @@ class Loss(Protocol):
     def third_dot(self, state: F64, y: F64, s: F64) -> F64: ...
     def label_gradient(self, state: F64, y: F64) -> F64: ...
     def label_hessian_dot(self, state: F64, y: F64, s: F64) -> F64: ...
-    def change(self, D: F64) -> F64: ...
-    def compose(self, E: F64, e: F64) -> F64: ...
-    def difference(self, state: F64, E: F64) -> tuple[F64, F64]: ...
+    def difference(self, state: F64, D: F64) -> tuple[F64, F64]: ...
     def from_mean(self, mean: F64) -> F64:
         """The constant score (K,) that is best for labels of this mean."""
         ...
@@ -62,7 +62,9 @@ class Loss(Protocol):
 
 
 class _Additive:
-    """State is the score itself; changes add."""
+    """State is the score itself."""
+
+    exponential = False
 
     def state(self, A: F64) -> F64:
         return A
@@ -73,24 +75,14 @@ class _Additive:
     def moved(self, state: F64, shift: F64) -> F64:
         return state + shift
 
-    def change(self, D: F64) -> F64:
-        return D
-
-    def compose(self, E: F64, e: F64) -> F64:
-        return E + e
-
 
 class _Exponential:
-    """State is built from exp(A); changes E = exp(D) - 1 compose as (1 + E)(1 + e) - 1."""
+    """State is built from exp(A)."""
+
+    exponential = True
 
     def shift(self, S: F64) -> F64:
         return np.exp(S)
-
-    def change(self, D: F64) -> F64:
-        return np.expm1(D)
-
-    def compose(self, E: F64, e: F64) -> F64:
-        return E + e + E * e
 
 
 class _OneOutput:
@@ -124,8 +116,8 @@ class SquaredError(_Additive, _OneOutput):
     def third_dot(self, state: F64, y: F64, s: F64) -> F64:
         return np.zeros((len(state), 1, 1))
 
-    def difference(self, state: F64, E: F64) -> tuple[F64, F64]:
-        return E, np.zeros_like(E)[..., None, :]
+    def difference(self, state: F64, D: F64) -> tuple[F64, F64]:
+        return D, np.zeros_like(D)[..., None, :]
 
     def from_mean(self, mean: F64) -> F64:
         return mean
@@ -172,8 +164,8 @@ class Logistic(_Exponential, _OneOutput):
         p, q = state.T
         return (p * q * (q - p) * s[:, 0])[:, None, None]
 
-    def difference(self, state: F64, E: F64) -> tuple[F64, F64]:
-        p, q = state[:, :1, None], state[:, 1:, None]
+    def difference(self, state: F64, D: F64) -> tuple[F64, F64]:
+        p, q, E = state[:, :1, None], state[:, 1:, None], np.expm1(D)
         dg = p * q * E / (q + p * (1 + E))
         return dg, (dg * (q - p - dg))[:, None]
 
@@ -209,8 +201,8 @@ class Poisson(_Exponential, _OneOutput):
     def third_dot(self, state: F64, y: F64, s: F64) -> F64:
         return (state * s)[..., None]
 
-    def difference(self, state: F64, E: F64) -> tuple[F64, F64]:
-        dg = state[..., None] * E
+    def difference(self, state: F64, D: F64) -> tuple[F64, F64]:
+        dg = state[..., None] * np.expm1(D)
         return dg, dg[:, None]
 
     def from_mean(self, mean: F64) -> F64:
@@ -261,8 +253,8 @@ class Softmax(_Exponential):
     def label_hessian_dot(self, state: F64, y: F64, s: F64) -> F64:
         return np.zeros((len(y), self.n_outputs, self.n_outputs))
 
-    def difference(self, state: F64, E: F64) -> tuple[F64, F64]:
-        p = state[..., None]  # (n, K, 1)
+    def difference(self, state: F64, D: F64) -> tuple[F64, F64]:
+        p, E = state[..., None], np.expm1(D)  # (n, K, 1), (n, K, B)
         mean = (p * E).sum(axis=1, keepdims=True)
         dp = p * (E - mean) / (1 + mean)
         cross = dp[:, :, None] * (p + dp)[:, None] + p[:, :, None] * dp[:, None]

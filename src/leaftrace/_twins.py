@@ -77,21 +77,58 @@ def expand(leaf: Ids, offset: Ints, V: Real, fbar: Real, out: Real) -> None:
         out += np.einsum("no,nob->nb", v, fbar[start:][ids])
 
 
-def advance(leaf: Ids, first: Ints, d: Real, exponential: bool, E: Real) -> None:
-    """E (n, K, B) takes in the leaves' changes d (M, O, B): E + d, or E + d + E d."""
+def advance(leaf: Ids, first: Ints, d: Real, D: Real) -> None:
+    """D (n, K, B) += d[leaf]: scores take in the changes d (M, O, B) of the leaves."""
     for ids, o in zip(leaf, first, strict=True):
-        part = E[:, o : o + d.shape[1]]
-        part += d[ids] * (1 + part) if exponential else d[ids]
+        D[:, o : o + d.shape[1]] += d[ids]
 
 
-def abs_sums(leaf: Ids, first: Ints, O: int, pick: Real, D: Real, out: Real) -> None:
-    """out (M, B) += sum of |D| over the picked rows and the tree's outputs."""
-    for ids, o in zip(leaf, first, strict=True):
-        sum_by_leaf(ids, pick[:, None] * np.abs(D[:, o : o + O]).sum(axis=1), out)
+def sort_by_leaf(leaf: Ids, order: Ints, starts: Ints) -> None:
+    """order (R n): the rows of each leaf, one leaf after the other; starts (M + 1)."""
+    order[:] = np.argsort(leaf.ravel(), kind="stable") % leaf.shape[1]
+    starts[1:] = np.cumsum(np.bincount(leaf.ravel(), minlength=len(starts) - 1))
 
 
-def tangent_sums(leaf: Ids, first: Ints, U: Real, D: Real, out: Real) -> None:
-    """out (M, O, B) += sums of U D over each leaf. U (R, n, O, K), D (n, K, B)."""
+def _sweep(
+    leaf: Ids,
+    first: Ints,
+    O: int,
+    exponential: bool,
+    before: Ids | None,
+    first_before: Ints | None,
+    d_before: Real | None,
+    pick: Real | None,
+    D: Real,
+    ranking: Real | None,
+) -> None:
+    """What both sweeps begin with: D takes in the step before; ranking (M, B) += sums of |D| over the picked rows.
+
+    ``exponential``: D and d_before hold exp(D) - 1, so (1 + D)(1 + d) - 1 follows."""
+    if before is not None and first_before is not None and d_before is not None:
+        for ids, o in zip(before, first_before, strict=True):
+            part = D[:, o : o + d_before.shape[1]]
+            part += d_before[ids] * (1 + part) if exponential else d_before[ids]
+    if ranking is not None and pick is not None:
+        for ids, o in zip(leaf, first, strict=True):
+            sum_by_leaf(ids, pick[:, None] * np.abs(D[:, o : o + O]).sum(axis=1), ranking)
+
+
+def tangent_sums(
+    leaf: Ids,
+    first: Ints,
+    order: Ints,
+    starts: Ints,
+    before: Ids | None,
+    first_before: Ints | None,
+    d_before: Real | None,
+    pick: Real | None,
+    U: Real,
+    D: Real,
+    ranking: Real | None,
+    out: Real,
+) -> None:
+    """out (M, O, B) += sums of U D over each leaf. U (R, n, O, K), D (n, K, B). Order is the native kernel's affair."""
+    _sweep(leaf, first, out.shape[1], False, before, first_before, d_before, pick, D, ranking)
     for ids, u in zip(leaf, U, strict=True):
         sum_by_leaf(ids, np.einsum("nok,nkb->nob", u, D), out)
 
@@ -100,25 +137,35 @@ def change_sums(
     loss: str,
     leaf: Ids,
     first: Ints,
+    order: Ints,
+    starts: Ints,
+    before: Ids | None,
+    first_before: Ints | None,
+    d_before: Real | None,
+    pick: Real | None,
+    exponential: bool,
     state: Real,
     w: Real,
     shift: Real | None,
-    e: Real | None,
+    inner: Real | None,
     mask: Real | None,
-    E: Real,
+    D: Real,
+    ranking: Real | None,
     dG: Real,
     dH: Real,
 ) -> None:
-    """dG (M, O, B), dH (M, O, O, B) += sums of the changes of w g and w h when scores change by E.
+    """dG (M, O, B), dH (M, O, O, B) += sums of the changes of w g and w h when scores change by D.
 
-    In an inner iteration (one tree a step) the state is first moved by ``shift`` (M, O), and E becomes ``mask * E``
-    followed by the leaf's own change ``e`` (M, O, B)."""
-    fn = _loss(loss, E.shape[1])
-    if shift is not None and e is not None and mask is not None:
+    In an inner iteration (one tree a step) the state is first moved by ``shift`` (M, O), and scores change by
+    ``mask * D``, then by the leaf's own change ``inner`` (M, O, B). ``exponential``: all changes come as exp(D) - 1."""
+    fn, O = _loss(loss, D.shape[1]), dG.shape[1]
+    _sweep(leaf, first, O, exponential, before, first_before, d_before, pick, D, ranking)
+    change = D
+    if shift is not None and inner is not None and mask is not None:
         state = fn.moved(state, shift[leaf[0]])
-        E = fn.compose(mask[leaf[0]][:, None] * E, e[leaf[0]])
-    dg, dh = fn.difference(state, E)
-    O = dG.shape[1]
+        change = mask[leaf[0]][:, None] * D
+        change = change + inner[leaf[0]] * (1 + change if exponential else 1)
+    dg, dh = fn.difference(state, np.log1p(change) if exponential else change)
     for ids, o in zip(leaf, first, strict=True):
         sum_by_leaf(ids, w[:, None, None] * dg[:, o : o + O], dG)
         sum_by_leaf(ids, w[:, None, None, None] * dh[:, o : o + O, o : o + O], dH)

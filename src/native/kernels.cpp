@@ -6,10 +6,20 @@
 
 #if defined(__GNUC__)
 #define LT_RESTRICT __restrict__
-#define LT_LANES _Pragma("GCC ivdep")
+#define LT_IVDEP _Pragma("GCC ivdep")
+#define LT_INLINE inline __attribute__((always_inline))
 #else
 #define LT_RESTRICT __restrict
-#define LT_LANES
+#define LT_IVDEP
+#define LT_INLINE __forceinline
+#endif
+
+#if defined(__AVX512F__)
+#define LT_NATIVE 64
+#elif defined(__AVX__)
+#define LT_NATIVE 32
+#else
+#define LT_NATIVE 16
 #endif
 
 namespace leaftrace {
@@ -70,7 +80,7 @@ void leaf_sums(RowData d, const Leaf* leaf, Index n, Index M, const double* shif
         double terms[tile][4] = {};
         for (Index j0 = 0; j0 < n; j0 += tile) {
             const Index count = n - j0 < tile ? n - j0 : tile;
-            LT_LANES
+            LT_IVDEP
             for (Index i = 0; i < count; ++i) {
                 const Index j = j0 + i;
                 const L at(d.state + j * L::C, shift ? shift[leaf[j]] : L::no_shift, d.y[j]);
@@ -107,244 +117,405 @@ void row_effects(RowData d, bool newton, const Leaf* leaf, Index n, Index Q, Ind
     });
 }
 
-// ---- blocks of B columns: B is a template argument so that the lane loops vectorise ----
+// ---- blocks of B columns ----
+// B numbers side by side are N units, each as wide as the machine's registers. Left to itself the compiler checks for
+// overlapping arrays at every row, or unrolls without vectorising: explicit units are two to three times faster.
 
-template <int B, class Leaf, class Real>
-void add_leaf_sums(const StepLeaves<Leaf>& at, Index K, Index j, const Real* LT_RESTRICT a, Real* LT_RESTRICT sums) {
-    (void)K;
-    for (Index r = 0; r < at.R; ++r) {
-        Real* LT_RESTRICT f = sums + at.tree(r)[j] * at.O * B;
-        const Real* LT_RESTRICT from = a + at.first[r] * B;
-        for (Index i = 0; i < at.O; ++i) {
-            LT_LANES
-            for (int b = 0; b < B; ++b) f[i * B + b] += from[i * B + b];
-        }
+template <class Real, int B>
+struct Lanes {
+#if defined(__GNUC__)
+    static constexpr int bytes = B * sizeof(Real) < LT_NATIVE ? B * sizeof(Real) : LT_NATIVE;
+    typedef Real Unit __attribute__((vector_size(bytes), aligned(sizeof(Real)), may_alias));
+#else
+    using Unit = Real;
+#endif
+    static constexpr int N = B * sizeof(Real) / sizeof(Unit);
+};
+template <class Real>
+struct Lanes<Real, 1> {
+    using Unit = Real;
+    static constexpr int N = 1;
+};
+template <int B, class Real>
+LT_INLINE auto units(const Real* p) {
+    return reinterpret_cast<const typename Lanes<Real, B>::Unit*>(p);
+}
+template <int B, class Real>
+LT_INLINE auto units(Real* p) {
+    return reinterpret_cast<typename Lanes<Real, B>::Unit*>(p);
+}
+#define LT_UNITS(B) for (int i_ = 0; i_ < Lanes<Real, B>::N; ++i_)
+
+// to (O, B) += from (O, B).
+template <int B, class Real>
+LT_INLINE void add(Real* LT_RESTRICT to_, const Real* LT_RESTRICT from_, Index O) {
+    for (Index o = 0; o < O; ++o) {
+        auto to = units<B>(to_ + o * B);
+        auto from = units<B>(from_ + o * B);
+        LT_UNITS(B) to[i_] += from[i_];
     }
+}
+
+// to (B) += c from (B).
+template <int B, class Real>
+LT_INLINE void add_scaled(Real* LT_RESTRICT to_, Real c, const Real* LT_RESTRICT from_) {
+    auto to = units<B>(to_);
+    auto from = units<B>(from_);
+    LT_UNITS(B) to[i_] += c * from[i_];
+}
+
+// One output, one tree a step: sizes known to the compiler.
+template <class Leaf>
+LT_INLINE bool is_plain(const StepLeaves<Leaf>& at, Index K) {
+    return at.R == 1 && at.O == 1 && K == 1;
+}
+
+template <int B, bool plain, class Leaf, class Real>
+void backward_rows(StepLeaves<Leaf> at, Index K_, const Real* U, const Real* fbar, Real* abar, StepLeaves<Leaf> next,
+                   Real* fbar_next) {
+    const Index K = plain ? 1 : K_, R = plain ? 1 : at.R, O = plain ? 1 : at.O, O_next = plain ? 1 : next.O;
+    for (Index j = 0; j < at.n; ++j) {
+        Real* LT_RESTRICT a = abar + j * K * B;
+        for (Index r = 0; r < R; ++r) {
+            const Real* u = U + (r * at.n + j) * O * K;
+            const Real* f = fbar + at.tree(r)[j] * O * B;
+            for (Index o = 0; o < O; ++o)
+                for (Index k = 0; k < K; ++k) add_scaled<B>(a + k * B, u[o * K + k], f + o * B);
+        }
+        for (Index r = 0; r < next.R; ++r)
+            add<B>(fbar_next + next.tree(r)[j] * O_next * B, a + (plain ? 0 : next.first[r]) * B, O_next);
+    }
+}
+
+// A single column: as in leaf_sums, four copies of the table take turns.
+template <class Leaf, class Real>
+void backward_column(StepLeaves<Leaf> at, const Real* LT_RESTRICT U, const Real* LT_RESTRICT fbar,
+                     Real* LT_RESTRICT abar, StepLeaves<Leaf> next, Index M, Real* LT_RESTRICT fbar_next,
+                     Real* LT_RESTRICT copies) {
+    const Leaf *LT_RESTRICT leaf = at.ids, *LT_RESTRICT next_leaf = next.ids;
+    Index j = 0;
+    if (next.R)
+        for (; j + 4 <= at.n; j += 4)
+            for (Index i = 0; i < 4; ++i) {
+                const Real a = abar[j + i] + U[j + i] * fbar[leaf[j + i]];
+                abar[j + i] = a;
+                copies[i * M + next_leaf[j + i]] += a;
+            }
+    for (; j < at.n; ++j) {
+        abar[j] += U[j] * fbar[leaf[j]];
+        if (next.R) copies[next_leaf[j]] += abar[j];
+    }
+    for (Index l = 0; next.R && l < M; ++l)
+        fbar_next[l] += (copies[l] + copies[M + l]) + (copies[2 * M + l] + copies[3 * M + l]);
 }
 
 template <int B, class Leaf, class Real>
 void backward_step(StepLeaves<Leaf> at, Index K, const Real* U, const Real* fbar, Real* abar, StepLeaves<Leaf> next,
-                   Real* fbar_next) {
-    for (Index j = 0; j < at.n; ++j) {
-        Real* LT_RESTRICT a = abar + j * K * B;
+                   Index M, Real* fbar_next, Real* copies) {
+    const bool plain = is_plain(at, K) && (next.R == 0 || is_plain(next, K));
+    if (plain && B == 1) return backward_column(at, U, fbar, abar, next, M, fbar_next, copies);
+    if (plain) return backward_rows<B, true>(at, K, U, fbar, abar, next, fbar_next);
+    backward_rows<B, false>(at, K, U, fbar, abar, next, fbar_next);
+}
+
+template <int B, bool scalar, class Leaf, class Real>
+void expand_rows(StepLeaves<Leaf> at, const std::int64_t* offset, const Real* V, const Real* fbar, Real* out) {
+    constexpr Index tile = B == 1 ? 512 : 64;  // rows whose sums stay in the first cache while the trees go by
+    const Index O = scalar ? 1 : at.O;
+    for (Index j0 = 0; j0 < at.n; j0 += tile) {
+        const Index j1 = j0 + tile < at.n ? j0 + tile : at.n;
         for (Index r = 0; r < at.R; ++r) {
-            const Real* LT_RESTRICT u = U + (r * at.n + j) * at.O * K;
-            const Real* LT_RESTRICT f = fbar + at.tree(r)[j] * at.O * B;
-            for (Index o = 0; o < at.O; ++o)
-                for (Index k = 0; k < K; ++k) {
-                    const Real c = u[o * K + k];
-                    LT_LANES
-                    for (int b = 0; b < B; ++b) a[k * B + b] += c * f[o * B + b];
-                }
+            const Leaf* LT_RESTRICT leaf = at.tree(r);
+            const Real* LT_RESTRICT f = fbar + offset[r] * O * B;
+            const Real* LT_RESTRICT v = V + r * at.n * O;
+            for (Index j = j0; j < j1; ++j)
+                for (Index o = 0; o < O; ++o) add_scaled<B>(out + j * B, v[j * O + o], f + (leaf[j] * O + o) * B);
         }
-        if (next.ids) add_leaf_sums<B>(next, K, j, a, fbar_next);
     }
 }
 
 template <int B, class Leaf, class Real>
 void expand(StepLeaves<Leaf> at, const std::int64_t* offset, const Real* V, const Real* fbar, Real* out) {
-    constexpr Index tile = 64;  // rows whose sums stay in the first cache while the trees go by
-    for (Index j0 = 0; j0 < at.n; j0 += tile) {
-        const Index j1 = j0 + tile < at.n ? j0 + tile : at.n;
-        for (Index r = 0; r < at.R; ++r) {
-            const Leaf* leaf = at.tree(r);
-            const Real* f_tree = fbar + offset[r] * at.O * B;
-            for (Index j = j0; j < j1; ++j) {
-                Real* LT_RESTRICT to = out + j * B;
-                const Real* LT_RESTRICT f = f_tree + leaf[j] * at.O * B;
-                for (Index o = 0; o < at.O; ++o) {
-                    const Real v = V[(r * at.n + j) * at.O + o];
-                    LT_LANES
-                    for (int b = 0; b < B; ++b) to[b] += v * f[o * B + b];
-                }
-            }
-        }
-    }
+    if (at.O == 1) return expand_rows<B, true>(at, offset, V, fbar, out);
+    expand_rows<B, false>(at, offset, V, fbar, out);
 }
 
 template <int B, class Leaf, class Real>
-void advance(StepLeaves<Leaf> at, Index K, const Real* d, bool exponential, Real* E) {
-    const Real c = exponential ? 1 : 0;
+void advance(StepLeaves<Leaf> at, Index K, const Real* d, Real* D) {
     for (Index j = 0; j < at.n; ++j)
-        for (Index r = 0; r < at.R; ++r) {
-            const Real* LT_RESTRICT step = d + at.tree(r)[j] * at.O * B;
-            Real* LT_RESTRICT e = E + (j * K + at.first[r]) * B;
-            for (Index o = 0; o < at.O; ++o) {
-                LT_LANES
-                for (int b = 0; b < B; ++b) {
-                    const Real x = step[o * B + b];
-                    e[o * B + b] += x + c * e[o * B + b] * x;
-                }
-            }
-        }
+        for (Index r = 0; r < at.R; ++r)
+            add<B>(D + (j * K + at.first[r]) * B, d + at.tree(r)[j] * at.O * B, at.O);
 }
 
-template <class Real>
-Real absolute(Real x) {
+template <class Leaf>
+void sort_by_leaf(StepLeaves<Leaf> at, Index M, std::int32_t* order, std::int32_t* starts) {
+    for (Index r = 0; r < at.R; ++r)
+        for (Index j = 0; j < at.n; ++j) ++starts[at.tree(r)[j] + 1];
+    for (Index l = 0; l < M; ++l) starts[l + 1] += starts[l];
+    for (Index r = 0; r < at.R; ++r)  // starts[l] runs through its leaf and ends at the next one's start
+        for (Index j = 0; j < at.n; ++j) order[starts[at.tree(r)[j]]++] = static_cast<std::int32_t>(j);
+    for (Index l = M; l > 0; --l) starts[l] = starts[l - 1];
+    starts[0] = 0;
+}
+
+// ---- sweeps ----
+
+template <class T>
+LT_INLINE T absolute(T x) {
     return x < 0 ? -x : x;
 }
 
-template <int B, class Leaf, class Real>
-void abs_sums(StepLeaves<Leaf> at, Index K, const Real* pick, const Real* D, Real* out) {
-    for (Index j = 0; j < at.n; ++j) {
-        if (pick[j] == 0) continue;
-        for (Index r = 0; r < at.R; ++r) {
-            Real* LT_RESTRICT to = out + at.tree(r)[j] * B;
-            const Real* LT_RESTRICT d = D + (j * K + at.first[r]) * B;
-            for (Index o = 0; o < at.O; ++o) {
-                LT_LANES
-                for (int b = 0; b < B; ++b) to[b] += absolute(d[o * B + b]);
+// x then e: changes that follow each other.
+template <bool exponential, class Unit>
+LT_INLINE Unit composed(Unit x, Unit e) {
+    return exponential ? x + (e + x * e) : x + e;
+}
+
+// exp(x) - 1 without a branch: a Taylor polynomial at x / 2^halvings, then (1 + e)^2 - 1 for each halving. Changes of
+// scores are small: relative error below 1e-7 (float) and 1e-15 (double) for |x| <= 1, 2e-3 and 1e-10 for |x| <= 4.
+template <class Unit, class Real>
+LT_INLINE Unit expm1_of(Unit x, Real) {
+    constexpr int degree = sizeof(Real) == 4 ? 6 : 13, halvings = sizeof(Real) == 4 ? 2 : 3;
+    x *= Real(1) / (1 << halvings);
+    Real c[degree + 1] = {1, 1};
+    for (int k = 2; k <= degree; ++k) c[k] = c[k - 1] / k;
+    Unit e = x * c[degree] + c[degree - 1];
+    for (int k = degree - 2; k > 0; --k) e = x * e + c[k];
+    e *= x;
+    for (int k = 0; k < halvings; ++k) e = e * e + 2 * e;
+    return e;
+}
+
+template <int B, class Real>
+LT_INLINE void prefetch(const Real* p) {
+#if defined(__GNUC__)
+    for (Index byte = 0; byte < static_cast<Index>(B * sizeof(Real)); byte += 64)
+        __builtin_prefetch(reinterpret_cast<const char*>(p) + byte, 1);
+#endif
+}
+
+// Both sweeps call body.begin(l), body.row(j, l, r, E_j) and body.end(l) for each leaf l of tree r and each row j in it.
+// What is read is copied to locals before it is used: a store through a pointer would otherwise make the compiler load
+// everything again.
+
+// One output, one tree a step.
+template <int B, bool exponential, class Leaf, class Real, class Body>
+void sweep_plain(const Sweep<Leaf, Real> s, Body body) {
+    using Unit = typename Lanes<Real, B>::Unit;
+    constexpr int N = Lanes<Real, B>::N;
+    constexpr Index ahead = 6;  // rows come in the order of leaves, so the next ones are asked for early
+    const Leaf* before = s.before.ids;
+    for (Index l = 0; l < s.M; ++l) {
+        const Index end = s.starts[l + 1];
+        Unit sums[N] = {};
+        body.begin(l);
+        for (Index i = s.starts[l]; i < end; ++i) {
+            const Index j = s.order[i];
+            prefetch<B>(s.D + s.order[i + ahead < end ? i + ahead : i] * B);
+            Unit x[N];
+            Unit* D = units<B>(s.D + j * B);
+            LT_UNITS(B) x[i_] = D[i_];
+            if (s.d_before) {
+                const Unit* d = units<B>(s.d_before + before[j] * B);
+                LT_UNITS(B) D[i_] = x[i_] = composed<exponential>(x[i_], d[i_]);
             }
+            if (s.ranking) {
+                const Real pick = s.pick[j];
+                LT_UNITS(B) sums[i_] += pick * absolute(x[i_]);
+            }
+            body.row(j, l, 0, x);
+        }
+        body.end(l);
+        if (s.ranking) {
+            Unit* to = units<B>(s.ranking + l * B);
+            LT_UNITS(B) to[i_] += sums[i_];
         }
     }
 }
 
-template <int B, class Leaf, class Real>
-void tangent_sums(StepLeaves<Leaf> at, Index K, const Real* U, const Real* D, Real* out) {
-    for (Index j = 0; j < at.n; ++j)
-        for (Index r = 0; r < at.R; ++r) {
-            const Real* LT_RESTRICT u = U + (r * at.n + j) * at.O * K;
-            const Real* LT_RESTRICT d = D + j * K * B;
-            Real* LT_RESTRICT to = out + at.tree(r)[j] * at.O * B;
-            for (Index o = 0; o < at.O; ++o)
-                for (Index k = 0; k < K; ++k) {
-                    const Real c = u[o * K + k];
-                    LT_LANES
-                    for (int b = 0; b < B; ++b) to[o * B + b] += c * d[k * B + b];
-                }
+template <int B, bool exponential, class Leaf, class Real, class Body>
+void sweep_any(const Sweep<Leaf, Real> s, Body body) {
+    using Unit = typename Lanes<Real, B>::Unit;
+    constexpr int N = Lanes<Real, B>::N;
+    for (Index l = 0; l < s.M; ++l) {
+        const Index r = s.starts[l] / s.at.n;
+        body.begin(l);
+        for (Index i = s.starts[l]; i < s.starts[l + 1]; ++i) {
+            const Index j = s.order[i];
+            Unit* D = units<B>(s.D + j * s.K * B);
+            for (Index b = 0; s.d_before && r == 0 && b < s.before.R; ++b) {
+                const Unit* d = units<B>(s.d_before + s.before.tree(b)[j] * s.before.O * B);
+                Unit* to = D + s.before.first[b] * N;
+                for (Index c = 0; c < s.before.O * N; ++c) to[c] = composed<exponential>(to[c], d[c]);
+            }
+            if (s.ranking) {
+                Unit* to = units<B>(s.ranking + l * B);
+                for (Index o = 0; o < s.at.O; ++o)
+                    LT_UNITS(B) to[i_] += s.pick[j] * absolute(D[(s.at.first[r] + o) * N + i_]);
+            }
+            body.row(j, l, r, D);
         }
+        body.end(l);
+    }
 }
 
-// ---- changes of g and h in difference form ----
+template <int B, bool exponential, class Leaf, class Real, class Body>
+void sweep(const Sweep<Leaf, Real>& s, const Body& body) {
+    const bool plain = is_plain(s.at, s.K) && (!s.d_before || is_plain(s.before, s.K));
+    if (plain) return sweep_plain<B, exponential>(s, body);
+    sweep_any<B, exponential>(s, body);
+}
 
+template <int B, class Leaf, class Real>
+struct TangentBody {
+    using Unit = typename Lanes<Real, B>::Unit;
+    static constexpr int N = Lanes<Real, B>::N;
+    const Index n, O, K;
+    const Real* U;
+    Real* out;
+    void begin(Index) {}
+    void end(Index) {}
+    LT_INLINE void row(Index j, Index l, Index r, const Unit* D) {
+        const Real* u = U + (r * n + j) * O * K;
+        for (Index o = 0; o < O; ++o) {
+            Unit* LT_RESTRICT to = units<B>(out + (l * O + o) * B);
+            for (Index k = 0; k < K; ++k) LT_UNITS(B) to[i_] += u[o * K + k] * D[k * N + i_];
+        }
+    }
+};
+
+// Changes of g and h of one output, in difference form.
 struct SquaredChange {
     static constexpr int C = 1;
-    static constexpr bool exponential = false;
+    static constexpr bool exponential = false;  // works with exp(D) - 1
     template <class Real>
     struct Row {
-        Row(const Real*, const Real*) {}
-        void operator()(Real E, Real& dg, Real& dh) const { dg = E, dh = 0; }
+        LT_INLINE Row(const Real*, const Real*) {}
+        template <class Unit>
+        LT_INLINE void operator()(Unit D, Unit& dg, Unit& dh) const {
+            dg = D;
+            dh = 0 * D;
+        }
     };
 };
 
 struct LogisticChange {
     static constexpr int C = 2;
-    static constexpr bool exponential = true;
+    static constexpr bool exponential = true;  // works with exp(D) - 1
     template <class Real>
     struct Row {
         Real p, q;
-        Row(const Real* state, const Real* shift) : p(state[0]), q(state[1]) {
+        LT_INLINE Row(const Real* state, const Real* shift) : p(state[0]), q(state[1]) {
             if (!shift) return;
             p *= *shift;
             const Real sum = p + q;
-            p /= sum, q /= sum;
+            p /= sum;
+            q /= sum;
         }
-        void operator()(Real E, Real& dg, Real& dh) const {
-            dg = p * q * E / (q + p * (1 + E));
-            dh = dg * (q - p - dg);
+        template <class Unit>
+        LT_INLINE void operator()(Unit E, Unit& dg, Unit& dh) const {
+            dg = (p * q) * E / (p * E + (p + q));
+            dh = dg * ((q - p) - dg);
         }
     };
 };
 
 struct PoissonChange {
     static constexpr int C = 1;
-    static constexpr bool exponential = true;
+    static constexpr bool exponential = true;  // works with exp(D) - 1
     template <class Real>
     struct Row {
         Real x;
-        Row(const Real* state, const Real* shift) : x(state[0] * (shift ? *shift : 1)) {}
-        void operator()(Real E, Real& dg, Real& dh) const { dg = dh = x * E; }
+        LT_INLINE Row(const Real* state, const Real* shift) : x(state[0] * (shift ? *shift : 1)) {}
+        template <class Unit>
+        LT_INLINE void operator()(Unit E, Unit& dg, Unit& dh) const {
+            dg = dh = x * E;
+        }
     };
 };
 
-template <class Change, int B, class Leaf, class Real>
-void change_sums_one(StepLeaves<Leaf> at, const Real* state, const Real* w, const Real* shift, const Real* e,
-                     const Real* mask, const Real* E, Real* dG, Real* dH) {
-    for (Index i = 0; i < at.R * at.n; ++i) {
-        const Index j = i % at.n, l = at.tree(i / at.n)[j];
-        const typename Change::template Row<Real> row(state + j * Change::C, shift ? shift + l : nullptr);
-        const Real wj = w[j];
-        const Real* LT_RESTRICT Ej = E + j * B;
-        Real* LT_RESTRICT G = dG + l * B;
-        Real* LT_RESTRICT H = dH + l * B;
-        if (!e) {
-            LT_LANES
-            for (int b = 0; b < B; ++b) {
-                Real dg, dh;
-                row(Ej[b], dg, dh);
-                G[b] += wj * dg;
-                H[b] += wj * dh;
-            }
-        } else {
-            const Real* LT_RESTRICT el = e + l * B;
-            const Real* LT_RESTRICT ml = mask + l * B;
-            LT_LANES
-            for (int b = 0; b < B; ++b) {
-                const Real from = ml[b] * Ej[b];
-                Real dg, dh;
-                row(from + el[b] + (Change::exponential ? from * el[b] : 0), dg, dh);
-                G[b] += wj * dg;
-                H[b] += wj * dh;
-            }
+// `exponential`: changes come as exp(D) - 1; otherwise as D.
+template <class Change, bool exponential, int B, class Real>
+struct ChangeBody {
+    using Unit = typename Lanes<Real, B>::Unit;
+    static constexpr int N = Lanes<Real, B>::N;
+    const Real *state, *w, *shift, *inner, *mask;
+    Real *dG, *dH;
+    Unit G[N], H[N];
+    LT_INLINE void begin(Index) {
+        LT_UNITS(B) G[i_] = H[i_] = Unit{};
+    }
+    LT_INLINE void end(Index l) {
+        Unit *to_G = units<B>(dG + l * B), *to_H = units<B>(dH + l * B);
+        LT_UNITS(B) {
+            to_G[i_] += G[i_];
+            to_H[i_] += H[i_];
         }
     }
-}
+    LT_INLINE void row(Index j, Index l, Index, const Unit* E) {
+        const typename Change::template Row<Real> at(state + j * Change::C, shift ? shift + l : nullptr);
+        const Real wj = w[j];
+        const Unit *step = units<B>(inner + l * B), *used = units<B>(mask + l * B);
+        LT_UNITS(B) {
+            Unit dg, dh, x = inner ? composed<exponential>(E[i_] * used[i_], step[i_]) : E[i_];
+            if (Change::exponential && !exponential) x = expm1_of(x, Real());
+            at(x, dg, dh);
+            G[i_] += wj * dg;
+            H[i_] += wj * dh;
+        }
+    }
+};
 
-// Several outputs. dp = p (E - mean) / (1 + mean), mean = sum p E; dh = diag(dp) - dp (p + dp)' - p dp'.
-template <int B, class Leaf, class Real>
-void change_sums_softmax(StepLeaves<Leaf> at, Index K, const Real* state, const Real* w, const Real* shift,
-                         const Real* e, const Real* mask, const Real* E, Real* dG, Real* dH, Real* scratch) {
-    Real* LT_RESTRICT x = scratch;           // (K, B) changes of this row, then dp
-    Real* LT_RESTRICT p = scratch + K * B;   // (K)
-    for (Index j = 0; j < at.n; ++j) {
+// Several outputs. With E = exp(D) - 1: dp = p (E - mean) / (1 + mean), mean = sum p E;
+// dh = diag(dp) - dp (p + dp)' - p dp'.
+template <bool exponential, int B, class Leaf, class Real>
+struct SoftmaxBody {
+    using Unit = typename Lanes<Real, B>::Unit;
+    static constexpr int N = Lanes<Real, B>::N;
+    const Sweep<Leaf, Real> s;
+    const Real *state, *w, *shift, *inner, *mask;
+    Real *dG, *dH;
+    Real *p, *dp_;  // (K), (K, B)
+    void begin(Index) {}
+    void end(Index) {}
+    LT_INLINE void row(Index j, Index l, Index r, const Unit* E) {
+        const Index K = s.K, O = s.at.O, first = s.at.first[r];
+        Unit* LT_RESTRICT dp = units<B>(dp_);
         Real total = 0;
         for (Index k = 0; k < K; ++k) {
-            p[k] = state[j * K + k] * (shift ? shift[at.tree(0)[j] * K + k] : 1);
+            p[k] = state[j * K + k] * (shift ? shift[l * K + k] : 1);
             total += p[k];
         }
-        Real mean[B] = {};
+        Unit mean[N] = {};
         for (Index k = 0; k < K; ++k) {
             p[k] /= total;
-            const Real* LT_RESTRICT Ej = E + (j * K + k) * B;
-            Real* LT_RESTRICT xk = x + k * B;
-            if (e) {
-                const Real* LT_RESTRICT ek = e + (at.tree(0)[j] * K + k) * B;
-                const Real* LT_RESTRICT ml = mask + at.tree(0)[j] * B;
-                LT_LANES
-                for (int b = 0; b < B; ++b) xk[b] = ml[b] * Ej[b] * (1 + ek[b]) + ek[b];
-            } else {
-                LT_LANES
-                for (int b = 0; b < B; ++b) xk[b] = Ej[b];
+            const Unit *step = units<B>(inner + (l * K + k) * B), *used = units<B>(mask + l * B);
+            LT_UNITS(B) {
+                Unit x = inner ? composed<exponential>(E[k * N + i_] * used[i_], step[i_]) : E[k * N + i_];
+                if (!exponential) x = expm1_of(x, Real());
+                dp[k * N + i_] = x;
+                mean[i_] += p[k] * x;
             }
-            LT_LANES
-            for (int b = 0; b < B; ++b) mean[b] += p[k] * xk[b];
         }
-        for (Index k = 0; k < K; ++k) {
-            Real* LT_RESTRICT xk = x + k * B;
-            LT_LANES
-            for (int b = 0; b < B; ++b) xk[b] = p[k] * (xk[b] - mean[b]) / (1 + mean[b]);
-        }
+        Unit mean_reciprocal[N];
+        LT_UNITS(B) mean_reciprocal[i_] = 1 / (1 + mean[i_]);
+        for (Index k = 0; k < K; ++k)
+            LT_UNITS(B) dp[k * N + i_] = p[k] * (dp[k * N + i_] - mean[i_]) * mean_reciprocal[i_];
         const Real wj = w[j];
-        for (Index r = 0; r < at.R; ++r) {
-            const Index l = at.tree(r)[j], first = at.first[r];
-            for (Index a = 0; a < at.O; ++a) {
-                const Real* LT_RESTRICT xa = x + (first + a) * B;
-                const Real pa = p[first + a];
-                Real* LT_RESTRICT G = dG + (l * at.O + a) * B;
-                LT_LANES
-                for (int b = 0; b < B; ++b) G[b] += wj * xa[b];
-                for (Index c = 0; c < at.O; ++c) {
-                    const Real* LT_RESTRICT xc = x + (first + c) * B;
-                    const Real pc = p[first + c], same = a == c;
-                    Real* LT_RESTRICT H = dH + ((l * at.O + a) * at.O + c) * B;
-                    LT_LANES
-                    for (int b = 0; b < B; ++b)
-                        H[b] += wj * (same * xa[b] - xa[b] * (pc + xc[b]) - pa * xc[b]);
-                }
+        for (Index a = 0; a < O; ++a) {
+            const Unit* xa = dp + (first + a) * N;
+            const Real pa = p[first + a];
+            Unit* LT_RESTRICT G = units<B>(dG + (l * O + a) * B);
+            LT_UNITS(B) G[i_] += wj * xa[i_];
+            for (Index c = 0; c < O; ++c) {
+                const Unit* xc = dp + (first + c) * N;
+                const Real pc = p[first + c], same = a == c;
+                Unit* LT_RESTRICT H = units<B>(dH + ((l * O + a) * O + c) * B);
+                LT_UNITS(B) H[i_] += wj * (same * xa[i_] - xa[i_] * (pc + xc[i_]) - pa * xc[i_]);
             }
         }
     }
-}
+};
 
 // ---- run-time B to compile-time B ----
 
@@ -361,33 +532,42 @@ void with_block(Index B, const Body& body) {
 template <class Leaf, class Real>
 struct Entry {
     using At = StepLeaves<Leaf>;
-    static void backward(At at, Index K, Index B, const Real* U, const Real* f, Real* a, At next, Real* fn) {
-        with_block(B, [&](auto* tag) { backward_step<LT_B>(at, K, U, f, a, next, fn); });
+    static void backward(At at, Index K, Index B, const Real* U, const Real* f, Real* a, At next, Index M, Real* fn,
+                         Real* copies) {
+        with_block(B, [&](auto* tag) { backward_step<LT_B>(at, K, U, f, a, next, M, fn, copies); });
     }
     static void expand_(At at, Index B, const std::int64_t* offset, const Real* V, const Real* f, Real* out) {
         with_block(B, [&](auto* tag) { expand<LT_B>(at, offset, V, f, out); });
     }
-    static void advance_(At at, Index K, Index B, const Real* d, bool exponential, Real* E) {
-        with_block(B, [&](auto* tag) { advance<LT_B>(at, K, d, exponential, E); });
+    static void advance_(At at, Index K, Index B, const Real* d, Real* D) {
+        with_block(B, [&](auto* tag) { advance<LT_B>(at, K, d, D); });
     }
-    static void abs_(At at, Index K, Index B, const Real* pick, const Real* D, Real* out) {
-        with_block(B, [&](auto* tag) { abs_sums<LT_B>(at, K, pick, D, out); });
+    static void tangent(Sweep<Leaf, Real> s, const Real* U, Real* out) {
+        with_block(s.B, [&](auto* tag) { sweep<LT_B, false>(s, TangentBody<LT_B, Leaf, Real>{s.at.n, s.at.O, s.K, U, out}); });
     }
-    static void tangent(At at, Index K, Index B, const Real* U, const Real* D, Real* out) {
-        with_block(B, [&](auto* tag) { tangent_sums<LT_B>(at, K, U, D, out); });
-    }
-    static void change(At at, LossKind kind, Index K, Index B, const Real* state, const Real* w, const Real* shift,
-                       const Real* e, const Real* mask, const Real* E, Real* dG, Real* dH, Real* scratch) {
-        with_block(B, [&](auto* tag) {
+    static void change(Sweep<Leaf, Real> s, LossKind kind, const Real* state, const Real* w, const Real* shift,
+                       const Real* inner, const Real* mask, Real* dG, Real* dH, Real* scratch) {
+        const auto one = [&](auto change, auto* tag) {
+            using Change = decltype(change);
+            if constexpr (Change::exponential)
+                if (s.exponential) {
+                    using Body = ChangeBody<Change, true, LT_B, Real>;
+                    return sweep<LT_B, true>(s, Body{state, w, shift, inner, mask, dG, dH, {}, {}});
+                }
+            using Body = ChangeBody<Change, false, LT_B, Real>;
+            sweep<LT_B, false>(s, Body{state, w, shift, inner, mask, dG, dH, {}, {}});
+        };
+        const auto several = [&](auto exponential, auto* tag) {
+            using Body = SoftmaxBody<exponential.value, LT_B, Leaf, Real>;
+            sweep<LT_B, exponential.value>(s, Body{s, state, w, shift, inner, mask, dG, dH, scratch, scratch + s.K});
+        };
+        with_block(s.B, [&](auto* tag) {
             switch (kind) {
-                case LossKind::squared:
-                    return change_sums_one<SquaredChange, LT_B>(at, state, w, shift, e, mask, E, dG, dH);
-                case LossKind::logistic:
-                    return change_sums_one<LogisticChange, LT_B>(at, state, w, shift, e, mask, E, dG, dH);
-                case LossKind::poisson:
-                    return change_sums_one<PoissonChange, LT_B>(at, state, w, shift, e, mask, E, dG, dH);
+                case LossKind::squared: return one(SquaredChange{}, tag);
+                case LossKind::logistic: return one(LogisticChange{}, tag);
+                case LossKind::poisson: return one(PoissonChange{}, tag);
                 case LossKind::softmax:
-                    return change_sums_softmax<LT_B>(at, K, state, w, shift, e, mask, E, dG, dH, scratch);
+                    return s.exponential ? several(std::true_type{}, tag) : several(std::false_type{}, tag);
             }
         });
     }
@@ -400,7 +580,7 @@ const Kernels<Leaf, Real>& kernels() {
     using At = Entry<Leaf, Real>;
     static constexpr Kernels<Leaf, Real> table{leaf_sums<Leaf>, row_effects<Leaf, Real>,
                                                At::backward,    At::expand_,      At::advance_,
-                                               At::abs_,        At::tangent,      At::change};
+                                               sort_by_leaf<Leaf>, At::tangent,   At::change};
     return table;
 }
 

@@ -31,6 +31,23 @@ struct RowData {
     const double* w;      // (n)
 };
 
+// One pass over the rows of a step, leaf by leaf, so that a leaf's sums stay in registers. On the way the changes of
+// scores take in those of the step before. They are kept as D, or (exponential) as exp(D) - 1, which costs no
+// exponential per row but does not tell |D|, by which leaves are ranked.
+template <class Leaf, class Real>
+struct Sweep {
+    StepLeaves<Leaf> at;
+    const std::int32_t* order;   // (R n) rows, sorted by leaf
+    const std::int32_t* starts;  // (M + 1)
+    Index M, K, B;
+    bool exponential;
+    StepLeaves<Leaf> before;
+    const Real* d_before;        // (M', O', B) changes of its leaves in the same form, or null
+    Real* D;                     // (n, K, B)
+    const Real* pick;            // (n) weights of the rows in the ranking; or null
+    Real* ranking;               // (M, B) += sums of |D| over the tree's outputs
+};
+
 template <class Leaf, class Real>
 struct Kernels {
     // sums (M, 4) += w g, w h, w k over each leaf at score A + S; the fourth column stays free. shift (M) or null;
@@ -40,23 +57,23 @@ struct Kernels {
     void (*row_effects)(RowData, bool newton, const Leaf*, Index n, Index Q, Index M, const double* shift, const double* s,
                         const double* N, Real* V, Real* U);
 
-    // abar += U' fbar[leaf]; then fbar_next += sums of abar over the next step's leaves (next.ids may be null).
+    // abar += U' fbar[leaf]; then fbar_next += sums of abar over the next step's M leaves (next.R may be zero).
+    // copies has 4 M zeros.
     void (*backward_step)(StepLeaves<Leaf>, Index K, Index B, const Real* U, const Real* fbar, Real* abar,
-                          StepLeaves<Leaf> next, Real* fbar_next);
+                          StepLeaves<Leaf> next, Index M, Real* fbar_next, Real* copies);
     // out (n, B) += sum over trees of V . fbar[offset + leaf].
     void (*expand)(StepLeaves<Leaf>, Index B, const std::int64_t* offset, const Real* V, const Real* fbar, Real* out);
 
-    // E = E + d[leaf] (+ E d[leaf] when exponential).
-    void (*advance)(StepLeaves<Leaf>, Index K, Index B, const Real* d, bool exponential, Real* E);
-    // out (M, B) += pick[j] sum over the tree's outputs of |D|.
-    void (*abs_sums)(StepLeaves<Leaf>, Index K, Index B, const Real* pick, const Real* D, Real* out);
+    // D (n, K, B) += d[leaf].
+    void (*advance)(StepLeaves<Leaf>, Index K, Index B, const Real* d, Real* D);
+    // order (R n), starts (M + 1): the rows of each leaf, tree after tree.
+    void (*sort_by_leaf)(StepLeaves<Leaf>, Index M, std::int32_t* order, std::int32_t* starts);
     // out (M, O, B) += sums of U D.
-    void (*tangent_sums)(StepLeaves<Leaf>, Index K, Index B, const Real* U, const Real* D, Real* out);
-    // dG (M, O, B), dH (M, O, O, B) += sums of the changes of w g and w h. shift (M, O), e (M, O, B), mask (M, B):
-    // null or the inner iteration's; scratch has (B + 1) K numbers.
-    void (*change_sums)(StepLeaves<Leaf>, LossKind, Index K, Index B, const Real* state, const Real* w,
-                        const Real* shift, const Real* e, const Real* mask, const Real* E, Real* dG, Real* dH,
-                        Real* scratch);
+    void (*tangent_sums)(Sweep<Leaf, Real>, const Real* U, Real* out);
+    // dG (M, O, B), dH (M, O, O, B) += sums of the changes of w g and w h. shift (M, O), inner (M, O, B), mask (M, B):
+    // null, or an inner iteration's: a row's change is mask D, then the leaf's own change inner. scratch: (B + 1) K.
+    void (*change_sums)(Sweep<Leaf, Real>, LossKind, const Real* state, const Real* w, const Real* shift,
+                        const Real* inner, const Real* mask, Real* dG, Real* dH, Real* scratch);
 };
 
 #define LEAFTRACE_DECLARE(isa)                     \

@@ -82,7 +82,7 @@ template <class Leaf>
 void check_ids(const Leaf* ids, Index count, Index M) {
     Leaf top = 0;
     for (Index i = 0; i < count; ++i) top = ids[i] > top ? ids[i] : top;
-    check(count == 0 || static_cast<Index>(top) < M, "leaf id beyond the leaves of the step");
+    check(count == 0 || static_cast<Index>(top) < M, "an id beyond its table");
 }
 
 template <class Leaf>
@@ -120,6 +120,17 @@ void bind_sums(nb::module_& m) {
           },
           "loss"_a, "leaf"_a.noconvert(), "state"_a.noconvert(), "shift"_a.noconvert().none(), "y"_a.noconvert(),
           "w"_a.noconvert(), "sums"_a.noconvert());
+
+    m.def("sort_by_leaf",
+          [](Array<const Leaf, 2> leaf, Array<std::int32_t, 1> order, Array<std::int32_t, 1> starts) {
+              const Index R = leaf.shape(0), n = leaf.shape(1), M = static_cast<Index>(starts.shape(0)) - 1;
+              shaped(order, "order", R * n);
+              check(R * n < (Index(1) << 31), "more than 2^31 rows");
+              nb::gil_scoped_release release;
+              check_ids(leaf.data(), R * n, M);
+              kernels<Leaf, float>().sort_by_leaf({leaf.data(), nullptr, R, n, n, 0}, M, order.data(), starts.data());
+          },
+          "leaf"_a.noconvert(), "order"_a.noconvert(), "starts"_a.noconvert());
 }
 
 template <class Leaf, class Real>
@@ -163,8 +174,11 @@ void bind(nb::module_& m) {
               }
               nb::gil_scoped_release release;
               check_ids(at.ids, at.R * at.n, M);
-              if (next_leaf) check_ids(next.ids, next.R * next.n, fbar_next->shape(0));
-              kernels<Leaf, Real>().backward_step(at, K, B, U.data(), fbar.data(), abar.data(), next, pointer(fbar_next));
+              const Index M_next = next_leaf ? fbar_next->shape(0) : 0;
+              check_ids(next.ids, next.R * next.n, M_next);
+              std::vector<Real> copies(B == 1 ? 4 * M_next : 0);
+              kernels<Leaf, Real>().backward_step(at, K, B, U.data(), fbar.data(), abar.data(), next, M_next,
+                                                  pointer(fbar_next), copies.data());
           },
           "leaf"_a.noconvert(), "first"_a.noconvert(), "U"_a.noconvert(), "fbar"_a.noconvert(), "abar"_a.noconvert(),
           "next_leaf"_a.noconvert().none(), "next_first"_a.noconvert().none(), "fbar_next"_a.noconvert().none());
@@ -187,73 +201,100 @@ void bind(nb::module_& m) {
           "leaf"_a.noconvert(), "offset"_a.noconvert(), "V"_a.noconvert(), "fbar"_a.noconvert(), "out"_a.noconvert());
 
     m.def("advance",
-          [](Ids leaf, First first, Array<const Real, 3> d, bool exponential, Array<Real, 3> E) {
-              const Index K = E.shape(1), B = width(E.shape(2));
+          [](Ids leaf, First first, Array<const Real, 3> d, Array<Real, 3> D) {
+              const Index K = D.shape(1), B = width(D.shape(2));
               const auto at = step<Leaf>(leaf, first, d.shape(1), K);
-              shaped(E, "E", at.n, K, B);
+              shaped(D, "D", at.n, K, B);
               shaped(d, "d", d.shape(0), d.shape(1), B);
               nb::gil_scoped_release release;
               check_ids(at.ids, at.R * at.n, d.shape(0));
-              kernels<Leaf, Real>().advance(at, K, B, d.data(), exponential, E.data());
+              kernels<Leaf, Real>().advance(at, K, B, d.data(), D.data());
           },
-          "leaf"_a.noconvert(), "first"_a.noconvert(), "d"_a.noconvert(), "exponential"_a, "E"_a.noconvert());
+          "leaf"_a.noconvert(), "first"_a.noconvert(), "d"_a.noconvert(), "D"_a.noconvert());
 
-    m.def("abs_sums",
-          [](Ids leaf, First first, Index O, Array<const Real, 1> pick, Array<const Real, 3> D, Array<Real, 2> out) {
-              const Index K = D.shape(1), B = width(D.shape(2));
-              const auto at = step<Leaf>(leaf, first, O, K);
-              shaped(D, "D", at.n, K, B);
-              shaped(pick, "pick", at.n);
-              shaped(out, "out", out.shape(0), B);
-              nb::gil_scoped_release release;
-              check_ids(at.ids, at.R * at.n, out.shape(0));
-              kernels<Leaf, Real>().abs_sums(at, K, B, pick.data(), D.data(), out.data());
-          },
-          "leaf"_a.noconvert(), "first"_a.noconvert(), "O"_a, "pick"_a.noconvert(), "D"_a.noconvert(),
-          "out"_a.noconvert());
+    using Order = Array<const std::int32_t, 1>;
+    using Before = Maybe<const Leaf, 2>;
+    // before, first_before, d_before: the step whose changes are still to be taken in, or none.
+    const auto sweep = [](Ids leaf, First first, Order order, Order starts, Index O, bool exponential,
+                          const Before& before, const Maybe<const std::int32_t, 1>& first_before,
+                          const Maybe<const Real, 3>& d_before, Array<Real, 3>& D, const Maybe<const Real, 1>& pick,
+                          const Maybe<Real, 2>& ranking) {
+        const Index K = D.shape(1), B = width(D.shape(2)), M = static_cast<Index>(starts.shape(0)) - 1;
+        const auto at = step<Leaf>(leaf, first, O, K);
+        shaped(D, "D", at.n, K, B);
+        shaped(order, "order", at.R * at.n);
+        check(M >= 0 && starts.data()[0] == 0 && starts.data()[M] == at.R * at.n, "starts");
+        check_ids(reinterpret_cast<const std::uint32_t*>(order.data()), at.R * at.n, at.n);
+        check(!(exponential && ranking), "leaves are ranked by D, not by exp(D) - 1");
+        Sweep<Leaf, Real> s{at, order.data(), starts.data(), M, K, B, exponential, {nullptr, nullptr, 0, 0, 0, 0},
+                            nullptr, D.data(), nullptr, nullptr};
+        if (before) {
+            check(first_before && d_before, "before without first_before or d_before");
+            s.before = step<Leaf>(*before, *first_before, d_before->shape(1), K);
+            shaped(*before, "before", s.before.R, at.n);
+            shaped(*d_before, "d_before", d_before->shape(0), d_before->shape(1), B);
+            check_ids(s.before.ids, s.before.R * at.n, d_before->shape(0));
+            s.d_before = d_before->data();
+        }
+        if (ranking) {
+            check(bool(pick), "ranking without pick");
+            shaped(*pick, "pick", at.n);
+            shaped(*ranking, "ranking", M, B);
+            s.pick = pick->data();
+            s.ranking = ranking->data();
+        }
+        return s;
+    };
 
     m.def("tangent_sums",
-          [](Ids leaf, First first, Array<const Real, 4> U, Array<const Real, 3> D, Array<Real, 3> out) {
-              const Index K = D.shape(1), B = width(D.shape(2)), O = out.shape(1);
-              const auto at = step<Leaf>(leaf, first, O, K);
-              shaped(U, "U", at.R, at.n, O, K);
-              shaped(D, "D", at.n, K, B);
-              shaped(out, "out", out.shape(0), O, B);
+          [sweep](Ids leaf, First first, Order order, Order starts, Before before,
+                  Maybe<const std::int32_t, 1> first_before, Maybe<const Real, 3> d_before, Maybe<const Real, 1> pick,
+                  Array<const Real, 4> U, Array<Real, 3> D, Maybe<Real, 2> ranking, Array<Real, 3> out) {
+              const auto s = sweep(leaf, first, order, starts, out.shape(1), false, before, first_before, d_before, D, pick,
+                                   ranking);
+              shaped(U, "U", s.at.R, s.at.n, s.at.O, s.K);
+              shaped(out, "out", s.M, s.at.O, s.B);
               nb::gil_scoped_release release;
-              check_ids(at.ids, at.R * at.n, out.shape(0));
-              kernels<Leaf, Real>().tangent_sums(at, K, B, U.data(), D.data(), out.data());
+              kernels<Leaf, Real>().tangent_sums(s, U.data(), out.data());
           },
-          "leaf"_a.noconvert(), "first"_a.noconvert(), "U"_a.noconvert(), "D"_a.noconvert(), "out"_a.noconvert());
+          "leaf"_a.noconvert(), "first"_a.noconvert(), "order"_a.noconvert(), "starts"_a.noconvert(),
+          "before"_a.noconvert().none(), "first_before"_a.noconvert().none(), "d_before"_a.noconvert().none(),
+          "pick"_a.noconvert().none(), "U"_a.noconvert(), "D"_a.noconvert(), "ranking"_a.noconvert().none(),
+          "out"_a.noconvert());
 
     m.def("change_sums",
-          [](const std::string& loss, Ids leaf, First first, Array<const Real, 2> state, Array<const Real, 1> w,
-             Maybe<const Real, 2> shift, Maybe<const Real, 3> e, Maybe<const Real, 2> mask, Array<const Real, 3> E,
-             Array<Real, 3> dG, Array<Real, 4> dH) {
+          [sweep](const std::string& loss, Ids leaf, First first, Order order, Order starts, Before before,
+                  Maybe<const std::int32_t, 1> first_before, Maybe<const Real, 3> d_before, Maybe<const Real, 1> pick,
+                  bool exponential, Array<const Real, 2> state, Array<const Real, 1> w, Maybe<const Real, 2> shift,
+                  Maybe<const Real, 3> inner, Maybe<const Real, 2> mask, Array<Real, 3> D, Maybe<Real, 2> ranking,
+                  Array<Real, 3> dG, Array<Real, 4> dH) {
               const LossKind kind = loss_kind(loss);
-              const Index K = E.shape(1), B = width(E.shape(2)), M = dG.shape(0), O = dG.shape(1);
-              const auto at = step<Leaf>(leaf, first, O, K);
-              check(kind == LossKind::softmax || K == 1, "several outputs need softmax");
-              check(bool(e) == bool(mask) && bool(e) == bool(shift), "an inner iteration has shift, e and mask");
-              check(!e || at.R == 1, "inner iterations go with one tree a step");
-              shaped(state, "state", at.n, kind == LossKind::logistic ? 2 : K);
-              shaped(w, "w", at.n);
-              shaped(E, "E", at.n, K, B);
-              shaped(dG, "dG", M, O, B);
-              shaped(dH, "dH", M, O, O, B);
-              if (e) {
-                  shaped(*shift, "shift", M, O);
-                  shaped(*e, "e", M, O, B);
-                  shaped(*mask, "mask", M, B);
+              const auto s = sweep(leaf, first, order, starts, dG.shape(1), exponential, before, first_before, d_before, D,
+                                   pick, ranking);
+              const Index O = s.at.O;
+              check(kind == LossKind::softmax || s.K == 1, "several outputs need softmax");
+              check(!exponential || kind != LossKind::squared, "squared error works with D itself");
+              check(bool(inner) == bool(mask) && bool(inner) == bool(shift), "an inner iteration has shift, inner, mask");
+              check(!inner || s.at.R == 1, "inner iterations go with one tree a step");
+              shaped(state, "state", s.at.n, kind == LossKind::logistic ? 2 : s.K);
+              shaped(w, "w", s.at.n);
+              shaped(dG, "dG", s.M, O, s.B);
+              shaped(dH, "dH", s.M, O, O, s.B);
+              if (inner) {
+                  shaped(*shift, "shift", s.M, O);
+                  shaped(*inner, "inner", s.M, O, s.B);
+                  shaped(*mask, "mask", s.M, s.B);
               }
               nb::gil_scoped_release release;
-              check_ids(at.ids, at.R * at.n, M);
-              std::vector<Real> scratch(kind == LossKind::softmax ? K * B + K : 0);
-              kernels<Leaf, Real>().change_sums(at, kind, K, B, state.data(), w.data(), pointer(shift), pointer(e),
-                                                pointer(mask), E.data(), dG.data(), dH.data(), scratch.data());
+              std::vector<Real> scratch(kind == LossKind::softmax ? (s.B + 1) * s.K : 0);
+              kernels<Leaf, Real>().change_sums(s, kind, state.data(), w.data(), pointer(shift), pointer(inner),
+                                                pointer(mask), dG.data(), dH.data(), scratch.data());
           },
-          "loss"_a, "leaf"_a.noconvert(), "first"_a.noconvert(), "state"_a.noconvert(), "w"_a.noconvert(),
-          "shift"_a.noconvert().none(), "e"_a.noconvert().none(), "mask"_a.noconvert().none(), "E"_a.noconvert(),
-          "dG"_a.noconvert(), "dH"_a.noconvert());
+          "loss"_a, "leaf"_a.noconvert(), "first"_a.noconvert(), "order"_a.noconvert(), "starts"_a.noconvert(),
+          "before"_a.noconvert().none(), "first_before"_a.noconvert().none(), "d_before"_a.noconvert().none(),
+          "pick"_a.noconvert().none(), "exponential"_a, "state"_a.noconvert(), "w"_a.noconvert(),
+          "shift"_a.noconvert().none(), "inner"_a.noconvert().none(), "mask"_a.noconvert().none(), "D"_a.noconvert(),
+          "ranking"_a.noconvert().none(), "dG"_a.noconvert(), "dH"_a.noconvert());
 }
 
 }  // namespace
