@@ -131,6 +131,32 @@ def test_change_sums(isa, B, dtype, loss, inner):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "poisson"])
+def test_removal_step(isa, dtype, loss):
+    rng, x, B = np.random.default_rng(4), arrays(dtype), 32
+    state = rng.random((B, 2 if loss == "logistic" else 1)) + 0.1
+    state /= state.sum(axis=1, keepdims=True) if loss == "logistic" else 1
+    w, rows = rng.random(B), rng.integers(0, 3, M).astype(float)
+    w[3] = 0.0
+    for newton in (True, False):
+        row = (
+            ids(rng, 1, np.uint8)[:, :B].copy(),
+            np.zeros(1, np.int32),
+            state,
+            rng.normal(size=(1, 1, B)),
+            rng.random(B),
+            w,
+        )
+        equations = rng.normal(size=(M, 1)), rng.random((M, 1, 1)) * 2, rows, rng.normal(size=B) * 0.1, 0.5
+        agree(
+            "removal_step",
+            (loss, newton, *row, *equations, x(M, 1, B), x(M, 1, 1, B)),
+            [np.zeros((M, 1, B))],
+            np.float64,
+        )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_exponential_of_a_change(dtype):
     """The kernels' polynomial for exp(D) - 1, over changes no single row brings about, through the Poisson loss."""
     D = np.r_[np.logspace(-8, np.log10(4), 200), -np.logspace(-8, np.log10(4), 200)].astype(dtype)

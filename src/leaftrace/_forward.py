@@ -7,6 +7,8 @@ Refit (Algorithms 2 and 3), one inner iteration, in differences so that nothing 
     dG = sum_{j in l, U, j != i} w_j dg_j - w_i g_i [i in l],   dD likewise, + dlam
     ds = -(D + dD)^-1 (dG + dD s)                                dS += c ds,   d_l = eta dS
 
+(the kernel's sums run over all rows; the removed one is taken out again, at its moved score, before the leaf is solved)
+
 U holds for changes from earlier steps; within a step, a leaf's own inner iterations are always followed exactly.
 """
 
@@ -18,13 +20,14 @@ from typing import Any
 
 import numpy as np
 
+from . import _twins
 from ._arrays import F64, Ids, Ints, Real
 from ._effects import base_effect
 from ._ensemble import Ensemble
 from ._errors import InvalidInput
 from ._kernels import block_width, kernels
 from ._methods import AllPoints, SinglePoint, TopKLeaves, UpdateSet
-from ._replay import StepTrace, mean_target
+from ._replay import mean_target
 from ._workspace import Workspace
 
 
@@ -76,25 +79,25 @@ def refit(work: Workspace, index: Ints, update_set: UpdateSet) -> LeafChanges:
     e = work.trace.ensemble
     ranked = isinstance(update_set, TopKLeaves)  # by |D|, which exp(D) - 1 does not tell
     block = _Block(work, index, update_set, _base_changes(e, index), e.loss.exponential and not ranked)
-    i, w = block.index, e.w[block.index]
+    w, y, first = e.w[block.index], e.y[block.index], e.first_output
     dlam = np.zeros(block.B)
     if e.rule.l2_scales:
         dlam = e.rule.l2 * ((e.total_weight - w) / (e.n_rows - 1) - e.total_weight / e.n_rows)
-    dlam = np.eye(e.leaf_outputs)[:, :, None] * dlam
+    solver = kernels if e.n_outputs == 1 and np.diff(e.step_trees).max() == 1 else _twins
     changes = np.zeros((len(e.values), e.leaf_outputs, block.B))
     for t, state in work.states_forwards():
-        step = work.trace.steps[t]
-        alive = np.repeat(step.rows[:, None], block.B, axis=1)
-        for own in block.own_leaves(t):
-            alive[own, block.lanes] -= w > 0
-        own_state = state[i].astype(np.float64)  # (B, C)
+        step, own = work.trace.steps[t], block.own_leaves(t)
+        own_state = state[block.index].astype(np.float64)  # (B, C)
         mask = None
         dS = np.zeros((*step.s.shape[1:], block.B))
         for q in range(len(step.scale)):
-            dG, dD, mask = _changed_sums(work, block, t, q, state, dS, mask)
-            _take_out_own(work, block, t, q, own_state, dS, mask, dG, dD)
-            dD += dlam
-            dS += step.scale[q] * _solve(step, q, dG, dD, alive > 0)
+            dG, dH, mask = _changed_sums(work, block, t, q, state, dS, mask)
+            move = block.used(own, mask) * block.own_D  # (R, K, B)
+            if q > 0:  # one tree with leaves for all outputs
+                move[0] += (step.S[q][:, :, None] + dS)[own[0], :, block.lanes].T
+            equations = step.s[q], step.D[q], step.rows, dlam, step.scale[q]
+            row = own, first[e.trees(t)], own_state, move, y, w
+            solver.removal_step(e.loss.kernel, e.rule.newton, *row, *equations, dG, dH, dS)
         d = changes[e.leaf_range(t)] = e.learning_rate * dS
         block.accumulate(t, d, mask)
     return LeafChanges(changes, block.base, len(index))
@@ -102,60 +105,26 @@ def refit(work: Workspace, index: Ints, update_set: UpdateSet) -> LeafChanges:
 
 def _changed_sums(
     work: Workspace, block: _Block, t: int, q: int, state: Real, dS: F64, mask: Real | None
-) -> tuple[F64, F64, Real | None]:
-    """dG (M, O, B) and dD (M, O, O, B) of inner iteration q over all rows in U, without dlam; and the update set."""
-    e, loss = work.trace.ensemble, work.trace.ensemble.loss
-    M, O, B = dS.shape
-    dG, dD = np.zeros((M, O, B), work.dtype), np.zeros((M, O, O, B), work.dtype)
+) -> tuple[Real, Real, Real | None]:
+    """dG (M, O, B) and dH (M, O, O, B) of inner iteration q over all rows in U; and the update set."""
+    loss, (M, O, B) = work.trace.ensemble.loss, dS.shape
+    dG, dH = np.zeros((M, O, B), work.dtype), np.zeros((M, O, O, B), work.dtype)
     if q > 0:
         shift = loss.shift(work.trace.steps[t].S[q]).astype(work.dtype)
         inner = shift, block.form(dS), block.usage(M, mask)
         kernels.change_sums(
-            loss.kernel, *block.sweep(t), block.exponential, state, work.w, *inner, block.D, None, dG, dD
+            loss.kernel, *block.sweep(t), block.exponential, state, work.w, *inner, block.D, None, dG, dH
         )
     elif not isinstance(block.update_set, SinglePoint):
         ranking, inner = block.ranking(t), (None, None, None)
         kernels.change_sums(
-            loss.kernel, *block.sweep(t), block.exponential, state, work.w, *inner, block.D, ranking, dG, dD
+            loss.kernel, *block.sweep(t), block.exponential, state, work.w, *inner, block.D, ranking, dG, dH
         )
         mask = block.mask(t, ranking)
         if mask is not None:
             dG *= mask[:, None]
-            dD *= mask[:, None, None]
-    if not e.rule.newton:
-        dD[:] = 0
-    return dG.astype(np.float64), dD.astype(np.float64), mask
-
-
-def _take_out_own(
-    work: Workspace, block: _Block, t: int, q: int, own_state: F64, dS: F64, mask: Real | None, dG: F64, dD: F64
-) -> None:
-    """Take the removed rows out of dG and dD: what they were, and the change counted for them."""
-    e, loss, S = work.trace.ensemble, work.trace.ensemble.loss, work.trace.steps[t].S[q]
-    y, w, O = e.y[block.index], e.w[block.index], dS.shape[1]
-    for own, o in zip(block.own_leaves(t), block.first(t), strict=True):
-        at, change = own_state, block.used(own, mask) * block.own_D  # (B, C), (K, B)
-        if q > 0:
-            at, change = loss.moved(own_state, loss.shift(S[own])), change + dS[own, :, block.lanes].T
-        dg, dh = loss.difference(at, change.T[:, :, None])  # (B, K, 1), (B, K, K, 1)
-        out = slice(o, o + O)
-        dG[own, :, block.lanes] -= w[:, None] * (loss.gradient(at, y) + dg[..., 0])[:, out]
-        h = (loss.hessian(at, y) + dh[..., 0])[:, out, out] if e.rule.newton else np.eye(O)
-        dD[own, :, :, block.lanes] -= w[:, None, None] * h
-
-
-def _solve(step: StepTrace, q: int, dG: F64, dD: F64, alive: np.ndarray) -> F64:
-    """ds (M, O, B); a leaf left without rows falls to zero."""
-    s, D = step.s[q][:, :, None], step.D[q][..., None] + dD
-    right = -(dG + np.einsum("mabc,mb->mac", dD, step.s[q]))
-    if D.shape[1] == 1:
-        ok = alive & (D[:, 0, 0] > 0)
-        ds = right / np.where(ok, D[:, 0, 0], 1)[:, None]
-        return np.where(ok[:, None], ds, -s)
-    eye = np.eye(D.shape[1])[:, :, None]
-    D = np.where(alive[:, None, None], D, eye)
-    solved = np.linalg.solve(np.moveaxis(D, 3, 1), np.moveaxis(right, 2, 1)[..., None])[..., 0]  # (M, B, O)
-    return np.where(alive[:, None], np.moveaxis(solved, 1, 2), -s)
+            dH *= mask[:, None, None]
+    return dG, dH, mask
 
 
 def _base_changes(ensemble: Ensemble, index: Ints) -> F64:
@@ -195,6 +164,7 @@ class _Block:
         self.index = np.concatenate([index, np.repeat(index[-1:], padding)])
         self.base = np.concatenate([base, np.repeat(base[:, -1:], padding, axis=1)], axis=1)  # (K, B)
         self.lanes = np.arange(self.B)
+        self._own_leaves = np.ascontiguousarray(self.e.leaves[:, self.index])
         self.only_updated = isinstance(update_set, TopKLeaves) and update_set.accumulate == "updated"
         self.own_D = self.base.copy()  # (K, B) change of the row in question itself
         self.D = np.empty((self.e.n_rows, self.e.n_outputs, self.B), work.dtype)
@@ -210,7 +180,7 @@ class _Block:
 
     def own_leaves(self, t: int) -> Ids:
         """(R, B) the leaves that hold the rows in question."""
-        return self.e.leaves[self.e.trees(t)][:, self.index]
+        return self._own_leaves[self.e.trees(t)]
 
     def sweep(self, t: int) -> tuple[Any, ...]:
         """The first arguments of the kernels that go over the rows of step t; D takes in what is pending."""
@@ -245,9 +215,11 @@ class _Block:
             np.put_along_axis(mask[begin:end], top, 1, axis=0)
         return mask
 
-    def used(self, own: Ids, mask: Real | None) -> Real | float:
-        """1 where the leaves of the rows in question are in U."""
-        return float(isinstance(self.update_set, AllPoints)) if mask is None else mask[own, self.lanes]
+    def used(self, own: Ids, mask: Real | None) -> F64:
+        """(R, 1, B) 1 where the leaves of the rows in question are in U."""
+        if mask is None:
+            return np.full((len(own), 1, self.B), float(isinstance(self.update_set, AllPoints)))
+        return mask[own, self.lanes][:, None].astype(np.float64)
 
     def usage(self, M: int, mask: Real | None) -> Real:
         """(M, B) 1 for leaves in U."""

@@ -169,3 +169,43 @@ def change_sums(
     for ids, o in zip(leaf, first, strict=True):
         sum_by_leaf(ids, w[:, None, None] * dg[:, o : o + O], dG)
         sum_by_leaf(ids, w[:, None, None, None] * dh[:, o : o + O, o : o + O], dH)
+
+
+def removal_step(
+    loss: str,
+    newton: bool,
+    own: Ids,
+    first: Ints,
+    own_state: F64,
+    move: F64,
+    y: F64,
+    w: F64,
+    s: F64,
+    D: F64,
+    rows: F64,
+    dlam: F64,
+    c: float,
+    dG: Real,
+    dH: Real,
+    dS: F64,
+) -> None:
+    """dS (M, O, B) += c ds: the leaf equations of one inner iteration solved without row b in column b.
+
+    ``own`` (R, B) leaves of the removed rows, ``own_state`` (B, C) and ``move`` (R, K, B) where their scores are by now;
+    ``s`` (M, O), ``D`` (M, O, O), ``rows`` (M,) of the model; ``dG``, ``dH`` changes with the removed rows still in.
+    A leaf left without rows falls to zero."""
+    fn, (M, O, B) = _loss(loss, move.shape[1]), dS.shape
+    lanes, eye = np.arange(B), np.eye(O)
+    dG, dD = dG.astype(np.float64), dH.astype(np.float64) if newton else np.zeros((M, O, O, B))
+    alive = np.repeat(rows[:, None], B, axis=1)
+    for ids, o, moved in zip(own, first, move, strict=True):
+        at, out = fn.moved(own_state, fn.shift(moved.T)), slice(o, o + O)
+        dG[ids, :, lanes] -= w[:, None] * fn.gradient(at, y)[:, out]
+        dD[ids, :, :, lanes] -= w[:, None, None] * (fn.hessian(at, y)[:, out, out] if newton else eye)
+        alive[ids, lanes] -= w > 0
+    dD += eye[:, :, None] * dlam
+    total = np.moveaxis(D[..., None] + dD, 3, 1)  # (M, B, O, O)
+    ok = (alive > 0) & (np.einsum("mbaa->mba", total).min(axis=2) > 0)
+    right = -np.moveaxis(dG + np.einsum("mabc,mb->mac", dD, s), 2, 1)[..., None]
+    ds = np.linalg.solve(np.where(ok[..., None, None], total, eye), right)[..., 0]  # (M, B, O)
+    dS += c * np.where(ok[:, None], np.moveaxis(ds, 1, 2), -s[:, :, None])

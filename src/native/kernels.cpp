@@ -22,6 +22,8 @@
 #define LT_NATIVE 16
 #endif
 
+extern "C" double exp(double);  // the library's, not a copy compiled here
+
 namespace leaftrace {
 namespace LEAFTRACE_ISA {
 namespace {
@@ -517,6 +519,27 @@ struct SoftmaxBody {
     }
 };
 
+// One output. What the removed row was, at its moved score, leaves the sums of its leaf; then each leaf is solved.
+template <class Leaf, class Real>
+void removal_step(LossKind kind, bool newton, Index M, Index B, const Leaf* own, const double* own_state,
+                  const double* move, const double* y, const double* w, const double* s, const double* D,
+                  const double* rows, const double* dlam, double c, const Real* dG, const Real* dH, double* dS) {
+    with_loss(kind, [&](auto* tag) {
+        using L = std::remove_pointer_t<decltype(tag)>;
+        for (Index b = 0; b < B; ++b) {
+            const L at(own_state + b * L::C, L::no_shift == 1 ? exp(move[b]) : move[b], y[b]);
+            const double g = w[b] * at.g, h = w[b] * (newton ? at.h : 1.0);
+            for (Index l = 0; l < M; ++l) {
+                const bool here = own[b] == l;
+                const double G = dG[l * B + b] - (here ? g : 0.0);
+                const double H = (newton ? dH[l * B + b] : 0.0) - (here ? h : 0.0) + dlam[b];
+                const bool alive = rows[l] - (here && w[b] > 0 ? 1.0 : 0.0) > 0 && D[l] + H > 0;
+                dS[l * B + b] += c * (alive ? -(G + H * s[l]) / (D[l] + H) : -s[l]);
+            }
+        }
+    });
+}
+
 // ---- run-time B to compile-time B ----
 
 template <class Body>
@@ -579,8 +602,9 @@ template <class Leaf, class Real>
 const Kernels<Leaf, Real>& kernels() {
     using At = Entry<Leaf, Real>;
     static constexpr Kernels<Leaf, Real> table{leaf_sums<Leaf>, row_effects<Leaf, Real>,
-                                               At::backward,    At::expand_,      At::advance_,
-                                               sort_by_leaf<Leaf>, At::tangent,   At::change};
+                                               At::backward,    At::expand_,
+                                               removal_step<Leaf, Real>, At::advance_,
+                                               sort_by_leaf<Leaf>, At::tangent, At::change};
     return table;
 }
 

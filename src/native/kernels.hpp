@@ -64,6 +64,10 @@ struct Kernels {
     // out (n, B) += sum over trees of V . fbar[offset + leaf].
     void (*expand)(StepLeaves<Leaf>, Index B, const std::int64_t* offset, const Real* V, const Real* fbar, Real* out);
 
+    // dS (M, B) += c ds: the leaf equations of one inner iteration solved without row b in column b. See the twin.
+    void (*removal_step)(LossKind, bool newton, Index M, Index B, const Leaf* own, const double* own_state,
+                         const double* move, const double* y, const double* w, const double* s, const double* D,
+                         const double* rows, const double* dlam, double c, const Real* dG, const Real* dH, double* dS);
     // D (n, K, B) += d[leaf].
     void (*advance)(StepLeaves<Leaf>, Index K, Index B, const Real* d, Real* D);
     // order (R n), starts (M + 1): the rows of each leaf, tree after tree.

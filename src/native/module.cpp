@@ -200,6 +200,32 @@ void bind(nb::module_& m) {
           },
           "leaf"_a.noconvert(), "offset"_a.noconvert(), "V"_a.noconvert(), "fbar"_a.noconvert(), "out"_a.noconvert());
 
+    m.def("removal_step",
+          [](const std::string& loss, bool newton, Ids own, First, Array<const double, 2> own_state,
+             Array<const double, 3> move, Array<const double, 1> y, Array<const double, 1> w, Array<const double, 2> s,
+             Array<const double, 3> D, Array<const double, 1> rows_, Array<const double, 1> dlam, double c,
+             Array<const Real, 3> dG, Array<const Real, 4> dH, Array<double, 3> dS) {
+              const Index M = dG.shape(0), B = dG.shape(2);
+              const RowData d = rows(loss, own_state, y, w, B);
+              shaped(own, "own", 1, B);
+              shaped(move, "move", 1, 1, B);
+              shaped(s, "s", M, 1);
+              shaped(D, "D", M, 1, 1);
+              shaped(rows_, "rows", M);
+              shaped(dlam, "dlam", B);
+              shaped(dG, "dG", M, 1, B);
+              shaped(dH, "dH", M, 1, 1, B);
+              shaped(dS, "dS", M, 1, B);
+              nb::gil_scoped_release release;
+              kernels<Leaf, Real>().removal_step(d.loss, newton, M, B, own.data(), d.state, move.data(), d.y, d.w,
+                                                 s.data(), D.data(), rows_.data(), dlam.data(), c, dG.data(), dH.data(),
+                                                 dS.data());
+          },
+          "loss"_a, "newton"_a, "own"_a.noconvert(), "first"_a.noconvert(), "own_state"_a.noconvert(),
+          "move"_a.noconvert(), "y"_a.noconvert(), "w"_a.noconvert(), "s"_a.noconvert(), "D"_a.noconvert(),
+          "rows"_a.noconvert(), "dlam"_a.noconvert(), "c"_a, "dG"_a.noconvert(), "dH"_a.noconvert(),
+          "dS"_a.noconvert());
+
     m.def("advance",
           [](Ids leaf, First first, Array<const Real, 3> d, Array<Real, 3> D) {
               const Index K = D.shape(1), B = width(D.shape(2));
