@@ -84,24 +84,9 @@ def test_block_kernels(isa, B, dtype, shape, id_type):
 
 
 def sweep_of(rng, R, O, id_type):
-    """leaf, first, order, starts of a step whose trees have M leaves each."""
+    """leaf and first of a step whose trees have M leaves each."""
     leaf = (ids(rng, R, np.int64) + M * np.arange(R)[:, None]).astype(id_type)
-    order, starts = np.zeros(R * N, np.int32), np.zeros(R * M + 1, np.int32)
-    kernels.sort_by_leaf(leaf, order, starts)
-    return leaf, np.arange(R, dtype=np.int32) * O, order, starts
-
-
-def test_sort_by_leaf():
-    for R in (1, 3):
-        leaf, _, order, starts = sweep_of(np.random.default_rng(0), R, 1, np.uint8)
-        twin_order, twin_starts = np.zeros_like(order), np.zeros_like(starts)
-        _twins.sort_by_leaf(leaf, twin_order, twin_starts)
-        np.testing.assert_array_equal(order, twin_order)
-        np.testing.assert_array_equal(starts, twin_starts)
-        for r in range(R):
-            for leaf_number in range(r * M, (r + 1) * M):
-                rows = order[starts[leaf_number] : starts[leaf_number + 1]]
-                np.testing.assert_array_equal(rows, np.flatnonzero(leaf[r] == leaf_number))
+    return leaf, np.arange(R, dtype=np.int32) * O
 
 
 @pytest.mark.parametrize("B", BLOCKS)
@@ -161,13 +146,9 @@ def test_exponential_of_a_change(dtype):
     """The kernels' polynomial for exp(D) - 1, over changes no single row brings about, through the Poisson loss."""
     D = np.r_[np.logspace(-8, np.log10(4), 200), -np.logspace(-8, np.log10(4), 200)].astype(dtype)
     n = len(D)
-    leaf, order, starts = (
-        np.arange(n, dtype=np.uint16)[None],
-        np.arange(n, dtype=np.int32),
-        np.arange(n + 1, dtype=np.int32),
-    )
+    leaf = np.arange(n, dtype=np.uint16)[None]
     dG, dH, one = np.zeros((n, 1, 1), dtype), np.zeros((n, 1, 1, 1), dtype), np.ones(n, dtype)
-    sweep = leaf, np.zeros(1, np.int32), order, starts, None, None, None, None
+    sweep = leaf, np.zeros(1, np.int32), None, None, None, None
     scores = one[:, None], one, None, None, None, D[:, None, None].copy()
     kernels.change_sums("poisson", *sweep, False, *scores, None, dG, dH)
     error = np.abs(dG[:, 0, 0] / np.expm1(D.astype(np.float64)) - 1)

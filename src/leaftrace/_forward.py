@@ -185,7 +185,7 @@ class _Block:
     def sweep(self, t: int) -> tuple[Any, ...]:
         """The first arguments of the kernels that go over the rows of step t; D takes in what is pending."""
         before, self._pending = self._pending or (None, None, None), None
-        return (self.e.leaves[self.e.trees(t)], self.first(t), *self.work.order(t), *before, self._pick(t))
+        return (self.e.leaves[self.e.trees(t)], self.first(t), *before, self._pick(t))
 
     def _pick(self, t: int) -> Real | None:
         """(n,) 1 for rows whose changes rank the leaves."""

@@ -83,12 +83,6 @@ def advance(leaf: Ids, first: Ints, d: Real, D: Real) -> None:
         D[:, o : o + d.shape[1]] += d[ids]
 
 
-def sort_by_leaf(leaf: Ids, order: Ints, starts: Ints) -> None:
-    """order (R n): the rows of each leaf, one leaf after the other; starts (M + 1)."""
-    order[:] = np.argsort(leaf.ravel(), kind="stable") % leaf.shape[1]
-    starts[1:] = np.cumsum(np.bincount(leaf.ravel(), minlength=len(starts) - 1))
-
-
 def _sweep(
     leaf: Ids,
     first: Ints,
@@ -116,8 +110,6 @@ def _sweep(
 def tangent_sums(
     leaf: Ids,
     first: Ints,
-    order: Ints,
-    starts: Ints,
     before: Ids | None,
     first_before: Ints | None,
     d_before: Real | None,
@@ -127,7 +119,7 @@ def tangent_sums(
     ranking: Real | None,
     out: Real,
 ) -> None:
-    """out (M, O, B) += sums of U D over each leaf. U (R, n, O, K), D (n, K, B). Order is the native kernel's affair."""
+    """out (M, O, B) += sums of U D over each leaf. U (R, n, O, K), D (n, K, B)."""
     _sweep(leaf, first, out.shape[1], False, before, first_before, d_before, pick, D, ranking)
     for ids, u in zip(leaf, U, strict=True):
         sum_by_leaf(ids, np.einsum("nok,nkb->nob", u, D), out)
@@ -137,8 +129,6 @@ def change_sums(
     loss: str,
     leaf: Ids,
     first: Ints,
-    order: Ints,
-    starts: Ints,
     before: Ids | None,
     first_before: Ints | None,
     d_before: Real | None,
@@ -191,7 +181,7 @@ def removal_step(
 ) -> None:
     """dS (M, O, B) += c ds: the leaf equations of one inner iteration solved without row b in column b.
 
-    ``own`` (R, B) leaves of the removed rows, ``own_state`` (B, C) and ``move`` (R, K, B) where their scores are by now;
+    ``own`` (R, B) leaves of the removed rows, ``own_state`` (B, C) and ``move`` (R, K, B) their scores now;
     ``s`` (M, O), ``D`` (M, O, O), ``rows`` (M,) of the model; ``dG``, ``dH`` changes with the removed rows still in.
     A leaf left without rows falls to zero."""
     fn, (M, O, B) = _loss(loss, move.shape[1]), dS.shape

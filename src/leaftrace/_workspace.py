@@ -11,9 +11,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from ._arrays import Ints, Real
+from ._arrays import Real
 from ._effects import Rows, effects, forward_scores, step_effects, training_rows
-from ._kernels import kernels
 from ._replay import Trace
 
 ROW_CHUNK = 1 << 16
@@ -25,7 +24,6 @@ class Workspace:
     def __init__(self, trace: Trace, dtype: np.dtype, n_jobs: int, memory_limit: int) -> None:
         self.trace, self.dtype, self.n_jobs, self.memory_limit = trace, dtype, n_jobs, memory_limit
         self.rows = training_rows(trace)
-        self._orders: dict[int, tuple[Ints, Ints]] = {}
 
     def effect_bytes(self) -> int:
         """Bytes of V and U for all steps."""
@@ -91,18 +89,6 @@ class Workspace:
     def _states(self) -> list[Real]:
         state = self.trace.ensemble.loss.state
         return [state(A).astype(self.dtype) for _, A in forward_scores(self.trace, self.rows)]
-
-    def order(self, t: int) -> tuple[Ints, Ints]:
-        """Rows of step t sorted by leaf (R n,), and where each leaf starts (M + 1,)."""
-        if t not in self._orders:
-            e = self.trace.ensemble
-            leaves, range_ = e.leaves[e.trees(t)], e.leaf_range(t)
-            order, starts = np.empty(leaves.size, np.int32), np.zeros(range_.stop - range_.start + 1, np.int32)
-            kernels.sort_by_leaf(leaves, order, starts)
-            if 4 * e.leaves.size > self.memory_limit // 4:
-                return order, starts
-            self._orders[t] = order, starts
-        return self._orders[t]
 
     @cached_property
     def w(self) -> Real:

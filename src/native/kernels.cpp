@@ -249,17 +249,6 @@ void advance(StepLeaves<Leaf> at, Index K, const Real* d, Real* D) {
             add<B>(D + (j * K + at.first[r]) * B, d + at.tree(r)[j] * at.O * B, at.O);
 }
 
-template <class Leaf>
-void sort_by_leaf(StepLeaves<Leaf> at, Index M, std::int32_t* order, std::int32_t* starts) {
-    for (Index r = 0; r < at.R; ++r)
-        for (Index j = 0; j < at.n; ++j) ++starts[at.tree(r)[j] + 1];
-    for (Index l = 0; l < M; ++l) starts[l + 1] += starts[l];
-    for (Index r = 0; r < at.R; ++r)  // starts[l] runs through its leaf and ends at the next one's start
-        for (Index j = 0; j < at.n; ++j) order[starts[at.tree(r)[j]]++] = static_cast<std::int32_t>(j);
-    for (Index l = M; l > 0; --l) starts[l] = starts[l - 1];
-    starts[0] = 0;
-}
-
 // ---- sweeps ----
 
 template <class T>
@@ -288,50 +277,31 @@ LT_INLINE Unit expm1_of(Unit x, Real) {
     return e;
 }
 
-template <int B, class Real>
-LT_INLINE void prefetch(const Real* p) {
-#if defined(__GNUC__)
-    for (Index byte = 0; byte < static_cast<Index>(B * sizeof(Real)); byte += 64)
-        __builtin_prefetch(reinterpret_cast<const char*>(p) + byte, 1);
-#endif
-}
-
-// Both sweeps call body.begin(l), body.row(j, l, r, E_j) and body.end(l) for each leaf l of tree r and each row j in it.
-// What is read is copied to locals before it is used: a store through a pointer would otherwise make the compiler load
-// everything again.
+// Both sweeps call body.row(j, l, r, D_j) for each row j and each tree r, l its leaf. What is read is copied to locals
+// before it is used: a store through a pointer would otherwise make the compiler load everything again.
 
 // One output, one tree a step.
 template <int B, bool exponential, class Leaf, class Real, class Body>
 void sweep_plain(const Sweep<Leaf, Real> s, Body body) {
     using Unit = typename Lanes<Real, B>::Unit;
     constexpr int N = Lanes<Real, B>::N;
-    constexpr Index ahead = 6;  // rows come in the order of leaves, so the next ones are asked for early
-    const Leaf* before = s.before.ids;
-    for (Index l = 0; l < s.M; ++l) {
-        const Index end = s.starts[l + 1];
-        Unit sums[N] = {};
-        body.begin(l);
-        for (Index i = s.starts[l]; i < end; ++i) {
-            const Index j = s.order[i];
-            prefetch<B>(s.D + s.order[i + ahead < end ? i + ahead : i] * B);
-            Unit x[N];
-            Unit* D = units<B>(s.D + j * B);
-            LT_UNITS(B) x[i_] = D[i_];
-            if (s.d_before) {
-                const Unit* d = units<B>(s.d_before + before[j] * B);
-                LT_UNITS(B) D[i_] = x[i_] = composed<exponential>(x[i_], d[i_]);
-            }
-            if (s.ranking) {
-                const Real pick = s.pick[j];
-                LT_UNITS(B) sums[i_] += pick * absolute(x[i_]);
-            }
-            body.row(j, l, 0, x);
+    const Leaf *leaf = s.at.ids, *before = s.before.ids;
+    const Index n = s.at.n;
+    for (Index j = 0; j < n; ++j) {
+        const Index l = leaf[j];
+        Unit x[N];
+        Unit* D = units<B>(s.D + j * B);
+        LT_UNITS(B) x[i_] = D[i_];
+        if (s.d_before) {
+            const Unit* d = units<B>(s.d_before + before[j] * B);
+            LT_UNITS(B) D[i_] = x[i_] = composed<exponential>(x[i_], d[i_]);
         }
-        body.end(l);
         if (s.ranking) {
+            const Real pick = s.pick[j];
             Unit* to = units<B>(s.ranking + l * B);
-            LT_UNITS(B) to[i_] += sums[i_];
+            LT_UNITS(B) to[i_] += pick * absolute(x[i_]);
         }
+        body.row(j, l, 0, x);
     }
 }
 
@@ -339,25 +309,21 @@ template <int B, bool exponential, class Leaf, class Real, class Body>
 void sweep_any(const Sweep<Leaf, Real> s, Body body) {
     using Unit = typename Lanes<Real, B>::Unit;
     constexpr int N = Lanes<Real, B>::N;
-    for (Index l = 0; l < s.M; ++l) {
-        const Index r = s.starts[l] / s.at.n;
-        body.begin(l);
-        for (Index i = s.starts[l]; i < s.starts[l + 1]; ++i) {
-            const Index j = s.order[i];
-            Unit* D = units<B>(s.D + j * s.K * B);
-            for (Index b = 0; s.d_before && r == 0 && b < s.before.R; ++b) {
-                const Unit* d = units<B>(s.d_before + s.before.tree(b)[j] * s.before.O * B);
-                Unit* to = D + s.before.first[b] * N;
-                for (Index c = 0; c < s.before.O * N; ++c) to[c] = composed<exponential>(to[c], d[c]);
-            }
-            if (s.ranking) {
+    for (Index j = 0; j < s.at.n; ++j) {
+        Unit* D = units<B>(s.D + j * s.K * B);
+        for (Index b = 0; s.d_before && b < s.before.R; ++b) {
+            const Unit* d = units<B>(s.d_before + s.before.tree(b)[j] * s.before.O * B);
+            Unit* to = D + s.before.first[b] * N;
+            for (Index c = 0; c < s.before.O * N; ++c) to[c] = composed<exponential>(to[c], d[c]);
+        }
+        for (Index r = 0; r < s.at.R; ++r) {
+            const Index l = s.at.tree(r)[j];
+            for (Index o = 0; s.ranking && o < s.at.O; ++o) {
                 Unit* to = units<B>(s.ranking + l * B);
-                for (Index o = 0; o < s.at.O; ++o)
-                    LT_UNITS(B) to[i_] += s.pick[j] * absolute(D[(s.at.first[r] + o) * N + i_]);
+                LT_UNITS(B) to[i_] += s.pick[j] * absolute(D[(s.at.first[r] + o) * N + i_]);
             }
             body.row(j, l, r, D);
         }
-        body.end(l);
     }
 }
 
@@ -375,8 +341,6 @@ struct TangentBody {
     const Index n, O, K;
     const Real* U;
     Real* out;
-    void begin(Index) {}
-    void end(Index) {}
     LT_INLINE void row(Index j, Index l, Index r, const Unit* D) {
         const Real* u = U + (r * n + j) * O * K;
         for (Index o = 0; o < O; ++o) {
@@ -440,24 +404,13 @@ struct PoissonChange {
 template <class Change, bool exponential, int B, class Real>
 struct ChangeBody {
     using Unit = typename Lanes<Real, B>::Unit;
-    static constexpr int N = Lanes<Real, B>::N;
     const Real *state, *w, *shift, *inner, *mask;
     Real *dG, *dH;
-    Unit G[N], H[N];
-    LT_INLINE void begin(Index) {
-        LT_UNITS(B) G[i_] = H[i_] = Unit{};
-    }
-    LT_INLINE void end(Index l) {
-        Unit *to_G = units<B>(dG + l * B), *to_H = units<B>(dH + l * B);
-        LT_UNITS(B) {
-            to_G[i_] += G[i_];
-            to_H[i_] += H[i_];
-        }
-    }
-    LT_INLINE void row(Index j, Index l, Index, const Unit* E) {
+    LT_INLINE void row(Index j, Index l, Index, const Unit* E) const {
         const typename Change::template Row<Real> at(state + j * Change::C, shift ? shift + l : nullptr);
         const Real wj = w[j];
         const Unit *step = units<B>(inner + l * B), *used = units<B>(mask + l * B);
+        Unit *LT_RESTRICT G = units<B>(dG + l * B), *LT_RESTRICT H = units<B>(dH + l * B);
         LT_UNITS(B) {
             Unit dg, dh, x = inner ? composed<exponential>(E[i_] * used[i_], step[i_]) : E[i_];
             if (Change::exponential && !exponential) x = expm1_of(x, Real());
@@ -478,8 +431,6 @@ struct SoftmaxBody {
     const Real *state, *w, *shift, *inner, *mask;
     Real *dG, *dH;
     Real *p, *dp_;  // (K), (K, B)
-    void begin(Index) {}
-    void end(Index) {}
     LT_INLINE void row(Index j, Index l, Index r, const Unit* E) {
         const Index K = s.K, O = s.at.O, first = s.at.first[r];
         Unit* LT_RESTRICT dp = units<B>(dp_);
@@ -575,10 +526,10 @@ struct Entry {
             if constexpr (Change::exponential)
                 if (s.exponential) {
                     using Body = ChangeBody<Change, true, LT_B, Real>;
-                    return sweep<LT_B, true>(s, Body{state, w, shift, inner, mask, dG, dH, {}, {}});
+                    return sweep<LT_B, true>(s, Body{state, w, shift, inner, mask, dG, dH});
                 }
             using Body = ChangeBody<Change, false, LT_B, Real>;
-            sweep<LT_B, false>(s, Body{state, w, shift, inner, mask, dG, dH, {}, {}});
+            sweep<LT_B, false>(s, Body{state, w, shift, inner, mask, dG, dH});
         };
         const auto several = [&](auto exponential, auto* tag) {
             using Body = SoftmaxBody<exponential.value, LT_B, Leaf, Real>;
@@ -604,7 +555,7 @@ const Kernels<Leaf, Real>& kernels() {
     static constexpr Kernels<Leaf, Real> table{leaf_sums<Leaf>, row_effects<Leaf, Real>,
                                                At::backward,    At::expand_,
                                                removal_step<Leaf, Real>, At::advance_,
-                                               sort_by_leaf<Leaf>, At::tangent, At::change};
+                                               At::tangent,     At::change};
     return table;
 }
 

@@ -31,21 +31,18 @@ struct RowData {
     const double* w;      // (n)
 };
 
-// One pass over the rows of a step, leaf by leaf, so that a leaf's sums stay in registers. On the way the changes of
-// scores take in those of the step before. They are kept as D, or (exponential) as exp(D) - 1, which costs no
-// exponential per row but does not tell |D|, by which leaves are ranked.
+// One pass over the rows of a step. On the way the changes of scores take in those of the step before. They are kept as
+// D, or (exponential) as exp(D) - 1, which costs no exponential per row but does not tell |D|, by which leaves are ranked.
 template <class Leaf, class Real>
 struct Sweep {
     StepLeaves<Leaf> at;
-    const std::int32_t* order;   // (R n) rows, sorted by leaf
-    const std::int32_t* starts;  // (M + 1)
-    Index M, K, B;
+    Index K, B;
     bool exponential;
     StepLeaves<Leaf> before;
-    const Real* d_before;        // (M', O', B) changes of its leaves in the same form, or null
-    Real* D;                     // (n, K, B)
-    const Real* pick;            // (n) weights of the rows in the ranking; or null
-    Real* ranking;               // (M, B) += sums of |D| over the tree's outputs
+    const Real* d_before;  // (M', O', B) changes of its leaves in the same form, or null
+    Real* D;               // (n, K, B)
+    const Real* pick;      // (n) weights of the rows in the ranking; or null
+    Real* ranking;         // (M, B) += sums of |D| over the tree's outputs
 };
 
 template <class Leaf, class Real>
@@ -70,8 +67,6 @@ struct Kernels {
                          const double* rows, const double* dlam, double c, const Real* dG, const Real* dH, double* dS);
     // D (n, K, B) += d[leaf].
     void (*advance)(StepLeaves<Leaf>, Index K, Index B, const Real* d, Real* D);
-    // order (R n), starts (M + 1): the rows of each leaf, tree after tree.
-    void (*sort_by_leaf)(StepLeaves<Leaf>, Index M, std::int32_t* order, std::int32_t* starts);
     // out (M, O, B) += sums of U D.
     void (*tangent_sums)(Sweep<Leaf, Real>, const Real* U, Real* out);
     // dG (M, O, B), dH (M, O, O, B) += sums of the changes of w g and w h. shift (M, O), inner (M, O, B), mask (M, B):

@@ -120,17 +120,6 @@ void bind_sums(nb::module_& m) {
           },
           "loss"_a, "leaf"_a.noconvert(), "state"_a.noconvert(), "shift"_a.noconvert().none(), "y"_a.noconvert(),
           "w"_a.noconvert(), "sums"_a.noconvert());
-
-    m.def("sort_by_leaf",
-          [](Array<const Leaf, 2> leaf, Array<std::int32_t, 1> order, Array<std::int32_t, 1> starts) {
-              const Index R = leaf.shape(0), n = leaf.shape(1), M = static_cast<Index>(starts.shape(0)) - 1;
-              shaped(order, "order", R * n);
-              check(R * n < (Index(1) << 31), "more than 2^31 rows");
-              nb::gil_scoped_release release;
-              check_ids(leaf.data(), R * n, M);
-              kernels<Leaf, float>().sort_by_leaf({leaf.data(), nullptr, R, n, n, 0}, M, order.data(), starts.data());
-          },
-          "leaf"_a.noconvert(), "order"_a.noconvert(), "starts"_a.noconvert());
 }
 
 template <class Leaf, class Real>
@@ -216,7 +205,7 @@ void bind(nb::module_& m) {
               shaped(dG, "dG", M, 1, B);
               shaped(dH, "dH", M, 1, 1, B);
               shaped(dS, "dS", M, 1, B);
-              nb::gil_scoped_release release;
+              // A few microseconds: giving the GIL away and taking it back would cost more.
               kernels<Leaf, Real>().removal_step(d.loss, newton, M, B, own.data(), d.state, move.data(), d.y, d.w,
                                                  s.data(), D.data(), rows_.data(), dlam.data(), c, dG.data(), dH.data(),
                                                  dS.data());
@@ -238,22 +227,18 @@ void bind(nb::module_& m) {
           },
           "leaf"_a.noconvert(), "first"_a.noconvert(), "d"_a.noconvert(), "D"_a.noconvert());
 
-    using Order = Array<const std::int32_t, 1>;
     using Before = Maybe<const Leaf, 2>;
     // before, first_before, d_before: the step whose changes are still to be taken in, or none.
-    const auto sweep = [](Ids leaf, First first, Order order, Order starts, Index O, bool exponential,
-                          const Before& before, const Maybe<const std::int32_t, 1>& first_before,
+    const auto sweep = [](Ids leaf, First first, Index M, Index O, bool exponential, const Before& before,
+                          const Maybe<const std::int32_t, 1>& first_before,
                           const Maybe<const Real, 3>& d_before, Array<Real, 3>& D, const Maybe<const Real, 1>& pick,
                           const Maybe<Real, 2>& ranking) {
-        const Index K = D.shape(1), B = width(D.shape(2)), M = static_cast<Index>(starts.shape(0)) - 1;
+        const Index K = D.shape(1), B = width(D.shape(2));
         const auto at = step<Leaf>(leaf, first, O, K);
         shaped(D, "D", at.n, K, B);
-        shaped(order, "order", at.R * at.n);
-        check(M >= 0 && starts.data()[0] == 0 && starts.data()[M] == at.R * at.n, "starts");
-        check_ids(reinterpret_cast<const std::uint32_t*>(order.data()), at.R * at.n, at.n);
+        check_ids(at.ids, at.R * at.n, M);
         check(!(exponential && ranking), "leaves are ranked by D, not by exp(D) - 1");
-        Sweep<Leaf, Real> s{at, order.data(), starts.data(), M, K, B, exponential, {nullptr, nullptr, 0, 0, 0, 0},
-                            nullptr, D.data(), nullptr, nullptr};
+        Sweep<Leaf, Real> s{at, K, B, exponential, {nullptr, nullptr, 0, 0, 0, 0}, nullptr, D.data(), nullptr, nullptr};
         if (before) {
             check(first_before && d_before, "before without first_before or d_before");
             s.before = step<Leaf>(*before, *first_before, d_before->shape(1), K);
@@ -273,50 +258,50 @@ void bind(nb::module_& m) {
     };
 
     m.def("tangent_sums",
-          [sweep](Ids leaf, First first, Order order, Order starts, Before before,
+          [sweep](Ids leaf, First first, Before before,
                   Maybe<const std::int32_t, 1> first_before, Maybe<const Real, 3> d_before, Maybe<const Real, 1> pick,
                   Array<const Real, 4> U, Array<Real, 3> D, Maybe<Real, 2> ranking, Array<Real, 3> out) {
-              const auto s = sweep(leaf, first, order, starts, out.shape(1), false, before, first_before, d_before, D, pick,
+              const auto s = sweep(leaf, first, out.shape(0), out.shape(1), false, before, first_before, d_before, D, pick,
                                    ranking);
               shaped(U, "U", s.at.R, s.at.n, s.at.O, s.K);
-              shaped(out, "out", s.M, s.at.O, s.B);
+              shaped(out, "out", out.shape(0), s.at.O, s.B);
               nb::gil_scoped_release release;
               kernels<Leaf, Real>().tangent_sums(s, U.data(), out.data());
           },
-          "leaf"_a.noconvert(), "first"_a.noconvert(), "order"_a.noconvert(), "starts"_a.noconvert(),
+          "leaf"_a.noconvert(), "first"_a.noconvert(),
           "before"_a.noconvert().none(), "first_before"_a.noconvert().none(), "d_before"_a.noconvert().none(),
           "pick"_a.noconvert().none(), "U"_a.noconvert(), "D"_a.noconvert(), "ranking"_a.noconvert().none(),
           "out"_a.noconvert());
 
     m.def("change_sums",
-          [sweep](const std::string& loss, Ids leaf, First first, Order order, Order starts, Before before,
+          [sweep](const std::string& loss, Ids leaf, First first, Before before,
                   Maybe<const std::int32_t, 1> first_before, Maybe<const Real, 3> d_before, Maybe<const Real, 1> pick,
                   bool exponential, Array<const Real, 2> state, Array<const Real, 1> w, Maybe<const Real, 2> shift,
                   Maybe<const Real, 3> inner, Maybe<const Real, 2> mask, Array<Real, 3> D, Maybe<Real, 2> ranking,
                   Array<Real, 3> dG, Array<Real, 4> dH) {
               const LossKind kind = loss_kind(loss);
-              const auto s = sweep(leaf, first, order, starts, dG.shape(1), exponential, before, first_before, d_before, D,
+              const auto s = sweep(leaf, first, dG.shape(0), dG.shape(1), exponential, before, first_before, d_before, D,
                                    pick, ranking);
-              const Index O = s.at.O;
+              const Index M = dG.shape(0), O = s.at.O;
               check(kind == LossKind::softmax || s.K == 1, "several outputs need softmax");
               check(!exponential || kind != LossKind::squared, "squared error works with D itself");
               check(bool(inner) == bool(mask) && bool(inner) == bool(shift), "an inner iteration has shift, inner, mask");
               check(!inner || s.at.R == 1, "inner iterations go with one tree a step");
               shaped(state, "state", s.at.n, kind == LossKind::logistic ? 2 : s.K);
               shaped(w, "w", s.at.n);
-              shaped(dG, "dG", s.M, O, s.B);
-              shaped(dH, "dH", s.M, O, O, s.B);
+              shaped(dG, "dG", M, O, s.B);
+              shaped(dH, "dH", M, O, O, s.B);
               if (inner) {
-                  shaped(*shift, "shift", s.M, O);
-                  shaped(*inner, "inner", s.M, O, s.B);
-                  shaped(*mask, "mask", s.M, s.B);
+                  shaped(*shift, "shift", M, O);
+                  shaped(*inner, "inner", M, O, s.B);
+                  shaped(*mask, "mask", M, s.B);
               }
               nb::gil_scoped_release release;
               std::vector<Real> scratch(kind == LossKind::softmax ? (s.B + 1) * s.K : 0);
               kernels<Leaf, Real>().change_sums(s, kind, state.data(), w.data(), pointer(shift), pointer(inner),
                                                 pointer(mask), dG.data(), dH.data(), scratch.data());
           },
-          "loss"_a, "leaf"_a.noconvert(), "first"_a.noconvert(), "order"_a.noconvert(), "starts"_a.noconvert(),
+          "loss"_a, "leaf"_a.noconvert(), "first"_a.noconvert(),
           "before"_a.noconvert().none(), "first_before"_a.noconvert().none(), "d_before"_a.noconvert().none(),
           "pick"_a.noconvert().none(), "exponential"_a, "state"_a.noconvert(), "w"_a.noconvert(),
           "shift"_a.noconvert().none(), "inner"_a.noconvert().none(), "mask"_a.noconvert().none(), "D"_a.noconvert(),
