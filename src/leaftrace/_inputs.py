@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -68,13 +67,16 @@ def weights(values: Any, length: int) -> F64:
 
 def class_codes(y: np.ndarray, classes: np.ndarray, name: str) -> F64:
     """The number of each label in `classes`."""
-    if classes.dtype.kind in "OUS" and y.dtype.kind not in "OUS":
-        y = y.astype(str)
-    elif classes.dtype.kind not in "OUS" and y.dtype.kind in "OUS":
-        with suppress(ValueError):
+    if classes.dtype.kind in "OUS":
+        y, classes = y.astype(str), classes.astype(str)
+    elif y.dtype.kind in "OUS":
+        try:
             y = y.astype(classes.dtype)
+        except (TypeError, ValueError):
+            y = y.astype(str)  # none of them a class
+    names, which = np.unique(y, return_inverse=True)
     known = {label: code for code, label in enumerate(classes.tolist())}
-    codes = np.array([known.get(label, -1) for label in y.tolist()], dtype=np.float64)
+    codes = np.array([known.get(name, -1) for name in names.tolist()], dtype=np.float64)[which]
     if (codes < 0).any():
         strangers = sorted({str(label) for label in y[codes < 0].tolist()})[:5]
         raise InvalidInput(

@@ -42,7 +42,10 @@ class Loss(Protocol):
         """Whether its differences work with exp(D) - 1."""
         ...
 
-    def state(self, A: F64) -> F64: ...
+    def state(self, A: F64, out: F64 | None = None) -> F64:
+        """(n, C) from scores (n, K); ``out`` may be used for it, to spare the allocation of a large array."""
+        ...
+
     def shift(self, S: F64) -> F64: ...
     def moved(self, state: F64, shift: F64) -> F64: ...
     def value(self, A: F64, y: F64) -> F64: ...
@@ -66,7 +69,7 @@ class _Additive:
 
     exponential = False
 
-    def state(self, A: F64) -> F64:
+    def state(self, A: F64, out: F64 | None = None) -> F64:
         return A
 
     def shift(self, S: F64) -> F64:
@@ -133,16 +136,16 @@ class Logistic(_Exponential, _OneOutput):
     name: str = "logistic"
     kernel: str = "logistic"
 
-    def state(self, A: F64) -> F64:
-        # sigma(|A|) and sigma(-|A|), in place: this runs once a step over all rows.
-        out = np.empty((len(A), 2))
-        e = np.abs(A[:, 0])
-        np.exp(np.negative(e, out=e), out=e)
-        out[:] = (1 / (1 + e))[:, None]
-        np.multiply(out[:, 1], e, out=e)
-        negative = A[:, 0] <= 0
-        np.copyto(out[:, 0], e, where=negative)
-        np.copyto(out[:, 1], e, where=~negative)
+    def state(self, A: F64, out: F64 | None = None) -> F64:
+        # sigma(|A|) and sigma(-|A|), in pieces that stay in the cache: this runs once a step over all rows.
+        out = np.empty((len(A), 2)) if out is None else out
+        for start in range(0, len(A), 4096):
+            score = A[start : start + 4096, 0]
+            e = np.exp(-np.abs(score))
+            large = 1 / (1 + e)
+            small = e * large
+            out[start : start + 4096, 0] = np.where(score > 0, large, small)
+            out[start : start + 4096, 1] = np.where(score > 0, small, large)
         return out
 
     def moved(self, state: F64, shift: F64) -> F64:
@@ -183,7 +186,7 @@ class Poisson(_Exponential, _OneOutput):
     name: str = "Poisson"
     kernel: str = "poisson"
 
-    def state(self, A: F64) -> F64:
+    def state(self, A: F64, out: F64 | None = None) -> F64:
         return np.exp(A)
 
     def moved(self, state: F64, shift: F64) -> F64:
@@ -221,7 +224,7 @@ class Softmax(_Exponential):
     name: str = "softmax"
     kernel: str = "softmax"
 
-    def state(self, A: F64) -> F64:
+    def state(self, A: F64, out: F64 | None = None) -> F64:
         e = np.exp(A - A.max(axis=1, keepdims=True))
         return e / e.sum(axis=1, keepdims=True)
 

@@ -82,6 +82,7 @@ class Step:
     ensemble: Ensemble
     t: int
     A: F64  # (n, K)
+    buffer: F64 | None = None  # the state of another step, no longer needed
     leaves: Ids = field(init=False)
     state: F64 = field(init=False)
     W: F64 = field(init=False)  # (M,) weight of each leaf
@@ -91,11 +92,14 @@ class Step:
         self.leaves = e.leaves[e.trees(self.t)]
         self.first = e.first_output[e.trees(self.t)]
         self.M = int(e.step_leaves[self.t + 1] - e.step_leaves[self.t])
-        self.state = e.loss.state(self.A)
+        self.state = e.loss.state(self.A, self.buffer)
         self.W, self.rows = np.zeros(self.M), np.zeros(self.M)
         for ids in self.leaves:
             sum_by_leaf(ids, e.w, self.W)
-            sum_by_leaf(ids, (e.w > 0).astype(float), self.rows)
+            if e.unit_weights:
+                self.rows = self.W
+            else:
+                sum_by_leaf(ids, (e.w > 0).astype(float), self.rows)
 
     def iterate(self, S: F64 | None, c: float = 1.0) -> Iteration:
         """The inner iteration at A + S, S (M, O) or None for zero."""
@@ -151,8 +155,10 @@ def replay(ensemble: Ensemble, tolerance: float) -> Trace:
     scale = _leaf_scale(ensemble, A)
     searching = ensemble.rule.backtracking
     worst_leaf = np.zeros(ensemble.n_steps, dtype=int)
+    buffer = None
     for t in range(ensemble.n_steps):
-        step = Step(ensemble, t, A)
+        step = Step(ensemble, t, A, buffer)
+        buffer = step.state if ensemble.loss.exponential else None  # an additive loss's state is A itself
         target = ensemble.values[ensemble.leaf_range(t)]
         if ensemble.leaf_weights is not None:
             recorded = ensemble.leaf_weights[ensemble.leaf_range(t)]

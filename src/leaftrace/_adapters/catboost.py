@@ -137,7 +137,16 @@ def _f32(x: Any) -> F64:
 def _leaves(model: catboost.CatBoost, pool: catboost.Pool) -> Ids:
     """(trees, rows) leaf numbers in the smallest type that holds them."""
     small = np.uint8 if max(model.get_tree_leaf_counts()) <= 256 else np.uint16
-    return np.ascontiguousarray(model.calc_leaf_indexes(pool).T.astype(small))
+    trees, rows = model.tree_count_, pool.num_row()
+    out = np.empty((trees, rows), small)
+    # CatBoost answers in uint32, rows first: some trees at a time keep that below 100 MB (and are faster).
+    at_once = max(1, 100_000_000 // (4 * max(rows, 1)))
+    for start in range(0, trees, at_once):
+        stop = min(start + at_once, trees)
+        ids = model.calc_leaf_indexes(pool, ntree_start=start, ntree_end=stop)
+        for row in range(0, rows, 4096):  # a transposition that stays in the cache
+            out[start:stop, row : row + 4096] = ids[row : row + 4096].T
+    return out
 
 
 class CatBoostSource:
