@@ -1,10 +1,11 @@
 # make demo   set everything up and show what leaftrace does
 # make test   set everything up and run the tests
+# make bench  measure against the peers and write docs/benchmarks.md (about ten minutes, needs the Adult data)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types check clean
+.PHONY: demo test bench lint types check clean
 .DEFAULT_GOAL := test
 
 # The environment is made anew when what it is made of changes; Python files are used in place.
@@ -22,6 +23,9 @@ demo: $(VENV)/ready
 
 test: $(VENV)/ready
 	$(BIN)/python -m pytest -n auto
+
+bench: $(VENV)/ready
+	$(BIN)/python benchmarks/run.py
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .

@@ -45,7 +45,9 @@ def median(fn: Callable[[], object], repeats: int = 5) -> float:
 
 
 def show(seconds: float) -> str:
-    return f"{seconds * 1e3:.2g} ms" if seconds < 1 else f"{seconds:.3g} s"
+    if seconds >= 1:
+        return f"{seconds:.3g} s"
+    return f"{seconds * 1e3:.0f} ms" if seconds >= 0.01 else f"{seconds * 1e3:.2g} ms"
 
 
 def ratio(x: float) -> str:
@@ -68,7 +70,7 @@ def against_catboost(data, sizes: list[int], slow_up_to: int) -> tuple[Table, di
         times.setdefault("leaftrace: build, first answer", {})[n] = time.perf_counter() - start
         for m in (1, 100):
             rows = X_test[:m], y_test[:m]
-            times.setdefault(f"leaftrace exact, m = {m}", {})[n] = median(lambda r=rows: tracer.influence(*r), 9)
+            times.setdefault(f"leaftrace exact, m = {m}", {})[n] = median(lambda r=rows, t=tracer: t.influence(*r), 9)
             for method, limit in (("AllPoints", slow_up_to), ("TopKLeaves:top=8", 8000), ("SinglePoint", 10**9)):
                 if n <= limit and (m == 1 or n <= 8000 or method == "SinglePoint"):
                     ask = {"top_size": -1, "type": "PerObject", "update_method": method, "thread_count": -1}

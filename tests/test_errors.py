@@ -230,6 +230,16 @@ def test_labels_the_model_does_not_know(c, named):
         tracer_of(named).influence(named.X_test[:2], ["yes", "maybe"])
 
 
+def test_labels_may_come_in_other_types(c, named):
+    expected = tracer_of(c).influence(c.X_test, c.y_test).values
+    for y in (c.y_test.astype(int), c.y_test.astype(bool), c.y_test.astype(int).astype(str), c.y_test.astype(object)):
+        np.testing.assert_array_equal(tracer_of(c).influence(c.X_test, y).values, expected)
+    with says(lt.InvalidInput, "y_test has label(s)", "no", "its classes are 0"):
+        tracer_of(c).influence(c.X_test[:2], np.array([1, "no"], dtype=object))
+    categories = pd.Series(named.y_test, dtype="category")
+    assert tracer_of(named).influence(named.X_test, categories).shape == (380, 20)
+
+
 @pytest.mark.parametrize(
     ("name", "label", "words"), [("poisson", -1.0, "zero or more"), ("cross entropy", 1.5, "0 to 1")]
 )
