@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ._arrays import F64, Real
-from ._effects import Rows, base_effect, base_label_effect, effects, label_effects
+from ._effects import Rows, base_effect, base_label_effect, direct_effects, label_effects
 from ._kernels import block_width, kernels
 from ._queries import Queries
 from ._workspace import Workspace
@@ -68,7 +68,7 @@ def expand_training(work: Workspace, adjoint: LeafAdjoint, index: np.ndarray | N
 
 def expand_candidates(work: Workspace, adjoint: LeafAdjoint, rows: Rows) -> Real:
     """(rows, columns) dQ/dw, at weight zero, of rows that are not in the training set."""
-    return _expand(work, adjoint, rows, effects(work.trace, rows, work.dtype)[0])
+    return _expand(work, adjoint, rows, direct_effects(work.trace, rows, work.dtype))
 
 
 def _expand(work: Workspace, adjoint: LeafAdjoint, rows: Rows, V: Real) -> Real:

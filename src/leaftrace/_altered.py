@@ -70,13 +70,10 @@ class RetrainedModel(AlteredModel):
         return self.retrained.scores(X) + (0.0 if offset is None else offset)
 
 
-def refit_without(trace: Trace, without: Ints) -> Ensemble:
-    """Replay all steps without these rows: exact, one pass. The number of rows goes down with them, and halvings by
-    backtracking stay where they were."""
+def refit_on(trace: Trace, keep: Ints) -> Ensemble:
+    """Replay all steps with these rows alone: exact, one pass. Their number counts in lam, and halvings by backtracking
+    stay where they were."""
     e = trace.ensemble
-    keep = np.setdiff1d(np.arange(e.n_rows), without)
-    if not e.w[keep].any():
-        raise InvalidInput("without= leaves no training row of non-zero weight; keep at least one.")
     rest = replace(
         e,
         leaves=np.ascontiguousarray(e.leaves[:, keep]),

@@ -14,4 +14,4 @@ from numpy.typing import NDArray
 F64 = NDArray[np.float64]
 Real = NDArray[Any]  # float32 or float64, as the Tracer's dtype says
 Ids = NDArray[np.unsignedinteger[Any]]
-Ints = NDArray[np.intp]
+Ints = NDArray[np.signedinteger[Any]]

@@ -42,14 +42,25 @@ def training_rows(trace: Trace) -> Rows:
     return Rows(e.leaves, e.start(), e.y, e.w)
 
 
-def effects(trace: Trace, rows: Rows, dtype: np.dtype) -> tuple[Real, Real]:
-    """V (trees, n, O) and U (trees, n, O, K) of these rows."""
+def empty_effects(trace: Trace, n: int, dtype: np.dtype) -> tuple[Real, Real]:
+    """Room for V (trees, n, O) and U (trees, n, O, K)."""
     e = trace.ensemble
-    trees, n, O, K = len(e.first_output), len(rows), e.leaf_outputs, e.n_outputs
-    V, U = np.empty((trees, n, O), dtype), np.empty((trees, n, O, K), dtype)
+    V = np.empty((len(e.first_output), n, e.leaf_outputs), dtype)
+    return V, np.empty((*V.shape, e.n_outputs), dtype)
+
+
+def fill_effects(trace: Trace, rows: Rows, V: Real, U: Real) -> None:
+    """V and U of these rows, all steps."""
+    e = trace.ensemble
     for t, A in forward_scores(trace, rows):
         step_effects(trace, rows, t, A, V[e.trees(t)], U[e.trees(t)])
-    return V, U
+
+
+def direct_effects(trace: Trace, rows: Rows, dtype: np.dtype) -> Real:
+    """V (trees, n, O) of these rows."""
+    V, U = empty_effects(trace, len(rows), dtype)
+    fill_effects(trace, rows, V, U)
+    return V
 
 
 def forward_scores(trace: Trace, rows: Rows) -> Iterator[tuple[int, F64]]:

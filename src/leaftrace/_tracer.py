@@ -10,8 +10,8 @@ import numpy as np
 
 from . import _forward, _inputs
 from ._adapters import Source, open_model
-from ._adjoint import LeafAdjoint, expand_candidates, expand_labels, expand_training, leaf_adjoint
-from ._altered import RefittedModel, RetrainedModel, refit_without
+from ._adjoint import expand_candidates, expand_labels, expand_training, leaf_adjoint
+from ._altered import RefittedModel, RetrainedModel, refit_on
 from ._arrays import F64, Ints, Real
 from ._effects import Rows
 from ._errors import FidelityError, FidelityWarning, InvalidInput
@@ -215,13 +215,13 @@ class Tracer:
         response = e.loss.response(e.loss.state(e.scores(leaves, offset)))  # (m, classes) or (m,)
         per_label = None
         if y_new is not None:
-            values = self._candidates(queries, leaves, start, source.labels(y_new, m, "y_new"))
+            values = self._candidates(queries, leaves, start, [source.labels(y_new, m, "y_new")])[0]
         elif response.ndim == 1:  # the effect is linear in the label, so its expectation is the one of the mean
-            values = self._candidates(queries, leaves, start, response)
+            values = self._candidates(queries, leaves, start, [response])[0]
         else:
             labels = source.classes if source.classes is not None else np.arange(response.shape[1])
-            given = [self._candidates(queries, leaves, start, np.full(m, float(c))) for c in range(len(labels))]
-            values = np.einsum("cnq,nc->nq", np.stack(given), response).astype(self._work.dtype)
+            given = self._candidates(queries, leaves, start, [np.full(m, float(c)) for c in range(len(labels))])
+            values = np.einsum("cnq,nc->nq", given, response).astype(self._work.dtype)
             per_label = dict(zip(labels.tolist(), given, strict=True))
         return Influence(
             values,
@@ -236,7 +236,7 @@ class Tracer:
     def refit(self, without: Any) -> RefittedModel:
         """The model with the same trees and all leaf values refitted without these rows: exact for groups too."""
         index = np.unique(_inputs.row_numbers(without, self.n_rows, "without"))
-        return RefittedModel(self._source, index, refit_without(self._work.trace, index))
+        return RefittedModel(self._source, index, refit_on(self._work.trace, self._rest(index)))
 
     def retrain(self, without: Any) -> RetrainedModel:
         """The model trained again, with its own parameters, without these rows."""
@@ -259,7 +259,7 @@ class Tracer:
 
     def _backwards(self, queries: Queries, method: LeafInfluence, index: Ints | None) -> Iterator[tuple[slice, Real]]:
         """(columns, values (rows, columns)) of LeafInfluence by the adjoint, block by block."""
-        self._work.prepare()
+        self._work.prepare_effects()
         e = self._source.ensemble
         factor = e.w_factor if index is None else e.w_factor[index]
         knock_on = not isinstance(method.update_set, SinglePoint)
@@ -274,10 +274,13 @@ class Tracer:
 
     def _forwards(self, queries: Queries, method: LeafInfluence | LeafRefit, index: Ints) -> Real:
         """Values of the methods that depend on the training row and so run forwards, in blocks of training rows."""
-        self._work.prepare()
         e = self._source.ensemble
-        if isinstance(method, LeafRefit) and np.count_nonzero(e.w) < 2:
+        if isinstance(method, LeafInfluence):
+            self._work.prepare_effects()
+        elif np.count_nonzero(e.w) < 2:
             raise InvalidInput("LeafRefit removes a row, so it needs at least two training rows of non-zero weight.")
+        else:
+            self._work.prepare_states()
 
         def block(part: slice) -> Real:
             if isinstance(method, LeafRefit):
@@ -302,17 +305,18 @@ class Tracer:
         values = np.array([v for v, _ in done]).reshape(len(index), len(queries))
         return values, np.array([changed for _, changed in done], dtype=bool)
 
-    def _candidates(self, queries: Queries, leaves: np.ndarray, start: F64, y: F64) -> Real:
-        rows = Rows(leaves, start, y, np.zeros(len(y)))
-        self._work.prepare()
+    def _candidates(self, queries: Queries, leaves: np.ndarray, start: F64, labels: list[F64]) -> Real:
+        """(labelings, rows, columns): the same new rows under each of these labels."""
+        self._work.prepare_effects()
+        chunks = self._work.row_chunks(np.arange(len(start)))
 
         def block(columns: slice) -> Real:
-            adjoint: LeafAdjoint = leaf_adjoint(self._work, queries, columns)
-            return np.concatenate(
-                [expand_candidates(self._work, adjoint, rows.take(c)) for c in self._work.row_chunks(np.arange(len(y)))]
-            )
+            adjoint = leaf_adjoint(self._work, queries, columns)
+            candidates = [Rows(leaves, start, y, np.zeros(len(y))) for y in labels]
+            parts = [[expand_candidates(self._work, adjoint, c.take(part)) for part in chunks] for c in candidates]
+            return np.stack([np.concatenate(p) for p in parts])
 
-        return np.concatenate(list(self._work.map(block, _blocks(len(queries)))), axis=1)
+        return np.concatenate(list(self._work.map(block, _blocks(len(queries)))), axis=2)
 
     def _rest(self, without: Ints) -> Ints:
         keep = np.setdiff1d(np.arange(self.n_rows), without)

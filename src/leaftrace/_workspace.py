@@ -12,7 +12,15 @@ from typing import TypeVar
 import numpy as np
 
 from ._arrays import Real
-from ._effects import Rows, effects, forward_scores, step_effects, training_rows
+from ._effects import (
+    Rows,
+    direct_effects,
+    empty_effects,
+    fill_effects,
+    forward_scores,
+    step_effects,
+    training_rows,
+)
 from ._replay import Trace
 
 ROW_CHUNK = 1 << 16
@@ -36,17 +44,16 @@ class Workspace:
 
     @cached_property
     def _effects(self) -> tuple[Real, Real]:
-        parts = self.map(
-            lambda start: effects(self.trace, self.rows.take(slice(start, start + self._chunk)), self.dtype),
-            range(0, len(self.rows), self._chunk),
-        )
-        V, U = zip(*parts, strict=True)
-        return (V[0], U[0]) if len(V) == 1 else (np.concatenate(V, axis=1), np.concatenate(U, axis=1))
+        V, U = empty_effects(self.trace, len(self.rows), self.dtype)
+        chunk = max(1, min(ROW_CHUNK, -(-len(self.rows) // self.n_jobs)))
 
-    @property
-    def _chunk(self) -> int:
-        """Rows to work on at once: enough to fill the threads, few enough to bound temporaries."""
-        return max(1, min(ROW_CHUNK, -(-len(self.rows) // self.n_jobs)))
+        def fill(start: int) -> None:
+            part = slice(start, start + chunk)
+            fill_effects(self.trace, self.rows.take(part), V[:, part], U[:, part])
+
+        for _ in self.map(fill, range(0, len(self.rows), chunk)):
+            pass
+        return V, U
 
     def knock_on_backwards(self) -> Iterator[tuple[int, Real]]:
         """(t, U (R, n, O, K)) from the last step to the first."""
@@ -74,16 +81,17 @@ class Workspace:
 
     def states_forwards(self) -> Iterator[tuple[int, Real]]:
         """(t, state (n, C) at A^{t-1}) from the first step to the last."""
-        if self._state_bytes <= self.memory_limit // 4:
+        if self.keeps_states:
             yield from enumerate(self._states)
             return
         for t, A in forward_scores(self.trace, self.rows):
             yield t, self.trace.ensemble.loss.state(A).astype(self.dtype)
 
     @property
-    def _state_bytes(self) -> int:
+    def keeps_states(self) -> bool:
         e = self.trace.ensemble
-        return e.n_steps * e.loss.state(e.start()[:1]).shape[1] * e.n_rows * self.dtype.itemsize
+        width = e.loss.state(self.rows.start[:1]).shape[1]
+        return e.n_steps * e.n_rows * width * self.dtype.itemsize <= self.memory_limit // 4
 
     @cached_property
     def _states(self) -> list[Real]:
@@ -94,10 +102,15 @@ class Workspace:
     def w(self) -> Real:
         return self.trace.ensemble.w.astype(self.dtype)
 
-    def prepare(self) -> None:
-        """Compute what is kept before threads ask for it."""
+    def prepare_effects(self) -> None:
+        """Compute row effects, if they are kept, before threads ask for them."""
         if self.keeps_effects:
             _ = self._effects
+
+    def prepare_states(self) -> None:
+        """The same for states."""
+        if self.keeps_states:
+            _ = self._states
 
     def row_chunks(self, index: np.ndarray) -> list[np.ndarray]:
         """`index` in pieces whose effects fit in the memory limit on every thread."""
@@ -117,7 +130,7 @@ class Workspace:
             return
         for chunk in self.row_chunks(np.arange(len(self.rows)) if index is None else index):
             rows = self.rows.take(chunk)
-            yield rows, effects(self.trace, rows, self.dtype)[0]
+            yield rows, direct_effects(self.trace, rows, self.dtype)
 
     def _one_step(self, t: int, A: np.ndarray) -> tuple[Real, Real]:
         e = self.trace.ensemble

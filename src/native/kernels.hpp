@@ -21,6 +21,8 @@ struct StepLeaves {
     const std::int32_t* first;
     Index R, n, stride, O;
     const Leaf* tree(Index r) const { return ids + r * stride; }
+    // One output, one tree: sizes the compiler then knows.
+    bool plain(Index K) const { return R == 1 && O == 1 && K == 1; }
 };
 
 // What one inner iteration of a one-output step is made of (K = 1): see _replay.py.

@@ -137,7 +137,7 @@ def _f32(x: Any) -> F64:
 def _leaves(model: catboost.CatBoost, pool: catboost.Pool) -> Ids:
     """(trees, rows) leaf numbers in the smallest type that holds them."""
     small = np.uint8 if max(model.get_tree_leaf_counts()) <= 256 else np.uint16
-    trees, rows = model.tree_count_, pool.num_row()
+    trees, rows = len(model.get_tree_leaf_counts()), pool.num_row()
     out = np.empty((trees, rows), small)
     # CatBoost answers in uint32, rows first: some trees at a time keep that below 100 MB (and are faster).
     at_once = max(1, 100_000_000 // (4 * max(rows, 1)))

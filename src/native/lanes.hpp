@@ -1,0 +1,75 @@
+// Blocks of B columns as vector units. Included once for each instruction set.
+#pragma once
+#include "kernels.hpp"
+
+#if defined(__GNUC__)
+#define LT_RESTRICT __restrict__
+#define LT_IVDEP _Pragma("GCC ivdep")
+#define LT_INLINE inline __attribute__((always_inline))
+#else
+#define LT_RESTRICT __restrict
+#define LT_IVDEP
+#define LT_INLINE __forceinline
+#endif
+
+#if defined(__AVX512F__)
+#define LT_NATIVE 64
+#elif defined(__AVX__)
+#define LT_NATIVE 32
+#else
+#define LT_NATIVE 16
+#endif
+
+namespace leaftrace {
+namespace LEAFTRACE_ISA {
+namespace {
+
+// B numbers side by side are N units, each as wide as the machine's registers. Left to itself the compiler checks for
+// overlapping arrays at every row, or unrolls without vectorising.
+
+template <class Real, int B>
+struct Lanes {
+#if defined(__GNUC__)
+    static constexpr int bytes = B * sizeof(Real) < LT_NATIVE ? B * sizeof(Real) : LT_NATIVE;
+    typedef Real Unit __attribute__((vector_size(bytes), aligned(sizeof(Real)), may_alias));
+#else
+    using Unit = Real;
+#endif
+    static constexpr int N = B * sizeof(Real) / sizeof(Unit);
+};
+template <class Real>
+struct Lanes<Real, 1> {
+    using Unit = Real;
+    static constexpr int N = 1;
+};
+template <int B, class Real>
+LT_INLINE auto units(const Real* p) {
+    return reinterpret_cast<const typename Lanes<Real, B>::Unit*>(p);
+}
+template <int B, class Real>
+LT_INLINE auto units(Real* p) {
+    return reinterpret_cast<typename Lanes<Real, B>::Unit*>(p);
+}
+#define LT_UNITS(B) for (int i_ = 0; i_ < Lanes<Real, B>::N; ++i_)
+
+// to (O, B) += from (O, B).
+template <int B, class Real>
+LT_INLINE void add(Real* LT_RESTRICT to_, const Real* LT_RESTRICT from_, Index O) {
+    for (Index o = 0; o < O; ++o) {
+        auto to = units<B>(to_ + o * B);
+        auto from = units<B>(from_ + o * B);
+        LT_UNITS(B) to[i_] += from[i_];
+    }
+}
+
+// to (B) += c from (B).
+template <int B, class Real>
+LT_INLINE void add_scaled(Real* LT_RESTRICT to_, Real c, const Real* LT_RESTRICT from_) {
+    auto to = units<B>(to_);
+    auto from = units<B>(from_);
+    LT_UNITS(B) to[i_] += c * from[i_];
+}
+
+}  // namespace
+}  // namespace LEAFTRACE_ISA
+}  // namespace leaftrace

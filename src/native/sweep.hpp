@@ -1,0 +1,230 @@
+// Forward passes over the rows of a step: changes of scores, and sums over leaves of what they change.
+#pragma once
+#include "lanes.hpp"
+
+namespace leaftrace {
+namespace LEAFTRACE_ISA {
+namespace {
+
+template <class T>
+LT_INLINE T absolute(T x) {
+    return x < 0 ? -x : x;
+}
+
+// x then e: changes that follow each other.
+template <bool exponential, class Unit>
+LT_INLINE Unit composed(Unit x, Unit e) {
+    return exponential ? x + (e + x * e) : x + e;
+}
+
+// exp(x) - 1 without a branch: a Taylor polynomial at x / 2^halvings, then (1 + e)^2 - 1 for each halving. Changes of
+// scores are small: relative error below 1e-7 (float) and 1e-15 (double) for |x| <= 1, 2e-3 and 1e-10 for |x| <= 4.
+template <class Unit, class Real>
+LT_INLINE Unit expm1_of(Unit x, Real) {
+    constexpr int degree = sizeof(Real) == 4 ? 6 : 13, halvings = sizeof(Real) == 4 ? 2 : 3;
+    x *= Real(1) / (1 << halvings);
+    Real c[degree + 1] = {1, 1};
+    for (int k = 2; k <= degree; ++k) c[k] = c[k - 1] / k;
+    Unit e = x * c[degree] + c[degree - 1];
+    for (int k = degree - 2; k > 0; --k) e = x * e + c[k];
+    e *= x;
+    for (int k = 0; k < halvings; ++k) e = e * e + 2 * e;
+    return e;
+}
+
+// Both sweeps call body.row(j, l, r, D_j) for each row j and each tree r, l its leaf. What is read is copied to locals
+// before it is used: a store through a pointer would otherwise make the compiler load everything again.
+
+// One output, one tree a step.
+template <int B, bool exponential, class Leaf, class Real, class Body>
+void sweep_plain(const Sweep<Leaf, Real> s, Body body) {
+    using Unit = typename Lanes<Real, B>::Unit;
+    constexpr int N = Lanes<Real, B>::N;
+    const Leaf *leaf = s.at.ids, *before = s.before.ids;
+    const Index n = s.at.n;
+    for (Index j = 0; j < n; ++j) {
+        const Index l = leaf[j];
+        Unit x[N];
+        Unit* D = units<B>(s.D + j * B);
+        LT_UNITS(B) x[i_] = D[i_];
+        if (s.d_before) {
+            const Unit* d = units<B>(s.d_before + before[j] * B);
+            LT_UNITS(B) D[i_] = x[i_] = composed<exponential>(x[i_], d[i_]);
+        }
+        if (s.ranking) {
+            const Real pick = s.pick[j];
+            Unit* to = units<B>(s.ranking + l * B);
+            LT_UNITS(B) to[i_] += pick * absolute(x[i_]);
+        }
+        body.row(j, l, 0, x);
+    }
+}
+
+template <int B, bool exponential, class Leaf, class Real, class Body>
+void sweep_any(const Sweep<Leaf, Real> s, Body body) {
+    using Unit = typename Lanes<Real, B>::Unit;
+    constexpr int N = Lanes<Real, B>::N;
+    for (Index j = 0; j < s.at.n; ++j) {
+        Unit* D = units<B>(s.D + j * s.K * B);
+        for (Index b = 0; s.d_before && b < s.before.R; ++b) {
+            const Unit* d = units<B>(s.d_before + s.before.tree(b)[j] * s.before.O * B);
+            Unit* to = D + s.before.first[b] * N;
+            for (Index c = 0; c < s.before.O * N; ++c) to[c] = composed<exponential>(to[c], d[c]);
+        }
+        for (Index r = 0; r < s.at.R; ++r) {
+            const Index l = s.at.tree(r)[j];
+            for (Index o = 0; s.ranking && o < s.at.O; ++o) {
+                Unit* to = units<B>(s.ranking + l * B);
+                LT_UNITS(B) to[i_] += s.pick[j] * absolute(D[(s.at.first[r] + o) * N + i_]);
+            }
+            body.row(j, l, r, D);
+        }
+    }
+}
+
+template <int B, bool exponential, class Leaf, class Real, class Body>
+void sweep(const Sweep<Leaf, Real>& s, const Body& body) {
+    const bool plain = s.at.plain(s.K) && (!s.d_before || s.before.plain(s.K));
+    if (plain) return sweep_plain<B, exponential>(s, body);
+    sweep_any<B, exponential>(s, body);
+}
+
+template <int B, class Leaf, class Real>
+struct TangentBody {
+    using Unit = typename Lanes<Real, B>::Unit;
+    static constexpr int N = Lanes<Real, B>::N;
+    const Index n, O, K;
+    const Real* U;
+    Real* out;
+    LT_INLINE void row(Index j, Index l, Index r, const Unit* D) {
+        const Real* u = U + (r * n + j) * O * K;
+        for (Index o = 0; o < O; ++o) {
+            Unit* LT_RESTRICT to = units<B>(out + (l * O + o) * B);
+            for (Index k = 0; k < K; ++k) LT_UNITS(B) to[i_] += u[o * K + k] * D[k * N + i_];
+        }
+    }
+};
+
+// Changes of g and h of one output, in difference form.
+struct SquaredChange {
+    static constexpr int C = 1;
+    static constexpr bool exponential = false;  // works with exp(D) - 1
+    template <class Real>
+    struct Row {
+        LT_INLINE Row(const Real*, const Real*) {}
+        template <class Unit>
+        LT_INLINE void operator()(Unit D, Unit& dg, Unit& dh) const {
+            dg = D;
+            dh = 0 * D;
+        }
+    };
+};
+
+struct LogisticChange {
+    static constexpr int C = 2;
+    static constexpr bool exponential = true;  // works with exp(D) - 1
+    template <class Real>
+    struct Row {
+        Real p, q;
+        LT_INLINE Row(const Real* state, const Real* shift) : p(state[0]), q(state[1]) {
+            if (!shift) return;
+            p *= *shift;
+            const Real sum = p + q;
+            p /= sum;
+            q /= sum;
+        }
+        template <class Unit>
+        LT_INLINE void operator()(Unit E, Unit& dg, Unit& dh) const {
+            dg = (p * q) * E / (p * E + (p + q));
+            dh = dg * ((q - p) - dg);
+        }
+    };
+};
+
+struct PoissonChange {
+    static constexpr int C = 1;
+    static constexpr bool exponential = true;  // works with exp(D) - 1
+    template <class Real>
+    struct Row {
+        Real x;
+        LT_INLINE Row(const Real* state, const Real* shift) : x(state[0] * (shift ? *shift : 1)) {}
+        template <class Unit>
+        LT_INLINE void operator()(Unit E, Unit& dg, Unit& dh) const {
+            dg = dh = x * E;
+        }
+    };
+};
+
+// `exponential`: changes come as exp(D) - 1; otherwise as D.
+template <class Change, bool exponential, int B, class Real>
+struct ChangeBody {
+    using Unit = typename Lanes<Real, B>::Unit;
+    const Real *state, *w, *shift, *inner, *mask;
+    Real *dG, *dH;
+    LT_INLINE void row(Index j, Index l, Index, const Unit* E) const {
+        const typename Change::template Row<Real> at(state + j * Change::C, shift ? shift + l : nullptr);
+        const Real wj = w[j];
+        const Unit *step = units<B>(inner + l * B), *used = units<B>(mask + l * B);
+        Unit *LT_RESTRICT G = units<B>(dG + l * B), *LT_RESTRICT H = units<B>(dH + l * B);
+        LT_UNITS(B) {
+            Unit dg, dh, x = inner ? composed<exponential>(E[i_] * used[i_], step[i_]) : E[i_];
+            if (Change::exponential && !exponential) x = expm1_of(x, Real());
+            at(x, dg, dh);
+            G[i_] += wj * dg;
+            H[i_] += wj * dh;
+        }
+    }
+};
+
+// Several outputs. With E = exp(D) - 1: dp = p (E - mean) / (1 + mean), mean = sum p E;
+// dh = diag(dp) - dp (p + dp)' - p dp'.
+template <bool exponential, int B, class Leaf, class Real>
+struct SoftmaxBody {
+    using Unit = typename Lanes<Real, B>::Unit;
+    static constexpr int N = Lanes<Real, B>::N;
+    const Sweep<Leaf, Real> s;
+    const Real *state, *w, *shift, *inner, *mask;
+    Real *dG, *dH;
+    Real *p, *dp_;  // (K), (K, B)
+    LT_INLINE void row(Index j, Index l, Index r, const Unit* E) {
+        const Index K = s.K, O = s.at.O, first = s.at.first[r];
+        Unit* LT_RESTRICT dp = units<B>(dp_);
+        Real total = 0;
+        for (Index k = 0; k < K; ++k) {
+            p[k] = state[j * K + k] * (shift ? shift[l * K + k] : 1);
+            total += p[k];
+        }
+        Unit mean[N] = {};
+        for (Index k = 0; k < K; ++k) {
+            p[k] /= total;
+            const Unit *step = units<B>(inner + (l * K + k) * B), *used = units<B>(mask + l * B);
+            LT_UNITS(B) {
+                Unit x = inner ? composed<exponential>(E[k * N + i_] * used[i_], step[i_]) : E[k * N + i_];
+                if (!exponential) x = expm1_of(x, Real());
+                dp[k * N + i_] = x;
+                mean[i_] += p[k] * x;
+            }
+        }
+        Unit mean_reciprocal[N];
+        LT_UNITS(B) mean_reciprocal[i_] = 1 / (1 + mean[i_]);
+        for (Index k = 0; k < K; ++k)
+            LT_UNITS(B) dp[k * N + i_] = p[k] * (dp[k * N + i_] - mean[i_]) * mean_reciprocal[i_];
+        const Real wj = w[j];
+        for (Index a = 0; a < O; ++a) {
+            const Unit* xa = dp + (first + a) * N;
+            const Real pa = p[first + a];
+            Unit* LT_RESTRICT G = units<B>(dG + (l * O + a) * B);
+            LT_UNITS(B) G[i_] += wj * xa[i_];
+            for (Index c = 0; c < O; ++c) {
+                const Unit* xc = dp + (first + c) * N;
+                const Real pc = p[first + c], same = a == c;
+                Unit* LT_RESTRICT H = units<B>(dH + ((l * O + a) * O + c) * B);
+                LT_UNITS(B) H[i_] += wj * (same * xa[i_] - xa[i_] * (pc + xc[i_]) - pa * xc[i_]);
+            }
+        }
+    }
+};
+
+}  // namespace
+}  // namespace LEAFTRACE_ISA
+}  // namespace leaftrace
