@@ -175,6 +175,7 @@ CASES = {
     "logloss depthwise": (_binary, {"grow_policy": "Depthwise"}),
     "logloss lossguide": (_binary, {"grow_policy": "Lossguide", "max_leaves": 9}),
     "logloss ordered": (_binary, {"boosting_type": "Ordered"}),
+    "logloss deep": (_binary, {"depth": 9, "iterations": 6, "leaf_estimation_iterations": 2}),  # 512 leaves a tree
     "logloss l2 zero": (_binary, {"l2_leaf_reg": 0.0, "depth": 3, "leaf_estimation_iterations": 1}),
     "categories and missing values": (_categories, {"one_hot_max_size": 5}),
     "categories nan max": (_categories, {"one_hot_max_size": 5, "nan_mode": "Max"}),

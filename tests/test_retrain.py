@@ -40,6 +40,25 @@ def test_nothing_removed_gives_the_model_back():
         np.testing.assert_allclose(again.predict(c.X_test), raw, atol=1e-12, err_msg=name)
 
 
+def test_a_baseline_of_test_rows_counts_once():
+    """In a pool or as an argument: predictions, losses and influences are those of score plus baseline."""
+    c = case("logloss baseline")
+    tracer = tracer_of(c)
+    given = np.float32(np.random.default_rng(8).normal(size=len(c.y_test)))
+    pool = Pool(c.X_test, c.y_test, baseline=given)
+    F = c.model.predict(c.X_test, prediction_type="RawFormulaVal") + given
+    for altered in (tracer.refit(without=[]), tracer.retrain(without=[])):
+        np.testing.assert_allclose(altered.predict(pool), F, atol=1e-6)
+        np.testing.assert_allclose(altered.predict(c.X_test, baseline=given), F, atol=1e-6)
+        np.testing.assert_allclose(altered.loss(pool), np.logaddexp(0, F) - c.y_test * F, atol=1e-6)
+    for method in (lt.LeafInfluence(), lt.LeafRefit(), lt.Retrain()):
+        one = tracer.influence(pool, method=method, rows=[3]).values
+        two = tracer.influence(c.X_test, c.y_test, baseline=given, method=method, rows=[3]).values
+        np.testing.assert_allclose(one, two, atol=1e-6 * np.abs(two).max())
+        plain = tracer.influence(c.X_test, c.y_test, method=method, rows=[3]).values
+        assert np.abs(two - plain).max() > 1e-3 * np.abs(plain).max()
+
+
 def test_structure_changes_are_reported():
     """A row whose removal moves nothing but leaf values, and one that carries a split."""
     X = np.repeat([[0.0], [1.0], [5.0]], [30, 30, 1], axis=0)

@@ -173,6 +173,7 @@ class Tracer:
         target = self._target_class(to)
         queries, test_index = self._queries(X_test, y_test, of, reduce, output, baseline)
         index = _inputs.row_numbers(rows, self.n_rows)
+        self._work.prepare_effects()
 
         def block(columns: slice) -> Real:
             adjoint = leaf_adjoint(self._work, queries, columns)

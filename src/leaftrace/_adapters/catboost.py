@@ -284,4 +284,6 @@ class RetrainedCatBoost:
 
     def scores(self, X: Any) -> F64:
         pool = self.source._pool(X)
-        return np.asarray(self.model.predict(pool, prediction_type="RawFormulaVal")).reshape(pool.num_row(), -1)
+        scores = np.asarray(self.model.predict(pool, prediction_type="RawFormulaVal")).reshape(pool.num_row(), -1)
+        given = np.asarray(pool.get_baseline(), dtype=np.float64)
+        return scores - given if given.size else scores  # CatBoost adds a pool's baseline; here it is the caller's
