@@ -11,6 +11,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -171,7 +172,8 @@ def million(trees: int, memory_limit: int | None, model_file: str | None) -> Non
         return
     model = CatBoost().load_model(model_file)
     predict = median(lambda: model.predict(X, prediction_type="RawFormulaVal"), 3)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with open("/proc/self/statm", encoding="ascii") as file:
+        before = int(file.read().split()[1]) * resource.getpagesize() / 1e9
     start = time.perf_counter()
     tracer = lt.Tracer(model, X, y, memory_limit=memory_limit)
     build = time.perf_counter() - start
@@ -180,11 +182,11 @@ def million(trees: int, memory_limit: int | None, model_file: str | None) -> Non
     first = time.perf_counter() - start
     kept = tracer._work.keeps_effects
     again = median(lambda: tracer.influence(X[:1], y[:1]), 5 if kept else 1)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     a, b = np.zeros(200_000_000, np.float32), np.ones(200_000_000, np.float32)
     copy = median(lambda: np.copyto(a, b), 5)
     results = {"predict": predict, "build": build, "first": first, "again": again, "kept": int(kept)}
-    results |= {"memory": (peak - before) / 1e6, "bandwidth": 2 * a.nbytes / copy}
+    results |= {"memory": peak - before, "bandwidth": 2 * a.nbytes / copy}
     print("\n".join(f"{k}={v}" for k, v in results.items()))
 
 
@@ -250,6 +252,7 @@ def plot(times: dict[str, dict[int, float]], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="without the runs that take minutes")
+    parser.add_argument("--only", metavar="WORDS", help="measure one section again and keep the others of the page")
     parser.add_argument("--million", type=int, metavar="TREES", help=argparse.SUPPRESS)
     parser.add_argument("--memory-limit", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--model", help=argparse.SUPPRESS)
@@ -258,27 +261,43 @@ def main() -> None:
         return million(args.million, args.memory_limit, args.model)
 
     data = adult_data()
-    sizes = [1000, 2000, 4000, 8000, len(data[1])]
-    table, times, ratios = against_catboost(data, sizes, 8000 if args.quick else len(data[1]))
-    parts = [
-        "# Benchmarks\n\nWritten by `make bench`" + (" with `--quick`" if args.quick else "") + ". "
-        f"{_kernels.kernels.isa()} kernels, {len(os.sched_getaffinity(0))} threads, CatBoost {_catboost_version()}, "
-        f"NumPy {np.__version__}. Medians; leaftrace with the tracer built unless said otherwise.\n",
-        "## All training rows on m test rows (Adult, 100 trees of depth 6)\n\n"
-        "CatBoost is `get_object_importance`. Growth is fitted from n = 2,000 on.\n\n"
-        f"{markdown(table)}\n\n![seconds against training rows](benchmarks.png)\n\n{ratios}\n",
-        f"## A whole test set\n\n{whole_test_set(data)}\n",
-        f"## Removing rows (Adult, n = {len(data[1]):,})\n\n{markdown(removals(data))}\n",
-        f"## Kernels\n\n{markdown(kernels_against_twins(data))}\n",
-    ]
-    if not args.quick:
-        import tempfile
+    sections = {
+        "All training rows on m test rows": lambda: against_catboost_section(data, args.quick),
+        "A whole test set": lambda: whole_test_set(data),
+        "Removing rows": lambda: markdown(removals(data)),
+        "Kernels": lambda: markdown(kernels_against_twins(data)),
+        "A million rows": lambda: millions_section(),
+    }
+    if args.quick:
+        del sections["A million rows"]
+    page = ROOT / "docs" / "benchmarks.md"
+    texts = dict(part.split("\n\n", 1) for part in page.read_text("utf-8").split("\n## ")[1:]) if args.only else {}
+    for name, measure in sections.items():
+        if not args.only or args.only in name:
+            texts[name] = f"{measure()}\n"
+    threads = len(os.sched_getaffinity(0))
+    head = (
+        f"# Benchmarks\n\nWritten by `make bench`. {_kernels.kernels.isa()} kernels, {threads} threads, CatBoost "
+        f"{_catboost_version()}, NumPy {np.__version__}. Medians; leaftrace with the tracer built unless said otherwise. "
+        f"Adult has {len(data[1]):,} training rows; models have 100 trees of depth 6 unless said otherwise.\n"
+    )
+    page.write_text("\n".join([head, *(f"## {name}\n\n{texts[name]}" for name in sections)]), encoding="utf-8")
+    print(page.read_text(encoding="utf-8"))
 
-        with tempfile.TemporaryDirectory() as folder:
-            parts.append(f"## A million rows\n\n{markdown(millions(folder))}\n")
+
+def against_catboost_section(data, quick: bool) -> str:
+    sizes = [1000, 2000, 4000, 8000, len(data[1])]
+    table, times, ratios = against_catboost(data, sizes, 8000 if quick else len(data[1]))
     plot(times, ROOT / "docs" / "benchmarks.png")
-    (ROOT / "docs" / "benchmarks.md").write_text("\n".join(parts), encoding="utf-8")
-    print((ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8"))
+    return (
+        "CatBoost is `get_object_importance`. Growth is fitted from n = 2,000 on.\n\n"
+        f"{markdown(table)}\n\n![seconds against training rows](benchmarks.png)\n\n{ratios}"
+    )
+
+
+def millions_section() -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        return markdown(millions(folder))
 
 
 def _catboost_version() -> str:

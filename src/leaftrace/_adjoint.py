@@ -13,12 +13,13 @@ and the same with the label effects Y in the place of V. SinglePoint leaves the 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from ._arrays import F64, Real
 from ._effects import Rows, base_effect, base_label_effect, direct_effects, label_effects
-from ._kernels import block_width, kernels
+from ._kernels import BLOCKS, block_width, kernels
 from ._queries import Queries
 from ._workspace import Workspace
 
@@ -63,7 +64,8 @@ def leaf_adjoint(work: Workspace, queries: Queries, columns: slice, *, knock_on:
 
 def expand_training(work: Workspace, adjoint: LeafAdjoint, index: np.ndarray | None) -> Real:
     """(rows, columns) dQ/dw of the training rows, or of those in `index`."""
-    return np.concatenate([_expand(work, adjoint, rows, V) for rows, V in work.direct_effects(index)])
+    parts = [_expand(work, adjoint, rows, V) for rows, V in work.direct_effects(index)]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def expand_candidates(work: Workspace, adjoint: LeafAdjoint, rows: Rows) -> Real:
@@ -74,8 +76,16 @@ def expand_candidates(work: Workspace, adjoint: LeafAdjoint, rows: Rows) -> Real
 def _expand(work: Workspace, adjoint: LeafAdjoint, rows: Rows, V: Real) -> Real:
     e = work.trace.ensemble
     out = np.zeros((len(rows), adjoint.fbar.shape[2]), work.dtype)
-    kernels.expand(rows.leaves, e.tree_offset, V, adjoint.fbar, out)
-    out += (base_effect(work.trace, rows) @ adjoint.base + e.lam_slope * adjoint.lam).astype(work.dtype)
+    # Rows do not depend on each other: a block of few columns spreads its rows over the threads.
+    pieces = work.n_jobs if adjoint.columns < BLOCKS[-1] else 1
+    edges = [len(rows) * p // pieces for p in range(pieces + 1)]
+
+    def piece(begin_end: tuple[int, int]) -> None:
+        kernels.expand(rows.leaves, *begin_end, e.tree_offset, V, adjoint.fbar, out)
+
+    list(work.map(piece, pairwise(edges)))
+    if e.base_from_data or e.lam_slope:
+        out += (base_effect(work.trace, rows) @ adjoint.base + e.lam_slope * adjoint.lam).astype(work.dtype)
     return out[:, : adjoint.columns]
 
 
@@ -85,6 +95,6 @@ def expand_labels(work: Workspace, adjoint: LeafAdjoint, rows: Rows) -> Real:
     Y, Y0 = label_effects(work.trace, rows, work.dtype), base_label_effect(work.trace, rows)
     out = np.zeros((Y.shape[3], len(rows), adjoint.fbar.shape[2]), work.dtype)
     for y in range(Y.shape[3]):
-        kernels.expand(rows.leaves, e.tree_offset, np.ascontiguousarray(Y[..., y]), adjoint.fbar, out[y])
+        kernels.expand(rows.leaves, 0, len(rows), e.tree_offset, np.ascontiguousarray(Y[..., y]), adjoint.fbar, out[y])
         out[y] += (Y0[..., y] @ adjoint.base).astype(work.dtype)
     return np.moveaxis(out, 0, 2)[:, : adjoint.columns]

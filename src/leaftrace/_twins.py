@@ -71,10 +71,12 @@ def backward_step(
             sum_by_leaf(ids, abar[:, o : o + fbar_next.shape[1]], fbar_next)
 
 
-def expand(leaf: Ids, offset: Ints, V: Real, fbar: Real, out: Real) -> None:
-    """out (n, B) += sum over all trees r of V[r] . fbar[offset[r] + leaf[r]]. V (R, n, O), fbar (all leaves, O, B)."""
+def expand(leaf: Ids, begin: int, end: int, offset: Ints, V: Real, fbar: Real, out: Real) -> None:
+    """out (n, B) += sum over all trees r of V[r] . fbar[offset[r] + leaf[r]], for rows begin .. end - 1.
+
+    V (R, n, O), fbar (all leaves, O, B)."""
     for ids, start, v in zip(leaf, offset, V, strict=True):
-        out += np.einsum("no,nob->nb", v, fbar[start:][ids])
+        out[begin:end] += np.einsum("no,nob->nb", v[begin:end], fbar[start:][ids[begin:end]])
 
 
 def advance(leaf: Ids, first: Ints, d: Real, D: Real) -> None:

@@ -110,11 +110,12 @@ void backward_step(StepLeaves<Leaf> at, Index K, const Real* U, const Real* fbar
 }
 
 template <int B, bool scalar, class Leaf, class Real>
-void expand_rows(StepLeaves<Leaf> at, const std::int64_t* offset, const Real* V, const Real* fbar, Real* out) {
+void expand_rows(StepLeaves<Leaf> at, Index begin, Index end, const std::int64_t* offset, const Real* V,
+                 const Real* fbar, Real* out) {
     constexpr Index tile = B == 1 ? 512 : 64;  // rows whose sums stay in the first cache while the trees go by
     const Index O = scalar ? 1 : at.O;
-    for (Index j0 = 0; j0 < at.n; j0 += tile) {
-        const Index j1 = j0 + tile < at.n ? j0 + tile : at.n;
+    for (Index j0 = begin; j0 < end; j0 += tile) {
+        const Index j1 = j0 + tile < end ? j0 + tile : end;
         for (Index r = 0; r < at.R; ++r) {
             const Leaf* LT_RESTRICT leaf = at.tree(r);
             const Real* LT_RESTRICT f = fbar + offset[r] * O * B;
@@ -126,9 +127,10 @@ void expand_rows(StepLeaves<Leaf> at, const std::int64_t* offset, const Real* V,
 }
 
 template <int B, class Leaf, class Real>
-void expand(StepLeaves<Leaf> at, const std::int64_t* offset, const Real* V, const Real* fbar, Real* out) {
-    if (at.O == 1) return expand_rows<B, true>(at, offset, V, fbar, out);
-    expand_rows<B, false>(at, offset, V, fbar, out);
+void expand(StepLeaves<Leaf> at, Index begin, Index end, const std::int64_t* offset, const Real* V, const Real* fbar,
+            Real* out) {
+    if (at.O == 1) return expand_rows<B, true>(at, begin, end, offset, V, fbar, out);
+    expand_rows<B, false>(at, begin, end, offset, V, fbar, out);
 }
 
 template <int B, class Leaf, class Real>
@@ -178,8 +180,9 @@ struct Entry {
                          Real* copies) {
         with_block(B, [&](auto* tag) { backward_step<LT_B>(at, K, U, f, a, next, M, fn, copies); });
     }
-    static void expand_(At at, Index B, const std::int64_t* offset, const Real* V, const Real* f, Real* out) {
-        with_block(B, [&](auto* tag) { expand<LT_B>(at, offset, V, f, out); });
+    static void expand_(At at, Index B, Index begin, Index end, const std::int64_t* offset, const Real* V,
+                        const Real* f, Real* out) {
+        with_block(B, [&](auto* tag) { expand<LT_B>(at, begin, end, offset, V, f, out); });
     }
     static void advance_(At at, Index K, Index B, const Real* d, Real* D) {
         with_block(B, [&](auto* tag) { advance<LT_B>(at, K, d, D); });

@@ -60,8 +60,9 @@ struct Kernels {
     // copies has 4 M zeros.
     void (*backward_step)(StepLeaves<Leaf>, Index K, Index B, const Real* U, const Real* fbar, Real* abar,
                           StepLeaves<Leaf> next, Index M, Real* fbar_next, Real* copies);
-    // out (n, B) += sum over trees of V . fbar[offset + leaf].
-    void (*expand)(StepLeaves<Leaf>, Index B, const std::int64_t* offset, const Real* V, const Real* fbar, Real* out);
+    // out (n, B) += sum over trees of V . fbar[offset + leaf], for rows begin .. end - 1.
+    void (*expand)(StepLeaves<Leaf>, Index B, Index begin, Index end, const std::int64_t* offset, const Real* V,
+                   const Real* fbar, Real* out);
 
     // dS (M, B) += c ds: the leaf equations of one inner iteration solved without row b in column b. See the twin.
     void (*removal_step)(LossKind, bool newton, Index M, Index B, const Leaf* own, const double* own_state,

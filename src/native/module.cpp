@@ -173,21 +173,23 @@ void bind(nb::module_& m) {
           "next_leaf"_a.noconvert().none(), "next_first"_a.noconvert().none(), "fbar_next"_a.noconvert().none());
 
     m.def("expand",
-          [](Ids leaf, Array<const std::int64_t, 1> offset, Array<const Real, 3> V, Array<const Real, 3> fbar,
-             Array<Real, 2> out) {
+          [](Ids leaf, Index begin, Index end, Array<const std::int64_t, 1> offset, Array<const Real, 3> V,
+             Array<const Real, 3> fbar, Array<Real, 2> out) {
               const Index R = leaf.shape(0), n = leaf.shape(1), O = fbar.shape(1), B = width(fbar.shape(2));
               shaped(offset, "offset", R);
               shaped(V, "V", R, n, O);
               shaped(out, "out", n, B);
+              check(0 <= begin && begin <= end && end <= n, "begin or end");
               nb::gil_scoped_release release;
               for (Index r = 0; r < R; ++r) {
                   check(offset.data()[r] >= 0, "offset");
-                  check_ids(leaf.data() + r * n, n, static_cast<Index>(fbar.shape(0)) - offset.data()[r]);
+                  check_ids(leaf.data() + r * n + begin, end - begin,
+                            static_cast<Index>(fbar.shape(0)) - offset.data()[r]);
               }
               const StepLeaves<Leaf> at{leaf.data(), nullptr, R, n, n, O};
-              kernels<Leaf, Real>().expand(at, B, offset.data(), V.data(), fbar.data(), out.data());
+              kernels<Leaf, Real>().expand(at, B, begin, end, offset.data(), V.data(), fbar.data(), out.data());
           },
-          "leaf"_a.noconvert(), "offset"_a.noconvert(), "V"_a.noconvert(), "fbar"_a.noconvert(), "out"_a.noconvert());
+          "leaf"_a.noconvert(), "begin"_a, "end"_a, "offset"_a.noconvert(), "V"_a.noconvert(), "fbar"_a.noconvert(), "out"_a.noconvert());
 
     m.def("removal_step",
           [](const std::string& loss, bool newton, Ids own, First, Array<const double, 2> own_state,
