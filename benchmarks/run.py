@@ -278,7 +278,7 @@ def main() -> None:
     threads = len(os.sched_getaffinity(0))
     head = (
         f"# Benchmarks\n\nWritten by `make bench`. {_kernels.kernels.isa()} kernels, {threads} threads, CatBoost "
-        f"{_catboost_version()}, NumPy {np.__version__}. Medians; leaftrace with the tracer built unless said otherwise. "
+        f"{_catboost_version()}, NumPy {np.__version__}. Medians, with the tracer built unless said otherwise. "
         f"Adult has {len(data[1]):,} training rows; models have 100 trees of depth 6 unless said otherwise.\n"
     )
     page.write_text("\n".join([head, *(f"## {name}\n\n{texts[name]}" for name in sections)]), encoding="utf-8")

@@ -84,8 +84,9 @@ def _expand(work: Workspace, adjoint: LeafAdjoint, rows: Rows, V: Real) -> Real:
         kernels.expand(rows.leaves, *begin_end, e.tree_offset, V, adjoint.fbar, out)
 
     list(work.map(piece, pairwise(edges)))
-    if e.base_from_data or e.lam_slope:
-        out += (base_effect(work.trace, rows) @ adjoint.base + e.lam_slope * adjoint.lam).astype(work.dtype)
+    out += (e.lam_slope * adjoint.lam).astype(work.dtype)
+    if e.base_from_data:
+        out += (base_effect(work.trace, rows) @ adjoint.base).astype(work.dtype)
     return out[:, : adjoint.columns]
 
 
