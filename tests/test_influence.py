@@ -59,15 +59,38 @@ def test_removal_takes_the_weight_away():
     c = case("logloss class weights")
     tracer = tracer_of(c)
     inf = tracer.influence(c.X_test, c.y_test, reduce="mean")
-    np.testing.assert_allclose(inf.change_if_removed[:, 0], -inf.values[:, 0] * np.float32(c.weight), rtol=1e-6)
+    np.testing.assert_allclose(inf.change[:, 0], -inf.values[:, 0] * np.float32(c.weight), rtol=1e-6)
     exact = tracer.influence(c.X_test, c.y_test, reduce="mean", method=lt.LeafRefit())
-    assert np.corrcoef(inf.change_if_removed[:, 0], exact.change_if_removed[:, 0])[0, 1] > 0.95
-    np.testing.assert_array_equal(exact.change_if_removed, -exact.values)
+    assert np.corrcoef(inf.change[:, 0], exact.change[:, 0])[0, 1] > 0.95
+    np.testing.assert_array_equal(exact.change, -exact.values)
+
+
+def test_words_for_labels(named):
+    """A label is harmful if flipping it would lower the loss."""
+    flips = tracer_of(named).label_influence(named.X_test, named.y_test, reduce="mean")
+    table = flips.top(1000)
+    assert "loss_change_if_flipped" in table
+    np.testing.assert_array_equal(table.effect == "harmful", table.loss_change_if_flipped < 0)
+    y = (named.y == "yes").astype(float)
+    np.testing.assert_allclose(flips.change[:, 0], flips.values[:, 0] * (1 - 2 * y))
+    several = case("multiclass")
+    moved = tracer_of(several).label_influence(several.X_test, several.y_test, to="barolo", reduce="mean").top(5)
+    np.testing.assert_array_equal(moved.effect == "harmful", moved.loss_change_if_relabelled < 0)
+    number = case("rmse default rule")
+    raised = tracer_of(number).label_influence(number.X_test, number.y_test, reduce="mean").top(5)
+    np.testing.assert_array_equal(raised.effect == "raises", raised.loss_change_if_label_raised > 0)
+
+
+def test_words_for_candidates(named):
+    scores = tracer_of(named).score_candidates(named.X_test, named.X_test, named.y_test, reduce="mean")
+    table = scores.top(5)
+    np.testing.assert_array_equal(table.effect == "harmful", table.loss_change_if_added > 0)
+    assert "with it added the loss changes by" in repr(scores)
 
 
 def test_candidates_are_added_not_removed(named):
     scores = tracer_of(named).score_candidates(named.X_test[:2], named.X_test, named.y_test, named.y_test[:2])
-    np.testing.assert_array_equal(scores.change_if_removed, scores.values)
+    np.testing.assert_array_equal(scores.change, scores.values)
     assert list(scores.train_index) == ["row-380", "row-381"]
 
 
@@ -105,7 +128,7 @@ def test_save_and_load(named, influence, tmp_path, kind):
         "candidates": influence.train_index,
     }[kind]
     saved = lt.Influence(
-        influence.values, index, influence.test_index, "loss", "m", np.ones(n), True, np.zeros(n, bool)
+        influence.values, index, influence.test_index, "loss", "m", "removed", np.ones(n), True, np.zeros(n, bool)
     )
     if kind == "candidates":
         saved = tracer_of(named).score_candidates(named.X_test[:3], named.X_test, named.y_test)
@@ -114,7 +137,8 @@ def test_save_and_load(named, influence, tmp_path, kind):
     np.testing.assert_array_equal(loaded.values, saved.values)
     assert list(loaded.train_index) == list(saved.train_index)
     assert list(loaded.test_index) == list(saved.test_index)
-    assert (loaded.of, loaded.method, loaded.derivative) == (saved.of, saved.method, saved.derivative)
+    for name in ("of", "method", "action", "derivative"):
+        assert getattr(loaded, name) == getattr(saved, name)
     np.testing.assert_array_equal(loaded.weight, saved.weight)
     np.testing.assert_array_equal(loaded.structure_changed, saved.structure_changed)
     if saved.per_label is None:
@@ -158,7 +182,8 @@ def test_repr(influence):
     text = repr(influence)
     assert "380 training rows on 20 queries of loss" in text
     assert "LeafInfluence(update_set=AllPoints())" in text
-    assert "most harmful: training row row-" in text
+    assert "most harmful: row row-" in text
+    assert "without it the loss changes by -" in text
 
 
 def test_without_pandas(influence, monkeypatch):

@@ -56,7 +56,7 @@ def test_weight_zero_is_a_removed_row(c):
     np.testing.assert_allclose(
         values.values[kept], influence(c, model, c.X[kept], c.y[kept]).values, atol=1e-10 * np.abs(values.values).max()
     )
-    assert np.all(values.change_if_removed[~kept] == 0)
+    assert np.all(values.change[~kept] == 0)
     refit = influence(c, model, c.X, c.y, zero, method=lt.LeafRefit(), rows=[5, 9])
     assert np.all(refit.values == 0)
 
@@ -85,8 +85,8 @@ def test_a_goal_is_its_gradient(c):
 def test_a_slope_predicts_a_small_removal(c):
     """For a row among many, removal is close to its derivative: signs and sizes agree."""
     tracer = tracer_of(c)
-    linear = tracer.influence(c.X_test, c.y_test, reduce="mean").change_if_removed[:, 0]
-    exact = tracer.influence(c.X_test, c.y_test, reduce="mean", method=lt.LeafRefit()).change_if_removed[:, 0]
+    linear = tracer.influence(c.X_test, c.y_test, reduce="mean").change[:, 0]
+    exact = tracer.influence(c.X_test, c.y_test, reduce="mean", method=lt.LeafRefit()).change[:, 0]
     assert np.corrcoef(linear, exact)[0, 1] > 0.95
 
 

@@ -16,8 +16,14 @@ from ._errors import InvalidInput, LeaftraceError
 from ._tables import table, wide
 
 _FORMAT = "leaftrace-influence-1"
-# For each kind of query: the words for a positive and a negative value.
-_EFFECTS = {"loss": ("harmful", "helpful"), "prediction": ("raises", "lowers"), "goal": ("raises", "lowers")}
+# What `change` is the effect of, in the words of a sentence.
+_ACTIONS = {
+    "removed": "without it",
+    "added": "with it added",
+    "flipped": "with its label flipped",
+    "relabelled": "with its label moved",
+    "label_raised": "with its label raised by one",
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,8 +36,10 @@ class Influence:
     ``test_index``   (queries,) labels of the test rows, or "mean" / "sum"
     ``of``           "loss", "prediction" or "goal"
     ``method``       how it was computed
-    ``weight``       (rows,) sample weights: a row's removal takes this much weight away
-    ``derivative``   whether values are derivatives in the weight (True) or effects of removal (False)
+    ``action``       what the tables tell the effect of: rows "removed" or "added"; labels "flipped" (two classes),
+                     "relabelled" (to a given class) or "label_raised" (by one, for numbers)
+    ``weight``       (rows,) how far the action goes: sample weights for "removed", 1 - 2 y for "flipped", otherwise 1
+    ``derivative``   whether values are derivatives (True) or effects of removal (False)
     ``structure_changed``  (rows,) with Retrain: whether any tree's structure changed without the row
     ``per_label``    with score_candidates and no labels: the values under each possible label
     """
@@ -41,6 +49,7 @@ class Influence:
     test_index: np.ndarray
     of: str = "loss"
     method: str = ""
+    action: str = "removed"
     weight: F64 = field(default_factory=lambda: np.ones(1))
     derivative: bool = True
     structure_changed: np.ndarray | None = None
@@ -51,17 +60,31 @@ class Influence:
         return self.values.shape[0], self.values.shape[1]
 
     @property
-    def change_if_removed(self) -> Real:
-        """(rows, queries) how much the query changes when the row goes: to first order for derivatives."""
+    def change(self) -> Real:
+        """(rows, queries) how much the query changes by the action: to first order for derivatives."""
         if not self.derivative:
             return -self.values
-        return -self.values * self.weight.astype(self.values.dtype)[:, None]
+        direction = -self.weight if self.action == "removed" else self.weight
+        return self.values * direction.astype(self.values.dtype)[:, None]
+
+    @property
+    def burden(self) -> Real:
+        """(rows, queries) positive where the row, or its label as it is, raises the query."""
+        return -self.change if self.action in ("flipped", "relabelled") else self.values
+
+    @property
+    def _words(self) -> tuple[str, str]:
+        """For a positive and a negative burden."""
+        return ("harmful", "helpful") if self.of == "loss" and self.action != "label_raised" else ("raises", "lowers")
+
+    def _effect(self, burden: float) -> str:
+        return self._words[0] if burden > 0 else self._words[1] if burden < 0 else "none"
 
     def top(self, k: int = 10, effect: str | None = None) -> Any:
         """The k rows that matter most to each query, as a tidy table.
 
         ``effect`` keeps only one side: "harmful" or "helpful" for a loss, "raises" or "lowers" otherwise."""
-        return top_table(rank(self, k, effect), self.train_index, self.test_index, self.of)
+        return top_table(rank(self, k, effect), self.train_index, self.test_index, f"{self.of}_change_if_{self.action}")
 
     def mean(self) -> Influence:
         """One column: the mean over the queries."""
@@ -83,16 +106,15 @@ class Influence:
         count = np.bincount(code)
         lines: dict[str, list[Any]] = {}
         for j, test_row in enumerate(self.test_index):
-            total = np.bincount(code, self.values[:, j])
-            change = np.bincount(code, self.change_if_removed[:, j])
+            total, burden, change = (np.bincount(code, x[:, j]) for x in (self.values, self.burden, self.change))
             columns = {
                 "test_row": [test_row] * len(names),
                 "group": list(names),
                 "rows": list(count),
-                "effect": [_effect(v, self.of) for v in total],
+                "effect": [self._effect(b) for b in burden],
                 "total": list(total),
                 "mean": list(total / count),
-                f"{self.of}_change_if_removed": list(change),
+                f"{self.of}_change_if_{self.action}": list(change),
             }
             for name, column in columns.items():
                 lines.setdefault(name, []).extend(column)
@@ -110,6 +132,7 @@ class Influence:
             "format": _FORMAT,
             "of": self.of,
             "method": self.method,
+            "action": self.action,
             "derivative": self.derivative,
         }
         for name in ("train_index", "test_index"):
@@ -154,6 +177,7 @@ class Influence:
             _unpack("test_index", arrays, meta),
             meta["of"],
             meta["method"],
+            meta["action"],
             arrays["weight"],
             meta["derivative"],
             arrays.get("structure_changed"),
@@ -167,58 +191,53 @@ class Influence:
         ]
         lines.append(f"  method: {self.method}")
         if rows and queries:
-            total = self.change_if_removed.mean(axis=1)
-            up, down = _EFFECTS[self.of]
-            for word, row in ((up, int(np.argmin(total))), (down, int(np.argmax(total)))):
+            burden, change = self.burden.mean(axis=1), self.change.mean(axis=1)
+            for row in (int(np.argmax(burden)), int(np.argmin(burden))):
                 lines.append(
-                    f"  most {word}: training row {self.train_index[row]}; without it the {self.of} changes by "
-                    f"{total[row]:+.3g}" + (" (mean over queries)" if queries > 1 else "")
+                    f"  most {self._effect(burden[row])}: row {self.train_index[row]}; {_ACTIONS[self.action]} the "
+                    f"{self.of} changes by {change[row]:+.3g}" + (" (mean over queries)" if queries > 1 else "")
                 )
         return "\n".join(lines)
 
 
-Ranked = tuple[np.ndarray, Real, Real]  # positions, values, changes if removed; most important first
+Ranked = tuple[np.ndarray, list[str], Real]  # positions, effects, changes; most important first
 
 
 def rank(influence: Influence, k: int, effect: str | None) -> list[Ranked]:
     """For each query, the k rows with the largest change; ties go to the earlier row."""
-    values, change = influence.values, influence.change_if_removed
-    return [_ranked(values[:, j], change[:, j], k, effect, influence.of) for j in range(values.shape[1])]
-
-
-def _effect(value: float, of: str) -> str:
-    up, down = _EFFECTS[of]
-    return up if value > 0 else down if value < 0 else "none"
-
-
-def _ranked(values: Real, change: Real, k: int, effect: str | None, of: str) -> Ranked:
     if k < 1:
         raise InvalidInput(f"k is {k}; ask for 1 or more rows.")
-    up, down = _EFFECTS[of]
+    up, down = influence._words
     if effect not in (None, up, down):
-        raise InvalidInput(f"effect is {effect!r}; for {of} it can be '{up}', '{down}' or None for both.")
-    size = np.abs(change) if effect is None else np.where(values * (1 if effect == up else -1) > 0, np.abs(change), -1)
-    k = min(k, len(size))
+        raise InvalidInput(f"effect is {effect!r}; for {influence.of} it can be '{up}', '{down}' or None for both.")
+    out = []
+    for burden, change in zip(influence.burden.T, influence.change.T, strict=True):
+        size = np.abs(change)
+        if effect is not None:
+            size = np.where(burden * (1 if effect == up else -1) > 0, size, -1)
+        order = _largest(size, min(k, len(size)))
+        order = order[size[order] >= 0]
+        out.append((order, [influence._effect(b) for b in burden[order]], change[order]))
+    return out
+
+
+def _largest(size: Real, k: int) -> np.ndarray:
+    """Positions of the k largest, in order."""
+    candidates = np.arange(len(size))
     if k < len(size):  # everything that could be among the first k, then a stable order
         candidates = np.flatnonzero(size >= np.partition(size, len(size) - k)[len(size) - k])
-    else:
-        candidates = np.arange(len(size))
-    order = candidates[np.argsort(-size[candidates], kind="stable")][:k]
-    order = order[size[order] >= 0]
-    return order, values[order], change[order]
+    return candidates[np.argsort(-size[candidates], kind="stable")][:k]
 
 
-def top_table(tops: list[Ranked], train_index: np.ndarray, test_index: np.ndarray, of: str) -> Any:
+def top_table(tops: list[Ranked], train_index: np.ndarray, test_index: np.ndarray, change_name: str) -> Any:
     count = [len(order) for order, _, _ in tops]
-    empty = np.zeros(0)
-    values = np.concatenate([v for _, v, _ in tops] or [empty])
     return table(
         {
             "test_row": np.repeat(test_index, count),
-            "rank": np.concatenate([np.arange(1, c + 1) for c in count] or [empty.astype(int)]),
-            "train_row": train_index[np.concatenate([order for order, _, _ in tops] or [empty.astype(int)])],
-            "effect": np.array([_effect(v, of) for v in values], dtype=object),
-            f"{of}_change_if_removed": np.concatenate([c for _, _, c in tops] or [empty]),
+            "rank": np.concatenate([np.arange(1, c + 1) for c in count]),
+            "train_row": train_index[np.concatenate([order for order, _, _ in tops])],
+            "effect": np.array([e for _, effects, _ in tops for e in effects], dtype=object),
+            change_name: np.concatenate([change for _, _, change in tops]),
         }
     )
 

@@ -151,7 +151,7 @@ class Tracer:
         for columns, values in self._backwards(queries, method, None):
             block = self._result(values, np.arange(self.n_rows), test_index[columns], queries.of, method)
             tops += rank(block, k, effect)
-        return top_table(tops, self.train_index, test_index, queries.of)
+        return top_table(tops, self.train_index, test_index, f"{queries.of}_change_if_removed")
 
     def label_influence(
         self,
@@ -190,7 +190,10 @@ class Tracer:
 
         values = np.concatenate(list(self._work.map(block, _blocks(len(queries)))), axis=1)
         name = "label influence" if to is None else f"label influence, towards {to}"
-        return Influence(values, self.train_index[index], test_index, queries.of, name, np.ones(len(index)))
+        action, how_far = "relabelled" if e.n_outputs > 1 else "label_raised", np.ones(len(index))
+        if e.n_outputs == 1 and self._source.classes is not None:
+            action, how_far = "flipped", 1 - 2 * e.y[index]
+        return Influence(values, self.train_index[index], test_index, queries.of, name, action, how_far)
 
     def score_candidates(
         self,
@@ -230,7 +233,8 @@ class Tracer:
             test_index,
             queries.of,
             "candidates at weight zero",
-            np.full(m, -1.0),  # adding one, not removing one
+            "added",
+            np.ones(m),
             per_label=per_label,
         )
 
@@ -340,7 +344,8 @@ class Tracer:
     ) -> Influence:
         weight = self._source.ensemble.sample_weight[index]
         derivative = isinstance(method, LeafInfluence)
-        return Influence(values, self.train_index[index], test_index, of, repr(method), weight, derivative, **extra)
+        names = self.train_index[index], test_index
+        return Influence(values, *names, of, repr(method), "removed", weight, derivative, **extra)
 
 
 def _blocks(count: int) -> list[slice]:
