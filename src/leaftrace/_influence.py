@@ -192,9 +192,10 @@ class Influence:
         lines.append(f"  method: {self.method}")
         if rows and queries:
             burden, change = self.burden.mean(axis=1), self.change.mean(axis=1)
-            for row in (int(np.argmax(burden)), int(np.argmin(burden))):
+            most = {self._effect(burden[row]): row for row in (np.argmin(burden), np.argmax(burden))}
+            for effect, row in reversed(most.items()):
                 lines.append(
-                    f"  most {self._effect(burden[row])}: row {self.train_index[row]}; {_ACTIONS[self.action]} the "
+                    f"  most {effect}: row {self.train_index[row]}; {_ACTIONS[self.action]} the "
                     f"{self.of} changes by {change[row]:+.3g}" + (" (mean over queries)" if queries > 1 else "")
                 )
         return "\n".join(lines)
