@@ -7,6 +7,7 @@ from catboost import CatBoostClassifier, CatBoostRegressor
 import leaftrace as lt
 import oracle
 from conftest import QUIET
+from test_algorithms import transcription
 
 
 def check(model, X, y, X_test, y_test, rows_of, removed=3):
@@ -27,6 +28,14 @@ def check(model, X, y, X_test, y_test, rows_of, removed=3):
         slopes = oracle.slope(lambda e, i=i: losses(everyone, w + e * (everyone == i)), 2e-3)
         assert np.all(np.abs(exact[i] - slopes) <= 1e-8 * np.abs(exact).max(axis=0))
         assert np.all(np.abs(float32[i] - slopes) <= 1e-5 * np.abs(exact).max(axis=0))
+    for update_set in (lt.SinglePoint(), lt.TopKLeaves(8)):
+        values = tracer.influence(X_test, y_test, method=lt.LeafRefit(update_set), rows=rows[:1]).values[0]
+        change = transcription(structure, y, w, rows[0], None, True, update_set)
+        F = oracle.predict(structure, oracle.refit(structure, y, w), test_steps)
+        F_hat = F + oracle.predict(structure, change, test_steps)
+        expected = oracle.loss_value(structure.loss, F, y_test) - oracle.loss_value(structure.loss, F_hat, y_test)
+        # The model's base score is rounded to float32, the oracle's is not.
+        np.testing.assert_allclose(values, expected, atol=1e-6 * np.abs(expected).max())
     refitted = single.influence(X_test, y_test, method=lt.LeafRefit(), rows=rows[:removed]).values
     whole = losses(everyone, w)
     expected = np.array([whole - losses(everyone[everyone != i], w) for i in rows[:removed]])
@@ -41,6 +50,23 @@ def test_paper_parameters(adult, paper_model):
         return np.r_[mean.argmax(), mean.argmin(), 12345, 777]
 
     check(paper_model, X, y, X_test[:5], y_test[:5], rows_of)
+
+
+@pytest.mark.parametrize("update_set", [lt.SinglePoint(), lt.TopKLeaves(8)], ids=repr)
+def test_update_sets_are_the_transcription(adult, paper_model, update_set):
+    X, y, X_test, _ = adult
+    structure, steps = oracle.from_catboost(paper_model, X)
+    test_steps, w, row = steps(X_test[:5]), np.ones(len(y)), 777
+
+    def prediction(dw):
+        return oracle.predict(structure, transcription(structure, y, w, row, dw, False, update_set), test_steps)[:, 0]
+
+    tracer = lt.Tracer(paper_model, X, y, dtype="float64")
+    ask = {"of": "prediction", "method": lt.LeafInfluence(update_set), "rows": [row]}
+    expected = oracle.slope(prediction, 1e-3)
+    np.testing.assert_allclose(
+        tracer.influence(X_test[:5], **ask).values[0], expected, atol=1e-6 * np.abs(expected).max()
+    )
 
 
 def test_default_classifier(adult):

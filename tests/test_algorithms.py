@@ -55,7 +55,7 @@ def transcription(structure, y, w, i, dw, removed, update_set):
             if update_set.sample is not None:
                 rng = np.random.default_rng([update_set.seed, t])
                 counted = np.isin(np.arange(n), rng.choice(n, update_set.sample, replace=False))
-            sums = [sum(abs(D[j]).sum() for j in np.flatnonzero(ids == leaf) if counted[j]) for leaf in range(L)]
+            sums = [np.abs(D[(ids == leaf) & (counted > 0)]).sum() for leaf in range(L)]
             top = sorted(range(L), key=lambda leaf: (-sums[leaf], leaf))[: update_set.k]
             used = np.isin(ids, top)
         else:
