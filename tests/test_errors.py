@@ -123,10 +123,12 @@ def test_forgotten_weights_are_caught():
             lt.Tracer(c.model, c.X, c.y)
 
 
-def test_shuffled_multiclass_labels_are_caught_without_leaf_weights():
+def test_other_rows_and_labels_of_several_classes_are_caught():
     c = case("multiclass newton 3")
     with says(lt.FidelityError, "step 1"):
         lt.Tracer(c.model, c.X, np.roll(c.y, 1))
+    with says(lt.FidelityError, "leaf weights differ"):
+        lt.Tracer(c.model, c.X[5:], c.y[5:])
 
 
 def test_forgotten_baseline_is_caught():

@@ -29,7 +29,6 @@ class Source(Protocol):
     ensemble: Ensemble
     tolerance: float  # relative leaf error that is still rounding in this library
     classes: Any | None  # labels in the order of the outputs, or None
-    targets: str  # what labels must be, in words
 
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
         """Leaves (trees, m), numbered as the ensemble numbers them, and given scores (m, K) of new rows."""

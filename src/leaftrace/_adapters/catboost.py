@@ -122,12 +122,25 @@ def _constraints(value: Any) -> list[int]:
 
 def _target_statistics(model: catboost.CatBoost) -> list[str]:
     """Kinds of target statistics in the model's splits. Counts of categories do not look at the target."""
+    used = _exported(model)["features_info"].get("ctrs") or []
+    return sorted({ctr["ctr_type"] for ctr in used} - {"Counter", "FeatureFreq"})
+
+
+def _leaf_weights(model: catboost.CatBoost, outputs: int) -> F64 | None:
+    """(leaves,) weights recorded in training. Those of vector leaves stand in the exported file only, and there in the
+    order of the leaf numbers for symmetric trees only; for others the leaf values are the check."""
+    if outputs == 1:
+        return np.asarray(model.get_leaf_weights())
+    trees = _exported(model).get("oblivious_trees")
+    return np.concatenate([tree["leaf_weights"] for tree in trees]) if trees else None
+
+
+def _exported(model: catboost.CatBoost) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.json")
         model.save_model(path, format="json")
         with open(path, encoding="utf-8") as file:
-            info = json.load(file)["features_info"]
-    return sorted({ctr["ctr_type"] for ctr in info.get("ctrs") or []} - {"Counter", "FeatureFreq"})
+            return json.load(file)
 
 
 def _f32(x: Any) -> F64:
@@ -214,8 +227,7 @@ class CatBoostSource:
             base_from_data=bool(params.get("boost_from_average")) and offset is None,
             base_float32=True,
             offset=offset,
-            # CatBoost keeps the weights of vector leaves in the exported file only; their values are checked anyway.
-            leaf_weights=np.asarray(model.get_leaf_weights()) if K == 1 else None,
+            leaf_weights=_leaf_weights(model, K),
         )
 
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
