@@ -26,10 +26,23 @@ class Structure:
     base: object = 0.0  # numbers, or "mean": the constant that fits the labels best
     l2_scales: bool = True
     offset: object = 0.0
+    sample: list | None = None  # sample[t][r]: how often tree r of step t drew each row
+    moves: list | None = None  # moves[t]: (step, factor) added to the scores before step t; -1 is the base
+    l1: float = 0.0
+    max_step: float = np.inf
+    min_hessian: float = 0.0
+    more_l2: list | None = None  # more_l2[t][r] (L,)
 
     def rows(self, keep):
         steps = [[(ids[keep], L, o) for ids, L, o in step] for step in self.steps]
-        return replace(self, steps=steps, offset=self.offset[keep] if np.ndim(self.offset) else self.offset)
+        sample = None if self.sample is None else [[drawn[keep] for drawn in step] for step in self.sample]
+        offset = self.offset[keep] if np.ndim(self.offset) else self.offset
+        return replace(self, steps=steps, offset=offset, sample=sample)
+
+    def before(self, t):
+        if self.moves is not None:
+            return self.moves[t]
+        return [(t - 1, 1.0)] if t else []
 
 
 def sigmoid(x):
@@ -42,7 +55,29 @@ def softmax(A):
 
 
 def derivatives(loss, A, y):
-    """g (n, K) and h (n, K, K)."""
+    """g (n, K) and h (n, K, K), the second derivative as the boosters have it."""
+    t = y[:, None]
+    if loss == "gamma":
+        return 1 - t * np.exp(-A), (t * np.exp(-A))[..., None]
+    if loss == "tweedie":  # power 1.3
+        u, v = t * np.exp(-0.3 * A), np.exp(0.7 * A)
+        return v - u, (0.3 * u + 0.7 * v)[..., None]
+    if loss == "huber":  # delta 0.6
+        return np.clip(A - t, -0.6, 0.6), np.ones((*A.shape, 1))
+    if loss == "pseudo-huber":  # slope 0.8
+        r = 1 + ((A - t) / 0.8) ** 2
+        return (A - t) / r**0.5, (r**-1.5)[..., None]
+    if loss == "fair":  # c 1.2
+        a = np.abs(A - t) + 1.2
+        return 1.2 * (A - t) / a, (1.44 / a**2)[..., None]
+    if loss == "scaled logistic":  # 0.7
+        p = sigmoid(0.7 * A)
+        return 0.7 * (p - t), (0.49 * p * (1 - p))[..., None]
+    if loss == "one-vs-all":  # scale 0.7
+        p = sigmoid(0.7 * A)
+        return 0.7 * (p - np.eye(A.shape[1])[y.astype(int)]), 0.49 * (p * (1 - p))[..., None] * np.eye(A.shape[1])
+    if loss == "brier":
+        return A - np.eye(A.shape[1])[y.astype(int)], np.ones((*A.shape, 1)) * np.eye(A.shape[1])
     if loss == "squared":
         return A - y[:, None], np.ones((*A.shape, 1))
     if loss == "logistic":
@@ -61,6 +96,24 @@ def loss_value(loss, F, y):
         return np.logaddexp(0, F[:, 0]) - y * F[:, 0]
     if loss == "poisson":
         return np.exp(F[:, 0]) - y * F[:, 0]
+    r = F[:, 0] - y
+    if loss == "gamma":
+        return F[:, 0] + y * np.exp(-F[:, 0])
+    if loss == "tweedie":
+        return y * np.exp(-0.3 * F[:, 0]) / 0.3 + np.exp(0.7 * F[:, 0]) / 0.7
+    if loss == "huber":
+        return np.where(np.abs(r) < 0.6, r**2 / 2, 0.6 * np.abs(r) - 0.18)
+    if loss == "pseudo-huber":
+        return 0.64 * (np.sqrt(1 + (r / 0.8) ** 2) - 1)
+    if loss == "fair":
+        return 1.44 * (np.abs(r) / 1.2 - np.log(1 + np.abs(r) / 1.2))
+    if loss == "scaled logistic":
+        return np.logaddexp(0, 0.7 * F[:, 0]) - 0.7 * y * F[:, 0]
+    target = np.eye(F.shape[1])[y.astype(int)]
+    if loss == "one-vs-all":
+        return (np.logaddexp(0, 0.7 * F) - 0.7 * target * F).sum(axis=1)
+    if loss == "brier":
+        return ((F - target) ** 2).sum(axis=1) / 2
     return np.log(np.exp(F).sum(axis=1)) - F[np.arange(len(y)), y.astype(int)]
 
 
@@ -81,6 +134,10 @@ def leaf_total(ids, x, L):
     return np.stack([np.bincount(ids, c, L) for c in flat.T], axis=1).reshape(L, *x.shape[1:])
 
 
+def soft(G, l1):
+    return np.sign(G) * np.maximum(np.abs(G) - l1, 0)
+
+
 def tree_value(structure, ids, L, o, scales, A, y, w, lam):
     """Leaf values (L, O) of one tree that reads the scores A."""
     O = structure.O
@@ -95,9 +152,13 @@ def tree_value(structure, ids, L, o, scales, A, y, w, lam):
             D = leaf_total(ids, w[:, None, None] * h[:, o : o + O, o : o + O], L)
         else:
             D = W[:, None, None] * np.eye(O)
-        D = D + lam * np.eye(O)
+        H, D = D, D + np.reshape(lam, (-1, 1, 1)) * np.eye(O)
         some = np.einsum("laa->la", D).min(axis=1) > 0  # otherwise the leaf is empty and there is no l2
-        S[some] -= c * np.linalg.solve(D[some], G[some][..., None])[..., 0]
+        step = np.zeros((L, O))
+        step[some] = -np.linalg.solve(D[some], soft(G[some], structure.l1)[..., None])[..., 0]
+        if structure.min_hessian:
+            step[H[:, 0, 0] < structure.min_hessian] = 0
+        S += c * np.clip(step, -structure.max_step, structure.max_step)
     return structure.lr * S
 
 
@@ -108,24 +169,33 @@ def refit(structure, y, w, n=None):
     base = base_score(structure, y, w)
     A = np.tile(base, (len(y), 1)) + structure.offset
     values = []
-    for step, scales in zip(structure.steps, structure.scales, strict=True):
-        values.append([tree_value(structure, ids, L, o, scales, A, y, w, lam) for ids, L, o in step])
-        A = add_step(structure, step, values[-1], A)
+    for t, (step, scales) in enumerate(zip(structure.steps, structure.scales, strict=True)):
+        A = move(structure, t, structure.steps, base, values, A)
+        values.append([])
+        for r, (ids, L, o) in enumerate(step):
+            here = w if structure.sample is None else w * structure.sample[t][r]
+            more = 0.0 if structure.more_l2 is None else structure.more_l2[t][r]
+            values[-1].append(tree_value(structure, ids, L, o, scales, A, y, here, lam + more))
     return base, values
 
 
-def add_step(structure, step, values, A):
+def move(structure, t, steps, base, values, A):
+    """Scores before step t from those before step t - 1."""
     A = A.copy()
-    for (ids, _, o), v in zip(step, values, strict=True):
-        A[:, o : o + structure.O] += v[ids]
+    for r, factor in structure.before(t):
+        if r == -1:
+            A += factor * base
+            continue
+        for (ids, _, o), v in zip(steps[r], values[r], strict=True):
+            A[:, o : o + structure.O] += factor * v[ids]
     return A
 
 
 def predict(structure, fitted, test_steps, offset=0.0):
     base, values = fitted
     F = np.tile(base, (len(test_steps[0][0][0]), 1)) + offset
-    for step, v in zip(test_steps, values, strict=True):
-        F = add_step(structure, step, v, F)
+    for t in range(len(test_steps) + 1):
+        F = move(structure, t, test_steps, base, values, F)
     return F
 
 

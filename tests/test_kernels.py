@@ -55,7 +55,9 @@ def test_one_output_sums_and_effects(isa, loss, id_type):
     y, w, shift = rng.random(N), rng.random(N), rng.random((3, M)) + 0.5
     s, factor = rng.normal(size=(3, M)), rng.normal(size=(3, M))
     for one in (None, shift[0]):
-        agree("leaf_sums", (loss, leaf, state, one, y, w), [np.zeros((M, 4))], np.float64)
+        agree("leaf_sums", (loss, leaf, state, one, y, w, 0), [np.zeros((M, 4))], np.float64)
+        for rounding in (1, 2, 3):  # half-way cases may be rounded either way, so this agrees as float32 does
+            agree("leaf_sums", (loss, leaf, state, one, y, w, rounding), [np.zeros((M, 4))], np.float32)
     for dtype in (np.float32, np.float64):
         for newton in (True, False):
             inputs = loss, newton, leaf, state, shift, s, factor, y, w
@@ -65,7 +67,7 @@ def test_one_output_sums_and_effects(isa, loss, id_type):
 @pytest.mark.parametrize("B", BLOCKS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("id_type", [np.uint8, np.uint16])
+@pytest.mark.parametrize("id_type", [np.uint8, np.uint16, np.uint32])
 def test_block_kernels(isa, B, dtype, shape, id_type):
     R, O, K = shape
     rng, x = np.random.default_rng(2), arrays(dtype)

@@ -19,7 +19,7 @@ NAMES = {
 
 # model -> Ensemble -> Trace -> method -> Influence -> view: a module imports only from those before it.
 ORDER = [
-    "_arrays", "_errors", "_losses", "_inputs", "_ensemble", "_adapters", "_twins", "_kernels", "_fidelity", "_replay",
+    "_arrays", "_errors", "_losses", "_losses_general", "_base", "_inputs", "_ensemble", "_adapters", "_twins", "_kernels", "_fidelity", "_replay",
     "_effects", "_workspace", "_queries", "_methods", "_adjoint", "_forward", "_altered", "_tables", "_influence",
     "_progress", "_tracer",
 ]  # fmt: skip

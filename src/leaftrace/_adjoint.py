@@ -8,6 +8,9 @@
 Then, for each row,
     dQ/dw_i = sum_t V_i . fbar_{l(i)} + (d base/dw_i) . fbar_0 + (d lam/dw_i) sum_l (df_l/dlam) . fbar_l
 and the same with the label effects Y in the place of V. SinglePoint leaves the abar out.
+
+This is boosting, where step t - 1 is added to the scores before step t; other moves (see _ensemble.py) are undone one by
+one between the steps: what was added with a factor feels the abar with that factor.
 """
 
 from __future__ import annotations
@@ -19,8 +22,10 @@ import numpy as np
 
 from ._arrays import F64, Real
 from ._effects import Rows, base_effect, base_label_effect, direct_effects, label_effects
+from ._ensemble import BASE, Ensemble
 from ._kernels import BLOCKS, block_width, kernels
 from ._queries import Queries
+from ._twins import sum_by_leaf
 from ._workspace import Workspace
 
 
@@ -40,10 +45,10 @@ def leaf_adjoint(work: Workspace, queries: Queries, columns: slice, *, knock_on:
     count = len(range(len(queries))[columns])
     B = block_width(count)
     fbar, base = queries.seeds(columns, B, work.dtype)
-    if knock_on:
+    if knock_on and not e.independent:
         abar = np.zeros((e.n_rows, e.n_outputs, B), work.dtype)
         for t, U in work.knock_on_backwards():
-            here, next_ = e.trees(t), e.trees(t - 1) if t else None
+            here, next_ = e.trees(t), e.trees(t - 1) if e.boosts(t) else None
             kernels.backward_step(
                 e.leaves[here],
                 e.first_output[here],
@@ -54,12 +59,25 @@ def leaf_adjoint(work: Workspace, queries: Queries, columns: slice, *, knock_on:
                 None if next_ is None else e.first_output[next_],
                 None if next_ is None else fbar[e.leaf_range(t - 1)],
             )
+            if next_ is None:
+                _feel_moves(e, t, abar, fbar, base)
         base += abar.sum(axis=0, dtype=np.float64)
     lam = np.zeros(B)
     if e.lam_slope:
         for t, step in enumerate(trace.steps):
             lam += np.einsum("mo,mob->b", step.lam_effect, fbar[e.leaf_range(t)])
     return LeafAdjoint(fbar, base, lam, count)
+
+
+def _feel_moves(e: Ensemble, t: int, abar: Real, fbar: Real, base: F64) -> None:
+    """The moves between step t - 1 and step t, backwards: each step moved feels what the rows' scores do."""
+    for r, factor in reversed(e.before(t)):
+        if r == BASE:
+            base += factor * abar.sum(axis=0, dtype=np.float64)
+            continue
+        leaves = fbar[e.leaf_range(r)]
+        for ids, o in zip(e.leaves[e.trees(r)], e.first_output[e.trees(r)], strict=True):
+            sum_by_leaf(ids, factor * abar[:, o : o + e.leaf_outputs], leaves)
 
 
 def expand_training(work: Workspace, adjoint: LeafAdjoint, index: np.ndarray | None) -> Real:
@@ -85,7 +103,9 @@ def _expand(work: Workspace, adjoint: LeafAdjoint, rows: Rows, V: Real) -> Real:
 
     list(work.map(piece, pairwise(edges)))
     out += (e.lam_slope * adjoint.lam).astype(work.dtype)
-    if e.base_from_data:
+    if not np.all(rows.factor == 1):
+        out *= rows.factor.astype(work.dtype)[:, None]
+    if e.base_rule is not None:
         out += (base_effect(work.trace, rows) @ adjoint.base).astype(work.dtype)
     return out[:, : adjoint.columns]
 

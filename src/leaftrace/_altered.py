@@ -12,7 +12,7 @@ from ._arrays import F64, Ints
 from ._ensemble import Ensemble
 from ._errors import InvalidInput
 from ._losses import Logistic, Softmax
-from ._replay import Step, Trace, leaf_values, mean_target, walk
+from ._replay import Step, Trace, walk
 
 
 @dataclass(frozen=True)
@@ -73,24 +73,15 @@ class RetrainedModel(AlteredModel):
 def refit_on(trace: Trace, keep: Ints) -> Ensemble:
     """Replay all steps with these rows alone: exact, one pass. Their number counts in lam, and halvings by backtracking
     stay where they were."""
-    e = trace.ensemble
-    rest = replace(
-        e,
-        leaves=np.ascontiguousarray(e.leaves[:, keep]),
-        y=e.y[keep],
-        w=e.w[keep],
-        w_factor=e.w_factor[keep],
-        offset=None if e.offset is None else e.offset[keep],
-        leaf_weights=None,
-    )
+    e, rest = trace.ensemble, trace.ensemble.take(keep)
     base = e.base
-    if e.base_from_data:  # the change only, so that the model's own rounding of its base stays
-        from_mean = e.loss.from_mean
-        base = base + from_mean(mean_target(rest, rest.w)) - from_mean(mean_target(e, e.w))
+    if e.base_rule is not None:  # the change only, so that the model's own rounding of its base stays
+        fits = [e.base_rule.fit(part.loss, part.y, part.base_weight) for part in (rest, e)]
+        base = base + fits[0] - fits[1]
     rest = replace(rest, base=base)
-    A, values = rest.start(), np.empty_like(e.values)
+    A, values = rest.start(), np.zeros_like(e.values)
     for t, step in enumerate(trace.steps):
-        path = walk(Step(rest, t, A), step.scale)
-        values[e.leaf_range(t)] = leaf_values(e, path)
-        rest.add_leaf_values(t, values[e.leaf_range(t)], rest.leaves, A)
+        rest.move(t, rest.leaves, A, values)
+        path = walk(Step(rest, t, A), step.scale.tolist())
+        values[e.leaf_range(t)] = e.rate(t) * path[-1].after()
     return replace(e, base=base, values=values)

@@ -1,21 +1,22 @@
 """Row effects: how each training row moves its own leaf's value, through its weight, its score or its label.
 
     V (trees, n, O)     df_l / dw_i       direct effect          = sum_q N_q (g_i + h_i s_q)
-    U (trees, n, O, K)  df_l / dA_j       knock-on effect        = w_j sum_q N_q (h_j + k_j.s_q)
+    U (trees, n, O, K)  df_l / dA_j       knock-on effect        = w_j sum_q N_q (j_j + k_j.s_q)
     Y (trees, n, O, Y)  df_l / dy_i       label effect           = w_i sum_q N_q (dg_i/dy + dh_i/dy s_q)
 
-with N, s of the leaf that holds the row (see _replay.py). V needs nothing of the training set but the leaf tables, so
+with N, s of the leaf that holds the row (see _replay.py), all times how often the tree drew the row. V needs nothing of the training set but the leaf tables, so
 it is also defined for rows that were never trained on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ._arrays import F64, Ids, Real
+from ._ensemble import take_sample
 from ._kernels import kernels
 from ._replay import Trace
 
@@ -28,18 +29,34 @@ class Rows:
     start: F64  # (n, K) score before the first step
     y: F64
     w: F64
+    factor: F64  # (n,) dw / d(sample weight)
+    base_factor: F64  # (n,) the same for the weight in the starting score
+    sample: Sequence[np.ndarray] | None = None  # for each tree (n,) how often it drew the row
 
     def __len__(self) -> int:
         return len(self.y)
 
     def take(self, index: slice | np.ndarray) -> Rows:
         leaves = np.ascontiguousarray(self.leaves[:, index])
-        return Rows(leaves, self.start[index], self.y[index], self.w[index])
+        sample = None if self.sample is None else take_sample(self.sample, index)
+        parts = (part[index] for part in (self.start, self.y, self.w, self.factor, self.base_factor))
+        return Rows(leaves, *parts, sample)
 
 
 def training_rows(trace: Trace) -> Rows:
     e = trace.ensemble
-    return Rows(e.leaves, e.start(), e.y, e.w)
+    base_factor = e.w_factor if e.base_factor is None else e.base_factor
+    return Rows(e.leaves, e.start(), e.y, e.w, e.w_factor, base_factor, e.sample)
+
+
+def candidate_rows(trace: Trace, leaves: Ids, start: F64, y: F64) -> Rows:
+    """Rows that were never trained on; a tree would draw them as often as it drew the others on average."""
+    e, ones = trace.ensemble, np.ones(len(y))
+    sample = None
+    if e.sample is not None:
+        means = {id(s): np.full(len(y), s[e.w_factor > 0].mean()) for s in e.sample}
+        sample = [means[id(s)] for s in e.sample]
+    return Rows(leaves, start, y, np.zeros(len(y)), ones, ones, sample)
 
 
 def empty_effects(trace: Trace, n: int, dtype: np.dtype) -> tuple[Real, Real]:
@@ -68,29 +85,34 @@ def forward_scores(trace: Trace, rows: Rows) -> Iterator[tuple[int, F64]]:
     e = trace.ensemble
     A = rows.start.copy()
     for t in range(e.n_steps):
+        e.move(t, rows.leaves, A)
         yield t, A
-        e.add_leaf_values(t, e.values[e.leaf_range(t)], rows.leaves, A)
 
 
 def step_effects(trace: Trace, rows: Rows, t: int, A: F64, V: Real, U: Real) -> None:
     """Fill V (R, n, O) and U (R, n, O, K) of step t from the scores A (n, K) before it."""
     e, step = trace.ensemble, trace.steps[t]
     loss, newton = e.loss, e.rule.newton
-    if e.n_outputs == 1:
+    if e.n_outputs == 1 and loss.kernel is not None:
         state, shift = loss.state(A), loss.shift(step.S[..., 0])
         s, N = np.ascontiguousarray(step.s[..., 0]), np.ascontiguousarray(step.N[..., 0, 0])
         for ids, v, u in zip(rows.leaves[e.trees(t)], V, U, strict=True):
             kernels.row_effects(loss.kernel, newton, ids, state, shift, s, N, rows.y, rows.w, v[:, 0], u[:, 0, 0])
-        return
-    V[...], U[...] = 0, 0
-    for r, q, at, s, out in _iterations(trace, rows, t, A):
-        ids, o = rows.leaves[e.trees(t)][r], slice(out, out + e.leaf_outputs)
-        h = loss.hessian(at, rows.y)
-        hs = np.einsum("nab,nb->na", h, s) if newton else s
-        slope = h + loss.third_dot(at, rows.y, s) if newton else h
-        N = step.N[q, ids]
-        V[r] += np.einsum("nab,nb->na", N, (loss.gradient(at, rows.y) + hs)[:, o])
-        U[r] += np.einsum("nab,nbk->nak", N, slope[:, o]) * rows.w[:, None, None]
+    else:
+        V[...], U[...] = 0, 0
+        for r, q, at, s, out in _iterations(trace, rows, t, A):
+            ids, o = rows.leaves[e.trees(t)][r], slice(out, out + e.leaf_outputs)
+            h = loss.hessian(at, rows.y)
+            hs = np.einsum("nab,nb->na", h, s) if newton else s
+            slope = loss.jacobian(at, rows.y)
+            slope = slope + loss.third_dot(at, rows.y, s) if newton else slope
+            N = step.N[q, ids]
+            V[r] += np.einsum("nab,nb->na", N, (loss.gradient(at, rows.y) + hs)[:, o])
+            U[r] += np.einsum("nab,nbk->nak", N, slope[:, o]) * rows.w[:, None, None]
+    if rows.sample is not None:
+        for drawn, v, u in zip(rows.sample[e.trees(t)], V, U, strict=True):
+            v *= drawn[:, None]
+            u *= drawn[:, None, None]
 
 
 def label_effects(trace: Trace, rows: Rows, dtype: np.dtype) -> Real:
@@ -105,7 +127,8 @@ def label_effects(trace: Trace, rows: Rows, dtype: np.dtype) -> Real:
             if e.rule.newton:
                 slope = slope + e.loss.label_hessian_dot(at, rows.y, s)
             N = trace.steps[t].N[q, rows.leaves[tree]]
-            Y[tree] += np.einsum("nab,nby->nay", N, slope[:, out : out + e.leaf_outputs]) * rows.w[:, None, None]
+            w = rows.w if rows.sample is None else rows.w * rows.sample[tree]
+            Y[tree] += np.einsum("nab,nby->nay", N, slope[:, out : out + e.leaf_outputs]) * w[:, None, None]
     return Y
 
 
@@ -122,14 +145,17 @@ def _iterations(trace: Trace, rows: Rows, t: int, A: F64) -> Iterator[tuple[int,
 
 
 def base_effect(trace: Trace, rows: Rows) -> F64:
-    """(n, K): d base / dw_i. Step 0 is one leaf with every row, at its optimum, so s = 0 there."""
-    loss, e = trace.ensemble.loss, trace.ensemble
-    state = loss.state(np.tile(e.base, (len(rows), 1)))
-    return loss.gradient(state, rows.y) @ trace.base_slope.T
+    """(n, K): d base / d(sample weight of row i)."""
+    e = trace.ensemble
+    if e.base_rule is None:
+        return np.zeros((len(rows), e.n_outputs))
+    return e.base_rule.effects(e.loss, e.y, e.base_weight, rows.y)[0] * rows.base_factor[:, None]
 
 
 def base_label_effect(trace: Trace, rows: Rows) -> F64:
     """(n, K, Y): d base / dy_i."""
-    loss, e = trace.ensemble.loss, trace.ensemble
-    state = loss.state(np.tile(e.base, (len(rows), 1)))
-    return np.einsum("ab,nby->nay", trace.base_slope, loss.label_gradient(state, rows.y)) * rows.w[:, None, None]
+    e = trace.ensemble
+    if e.base_rule is None:
+        return np.zeros_like(e.loss.label_gradient(e.loss.state(rows.start), rows.y))
+    b = np.divide(rows.w, rows.factor, out=np.zeros_like(rows.w), where=rows.factor > 0) * rows.base_factor
+    return e.base_rule.effects(e.loss, e.y, e.base_weight, rows.y)[1] * b[:, None, None]

@@ -2,18 +2,37 @@
 
 Adapters make it; everything downstream knows only it. Training is a sequence of steps; all trees of a step read the
 same scores ``A``. A step is one tree with vector leaves (O = K) or several trees with scalar leaves (O = 1).
+
+Boosting adds each step to the scores as soon as it is computed. Other schedules (DART, forests, shrinking models) are
+a list of *moves*: before step t, A += factor * f_r for each (r, factor) in ``moves[t]``; ``moves[T]`` comes last. So a
+forest never moves before the end, and DART takes trees out and puts them back.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._arrays import F64, Ids
+from ._arrays import F64, Ids, Ints
+from ._base import BaseRule
 from ._losses import Loss
+
+BASE = -1  # in moves: the starting score
+
+
+class Statistic(Protocol):
+    """A leaf that is a statistic of its rows, such as the median of residuals, instead of a Newton step."""
+
+    name: str
+
+    def __call__(self, leaf: Ids, M: int, residual: F64, y: F64, w: F64) -> F64:
+        """(M,) unshrunk values from y - A of the rows; rows of weight zero do not count."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -21,21 +40,76 @@ class LeafRule:
     """How a leaf's step comes from its rows: s = -(D + lam)^-1 G.
 
     ``newton``: D = sum w h, otherwise D = sum w. ``lam = l2`` or, with ``l2_scales``, ``l2 * sum(w) / n``.
-    CatBoost rounds lam to float32 where it solves for vectors (``lam_float32``).
+    CatBoost rounds lam to float32 where it solves for vectors (``lam_float32``). ``diagonal``: a vector leaf is solved
+    one output at a time.
     A leaf takes ``iterations`` such steps; the sum of them times the learning rate is its value. With
     ``backtracking`` the booster may have halved some steps: the replay finds out which.
+    ``l1`` takes that much off |G|; ``max_step`` bounds |s|; a leaf with D below ``min_hessian`` stays at zero. Where one
+    of them decides, the leaf does not move with its rows.
+    ``statistic`` replaces all of this.
     """
 
-    newton: bool
-    l2: float
+    newton: bool = True
+    l2: float = 0.0
     l2_scales: bool = False
     lam_float32: bool = False
+    diagonal: bool = False
     iterations: int = 1
     backtracking: bool = False
+    l1: float = 0.0
+    max_step: float = np.inf
+    min_hessian: float = 0.0
+    statistic: Statistic | None = None
 
     def lam(self, total_weight: float, n: int) -> float:
         lam = self.l2 * total_weight / n if self.l2_scales else self.l2
         return float(np.float32(lam)) if self.lam_float32 else lam
+
+    @property
+    def limited(self) -> bool:
+        """Whether a leaf's step can be anything but the solution of its equations."""
+        return self.l1 > 0 or self.min_hessian > 0 or np.isfinite(self.max_step)
+
+    def step(self, G: F64, H: F64, D: F64) -> tuple[F64, NDArray[np.bool_]]:
+        """s with these limits, and whether it moves with G and D = H + lam. All of one shape."""
+        short = np.abs(G) - self.l1
+        some = (D > 0) & (H > 0) & (H >= self.min_hessian)
+        s = np.where(some & (short > 0), -np.sign(G) * short / np.where(D > 0, D, 1.0), 0.0)
+        moves = some & (short > 0) & (np.abs(s) < self.max_step)
+        return np.clip(s, -self.max_step, self.max_step), moves
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """What a booster keeps in float32: the scores, the derivatives, the derivatives times the weight. The replay does
+    the same, or it would agree to 1e-7 only; derivatives of the training program do not care."""
+
+    scores: bool = False
+    derivatives: bool = False
+    terms: bool = False
+
+    @property
+    def level(self) -> int:
+        """What the kernels are told of it."""
+        return self.terms + 2 * self.derivatives
+
+    def apply(self, x: F64, w: F64) -> F64:
+        """w x, rounded as the booster rounds it. w (n,), x (n, ...)."""
+        w = w.reshape(len(w), *[1] * (x.ndim - 1))
+        x = w * (_f32(x) if self.derivatives else x)
+        return _f32(x) if self.terms else x
+
+
+def _f32(x: F64) -> F64:
+    return x.astype(np.float32).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What the model recorded of each leaf in training, to check the rows by: (leaves,) numbers of one kind."""
+
+    kind: Literal["weight", "rows", "weighted rows", "hessian"]
+    values: F64
 
 
 @dataclass(frozen=True)
@@ -46,18 +120,23 @@ class Ensemble:
     ``first_output`` (trees,)    first output a tree writes to
     ``step_trees``   (T + 1,)    trees of step t: step_trees[t] .. step_trees[t + 1]
     ``tree_leaves``  (trees + 1,) leaves of each tree, likewise, in the model's list of all leaves
-    ``values``       (leaves, O) the model's leaf values, learning rate included
-    ``leaf_weights`` (leaves,)   sum of weights the model recorded for each leaf, or None
+    ``values``       (leaves, O) leaf values as training computed them, learning rate included
+    ``learning_rate``            one number, or one for each step
     ``y`` (n,) labels as the loss takes them; ``w`` (n,) weights as the loss uses them (class weights included)
-    ``w_factor`` (n,)            dw / d(sample weight): the class weight of each row
-    ``base`` (K,)                starting score; ``base_from_data``: it is the loss's constant optimum
-    ``base_float32``             the mean behind that optimum was rounded to float32
-    ``offset`` (n, K) or None    a score given for each row (CatBoost's baseline)
+    ``w_factor`` (n,)            dw / d(sample weight): the class weight of each row; zero for rows held out
+    ``base`` (K,)                starting score; ``base_rule``: how it came from the data, None if it was given
+    ``base_factor`` (n,) or None weight of each row in the starting score / sample weight; None means w_factor
+    ``offset`` (n, K) or None    a score given for each row (baseline, base_margin, init_score)
+    ``sample``                   for each tree (n,) how often a row was drawn for it; None: every row once
+    ``moves``                    see above; None: boosting
+    ``leaf_l2`` (leaves,) or None  more l2, for some leaves
+    ``fixed`` (leaves,) or None  leaves whose value does not come from their rows
+    ``recorded``                 what the model recorded of its leaves, or None
     """
 
     loss: Loss
     rule: LeafRule
-    learning_rate: float
+    learning_rate: float | F64
     leaves: Ids
     first_output: NDArray[np.int32]
     step_trees: NDArray[np.int64]
@@ -67,10 +146,15 @@ class Ensemble:
     w: F64
     w_factor: F64
     base: F64
-    base_from_data: bool
-    base_float32: bool = False
+    base_rule: BaseRule | None = None
+    base_factor: F64 | None = None
     offset: F64 | None = None
-    leaf_weights: F64 | None = None
+    sample: Sequence[NDArray[Any]] | None = None
+    moves: Sequence[Sequence[tuple[int, float]]] | None = None
+    leaf_l2: F64 | None = None
+    fixed: NDArray[np.bool_] | None = None
+    recorded: Recorded | None = None
+    rounding: Rounding = field(default_factory=Rounding)
 
     @property
     def n_rows(self) -> int:
@@ -111,6 +195,11 @@ class Ensemble:
         return np.divide(self.w, self.w_factor, out=np.zeros_like(self.w), where=self.w_factor > 0)
 
     @cached_property
+    def base_weight(self) -> F64:
+        """(n,) weights in the starting score."""
+        return self.w if self.base_factor is None else self.sample_weight * self.base_factor
+
+    @cached_property
     def step_leaves(self) -> NDArray[np.int64]:
         """(T + 1,) leaves of step t in the list of all leaves."""
         return self.tree_leaves[self.step_trees]
@@ -119,6 +208,39 @@ class Ensemble:
     def tree_offset(self) -> NDArray[np.int64]:
         """(trees,) where the leaves of each tree's step begin in the list of all leaves."""
         return np.repeat(self.step_leaves[:-1], np.diff(self.step_trees))
+
+    @cached_property
+    def factors(self) -> F64:
+        """(T,) what each step's values are multiplied with in the finished model."""
+        out = np.ones(self.n_steps)
+        if self.moves is not None:
+            out[:] = 0
+            for r, factor in (move for moves in self.moves for move in moves):
+                if r != BASE:
+                    out[r] += factor
+        return out
+
+    @cached_property
+    def independent(self) -> bool:
+        """No step reads another, nor a starting score that depends on the data (forests)."""
+        return self.moves is not None and not any(self.moves[:-1]) and self.base_rule is None
+
+    def before(self, t: int) -> Sequence[tuple[int, float]]:
+        """Moves between step t - 1 and step t."""
+        if self.moves is not None:
+            return self.moves[t]
+        return [(t - 1, 1.0)] if t else []
+
+    def boosts(self, t: int) -> bool:
+        """Whether all that happens between step t - 1 and step t is that step t - 1 is added."""
+        return t > 0 and (self.moves is None or list(self.moves[t]) == [(t - 1, 1.0)])
+
+    def rate(self, t: int) -> float:
+        return float(self.learning_rate if np.ndim(self.learning_rate) == 0 else np.asarray(self.learning_rate)[t])
+
+    def tree_weight(self, r: int) -> F64:
+        """(n,) weight of each row in tree r."""
+        return self.w if self.sample is None else self.w * self.sample[r]
 
     def trees(self, t: int) -> slice:
         return slice(int(self.step_trees[t]), int(self.step_trees[t + 1]))
@@ -131,15 +253,51 @@ class Ensemble:
         A = np.tile(self.base, (self.n_rows, 1))
         return A if self.offset is None else A + self.offset
 
+    def move(self, t: int, leaves: Ids, A: F64, values: F64 | None = None, back: bool = False) -> None:
+        """Bring scores A (rows, K) from before step t - 1 to before step t, or the other way."""
+        values = self.values if values is None else values
+        moves = self.before(t)
+        for r, factor in reversed(moves) if back else moves:
+            factor = -factor if back else factor
+            if r == BASE:
+                A += factor * self.base
+            else:
+                self.add_leaf_values(r, factor * values[self.leaf_range(r)], leaves, A)
+
     def add_leaf_values(self, t: int, table: F64, leaves: Ids, A: F64) -> None:
         """A (rows, K) += table[leaf] for all trees of step t. table (M, O), leaves (trees, rows)."""
         for ids, o in zip(leaves[self.trees(t)], self.first_output[self.trees(t)], strict=True):
             A[:, o : o + table.shape[1]] += table[ids]
 
-    def scores(self, leaves: Ids, offset: F64 | None = None, values: F64 | None = None) -> F64:
-        """(m, K) raw scores of rows with these leaves, with the model's leaf values or others."""
-        values = self.values if values is None else values
-        A = np.tile(self.base, (leaves.shape[1], 1)) + (0.0 if offset is None else offset)
-        for t in range(self.n_steps):
-            self.add_leaf_values(t, values[self.leaf_range(t)], leaves, A)
+    def scores(self, leaves: Ids, offset: F64 | None = None) -> F64:
+        """(m, K) raw scores of rows with these leaves."""
+        A = np.tile(self.base * self.base_scale, (leaves.shape[1], 1)) + (0.0 if offset is None else offset)
+        for t, factor in enumerate(self.factors):
+            self.add_leaf_values(t, factor * self.values[self.leaf_range(t)], leaves, A)
         return A
+
+    @cached_property
+    def base_scale(self) -> float:
+        """What the starting score is multiplied with in the finished model."""
+        moves = [] if self.moves is None else [move for moves in self.moves for move in moves]
+        return 1.0 + sum(factor for r, factor in moves if r == BASE)
+
+    def take(self, index: Ints) -> Ensemble:
+        """The same model with some of its training rows."""
+        return replace(
+            self,
+            leaves=np.ascontiguousarray(self.leaves[:, index]),
+            y=self.y[index],
+            w=self.w[index],
+            w_factor=self.w_factor[index],
+            base_factor=None if self.base_factor is None else self.base_factor[index],
+            offset=None if self.offset is None else self.offset[index],
+            sample=None if self.sample is None else take_sample(self.sample, index),
+            recorded=None,
+        )
+
+
+def take_sample(sample: Sequence[NDArray[Any]], index: Any) -> list[NDArray[Any]]:
+    """The same rows of every tree's sample; trees that shared one go on sharing it."""
+    taken = {id(s): s[index] for s in sample}
+    return [taken[id(s)] for s in sample]

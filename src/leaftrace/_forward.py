@@ -23,11 +23,10 @@ import numpy as np
 from . import _twins
 from ._arrays import F64, Ids, Ints, Real
 from ._effects import base_effect
-from ._ensemble import Ensemble
+from ._ensemble import BASE, Ensemble
 from ._errors import InvalidInput
 from ._kernels import block_width, kernels
 from ._methods import AllPoints, SinglePoint, TopKLeaves, UpdateSet
-from ._replay import mean_target
 from ._workspace import Workspace
 
 
@@ -42,22 +41,24 @@ class LeafChanges:
     def score_changes(self, ensemble: Ensemble, leaves: Ids) -> F64:
         """(m, K, columns) changes of the scores of rows with these leaves."""
         dF = np.empty((leaves.shape[1], *self.base.shape))
-        dF[:] = self.base
-        for t in range(ensemble.n_steps):
-            trees = ensemble.trees(t)
-            kernels.advance(leaves[trees], ensemble.first_output[trees], self.leaves[ensemble.leaf_range(t)], dF)
+        dF[:] = ensemble.base_scale * self.base
+        for t, factor in enumerate(ensemble.factors):
+            trees, d = ensemble.trees(t), self.leaves[ensemble.leaf_range(t)]
+            kernels.advance(leaves[trees], ensemble.first_output[trees], d if factor == 1 else factor * d, dF)
         return dF[..., : self.columns]
 
 
 def tangent(work: Workspace, index: Ints, update_set: UpdateSet) -> LeafChanges:
-    """d(leaf values)/dw_i, a column for each row i in `index`."""
+    """d(leaf values)/d(sample weight of row i), a column for each row i in `index`."""
     e = work.trace.ensemble
     base = np.ascontiguousarray(base_effect(work.trace, work.rows.take(index)).T)  # (K, columns)
     block = _Block(work, index, update_set, base)
+    factor = e.w_factor[block.index]
     changes = np.zeros((len(e.values), e.leaf_outputs, block.B))
     for t, V, U in work.effects_forwards():
+        block.move(t)
         d = changes[e.leaf_range(t)]
-        d += (e.lam_slope * work.trace.steps[t].lam_effect)[:, :, None]
+        d += (e.lam_slope * work.trace.steps[t].lam_effect)[:, :, None] * factor
         mask = None
         if not isinstance(update_set, SinglePoint):
             knock_on = np.zeros(d.shape, work.dtype)
@@ -66,11 +67,11 @@ def tangent(work: Workspace, index: Ints, update_set: UpdateSet) -> LeafChanges:
             mask = block.mask(t, ranking)
             d += knock_on if mask is None else knock_on * mask[:, None]
         for r, own in enumerate(block.own_leaves(t)):
-            d[own, :, block.lanes] += V[r, block.index]
+            d[own, :, block.lanes] += V[r, block.index] * factor[:, None]
             if mask is not None and block.only_updated:  # the row itself is in U even if its leaf is not
                 u = np.einsum("bok,kb->bo", U[r, block.index], block.own_D)
                 d[own, :, block.lanes] += (1 - mask[own, block.lanes])[:, None] * u
-        block.accumulate(t, d, mask)
+        block.finish(t, d, mask)
     return LeafChanges(changes, block.base, len(index))
 
 
@@ -79,13 +80,16 @@ def refit(work: Workspace, index: Ints, update_set: UpdateSet) -> LeafChanges:
     e = work.trace.ensemble
     ranked = isinstance(update_set, TopKLeaves)  # by |D|, which exp(D) - 1 does not tell
     block = _Block(work, index, update_set, _base_changes(e, index), e.loss.exponential and not ranked)
-    w, y, first = e.w[block.index], e.y[block.index], e.first_output
+    y, first = e.y[block.index], e.first_output
     dlam = np.zeros(block.B)
     if e.rule.l2_scales:
-        dlam = e.rule.l2 * ((e.total_weight - w) / (e.n_rows - 1) - e.total_weight / e.n_rows)
-    solver = kernels if e.n_outputs == 1 and np.diff(e.step_trees).max() == 1 else _twins
+        dlam = e.rule.l2 * ((e.total_weight - e.w[block.index]) / (e.n_rows - 1) - e.total_weight / e.n_rows)
+    plain = e.n_outputs == 1 and np.diff(e.step_trees).max() == 1 and e.loss.kernel is not None
+    limited = e.rule.limited or e.fixed is not None
+    solver = kernels if plain and not limited else _twins
     changes = np.zeros((len(e.values), e.leaf_outputs, block.B))
     for t, state in work.states_forwards():
+        block.move(t)
         step, own = work.trace.steps[t], block.own_leaves(t)
         own_state = state[block.index].astype(np.float64)  # (B, C)
         mask = None
@@ -96,30 +100,38 @@ def refit(work: Workspace, index: Ints, update_set: UpdateSet) -> LeafChanges:
             if q > 0:  # one tree with leaves for all outputs
                 move[0] += (step.S[q][:, :, None] + dS)[own[0], :, block.lanes].T
             equations = step.s[q], step.D[q], step.rows, dlam, step.scale[q]
-            row = own, first[e.trees(t)], own_state, move, y, w
-            solver.removal_step(e.loss.kernel, e.rule.newton, *row, *equations, dG, dH, dS)
-        d = changes[e.leaf_range(t)] = e.learning_rate * dS
-        block.accumulate(t, d, mask)
+            row = own, first[e.trees(t)], own_state, move, y, block.own_weight(t)
+            more = (_limits(e, t, step.G[q]),) if limited else ()
+            solver.removal_step(e.loss.kernel or e.loss, e.rule.newton, *row, *equations, dG, dH, dS, *more)
+        d = changes[e.leaf_range(t)] = e.rate(t) * dS
+        block.finish(t, d, mask)
     return LeafChanges(changes, block.base, len(index))
+
+
+def _limits(e: Ensemble, t: int, G: F64) -> _twins.Limits:
+    lam = np.full(len(G), e.lam) + (0.0 if e.leaf_l2 is None else e.leaf_l2[e.leaf_range(t)])
+    fixed = np.zeros(len(G), bool) if e.fixed is None else e.fixed[e.leaf_range(t)]
+    return _twins.Limits(e.rule, G, lam, fixed)
 
 
 def _changed_sums(
     work: Workspace, block: _Block, t: int, q: int, state: Real, dS: F64, mask: Real | None
 ) -> tuple[Real, Real, Real | None]:
     """dG (M, O, B) and dH (M, O, O, B) of inner iteration q over all rows in U; and the update set."""
-    loss, (M, O, B) = work.trace.ensemble.loss, dS.shape
+    e, (M, O, B) = work.trace.ensemble, dS.shape
+    loss, w = e.loss, work.step_weights(t)
+    native = loss.kernel is not None and w.ndim == 1
+    sums, more = (kernels.change_sums, ()) if native else (_twins.change_sums, (e.y,))
     dG, dH = np.zeros((M, O, B), work.dtype), np.zeros((M, O, O, B), work.dtype)
     if q > 0:
         shift = loss.shift(work.trace.steps[t].S[q]).astype(work.dtype)
         inner = shift, block.form(dS), block.usage(M, mask)
-        kernels.change_sums(
-            loss.kernel, *block.sweep(t), block.exponential, state, work.w, *inner, block.D, None, dG, dH
-        )
+        how = block.exponential, state, w, *inner, block.D, None
+        sums(loss.kernel or loss, *block.sweep(t), *how, dG, dH, *more)
     elif not isinstance(block.update_set, SinglePoint):
         ranking, inner = block.ranking(t), (None, None, None)
-        kernels.change_sums(
-            loss.kernel, *block.sweep(t), block.exponential, state, work.w, *inner, block.D, ranking, dG, dH
-        )
+        how = block.exponential, state, w, *inner, block.D, ranking
+        sums(loss.kernel or loss, *block.sweep(t), *how, dG, dH, *more)
         mask = block.mask(t, ranking)
         if mask is not None:
             dG *= mask[:, None]
@@ -130,22 +142,16 @@ def _changed_sums(
 def _base_changes(ensemble: Ensemble, index: Ints) -> F64:
     """(K, B) change of the starting score when one row is removed."""
     e = ensemble
-    if not e.base_from_data:
+    if e.base_rule is None:
         return np.zeros((e.n_outputs, len(index)))
-    mean, rest = mean_target(e, e.w), e.total_weight - e.w[index]
-    target = e.y[index] if e.n_outputs == 1 else np.eye(e.n_outputs)[e.y[index].astype(int)].T
-    total = mean[:, None] * e.total_weight
-    left = total - e.w[index] * target
-    without = np.where(np.abs(left) < 1e-12 * np.abs(total), 0.0, left) / rest  # nothing left, but for rounding
-    with np.errstate(divide="ignore", invalid="ignore"):
-        base = np.stack([e.loss.from_mean(m) for m in without.T], axis=1)
+    base = e.base_rule.without(e.loss, e.y, e.base_weight, index)
     if not np.isfinite(base).all():
         row = index[np.flatnonzero(~np.isfinite(base).all(axis=0))[0]]
         raise InvalidInput(
             f"without training row {row} the labels have no finite starting score (it is the last of its class); "
             "leave it out of rows=."
         )
-    return base - e.loss.from_mean(mean)[:, None]
+    return base - e.base_rule.without(e.loss, np.append(e.y, 0.0), np.append(e.base_weight, 0.0), np.array([e.n_rows]))
 
 
 class _Block:
@@ -169,6 +175,7 @@ class _Block:
         self.own_D = self.base.copy()  # (K, B) change of the row in question itself
         self.D = np.empty((self.e.n_rows, self.e.n_outputs, self.B), work.dtype)
         self.D[:] = self.form(self.base)
+        self._done: dict[int, tuple[F64, F64]] = {}  # changes of leaves, and of them those that all rows take in
         self._pending: tuple[Ids, Ints, Real] | None = None  # changes of the last step, not yet in D
 
     def form(self, d: F64) -> Real:
@@ -225,14 +232,44 @@ class _Block:
         """(M, B) 1 for leaves in U."""
         return np.full((M, self.B), isinstance(self.update_set, AllPoints), self.work.dtype) if mask is None else mask
 
-    def accumulate(self, t: int, d: F64, mask: Real | None) -> None:
-        """Take the leaves' changes d (M, O, B) into the scores' changes."""
+    def finish(self, t: int, d: F64, mask: Real | None) -> None:
+        """Step t is done: these are the changes d (M, O, B) of its leaves."""
+        shared = d * mask[:, None] if self.only_updated and mask is not None else d
+        self._done[t] = d, shared
+        if self.e.moves is None:
+            self._done.pop(t - 1, None)
+
+    def move(self, t: int) -> None:
+        """Take the changes of the steps that move before step t into the changes of scores."""
         if isinstance(self.update_set, SinglePoint):
             return  # nobody will ask for them
-        shared = d * mask[:, None] if self.only_updated and mask is not None else d
-        for own, o in zip(self.own_leaves(t), self.first(t), strict=True):
-            out = slice(o, o + d.shape[1])
-            self.own_D[out] += d[own, :, self.lanes].T
-            if self.only_updated:  # the row in question always accumulates
-                self.D[self.index, out, self.lanes] += (d - shared)[own, :, self.lanes]
-        self._pending = self.e.leaves[self.e.trees(t)], self.first(t), self.form(shared)
+        for r, factor in self.e.before(t):
+            if r == BASE:
+                self.own_D += factor * self.base
+                self._compose(slice(None), self.form(factor * self.base))
+                continue
+            d, shared = (factor * x for x in self._done[r]) if factor != 1 else self._done[r]
+            form = self.form(shared)
+            for own, o in zip(self.own_leaves(r), self.first(r), strict=True):
+                out = slice(o, o + d.shape[1])
+                self.own_D[out] += d[own, :, self.lanes].T
+                if self.only_updated:  # the row in question always accumulates
+                    self.D[self.index, out, self.lanes] += (d - shared)[own, :, self.lanes]
+            if self.e.boosts(t):
+                self._pending = self.e.leaves[self.e.trees(r)], self.first(r), form
+            else:
+                for ids, o in zip(self.e.leaves[self.e.trees(r)], self.first(r), strict=True):
+                    self._compose(slice(o, o + d.shape[1]), form[ids])
+
+    def _compose(self, out: slice, form: Real) -> None:
+        """D then another change, in D's form."""
+        part = self.D[:, out]
+        part += form * (1 + part) if self.exponential else form
+
+    def own_weight(self, t: int) -> F64:
+        """Weights of the rows in question in step t: (B,), or (R, B)."""
+        w = self.e.w[self.index]
+        if self.e.sample is None:
+            return w
+        drawn = np.stack([s[self.index] for s in self.e.sample[self.e.trees(t)]])
+        return w * drawn if len(drawn) > 1 else w * drawn[0]

@@ -9,10 +9,12 @@ computed once a leaf).
 
 For a row, with K outputs:
 
-    g = dL/dA        (n, K)        h = dg/dA       (n, K, K)
-    k.s = d(h s)/dA  (n, K, K)     dg/dy, d(h s)/dy (n, K, Y): one column for each number in a label
+    g = dL/dA        (n, K)        h               (n, K, K)   what the leaf rule divides by
+    j = dg/dA        (n, K, K)     k.s = d(h s)/dA (n, K, K)
+    dg/dy, d(h s)/dy (n, K, Y): one column for each number in a label
 
-``difference(state, D)`` gives ``g(A + D) - g(A)`` and the same for h, for changes D (n, K, B), without cancellation.
+A Newton step has h = j; where a library bounds or replaces its second derivative they differ.
+``difference(state, D, y)`` gives ``g(A + D) - g(A)`` and the same for h, for changes D (n, K, B), without cancellation.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ class Loss(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def kernel(self) -> str:
-        """The native kernels' name for it."""
+    def kernel(self) -> str | None:
+        """The native kernels' name for it; None: NumPy does the work."""
         ...
 
     @property
@@ -51,20 +53,24 @@ class Loss(Protocol):
     def value(self, A: F64, y: F64) -> F64: ...
     def gradient(self, state: F64, y: F64) -> F64: ...
     def hessian(self, state: F64, y: F64) -> F64: ...
+    def jacobian(self, state: F64, y: F64) -> F64: ...
     def third_dot(self, state: F64, y: F64, s: F64) -> F64: ...
     def label_gradient(self, state: F64, y: F64) -> F64: ...
     def label_hessian_dot(self, state: F64, y: F64, s: F64) -> F64: ...
-    def difference(self, state: F64, D: F64) -> tuple[F64, F64]: ...
-    def from_mean(self, mean: F64) -> F64:
-        """The constant score (K,) that is best for labels of this mean."""
-        ...
-
+    def difference(self, state: F64, D: F64, y: F64) -> tuple[F64, F64]: ...
     def response(self, state: F64) -> F64:
-        """What the score means: class probabilities, or the expected label (n,)."""
+        """What the score means: class probabilities (n, classes), or the expected label (n,)."""
         ...
 
 
-class _Additive:
+class _Newton:
+    """h is the derivative of g."""
+
+    def jacobian(self: Loss, state: F64, y: F64) -> F64:
+        return self.hessian(state, y)
+
+
+class Additive:
     """State is the score itself."""
 
     exponential = False
@@ -101,7 +107,7 @@ class _OneOutput:
 
 
 @dataclass(frozen=True)
-class SquaredError(_Additive, _OneOutput):
+class SquaredError(Additive, _OneOutput, _Newton):
     """L = (A - y)^2 / 2, so that g = A - y as in every booster."""
 
     name: str = "squared error"
@@ -119,18 +125,15 @@ class SquaredError(_Additive, _OneOutput):
     def third_dot(self, state: F64, y: F64, s: F64) -> F64:
         return np.zeros((len(state), 1, 1))
 
-    def difference(self, state: F64, D: F64) -> tuple[F64, F64]:
+    def difference(self, state: F64, D: F64, y: F64) -> tuple[F64, F64]:
         return D, np.zeros_like(D)[..., None, :]
-
-    def from_mean(self, mean: F64) -> F64:
-        return mean
 
     def response(self, state: F64) -> F64:
         return state[:, 0]
 
 
 @dataclass(frozen=True)
-class Logistic(_Exponential, _OneOutput):
+class Logistic(_Exponential, _OneOutput, _Newton):
     """L = log(1 + exp A) - y A with y in [0, 1]: Logloss and CrossEntropy. State: p = sigma(A) and q = 1 - p."""
 
     name: str = "logistic"
@@ -167,20 +170,17 @@ class Logistic(_Exponential, _OneOutput):
         p, q = state.T
         return (p * q * (q - p) * s[:, 0])[:, None, None]
 
-    def difference(self, state: F64, D: F64) -> tuple[F64, F64]:
+    def difference(self, state: F64, D: F64, y: F64) -> tuple[F64, F64]:
         p, q, E = state[:, :1, None], state[:, 1:, None], np.expm1(D)
         dg = p * q * E / (q + p * (1 + E))
         return dg, (dg * (q - p - dg))[:, None]
-
-    def from_mean(self, mean: F64) -> F64:
-        return np.log(mean) - np.log1p(-mean)
 
     def response(self, state: F64) -> F64:
         return state[:, ::-1]
 
 
 @dataclass(frozen=True)
-class Poisson(_Exponential, _OneOutput):
+class Poisson(_Exponential, _OneOutput, _Newton):
     """L = exp A - y A with y >= 0. State: exp A."""
 
     name: str = "Poisson"
@@ -204,19 +204,16 @@ class Poisson(_Exponential, _OneOutput):
     def third_dot(self, state: F64, y: F64, s: F64) -> F64:
         return (state * s)[..., None]
 
-    def difference(self, state: F64, D: F64) -> tuple[F64, F64]:
+    def difference(self, state: F64, D: F64, y: F64) -> tuple[F64, F64]:
         dg = state[..., None] * np.expm1(D)
         return dg, dg[:, None]
-
-    def from_mean(self, mean: F64) -> F64:
-        return np.log(mean)
 
     def response(self, state: F64) -> F64:
         return state[:, 0]
 
 
 @dataclass(frozen=True)
-class Softmax(_Exponential):
+class Softmax(_Exponential, _Newton):
     """L = log sum exp A - A_y with y a class number. State: p = softmax(A). The label derivative is that of the
     row's one-hot target t (n, K): g = p - t."""
 
@@ -256,16 +253,12 @@ class Softmax(_Exponential):
     def label_hessian_dot(self, state: F64, y: F64, s: F64) -> F64:
         return np.zeros((len(y), self.n_outputs, self.n_outputs))
 
-    def difference(self, state: F64, D: F64) -> tuple[F64, F64]:
+    def difference(self, state: F64, D: F64, y: F64) -> tuple[F64, F64]:
         p, E = state[..., None], np.expm1(D)  # (n, K, 1), (n, K, B)
         mean = (p * E).sum(axis=1, keepdims=True)
         dp = p * (E - mean) / (1 + mean)
         cross = dp[:, :, None] * (p + dp)[:, None] + p[:, :, None] * dp[:, None]
         return dp, np.eye(self.n_outputs)[None, :, :, None] * dp[:, :, None] - cross
-
-    def from_mean(self, mean: F64) -> F64:
-        logs = np.log(mean)
-        return logs - logs.mean()
 
     def response(self, state: F64) -> F64:
         return state

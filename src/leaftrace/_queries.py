@@ -38,22 +38,22 @@ class Queries:
     def seeds(self, columns: slice, width: int, dtype: np.dtype) -> tuple[Any, F64]:
         """What each leaf of the ensemble (leaves, O, width) and the base score (K, width) get from these queries."""
         e = self.ensemble
-        O = e.leaf_outputs
+        O, factors = e.leaf_outputs, np.repeat(e.factors, np.diff(e.step_trees))
         out = np.zeros((len(e.values), O, width), dtype)
         base = np.zeros((e.n_outputs, width))
         if self.reduce:
             c = self.gradient / (len(self.gradient) if self.reduce == "mean" else 1)
-            for ids, start, o in zip(self.leaves, e.tree_offset, e.first_output, strict=True):
+            for ids, start, o, factor in zip(self.leaves, e.tree_offset, e.first_output, factors, strict=True):
                 for i in range(O):
-                    sums = np.bincount(ids, c[:, o + i])
+                    sums = factor * np.bincount(ids, c[:, o + i])
                     out[start : start + len(sums), i, 0] += sums
-            base[:, 0] = c.sum(axis=0)
+            base[:, 0] = e.base_scale * c.sum(axis=0)
             return out, base
         ids, c = self.leaves[:, columns] + e.tree_offset[:, None], self.gradient[columns]
         b = np.arange(c.shape[0])
         for i in range(O):
-            out[ids, i, b] = c.T[e.first_output + i]
-        base[:, : len(b)] = c.T
+            out[ids, i, b] = c.T[e.first_output + i] * factors[:, None]
+        base[:, : len(b)] = e.base_scale * c.T
         return out, base
 
     def change(self, dF: F64) -> F64:

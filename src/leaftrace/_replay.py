@@ -4,22 +4,24 @@ One leaf, one inner iteration q, reading scores B = A + S (S the sum of the leaf
 
     D = sum w h + lam,   s = -D^-1 sum w g,   S <- S + c s            (c = 1, or a power of 1/2 after backtracking)
 
-Its differential is ds = -D^-1 (direct + J dS), with J = sum w (h + k.s) and a direct term from what moved. Chaining
+Its differential is ds = -D^-1 (direct + J dS), with J = sum w (j + k.s) and a direct term from what moved. Chaining
 the Q iterations and the learning rate eta, a leaf's value f = eta S moves by
 
     df = sum_q N_q direct_q,    N_q = -eta c_q [prod_{r > q} (I - c_r D_r^-1 J_r)] D_q^-1
 
 so several inner iterations cost the passes over rows nothing: they only sum over q. The direct terms are
 
-    weight of row i:      g_i + h_i s          score of row j:   w_j (h_j + k_j.s)
+    weight of row i:      g_i + h_i s          score of row j:   w_j (j_j + k_j.s)        (j = dg/dA)
     label of row i:       w_i (dg_i/dy + dh_i/dy s)          lam: s
 
 The gradient rule has D = sum w + lam, so there h -> 1 and k, dh/dy -> 0 wherever they stand for D's derivative.
+A leaf that an l1 term or a bound decides does not move: its D^-1 is zero in all of this. Weights w are those of the
+tree: times how often it drew the row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -40,8 +42,9 @@ class Iteration:
     c: float
     S: F64 | None  # (M, O) before it; None means zero
     s: F64  # (M, O)
+    G: F64  # (M, O)
     D: F64  # (M, O, O) with lam
-    D_inverse: F64
+    D_inverse: F64  # zero where the leaf does not move
     J: F64 | None  # (M, O, O); None where a step has one iteration only
 
     def after(self) -> F64:
@@ -55,6 +58,7 @@ class StepTrace:
     scale: F64  # (Q,) c
     S: F64  # (Q, M, O) before each iteration
     s: F64  # (Q, M, O)
+    G: F64  # (Q, M, O)
     D: F64  # (Q, M, O, O) with lam
     N: F64  # (Q, M, O, O)
     rows: F64  # (M,) rows of non-zero weight
@@ -71,7 +75,6 @@ class Trace:
 
     ensemble: Ensemble
     steps: list[StepTrace]
-    base_slope: F64  # (K, K): d base / dw_i = base_slope g_i(base); zero when the base score is a constant
     fidelity: Fidelity
 
 
@@ -93,49 +96,100 @@ class Step:
         self.first = e.first_output[e.trees(self.t)]
         self.M = int(e.step_leaves[self.t + 1] - e.step_leaves[self.t])
         self.state = e.loss.state(self.A, self.buffer)
+        self.weights = [e.tree_weight(r) for r in range(*e.trees(self.t).indices(len(e.first_output)))]  # R times (n,)
         self.W, self.rows = np.zeros(self.M), np.zeros(self.M)
-        for ids in self.leaves:
-            sum_by_leaf(ids, e.w, self.W)
-            if e.unit_weights:
+        for ids, w in zip(self.leaves, self.weights, strict=True):
+            sum_by_leaf(ids, w, self.W)
+            if e.unit_weights and e.sample is None:
                 self.rows = self.W
             else:
-                sum_by_leaf(ids, (e.w > 0).astype(float), self.rows)
+                sum_by_leaf(ids, (w > 0).astype(float), self.rows)
 
     def iterate(self, S: F64 | None, c: float = 1.0) -> Iteration:
         """The inner iteration at A + S, S (M, O) or None for zero."""
         e, O = self.ensemble, self.ensemble.leaf_outputs
-        if e.n_outputs == 1:
+        if e.rule.statistic is not None:
+            return self._statistic(c)
+        lam = e.lam if e.leaf_l2 is None else e.lam + e.leaf_l2[e.leaf_range(self.t)]
+        if e.n_outputs == 1 and e.loss.kernel is not None:
             sums = np.zeros((self.M, 4))
             shift = None if S is None else e.loss.shift(S[:, 0])
-            for ids in self.leaves:
-                kernels.leaf_sums(e.loss.kernel, ids, self.state, shift, e.y, e.w, sums)
+            for ids, w in zip(self.leaves, self.weights, strict=True):
+                kernels.leaf_sums(e.loss.kernel, ids, self.state, shift, e.y, w, e.rounding.level, sums)
             G, h, k = sums[:, :1], sums[:, 1, None, None], sums[:, 2, None, None]
-            D = (h if e.rule.newton else self.W[:, None, None]) + e.lam
-            D_inverse = inverse(D)
-            s = -D_inverse[:, 0] * G
-            return Iteration(c, S, s, D, D_inverse, h + k * s[..., None] if e.rule.newton else h)
+            H = h if e.rule.newton else self.W[:, None, None]
+            s, D_inverse = self._solve(G, H, H + np.reshape(lam, (-1, 1, 1)))
+            J = h + k * s[..., None] if e.rule.newton else h
+            return Iteration(c, S, s, G, H + np.reshape(lam, (-1, 1, 1)), D_inverse, J)
         at = self._moved(S)
         g, h = e.loss.gradient(at, e.y), e.loss.hessian(at, e.y)
-        G, D = np.zeros((self.M, O)), np.zeros((self.M, O, O))
-        for ids, o in zip(self.leaves, self.first, strict=True):
+        G, H = np.zeros((self.M, O)), np.zeros((self.M, O, O))
+        for ids, o, w in zip(self.leaves, self.first, self.weights, strict=True):
             out = slice(o, o + O)
-            sum_by_leaf(ids, e.w[:, None] * g[:, out], G)
-            sum_by_leaf(ids, e.w[:, None, None] * (h[:, out, out] if e.rule.newton else np.eye(O)), D)
+            sum_by_leaf(ids, e.rounding.apply(g[:, out], w), G)
+            here = e.rounding.apply(h[:, out, out], w) if e.rule.newton else w[:, None, None] * np.eye(O)
+            sum_by_leaf(ids, here * np.eye(O) if e.rule.diagonal else here, H)
         # A softmax Hessian is singular along (1, ..., 1); CatBoost keeps it solvable by a floor under lam.
-        floor = np.finfo(np.float32).eps * np.einsum("maa->ma", D).max(axis=1) if O > 1 else 0.0
-        D += np.broadcast_to(np.maximum(e.lam, floor), self.M)[:, None, None] * np.eye(O)
-        D_inverse = inverse(D)
-        s = -np.einsum("mab,mb->ma", D_inverse, G)
+        floor = 0.0
+        if O > 1 and not e.rule.diagonal:
+            floor = np.finfo(np.float32).eps * np.einsum("maa->ma", H).max(axis=1)
+        D = H + np.broadcast_to(np.maximum(lam, floor), self.M)[:, None, None] * np.eye(O)
+        s, D_inverse = self._solve(G, H, D)
         if e.rule.iterations == 1:
-            return Iteration(c, S, s, D, D_inverse, None)
+            return Iteration(c, S, s, G, D, D_inverse, None)
         J = np.zeros_like(D)
-        slope = h + e.loss.third_dot(at, e.y, s[self.leaves[0]]) if e.rule.newton else h
-        sum_by_leaf(self.leaves[0], e.w[:, None, None] * slope, J)
-        return Iteration(c, S, s, D, D_inverse, J)
+        slope = e.loss.jacobian(at, e.y)
+        if e.rule.newton:
+            slope = slope + e.loss.third_dot(at, e.y, s[self.leaves[0]])
+        sum_by_leaf(self.leaves[0], self.weights[0][:, None, None] * slope, J)
+        return Iteration(c, S, s, G, D, D_inverse, J)
+
+    def _solve(self, G: F64, H: F64, D: F64) -> tuple[F64, F64]:
+        """The step s (M, O), and D^-1, zero for leaves that do not move."""
+        e, rule = self.ensemble, self.ensemble.rule
+        D_inverse = inverse(D)
+        if rule.limited:
+            s, moves = rule.step(G, np.einsum("maa->ma", H), np.einsum("maa->ma", D))
+            D_inverse = D_inverse * moves[..., None]
+        else:
+            s = -np.einsum("mab,mb->ma", D_inverse, G)
+        if e.fixed is not None:
+            fixed = e.fixed[e.leaf_range(self.t)]
+            s[fixed] = e.values[e.leaf_range(self.t)][fixed] / e.rate(self.t)
+            D_inverse = np.where(fixed[:, None, None], 0.0, D_inverse)
+        return s, D_inverse
+
+    def _statistic(self, c: float) -> Iteration:
+        e, s = self.ensemble, np.zeros((self.M, 1))
+        assert e.rule.statistic is not None
+        for ids, o, w in zip(self.leaves, self.first, self.weights, strict=True):
+            here = np.unique(ids)
+            s[here, 0] = e.rule.statistic(ids, self.M, e.y - self.A[:, o], e.y, w)[here]
+        if e.fixed is not None:
+            fixed = e.fixed[e.leaf_range(self.t)]
+            s[fixed] = e.values[e.leaf_range(self.t)][fixed] / e.rate(self.t)
+        nothing = np.zeros((self.M, 1, 1))
+        return Iteration(c, None, s, np.zeros_like(s), nothing, nothing, None)
 
     def _moved(self, S: F64 | None) -> F64:
         loss = self.ensemble.loss
         return self.state if S is None else loss.moved(self.state, loss.shift(S)[self.leaves[0]])
+
+    def recorded(self, kind: str, first: Iteration) -> F64:
+        """(M,) what the model recorded of its leaves."""
+        e = self.ensemble
+        if kind == "weight":
+            return self.W
+        if kind == "weighted rows":
+            return self.rows
+        if kind == "hessian":
+            lam = e.lam if e.leaf_l2 is None else e.lam + e.leaf_l2[e.leaf_range(self.t)]
+            return first.D[:, 0, 0] - lam
+        count = np.zeros(self.M)
+        for r, ids in enumerate(self.leaves, e.trees(self.t).start):
+            drawn = np.ones(e.n_rows) if e.sample is None else e.sample[r] > 0
+            sum_by_leaf(ids, drawn * (e.w_factor > 0), count)
+        return count
 
 
 def inverse(D: F64) -> F64:
@@ -150,77 +204,71 @@ def inverse(D: F64) -> F64:
 def replay(ensemble: Ensemble, tolerance: float) -> Trace:
     """Walk through the steps with the model's own scores, so that each step is judged by itself."""
     A = ensemble.start()
-    base_error, base_slope = _base(ensemble)
     steps, errors, weight_errors = [], np.zeros(ensemble.n_steps), np.zeros(ensemble.n_steps)
     scale = _leaf_scale(ensemble, A)
     searching = ensemble.rule.backtracking
     worst_leaf = np.zeros(ensemble.n_steps, dtype=int)
     buffer = None
     for t in range(ensemble.n_steps):
+        ensemble.move(t, ensemble.leaves, A)
+        if ensemble.rounding.scores:
+            A = A.astype(np.float32).astype(np.float64)
         step = Step(ensemble, t, A, buffer)
         buffer = step.state if ensemble.loss.exponential else None  # an additive loss's state is A itself
         target = ensemble.values[ensemble.leaf_range(t)]
-        if ensemble.leaf_weights is not None:
-            recorded = ensemble.leaf_weights[ensemble.leaf_range(t)]
-            weight_errors[t] = np.abs(step.W - recorded).max(initial=0.0) / (recorded.max(initial=0.0) or 1.0)
+        first = step.iterate(None)
+        if ensemble.recorded is not None:
+            recorded = ensemble.recorded.values[ensemble.leaf_range(t)]
+            found = step.recorded(ensemble.recorded.kind, first)
+            weight_errors[t] = np.abs(found - recorded).max(initial=0.0) / (recorded.max(initial=0.0) or 1.0)
             searching = searching and weight_errors[t] <= tolerance
-        iterations = _inner_iterations(step, target, scale, searching)
-        found = leaf_values(ensemble, iterations)
+        iterations = _inner_iterations(step, first, target, scale, searching)
+        found = ensemble.rate(t) * iterations[-1].after()
         difference = np.abs(found - target).max(axis=1)
         errors[t], worst_leaf[t] = difference.max() / scale, difference.argmax()
         searching = searching and errors[t] <= tolerance  # a search that failed would fail, slowly, at every step
         steps.append(_linearise(step, iterations))
-        ensemble.add_leaf_values(t, target, ensemble.leaves, A)
-    fidelity = judge(ensemble, errors, worst_leaf, weight_errors, base_error, tolerance)
-    return Trace(ensemble, steps, base_slope, fidelity)
+    fidelity = judge(ensemble, errors, worst_leaf, weight_errors, _base_error(ensemble), tolerance)
+    return Trace(ensemble, steps, fidelity)
 
 
 def _leaf_scale(ensemble: Ensemble, A: F64) -> float:
     """The largest leaf value; where all are rounding noise, what a leaf could have been."""
-    possible = ensemble.learning_rate * np.abs(ensemble.loss.gradient(ensemble.loss.state(A), ensemble.y)).max()
+    gradient = np.abs(ensemble.loss.gradient(ensemble.loss.state(A), ensemble.y)).max()
+    possible = float(np.max(ensemble.learning_rate)) * gradient
     return float(max(np.abs(ensemble.values).max(initial=0.0), 1e-6 * possible)) or 1.0
 
 
-def _base(ensemble: Ensemble) -> tuple[float, F64]:
-    """Error of the starting score, and its linearisation: step 0 is one leaf that holds every row."""
+def _base_error(ensemble: Ensemble) -> float:
+    """Relative error of the starting score."""
     e = ensemble
-    if not e.base_from_data:
-        return 0.0, np.zeros((e.n_outputs, e.n_outputs))
-    mean = mean_target(e, e.w)
-    found = e.loss.from_mean(mean.astype(np.float32).astype(np.float64) if e.base_float32 else mean)
-    state = e.loss.state(np.tile(e.base, (e.n_rows, 1)))
-    H = np.einsum("n,nab->ab", e.w, e.loss.hessian(state, e.y))
+    if e.base_rule is None:
+        return 0.0
+    found = e.base_rule.fit(e.loss, e.y, e.base_weight)
     scale = max(float(np.abs(e.base).max()), float(np.abs(e.values).max(initial=0.0))) or 1.0
-    return float(np.abs(found - e.base).max()) / scale, -np.linalg.pinv(H)
+    return float(np.abs(found - e.base).max()) / scale
 
 
-def mean_target(ensemble: Ensemble, w: F64) -> F64:
-    """(K,) weighted mean of the labels: of a one-hot row for each class if there are several outputs."""
-    if ensemble.n_outputs == 1:
-        return np.array([np.average(ensemble.y, weights=w)])
-    return np.bincount(ensemble.y.astype(int), w, ensemble.n_outputs) / w.sum()
-
-
-def _inner_iterations(step: Step, target: F64, scale: float, search: bool) -> list[Iteration]:
+def _inner_iterations(step: Step, first: Iteration, target: F64, scale: float, search: bool) -> list[Iteration]:
     """The accepted inner iterations of a step.
 
     Backtracking accepts a step or halves it on a comparison of two losses that differ by rounding, so its decisions
     cannot be predicted; they can be found, because the model's leaf values tell which were taken. Depth first,
     'accept' first; a rejection halves the step and uses up an iteration.
     """
-    e, count = step.ensemble, step.ensemble.rule.iterations
+    count, rate = step.ensemble.rule.iterations, step.ensemble.rate(step.t)
     best: tuple[float, list[Iteration]] = (np.inf, [])
     if not search:
-        return walk(step, [1.0] * count)
+        return walk(step, [1.0] * count, first)
 
     def visit(left: int, path: list[Iteration]) -> bool:
         nonlocal best
         if left == 0:
-            error = float(np.abs(leaf_values(e, path) - target).max()) / scale
+            error = float(np.abs(rate * path[-1].after() - target).max()) / scale
             if error < best[0]:
                 best = error, path
             return error <= PATH_TOLERANCE
-        full = step.iterate(path[-1].after() if path else None)
+        full = step.iterate(path[-1].after()) if path else first
         for rejected in range(left):
             if visit(left - rejected - 1, [*path, replace(full, c=0.5**rejected)]):
                 return True
@@ -230,17 +278,12 @@ def _inner_iterations(step: Step, target: F64, scale: float, search: bool) -> li
     return best[1]
 
 
-def walk(step: Step, scales: Iterable[float]) -> list[Iteration]:
-    """Inner iterations with these scales."""
-    path: list[Iteration] = []
-    for c in scales:
-        path.append(step.iterate(path[-1].after() if path else None, c))
+def walk(step: Step, scales: Sequence[float], first: Iteration | None = None) -> list[Iteration]:
+    """Inner iterations with these scales; the first may be known already."""
+    path = [replace(first or step.iterate(None), c=scales[0])]
+    for c in scales[1:]:
+        path.append(step.iterate(path[-1].after(), c))
     return path
-
-
-def leaf_values(ensemble: Ensemble, path: list[Iteration]) -> F64:
-    """(M, O) learning rate times the sum of the steps."""
-    return ensemble.learning_rate * path[-1].after()
 
 
 def _linearise(step: Step, path: list[Iteration]) -> StepTrace:
@@ -248,13 +291,14 @@ def _linearise(step: Step, path: list[Iteration]) -> StepTrace:
     N: list[F64] = []
     after = np.eye(O)  # product over later iterations
     for it in reversed(path):
-        N.insert(0, -step.ensemble.learning_rate * it.c * after @ it.D_inverse)
+        N.insert(0, -step.ensemble.rate(step.t) * it.c * after @ it.D_inverse)
         if it.J is not None:
             after = after @ (np.eye(O) - it.c * it.D_inverse @ it.J)
     return StepTrace(
         scale=np.array([it.c for it in path]),
         S=np.stack([np.zeros_like(it.s) if it.S is None else it.S for it in path]),
         s=np.stack([it.s for it in path]),
+        G=np.stack([it.G for it in path]),
         D=np.stack([it.D for it in path]),
         N=np.stack(N),
         rows=step.rows,

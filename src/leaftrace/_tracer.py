@@ -13,7 +13,7 @@ from ._adapters import Source, open_model
 from ._adjoint import expand_candidates, expand_labels, expand_training, leaf_adjoint
 from ._altered import RefittedModel, RetrainedModel, refit_on
 from ._arrays import F64, Ints, Real
-from ._effects import Rows
+from ._effects import candidate_rows
 from ._errors import FidelityError, FidelityWarning, InvalidInput
 from ._fidelity import Fidelity
 from ._influence import Influence, Ranked, rank, top_table
@@ -265,14 +265,11 @@ class Tracer:
     def _backwards(self, queries: Queries, method: LeafInfluence, index: Ints | None) -> Iterator[tuple[slice, Real]]:
         """(columns, values (rows, columns)) of LeafInfluence by the adjoint, block by block."""
         self._work.prepare_effects()
-        e = self._source.ensemble
-        factor = e.w_factor if index is None else e.w_factor[index]
         knock_on = not isinstance(method.update_set, SinglePoint)
 
         def block(columns: slice) -> tuple[slice, Real]:
             adjoint = leaf_adjoint(self._work, queries, columns, knock_on=knock_on)
-            values = expand_training(self._work, adjoint, index)
-            return columns, values if np.all(factor == 1) else values * factor.astype(values.dtype)[:, None]
+            return columns, expand_training(self._work, adjoint, index)
 
         done = self._work.map(block, _blocks(len(queries)))
         yield from progress(done, len(queries), "influence", "query", BLOCKS[-1])
@@ -292,8 +289,7 @@ class Tracer:
                 changes = _forward.refit(self._work, index[part], method.update_set)
                 return -queries.change(changes.score_changes(e, queries.leaves)).T
             changes = _forward.tangent(self._work, index[part], method.update_set)
-            slopes = queries.slope(changes.score_changes(e, queries.leaves))
-            return slopes.T * e.w_factor[index[part], None]
+            return queries.slope(changes.score_changes(e, queries.leaves)).T
 
         done = progress(self._work.map(block, _blocks(len(index))), len(index), "training rows", "row", BLOCKS[-1])
         return np.concatenate([np.zeros((0, len(queries))), *done]).astype(self._work.dtype)
@@ -317,7 +313,7 @@ class Tracer:
 
         def block(columns: slice) -> Real:
             adjoint = leaf_adjoint(self._work, queries, columns)
-            candidates = [Rows(leaves, start, y, np.zeros(len(y))) for y in labels]
+            candidates = [candidate_rows(self._work.trace, leaves, start, y) for y in labels]
             parts = [[expand_candidates(self._work, adjoint, c.take(part)) for part in chunks] for c in candidates]
             return np.stack([np.concatenate(p) for p in parts])
 

@@ -7,9 +7,13 @@ that each tree writes to.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 
 from ._arrays import F64, Ids, Ints, Real
+from ._ensemble import LeafRule
 from ._losses import Logistic, Loss, Poisson, Softmax, SquaredError
 
 
@@ -20,7 +24,9 @@ def sum_by_leaf(leaf: Ids, x: Real, out: Real) -> None:
         sums[:, c] += np.bincount(leaf, columns[:, c], len(out)).astype(out.dtype)
 
 
-def _loss(kernel: str, K: int) -> Loss:
+def _loss(kernel: str | Loss, K: int) -> Loss:
+    if not isinstance(kernel, str):
+        return kernel
     losses = {"squared": SquaredError(), "logistic": Logistic(), "poisson": Poisson(), "softmax": Softmax(K)}
     return losses[kernel]
 
@@ -29,12 +35,16 @@ def _moved(loss: Loss, state: F64, shift: F64 | None, leaf: Ids) -> F64:
     return state if shift is None else loss.moved(state, shift[leaf][:, None])
 
 
-def leaf_sums(loss: str, leaf: Ids, state: F64, shift: F64 | None, y: F64, w: F64, sums: F64) -> None:
-    """sums (M, 4) += w g, w h, w k over each leaf, at score A + S; the fourth column stays free. One output."""
+def leaf_sums(loss: str, leaf: Ids, state: F64, shift: F64 | None, y: F64, w: F64, rounding: int, sums: F64) -> None:
+    """sums (M, 4) += w g, w h, w k over each leaf, at score A + S; the fourth column stays free. One output.
+
+    ``rounding``: 1 rounds the terms of the sums to float32, 2 the derivatives before they are weighted, 3 both."""
     fn = _loss(loss, 1)
     at = _moved(fn, state, shift, leaf)
     g, h, k = fn.gradient(at, y), fn.hessian(at, y)[:, 0], fn.third_dot(at, y, np.ones((len(y), 1)))[:, 0]
-    sum_by_leaf(leaf, w[:, None] * np.concatenate([g, h, k], axis=1), sums[:, :3])
+    terms = np.concatenate([g, h, k], axis=1)
+    terms = w[:, None] * (terms.astype(np.float32) if rounding & 2 else terms)
+    sum_by_leaf(leaf, terms.astype(np.float32) if rounding & 1 else terms, sums[:, :3])
 
 
 def row_effects(
@@ -128,7 +138,7 @@ def tangent_sums(
 
 
 def change_sums(
-    loss: str,
+    loss: str | Loss,
     leaf: Ids,
     first: Ints,
     before: Ids | None,
@@ -145,8 +155,11 @@ def change_sums(
     ranking: Real | None,
     dG: Real,
     dH: Real,
+    y: F64 | None = None,
 ) -> None:
     """dG (M, O, B), dH (M, O, O, B) += sums of the changes of w g and w h when scores change by D.
+
+    Beyond the native kernel, w may be (R, n), and any loss can be given, which may need y.
 
     In an inner iteration (one tree a step) the state is first moved by ``shift`` (M, O), and scores change by
     ``mask * D``, then by the leaf's own change ``inner`` (M, O, B). ``exponential``: all changes come as exp(D) - 1."""
@@ -157,14 +170,30 @@ def change_sums(
         state = fn.moved(state, shift[leaf[0]])
         change = mask[leaf[0]][:, None] * D
         change = change + inner[leaf[0]] * (1 + change if exponential else 1)
-    dg, dh = fn.difference(state, np.log1p(change) if exponential else change)
-    for ids, o in zip(leaf, first, strict=True):
-        sum_by_leaf(ids, w[:, None, None] * dg[:, o : o + O], dG)
-        sum_by_leaf(ids, w[:, None, None, None] * dh[:, o : o + O, o : o + O], dH)
+    labels = np.zeros(len(D)) if y is None else y
+    dg, dh = fn.difference(state, np.log1p(change) if exponential else change, labels)
+    for ids, o, tree_w in zip(leaf, first, np.broadcast_to(w, leaf.shape), strict=True):
+        sum_by_leaf(ids, tree_w[:, None, None] * dg[:, o : o + O], dG)
+        sum_by_leaf(ids, tree_w[:, None, None, None] * dh[:, o : o + O, o : o + O], dH)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a leaf's step is when l1, a bound or a fixed value decide it."""
+
+    rule: LeafRule
+    G: F64  # (M, O) of the model
+    lam: F64  # (M,) likewise
+    fixed: NDArray[np.bool_]  # (M,)
+
+    def totals(self, dG: F64, dD: F64, D: F64, dlam: F64) -> tuple[F64, F64, F64]:
+        """G, H and D (M, O, B) after the change."""
+        D = np.einsum("maa->ma", D)[:, :, None] + np.einsum("maab->mab", dD)
+        return self.G[:, :, None] + dG, D - self.lam[:, None, None], D + dlam
 
 
 def removal_step(
-    loss: str,
+    loss: str | Loss,
     newton: bool,
     own: Ids,
     first: Ints,
@@ -180,21 +209,28 @@ def removal_step(
     dG: Real,
     dH: Real,
     dS: F64,
+    limits: Limits | None = None,
 ) -> None:
     """dS (M, O, B) += c ds: the leaf equations of one inner iteration solved without row b in column b.
 
     ``own`` (R, B) leaves of the removed rows, ``own_state`` (B, C) and ``move`` (R, K, B) their scores now;
     ``s`` (M, O), ``D`` (M, O, O), ``rows`` (M,) of the model; ``dG``, ``dH`` changes with the removed rows still in.
-    A leaf left without rows falls to zero."""
+    A leaf left without rows falls to zero. Beyond the native kernel, w may be (R, B), and leaves may be limited."""
     fn, (M, O, B) = _loss(loss, move.shape[1]), dS.shape
     lanes, eye = np.arange(B), np.eye(O)
     dG, dD = dG.astype(np.float64), dH.astype(np.float64) if newton else np.zeros((M, O, O, B))
     alive = np.repeat(rows[:, None], B, axis=1)
-    for ids, o, moved in zip(own, first, move, strict=True):
+    for ids, o, moved, tree_w in zip(own, first, move, np.broadcast_to(w, own.shape), strict=True):
         at, out = fn.moved(own_state, fn.shift(moved.T)), slice(o, o + O)
-        dG[ids, :, lanes] -= w[:, None] * fn.gradient(at, y)[:, out]
-        dD[ids, :, :, lanes] -= w[:, None, None] * (fn.hessian(at, y)[:, out, out] if newton else eye)
-        alive[ids, lanes] -= w > 0
+        dG[ids, :, lanes] -= tree_w[:, None] * fn.gradient(at, y)[:, out]
+        dD[ids, :, :, lanes] -= tree_w[:, None, None] * (fn.hessian(at, y)[:, out, out] if newton else eye)
+        alive[ids, lanes] -= tree_w > 0
+    if limits is not None and (limits.rule.diagonal or O == 1):
+        dD *= eye[:, :, None]
+        after, _ = limits.rule.step(*limits.totals(dG, dD, D, dlam))
+        ds = np.where(alive[:, None] > 0, after - s[:, :, None], -s[:, :, None])
+        dS += c * np.where(limits.fixed[:, None, None], 0.0, ds)
+        return
     dD += eye[:, :, None] * dlam
     total = np.moveaxis(D[..., None] + dD, 3, 1)  # (M, B, O, O)
     ok = (alive > 0) & (np.einsum("mbaa->mba", total).min(axis=2) > 0)

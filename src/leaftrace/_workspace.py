@@ -64,7 +64,7 @@ class Workspace:
             return
         A = e.scores(e.leaves, e.offset)
         for t in reversed(range(e.n_steps)):
-            e.add_leaf_values(t, -e.values[e.leaf_range(t)], e.leaves, A)  # A^{t-1} = A^t - f
+            e.move(t + 1, e.leaves, A, back=True)  # A^{t-1} = A^t - f
             yield t, self._one_step(t, A)[1]
 
     def effects_forwards(self) -> Iterator[tuple[int, Real, Real]]:
@@ -74,10 +74,8 @@ class Workspace:
             V, U = self._effects
             yield from ((t, V[e.trees(t)], U[e.trees(t)]) for t in range(e.n_steps))
             return
-        A = e.start()
-        for t in range(e.n_steps):
+        for t, A in forward_scores(self.trace, self.rows):
             yield (t, *self._one_step(t, A))
-            e.add_leaf_values(t, e.values[e.leaf_range(t)], e.leaves, A)
 
     def states_forwards(self) -> Iterator[tuple[int, Real]]:
         """(t, state (n, C) at A^{t-1}) from the first step to the last."""
@@ -101,6 +99,16 @@ class Workspace:
     @cached_property
     def w(self) -> Real:
         return self.trace.ensemble.w.astype(self.dtype)
+
+    def step_weights(self, t: int) -> Real:
+        """Weights in step t: (n,), or (R, n) where its trees drew rows differently."""
+        e = self.trace.ensemble
+        if e.sample is None:
+            return self.w
+        drawn = e.sample[e.trees(t)]
+        if all(s is drawn[0] for s in drawn):
+            return self.w * drawn[0].astype(self.dtype)
+        return np.stack([self.w * s.astype(self.dtype) for s in drawn])
 
     def prepare_effects(self) -> None:
         """Compute row effects, if they are kept, before threads ask for them."""

@@ -31,6 +31,7 @@ struct RowData {
     const double* state;  // (n, C)
     const double* y;      // (n)
     const double* w;      // (n)
+    int rounding = 0;     // to float32: 1 the terms of the sums, 2 the derivatives before they are weighted
 };
 
 // One pass over the rows of a step. On the way the changes of scores take in those of the step before. They are kept as

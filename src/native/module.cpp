@@ -108,8 +108,10 @@ template <class Leaf>
 void bind_sums(nb::module_& m) {
     m.def("leaf_sums",
           [](const std::string& loss, Array<const Leaf, 1> leaf, Array<const double, 2> state,
-             Maybe<const double, 1> shift, Array<const double, 1> y, Array<const double, 1> w, Array<double, 2> sums) {
-              const RowData d = rows(loss, state, y, w, leaf.shape(0));
+             Maybe<const double, 1> shift, Array<const double, 1> y, Array<const double, 1> w, int rounding,
+             Array<double, 2> sums) {
+              RowData d = rows(loss, state, y, w, leaf.shape(0));
+              d.rounding = rounding;
               const Index n = leaf.shape(0), M = sums.shape(0);
               shaped(sums, "sums", M, 4);
               if (shift) shaped(*shift, "shift", M);
@@ -119,7 +121,7 @@ void bind_sums(nb::module_& m) {
               kernels<Leaf, float>().leaf_sums(d, leaf.data(), n, M, pointer(shift), copies.data(), sums.data());
           },
           "loss"_a, "leaf"_a.noconvert(), "state"_a.noconvert(), "shift"_a.noconvert().none(), "y"_a.noconvert(),
-          "w"_a.noconvert(), "sums"_a.noconvert());
+          "w"_a.noconvert(), "rounding"_a, "sums"_a.noconvert());
 }
 
 template <class Leaf, class Real>
@@ -318,8 +320,11 @@ NB_MODULE(_native, m) {
     m.def("set_isa", &set_isa, "isa"_a);
     bind_sums<std::uint8_t>(m);
     bind_sums<std::uint16_t>(m);
+    bind_sums<std::uint32_t>(m);
     bind<std::uint8_t, float>(m);
     bind<std::uint8_t, double>(m);
     bind<std::uint16_t, float>(m);
     bind<std::uint16_t, double>(m);
+    bind<std::uint32_t, float>(m);
+    bind<std::uint32_t, double>(m);
 }

@@ -22,7 +22,8 @@ import numpy as np
 
 from .. import _inputs
 from .._arrays import F64, Ids, Ints
-from .._ensemble import Ensemble, LeafRule
+from .._base import Mean
+from .._ensemble import Ensemble, LeafRule, Recorded
 from .._errors import InvalidInput, UnsupportedModel
 from .._losses import Logistic, Loss, Poisson, Softmax, SquaredError
 
@@ -32,6 +33,13 @@ _TARGETS = {
     "CrossEntropy": "probabilities from 0 to 1",
     "Poisson": "numbers of zero or more",
     "MultiClass": "the model's classes",
+}
+_LINKS: dict[str, Any] = {
+    "RMSE": "identity",
+    "Logloss": "logit",
+    "CrossEntropy": "logit",
+    "Poisson": "log",
+    "MultiClass": "centred log",
 }
 # Resolved parameters that describe the finished run and not how to run again.
 _NOT_FOR_RETRAINING = {
@@ -211,6 +219,7 @@ class CatBoostSource:
             iterations=iterations,
             backtracking=iterations > 1 and params.get("leaf_estimation_backtracking", "No") != "No",
         )
+        averaged, weights = bool(params.get("boost_from_average")), _leaf_weights(model, K)
         return Ensemble(
             loss=loss,
             rule=rule,
@@ -224,10 +233,9 @@ class CatBoostSource:
             w=_f32(sample_weight.astype(np.float32) * class_weight.astype(np.float32)),
             w_factor=class_weight,
             base=np.broadcast_to(np.asarray(model.get_scale_and_bias()[1], dtype=np.float64), (K,)).copy(),
-            base_from_data=bool(params.get("boost_from_average")) and offset is None,
-            base_float32=True,
+            base_rule=Mean(_LINKS[self.loss_name], float32=True) if averaged and offset is None else None,
             offset=offset,
-            leaf_weights=_leaf_weights(model, K),
+            recorded=None if weights is None else Recorded("weight", weights),
         )
 
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:

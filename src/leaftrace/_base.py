@@ -1,0 +1,144 @@
+"""Starting scores that come from the data: step 0, which every row is in.
+
+A rule computes the score (K,) from labels and weights b (n,), and how it moves with them. What a library averages over
+may be weighted otherwise than its leaves (LightGBM's init score knows no class weights), so b is not always w.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+
+from ._arrays import F64, Ints
+from ._losses import Loss
+
+
+class BaseRule(Protocol):
+    """How a starting score comes from the labels y (n,) and the weights b (n,) of the training rows."""
+
+    smooth: bool
+
+    def fit(self, loss: Loss, y: F64, b: F64) -> F64:
+        """(K,) the score."""
+        ...
+
+    def effects(self, loss: Loss, y: F64, b: F64, at: F64) -> tuple[F64, F64]:
+        """d score / d b_i (m, K), and d score / d y_i for b_i = 1 (m, K, Y), of rows with the labels ``at`` (m,)."""
+        ...
+
+    def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
+        """(K, B) the score without each of these rows."""
+        ...
+
+
+def targets(loss: Loss, y: F64) -> F64:
+    """(n, K) labels as numbers: of classes, one-hot."""
+    return y[:, None] if loss.n_outputs == 1 else np.eye(loss.n_outputs)[y.astype(int)]
+
+
+@dataclass(frozen=True)
+class Mean:
+    """link(weighted mean of the labels). ``float32``: the mean is rounded before the link."""
+
+    link: Literal["identity", "log", "logit", "centred log"] = "identity"
+    float32: bool = False
+    scale: float = 1.0  # the link's result is divided by it
+    smooth: bool = True
+
+    def fit(self, loss: Loss, y: F64, b: F64) -> F64:
+        mean = self._mean(loss, y, b)
+        return self._link(mean.astype(np.float32).astype(np.float64) if self.float32 else mean)
+
+    def effects(self, loss: Loss, y: F64, b: F64, at: F64) -> tuple[F64, F64]:
+        mean = self._mean(loss, y, b)
+        slope = self._slope(mean) / b.sum()
+        by_label = slope if loss.n_outputs > 1 else slope.reshape(1, 1)
+        return (targets(loss, at) - mean) @ slope.T, np.broadcast_to(by_label, (len(at), *by_label.shape))
+
+    def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
+        total = self._mean(loss, y, b)[:, None] * b.sum()
+        left = total - b[index] * targets(loss, y[index]).T
+        left = np.where(np.abs(left) < 1e-12 * np.abs(total), 0.0, left)  # nothing left, but for rounding
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self._link(left / (b.sum() - b[index]))
+
+    def _mean(self, loss: Loss, y: F64, b: F64) -> F64:
+        if loss.n_outputs == 1:
+            return np.array([np.average(y, weights=b)])
+        return np.bincount(y.astype(int), b, loss.n_outputs) / b.sum()
+
+    def _link(self, mean: F64) -> F64:
+        """(K, ...) scores of means (K, ...)."""
+        if self.link == "identity":
+            return mean / self.scale
+        logs = np.log(mean)
+        if self.link == "logit":
+            logs = logs - np.log1p(-mean)
+        elif self.link == "centred log":
+            logs = logs - logs.mean(axis=0)
+        return logs / self.scale
+
+    def _slope(self, mean: F64) -> F64:
+        """(K, K) d link / d mean."""
+        K = len(mean)
+        if self.link == "identity":
+            return np.eye(K) / self.scale
+        slope = np.diag(1 / (mean * (1 - mean) if self.link == "logit" else mean))
+        if self.link == "centred log":
+            slope = slope - slope.mean(axis=0)
+        return slope / self.scale
+
+
+@dataclass(frozen=True)
+class NewtonStep:
+    """One Newton step from the score zero, without regularisation. One output."""
+
+    smooth: bool = True
+
+    def _sums(self, loss: Loss, y: F64) -> tuple[F64, F64]:
+        state = loss.state(np.zeros((len(y), 1)))
+        return loss.gradient(state, y)[:, 0], loss.hessian(state, y)[:, 0, 0]
+
+    def fit(self, loss: Loss, y: F64, b: F64) -> F64:
+        g, h = self._sums(loss, y)
+        return np.array([-(b @ g) / (b @ h)])
+
+    def effects(self, loss: Loss, y: F64, b: F64, at: F64) -> tuple[F64, F64]:
+        g, h = self._sums(loss, y)
+        H = b @ h
+        s = np.array([[-(b @ g) / H]])
+        g, h = self._sums(loss, at)
+        state = loss.state(np.zeros((len(at), 1)))
+        steps = np.broadcast_to(s, (len(at), 1))
+        by_label = loss.label_gradient(state, at) + loss.label_hessian_dot(state, at, steps)
+        return (-(g + h * s[0, 0]) / H)[:, None], -by_label / H
+
+    def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
+        g, h = self._sums(loss, y)
+        return (-(b @ g - b[index] * g[index]) / (b @ h - b[index] * h[index]))[None]
+
+
+class Constant(Protocol):
+    """A starting score that is a statistic of the labels, such as their median."""
+
+    def __call__(self, y: F64, b: F64) -> float: ...
+
+
+@dataclass(frozen=True)
+class OfLabels:
+    """A statistic of the labels that does not move smoothly with their weights. One output."""
+
+    statistic: Constant
+    smooth: bool = False
+
+    def fit(self, loss: Loss, y: F64, b: F64) -> F64:
+        return np.array([self.statistic(y, b)])
+
+    def effects(self, loss: Loss, y: F64, b: F64, at: F64) -> tuple[F64, F64]:
+        raise NotImplementedError("a statistic of the labels has no derivative")
+
+    def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
+        kept = [np.arange(len(y)) != i for i in index]
+        return np.array([[self.statistic(y[k], b[k]) for k in kept]])
