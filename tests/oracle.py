@@ -21,7 +21,7 @@ class Structure:
     O: int
     newton: bool
     l2: float
-    lr: float
+    lr: float  # or one for each step
     scales: list  # for each step the factors of its inner iterations
     base: object = 0.0  # numbers, or "mean": the constant that fits the labels best
     l2_scales: bool = True
@@ -32,12 +32,26 @@ class Structure:
     max_step: float = np.inf
     min_hessian: float = 0.0
     more_l2: list | None = None  # more_l2[t][r] (L,)
+    # What a library does its own way; None means the functions below.
+    derivatives: object = None  # (A, y) -> g (n, K), h (n, K, K)
+    loss_value: object = None  # (F, y) -> (m,)
+    base_value: object = None  # (y, w) -> (K,); w before class weights
+    leaf: object = None  # (ids, L, residual, y, w) -> (L,): a statistic of the rows instead of a Newton step
+    diagonal: bool = False  # a vector leaf is solved one output at a time
+    class_weight: object = 1.0  # (n,): multiplies w in the leaves; and in the base unless base_value is given
 
     def rows(self, keep):
         steps = [[(ids[keep], L, o) for ids, L, o in step] for step in self.steps]
         sample = None if self.sample is None else [[drawn[keep] for drawn in step] for step in self.sample]
         offset = self.offset[keep] if np.ndim(self.offset) else self.offset
-        return replace(self, steps=steps, offset=offset, sample=sample)
+        class_weight = self.class_weight[keep] if np.ndim(self.class_weight) else self.class_weight
+        return replace(self, steps=steps, offset=offset, sample=sample, class_weight=class_weight)
+
+    def loss_of(self, F, y):
+        return self.loss_value(F, y) if self.loss_value else loss_value(self.loss, F, y)
+
+    def rate(self, t):
+        return self.lr if np.ndim(self.lr) == 0 else self.lr[t]
 
     def before(self, t):
         if self.moves is not None:
@@ -138,18 +152,21 @@ def soft(G, l1):
     return np.sign(G) * np.maximum(np.abs(G) - l1, 0)
 
 
-def tree_value(structure, ids, L, o, scales, A, y, w, lam):
+def tree_value(structure, ids, L, o, scales, A, y, w, lam, t=0):
     """Leaf values (L, O) of one tree that reads the scores A."""
     O = structure.O
+    if structure.leaf:
+        return structure.rate(t) * structure.leaf(ids, L, y - A[:, o], y, w)[:, None]
     S = np.zeros((L, O))
     for c in scales:
         B = A.copy()
         B[:, o : o + O] += S[ids]
-        g, h = derivatives(structure.loss, B, y)
+        g, h = structure.derivatives(B, y) if structure.derivatives else derivatives(structure.loss, B, y)
         G = leaf_total(ids, w[:, None] * g[:, o : o + O], L)
         W = np.bincount(ids, w, L)
         if structure.newton:
             D = leaf_total(ids, w[:, None, None] * h[:, o : o + O, o : o + O], L)
+            D = D * np.eye(O) if structure.diagonal else D
         else:
             D = W[:, None, None] * np.eye(O)
         H, D = D, D + np.reshape(lam, (-1, 1, 1)) * np.eye(O)
@@ -159,14 +176,15 @@ def tree_value(structure, ids, L, o, scales, A, y, w, lam):
         if structure.min_hessian:
             step[H[:, 0, 0] < structure.min_hessian] = 0
         S += c * np.clip(step, -structure.max_step, structure.max_step)
-    return structure.lr * S
+    return structure.rate(t) * S
 
 
 def refit(structure, y, w, n=None):
     """(base (K,), values[t][r] (L, O)) with these weights. n: rows that count in lam."""
     n = len(y) if n is None else n
+    base = structure.base_value(y, w) if structure.base_value else base_score(structure, y, w * structure.class_weight)
+    w = w * structure.class_weight
     lam = structure.l2 * w.sum() / n if structure.l2_scales else structure.l2
-    base = base_score(structure, y, w)
     A = np.tile(base, (len(y), 1)) + structure.offset
     values = []
     for t, (step, scales) in enumerate(zip(structure.steps, structure.scales, strict=True)):
@@ -175,7 +193,7 @@ def refit(structure, y, w, n=None):
         for r, (ids, L, o) in enumerate(step):
             here = w if structure.sample is None else w * structure.sample[t][r]
             more = 0.0 if structure.more_l2 is None else structure.more_l2[t][r]
-            values[-1].append(tree_value(structure, ids, L, o, scales, A, y, here, lam + more))
+            values[-1].append(tree_value(structure, ids, L, o, scales, A, y, here, lam + more, t))
     return base, values
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +31,13 @@ class Fidelity:
 
 
 def judge(
-    ensemble: Ensemble, errors: F64, worst_leaf: F64, weight_errors: F64, base_error: float, tolerance: float
+    ensemble: Ensemble,
+    errors: F64,
+    worst_leaf: F64,
+    weight_errors: F64,
+    base_error: float,
+    tolerance: float,
+    notes: Sequence[str] = (),
 ) -> Fidelity:
     max_error = float(max(errors.max(initial=0.0), base_error))
     bad = np.flatnonzero((errors > tolerance) | (weight_errors > tolerance))
@@ -52,7 +59,7 @@ def judge(
             f"({len(bad)} steps; there leaf {int(worst_leaf[t])} by {errors[t]:.1e}, in all {max_error:.1e} relative); "
             f"{_reason(weight_errors[t], errors[t], t, tolerance)}"
         )
-    return Fidelity(max_error, exact, verdict, errors)
+    return Fidelity(max_error, exact, "; ".join([verdict, *notes]), errors)
 
 
 def _reason(weight_error: float, error: float, t: int, tolerance: float) -> str:

@@ -201,7 +201,7 @@ def inverse(D: F64) -> F64:
     return np.where(ok, np.linalg.inv(np.where(ok, D, eye)), 0)
 
 
-def replay(ensemble: Ensemble, tolerance: float) -> Trace:
+def replay(ensemble: Ensemble, tolerance: float, notes: Sequence[str] = ()) -> Trace:
     """Walk through the steps with the model's own scores, so that each step is judged by itself."""
     A = ensemble.start()
     steps, errors, weight_errors = [], np.zeros(ensemble.n_steps), np.zeros(ensemble.n_steps)
@@ -228,7 +228,7 @@ def replay(ensemble: Ensemble, tolerance: float) -> Trace:
         errors[t], worst_leaf[t] = difference.max() / scale, difference.argmax()
         searching = searching and errors[t] <= tolerance  # a search that failed would fail, slowly, at every step
         steps.append(_linearise(step, iterations))
-    fidelity = judge(ensemble, errors, worst_leaf, weight_errors, _base_error(ensemble), tolerance)
+    fidelity = judge(ensemble, errors, worst_leaf, weight_errors, _base_error(ensemble), tolerance, notes)
     return Trace(ensemble, steps, fidelity)
 
 

@@ -64,7 +64,7 @@ class Tracer:
         if memory_limit is not None and memory_limit <= 0:
             raise InvalidInput(f"memory_limit is {memory_limit}; it is a number of bytes, or None.")
         self._source: Source = open_model(model, X_train, y_train, sample_weight, baseline, params or {})
-        trace = replay(self._source.ensemble, self._source.tolerance)
+        trace = replay(self._source.ensemble, self._source.tolerance, self._source.notes)
         self.fidelity: Fidelity = trace.fidelity
         if not self.fidelity.exact and fidelity != "ignore":
             if fidelity == "raise":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from .._arrays import F64, Ids
@@ -29,6 +30,7 @@ class Source(Protocol):
     ensemble: Ensemble
     tolerance: float  # relative leaf error that is still rounding in this library
     classes: Any | None  # labels in the order of the outputs, or None
+    notes: Sequence[str]  # what the verdict on the replay should say besides: settings recovered, rows drawn again
 
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
         """Leaves (trees, m), numbered as the ensemble numbers them, and given scores (m, K) of new rows."""
@@ -45,8 +47,12 @@ class Source(Protocol):
     def retrain(self, keep: Any, threads: int) -> Retrained: ...
 
 
-_MODULES = {"catboost": "catboost"}
-_SUPPORTED = "CatBoostClassifier, CatBoostRegressor, CatBoost, or the path of a CatBoost .cbm or .json file"
+_MODULES = {"catboost": "catboost", "xgboost": "xgboost", "lightgbm": "lightgbm", "sklearn": "sklearn"}
+_SUPPORTED = (
+    "model of CatBoost, XGBoost, LightGBM or scikit-learn (HistGradientBoosting, GradientBoosting, RandomForest, "
+    "ExtraTrees), a Pipeline that ends in one, or the path of a CatBoost .cbm or .json, XGBoost .ubj or .json or "
+    "LightGBM .txt file"
+)
 
 
 def open_model(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, params: dict[str, Any]) -> Source:
@@ -58,8 +64,20 @@ def open_model(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, pa
             raise UnsupportedModel(
                 f"leaftrace cannot read a {type(model).__module__}.{type(model).__qualname__}; pass a {_SUPPORTED}."
             )
+        if library == "sklearn" and hasattr(model, "named_steps"):
+            return _open_pipeline(model, X, y, sample_weight, baseline, params)
     adapter = importlib.import_module(f".{_MODULES[library]}", __name__)
     return adapter.open_model(model, X, y, sample_weight, baseline, params)
+
+
+def _open_pipeline(pipeline: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, params: dict[str, Any]) -> Source:
+    from .pipeline import PipelineSource
+
+    if not len(pipeline):
+        raise UnsupportedModel("this Pipeline is empty; its last step must be a fitted model.")
+    source = PipelineSource(pipeline)
+    source.inner = open_model(pipeline[-1], source.transform(X), y, sample_weight, baseline, params)
+    return source
 
 
 def _library_of_file(path: str) -> str:
@@ -67,7 +85,13 @@ def _library_of_file(path: str) -> str:
     if not os.path.isfile(path):
         raise UnsupportedModel(f"there is no model file '{path}'.")
     with open(path, "rb") as file:
-        head = file.read(4)
-    if head == b"CBM1" or head.lstrip()[:1] == b"{":
+        head = file.read(4096)
+    if head.startswith(b"CBM1"):
+        return "catboost"
+    if head.startswith((b"tree\n", b"tree\r\n")):
+        return "lightgbm"
+    if head.startswith(b"{L") or (head.lstrip().startswith(b"{") and b'"learner"' in head):
+        return "xgboost"
+    if head.lstrip().startswith(b"{"):
         return "catboost"
     raise UnsupportedModel(f"'{path}' is not a model file leaftrace knows; pass a {_SUPPORTED}.")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -173,6 +174,7 @@ def _leaves(model: catboost.CatBoost, pool: catboost.Pool) -> Ids:
 class CatBoostSource:
     """A CatBoost model with its training data."""
 
+    notes: Sequence[str] = ()
     tolerance = 1e-7  # float64 throughout: replays agree to 1e-12, or to 1e-8 with a baseline (float32)
 
     def __init__(

@@ -1,0 +1,73 @@
+"""What the adapters share: numbering leaves, reading labels, the parts of a `Source` that no library needs to differ in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _inputs
+from .._arrays import F64, Ids
+from .._errors import InvalidInput
+
+
+def f32(x: Any) -> F64:
+    """x rounded to float32, as float64."""
+    return np.asarray(x, np.float32).astype(np.float64)
+
+
+def cumulative(counts: Any) -> NDArray[np.int64]:
+    """0 and the running totals: (k,) counts -> (k + 1,) edges."""
+    return np.concatenate([[0], np.cumsum(np.asarray(counts, dtype=np.int64))])
+
+
+def pack_leaves(ids: Iterable[Any], tree_leaves: NDArray[np.int64], step_trees: NDArray[np.int64], n: int) -> Ids:
+    """(trees, n) leaves numbered over all leaves of each step, in the smallest type that holds them.
+
+    ``ids`` gives, tree by tree, the leaf (n,) of each row counted within the tree from 0."""
+    starts = tree_leaves[step_trees]
+    offset = tree_leaves[:-1] - np.repeat(starts[:-1], np.diff(step_trees))
+    largest = int(np.diff(starts).max(initial=1))
+    small = np.uint8 if largest <= 1 << 8 else np.uint16 if largest <= 1 << 16 else np.uint32
+    out = np.empty((len(offset), n), small)
+    for r, tree in enumerate(ids):
+        out[r] = np.asarray(tree) + offset[r]
+    return out
+
+
+def given_scores(values: Any, name: str, m: int, K: int) -> F64 | None:
+    """Scores (m, K) that the user gives to rows (baseline, base_margin, init_score), checked."""
+    if values is None:
+        return None
+    offset = np.asarray(values, dtype=np.float64)
+    if offset.ndim == 1 and offset.size == m * K:
+        offset = offset.reshape(m, K)
+    if offset.shape != (m, K) or not np.isfinite(offset).all():
+        raise InvalidInput(f"{name} has shape {offset.shape} for {m} rows; expected finite numbers, shape ({m}, {K}).")
+    return offset
+
+
+class BaseSource:
+    """Labels and defaults of a `Source`. Adapters set ``classes`` for classifiers, otherwise the range of labels."""
+
+    name: str
+    notes: Sequence[str] = ()
+    classes: NDArray[Any] | None = None
+    label_range: tuple[float, float] = (-np.inf, np.inf)
+
+    def labels(self, y: Any, length: int, name: str) -> F64:
+        if self.classes is not None:
+            return _inputs.class_codes(_inputs.vector(y, name, length), self.classes, name)
+        numbers = _inputs.numbers(y, name, length)
+        low, high = self.label_range
+        if length and (numbers.min() < low or numbers.max() > high):
+            raise InvalidInput(
+                f"{name} goes from {numbers.min():g} to {numbers.max():g}; the labels of this {self.name} "
+                f"are numbers from {low:g} to {high:g}."
+            )
+        return numbers
+
+    def own_labels(self, X: Any) -> Any | None:
+        return None

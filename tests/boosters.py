@@ -1,0 +1,124 @@
+"""Real models of every library for the contract tests, one `Case` a setting.
+
+`cases_<library>.py` hold them. A case knows how to train its model and how to read, from the library alone, the
+structure that the oracle refits; nothing here uses leaftrace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
+
+
+@dataclass(frozen=True)
+class Data:
+    """Training and test rows. ``codes`` are labels as the loss takes them: numbers, 0/1 or class numbers."""
+
+    X: Any
+    y: np.ndarray
+    codes: np.ndarray
+    X_test: Any
+    y_test: np.ndarray
+    test_codes: np.ndarray
+
+
+def split(X, y, codes, held=20):
+    return Data(X[:-held], y[:-held], codes[:-held], X[-held:], y[-held:], codes[-held:])
+
+
+def binary(text=False):
+    """Breast cancer, 15 % of the labels flipped so that boosting is not over after a few trees."""
+    X, y = load_breast_cancer(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    X, y = X[order], y[order].astype(float)
+    flip = np.random.default_rng(1).random(len(y)) < 0.15
+    y[flip] = 1 - y[flip]
+    return split(X, np.where(y > 0, "benign", "malignant") if text else y.astype(int), y)
+
+
+def three_classes(text=False):
+    """Wine, 15 % of the labels replaced."""
+    X, codes = load_wine(return_X_y=True)
+    rng = np.random.default_rng(5)
+    order = rng.permutation(len(codes))
+    X, codes = X[order], codes[order]
+    noisy = rng.random(len(codes)) < 0.15
+    codes[noisy] = rng.integers(0, 3, noisy.sum())
+    names = np.array(["barbera", "barolo", "grignolino"])
+    return split(X, names[codes] if text else codes, codes.astype(float))
+
+
+def numbers(kind="any"):
+    """Diabetes: "any" numbers, "positive" ones, "counts", or "fractions" from 0 to 1."""
+    X, y = load_diabetes(return_X_y=True)
+    y = y / y.std()
+    if kind == "counts":
+        y = np.round(2 * y)
+    elif kind == "fractions":
+        y = y / y.max()
+    elif kind == "any":
+        y = y - y.mean()
+    y = np.float32(y).astype(float)
+    return split(X, y, y)
+
+
+def frame(target="class", n=420, many=False, seed=3):
+    """A DataFrame with missing values and category columns (one of 30 kinds if ``many``). target "class" or "number"."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(rng.normal(size=(n, 4)), columns=["a", "b", "c", "d"])
+    X["kind"] = pd.Categorical(rng.choice(["red", "green", "blue"], n))
+    effect = np.zeros(n)
+    if many:
+        code = rng.integers(0, 30, n)
+        X["town"] = pd.Categorical([f"town-{c:02d}" for c in code])
+        effect = rng.normal(size=30)[code]
+    score = (X["a"] - X["b"] * (X["kind"] == "red") + effect + 0.5 * rng.normal(size=n)).to_numpy()
+    holes = rng.random((n, 4)) < 0.1
+    X[["a", "b", "c", "d"]] = X[["a", "b", "c", "d"]].mask(holes)
+    X.index = [f"row-{i}" for i in range(n)]
+    if target == "number":
+        score = np.float32(score).astype(float)
+        return split(X, score, score)
+    return split(X, np.where(score > 0, "yes", "no"), (score > 0).astype(float))
+
+
+def weights(n, seed=2):
+    return np.float32(np.random.default_rng(seed).random(n) + 0.3).astype(float)
+
+
+@dataclass
+class Case:
+    """A model of one setting, and what is needed to check everything leaftrace says of it.
+
+    ``fit(X, y, sample_weight, baseline)`` trains; ``raw(model, X)`` gives raw predictions (m, K) without baseline.
+    ``structure(case)`` gives (oracle.Structure of the training rows, steps of the test rows), read from the library.
+    """
+
+    name: str
+    data: Data
+    fit: Callable[..., Any]
+    raw: Callable[..., np.ndarray]
+    structure: Callable[[Case], tuple[Any, Any]]
+    weight: np.ndarray | None = None
+    baseline: np.ndarray | None = None
+    tracer: dict[str, Any] = field(default_factory=dict)  # more arguments of Tracer
+    tolerance: float = 1e-9  # of the fidelity
+    smooth: bool = True  # False: leaves are quantiles, so there is no LeafInfluence
+    ordered: bool = False  # rows were drawn at random by their position: rows cannot be permuted or left out
+    own_refit: Callable[[Case, np.ndarray], np.ndarray] | None = None
+    # own_refit(case, w): the library's own fixed-structure refit with these weights, as raw test predictions (m, K)
+
+    @cached_property
+    def model(self):
+        return self.fit(self.data.X, self.data.y, self.weight, self.baseline)
+
+    @property
+    def w(self):
+        """(n,) sample weights."""
+        return np.ones(len(self.data.y)) if self.weight is None else self.weight
