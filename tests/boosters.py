@@ -69,7 +69,7 @@ def numbers(kind="any"):
 
 
 def frame(target="class", n=420, many=False, seed=3):
-    """A DataFrame with missing values and category columns (one of 30 kinds if ``many``). target "class" or "number"."""
+    """A DataFrame with missing values and a category column, with ``many`` another of 30 kinds; "class" or "number"."""
     rng = np.random.default_rng(seed)
     X = pd.DataFrame(rng.normal(size=(n, 4)), columns=["a", "b", "c", "d"])
     X["kind"] = pd.Categorical(rng.choice(["red", "green", "blue"], n))

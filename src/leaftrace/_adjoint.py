@@ -9,8 +9,8 @@ Then, for each row,
     dQ/dw_i = sum_t V_i . fbar_{l(i)} + (d base/dw_i) . fbar_0 + (d lam/dw_i) sum_l (df_l/dlam) . fbar_l
 and the same with the label effects Y in the place of V. SinglePoint leaves the abar out.
 
-This is boosting, where step t - 1 is added to the scores before step t; other moves (see _ensemble.py) are undone one by
-one between the steps: what was added with a factor feels the abar with that factor.
+This is boosting, where step t - 1 is added to the scores before step t. Other moves (see _ensemble.py) are undone one
+by one between the steps: what was added with a factor feels the abar with that factor.
 """
 
 from __future__ import annotations

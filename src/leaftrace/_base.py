@@ -18,8 +18,8 @@ from ._losses import Loss
 class BaseRule(Protocol):
     """How a starting score comes from the labels y (n,) and the weights b (n,) of the training rows."""
 
-    smooth: bool
-
+    @property
+    def smooth(self) -> bool: ...
     def fit(self, loss: Loss, y: F64, b: F64) -> F64:
         """(K,) the score."""
         ...

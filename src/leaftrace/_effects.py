@@ -4,8 +4,8 @@
     U (trees, n, O, K)  df_l / dA_j       knock-on effect        = w_j sum_q N_q (j_j + k_j.s_q)
     Y (trees, n, O, Y)  df_l / dy_i       label effect           = w_i sum_q N_q (dg_i/dy + dh_i/dy s_q)
 
-with N, s of the leaf that holds the row (see _replay.py), all times how often the tree drew the row. V needs nothing of the training set but the leaf tables, so
-it is also defined for rows that were never trained on.
+with N, s of the leaf that holds the row (see _replay.py), all times how often the tree drew the row. V needs nothing of
+the training set but the leaf tables, so it is also defined for rows that were never trained on.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Rows:
     def take(self, index: slice | np.ndarray) -> Rows:
         leaves = np.ascontiguousarray(self.leaves[:, index])
         sample = None if self.sample is None else take_sample(self.sample, index)
-        parts = (part[index] for part in (self.start, self.y, self.w, self.factor, self.base_factor))
-        return Rows(leaves, *parts, sample)
+        start, y, w = self.start[index], self.y[index], self.w[index]
+        return Rows(leaves, start, y, w, self.factor[index], self.base_factor[index], sample)
 
 
 def training_rows(trace: Trace) -> Rows:

@@ -44,8 +44,8 @@ class LeafRule:
     one output at a time.
     A leaf takes ``iterations`` such steps; the sum of them times the learning rate is its value. With
     ``backtracking`` the booster may have halved some steps: the replay finds out which.
-    ``l1`` takes that much off |G|; ``max_step`` bounds |s|; a leaf with D below ``min_hessian`` stays at zero. Where one
-    of them decides, the leaf does not move with its rows.
+    ``l1`` takes that much off |G|; ``max_step`` bounds |s|; a leaf with D below ``min_hessian`` stays at zero. Where
+    one of them decides, the leaf does not move with its rows.
     ``statistic`` replaces all of this.
     """
 
@@ -73,7 +73,7 @@ class LeafRule:
     def step(self, G: F64, H: F64, D: F64) -> tuple[F64, NDArray[np.bool_]]:
         """s with these limits, and whether it moves with G and D = H + lam. All of one shape."""
         short = np.abs(G) - self.l1
-        some = (D > 0) & (H > 0) & (H >= self.min_hessian)
+        some = (D > 0) & (H > 0) & (self.min_hessian <= H)
         s = np.where(some & (short > 0), -np.sign(G) * short / np.where(D > 0, D, 1.0), 0.0)
         moves = some & (short > 0) & (np.abs(s) < self.max_step)
         return np.clip(s, -self.max_step, self.max_step), moves
@@ -224,6 +224,15 @@ class Ensemble:
     def independent(self) -> bool:
         """No step reads another, nor a starting score that depends on the data (forests)."""
         return self.moves is not None and not any(self.moves[:-1]) and self.base_rule is None
+
+    @property
+    def not_smooth(self) -> str:
+        """Why leaf values have no derivatives; empty if they have."""
+        if self.rule.statistic is not None:
+            return f"a leaf of this model is the {self.rule.statistic.name} of its rows"
+        if self.base_rule is not None and not self.base_rule.smooth:
+            return "the starting score of this model is a quantile of the labels"
+        return ""
 
     def before(self, t: int) -> Sequence[tuple[int, float]]:
         """Moves between step t - 1 and step t."""

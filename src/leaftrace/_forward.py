@@ -121,7 +121,8 @@ def _changed_sums(
     e, (M, O, B) = work.trace.ensemble, dS.shape
     loss, w = e.loss, work.step_weights(t)
     native = loss.kernel is not None and w.ndim == 1
-    sums, more = (kernels.change_sums, ()) if native else (_twins.change_sums, (e.y,))
+    sums: Any = kernels.change_sums if native else _twins.change_sums
+    more = () if native else (e.y,)
     dG, dH = np.zeros((M, O, B), work.dtype), np.zeros((M, O, O, B), work.dtype)
     if q > 0:
         shift = loss.shift(work.trace.steps[t].S[q]).astype(work.dtype)

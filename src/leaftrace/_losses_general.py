@@ -251,7 +251,7 @@ class Pinball(_General):
         return np.maximum(self.alpha * r, (self.alpha - 1) * r)
 
     def terms(self, A: F64, y: F64) -> Terms:
-        g = np.where(A >= y, 1 - self.alpha, -self.alpha) + 0.0 * A
+        g = np.where(y <= A, 1 - self.alpha, -self.alpha)
         return g, np.zeros_like(g), np.ones_like(g), np.zeros_like(g)
 
     def label_terms(self, A: F64, y: F64) -> tuple[F64, F64]:

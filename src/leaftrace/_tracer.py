@@ -14,11 +14,11 @@ from ._adjoint import expand_candidates, expand_labels, expand_training, leaf_ad
 from ._altered import RefittedModel, RetrainedModel, refit_on
 from ._arrays import F64, Ints, Real
 from ._effects import candidate_rows
-from ._errors import FidelityError, FidelityWarning, InvalidInput
+from ._errors import FidelityError, FidelityWarning, InvalidInput, UnsupportedModel
 from ._fidelity import Fidelity
 from ._influence import Influence, Ranked, rank, top_table
 from ._kernels import BLOCKS, is_native
-from ._methods import LeafInfluence, LeafRefit, Method, Retrain, SinglePoint, TopKLeaves
+from ._methods import AllPoints, LeafInfluence, LeafRefit, Method, Retrain, SinglePoint, TopKLeaves
 from ._progress import progress
 from ._queries import Of, Queries, Reduce, make_queries
 from ._replay import replay
@@ -117,6 +117,8 @@ class Tracer:
         method = LeafInfluence() if method is None else method
         if not isinstance(method, (LeafInfluence, LeafRefit, Retrain)):
             raise InvalidInput(f"method is {method!r}; it can be LeafInfluence(), LeafRefit() or Retrain().")
+        if isinstance(method, LeafInfluence):
+            self._needs_derivatives()
         queries, test_index = self._queries(X_test, y_test, of, reduce, output, baseline)
         index = _inputs.row_numbers(rows, self.n_rows)
         changed = None
@@ -126,6 +128,8 @@ class Tracer:
             every = len(index) == self.n_rows and rows is None
             columns = [v for _, v in self._backwards(queries, method, None if every else index)]
             values = columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
+        elif isinstance(method, LeafRefit) and self._source.ensemble.not_smooth:
+            values = self._by_refitting(queries, method, index)
         else:
             values = self._forwards(queries, method, index)
         return self._result(values, index, test_index, queries.of, method, structure_changed=changed)
@@ -146,6 +150,7 @@ class Tracer:
         method = LeafInfluence() if method is None else method
         if not isinstance(method, LeafInfluence) or isinstance(method.update_set, TopKLeaves):
             raise InvalidInput("top() streams over test rows, so it takes LeafInfluence with AllPoints or SinglePoint.")
+        self._needs_derivatives()
         queries, test_index = self._queries(X_test, y_test, of, None, output, baseline)
         tops: list[Ranked] = []
         for columns, values in self._backwards(queries, method, None):
@@ -169,6 +174,7 @@ class Tracer:
 
         With two classes the label counts as a number from 0 to 1. With more, say which class labels move `to`: values
         are the rate at which Q changes as the row's label mass goes from its class to that one."""
+        self._needs_derivatives()
         e = self._source.ensemble
         target = self._target_class(to)
         queries, test_index = self._queries(X_test, y_test, of, reduce, output, baseline)
@@ -211,6 +217,7 @@ class Tracer:
 
         With labels `y_new`, under those. Without, `values` is the expectation under the model's own prediction for
         the new rows and, for classifiers, `per_label` has the values under each label."""
+        self._needs_derivatives()
         source, e = self._source, self._source.ensemble
         leaves, offset = source.rows(X_new)
         m = leaves.shape[1]
@@ -293,6 +300,28 @@ class Tracer:
 
         done = progress(self._work.map(block, _blocks(len(index))), len(index), "training rows", "row", BLOCKS[-1])
         return np.concatenate([np.zeros((0, len(queries))), *done]).astype(self._work.dtype)
+
+    def _by_refitting(self, queries: Queries, method: LeafRefit, index: Ints) -> Real:
+        """LeafRefit where leaf values have no derivatives and changes no difference form: one replay a row."""
+        if not isinstance(method.update_set, AllPoints):
+            raise InvalidInput(
+                f"{self._source.ensemble.not_smooth}: an update set has nothing to choose from; use LeafRefit()."
+            )
+
+        def one(row: int) -> F64:
+            altered = refit_on(self._work.trace, self._rest(np.array([row])))
+            change = altered.scores(queries.leaves) - self._source.ensemble.scores(queries.leaves)
+            return -queries.change(change[:, :, None])[:, 0]
+
+        done = progress(self._work.map(one, index.tolist()), len(index), "training rows", "row")
+        return np.array(list(done)).reshape(len(index), len(queries)).astype(self._work.dtype)
+
+    def _needs_derivatives(self) -> None:
+        if why := self._source.ensemble.not_smooth:
+            raise UnsupportedModel(
+                f"{why}, which jumps as weights move instead of having a derivative; "
+                "use method=LeafRefit(), refit(without=...) or Retrain(), which need none."
+            )
 
     def _by_retraining(self, X: Any, baseline: Any, queries: Queries, index: Ints) -> tuple[Real, np.ndarray]:
         offset = self._source.rows(X, baseline)[1]

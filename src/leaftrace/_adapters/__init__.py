@@ -26,11 +26,24 @@ class Retrained(Protocol):
 class Source(Protocol):
     """A model with its training data, as an adapter presents it."""
 
-    name: str
-    ensemble: Ensemble
-    tolerance: float  # relative leaf error that is still rounding in this library
-    classes: Any | None  # labels in the order of the outputs, or None
-    notes: Sequence[str]  # what the verdict on the replay should say besides: settings recovered, rows drawn again
+    @property
+    def name(self) -> str: ...
+    @property
+    def ensemble(self) -> Ensemble: ...
+    @property
+    def tolerance(self) -> float:
+        """Relative leaf error that is still rounding in this library."""
+        ...
+
+    @property
+    def classes(self) -> Any | None:
+        """Labels in the order of the outputs, or None."""
+        ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What the verdict on the replay should say besides: settings recovered, rows drawn again."""
+        ...
 
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
         """Leaves (trees, m), numbered as the ensemble numbers them, and given scores (m, K) of new rows."""

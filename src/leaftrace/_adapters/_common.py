@@ -1,4 +1,4 @@
-"""What the adapters share: numbering leaves, reading labels, the parts of a `Source` that no library needs to differ in."""
+"""What the adapters share: numbering leaves, reading labels, the parts of a `Source` that are the same for all."""
 
 from __future__ import annotations
 
