@@ -1,11 +1,15 @@
 # make demo   set everything up and show what leaftrace does
 # make test   set everything up and run the tests
+# make test-oldest  the same with the oldest supported versions of the boosters
+# make support  train and trace a model for every option of every library and write docs/support.md
 # make bench  measure against the peers and write docs/benchmarks.md (about ten minutes, needs the Adult data)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench lint types check clean
+OLDEST := .venv-oldest
+
+.PHONY: demo test test-oldest support bench lint types check clean
 .DEFAULT_GOAL := test
 
 # The environment is made anew when what it is made of changes; Python files are used in place.
@@ -24,6 +28,23 @@ demo: $(VENV)/ready
 test: $(VENV)/ready
 	$(BIN)/python -m pytest -n auto
 
+# constraints.txt, but for what constraints-oldest.txt pins
+$(OLDEST)/ready: pyproject.toml constraints.txt constraints-oldest.txt CMakeLists.txt $(wildcard src/native/*)
+	$(PYTHON) -m venv $(OLDEST)
+	awk -F== 'FNR == NR { old[tolower($$1)]; next } !(tolower($$1) in old)' constraints-oldest.txt constraints.txt \
+		| cat - constraints-oldest.txt > $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/python -m pip install --quiet --constraint $(OLDEST)/constraints.txt --upgrade pip
+	$(OLDEST)/bin/python -m pip install --quiet --constraint $(OLDEST)/constraints.txt scikit-build-core nanobind cmake ninja
+	$(OLDEST)/bin/python -m pip install --quiet --constraint $(OLDEST)/constraints.txt --group dev
+	PATH="$(CURDIR)/$(OLDEST)/bin:$$PATH" $(OLDEST)/bin/python -m pip install --quiet --no-build-isolation --no-deps --editable .
+	@touch $@
+
+test-oldest: $(OLDEST)/ready
+	$(OLDEST)/bin/python -m pytest -n auto
+
+support: $(VENV)/ready
+	$(BIN)/python tools/support.py
+
 bench: $(VENV)/ready
 	$(BIN)/python benchmarks/run.py
 
@@ -37,4 +58,4 @@ types: $(VENV)/ready
 check: lint types test
 
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) $(OLDEST) build dist

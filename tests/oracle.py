@@ -32,6 +32,7 @@ class Structure:
     max_step: float = np.inf
     min_hessian: float = 0.0
     more_l2: list | None = None  # more_l2[t][r] (L,)
+    paths: list | None = None  # paths[t][r][l]: (leaves below, share, more l2) of the nodes that leaf l leans on
     # What a library does its own way; None means the functions below.
     derivatives: object = None  # (A, y) -> g (n, K), h (n, K, K)
     loss_value: object = None  # (F, y) -> (m,)
@@ -152,11 +153,13 @@ def soft(G, l1):
     return np.sign(G) * np.maximum(np.abs(G) - l1, 0)
 
 
-def tree_value(structure, ids, L, o, scales, A, y, w, lam, t=0):
+def tree_value(structure, ids, L, o, scales, A, y, w, lam, t=0, r=0):
     """Leaf values (L, O) of one tree that reads the scores A."""
     O = structure.O
     if structure.leaf:
         return structure.rate(t) * structure.leaf(ids, L, y - A[:, o], y, w)[:, None]
+    if structure.paths:
+        return structure.rate(t) * smoothed(structure, structure.paths[t][r], ids, L, o, A, y, w, lam)
     S = np.zeros((L, O))
     for c in scales:
         B = A.copy()
@@ -179,6 +182,20 @@ def tree_value(structure, ids, L, o, scales, A, y, w, lam, t=0):
     return structure.rate(t) * S
 
 
+def smoothed(structure, paths, ids, L, o, A, y, w, lam):
+    """Each leaf a mixture of the steps of the nodes above it."""
+    g, h = structure.derivatives(A, y) if structure.derivatives else derivatives(structure.loss, A, y)
+    out = np.zeros((L, 1))
+    for leaf, path in enumerate(paths):
+        for below, share, more in path:
+            here = np.isin(ids, below)
+            G, H = (w * g[:, o])[here].sum(), (w * h[:, o, o])[here].sum()
+            live = structure.min_hessian == 0 or structure.min_hessian <= H
+            step = -soft(G, structure.l1) / (H + lam + more) if live else 0.0
+            out[leaf] += share * np.clip(step, -structure.max_step, structure.max_step)
+    return out
+
+
 def refit(structure, y, w, n=None):
     """(base (K,), values[t][r] (L, O)) with these weights. n: rows that count in lam."""
     n = len(y) if n is None else n
@@ -193,7 +210,7 @@ def refit(structure, y, w, n=None):
         for r, (ids, L, o) in enumerate(step):
             here = w if structure.sample is None else w * structure.sample[t][r]
             more = 0.0 if structure.more_l2 is None else structure.more_l2[t][r]
-            values[-1].append(tree_value(structure, ids, L, o, scales, A, y, here, lam + more, t))
+            values[-1].append(tree_value(structure, ids, L, o, scales, A, y, here, lam + more, t, r))
     return base, values
 
 

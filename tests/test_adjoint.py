@@ -36,6 +36,13 @@ def tangent_values(work, queries, update_set):
     return queries.slope(changes.score_changes(work.trace.ensemble, queries.leaves)).T
 
 
+def slopes_of(loss_at, n):
+    """Slopes of loss_at(i, .) at 0. Where two steps disagree, a bound or an l1 term begins to decide in between."""
+    fine, coarse = ([oracle.slope(lambda e, i=i: loss_at(i, e), h) for i in range(n)] for h in (STEP, 4 * STEP))
+    assume(np.allclose(fine, coarse, rtol=1e-4, atol=1e-7))
+    return fine
+
+
 def mean_loss(structure, fitted, test_steps, y_test):
     return oracle.loss_value(structure.loss, oracle.predict(structure, fitted, test_steps), y_test).mean()
 
@@ -85,7 +92,7 @@ def test_influence_is_the_slope_of_a_refit(case):
     def loss_at(i, dw):
         return mean_loss(structure, oracle.refit(structure, y, w + dw * np.eye(len(y))[i]), test_steps, y_test)
 
-    slopes = [oracle.slope(lambda e, i=i: loss_at(i, e), STEP) for i in range(len(y))]
+    slopes = slopes_of(loss_at, len(y))
     np.testing.assert_allclose(values, slopes, atol=1e-8 * max(1.0, np.abs(slopes).max()))
 
 
@@ -103,7 +110,7 @@ def test_label_influence_is_the_slope_of_a_refit(case):
     def loss_at(i, dy):
         return mean_loss(structure, oracle.refit(structure, y + dy * np.eye(len(y))[i], w), test_steps, y_test)
 
-    slopes = [oracle.slope(lambda e, i=i: loss_at(i, e), STEP) for i in range(len(y))]
+    slopes = slopes_of(loss_at, len(y))
     np.testing.assert_allclose(values, slopes, atol=1e-8 * max(1.0, np.abs(slopes).max()))
 
 
@@ -118,13 +125,14 @@ def test_refit_without_each_row(case):
     e = ensemble_of(structure, y, w)
     work = workspace_of(e)
     check_path(work, structure)
-    changes = refit(work, np.arange(len(y)), AllPoints())
+    changes = None if e.refits_whole else refit(work, np.arange(len(y)), AllPoints())
     for i in range(len(y)):
         keep = np.arange(len(y)) != i
         _, values = oracle.refit(structure.rows(keep), y[keep], w[keep])
         expected = np.concatenate([v for step in values for v in step])
         scale = max(1.0, np.abs(expected).max())
-        np.testing.assert_allclose(e.values + changes.leaves[..., i], expected, atol=1e-9 * scale)
+        if changes is not None:
+            np.testing.assert_allclose(e.values + changes.leaves[..., i], expected, atol=1e-9 * scale)
         np.testing.assert_allclose(refit_on(work.trace, np.flatnonzero(keep)).values, expected, atol=1e-9 * scale)
 
 
@@ -140,7 +148,7 @@ def test_recomputed_effects_give_the_same_answers(case):
     for fn in (adjoint_values, lambda work, q: tangent_values(work, q, AllPoints())):
         one, two = (fn(work, queries_of(work, test_steps, y_test)) for work in (kept, recomputed))
         np.testing.assert_allclose(one, two, atol=1e-12 * max(1.0, np.abs(one).max()))
-    if isinstance(structure.base, str):
+    if isinstance(structure.base, str) or e.refits_whole:
         return  # see test_refit_without_each_row
     index = np.arange(len(y))
     one, two = (refit(work, index, AllPoints()).leaves for work in (kept, recomputed))

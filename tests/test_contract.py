@@ -4,13 +4,13 @@ equals that of a refit it shares no code with: the oracle's, and the library's o
 from dataclasses import replace
 from functools import cache
 
-import numpy as np
-import pytest
-
 import cases_catboost
 import cases_lightgbm
 import cases_sklearn
 import cases_xgboost
+import numpy as np
+import pytest
+
 import leaftrace as lt
 import oracle
 
@@ -52,7 +52,7 @@ def smooth(setting):
 
 
 def accuracy(case):
-    """Of a derivative or a refit, relative to the largest: the replay's own scores are the model's, rounded as it does."""
+    """Of a derivative or a refit, relative to the largest: the replay reads the model's scores, rounded as it does."""
     return max(1e-6, 10 * case.tolerance)
 
 
@@ -244,7 +244,7 @@ def test_cross_terms_of_classes():
 
 def test_the_oracle_can_disagree():
     """A wrong learning rate in the oracle is a failure of the comparison, not something it forgives."""
-    case, tracer, structure, test_steps = prepared(next(iter(CASES)))
+    case, _, structure, test_steps = prepared(next(iter(CASES)))
     wrong = replace(structure, lr=np.asarray(structure.lr) * 1.01)
     F = oracle.predict(wrong, oracle.refit(wrong, case.data.codes, case.w), test_steps)
     assert np.abs(F - case.raw(case.model, case.data.X_test).reshape(F.shape)).max() > 1e-4

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import oracle
 from leaftrace._base import Mean
-from leaftrace._ensemble import Ensemble, LeafRule
+from leaftrace._ensemble import Ensemble, LeafRule, Smoothing
 from leaftrace._losses import Logistic, Poisson, Softmax, SquaredError
 from leaftrace._losses_general import Brier, Fair, Gamma, Huber, OneVsAll, PseudoHuber, ScaledLogistic, Tweedie
 from leaftrace._replay import replay
@@ -52,6 +52,7 @@ def tiny(draw):
         **dict.fromkeys(CLASSES, lambda k: rng.permutation(np.arange(k) % K).astype(float)),
     }.get(loss, lambda k: rng.normal(size=k))
     w = rng.random(n) + 0.2
+    smoothed = Q == 1 and not (K > 1 and not separate) and draw(st.booleans()) and draw(st.booleans())
     offset = rng.normal(size=(n, K)) * 0.3 if draw(st.booleans()) else 0.0
     mean = draw(st.booleans()) and not np.ndim(offset) and loss in LINKS
     if draw(st.booleans()) and not (mean and loss == "softmax"):  # that might leave a class without weight
@@ -62,21 +63,40 @@ def tiny(draw):
         steps=steps,
         K=K,
         O=1 if separate else K,
-        newton=draw(st.booleans()),
+        newton=draw(st.booleans()) or smoothed,
         l2=draw(st.sampled_from([0.5, 2.0])),
         lr=draw(st.sampled_from([0.3, 1.0])),
         scales=[[draw(st.sampled_from([1.0, 1.0, 0.5])) if Q > 1 else 1.0 for _ in range(Q)] for _ in range(T)],
         base="mean" if mean else rng.normal(size=K) * 0.1,
-        l2_scales=draw(st.booleans()) and not limited,
+        l2_scales=draw(st.booleans()) and not limited and not smoothed,
         offset=offset,
         sample=sample,
         moves=draw(st.sampled_from([None, None, _forest(T), _dart(rng, T)])),
         l1=draw(st.sampled_from([0.0, 0.3])) if limited else 0.0,
         max_step=draw(st.sampled_from([np.inf, 0.4])) if limited else np.inf,
         min_hessian=draw(st.sampled_from([0.0, 0.5])) if limited else 0.0,
-        more_l2=[[rng.random(L) for L, _ in step] for step in trees] if draw(st.booleans()) and Q == 1 else None,
+        more_l2=[[rng.random(L) for L, _ in step] for step in trees]
+        if draw(st.booleans()) and Q == 1 and not smoothed
+        else None,
+        paths=[[_paths(rng, L) for L, _ in step] for step in trees] if smoothed else None,
     )
     return structure, labels(n), w, test_steps, labels(m)
+
+
+def _paths(rng, L):
+    """A root above all leaves and a node above the first half of them; each leaf leans on those above it."""
+    nodes = [(np.arange(L), rng.random()), (np.arange((L + 1) // 2), rng.random())]
+    own = [(np.array([leaf]), rng.random()) for leaf in range(L)]
+    return [[(below, rng.random(), l2) for below, l2 in [*nodes, own[leaf]] if leaf in below] for leaf in range(L)]
+
+
+def _smoothing(paths):
+    """The engine's Smoothing of a tree's paths: one node for each entry of each path."""
+    L, entries = len(paths), [(leaf, *entry) for leaf, path in enumerate(paths) for entry in path]
+    below, mix = np.zeros((len(entries), L)), np.zeros((L, len(entries)))
+    for a, (leaf, members, share, _) in enumerate(entries):
+        below[a, members], mix[leaf, a] = 1, share
+    return Smoothing(below, mix, np.array([l2 for *_, l2 in entries]))
 
 
 def _forest(T):
@@ -130,6 +150,7 @@ def ensemble_of(structure, y, w):
         offset=np.array(structure.offset) if np.ndim(structure.offset) else None,
         sample=None if structure.sample is None else [drawn for step in structure.sample for drawn in step],
         moves=structure.moves,
+        smoothing=None if structure.paths is None else [_smoothing(p) for step in structure.paths for p in step],
         leaf_l2=None if structure.more_l2 is None else np.concatenate([x for step in structure.more_l2 for x in step]),
     )
 

@@ -17,14 +17,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
+from . import _twins
 from ._arrays import F64, Real
 from ._effects import Rows, base_effect, base_label_effect, direct_effects, label_effects
 from ._ensemble import BASE, Ensemble
 from ._kernels import BLOCKS, block_width, kernels
 from ._queries import Queries
+from ._replay import Trace
 from ._twins import sum_by_leaf
 from ._workspace import Workspace
 
@@ -33,7 +36,7 @@ from ._workspace import Workspace
 class LeafAdjoint:
     """What a block of queries feels of every leaf value, the base score and lam."""
 
-    fbar: Real  # (leaves, O, B)
+    fbar: Real  # (leaves, O, B); of smoothed trees (leaves, 2, B), as the row effects meet it
     base: F64  # (K, B)
     lam: F64  # (B,)
     columns: int  # of the B columns, how many are queries
@@ -45,15 +48,16 @@ def leaf_adjoint(work: Workspace, queries: Queries, columns: slice, *, knock_on:
     count = len(range(len(queries))[columns])
     B = block_width(count)
     fbar, base = queries.seeds(columns, B, work.dtype)
+    step_kernels: Any = kernels if e.smoothing is None else _twins
     if knock_on and not e.independent:
         abar = np.zeros((e.n_rows, e.n_outputs, B), work.dtype)
         for t, U in work.knock_on_backwards():
             here, next_ = e.trees(t), e.trees(t - 1) if e.boosts(t) else None
-            kernels.backward_step(
+            step_kernels.backward_step(
                 e.leaves[here],
                 e.first_output[here],
                 U,
-                fbar[e.leaf_range(t)],
+                _felt(trace, t, fbar[e.leaf_range(t)]),
                 abar,
                 None if next_ is None else e.leaves[next_],
                 None if next_ is None else e.first_output[next_],
@@ -66,7 +70,15 @@ def leaf_adjoint(work: Workspace, queries: Queries, columns: slice, *, knock_on:
     if e.lam_slope:
         for t, step in enumerate(trace.steps):
             lam += np.einsum("mo,mob->b", step.lam_effect, fbar[e.leaf_range(t)])
+    if e.smoothing is not None:
+        fbar = np.concatenate([_felt(trace, t, fbar[e.leaf_range(t)]) for t in range(e.n_steps)])
     return LeafAdjoint(fbar, base, lam, count)
+
+
+def _felt(trace: Trace, t: int, fbar: Real) -> Real:
+    """fbar (M, O, B) as the row effects of step t meet it."""
+    spread = trace.steps[t].spread
+    return fbar if spread is None else np.einsum("kle,kb->leb", spread, fbar[:, 0]).astype(fbar.dtype)
 
 
 def _feel_moves(e: Ensemble, t: int, abar: Real, fbar: Real, base: F64) -> None:

@@ -6,6 +6,10 @@
 
 with N, s of the leaf that holds the row (see _replay.py), all times how often the tree drew the row. V needs nothing of
 the training set but the leaf tables, so it is also defined for rows that were never trained on.
+
+In a smoothed tree a row moves other leaves than its own, through the nodes above them. Its effects there are two
+numbers in the place of O, (g_i, h_i) for V and w_j (j_j, k_j) for U, and ``StepTrace.spread`` carries sums of them over
+leaves to the values of all leaves of the tree.
 """
 
 from __future__ import annotations
@@ -62,7 +66,7 @@ def candidate_rows(trace: Trace, leaves: Ids, start: F64, y: F64) -> Rows:
 def empty_effects(trace: Trace, n: int, dtype: np.dtype) -> tuple[Real, Real]:
     """Room for V (trees, n, O) and U (trees, n, O, K)."""
     e = trace.ensemble
-    V = np.empty((len(e.first_output), n, e.leaf_outputs), dtype)
+    V = np.empty((len(e.first_output), n, e.effect_outputs), dtype)
     return V, np.empty((*V.shape, e.n_outputs), dtype)
 
 
@@ -93,7 +97,15 @@ def step_effects(trace: Trace, rows: Rows, t: int, A: F64, V: Real, U: Real) -> 
     """Fill V (R, n, O) and U (R, n, O, K) of step t from the scores A (n, K) before it."""
     e, step = trace.ensemble, trace.steps[t]
     loss, newton = e.loss, e.rule.newton
-    if e.n_outputs == 1 and loss.kernel is not None:
+    if step.spread is not None:
+        state, eye = loss.state(A), np.eye(e.n_outputs)
+        g, j = loss.gradient(state, rows.y), loss.jacobian(state, rows.y)
+        for o, v, u in zip(e.first_output[e.trees(t)], V, U, strict=True):
+            one = np.broadcast_to(eye[o], A.shape)
+            v[:, 0], v[:, 1] = g[:, o], loss.hessian(state, rows.y)[:, o, o]
+            u[:, 0], u[:, 1] = j[:, o], loss.third_dot(state, rows.y, one)[:, o]
+            u *= rows.w[:, None, None]
+    elif e.n_outputs == 1 and loss.kernel is not None:
         state, shift = loss.state(A), loss.shift(step.S[..., 0])
         s, N = np.ascontiguousarray(step.s[..., 0]), np.ascontiguousarray(step.N[..., 0, 0])
         for ids, v, u in zip(rows.leaves[e.trees(t)], V, U, strict=True):
@@ -119,8 +131,11 @@ def label_effects(trace: Trace, rows: Rows, dtype: np.dtype) -> Real:
     """Y (trees, n, O, Y): label effects."""
     e = trace.ensemble
     labels = e.loss.label_gradient(e.loss.state(rows.start[:1]), rows.y[:1]).shape[-1]
-    Y = np.zeros((len(e.first_output), len(rows), e.leaf_outputs, labels), dtype)
+    Y = np.zeros((len(e.first_output), len(rows), e.effect_outputs, labels), dtype)
     for t, A in forward_scores(trace, rows):
+        if e.smoothing is not None:
+            _smoothed_label_effects(trace, rows, t, A, Y[e.trees(t)])
+            continue
         for r, q, at, s, out in _iterations(trace, rows, t, A):
             tree = e.trees(t).start + r
             slope = e.loss.label_gradient(at, rows.y)
@@ -130,6 +145,16 @@ def label_effects(trace: Trace, rows: Rows, dtype: np.dtype) -> Real:
             w = rows.w if rows.sample is None else rows.w * rows.sample[tree]
             Y[tree] += np.einsum("nab,nby->nay", N, slope[:, out : out + e.leaf_outputs]) * w[:, None, None]
     return Y
+
+
+def _smoothed_label_effects(trace: Trace, rows: Rows, t: int, A: F64, Y: Real) -> None:
+    e, state = trace.ensemble, trace.ensemble.loss.state(A)
+    slope = e.loss.label_gradient(state, rows.y)
+    for r, o in enumerate(e.first_output[e.trees(t)]):
+        one = np.broadcast_to(np.eye(e.n_outputs)[o], A.shape)
+        w = rows.w if rows.sample is None else rows.w * rows.sample[e.trees(t).start + r]
+        Y[r, :, 0] = slope[:, o] * w[:, None]
+        Y[r, :, 1] = e.loss.label_hessian_dot(state, rows.y, one)[:, o] * w[:, None]
 
 
 def _iterations(trace: Trace, rows: Rows, t: int, A: F64) -> Iterator[tuple[int, int, F64, F64, int]]:

@@ -73,10 +73,20 @@ class LeafRule:
     def step(self, G: F64, H: F64, D: F64) -> tuple[F64, NDArray[np.bool_]]:
         """s with these limits, and whether it moves with G and D = H + lam. All of one shape."""
         short = np.abs(G) - self.l1
-        some = (D > 0) & (H > 0) & (self.min_hessian <= H)
-        s = np.where(some & (short > 0), -np.sign(G) * short / np.where(D > 0, D, 1.0), 0.0)
-        moves = some & (short > 0) & (np.abs(s) < self.max_step)
+        free = (D > 0) & (self.min_hessian <= H) & ((short > 0) | (self.l1 == 0))
+        s = np.where(free, -np.sign(G) * short / np.where(D > 0, D, 1.0), 0.0)
+        moves = free & (np.abs(s) < self.max_step)
         return np.clip(s, -self.max_step, self.max_step), moves
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """A tree whose leaves lean on the nodes above them: each of its N nodes, leaves included, takes the step s_a of all
+    rows below it, and a leaf is the mixture ``mix @ s``. The mixture itself does not move with the weights."""
+
+    below: F64  # (N, L) 1 where the leaf is below the node, or is it
+    mix: F64  # (L, N)
+    l2: F64  # (N,) more l2, for some nodes
 
 
 @dataclass(frozen=True)
@@ -130,6 +140,7 @@ class Ensemble:
     ``sample``                   for each tree (n,) how often a row was drawn for it; None: every row once
     ``moves``                    see above; None: boosting
     ``leaf_l2`` (leaves,) or None  more l2, for some leaves
+    ``smoothing``                for each tree how its leaves lean on the nodes above them, or None
     ``fixed`` (leaves,) or None  leaves whose value does not come from their rows
     ``recorded``                 what the model recorded of its leaves, or None
     """
@@ -152,6 +163,7 @@ class Ensemble:
     sample: Sequence[NDArray[Any]] | None = None
     moves: Sequence[Sequence[tuple[int, float]]] | None = None
     leaf_l2: F64 | None = None
+    smoothing: Sequence[Smoothing] | None = None
     fixed: NDArray[np.bool_] | None = None
     recorded: Recorded | None = None
     rounding: Rounding = field(default_factory=Rounding)
@@ -171,6 +183,11 @@ class Ensemble:
     @property
     def leaf_outputs(self) -> int:
         return self.values.shape[1]
+
+    @property
+    def effect_outputs(self) -> int:
+        """Numbers through which a row moves the leaves of a tree: see _effects.py."""
+        return self.leaf_outputs if self.smoothing is None else 2
 
     @cached_property
     def total_weight(self) -> float:
@@ -233,6 +250,11 @@ class Ensemble:
         if self.base_rule is not None and not self.base_rule.smooth:
             return "the starting score of this model is a quantile of the labels"
         return ""
+
+    @property
+    def refits_whole(self) -> bool:
+        """Whether the change of a leaf is not a function of its own rows' changes."""
+        return bool(self.not_smooth) or self.smoothing is not None
 
     def before(self, t: int) -> Sequence[tuple[int, float]]:
         """Moves between step t - 1 and step t."""

@@ -54,23 +54,26 @@ def tangent(work: Workspace, index: Ints, update_set: UpdateSet) -> LeafChanges:
     base = np.ascontiguousarray(base_effect(work.trace, work.rows.take(index)).T)  # (K, columns)
     block = _Block(work, index, update_set, base)
     factor = e.w_factor[block.index]
+    step_kernels: Any = kernels if e.smoothing is None else _twins
     changes = np.zeros((len(e.values), e.leaf_outputs, block.B))
     for t, V, U in work.effects_forwards():
         block.move(t)
         d = changes[e.leaf_range(t)]
         d += (e.lam_slope * work.trace.steps[t].lam_effect)[:, :, None] * factor
-        mask = None
+        mask, sums = None, np.zeros((len(d), e.effect_outputs, block.B))
         if not isinstance(update_set, SinglePoint):
-            knock_on = np.zeros(d.shape, work.dtype)
+            knock_on = np.zeros(sums.shape, work.dtype)
             ranking = block.ranking(t)
-            kernels.tangent_sums(*block.sweep(t), U, block.D, ranking, knock_on)
+            step_kernels.tangent_sums(*block.sweep(t), U, block.D, ranking, knock_on)
             mask = block.mask(t, ranking)
-            d += knock_on if mask is None else knock_on * mask[:, None]
+            sums += knock_on if mask is None else knock_on * mask[:, None]
         for r, own in enumerate(block.own_leaves(t)):
-            d[own, :, block.lanes] += V[r, block.index] * factor[:, None]
+            sums[own, :, block.lanes] += V[r, block.index] * factor[:, None]
             if mask is not None and block.only_updated:  # the row itself is in U even if its leaf is not
                 u = np.einsum("bok,kb->bo", U[r, block.index], block.own_D)
-                d[own, :, block.lanes] += (1 - mask[own, block.lanes])[:, None] * u
+                sums[own, :, block.lanes] += (1 - mask[own, block.lanes])[:, None] * u
+        spread = work.trace.steps[t].spread
+        d += sums if spread is None else np.einsum("kle,leb->kb", spread, sums)[:, None]
         block.finish(t, d, mask)
     return LeafChanges(changes, block.base, len(index))
 

@@ -46,6 +46,7 @@ class Iteration:
     D: F64  # (M, O, O) with lam
     D_inverse: F64  # zero where the leaf does not move
     J: F64 | None  # (M, O, O); None where a step has one iteration only
+    spread: F64 | None = None  # see StepTrace
 
     def after(self) -> F64:
         return self.c * self.s if self.S is None else self.S + self.c * self.s
@@ -62,6 +63,7 @@ class StepTrace:
     D: F64  # (Q, M, O, O) with lam
     N: F64  # (Q, M, O, O)
     rows: F64  # (M,) rows of non-zero weight
+    spread: F64 | None = None  # (M, M, 2) of smoothed trees: what sums of g and of h over leaf l do to leaf l'
 
     @property
     def lam_effect(self) -> F64:
@@ -111,7 +113,7 @@ class Step:
         if e.rule.statistic is not None:
             return self._statistic(c)
         lam = e.lam if e.leaf_l2 is None else e.lam + e.leaf_l2[e.leaf_range(self.t)]
-        if e.n_outputs == 1 and e.loss.kernel is not None:
+        if e.n_outputs == 1 and e.loss.kernel is not None and e.smoothing is None:
             sums = np.zeros((self.M, 4))
             shift = None if S is None else e.loss.shift(S[:, 0])
             for ids, w in zip(self.leaves, self.weights, strict=True):
@@ -133,6 +135,8 @@ class Step:
         floor = 0.0
         if O > 1 and not e.rule.diagonal:
             floor = np.finfo(np.float32).eps * np.einsum("maa->ma", H).max(axis=1)
+        if e.smoothing is not None:
+            return self._smoothed(G, H, c)
         D = H + np.broadcast_to(np.maximum(lam, floor), self.M)[:, None, None] * np.eye(O)
         s, D_inverse = self._solve(G, H, D)
         if e.rule.iterations == 1:
@@ -158,6 +162,27 @@ class Step:
             s[fixed] = e.values[e.leaf_range(self.t)][fixed] / e.rate(self.t)
             D_inverse = np.where(fixed[:, None, None], 0.0, D_inverse)
         return s, D_inverse
+
+    def _smoothed(self, G: F64, H: F64, c: float) -> Iteration:
+        """Leaves that are mixtures of the steps of the nodes above them."""
+        e, s, spread = self.ensemble, np.zeros_like(G), np.zeros((self.M, self.M, 2))
+        assert e.smoothing is not None
+        trees = e.trees(self.t)
+        edges = e.tree_leaves[trees.start : trees.stop + 1] - e.leaf_range(self.t).start
+        for tree, begin, end in zip(e.smoothing[trees], edges[:-1], edges[1:], strict=True):
+            here = slice(begin, end)
+            node_G, node_H = tree.below @ G[here, 0], tree.below @ H[here, 0, 0]
+            D = node_H + e.lam + tree.l2
+            steps, moves = e.rule.step(node_G, node_H, D)
+            s[here, 0] = tree.mix @ steps
+            slope = -e.rate(self.t) * moves / np.where(D > 0, D, 1.0)  # of a node's step, in its sum of g
+            spread[here, here, 0] = (tree.mix * slope) @ tree.below
+            spread[here, here, 1] = (tree.mix * (slope * steps)) @ tree.below
+        fixed = np.zeros(self.M, bool) if e.fixed is None else e.fixed[e.leaf_range(self.t)]
+        s[fixed] = e.values[e.leaf_range(self.t)][fixed] / e.rate(self.t)
+        spread[fixed] = 0
+        nothing = np.zeros_like(H)
+        return Iteration(c, None, s, G, nothing, nothing, None, spread)
 
     def _statistic(self, c: float) -> Iteration:
         e, s = self.ensemble, np.zeros((self.M, 1))
@@ -302,4 +327,5 @@ def _linearise(step: Step, path: list[Iteration]) -> StepTrace:
         D=np.stack([it.D for it in path]),
         N=np.stack(N),
         rows=step.rows,
+        spread=path[-1].spread,
     )

@@ -128,7 +128,7 @@ class Tracer:
             every = len(index) == self.n_rows and rows is None
             columns = [v for _, v in self._backwards(queries, method, None if every else index)]
             values = columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
-        elif isinstance(method, LeafRefit) and self._source.ensemble.not_smooth:
+        elif isinstance(method, LeafRefit) and self._source.ensemble.refits_whole:
             values = self._by_refitting(queries, method, index)
         else:
             values = self._forwards(queries, method, index)
@@ -302,10 +302,11 @@ class Tracer:
         return np.concatenate([np.zeros((0, len(queries))), *done]).astype(self._work.dtype)
 
     def _by_refitting(self, queries: Queries, method: LeafRefit, index: Ints) -> Real:
-        """LeafRefit where leaf values have no derivatives and changes no difference form: one replay a row."""
+        """LeafRefit where changes have no difference form: one replay a row."""
         if not isinstance(method.update_set, AllPoints):
             raise InvalidInput(
-                f"{self._source.ensemble.not_smooth}: an update set has nothing to choose from; use LeafRefit()."
+                f"{type(method.update_set).__name__} is not for this model, whose leaves are refitted as a whole "
+                "(quantiles, or smoothed along their paths); use LeafRefit() without an update set."
             )
 
         def one(row: int) -> F64:

@@ -132,7 +132,7 @@ def tangent_sums(
     out: Real,
 ) -> None:
     """out (M, O, B) += sums of U D over each leaf. U (R, n, O, K), D (n, K, B)."""
-    _sweep(leaf, first, out.shape[1], False, before, first_before, d_before, pick, D, ranking)
+    _sweep(leaf, first, min(out.shape[1], D.shape[1]), False, before, first_before, d_before, pick, D, ranking)
     for ids, u in zip(leaf, U, strict=True):
         sum_by_leaf(ids, np.einsum("nok,nkb->nob", u, D), out)
 

@@ -36,7 +36,7 @@ class Workspace:
     def effect_bytes(self) -> int:
         """Bytes of V and U for all steps."""
         e = self.trace.ensemble
-        return e.leaves.size * e.leaf_outputs * (1 + e.n_outputs) * self.dtype.itemsize
+        return e.leaves.size * e.effect_outputs * (1 + e.n_outputs) * self.dtype.itemsize
 
     @property
     def keeps_effects(self) -> bool:
@@ -143,7 +143,7 @@ class Workspace:
     def _one_step(self, t: int, A: np.ndarray) -> tuple[Real, Real]:
         e = self.trace.ensemble
         trees = e.trees(t)
-        V = np.empty((trees.stop - trees.start, e.n_rows, e.leaf_outputs), self.dtype)
+        V = np.empty((trees.stop - trees.start, e.n_rows, e.effect_outputs), self.dtype)
         U = np.empty((*V.shape, e.n_outputs), self.dtype)
         step_effects(self.trace, self.rows, t, A, V, U)
         return V, U
