@@ -5,6 +5,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 
 import oracle
+from leaftrace import _leafspace
 from leaftrace._adjoint import expand_candidates, expand_labels, expand_training, leaf_adjoint
 from leaftrace._altered import refit_on
 from leaftrace._effects import candidate_rows
@@ -153,6 +154,19 @@ def test_recomputed_effects_give_the_same_answers(case):
     index = np.arange(len(y))
     one, two = (refit(work, index, AllPoints()).leaves for work in (kept, recomputed))
     np.testing.assert_array_equal(one, two)
+
+
+@every
+@given(tiny())
+def test_leaf_space_is_the_row_form(case):
+    structure, y, w, test_steps, y_test = case
+    work = workspace_of(ensemble_of(structure, y, w))
+    assume(_leafspace.fits(work.trace.ensemble))
+    queries = queries_of(work, test_steps, y_test)
+    row, leaf = leaf_adjoint(work, queries, slice(None)), _leafspace.build(work).adjoint(work, queries, slice(None))
+    for name in ("fbar", "base", "lam"):
+        one, two = getattr(row, name), getattr(leaf, name)
+        np.testing.assert_allclose(two, one, atol=1e-12 * max(1.0, np.abs(one).max()))
 
 
 @every

@@ -12,7 +12,7 @@ import leaftrace as lt
 
 SOURCE = Path(lt.__file__).parent
 NAMES = {
-    "AllPoints", "FastLeafInfluence", "FastLeafRefit", "Fidelity", "FidelityError", "FidelityWarning", "Influence",
+    "AllPoints", "Estimate", "FastLeafInfluence", "FastLeafRefit", "Fidelity", "FidelityError", "FidelityWarning", "Influence",
     "InvalidInput", "LeafInfluence", "LeafRefit", "LeaftraceError", "RefittedModel", "Retrain", "RetrainedModel",
     "SinglePoint", "TopKLeaves", "Tracer", "UnsupportedModel", "__version__",
 }  # fmt: skip
@@ -20,8 +20,8 @@ NAMES = {
 # model -> Ensemble -> Trace -> method -> Influence -> view: a module imports only from those before it.
 ORDER = [
     "_arrays", "_errors", "_losses", "_losses_general", "_base", "_inputs", "_ensemble", "_adapters", "_twins",
-    "_kernels", "_fidelity", "_replay", "_effects", "_workspace", "_queries", "_methods", "_adjoint", "_forward",
-    "_altered", "_tables", "_influence", "_progress", "_tracer",
+    "_kernels", "_fidelity", "_replay", "_effects", "_workspace", "_queries", "_methods", "_adjoint", "_leafspace",
+    "_costs", "_forward", "_altered", "_tables", "_influence", "_progress", "_tracer",
 ]  # fmt: skip
 
 

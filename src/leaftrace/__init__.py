@@ -6,6 +6,7 @@
 """
 
 from ._altered import RefittedModel, RetrainedModel
+from ._costs import Estimate
 from ._errors import FidelityError, FidelityWarning, InvalidInput, LeaftraceError, UnsupportedModel
 from ._fidelity import Fidelity
 from ._influence import Influence
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AllPoints",
+    "Estimate",
     "FastLeafInfluence",
     "FastLeafRefit",
     "Fidelity",

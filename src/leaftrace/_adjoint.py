@@ -66,13 +66,19 @@ def leaf_adjoint(work: Workspace, queries: Queries, columns: slice, *, knock_on:
             if next_ is None:
                 _feel_moves(e, t, abar, fbar, base)
         base += abar.sum(axis=0, dtype=np.float64)
-    lam = np.zeros(B)
-    if e.lam_slope:
-        for t, step in enumerate(trace.steps):
-            lam += np.einsum("mo,mob->b", step.lam_effect, fbar[e.leaf_range(t)])
+    lam = lam_adjoint(trace, fbar)
     if e.smoothing is not None:
         fbar = np.concatenate([_felt(trace, t, fbar[e.leaf_range(t)]) for t in range(e.n_steps)])
     return LeafAdjoint(fbar, base, lam, count)
+
+
+def lam_adjoint(trace: Trace, fbar: Real) -> F64:
+    """(B,) what the queries feel of lam."""
+    e, lam = trace.ensemble, np.zeros(fbar.shape[2])
+    if e.lam_slope:
+        for t, step in enumerate(trace.steps):
+            lam += np.einsum("mo,mob->b", step.lam_effect, fbar[e.leaf_range(t)])
+    return lam
 
 
 def _felt(trace: Trace, t: int, fbar: Real) -> Real:

@@ -107,6 +107,12 @@ def row_numbers(rows: Any, n: int, name: str = "rows") -> Ints:
     return array
 
 
+def row_count(X: Any) -> int:
+    """Rows of a table."""
+    shape = getattr(X, "shape", None)
+    return int(shape[0]) if shape else int(X.num_row()) if hasattr(X, "num_row") else len(X)
+
+
 def columns(X: Any, names: list[str]) -> Any:
     """X with the model's columns in the model's order; checks names and number."""
     given = getattr(X, "columns", None)

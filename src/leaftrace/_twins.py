@@ -177,6 +177,22 @@ def change_sums(
         sum_by_leaf(ids, tree_w[:, None, None, None] * dh[:, o : o + O, o : o + O], dH)
 
 
+def pair_sums(
+    ids: Ids, offset: Ints, first: Ints, order: Ints, edges: Ints, U: Real, r: int, o: int, out: Real
+) -> None:
+    """out (L, M, O) = sums of U[r, :, o] (n, K) over the rows that each leaf of tree r shares with each leaf of the
+    earlier trees. ids (n, trees) by row; earlier tree i has leaves offset[i] + ids[:, i] and outputs first[i] .. + O;
+    the rows of leaf l are order[edges[l] : edges[l + 1]]."""
+    leaf = np.empty(len(ids), np.int64)
+    leaf[order] = np.repeat(np.arange(len(out)), np.diff(edges))
+    L, M, O = out.shape
+    out[:] = 0
+    for start, k, tree in zip(offset, first, ids.T, strict=False):
+        for i in range(O):
+            pairs = np.bincount(leaf * M + start + tree, U[r, :, o, k + i], L * M)
+            out[:, :, i] += pairs.reshape(L, M).astype(out.dtype)
+
+
 @dataclass(frozen=True)
 class Limits:
     """What a leaf's step is when l1, a bound or a fixed value decide it."""

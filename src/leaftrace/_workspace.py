@@ -4,9 +4,11 @@ recomputed step by step; columns of work are spread over threads."""
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
+from itertools import chain, islice
 from typing import TypeVar
 
 import numpy as np
@@ -37,6 +39,11 @@ class Workspace:
         """Bytes of V and U for all steps."""
         e = self.trace.ensemble
         return e.leaves.size * e.effect_outputs * (1 + e.n_outputs) * self.dtype.itemsize
+
+    def state_bytes(self) -> int:
+        """Bytes of the states of all steps."""
+        e = self.trace.ensemble
+        return e.n_steps * e.n_rows * e.loss.state(self.rows.start[:1]).shape[1] * self.dtype.itemsize
 
     @property
     def keeps_effects(self) -> bool:
@@ -87,9 +94,7 @@ class Workspace:
 
     @property
     def keeps_states(self) -> bool:
-        e = self.trace.ensemble
-        width = e.loss.state(self.rows.start[:1]).shape[1]
-        return e.n_steps * e.n_rows * width * self.dtype.itemsize <= self.memory_limit // 4
+        return self.state_bytes() <= self.memory_limit // 4
 
     @cached_property
     def _states(self) -> list[Real]:
@@ -109,6 +114,10 @@ class Workspace:
         if all(s is drawn[0] for s in drawn):
             return self.w * drawn[0].astype(self.dtype)
         return np.stack([self.w * s.astype(self.dtype) for s in drawn])
+
+    @property
+    def has_effects(self) -> bool:
+        return "_effects" in self.__dict__
 
     def prepare_effects(self) -> None:
         """Compute row effects, if they are kept, before threads ask for them."""
@@ -150,14 +159,16 @@ class Workspace:
 
     def map(self, fn: Callable[[T], S], items: Iterable[T]) -> Iterator[S]:
         """fn of every item, in order, on the threads; no more than one item a thread is ahead."""
-        items = list(items)
-        if self.n_jobs == 1 or len(items) <= 1:
-            yield from map(fn, items)
+        items = iter(items)
+        first = list(islice(items, 2))
+        if self.n_jobs == 1 or len(first) <= 1:
+            yield from map(fn, chain(first, items))
             return
         with ThreadPoolExecutor(self.n_jobs) as pool:
-            ahead = [pool.submit(fn, item) for item in items[: self.n_jobs]]
-            for item in items[self.n_jobs :]:
-                yield ahead.pop(0).result()
+            ahead: deque[Future[S]] = deque()
+            for item in chain(first, items):
+                if len(ahead) == self.n_jobs:
+                    yield ahead.popleft().result()
                 ahead.append(pool.submit(fn, item))
             for future in ahead:
                 yield future.result()

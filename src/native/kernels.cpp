@@ -166,6 +166,40 @@ void removal_step(LossKind kind, bool newton, Index M, Index B, const Leaf* own,
     });
 }
 
+// A leaf's rows one after another, so that its sums (M O numbers) stay in the cache.
+template <bool scalar, class Leaf, class Real>
+void pair_rows(const Leaf* ids, Index trees, Index earlier, const std::int64_t* offset, const std::int32_t* first,
+               const std::int64_t* order, const std::int64_t* edges, Index L, Index M, Index O_, const Real* u, Index stride,
+               double* LT_RESTRICT sums, Real* LT_RESTRICT out) {
+    const Index O = scalar ? 1 : O_;
+    for (Index l = 0; l < L; ++l) {
+        for (Index i = 0; i < M * O; ++i) sums[i] = 0;
+        for (Index i = edges[l]; i < edges[l + 1]; ++i) {
+            const Leaf* LT_RESTRICT row = ids + order[i] * trees;
+            const Real* LT_RESTRICT uj = u + order[i] * stride;
+            const double value = uj[0];
+            for (Index r = 0; r < earlier; ++r) {
+                double* to = sums + (offset[r] + static_cast<Index>(row[r])) * O;
+                if (scalar)
+                    *to += value;
+                else
+                    for (Index o = 0; o < O; ++o) to[o] += uj[first[r] + o];
+            }
+        }
+        for (Index i = 0; i < M * O; ++i) out[l * M * O + i] = static_cast<Real>(sums[i]);
+    }
+}
+
+template <class Leaf, class Real>
+void pair_sums(const Leaf* ids, Index trees, Index earlier, const std::int64_t* offset, const std::int32_t* first,
+               const std::int64_t* order, const std::int64_t* edges, Index L, Index M, Index O, const Real* u, Index stride,
+               double* sums, Real* out) {
+    bool scalar = O == 1;
+    for (Index r = 0; r < earlier; ++r) scalar = scalar && first[r] == 0;
+    if (scalar) return pair_rows<true>(ids, trees, earlier, offset, first, order, edges, L, M, O, u, stride, sums, out);
+    pair_rows<false>(ids, trees, earlier, offset, first, order, edges, L, M, O, u, stride, sums, out);
+}
+
 // ---- run-time B to compile-time B ----
 
 template <class Body>
@@ -231,7 +265,8 @@ const Kernels<Leaf, Real>& kernels() {
     static constexpr Kernels<Leaf, Real> table{leaf_sums<Leaf>, row_effects<Leaf, Real>,
                                                At::backward,    At::expand_,
                                                removal_step<Leaf, Real>, At::advance_,
-                                               At::tangent,     At::change};
+                                               At::tangent,     At::change,
+                                               pair_sums<Leaf, Real>};
     return table;
 }
 

@@ -77,6 +77,12 @@ struct Kernels {
     // null, or an inner iteration's: a row's change is mask D, then the leaf's own change inner. scratch: (B + 1) K.
     void (*change_sums)(Sweep<Leaf, Real>, LossKind, const Real* state, const Real* w, const Real* shift,
                         const Real* inner, const Real* mask, Real* dG, Real* dH, Real* scratch);
+    // out (L, M, O): sums of u (n, K) over the rows that leaf l of one tree shares with each leaf of earlier trees. Row j
+    // is in leaf offset[r] + ids[j * trees + r] of earlier tree r, whose outputs begin at first[r]. The rows of leaf l are
+    // order[edges[l]] .. order[edges[l + 1] - 1]; row j's numbers are u[j * stride]. sums has M O numbers.
+    void (*pair_sums)(const Leaf* ids, Index trees, Index earlier, const std::int64_t* offset, const std::int32_t* first,
+                      const std::int64_t* order, const std::int64_t* edges, Index L, Index M, Index O, const Real* u,
+                      Index stride, double* sums, Real* out);
 };
 
 #define LEAFTRACE_DECLARE(isa)                     \

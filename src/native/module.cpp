@@ -310,6 +310,38 @@ void bind(nb::module_& m) {
           "pick"_a.noconvert().none(), "exponential"_a, "state"_a.noconvert(), "w"_a.noconvert(),
           "shift"_a.noconvert().none(), "inner"_a.noconvert().none(), "mask"_a.noconvert().none(), "D"_a.noconvert(),
           "ranking"_a.noconvert().none(), "dG"_a.noconvert(), "dH"_a.noconvert());
+
+    m.def("pair_sums",
+          [](Ids ids, Array<const std::int64_t, 1> offset, First first, Array<const std::int64_t, 1> order,
+             Array<const std::int64_t, 1> edges, Array<const Real, 4> U, Index r, Index o, Array<Real, 3> out) {
+              const Index n = ids.shape(0), trees = ids.shape(1), earlier = offset.shape(0), K = U.shape(3);
+              const Index L = out.shape(0), M = out.shape(1), O = out.shape(2);
+              check(earlier <= trees, "more earlier trees than trees");
+              shaped(first, "first", earlier);
+              shaped(order, "order", n);
+              shaped(edges, "edges", L + 1);
+              check(static_cast<Index>(U.shape(1)) == n && r >= 0 && r < static_cast<Index>(U.shape(0)), "U");
+              check(o >= 0 && o < static_cast<Index>(U.shape(2)), "o");
+              for (Index i = 0; i < earlier; ++i) {
+                  check(offset.data()[i] >= 0, "offset");
+                  check(first.data()[i] >= 0 && first.data()[i] + O <= K, "outputs of a tree beyond K");
+              }
+              nb::gil_scoped_release release;
+              for (Index j = 0; j < n; ++j) {
+                  check(order.data()[j] >= 0 && order.data()[j] < n, "order");
+                  for (Index i = 0; i < earlier; ++i)
+                      check(offset.data()[i] + static_cast<Index>(ids.data()[j * trees + i]) < M, "an id beyond its table");
+              }
+              check(edges.data()[0] == 0 && edges.data()[L] == n, "edges");
+              for (Index l = 0; l < L; ++l) check(edges.data()[l] <= edges.data()[l + 1], "edges");
+              std::vector<double> sums(M * O);
+              const Index O_u = U.shape(2);
+              kernels<Leaf, Real>().pair_sums(ids.data(), trees, earlier, offset.data(), first.data(), order.data(),
+                                              edges.data(), L, M, O, U.data() + (r * n * O_u + o) * K, O_u * K,
+                                              sums.data(), out.data());
+          },
+          "ids"_a.noconvert(), "offset"_a.noconvert(), "first"_a.noconvert(), "order"_a.noconvert(),
+          "edges"_a.noconvert(), "U"_a.noconvert(), "r"_a, "o"_a, "out"_a.noconvert());
 }
 
 }  // namespace

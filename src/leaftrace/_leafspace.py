@@ -1,0 +1,81 @@
+"""Leaf space: the backward pass over leaves instead of rows, for many queries.
+
+Going backwards, a query feels leaf l' of step r through itself and through all later leaves whose rows are in l' too:
+
+    fbar_{r,l'} = seed_{r,l'} + sum_{t > r} sum_l W[(t,l), (r,l')] fbar_{t,l},    W[(t,l), (r,l')] = sum of U_j over
+                                                                                  rows j in both leaves
+W is strictly lower triangular. One pass over the rows builds it, O(T^2 n); then a query costs a triangular solve,
+O(leaves^2), whatever the number of rows. Same answers as the row form to rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._adjoint import LeafAdjoint, lam_adjoint
+from ._arrays import Real
+from ._ensemble import Ensemble
+from ._kernels import block_width, kernels
+from ._queries import Queries
+from ._twins import sum_by_leaf
+from ._workspace import Workspace
+
+
+def fits(ensemble: Ensemble) -> bool:
+    """Boosting whose rows move their own leaf only; other schedules have the row form."""
+    return ensemble.moves is None and ensemble.smoothing is None
+
+
+def space_bytes(ensemble: Ensemble, itemsize: int) -> int:
+    """Bytes of W."""
+    starts, counts = ensemble.step_leaves[:-1], np.diff(ensemble.step_leaves)
+    return int((starts * counts).sum()) * ensemble.leaf_outputs**2 * itemsize
+
+
+@dataclass(frozen=True)
+class LeafSpace:
+    W: list[Real]  # for each step (M O, leaves before it times O)
+    base: list[Real]  # for each step (M O, K): what the starting score does to it
+
+    def adjoint(self, work: Workspace, queries: Queries, columns: slice) -> LeafAdjoint:
+        """What `leaf_adjoint` gives."""
+        e = work.trace.ensemble
+        count = len(range(len(queries))[columns])
+        B = block_width(count)
+        fbar, base = queries.seeds(columns, B, work.dtype)
+        felt = fbar.reshape(-1, B)  # (leaves O, B), a view
+        for t in reversed(range(e.n_steps)):
+            here = e.leaf_range(t)
+            own = felt[here.start * e.leaf_outputs : here.stop * e.leaf_outputs]
+            felt[: here.start * e.leaf_outputs] += self.W[t].T @ own
+            base += self.base[t].T @ own
+        return LeafAdjoint(fbar, base, lam_adjoint(work.trace, fbar), count)
+
+
+def build(work: Workspace) -> LeafSpace:
+    e = work.trace.ensemble
+    by_row = np.ascontiguousarray(e.leaves.T)  # (n, trees)
+    O = e.leaf_outputs
+
+    def step(item: tuple[int, Real, Real]) -> tuple[Real, Real]:
+        t, _, U = item
+        trees, before = e.trees(t), int(e.step_leaves[t])
+        W = np.empty((int(e.step_leaves[t + 1]) - before, O, before, O), work.dtype)
+        base = np.zeros((len(W), O, e.n_outputs))
+        for r, ids in enumerate(e.leaves[trees]):
+            sum_by_leaf(ids, U[r], base)
+            begin, end = e.tree_leaves[trees.start + r : trees.start + r + 2] - before
+            order = np.argsort(ids, kind="stable")
+            edges = np.searchsorted(ids[order], np.arange(begin, end + 1))
+            for o in range(O):
+                out = np.empty((end - begin, before, O), work.dtype)
+                earlier = slice(0, trees.start)
+                pairs = by_row, e.tree_offset[earlier], e.first_output[earlier], order, edges
+                kernels.pair_sums(*pairs, U, r, o, out)
+                W[begin:end, o] = out
+        return W.reshape(len(W) * O, before * O), base.reshape(len(W) * O, -1).astype(work.dtype)
+
+    steps = list(work.map(step, work.effects_forwards()))
+    return LeafSpace([W for W, _ in steps], [base for _, base in steps])
