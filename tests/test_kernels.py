@@ -25,10 +25,10 @@ def isa(request):
 
 def agree(name, inputs, outputs, dtype, works=True):
     """Run both on copies of the outputs and compare."""
-    mine, twin = ([None if o is None else o.copy() for o in outputs] for _ in range(2))
+    mine, twin = ([o.copy() if isinstance(o, np.ndarray) else o for o in outputs] for _ in range(2))
     getattr(kernels, name)(*inputs, *mine)
     getattr(_twins, name)(*inputs, *twin)
-    compared = [t for t in zip(mine, twin, outputs, strict=True) if t[2] is not None and t[2].dtype.kind == "f"]
+    compared = [t for t in zip(mine, twin, outputs, strict=True) if getattr(t[2], "dtype", np.dtype(int)).kind == "f"]
     scale = max(np.abs(b).max() for _, b, _ in compared)
     assert works == any(np.any(b != before) for _, b, before in compared), "equality of nothing would prove nothing"
     for a, b, _ in compared:
@@ -58,6 +58,14 @@ def test_one_output_sums_and_effects(isa, loss, id_type):
         agree("leaf_sums", (loss, leaf, state, one, y, w, 0), [np.zeros((M, 4))], np.float64)
         for rounding in (1, 2, 3):  # half-way cases may be rounded either way, so this agrees as float32 does
             agree("leaf_sums", (loss, leaf, state, one, y, w, rounding), [np.zeros((M, 4))], np.float32)
+    before, d_before = ids(rng, 1, id_type)[0], rng.normal(size=M)
+    A = rng.normal(size=(N, 1)) * np.where(np.arange(N) % 7 == 0, 100, 1)[:, None]
+    for earlier in ((None, None), (before, d_before)):
+        for rounding in (0, 3, 7):
+            outputs = [A, y, w, rounding, 3, N - 5, np.zeros((M, 8))]
+            if loss == "poisson":
+                outputs[0] = A.clip(-30, 30)
+            agree("replay_sums", (loss, leaf, *earlier), outputs, np.float32 if rounding else np.float64)
     for dtype in (np.float32, np.float64):
         for newton in (True, False):
             inputs = loss, newton, leaf, state, shift, s, factor, y, w
@@ -173,3 +181,17 @@ def test_wrong_shapes_and_ids_are_refused():
         kernels.advance(leaf, first + 1, np.zeros((M, 1, 8), np.float32), E)
     with pytest.raises(TypeError):  # no silent conversion
         kernels.advance(leaf, first, np.zeros((M, 1, 8)), E)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 1), (3, 3)])  # K, O
+def test_pair_sums(isa, dtype, shape):
+    K, O = shape
+    rng = np.random.default_rng(2)
+    by_row, own = rng.integers(0, M, (N, 5)).astype(np.uint8), rng.integers(0, 4, N)
+    order = np.argsort(own, kind="stable")
+    edges = np.searchsorted(own[order], np.arange(5))
+    offset, first = np.arange(3) * M, (np.arange(3) % (K - O + 1)).astype(np.int32)
+    U = rng.normal(size=(2, N, O, K)).astype(dtype)
+    out = np.zeros((4, 3 * M, O), dtype)
+    agree("pair_sums", (by_row, offset, first, order, edges, U, 1, O - 1), [out], dtype)

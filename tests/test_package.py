@@ -12,9 +12,9 @@ import leaftrace as lt
 
 SOURCE = Path(lt.__file__).parent
 NAMES = {
-    "AllPoints", "Estimate", "FastLeafInfluence", "FastLeafRefit", "Fidelity", "FidelityError", "FidelityWarning", "Influence",
-    "InvalidInput", "LeafInfluence", "LeafRefit", "LeaftraceError", "RefittedModel", "Retrain", "RetrainedModel",
-    "SinglePoint", "TopKLeaves", "Tracer", "UnsupportedModel", "__version__",
+    "AllPoints", "Estimate", "FastLeafInfluence", "FastLeafRefit", "Fidelity", "FidelityError", "FidelityWarning",
+    "Influence", "InvalidInput", "LeafInfluence", "LeafRefit", "LeaftraceError", "RefittedModel", "Retrain",
+    "RetrainedModel", "SinglePoint", "TopKLeaves", "Tracer", "UnsupportedModel", "__version__",
 }  # fmt: skip
 
 # model -> Ensemble -> Trace -> method -> Influence -> view: a module imports only from those before it.

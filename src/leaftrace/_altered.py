@@ -81,7 +81,6 @@ def refit_on(trace: Trace, keep: Ints) -> Ensemble:
     rest = replace(rest, base=base)
     A, values = rest.start(), np.zeros_like(e.values)
     for t, step in enumerate(trace.steps):
-        rest.move(t, rest.leaves, A, values)
-        path = walk(Step(rest, t, A), step.scale.tolist())
+        path = walk(Step(rest, t, A, values), step.scale.tolist())
         values[e.leaf_range(t)] = e.rate(t) * path[-1].after()
     return replace(e, base=base, values=values)

@@ -101,7 +101,7 @@ class Rounding:
     @property
     def level(self) -> int:
         """What the kernels are told of it."""
-        return self.terms + 2 * self.derivatives
+        return self.terms + 2 * self.derivatives + 4 * self.scores
 
     def apply(self, x: F64, w: F64) -> F64:
         """w x, rounded as the booster rounds it. w (n,), x (n, ...)."""

@@ -22,7 +22,10 @@ tree: times how often it drew the row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +35,7 @@ from ._fidelity import Fidelity, judge
 from ._kernels import kernels
 from ._twins import sum_by_leaf
 
+ROW_CHUNK = 1 << 17  # rows whose sums are taken together, whatever the number of threads
 PATH_TOLERANCE = 1e-9  # relative; a matching path gives 1e-12, a wrong one is far off or changes nothing
 
 
@@ -82,30 +86,61 @@ class Trace:
 
 @dataclass
 class Step:
-    """The rows and leaves of one step at scores A; computes the sums the formulas above ask for."""
+    """The rows and leaves of one step; computes the sums the formulas above ask for.
+
+    Takes the scores A as the step before read them, and moves them on. One output with a native loss does that, the
+    derivatives and the sums over leaves in one pass over the rows, in chunks that do not depend on the threads."""
 
     ensemble: Ensemble
     t: int
-    A: F64  # (n, K)
+    A: F64  # (n, K), moved in place
+    values: F64 | None = None  # leaf values to move by, if not the ensemble's
     buffer: F64 | None = None  # the state of another step, no longer needed
-    leaves: Ids = field(init=False)
-    state: F64 = field(init=False)
-    W: F64 = field(init=False)  # (M,) weight of each leaf
+    threads: Executor | None = None
 
     def __post_init__(self) -> None:
-        e = self.ensemble
-        self.leaves = e.leaves[e.trees(self.t)]
-        self.first = e.first_output[e.trees(self.t)]
+        e, trees = self.ensemble, self.ensemble.trees(self.t)
+        self.leaves = e.leaves[trees]
+        self.first = e.first_output[trees]
         self.M = int(e.step_leaves[self.t + 1] - e.step_leaves[self.t])
-        self.state = e.loss.state(self.A, self.buffer)
-        self.weights = [e.tree_weight(r) for r in range(*e.trees(self.t).indices(len(e.first_output)))]  # R times (n,)
-        self.W, self.rows = np.zeros(self.M), np.zeros(self.M)
+        self.weights = [e.tree_weight(r) for r in range(trees.start, trees.stop)]  # R times (n,)
+        self.W, self.rows = np.zeros(self.M), np.zeros(self.M)  # weight of each leaf, rows of non-zero weight
+        self.one_pass = e.n_outputs == 1 and e.loss.kernel is not None and e.smoothing is None
+        if self.one_pass:
+            sums = self._one_pass()
+            self.sums, self.W, self.rows = sums[:, :3], sums[:, 3].copy(), sums[:, 4].copy()
+            return
+        e.move(self.t, e.leaves, self.A, self.values)
+        if e.rounding.scores:
+            self.A[:] = self.A.astype(np.float32)
         for ids, w in zip(self.leaves, self.weights, strict=True):
             sum_by_leaf(ids, w, self.W)
-            if e.unit_weights and e.sample is None:
-                self.rows = self.W
-            else:
-                sum_by_leaf(ids, (w > 0).astype(float), self.rows)
+            sum_by_leaf(ids, (w > 0).astype(float), self.rows)
+
+    def _one_pass(self) -> F64:
+        e, t, before = self.ensemble, self.t, (None, None)
+        if e.boosts(t) and e.trees(t - 1).stop - e.trees(t - 1).start == 1:
+            values = e.values if self.values is None else self.values
+            before = e.leaves[e.trees(t - 1)][0], np.ascontiguousarray(values[e.leaf_range(t - 1), 0])
+        else:
+            e.move(t, e.leaves, self.A, self.values)
+        starts = range(0, e.n_rows, ROW_CHUNK)
+        sums = np.zeros((len(starts), self.M, 8))
+        for ids, w in zip(self.leaves, self.weights, strict=True):
+
+            def chunk(c: int, ids: Ids = ids, w: F64 = w, before: tuple[Any, Any] = before) -> None:
+                rows = starts[c], min(starts[c] + ROW_CHUNK, e.n_rows)
+                kernels.replay_sums(e.loss.kernel, ids, *before, self.A, e.y, w, e.rounding.level, *rows, sums[c])
+
+            list(
+                map(chunk, range(len(starts))) if self.threads is None else self.threads.map(chunk, range(len(starts)))
+            )
+            before = (None, None)
+        return sums.sum(axis=0)
+
+    @cached_property
+    def state(self) -> F64:
+        return self.ensemble.loss.state(self.A, self.buffer)
 
     def iterate(self, S: F64 | None, c: float = 1.0) -> Iteration:
         """The inner iteration at A + S, S (M, O) or None for zero."""
@@ -113,16 +148,18 @@ class Step:
         if e.rule.statistic is not None:
             return self._statistic(c)
         lam = e.lam if e.leaf_l2 is None else e.lam + e.leaf_l2[e.leaf_range(self.t)]
-        if e.n_outputs == 1 and e.loss.kernel is not None and e.smoothing is None:
-            sums = np.zeros((self.M, 4))
-            shift = None if S is None else e.loss.shift(S[:, 0])
-            for ids, w in zip(self.leaves, self.weights, strict=True):
-                kernels.leaf_sums(e.loss.kernel, ids, self.state, shift, e.y, w, e.rounding.level, sums)
+        if self.one_pass:
+            sums = self.sums if S is None else np.zeros((self.M, 4))
+            if S is not None:
+                shift, level = e.loss.shift(S[:, 0]), e.rounding.level & 3
+                for ids, w in zip(self.leaves, self.weights, strict=True):
+                    kernels.leaf_sums(e.loss.kernel, ids, self.state, shift, e.y, w, level, sums)
             G, h, k = sums[:, :1], sums[:, 1, None, None], sums[:, 2, None, None]
             H = h if e.rule.newton else self.W[:, None, None]
-            s, D_inverse = self._solve(G, H, H + np.reshape(lam, (-1, 1, 1)))
+            D = H + np.reshape(lam, (-1, 1, 1))
+            s, D_inverse = self._solve(G, H, D)
             J = h + k * s[..., None] if e.rule.newton else h
-            return Iteration(c, S, s, G, H + np.reshape(lam, (-1, 1, 1)), D_inverse, J)
+            return Iteration(c, S, s, G, D, D_inverse, J)
         at = self._moved(S)
         g, h = e.loss.gradient(at, e.y), e.loss.hessian(at, e.y)
         G, H = np.zeros((self.M, O)), np.zeros((self.M, O, O))
@@ -226,7 +263,7 @@ def inverse(D: F64) -> F64:
     return np.where(ok, np.linalg.inv(np.where(ok, D, eye)), 0)
 
 
-def replay(ensemble: Ensemble, tolerance: float, notes: Sequence[str] = ()) -> Trace:
+def replay(ensemble: Ensemble, tolerance: float, notes: Sequence[str] = (), threads: Executor | None = None) -> Trace:
     """Walk through the steps with the model's own scores, so that each step is judged by itself."""
     A = ensemble.start()
     steps, errors, weight_errors = [], np.zeros(ensemble.n_steps), np.zeros(ensemble.n_steps)
@@ -235,11 +272,7 @@ def replay(ensemble: Ensemble, tolerance: float, notes: Sequence[str] = ()) -> T
     worst_leaf = np.zeros(ensemble.n_steps, dtype=int)
     buffer = None
     for t in range(ensemble.n_steps):
-        ensemble.move(t, ensemble.leaves, A)
-        if ensemble.rounding.scores:
-            A = A.astype(np.float32).astype(np.float64)
-        step = Step(ensemble, t, A, buffer)
-        buffer = step.state if ensemble.loss.exponential else None  # an additive loss's state is A itself
+        step = Step(ensemble, t, A, None, buffer, threads)
         target = ensemble.values[ensemble.leaf_range(t)]
         first = step.iterate(None)
         if ensemble.recorded is not None:
@@ -253,6 +286,8 @@ def replay(ensemble: Ensemble, tolerance: float, notes: Sequence[str] = ()) -> T
         errors[t], worst_leaf[t] = difference.max() / scale, difference.argmax()
         searching = searching and errors[t] <= tolerance  # a search that failed would fail, slowly, at every step
         steps.append(_linearise(step, iterations))
+        if ensemble.loss.exponential:  # an additive loss's state is A itself
+            buffer = step.__dict__.get("state")
     fidelity = judge(ensemble, errors, worst_leaf, weight_errors, _base_error(ensemble), tolerance, notes)
     return Trace(ensemble, steps, fidelity)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import numpy as np
@@ -66,7 +67,8 @@ class Tracer:
         if memory_limit is not None and memory_limit <= 0:
             raise InvalidInput(f"memory_limit is {memory_limit}; it is a number of bytes, or None.")
         self._source: Source = open_model(model, X_train, y_train, sample_weight, baseline, params or {})
-        trace = replay(self._source.ensemble, self._source.tolerance, self._source.notes)
+        with ThreadPoolExecutor(n_jobs or available_cores()) as threads:
+            trace = replay(self._source.ensemble, self._source.tolerance, self._source.notes, threads)
         self.fidelity: Fidelity = trace.fidelity
         if not self.fidelity.exact and fidelity != "ignore":
             if fidelity == "raise":

@@ -47,6 +47,30 @@ def leaf_sums(loss: str, leaf: Ids, state: F64, shift: F64 | None, y: F64, w: F6
     sum_by_leaf(leaf, terms.astype(np.float32) if rounding & 1 else terms, sums[:, :3])
 
 
+def replay_sums(
+    loss: str,
+    leaf: Ids,
+    before: Ids | None,
+    d_before: F64 | None,
+    A: F64,
+    y: F64,
+    w: F64,
+    rounding: int,
+    begin: int,
+    end: int,
+    sums: F64,
+) -> None:
+    """Rows begin .. end - 1: A (n, 1) += d_before[before], the step before; then sums (M, 8) += w g, w h, w k, w and 1
+    for w > 0 over each leaf. ``rounding`` as in leaf_sums, and 4 rounds the scores. One output."""
+    part = slice(begin, end)
+    if before is not None and d_before is not None:
+        A[part, 0] += d_before[before[part]]
+    if rounding & 4:
+        A[part] = A[part].astype(np.float32)
+    leaf_sums(loss, leaf[part], _loss(loss, 1).state(A[part]), None, y[part], w[part], rounding & 3, sums)
+    sum_by_leaf(leaf[part], np.stack([w[part], w[part] > 0], axis=1), sums[:, 3:5])
+
+
 def row_effects(
     loss: str, newton: bool, leaf: Ids, state: F64, shift: F64, s: F64, N: F64, y: F64, w: F64, V: Real, U: Real
 ) -> None:

@@ -122,6 +122,31 @@ void bind_sums(nb::module_& m) {
           },
           "loss"_a, "leaf"_a.noconvert(), "state"_a.noconvert(), "shift"_a.noconvert().none(), "y"_a.noconvert(),
           "w"_a.noconvert(), "rounding"_a, "sums"_a.noconvert());
+
+    m.def("replay_sums",
+          [](const std::string& loss, Array<const Leaf, 1> leaf, Maybe<const Leaf, 1> before,
+             Maybe<const double, 1> d_before, Array<double, 2> A, Array<const double, 1> y, Array<const double, 1> w,
+             int rounding, Index begin, Index end, Array<double, 2> sums) {
+              const LossKind kind = loss_kind(loss);
+              const Index n = leaf.shape(0), M = sums.shape(0);
+              check(kind != LossKind::softmax, "softmax has no one-output kernel");
+              check(bool(before) == bool(d_before), "before and d_before go together");
+              if (before) shaped(*before, "before", n);
+              shaped(A, "A", n, 1);
+              shaped(y, "y", n);
+              shaped(w, "w", n);
+              shaped(sums, "sums", M, 8);
+              check(0 <= begin && begin <= end && end <= n, "begin or end");
+              nb::gil_scoped_release release;
+              check_ids(leaf.data() + begin, end - begin, M);
+              if (before) check_ids(before->data() + begin, end - begin, d_before->shape(0));
+              std::vector<double> copies(32 * M);
+              kernels<Leaf, float>().replay_sums(kind, leaf.data(), pointer(before), pointer(d_before), begin, end, M,
+                                                 A.data(), y.data(), w.data(), rounding, copies.data(), sums.data());
+          },
+          "loss"_a, "leaf"_a.noconvert(), "before"_a.noconvert().none(), "d_before"_a.noconvert().none(),
+          "A"_a.noconvert(), "y"_a.noconvert(), "w"_a.noconvert(), "rounding"_a, "begin"_a, "end"_a,
+          "sums"_a.noconvert());
 }
 
 template <class Leaf, class Real>
