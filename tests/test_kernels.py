@@ -29,7 +29,7 @@ def agree(name, inputs, outputs, dtype, works=True):
     getattr(kernels, name)(*inputs, *mine)
     getattr(_twins, name)(*inputs, *twin)
     compared = [t for t in zip(mine, twin, outputs, strict=True) if getattr(t[2], "dtype", np.dtype(int)).kind == "f"]
-    scale = max(np.abs(b).max() for _, b, _ in compared)
+    scale = max(np.abs(b).max(initial=0.0) for _, b, _ in compared)
     assert works == any(np.any(b != before) for _, b, before in compared), "equality of nothing would prove nothing"
     for a, b, _ in compared:
         # Sums of N terms of order one: rounding of each partial sum.
@@ -195,3 +195,11 @@ def test_pair_sums(isa, dtype, shape):
     U = rng.normal(size=(2, N, O, K)).astype(dtype)
     out = np.zeros((4, 3 * M, O), dtype)
     agree("pair_sums", (by_row, offset, first, order, edges, U, 1, O - 1), [out], dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("B", BLOCKS)
+@pytest.mark.parametrize("rows", [0, 3, 14])
+def test_lift(isa, dtype, B, rows):
+    new = arrays(dtype)
+    agree("lift", (new(rows, 7), new(7, B)), [new(rows, B)], dtype, works=rows > 0)

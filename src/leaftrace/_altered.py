@@ -11,7 +11,6 @@ from ._adapters import Retrained, Source
 from ._arrays import F64, Ints
 from ._ensemble import Ensemble
 from ._errors import InvalidInput
-from ._losses import Logistic, Softmax
 from ._replay import Step, Trace, walk
 
 
@@ -33,9 +32,10 @@ class AlteredModel:
     def predict_proba(self, X: Any, baseline: Any = None) -> F64:
         """Class probabilities (m, classes), for classifiers."""
         loss = self.source.ensemble.loss
-        if not isinstance(loss, (Logistic, Softmax)):
+        response = loss.response(loss.state(self.scores(X, baseline)))
+        if response.ndim == 1:
             raise InvalidInput(f"a model with the {loss.name} loss has no class probabilities; use predict().")
-        return loss.response(loss.state(self.scores(X, baseline)))
+        return response
 
     def loss(self, X: Any, y: Any = None, baseline: Any = None) -> F64:
         """(m,) the model's own loss of each row."""

@@ -36,8 +36,8 @@ def space_bytes(ensemble: Ensemble, itemsize: int) -> int:
 
 @dataclass(frozen=True)
 class LeafSpace:
-    W: list[Real]  # for each step (M O, leaves before it times O)
-    base: list[Real]  # for each step (M O, K): what the starting score does to it
+    W: list[Real]  # for each step the transpose of its rows of W, (leaves before it times O, M O)
+    base: list[Real]  # for each step (K, M O): what the starting score does to it
 
     def adjoint(self, work: Workspace, queries: Queries, columns: slice) -> LeafAdjoint:
         """What `leaf_adjoint` gives."""
@@ -49,8 +49,8 @@ class LeafSpace:
         for t in reversed(range(e.n_steps)):
             here = e.leaf_range(t)
             own = felt[here.start * e.leaf_outputs : here.stop * e.leaf_outputs]
-            felt[: here.start * e.leaf_outputs] += self.W[t].T @ own
-            base += self.base[t].T @ own
+            kernels.lift(self.W[t], own, felt[: here.start * e.leaf_outputs])
+            base += self.base[t] @ own
         return LeafAdjoint(fbar, base, lam_adjoint(work.trace, fbar), count)
 
 
@@ -62,8 +62,9 @@ def build(work: Workspace) -> LeafSpace:
     def step(item: tuple[int, Real, Real]) -> tuple[Real, Real]:
         t, _, U = item
         trees, before = e.trees(t), int(e.step_leaves[t])
-        W = np.empty((int(e.step_leaves[t + 1]) - before, O, before, O), work.dtype)
-        base = np.zeros((len(W), O, e.n_outputs))
+        M = int(e.step_leaves[t + 1]) - before
+        W = np.empty((before * O, M, O), work.dtype)
+        base = np.zeros((M, O, e.n_outputs))
         for r, ids in enumerate(e.leaves[trees]):
             sum_by_leaf(ids, U[r], base)
             begin, end = e.tree_leaves[trees.start + r : trees.start + r + 2] - before
@@ -74,8 +75,8 @@ def build(work: Workspace) -> LeafSpace:
                 earlier = slice(0, trees.start)
                 pairs = by_row, e.tree_offset[earlier], e.first_output[earlier], order, edges
                 kernels.pair_sums(*pairs, U, r, o, out)
-                W[begin:end, o] = out
-        return W.reshape(len(W) * O, before * O), base.reshape(len(W) * O, -1).astype(work.dtype)
+                W[:, begin:end, o] = out.reshape(len(out), -1).T
+        return W.reshape(before * O, M * O), np.ascontiguousarray(base.reshape(M * O, -1).T.astype(work.dtype))
 
     steps = list(work.map(step, work.effects_forwards()))
     return LeafSpace([W for W, _ in steps], [base for _, base in steps])

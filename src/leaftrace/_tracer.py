@@ -34,9 +34,12 @@ class Tracer:
     >>> tracer = Tracer(model, X_train, y_train)              # doctest: +SKIP
     >>> tracer.influence(X_test, y_test).top(5)               # doctest: +SKIP
 
-    ``X_train, y_train, sample_weight``  exactly what the model was trained on, in the same order; a CatBoost Pool
-                      can stand for all of them
+    ``model``         a fitted model of CatBoost, XGBoost, LightGBM or scikit-learn, a Pipeline that ends in one, or the
+                      path of a saved one
+    ``X_train, y_train, sample_weight``  exactly what the model was trained on, in the same order; a CatBoost Pool or
+                      an XGBoost DMatrix can stand for all of them
     ``baseline``      scores given to the training rows before the first tree, if the model was trained with them
+                      (XGBoost: base_margin, LightGBM: init_score)
     ``fidelity``      what to do when the replay does not give the model's own leaf values: "raise", "warn", "ignore"
     ``dtype``         "float32" or "float64" for the passes; the replay itself is always float64
     ``n_jobs``        threads; None means all cores. Results do not depend on it

@@ -217,6 +217,11 @@ def pair_sums(
             out[:, :, i] += pairs.reshape(L, M).astype(out.dtype)
 
 
+def lift(W: Real, own: Real, felt: Real) -> None:
+    """felt (rows, B) += W (rows, inner) own (inner, B)."""
+    felt += W @ own
+
+
 @dataclass(frozen=True)
 class Limits:
     """What a leaf's step is when l1, a bound or a fixed value decide it."""

@@ -255,6 +255,30 @@ void pair_sums(const Leaf* ids, Index trees, Index earlier, const std::int64_t* 
     pair_rows<false>(ids, trees, earlier, offset, first, order, edges, L, M, O, u, stride, sums, out);
 }
 
+// Four rows at a time: enough sums in flight to hide the latency of an addition, few enough to stay in registers.
+template <int B, class Real>
+void lift(Index rows, Index inner, const Real* LT_RESTRICT W, const Real* LT_RESTRICT own, Real* LT_RESTRICT felt) {
+    using Unit = typename Lanes<Real, B>::Unit;
+    constexpr int N = Lanes<Real, B>::N, width = 4;
+    Index i = 0;
+    for (; i + width <= rows; i += width) {
+        Unit sum[width][N] = {};
+        for (Index k = 0; k < inner; ++k) {
+            const Unit* x = units<B>(own + k * B);
+            for (int a = 0; a < width; ++a) {
+                const Real c = W[(i + a) * inner + k];
+                LT_UNITS(B) sum[a][i_] += c * x[i_];
+            }
+        }
+        for (int a = 0; a < width; ++a) {
+            Unit* to = units<B>(felt + (i + a) * B);
+            LT_UNITS(B) to[i_] += sum[a][i_];
+        }
+    }
+    for (; i < rows; ++i)
+        for (Index k = 0; k < inner; ++k) add_scaled<B>(felt + i * B, W[i * inner + k], own + k * B);
+}
+
 // ---- run-time B to compile-time B ----
 
 template <class Body>
@@ -277,6 +301,9 @@ struct Entry {
     static void expand_(At at, Index B, Index begin, Index end, const std::int64_t* offset, const Real* V,
                         const Real* f, Real* out) {
         with_block(B, [&](auto* tag) { expand<LT_B>(at, begin, end, offset, V, f, out); });
+    }
+    static void lift_(Index rows, Index inner, Index B, const Real* W, const Real* own, Real* felt) {
+        with_block(B, [&](auto* tag) { lift<LT_B>(rows, inner, W, own, felt); });
     }
     static void advance_(At at, Index K, Index B, const Real* d, Real* D) {
         with_block(B, [&](auto* tag) { advance<LT_B>(at, K, d, D); });
@@ -321,7 +348,7 @@ const Kernels<Leaf, Real>& kernels() {
                                                At::backward,    At::expand_,
                                                removal_step<Leaf, Real>, At::advance_,
                                                At::tangent,     At::change,
-                                               pair_sums<Leaf, Real>};
+                                               pair_sums<Leaf, Real>, At::lift_};
     return table;
 }
 

@@ -87,6 +87,8 @@ struct Kernels {
     void (*pair_sums)(const Leaf* ids, Index trees, Index earlier, const std::int64_t* offset, const std::int32_t* first,
                       const std::int64_t* order, const std::int64_t* edges, Index L, Index M, Index O, const Real* u,
                       Index stride, double* sums, Real* out);
+    // felt (rows, B) += W (rows, inner) own (inner, B).
+    void (*lift)(Index rows, Index inner, Index B, const Real* W, const Real* own, Real* felt);
 };
 
 #define LEAFTRACE_DECLARE(isa)                     \

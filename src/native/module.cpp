@@ -104,6 +104,19 @@ RowData rows(const std::string& loss, const Array<const double, 2>& state,
     return {kind, state.data(), y.data(), w.data()};
 }
 
+template <class Real>
+void bind_lift(nb::module_& m) {
+    m.def("lift",
+          [](Array<const Real, 2> W, Array<const Real, 2> own, Array<Real, 2> felt) {
+              const Index rows = W.shape(0), inner = W.shape(1), B = width(own.shape(1));
+              shaped(own, "own", inner, B);
+              shaped(felt, "felt", rows, B);
+              nb::gil_scoped_release release;
+              kernels<std::uint8_t, Real>().lift(rows, inner, B, W.data(), own.data(), felt.data());
+          },
+          "W"_a.noconvert(), "own"_a.noconvert(), "felt"_a.noconvert());
+}
+
 template <class Leaf>
 void bind_sums(nb::module_& m) {
     m.def("leaf_sums",
@@ -352,11 +365,15 @@ void bind(nb::module_& m) {
                   check(first.data()[i] >= 0 && first.data()[i] + O <= K, "outputs of a tree beyond K");
               }
               nb::gil_scoped_release release;
+              std::vector<Leaf> top(earlier);  // of each tree, over all rows: a loop that vectorises
+              Leaf* t = top.data();
               for (Index j = 0; j < n; ++j) {
+                  const Leaf* row = ids.data() + j * trees;
+                  for (Index i = 0; i < earlier; ++i) t[i] = row[i] > t[i] ? row[i] : t[i];
                   check(order.data()[j] >= 0 && order.data()[j] < n, "order");
-                  for (Index i = 0; i < earlier; ++i)
-                      check(offset.data()[i] + static_cast<Index>(ids.data()[j * trees + i]) < M, "an id beyond its table");
               }
+              for (Index i = 0; i < earlier; ++i)
+                  check(n == 0 || offset.data()[i] + static_cast<Index>(top[i]) < M, "an id beyond its table");
               check(edges.data()[0] == 0 && edges.data()[L] == n, "edges");
               for (Index l = 0; l < L; ++l) check(edges.data()[l] <= edges.data()[l + 1], "edges");
               std::vector<double> sums(M * O);
@@ -375,6 +392,8 @@ NB_MODULE(_native, m) {
     m.attr("__doc__") = "Native kernels; leaftrace._twins says what each one computes.";
     m.def("isa", [] { return current_isa; });
     m.def("set_isa", &set_isa, "isa"_a);
+    bind_lift<float>(m);
+    bind_lift<double>(m);
     bind_sums<std::uint8_t>(m);
     bind_sums<std::uint16_t>(m);
     bind_sums<std::uint32_t>(m);

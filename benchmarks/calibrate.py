@@ -1,0 +1,93 @@
+"""Measure what the passes cost and print the table of prices in src/leaftrace/_costs.py: python benchmarks/calibrate.py
+
+One thread, generated ensembles of a size where the rows no longer fit in the first caches.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from leaftrace import _costs, _leafspace
+from leaftrace._adjoint import expand_training, leaf_adjoint
+from leaftrace._ensemble import Ensemble, LeafRule
+from leaftrace._forward import refit, tangent
+from leaftrace._kernels import BLOCKS
+from leaftrace._losses import Logistic
+from leaftrace._methods import AllPoints
+from leaftrace._queries import make_queries
+from leaftrace._replay import replay
+from leaftrace._workspace import Workspace
+
+N, T, L = 50_000, 60, 64
+
+
+def best(fn, repeats=5) -> float:
+    """Nanoseconds of the fastest of some runs."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        fn()
+        times.append(time.perf_counter() - start)
+    return 1e9 * min(times)
+
+
+def ensemble() -> Ensemble:
+    rng = np.random.default_rng(0)
+    return Ensemble(
+        loss=Logistic(),
+        rule=LeafRule(l2=1.0),
+        learning_rate=0.1,
+        leaves=rng.integers(0, L, (T, N)).astype(np.uint8),
+        first_output=np.zeros(T, np.int32),
+        step_trees=np.arange(T + 1),
+        tree_leaves=np.arange(T + 1) * L,
+        values=rng.normal(size=(T * L, 1)) * 0.05,
+        y=rng.integers(0, 2, N).astype(float),
+        w=np.ones(N),
+        w_factor=np.ones(N),
+        base=np.zeros(1),
+    )
+
+
+def workspace(trace) -> Workspace:
+    return Workspace(trace, np.dtype("float32"), 1, 1 << 34)
+
+
+def main() -> None:
+    e = ensemble()
+    trace = replay(e, 1.0)
+    work, cells = workspace(trace), N * T
+    prices: dict[str, object] = {
+        "effects": best(lambda: workspace(trace).prepare_effects()) / cells,
+        "states": best(lambda: workspace(trace).prepare_states()) / cells,
+    }
+    work.prepare_effects()
+    work.prepare_states()
+    queries = make_queries(e, e.leaves[:, : BLOCKS[-1]], None, None, "prediction", None, None)
+    for name in ("backward", "expand", "tangent", "refit"):
+        prices[name] = {}
+    for B in BLOCKS:
+        columns, rows = slice(0, B), np.arange(B)
+        adjoint = leaf_adjoint(work, queries, columns)
+        passes = {
+            "backward": lambda c=columns: leaf_adjoint(work, queries, c),
+            "expand": lambda a=adjoint: expand_training(work, a, None),
+            "tangent": lambda r=rows: tangent(work, r, AllPoints()),
+            "refit": lambda r=rows: refit(work, r, AllPoints()),
+        }
+        for name, fn in passes.items():
+            prices[name][B] = best(fn) / (cells * B)
+    prices["pairs"] = best(lambda: _leafspace.build(work), 3) / (N * T * T / 2)
+    space, B = _leafspace.build(work), BLOCKS[-1]
+    prices["solve"] = best(lambda: space.adjoint(work, queries, slice(0, B))) / (B * (T * L) ** 2 / 2)
+    _costs.machine.cache_clear()
+    for name, price in prices.items():
+        shown = {b: round(p, 2) for b, p in price.items()} if isinstance(price, dict) else round(price, 3)
+        print(f'    "{name}": {shown},')
+    print(f"PROBE = {_costs.PROBE * _costs.machine():.2f}")
+
+
+if __name__ == "__main__":
+    main()
