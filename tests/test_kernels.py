@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from leaftrace import _twins
+from leaftrace._forward import SMALL
 from leaftrace._kernels import BLOCKS, is_native, kernels
 
 pytestmark = pytest.mark.skipif(not is_native(), reason="native kernels are not in use")
@@ -119,11 +120,13 @@ def test_change_sums(isa, B, dtype, loss, inner):
             extra = shift.astype(dtype), x(M, O, B), mask.astype(dtype)
         w, before = rng.random(N).astype(dtype), (ids(rng, 1, np.uint8), np.zeros(1, np.int32), x(M, K, B))
         pick, ranking = np.ones(N, dtype), x(M * R, B)
-        for exponential, ranked in ((False, (None, None)), (False, (pick, ranking)), (True, (None, None))):
-            if exponential and loss == "squared":
+        for form, ranked in ((0, (None, None)), (0, (pick, ranking)), (2, (None, ranking)), (1, (None, None))):
+            if (form == 1 and loss == "squared") or (form == 2 and inner):
                 continue
-            inputs = loss, *sweep_of(rng, R, O, np.uint8), *before, ranked[0], exponential, state, w, *extra
-            agree("change_sums", inputs, [x(N, K, B), ranked[1], x(M * R, O, B), x(M * R, O, O, B)], dtype)
+            before[2][:] *= 0.01 if form == 2 else 1
+            inputs = loss, *sweep_of(rng, R, O, np.uint8), *before, ranked[0], form, state, w, *extra
+            D = x(N, K, B) * dtype(0.01 if form == 2 else 1)
+            agree("change_sums", inputs, [D, ranked[1], x(M * R, O, B), x(M * R, O, O, B)], dtype)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -161,11 +164,21 @@ def test_exponential_of_a_change(dtype):
     dG, dH, one = np.zeros((n, 1, 1), dtype), np.zeros((n, 1, 1, 1), dtype), np.ones(n, dtype)
     sweep = leaf, np.zeros(1, np.int32), None, None, None, None
     scores = one[:, None], one, None, None, None, D[:, None, None].copy()
-    kernels.change_sums("poisson", *sweep, False, *scores, None, dG, dH)
+    kernels.change_sums("poisson", *sweep, 0, *scores, None, dG, dH)
     error = np.abs(dG[:, 0, 0] / np.expm1(D.astype(np.float64)) - 1)
-    small = np.abs(D) <= 1
-    assert error[small].max() <= (1e-6 if dtype == np.float32 else 1e-14)
+    assert error[np.abs(D) <= 1].max() <= (1e-6 if dtype == np.float32 else 1e-14)
     assert error.max() <= (2e-3 if dtype == np.float32 else 1e-10)
+    dG[:] = 0
+    kernels.change_sums("poisson", *sweep, 2, *scores, None, dG, dH)
+    error = np.abs(dG[:, 0, 0] / np.expm1(D.astype(np.float64)) - 1)
+    assert error[np.abs(D) <= SMALL[np.dtype(dtype).itemsize]].max() <= (3e-7 if dtype == np.float32 else 1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("k", [1, 3, 7, 9])
+def test_top_leaves(isa, dtype, k):
+    sums = np.random.default_rng(6).integers(0, 5, (M, 32)).astype(dtype)  # with equal ones
+    agree("top_leaves", (sums, k), [np.full((M, 32), 0.5, dtype)], dtype)
 
 
 def test_wrong_shapes_and_ids_are_refused():

@@ -29,6 +29,8 @@ from ._kernels import block_width, kernels
 from ._methods import AllPoints, SinglePoint, TopKLeaves, UpdateSet
 from ._workspace import Workspace
 
+SMALL = {4: 0.05, 8: 0.02}  # bytes of a number: changes for which the kernels' small_expm1_of is exact to rounding
+
 
 @dataclass(frozen=True)
 class LeafChanges:
@@ -130,11 +132,11 @@ def _changed_sums(
     if q > 0:
         shift = loss.shift(work.trace.steps[t].S[q]).astype(work.dtype)
         inner = shift, block.form(dS), block.usage(M, mask)
-        how = block.exponential, state, w, *inner, block.D, None
+        how = int(block.exponential), state, w, *inner, block.D, None  # the leaf's own change need not be small
         sums(loss.kernel or loss, *block.sweep(t), *how, dG, dH, *more)
     elif not isinstance(block.update_set, SinglePoint):
         ranking, inner = block.ranking(t), (None, None, None)
-        how = block.exponential, state, w, *inner, block.D, ranking
+        how = block.form_number, state, w, *inner, block.D, ranking
         sums(loss.kernel or loss, *block.sweep(t), *how, dG, dH, *more)
         mask = block.mask(t, ranking)
         if mask is not None:
@@ -179,12 +181,18 @@ class _Block:
         self.own_D = self.base.copy()  # (K, B) change of the row in question itself
         self.D = np.empty((self.e.n_rows, self.e.n_outputs, self.B), work.dtype)
         self.D[:] = self.form(self.base)
+        self.bound = float(np.abs(self.base).max(initial=0.0))  # |D| is no larger
         self._done: dict[int, tuple[F64, F64]] = {}  # changes of leaves, and of them those that all rows take in
         self._pending: tuple[Ids, Ints, Real] | None = None  # changes of the last step, not yet in D
 
     def form(self, d: F64) -> Real:
         """Changes as D keeps them."""
         return (np.expm1(d) if self.exponential else d).astype(self.work.dtype)
+
+    @property
+    def form_number(self) -> int:
+        """How the kernels are told of D: 1 exp(D) - 1, 2 a D so small that exp(D) is a short polynomial, 0 any D."""
+        return 1 if self.exponential else 2 * (self.bound <= SMALL[self.work.dtype.itemsize])
 
     def first(self, t: int) -> Ints:
         return self.e.first_output[self.e.trees(t)]
@@ -199,14 +207,13 @@ class _Block:
         return (self.e.leaves[self.e.trees(t)], self.first(t), *before, self._pick(t))
 
     def _pick(self, t: int) -> Real | None:
-        """(n,) 1 for rows whose changes rank the leaves."""
-        if not isinstance(self.update_set, TopKLeaves):
+        """(n,) 1 for rows whose changes rank the leaves; None for all."""
+        n, update_set = self.e.n_rows, self.update_set
+        if not isinstance(update_set, TopKLeaves) or update_set.sample is None or update_set.sample >= n:
             return None
-        pick = np.ones(self.e.n_rows, self.work.dtype)
-        if self.update_set.sample is not None and self.update_set.sample < len(pick):
-            pick[:] = 0
-            rng = np.random.default_rng([self.update_set.seed, t])
-            pick[rng.choice(len(pick), self.update_set.sample, replace=False)] = 1
+        pick = np.zeros(n, self.work.dtype)
+        rng = np.random.default_rng([update_set.seed, t])
+        pick[rng.choice(n, update_set.sample, replace=False)] = 1
         return pick
 
     def ranking(self, t: int) -> Real | None:
@@ -222,8 +229,7 @@ class _Block:
             return None
         mask, trees = np.zeros_like(sums), self.e.trees(t)
         for begin, end in pairwise(self.e.tree_leaves[trees.start : trees.stop + 1] - self.e.leaf_range(t).start):
-            top = np.argsort(-sums[begin:end], axis=0, kind="stable")[: self.update_set.k]
-            np.put_along_axis(mask[begin:end], top, 1, axis=0)
+            kernels.top_leaves(sums[begin:end], self.update_set.k, mask[begin:end])
         return mask
 
     def used(self, own: Ids, mask: Real | None) -> F64:
@@ -249,11 +255,13 @@ class _Block:
             return  # nobody will ask for them
         for r, factor in self.e.before(t):
             if r == BASE:
+                self.bound += abs(factor) * np.abs(self.base).max(initial=0.0)
                 self.own_D += factor * self.base
                 self._compose(slice(None), self.form(factor * self.base))
                 continue
             d, shared = (factor * x for x in self._done[r]) if factor != 1 else self._done[r]
             form = self.form(shared)
+            self.bound += np.abs(d).max(initial=0.0)
             for own, o in zip(self.own_leaves(r), self.first(r), strict=True):
                 out = slice(o, o + d.shape[1])
                 self.own_D[out] += d[own, :, self.lanes].T

@@ -138,9 +138,10 @@ def _sweep(
         for ids, o in zip(before, first_before, strict=True):
             part = D[:, o : o + d_before.shape[1]]
             part += d_before[ids] * (1 + part) if exponential else d_before[ids]
-    if ranking is not None and pick is not None:
+    if ranking is not None:
         for ids, o in zip(leaf, first, strict=True):
-            sum_by_leaf(ids, pick[:, None] * np.abs(D[:, o : o + O]).sum(axis=1), ranking)
+            changes = np.abs(D[:, o : o + O]).sum(axis=1)
+            sum_by_leaf(ids, changes if pick is None else pick[:, None] * changes, ranking)
 
 
 def tangent_sums(
@@ -169,7 +170,7 @@ def change_sums(
     first_before: Ints | None,
     d_before: Real | None,
     pick: Real | None,
-    exponential: bool,
+    form: int,
     state: Real,
     w: Real,
     shift: Real | None,
@@ -186,8 +187,9 @@ def change_sums(
     Beyond the native kernel, w may be (R, n), and any loss can be given, which may need y.
 
     In an inner iteration (one tree a step) the state is first moved by ``shift`` (M, O), and scores change by
-    ``mask * D``, then by the leaf's own change ``inner`` (M, O, B). ``exponential``: all changes come as exp(D) - 1."""
-    fn, O = _loss(loss, D.shape[1]), dG.shape[1]
+    ``mask * D``, then by the leaf's own change ``inner`` (M, O, B). ``form``: changes come as D (0, or 2 if they are
+    small), or as exp(D) - 1 (1)."""
+    fn, O, exponential = _loss(loss, D.shape[1]), dG.shape[1], form == 1
     _sweep(leaf, first, O, exponential, before, first_before, d_before, pick, D, ranking)
     change = D
     if shift is not None and inner is not None and mask is not None:
@@ -215,6 +217,12 @@ def pair_sums(
         for i in range(O):
             pairs = np.bincount(leaf * M + start + tree, U[r, :, o, k + i], L * M)
             out[:, :, i] += pairs.reshape(L, M).astype(out.dtype)
+
+
+def top_leaves(sums: Real, k: int, mask: Real) -> None:
+    """mask (M, B) = 1 for the k leaves with the largest sums of each column, of equal ones the first; elsewhere 0."""
+    mask[:] = 0
+    np.put_along_axis(mask, np.argsort(-sums, axis=0, kind="stable")[:k], 1, axis=0)
 
 
 def lift(W: Real, own: Real, felt: Real) -> None:

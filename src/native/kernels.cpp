@@ -255,6 +255,29 @@ void pair_sums(const Leaf* ids, Index trees, Index earlier, const std::int64_t* 
     pair_rows<false>(ids, trees, earlier, offset, first, order, edges, L, M, O, u, stride, sums, out);
 }
 
+// k times the largest of the leaves not yet chosen, for all columns side by side.
+template <class Real>
+void top_leaves(Index M, Index B, Index k, const Real* LT_RESTRICT sums, Real* LT_RESTRICT mask, Real* LT_RESTRICT best,
+                std::int32_t* LT_RESTRICT where) {
+    for (Index i = 0; i < M * B; ++i) mask[i] = 0;
+    for (Index chosen = 0; chosen < k && chosen < M; ++chosen) {
+        for (Index b = 0; b < B; ++b) {
+            best[b] = -1;  // sums are not negative
+            where[b] = 0;
+        }
+        for (Index l = 0; l < M; ++l) {
+            LT_IVDEP
+            for (Index b = 0; b < B; ++b) {
+                const Real x = mask[l * B + b] != 0 ? Real(-1) : sums[l * B + b];
+                const bool larger = x > best[b];
+                best[b] = larger ? x : best[b];
+                where[b] = larger ? static_cast<std::int32_t>(l) : where[b];
+            }
+        }
+        for (Index b = 0; b < B; ++b) mask[where[b] * B + b] = 1;
+    }
+}
+
 // Four rows at a time: enough sums in flight to hide the latency of an addition, few enough to stay in registers.
 template <int B, class Real>
 void lift(Index rows, Index inner, const Real* LT_RESTRICT W, const Real* LT_RESTRICT own, Real* LT_RESTRICT felt) {
@@ -318,10 +341,10 @@ struct Entry {
             if constexpr (Change::exponential)
                 if (s.exponential) {
                     using Body = ChangeBody<Change, true, LT_B, Real>;
-                    return sweep<LT_B, true>(s, Body{state, w, shift, inner, mask, dG, dH});
+                    return sweep<LT_B, true>(s, Body{state, w, shift, inner, mask, dG, dH, false});
                 }
             using Body = ChangeBody<Change, false, LT_B, Real>;
-            sweep<LT_B, false>(s, Body{state, w, shift, inner, mask, dG, dH});
+            sweep<LT_B, false>(s, Body{state, w, shift, inner, mask, dG, dH, s.small});
         };
         const auto several = [&](auto exponential, auto* tag) {
             using Body = SoftmaxBody<exponential.value, LT_B, Leaf, Real>;
@@ -348,7 +371,7 @@ const Kernels<Leaf, Real>& kernels() {
                                                At::backward,    At::expand_,
                                                removal_step<Leaf, Real>, At::advance_,
                                                At::tangent,     At::change,
-                                               pair_sums<Leaf, Real>, At::lift_};
+                                               pair_sums<Leaf, Real>, top_leaves<Real>, At::lift_};
     return table;
 }
 

@@ -40,11 +40,11 @@ template <class Leaf, class Real>
 struct Sweep {
     StepLeaves<Leaf> at;
     Index K, B;
-    bool exponential;
+    bool exponential, small;  // small: |D| stays below the bound of small_expm1_of
     StepLeaves<Leaf> before;
     const Real* d_before;  // (M', O', B) changes of its leaves in the same form, or null
     Real* D;               // (n, K, B)
-    const Real* pick;      // (n) weights of the rows in the ranking; or null
+    const Real* pick;      // (n) weights of the rows in the ranking; or null: all count alike
     Real* ranking;         // (M, B) += sums of |D| over the tree's outputs
 };
 
@@ -87,6 +87,8 @@ struct Kernels {
     void (*pair_sums)(const Leaf* ids, Index trees, Index earlier, const std::int64_t* offset, const std::int32_t* first,
                       const std::int64_t* order, const std::int64_t* edges, Index L, Index M, Index O, const Real* u,
                       Index stride, double* sums, Real* out);
+    // mask (M, B) = 1 for the k leaves with the largest sums of each column, of equal ones the first; elsewhere 0.
+    void (*top_leaves)(Index M, Index B, Index k, const Real* sums, Real* mask, Real* best, std::int32_t* where);
     // felt (rows, B) += W (rows, inner) own (inner, B).
     void (*lift)(Index rows, Index inner, Index B, const Real* W, const Real* own, Real* felt);
 };

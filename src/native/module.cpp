@@ -117,6 +117,20 @@ void bind_lift(nb::module_& m) {
           "W"_a.noconvert(), "own"_a.noconvert(), "felt"_a.noconvert());
 }
 
+template <class Real>
+void bind_top(nb::module_& m) {
+    m.def("top_leaves",
+          [](Array<const Real, 2> sums, Index k, Array<Real, 2> mask) {
+              const Index M = sums.shape(0), B = sums.shape(1);
+              shaped(mask, "mask", M, B);
+              check(k >= 0, "k");
+              std::vector<Real> best(B);
+              std::vector<std::int32_t> where(B);
+              kernels<std::uint8_t, Real>().top_leaves(M, B, k, sums.data(), mask.data(), best.data(), where.data());
+          },
+          "sums"_a.noconvert(), "k"_a, "mask"_a.noconvert());
+}
+
 template <class Leaf>
 void bind_sums(nb::module_& m) {
     m.def("leaf_sums",
@@ -271,7 +285,7 @@ void bind(nb::module_& m) {
 
     using Before = Maybe<const Leaf, 2>;
     // before, first_before, d_before: the step whose changes are still to be taken in, or none.
-    const auto sweep = [](Ids leaf, First first, Index M, Index O, bool exponential, const Before& before,
+    const auto sweep = [](Ids leaf, First first, Index M, Index O, bool exponential, bool small, const Before& before,
                           const Maybe<const std::int32_t, 1>& first_before,
                           const Maybe<const Real, 3>& d_before, Array<Real, 3>& D, const Maybe<const Real, 1>& pick,
                           const Maybe<Real, 2>& ranking) {
@@ -280,7 +294,7 @@ void bind(nb::module_& m) {
         shaped(D, "D", at.n, K, B);
         check_ids(at.ids, at.R * at.n, M);
         check(!(exponential && ranking), "leaves are ranked by D, not by exp(D) - 1");
-        Sweep<Leaf, Real> s{at, K, B, exponential, {nullptr, nullptr, 0, 0, 0, 0}, nullptr, D.data(), nullptr, nullptr};
+        Sweep<Leaf, Real> s{at, K, B, exponential, small, {nullptr, nullptr, 0, 0, 0, 0}, nullptr, D.data(), nullptr, nullptr};
         if (before) {
             check(first_before && d_before, "before without first_before or d_before");
             s.before = step<Leaf>(*before, *first_before, d_before->shape(1), K);
@@ -290,10 +304,9 @@ void bind(nb::module_& m) {
             s.d_before = d_before->data();
         }
         if (ranking) {
-            check(bool(pick), "ranking without pick");
-            shaped(*pick, "pick", at.n);
+            if (pick) shaped(*pick, "pick", at.n);
             shaped(*ranking, "ranking", M, B);
-            s.pick = pick->data();
+            s.pick = pointer(pick);
             s.ranking = ranking->data();
         }
         return s;
@@ -303,8 +316,8 @@ void bind(nb::module_& m) {
           [sweep](Ids leaf, First first, Before before,
                   Maybe<const std::int32_t, 1> first_before, Maybe<const Real, 3> d_before, Maybe<const Real, 1> pick,
                   Array<const Real, 4> U, Array<Real, 3> D, Maybe<Real, 2> ranking, Array<Real, 3> out) {
-              const auto s = sweep(leaf, first, out.shape(0), out.shape(1), false, before, first_before, d_before, D, pick,
-                                   ranking);
+              const auto s = sweep(leaf, first, out.shape(0), out.shape(1), false, false, before, first_before, d_before, D,
+                                   pick, ranking);
               shaped(U, "U", s.at.R, s.at.n, s.at.O, s.K);
               shaped(out, "out", out.shape(0), s.at.O, s.B);
               nb::gil_scoped_release release;
@@ -318,12 +331,14 @@ void bind(nb::module_& m) {
     m.def("change_sums",
           [sweep](const std::string& loss, Ids leaf, First first, Before before,
                   Maybe<const std::int32_t, 1> first_before, Maybe<const Real, 3> d_before, Maybe<const Real, 1> pick,
-                  bool exponential, Array<const Real, 2> state, Array<const Real, 1> w, Maybe<const Real, 2> shift,
+                  int form, Array<const Real, 2> state, Array<const Real, 1> w, Maybe<const Real, 2> shift,
                   Maybe<const Real, 3> inner, Maybe<const Real, 2> mask, Array<Real, 3> D, Maybe<Real, 2> ranking,
                   Array<Real, 3> dG, Array<Real, 4> dH) {
               const LossKind kind = loss_kind(loss);
-              const auto s = sweep(leaf, first, dG.shape(0), dG.shape(1), exponential, before, first_before, d_before, D,
-                                   pick, ranking);
+              check(form >= 0 && form <= 2, "form");
+              const bool exponential = form == 1;
+              const auto s = sweep(leaf, first, dG.shape(0), dG.shape(1), exponential, form == 2, before, first_before,
+                                   d_before, D, pick, ranking);
               const Index M = dG.shape(0), O = s.at.O;
               check(kind == LossKind::softmax || s.K == 1, "several outputs need softmax");
               check(!exponential || kind != LossKind::squared, "squared error works with D itself");
@@ -345,7 +360,7 @@ void bind(nb::module_& m) {
           },
           "loss"_a, "leaf"_a.noconvert(), "first"_a.noconvert(),
           "before"_a.noconvert().none(), "first_before"_a.noconvert().none(), "d_before"_a.noconvert().none(),
-          "pick"_a.noconvert().none(), "exponential"_a, "state"_a.noconvert(), "w"_a.noconvert(),
+          "pick"_a.noconvert().none(), "form"_a, "state"_a.noconvert(), "w"_a.noconvert(),
           "shift"_a.noconvert().none(), "inner"_a.noconvert().none(), "mask"_a.noconvert().none(), "D"_a.noconvert(),
           "ranking"_a.noconvert().none(), "dG"_a.noconvert(), "dH"_a.noconvert());
 
@@ -392,6 +407,8 @@ NB_MODULE(_native, m) {
     m.attr("__doc__") = "Native kernels; leaftrace._twins says what each one computes.";
     m.def("isa", [] { return current_isa; });
     m.def("set_isa", &set_isa, "isa"_a);
+    bind_top<float>(m);
+    bind_top<double>(m);
     bind_lift<float>(m);
     bind_lift<double>(m);
     bind_sums<std::uint8_t>(m);
