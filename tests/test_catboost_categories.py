@@ -29,6 +29,7 @@ def trained(data, w=None, eval_set=None, **kw):
 def leaves_of(model, data, w=None):
     tracer = lt.Tracer(model, data.X, data.y, w)
     assert tracer.fidelity.max_error <= 1e-9
+    assert "do not confirm" not in tracer.fidelity.verdict
     return tracer._source.ensemble.leaves
 
 

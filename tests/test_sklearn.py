@@ -26,7 +26,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
     StackingClassifier,
 )
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
@@ -35,6 +35,7 @@ from threadpoolctl import threadpool_limits
 
 import leaftrace as lt
 from boosters import binary, frame, numbers, three_classes, weights
+from cases_sklearn import VERSION
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -81,7 +82,7 @@ def test_the_defaults_in_two_lines(model):
         model.set_params(categorical_features="from_dtype")
     else:
         X, X_test = (part.drop(columns="kind") for part in (X, X_test))
-    if type(model).__name__.startswith(("Gradient", "Extra")):  # ExtraTrees take missing values since 1.6
+    if "Hist" not in type(model).__name__ and ("Gradient" in type(model).__name__ or VERSION < (1, 8)):
         X, X_test = X.fillna(0.0), X_test.fillna(0.0)
     model.fit(X, data.y)
     tracer = exact(model, X, data.y)
@@ -96,12 +97,27 @@ def test_leaves_of_one_label_do_not_move_with_weights():
     data = numbers()
     model = ExtraTreesRegressor(n_estimators=5, random_state=0).fit(data.X, data.y)
     tracer = exact(model, data.X, data.y)
-    assert "100% of the leaves hold one label only" in tracer.fidelity.verdict
+    assert "leaves of one label only" in tracer.fidelity.verdict
     assert np.abs(tracer.influence(data.X_test, data.y_test).values).max() < 1e-12
     kernel = tracer.label_influence(data.X_test, of="prediction").values
     same = (model.apply(data.X)[:, None] == model.apply(data.X_test)[None]).astype(float)  # (n, m, trees)
     np.testing.assert_allclose(kernel, (same / same.sum(axis=0)).mean(axis=2), atol=1e-12)
     np.testing.assert_allclose(kernel.T @ data.y, model.predict(data.X_test), atol=1e-9)
+
+
+def test_a_leaf_without_rows_falls_back_to_the_mean():
+    data = numbers()
+    model = ExtraTreesRegressor(n_estimators=6, random_state=0).fit(data.X, data.y)
+    tracer = exact(model, data.X, data.y)
+    leaf, at = model.apply(data.X), model.apply(data.X_test)
+    row = int(np.argmax((leaf[:, None] == at[None]).sum(axis=(1, 2))))
+    values = np.stack([tree.predict(data.X_test) for tree in model.estimators_], axis=1)
+    alone = (at == leaf[row]) & ((leaf == leaf[row]).sum(axis=0) == 1)
+    assert alone.any()
+    expected = np.where(alone, data.y.mean(), values).mean(axis=1)
+    np.testing.assert_allclose(tracer.refit(without=[row]).predict(data.X_test), expected, atol=1e-12)
+    change = tracer.influence(data.X_test, of="prediction", method=lt.LeafRefit(), rows=[row]).values[0]
+    np.testing.assert_allclose(change, values.mean(axis=1) - expected, atol=1e-9)
 
 
 def test_a_subclass_is_read_as_its_parent():
@@ -206,6 +222,15 @@ def test_forest_weights():
     assert np.average(data.y[here], weights=count[here]) == pytest.approx(value, rel=1e-12)
 
 
+@pytest.mark.skipif(VERSION >= (1, 8), reason="mended in 1.8")
+def test_missing_values_that_were_trained_elsewhere():
+    data = numbers()
+    X = np.where(np.random.default_rng(0).random(data.X.shape) < 0.1, np.nan, data.X)
+    model = RandomForestRegressor(n_estimators=30, random_state=0).fit(X, data.y)
+    with says(lt.FidelityError, "before scikit-learn 1.8, rows with missing values"):
+        lt.Tracer(model, X, data.y)
+
+
 @pytest.mark.parametrize("chosen", ["balanced", {"barolo": 3.0}, "balanced_subsample"])
 @pytest.mark.parametrize("bootstrap", [True, False])
 def test_class_weights_of_forests(chosen, bootstrap):
@@ -276,7 +301,7 @@ def test_an_init_estimator_is_taken_as_given(kind):
     if kind == "regression":
         model = GradientBoostingRegressor(n_estimators=6, init=LinearRegression(), random_state=0)
     else:
-        first = make_pipeline(StandardScaler(), LogisticRegression())
+        first = make_pipeline(StandardScaler(), RandomForestClassifier(20, max_depth=2, random_state=0))
         model = GradientBoostingClassifier(n_estimators=4, init=first, random_state=0)
     model.fit(data.X, data.y)
     tracer = exact(model, data.X, data.y)
@@ -350,7 +375,7 @@ def test_columns_by_name():
     for model, X, X_test in (
         (HistGradientBoostingRegressor(max_iter=5, categorical_features="from_dtype"), data.X, data.X_test),
         (GradientBoostingRegressor(n_estimators=5), *(x[list("abcd")].fillna(0) for x in (data.X, data.X_test))),
-        (RandomForestRegressor(n_estimators=5, max_depth=4), data.X[list("abcd")], data.X_test[list("abcd")]),
+        (RandomForestRegressor(n_estimators=5), *(x[list("abcd")].fillna(0) for x in (data.X, data.X_test))),
     ):
         tracer = exact(model.fit(X, data.y), X, data.y)
         expected = tracer.influence(X_test, data.y_test).values

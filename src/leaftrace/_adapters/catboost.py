@@ -6,14 +6,15 @@ How CatBoost computes a leaf (CPU, float64; targets, weights, learning rate and 
     value = learning_rate * sum of leaf_estimation_iterations steps -G / (H + lam), or -G / (W + lam)
 
 Bootstrap, random_strength, rsm and Ordered boosting change which tree is grown, never what its leaves hold.
+Target statistics of categories decide which leaf a row sits in: see _catboost_statistics.py.
+With model_shrink_rate all that was learned before is multiplied by a number below one before each step.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import tempfile
-from collections.abc import Sequence
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,25 +24,15 @@ import numpy as np
 
 from .. import _inputs
 from .._arrays import F64, Ids, Ints
-from .._base import Mean
-from .._ensemble import Ensemble, LeafRule, Recorded
+from .._ensemble import BASE, Ensemble, LeafRule, Recorded
 from .._errors import InvalidInput, UnsupportedModel
-from .._losses import Logistic, Loss, Poisson, Softmax, SquaredError
+from ._catboost_file import leaf_weights, written
+from ._catboost_losses import EXPONENTIAL, LABELS, OF_CLASSES, objective
+from ._catboost_statistics import Rows, statistics, training_leaves
+from ._common import BaseSource, cumulative, f32, given_scores
 
-_TARGETS = {
-    "RMSE": "finite numbers",
-    "Logloss": "the model's two classes",
-    "CrossEntropy": "probabilities from 0 to 1",
-    "Poisson": "numbers of zero or more",
-    "MultiClass": "the model's classes",
-}
-_LINKS: dict[str, Any] = {
-    "RMSE": "identity",
-    "Logloss": "logit",
-    "CrossEntropy": "logit",
-    "Poisson": "log",
-    "MultiClass": "centred log",
-}
+_METHODS = {"Newton": True, "Gradient": False, "Simple": False, "Exact": False}
+_SHRINKING_TREES = 200  # each step moves all before it: their number squared in all
 # Resolved parameters that describe the finished run and not how to run again.
 _NOT_FOR_RETRAINING = {
     "pool_metainfo_options",
@@ -92,31 +83,22 @@ def _load(path: str) -> catboost.CatBoost:
 
 def _refuse(model: catboost.CatBoost, params: dict[str, Any]) -> None:
     """Raise for settings whose leaf values are not reconstructed."""
-    name = params["loss_function"].partition(":")[0]
-    if name not in _TARGETS:
-        raise UnsupportedModel(
-            f"the loss '{params['loss_function']}' is not supported; supported losses are {', '.join(_TARGETS)}."
-        )
     method = params["leaf_estimation_method"]
-    if method not in ("Newton", "Gradient"):
+    if method not in _METHODS:
         raise UnsupportedModel(f"leaf_estimation_method='{method}' is not supported; use 'Newton' or 'Gradient'.")
     if any(_constraints(params.get("monotone_constraints"))):
         raise UnsupportedModel("monotone_constraints move leaf values in a way that cannot be replayed; train without.")
     if params.get("langevin") or params.get("posterior_sampling"):
         raise UnsupportedModel("langevin and posterior_sampling add noise to leaf values; train without them.")
-    if params.get("model_shrink_rate"):
-        raise UnsupportedModel("model_shrink_rate is not supported; train with model_shrink_rate=0.")
+    if params.get("model_shrink_rate") and (model.tree_count_ or 0) > _SHRINKING_TREES:
+        raise UnsupportedModel(
+            f"model_shrink_rate is supported for up to {_SHRINKING_TREES} trees (this model has {model.tree_count_}), "
+            "as every step then moves all before it; train with fewer trees or with model_shrink_rate=0."
+        )
     if np.any(np.asarray(model.get_scale_and_bias()[0]) != 1):
         raise UnsupportedModel("this model's predictions were rescaled (set_scale_and_bias); pass it as trained.")
     if model.get_text_feature_indices() or model.get_embedding_feature_indices():
         raise UnsupportedModel("text and embedding features are not supported; train on numeric and category columns.")
-    if model.get_cat_feature_indices() and (used := _target_statistics(model)):
-        raise UnsupportedModel(
-            f"this model splits on target statistics of category columns ({', '.join(used)}), which CatBoost "
-            "computed on the fly while training, so its training rows sat in other leaves than the finished model "
-            "puts them in. Train with one_hot_max_size at least the largest number of categories, or encode the "
-            "categories as numbers."
-        )
 
 
 def _constraints(value: Any) -> list[int]:
@@ -127,33 +109,6 @@ def _constraints(value: Any) -> list[int]:
         value = value.strip("()").replace(":", ",").split(",")
         return [int(float(v)) for v in value if v.strip().lstrip("+-").isdigit()]
     return [int(v) for v in (value.values() if isinstance(value, dict) else value)]
-
-
-def _target_statistics(model: catboost.CatBoost) -> list[str]:
-    """Kinds of target statistics in the model's splits. Counts of categories do not look at the target."""
-    used = _exported(model)["features_info"].get("ctrs") or []
-    return sorted({ctr["ctr_type"] for ctr in used} - {"Counter", "FeatureFreq"})
-
-
-def _leaf_weights(model: catboost.CatBoost, outputs: int) -> F64 | None:
-    """(leaves,) weights recorded in training. Those of vector leaves stand in the exported file only, and there in the
-    order of the leaf numbers for symmetric trees only; for others the leaf values are the check."""
-    if outputs == 1:
-        return np.asarray(model.get_leaf_weights())
-    trees = _exported(model).get("oblivious_trees")
-    return np.concatenate([tree["leaf_weights"] for tree in trees]) if trees else None
-
-
-def _exported(model: catboost.CatBoost) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "model.json")
-        model.save_model(path, format="json")
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
-
-
-def _f32(x: Any) -> F64:
-    return np.asarray(x, np.float32).astype(np.float64)
 
 
 def _leaves(model: catboost.CatBoost, pool: catboost.Pool) -> Ids:
@@ -171,10 +126,34 @@ def _leaves(model: catboost.CatBoost, pool: catboost.Pool) -> Ids:
     return out
 
 
-class CatBoostSource:
+def _shrinkage(params: dict[str, Any], T: int) -> F64 | None:
+    """(T,) what the scores are multiplied with before each step."""
+    rate = float(np.float32(params.get("model_shrink_rate") or 0))
+    if not rate:
+        return None
+    if params["model_shrink_mode"] == "Constant":
+        shrink = np.full(T, 1 - rate * float(np.float32(params["learning_rate"])))
+    else:
+        shrink = 1 - rate / np.maximum(np.arange(T), 1.0)
+    shrink[0] = 1
+    return shrink
+
+
+def _moves(shrink: F64) -> list[list[tuple[int, float]]]:
+    """A <- shrink[t] A before step t, as moves of all steps before it and of the starting score."""
+    moves: list[list[tuple[int, float]]] = [[]]
+    weight, base = np.zeros(0), 1.0  # of the steps before, as they stand in the scores
+    for t in range(1, len(shrink)):
+        now = shrink[t] * np.append(weight, 1.0)
+        steps = [(r, float(c)) for r, c in enumerate(now - np.append(weight, 0.0))]
+        moves.append([(BASE, base * (shrink[t] - 1)), *steps])
+        weight, base = now, base * shrink[t]
+    return [*moves, [(len(shrink) - 1, 1.0)]]
+
+
+class CatBoostSource(BaseSource):
     """A CatBoost model with its training data."""
 
-    notes: Sequence[str] = ()
     tolerance = 1e-7  # float64 throughout: replays agree to 1e-12, or to 1e-8 with a baseline (float32)
 
     def __init__(
@@ -182,9 +161,13 @@ class CatBoostSource:
     ) -> None:
         self.model, self.params = model, params
         self.name = type(model).__name__
+        self.counts = np.asarray(model.get_tree_leaf_counts(), dtype=np.int64)
+        self.values = np.asarray(model.get_leaf_values(), dtype=np.float64).reshape(int(self.counts.sum()), -1)
         self.loss_name = params["loss_function"].partition(":")[0]
-        self.targets = _TARGETS[self.loss_name]
-        classes = np.asarray(model.classes_ if self.loss_name in ("Logloss", "MultiClass") else [])
+        self.objective = objective(
+            params["loss_function"], self.values.shape[1], params["leaf_estimation_method"] == "Exact"
+        )
+        classes = np.asarray(model.classes_ if self.loss_name in OF_CLASSES else [])
         self.classes = classes if len(classes) else None
         if isinstance(X, catboost.Pool):
             y = X.get_label() if y is None else y
@@ -197,68 +180,96 @@ class CatBoostSource:
         self.ensemble = self._ensemble(leaves, offset)
 
     def _ensemble(self, leaves: Ids, offset: F64 | None) -> Ensemble:
-        model, params = self.model, self.params
-        _, y, sample_weight, _ = self._data
-        codes = self.labels(y, len(y), "y_train")
-        class_weight = np.ones(len(y))
+        params, K, T = self.params, self.values.shape[1], len(self.counts)
+        _, labels, sample_weight, _ = self._data
+        codes = self.labels(labels, len(labels), "y_train")
+        class_weight = np.ones(len(labels))
         if params.get("class_weights") and self.classes is not None:
-            class_weight = _f32(params["class_weights"])[codes.astype(int)]
-        counts = np.asarray(model.get_tree_leaf_counts(), dtype=np.int64)
-        values = np.asarray(model.get_leaf_values(), dtype=np.float64).reshape(int(counts.sum()), -1)
-        K = values.shape[1]
-        loss: Loss
-        if self.loss_name == "MultiClass":
-            loss = Softmax(K)
-        else:
-            loss = {"RMSE": SquaredError(), "Poisson": Poisson()}.get(self.loss_name, Logistic())
-        newton = params["leaf_estimation_method"] == "Newton"
+            class_weight = f32(params["class_weights"])[codes.astype(int)]
+        y, w = f32(codes), f32(sample_weight.astype(np.float32) * class_weight.astype(np.float32))
         iterations = int(params["leaf_estimation_iterations"])
+        newton = _METHODS[params["leaf_estimation_method"]]
         rule = LeafRule(
             newton,
             l2=float(np.float32(params["l2_leaf_reg"])),
             l2_scales=True,
             lam_float32=newton and K > 1,
+            diagonal=self.loss_name == "MultiClassOneVsAll",
             iterations=iterations,
             backtracking=iterations > 1 and params.get("leaf_estimation_backtracking", "No") != "No",
+            statistic=self.objective.statistic,
         )
-        averaged, weights = bool(params.get("boost_from_average")), _leaf_weights(model, K)
+        values, moves = self.values, None
+        base = np.broadcast_to(np.asarray(self.model.get_scale_and_bias()[1], dtype=np.float64), (K,)).copy()
+        if (shrink := _shrinkage(params, T)) is not None:  # the model has what is left of values at its end
+            later = np.append(np.cumprod(shrink[:0:-1])[::-1], 1.0)  # (T,) product over the steps after each
+            values, base = values / np.repeat(later, self.counts)[:, None], base / np.prod(shrink)
+            moves = _moves(shrink)
+            if self.loss_name in EXPONENTIAL:
+                self.notes = [_SHRUNK]
+        averaged, weights = bool(params.get("boost_from_average")), self._leaf_weights(w)
         return Ensemble(
-            loss=loss,
+            loss=self.objective.loss,
             rule=rule,
             learning_rate=float(np.float32(params["learning_rate"])),
-            leaves=leaves,
-            first_output=np.zeros(len(counts), np.int32),
-            step_trees=np.arange(len(counts) + 1),
-            tree_leaves=np.concatenate([[0], np.cumsum(counts)]),
+            leaves=self._training_leaves(y, w, leaves) if self._splits_on_targets else leaves,
+            first_output=np.zeros(T, np.int32),
+            step_trees=np.arange(T + 1),
+            tree_leaves=cumulative(self.counts),
             values=values,
-            y=_f32(codes),
-            w=_f32(sample_weight.astype(np.float32) * class_weight.astype(np.float32)),
+            y=y,
+            w=w,
             w_factor=class_weight,
-            base=np.broadcast_to(np.asarray(model.get_scale_and_bias()[1], dtype=np.float64), (K,)).copy(),
-            base_rule=Mean(_LINKS[self.loss_name], float32=True) if averaged and offset is None else None,
+            base=base,
+            base_rule=self.objective.base if averaged and offset is None else None,
             offset=offset,
+            moves=moves,
             recorded=None if weights is None else Recorded("weight", weights),
         )
 
+    def _training_leaves(self, y: F64, w: F64, leaves: Ids) -> Ids:
+        """Where training had the rows, of a model that splits on target statistics."""
+        X = self._data[0]
+        table = X if isinstance(X, catboost.Pool) else self._table(X)
+        rows = Rows(table, self._training_pool, y, w, leaves)
+        leaves, confirmed = training_leaves(self.model, self._written, self.params, rows)
+        self.notes = [*self.notes, _NOTE + ("" if confirmed else _NOT_CONFIRMED)]
+        return leaves
+
+    def _leaf_weights(self, w: F64) -> F64 | None:
+        """(leaves,) as training recorded them. With target statistics each row counts with another row's weight, so
+        where weights differ `training_leaves` does the check."""
+        if self._splits_on_targets and np.ptp(w) > 0:
+            return None
+        if self.values.shape[1] == 1:
+            return np.asarray(self.model.get_leaf_weights())
+        return leaf_weights(self.model, self._written)
+
+    @cached_property
+    def _written(self) -> dict[str, Any]:
+        """The model as a json file has it."""
+        return written(self.model)
+
+    @cached_property
+    def _splits_on_targets(self) -> bool:
+        return bool(self.model.get_cat_feature_indices()) and bool(statistics(self._written))
+
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
-        pool = self._pool(X)
-        leaves = _leaves(self.model, pool)
+        leaves = _leaves(self.model, self._pool(X))
         if baseline is None and isinstance(X, catboost.Pool):
             given = np.asarray(X.get_baseline(), dtype=np.float64)
             baseline = given if given.size else None
-        if baseline is None:
-            return leaves, None
-        offset, m = _f32(baseline), leaves.shape[1]
-        if len(offset) != m or not np.isfinite(offset).all():
-            raise InvalidInput(
-                f"baseline has shape {offset.shape} for {m} rows; expected finite numbers, one line a row."
-            )
-        return leaves, offset.reshape(m, -1)
+        offset = given_scores(baseline, "baseline", leaves.shape[1], self.values.shape[1])
+        return leaves, None if offset is None else f32(offset)
+
+    def _table(self, X: Any) -> Any:
+        """X with the model's columns in the model's order."""
+        return _inputs.columns(X, list(self.model.feature_names_ or []))
 
     def _pool(self, X: Any, **extra: Any) -> catboost.Pool:
         if isinstance(X, catboost.Pool):
             return X
-        X = _inputs.columns(X, list(self.model.feature_names_ or []))
+        X = self._table(X)
         try:
             return catboost.Pool(X, cat_features=self.model.get_cat_feature_indices(), **extra)
         except catboost.CatBoostError as error:
@@ -268,15 +279,12 @@ class CatBoostSource:
         return X.get_label() if isinstance(X, catboost.Pool) and X.has_label() else None
 
     def labels(self, y: Any, length: int, name: str) -> F64:
-        if self.classes is not None:
-            return _inputs.class_codes(_inputs.vector(y, name, length), self.classes, name)
-        numbers = _inputs.numbers(y, name, length)
-        low = 0.0 if self.loss_name != "RMSE" else -np.inf
-        high = 1.0 if self.loss_name in ("Logloss", "CrossEntropy") else np.inf
-        if length and (numbers.min() < low or numbers.max() > high):
+        numbers = super().labels(y, length, name)
+        low, high, words = LABELS[self.loss_name]
+        if self.classes is None and length and (numbers.min() < low or numbers.max() > high):
             raise InvalidInput(
                 f"{name} goes from {numbers.min():g} to {numbers.max():g}; "
-                f"a model with the loss {self.loss_name} has labels that are {self.targets}."
+                f"a model with the loss {self.loss_name} has labels that are {words}."
             )
         return numbers
 
@@ -289,11 +297,24 @@ class CatBoostSource:
         params = {k: v for k, v in self.params.items() if k not in _NOT_FOR_RETRAINING}
         # Balanced class weights were resolved for all rows; let CatBoost balance the remaining ones.
         params.pop("auto_class_weights" if params.get("auto_class_weights") == "None" else "class_weights", None)
+        if self.values.shape[1] > 1:  # CatBoost sets these by the number of classes, and lets nobody else do it
+            params.pop("ctr_target_border_count", None)
+            for key in params.keys() & {"simple_ctr", "combinations_ctr", "per_feature_ctr"}:
+                params[key] = [re.sub(r":TargetBorderCount=\d+", "", text) for text in params[key]]
         params |= {"iterations": self.model.tree_count_, "thread_count": threads}
         model = catboost.CatBoost({**params, "allow_writing_files": False, "logging_level": "Silent"})
         model.fit(self._training_pool.slice(keep.tolist()))
-        same = np.array_equal(_leaves(model, self._training_pool), self.ensemble.leaves)
-        return RetrainedCatBoost(model, not same, self)
+        pool = self._training_pool
+        before = _leaves(self.model, pool) if self._splits_on_targets else self.ensemble.leaves
+        return RetrainedCatBoost(model, not np.array_equal(_leaves(model, pool), before), self)
+
+
+_SHRUNK = "with model_shrink_rate CatBoost rounds the scores of this loss to about five digits before each step"
+_NOTE = "target statistics of categories recomputed, in the random order of training, as part of the fixed structure"
+_NOT_CONFIRMED = (
+    ", which the weights of the leaves do not confirm (likely other training rows or labels, or a model trained on "
+    "rows in groups or by another version of CatBoost)"
+)
 
 
 @dataclass(frozen=True)

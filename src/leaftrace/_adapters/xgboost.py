@@ -1,0 +1,361 @@
+"""XGBoost 2 and 3: Booster, XGBClassifier, XGBRegressor, XGBRFClassifier, XGBRFRegressor, and .ubj / .json files.
+
+How XGBoost computes a leaf (scores, and g and h times the weight, in float32; their sums and the division in float64):
+
+    s = -T_alpha(G) / (H + lambda), within +-max_delta_step; 0 if H < min_child_weight
+    value = learning_rate / num_parallel_tree * s
+
+It multiplies the second derivative of some losses with a constant c (softmax: 2, Poisson: exp(max_delta_step)). With
+the loss's own H that is s = -(1 / c) T_alpha(G) / (H + lambda / c), so the constant goes into the rule. Absolute and
+quantile error renew their leaves: there s is a quantile of the residuals.
+
+A base_margin takes the place of the base_score, for training rows and for others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import xgboost as xgb
+from numpy.typing import NDArray
+from xgboost.core import XGBoostError
+
+from .. import _inputs
+from .._arrays import F64, Ids, Ints
+from .._errors import InvalidInput, UnsupportedModel
+from ._common import BaseSource, f32, given_scores, pack_leaves
+from ._xgboost_ensemble import Training, tree_method
+from ._xgboost_loss import OBJECTIVES, QUANTILES, alphas, single
+from ._xgboost_model import ALIASES, Trees, learner, parameters, parse_trees, reports_defaults
+from ._xgboost_start import margin
+
+# Reported parameters that describe the finished run and not how to run again.
+_NOT_FOR_RETRAINING = {
+    "boost_from_average", "num_feature", "num_target", "num_trees", "process_type", "updater", "updater_seq", "nthread",
+    "validate_parameters", "fail_on_invalid_gpu_id", "cache_opt", "sketch_ratio", "base_score",
+}  # fmt: skip
+_LEAF_BYTES = 100_000_000  # of leaf numbers to ask XGBoost for at once
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A model as the user holds it."""
+
+    booster: xgb.Booster
+    name: str
+    classes: NDArray[Any] | None = None
+    rounds: int | None = None  # that it predicts with; None: all
+    missing: float = np.nan
+    sketched: bool = False  # trained on a QuantileDMatrix
+
+
+def open_model(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]) -> XGBoostSource:
+    opened = _open(model)
+    reported = parameters(opened.booster)
+    named = {ALIASES.get(name, name): str(value) for name, value in given.items()}
+    if strangers := sorted(set(named) - set(reported)):
+        raise InvalidInput(
+            f"params has {', '.join(strangers)}, which this XGBoost model does not have; "
+            f"it has {', '.join(sorted(reported))}."
+        )
+    details, params = learner(opened.booster), reported | named
+    _refuse(details, params)
+    return XGBoostSource(opened, details, params, X, y, sample_weight, baseline)
+
+
+def _reason(error: Exception) -> str:
+    """What XGBoost says, without time, place and stack."""
+    return re.sub(r"^\[[^\]]*\] \S+: ", "", str(error).strip().splitlines()[0])
+
+
+def _open(model: Any) -> _Opened:
+    if isinstance(model, (str, os.PathLike)):
+        return _load(os.fspath(model))
+    if isinstance(model, xgb.Booster):
+        return _Opened(model, "Booster")
+    name = type(model).__name__
+    if not isinstance(model, xgb.XGBModel):
+        raise UnsupportedModel(f"{name} is not an XGBoost model; pass a Booster, an XGBClassifier or an XGBRegressor.")
+    if not model.__sklearn_is_fitted__():
+        raise UnsupportedModel(f"this {name} is not fitted; call fit() first.")
+    if callable(model.objective):
+        raise UnsupportedModel(
+            f"this {name} was trained with an objective of its own, whose derivatives leaftrace does not know; "
+            f"supported objectives are {', '.join(OBJECTIVES)}."
+        )
+    booster, classes = model.get_booster(), None
+    if isinstance(model, xgb.XGBClassifier):
+        classes = np.asarray(model.classes_)
+    missing = np.nan if model.missing is None else float(model.missing)
+    return _Opened(booster, name, classes, _best(booster), missing, model.tree_method in (None, "auto", "hist"))
+
+
+def _load(path: str) -> _Opened:
+    try:
+        booster = xgb.Booster(model_file=path)
+    except XGBoostError as error:
+        raise UnsupportedModel(
+            f"'{path}' cannot be read as an XGBoost model; is the file whole? XGBoost says: {_reason(error)}"
+        ) from None
+    wrapper = booster.attr("scikit_learn")  # written by the scikit-learn classes
+    if wrapper is None:
+        return _Opened(booster, "Booster")
+    if json.loads(wrapper).get("_estimator_type") != "classifier":
+        return _Opened(booster, "XGBRegressor", None, _best(booster), sketched=True)
+    classes = np.arange(max(2, int(parameters(booster)["num_class"])))
+    return _Opened(booster, "XGBClassifier", classes, _best(booster), sketched=True)
+
+
+def _best(booster: xgb.Booster) -> int | None:
+    """Rounds that the scikit-learn classes predict with after early stopping. A Booster predicts with all of them."""
+    best = booster.attr("best_iteration")
+    return None if best is None else int(best) + 1
+
+
+def _refuse(details: dict[str, Any], params: dict[str, str]) -> None:
+    """Raise for settings whose leaf values are not reconstructed."""
+    booster, objective = details["gradient_booster"]["name"], details["objective"]["name"]
+    if booster == "gblinear":
+        raise UnsupportedModel("booster='gblinear' has no trees; train with booster='gbtree' or 'dart'.")
+    if objective not in OBJECTIVES:
+        raise UnsupportedModel(
+            f"the objective '{objective}' is not supported; supported objectives are {', '.join(OBJECTIVES)}."
+        )
+    if objective == "reg:quantileerror" and len(alphas(params)) > 1:
+        raise UnsupportedModel(
+            f"this model has {len(alphas(params))} quantiles (quantile_alpha); train a model for each quantile."
+        )
+    if int(params["num_target"]) > 1:
+        raise UnsupportedModel(
+            f"this model predicts {params['num_target']} targets at once; train a model for each target."
+        )
+    if any(c in params.get("monotone_constraints", "") for c in "123456789"):
+        raise UnsupportedModel("monotone_constraints bound leaf values by those of other leaves; train without them.")
+    if single(params["subsample"]) < 1 and params.get("sampling_method") == "gradient_based":
+        raise UnsupportedModel(
+            "sampling_method='gradient_based' draws rows by their gradients, which is not replayed; train with "
+            "sampling_method='uniform'."
+        )
+    if booster == "dart" and params["one_drop"] not in ("0", "False"):
+        raise UnsupportedModel("one_drop=1 draws trees in a way that is not replayed; train with one_drop=0.")
+    if objective in QUANTILES and tree_method(params) == "exact":
+        raise UnsupportedModel(
+            f"with tree_method='exact' the leaves of {objective} are not quantiles; train with tree_method='hist'."
+        )
+
+
+class XGBoostSource(BaseSource):
+    """An XGBoost model with its training data."""
+
+    # Relative to the largest leaf value. Scores, derivatives and leaf values are rounded to float32, which the replay
+    # does too; a last bit (6e-8) remains where XGBoost's float32 exponentials are not the rounded ones.
+    tolerance = 1e-6
+
+    def __init__(
+        self,
+        opened: _Opened,
+        details: dict[str, Any],
+        params: dict[str, str],
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        baseline: Any,
+    ) -> None:
+        self.opened, self.booster, self.name, self.X = opened, opened.booster, opened.name, X
+        self.objective: str = details["objective"]["name"]
+        self.outputs = max(1, int(params["num_class"]))
+        self.classes = np.arange(self.outputs) if self.outputs > 1 else opened.classes
+        self.label_range = OBJECTIVES[self.objective]
+        self.columns = list(self.booster.feature_names or map(str, range(self.booster.num_features())))
+        self.trees = parse_trees(details)
+        if not len(self.trees):
+            raise UnsupportedModel("this XGBoost model has no trees, so no training row acts through one.")
+        trained = len(self.trees.rounds) - 1
+        self.rounds = min(opened.rounds or trained, trained)
+        if self.trees.weight is None:  # later trees of DART have changed the weights of earlier ones
+            self.trees = self.trees.first(self.rounds)
+        self.base = self._base(details)
+        if isinstance(X, xgb.DMatrix):
+            own = X.get_weight()
+            sample_weight = own if sample_weight is None and own.size else sample_weight
+        y = self.own_labels(X) if y is None else y
+        self.estimated = False  # whether the starting score comes from the labels
+        leaves, offset = self.rows(X, baseline)
+        n = leaves.shape[1]
+        if y is None:
+            raise InvalidInput("y_train is missing; pass the labels the model was trained on.")
+        self.training = Training(
+            self.objective,
+            params,
+            self.trees,
+            self.rounds,
+            self.base,
+            reports_defaults(self.booster),
+            leaves,
+            f32(self.labels(y, n, "y_train")),
+            None if sample_weight is None else f32(_inputs.weights(sample_weight, n)),
+            offset,
+            old=xgb.__version__.startswith("2.0."),
+        )
+        if self.rounds < trained:
+            self.training.notes.append(f"the model predicts with its best {self.rounds} of {trained} rounds")
+        self.ensemble = self.training.ensemble()
+        self.estimated = self.ensemble.base_rule is not None
+        self.notes = self.training.notes
+
+    def _base(self, details: dict[str, Any]) -> F64:
+        """(K,) the starting score."""
+        stored = np.atleast_1d(np.array(json.loads(details["learner_model_param"]["base_score"]), float))
+        return np.broadcast_to(margin(self.objective, stored), self.outputs).copy()
+
+    # ---- rows ----
+
+    def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
+        matrix = self._matrix(X)
+        leaves = self._leaves(self.booster, matrix, self.trees)
+        if baseline is None and isinstance(X, xgb.DMatrix):
+            own = X.get_base_margin()
+            baseline = own if own.size else None
+        given = given_scores(baseline, "baseline", leaves.shape[1], self.outputs)
+        if given is None:
+            return leaves, None
+        if self.estimated:
+            raise InvalidInput(
+                "baseline (base_margin) takes the place of XGBoost's base_score, and this model was trained without "
+                "one; leave it out for other rows too."
+            )
+        return leaves, f32(given) - self.base
+
+    def _matrix(self, X: Any, kind: type[xgb.DMatrix] = xgb.DMatrix, **more: Any) -> xgb.DMatrix:
+        if isinstance(X, xgb.DMatrix):
+            if X.num_col() != len(self.columns):
+                raise InvalidInput(f"X has {X.num_col()} columns, but the model was trained on {len(self.columns)}.")
+            return X
+        X = _inputs.columns(X, self.columns)
+        types = self.booster.feature_types
+        if types and "c" in types and not hasattr(X, "columns"):
+            more["feature_types"] = types
+        try:
+            return kind(X, missing=self.opened.missing, enable_categorical=True, **more)
+        except (XGBoostError, ValueError) as error:
+            raise InvalidInput(f"XGBoost cannot read these rows: {_reason(error)}") from None
+
+    def _leaves(self, booster: xgb.Booster, matrix: xgb.DMatrix, trees: Trees) -> Ids:
+        """(trees, rows) leaf numbers, of some rounds at a time."""
+        m, rounds = matrix.num_row(), len(trees.rounds) - 1
+        at_once = max(1, _LEAF_BYTES // (4 * max(m, 1) * int(np.diff(trees.rounds).max())))
+
+        def leaves() -> Iterator[NDArray[np.int64]]:
+            for start in range(0, rounds, at_once):
+                stop = min(start + at_once, rounds)
+                nodes = self._ask(booster, matrix, pred_leaf=True, iteration_range=(start, stop)).reshape(m, -1)
+                some = slice(trees.rounds[start], trees.rounds[stop], trees.width)
+                for number, ids in zip(trees.leaf[some], nodes.T, strict=True):
+                    yield from [number[ids.astype(np.int64)]] * trees.width
+
+        return pack_leaves(leaves(), trees.edges, trees.steps, m)
+
+    def _ask(self, booster: xgb.Booster, matrix: xgb.DMatrix, **what: Any) -> NDArray[Any]:
+        """booster.predict; names are XGBoost's to check where both sides have them."""
+        names = bool(booster.feature_names and matrix.feature_names)
+        try:
+            return booster.predict(matrix, validate_features=names, **what)
+        except (XGBoostError, ValueError) as error:
+            raise InvalidInput(f"XGBoost cannot predict these rows: {_reason(error)}") from None
+
+    def own_labels(self, X: Any) -> Any | None:
+        if not isinstance(X, xgb.DMatrix):
+            return None
+        labels = X.get_label()
+        return labels if labels.size else None
+
+    # ---- training again ----
+
+    def retrain(self, keep: Ints, threads: int) -> RetrainedXGBoost:
+        if (self.training.loaded or self.training.recovered) and not self._comes_back:
+            raise UnsupportedModel(
+                "trained again on all rows, this model does not come out the same, so retraining it without some would "
+                "tell nothing: its training parameters are not those it reports (a file keeps none, and callbacks can "
+                "change them). Pass params={'max_depth': ..., 'learning_rate': ..., ...} as in training."
+            )
+        booster = self._train(keep, threads)
+        return RetrainedXGBoost(booster, not self._same_structure(booster), self, self._base(learner(booster)))
+
+    def _train(self, keep: Ints, threads: int) -> xgb.Booster:
+        known = self.training.params
+        params: dict[str, Any] = {k: v for k, v in known.items() if v and k not in _NOT_FOR_RETRAINING}
+        if known["boost_from_average"] != "1":
+            params["base_score"] = known["base_score"]
+        params |= {"nthread": threads, "verbosity": 0}
+        return xgb.train(params, self._kept(keep, threads), len(self.trees.rounds) - 1)
+
+    def _same_structure(self, booster: xgb.Booster) -> bool:
+        trees = parse_trees(learner(booster))
+        return np.array_equal(trees.edges, self.trees.edges) and np.array_equal(
+            self._leaves(booster, self._matrix(self.X), trees), self.ensemble.leaves
+        )
+
+    @cached_property
+    def _comes_back(self) -> bool:
+        """Whether all rows and these parameters give this model."""
+        return self._same_structure(self._train(np.arange(len(self.training.y)), 1))
+
+    def _kept(self, keep: Ints, threads: int) -> xgb.DMatrix:
+        """These training rows, in the kind of matrix the model was trained on."""
+        t = self.training
+        more: dict[str, Any] = {"label": t.y[keep]}
+        if t.sample_weight is not None:
+            more["weight"] = t.sample_weight[keep]
+        if t.offset is not None:
+            more["base_margin"] = (t.offset + self.base)[keep]
+        if isinstance(self.X, xgb.DMatrix):
+            try:
+                matrix = self.X.slice(keep.tolist())
+            except XGBoostError as error:
+                raise InvalidInput(
+                    f"rows of this matrix cannot be taken; pass the table itself. XGBoost says: {_reason(error)}"
+                ) from None
+            matrix.set_info(**more)
+            return matrix
+        rows = _take(self.X, keep)
+        if self.opened.sketched:
+            try:
+                return self._matrix(rows, xgb.QuantileDMatrix, max_bin=int(t.params["max_bin"]), **more)
+            except TypeError:  # it takes fewer kinds of tables
+                pass
+        return self._matrix(rows, xgb.DMatrix, nthread=threads, **more)
+
+
+def _take(X: Any, keep: Ints) -> Any:
+    """Rows of a table."""
+    if hasattr(X, "iloc"):
+        return X.iloc[keep]
+    if hasattr(X, "tocsr"):
+        return X.tocsr()[keep]
+    return X[keep] if hasattr(X, "shape") else np.asarray(X)[keep]
+
+
+@dataclass(frozen=True)
+class RetrainedXGBoost:
+    """XGBoost trained again on some of the rows."""
+
+    booster: xgb.Booster
+    structure_changed: bool  # does any training row fall into another leaf of any tree?
+    source: XGBoostSource
+    base: F64
+
+    def scores(self, X: Any) -> F64:
+        source, matrix = self.source, self.source._matrix(X)
+        F = source._ask(self.booster, matrix, output_margin=True, iteration_range=(0, source.rounds))
+        F = F.astype(np.float64).reshape(matrix.num_row(), -1)
+        # A matrix's base_margin stands for the base score in F; here it is the caller's, as what it adds to that.
+        own = np.asarray(matrix.get_base_margin(), float)
+        trees = F - (own.reshape(F.shape) if own.size else self.base)
+        return trees + (self.base if source.estimated else source.base)
