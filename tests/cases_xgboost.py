@@ -445,7 +445,7 @@ def some_scores(data):
 CASES = {
     "XGBRegressor defaults": lambda: wrapped("reg", boosters.numbers(), xgb.XGBRegressor, n_estimators=15),
     "XGBClassifier defaults": lambda: wrapped("clf", binary(), xgb.XGBClassifier, n_estimators=15),
-    "XGBClassifier defaults, multiclass": lambda: wrapped("multi", three_classes(), xgb.XGBClassifier, n_estimators=10),
+    "XGBClassifier defaults, multiclass": lambda: wrapped("multi", three_classes(), xgb.XGBClassifier, n_estimators=7),
     "XGBRFRegressor defaults": lambda: wrapped(
         "forest", boosters.numbers(), xgb.XGBRFRegressor, ordered=True, n_estimators=12
     ),
@@ -560,7 +560,7 @@ CASES = {
     ),
     "logistic of fractions": lambda: boosted("fractions", boosters.numbers("fractions"), objective="reg:logistic"),
     "logitraw": lambda: boosted("raw", binary(), weight=True, objective="binary:logitraw"),
-    "hinge": lambda: boosted("hinge", binary(), weight=True, objective="binary:hinge"),
+    "hinge": lambda: boosted("hinge", binary(), 8, weight=True, objective="binary:hinge"),
     "absolute error": lambda: boosted("mae", boosters.numbers(), 10, objective="reg:absoluteerror"),
     "quantile error, weights, subsample": lambda: boosted(
         "quantile", boosters.numbers(), 9, weight=True, objective="reg:quantileerror", quantile_alpha=0.3, subsample=0.8

@@ -353,6 +353,13 @@ def test_retraining_without_a_category():
     assert again.structure_changed
 
 
+def test_retraining_needs_every_class():
+    data = three_classes()
+    tracer = exact(RandomForestClassifier(n_estimators=2, max_depth=2).fit(data.X, data.y), data.X, data.y)
+    with says(lt.InvalidInput, "a class has none left"):
+        tracer.retrain(without=data.y == 1)
+
+
 def test_leave_one_out_by_retraining():
     data = three_classes()
     model = RandomForestClassifier(n_estimators=3, max_depth=3, random_state=0).fit(data.X, data.y)

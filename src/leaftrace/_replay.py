@@ -332,7 +332,7 @@ def _inner_iterations(step: Step, first: Iteration, target: F64, scale: float, s
         for rejected in range(left):
             if visit(left - rejected - 1, [*path, replace(full, c=0.5**rejected)]):
                 return True
-        return bool(path) and visit(0, path)  # every remaining iteration was rejected
+        return visit(0, path or [replace(full, c=0.0)])  # every remaining iteration was rejected
 
     visit(count, [])
     return best[1]

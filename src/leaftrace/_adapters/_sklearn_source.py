@@ -187,6 +187,8 @@ class SklearnSource(BaseSource, ABC):
     def retrain(self, keep: Ints, threads: int) -> RetrainedSklearn:
         """A clone trained on these rows. Where random_state is not an integer it also differs by chance."""
         X, y, weights = self._data
+        if self.classes is not None and len(np.unique(self.ensemble.y[keep])) < len(self.classes):
+            raise InvalidInput("without these rows a class has none left; keep at least one of each class.")
         model: Any = clone(self.model)
         model = self._fresh(model.set_params(**self.given), threads)
         more = {} if weights is None else {"sample_weight": weights[keep]}
