@@ -237,3 +237,22 @@ def test_default_classifier():
     assert tracer.fidelity.max_error <= 1e-9
     top = tracer.influence(data.X_test, data.y_test).top(3)
     assert set(top["train_row"]) <= set(data.X.index)
+
+
+def test_recording_confirms_every_row():
+    """record_catboost fits, trains again and changes nothing; the replay gives CatBoost's own scores of all rows."""
+    d = frame(many=True)
+    X = d.X.astype({"kind": str, "town": str})
+    settings = {**SMALL, "cat_features": CATEGORIES}
+    plain = CatBoostClassifier(**settings).fit(X, d.y)
+    recorded = lt.record_catboost(CatBoostClassifier(**settings), X, d.y)
+    np.testing.assert_array_equal(recorded.get_leaf_values(), plain.get_leaf_values())
+    assert lt.record_catboost(plain, X, d.y) is plain
+    for model in (plain, recorded):
+        assert "recorded scores of all rows confirm" in lt.Tracer(model, X, d.y).fidelity.verdict
+    plain._leaftrace_scores[3] += 1e-3
+    assert "do not confirm" in lt.Tracer(plain, X, d.y).fidelity.verdict
+    with pytest.raises(lt.UnsupportedModel, match="comes out different"):
+        lt.record_catboost(recorded, X, np.roll(d.y, 1))
+    with pytest.raises(lt.UnsupportedModel, match="for CatBoost models"):
+        lt.record_catboost(object(), X, d.y)

@@ -14,7 +14,7 @@ SOURCE = Path(lt.__file__).parent
 NAMES = {
     "AllPoints", "Estimate", "FastLeafInfluence", "FastLeafRefit", "Fidelity", "FidelityError", "FidelityWarning",
     "Influence", "InvalidInput", "LeafInfluence", "LeafRefit", "LeaftraceError", "RefittedModel", "Retrain",
-    "RetrainedModel", "SinglePoint", "TopKLeaves", "Tracer", "UnsupportedModel", "__version__",
+    "RetrainedModel", "SinglePoint", "TopKLeaves", "Tracer", "UnsupportedModel", "__version__", "record_catboost",
 }  # fmt: skip
 
 # model -> Ensemble -> Trace -> method -> Influence -> view: a module imports only from those before it.

@@ -5,6 +5,7 @@
 >>> tracer.influence(X_test, y_test).top(5)                   # doctest: +SKIP
 """
 
+from ._adapters import record_catboost
 from ._altered import RefittedModel, RetrainedModel
 from ._costs import Estimate
 from ._errors import FidelityError, FidelityWarning, InvalidInput, LeaftraceError, UnsupportedModel
@@ -45,4 +46,5 @@ __all__ = [
     "Tracer",
     "UnsupportedModel",
     "__version__",
+    "record_catboost",
 ]

@@ -83,6 +83,13 @@ def open_model(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, pa
     return adapter.open_model(model, X, y, sample_weight, baseline, params)
 
 
+def record_catboost(
+    model: Any, X: Any, y: Any = None, sample_weight: Any = None, baseline: Any = None, **fit: Any
+) -> Any:
+    adapter = importlib.import_module(".catboost", __name__)
+    return adapter.record_catboost(model, X, y, sample_weight, baseline, **fit)
+
+
 def _open_pipeline(pipeline: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, params: dict[str, Any]) -> Source:
     from .pipeline import PipelineSource
 

@@ -28,6 +28,7 @@ from .._ensemble import BASE, Ensemble, LeafRule, Recorded
 from .._errors import InvalidInput, UnsupportedModel
 from ._catboost_file import leaf_weights, written
 from ._catboost_losses import EXPONENTIAL, LABELS, OF_CLASSES, objective
+from ._catboost_recorder import record
 from ._catboost_statistics import Rows, statistics, training_leaves
 from ._common import BaseSource, cumulative, f32, given_scores
 
@@ -212,7 +213,7 @@ class CatBoostSource(BaseSource):
             loss=self.objective.loss,
             rule=rule,
             learning_rate=float(np.float32(params["learning_rate"])),
-            leaves=self._training_leaves(y, w, leaves) if self._splits_on_targets else leaves,
+            leaves=self._training_leaves(y, w, leaves, offset) if self._splits_on_targets else leaves,
             first_output=np.zeros(T, np.int32),
             step_trees=np.arange(T + 1),
             tree_leaves=cumulative(self.counts),
@@ -227,13 +228,21 @@ class CatBoostSource(BaseSource):
             recorded=None if weights is None else Recorded("weight", weights),
         )
 
-    def _training_leaves(self, y: F64, w: F64, leaves: Ids) -> Ids:
+    def _training_leaves(self, y: F64, w: F64, leaves: Ids, offset: F64 | None) -> Ids:
         """Where training had the rows, of a model that splits on target statistics."""
         X = self._data[0]
         table = X if isinstance(X, catboost.Pool) else self._table(X)
         rows = Rows(table, self._training_pool, y, w, leaves)
         leaves, confirmed = training_leaves(self.model, self._written, self.params, rows)
         self.notes = [*self.notes, _NOTE + ("" if confirmed else _NOT_CONFIRMED)]
+        recorded = getattr(self.model, _RECORDED, None)
+        if recorded is not None and len(recorded) == len(y):
+            scores = np.asarray(self.model.get_scale_and_bias()[1]) + (0.0 if offset is None else offset)
+            for ids, values in zip(leaves, np.split(self.values, cumulative(self.counts)[1:-1]), strict=True):
+                scores = scores + values[ids]
+            error = float(np.abs(scores - recorded).max()) / max(1.0, float(np.abs(recorded).max()))
+            same = "confirm" if error <= self.tolerance else "do not confirm"
+            self.notes = [*self.notes, f"the recorded scores of all rows {same} them (largest difference {error:.0e})"]
         return leaves
 
     def _leaf_weights(self, w: F64) -> F64 | None:
@@ -294,21 +303,47 @@ class CatBoostSource(BaseSource):
         return X if isinstance(X, catboost.Pool) else self._pool(X, label=y, weight=sample_weight, baseline=offset)
 
     def retrain(self, keep: Ints, threads: int) -> RetrainedCatBoost:
-        params = {k: v for k, v in self.params.items() if k not in _NOT_FOR_RETRAINING}
-        # Balanced class weights were resolved for all rows; let CatBoost balance the remaining ones.
-        params.pop("auto_class_weights" if params.get("auto_class_weights") == "None" else "class_weights", None)
-        if self.values.shape[1] > 1:  # CatBoost sets these by the number of classes, and lets nobody else do it
-            params.pop("ctr_target_border_count", None)
-            for key in params.keys() & {"simple_ctr", "combinations_ctr", "per_feature_ctr"}:
-                params[key] = [re.sub(r":TargetBorderCount=\d+", "", text) for text in params[key]]
-        params |= {"iterations": self.model.tree_count_, "thread_count": threads}
-        model = catboost.CatBoost({**params, "allow_writing_files": False, "logging_level": "Silent"})
+        model = catboost.CatBoost(_again(self.model, self.params) | {"thread_count": threads})
         model.fit(self._training_pool.slice(keep.tolist()))
         pool = self._training_pool
         before = _leaves(self.model, pool) if self._splits_on_targets else self.ensemble.leaves
         return RetrainedCatBoost(model, not np.array_equal(_leaves(model, pool), before), self)
 
 
+def _again(model: catboost.CatBoost, reported: dict[str, Any]) -> dict[str, Any]:
+    """Parameters that train this model again."""
+    params = {k: v for k, v in reported.items() if k not in _NOT_FOR_RETRAINING}
+    # Balanced class weights were resolved for all rows; let CatBoost balance the remaining ones.
+    params.pop("auto_class_weights" if params.get("auto_class_weights") == "None" else "class_weights", None)
+    if len(model.get_leaf_values()) > sum(model.get_tree_leaf_counts()):  # set by the number of classes, by no one else
+        params.pop("ctr_target_border_count", None)
+        for key in params.keys() & {"simple_ctr", "combinations_ctr", "per_feature_ctr"}:
+            params[key] = [re.sub(r":TargetBorderCount=\d+", "", text) for text in params[key]]
+    return params | {"iterations": model.tree_count_, "allow_writing_files": False, "logging_level": "Silent"}
+
+
+def record_catboost(
+    model: Any, X: Any, y: Any = None, sample_weight: Any = None, baseline: Any = None, **fit: Any
+) -> Any:
+    """The CatBoost model, fitted, with the scores that training itself had for each row.
+
+    A `Tracer` of the model then compares its replay of target statistics with them row by row; without a recording it
+    compares the weights of leaves. An unfitted model is fitted first, with `fit` passed on. Then it is **trained
+    again** with its own parameters while CatBoost shows its scores, and must come out the same to the last bit: the
+    cost is that of training. The recording is not kept in saved models."""
+    if not isinstance(model, catboost.CatBoost):
+        raise UnsupportedModel(f"record_catboost is for CatBoost models; this is a {type(model).__qualname__}.")
+    pool = X
+    if not isinstance(X, catboost.Pool):
+        categories = model.get_cat_feature_indices() if model.is_fitted() else model.get_param("cat_features")
+        pool = catboost.Pool(X, label=y, weight=sample_weight, baseline=baseline, cat_features=categories)
+    if not model.is_fitted():
+        model.fit(pool, **fit)
+    setattr(model, _RECORDED, record(model, _again(model, model.get_all_params()), pool))
+    return model
+
+
+_RECORDED = "_leaftrace_scores"
 _SHRUNK = "with model_shrink_rate CatBoost rounds the scores of this loss to about five digits before each step"
 _NOTE = "target statistics of categories recomputed, in the random order of training, as part of the fixed structure"
 _NOT_CONFIRMED = (
