@@ -38,6 +38,11 @@ class Loss(Protocol):
         ...
 
     @property
+    def rounded(self) -> bool:
+        """Whether state or derivatives are rounded as some library does; then NumPy replays it, not a native kernel."""
+        ...
+
+    @property
     def n_outputs(self) -> int: ...
     @property
     def exponential(self) -> bool:
@@ -74,6 +79,7 @@ class Additive:
     """State is the score itself."""
 
     exponential = False
+    rounded = False
 
     def state(self, A: F64, out: F64 | None = None) -> F64:
         return A
@@ -89,6 +95,7 @@ class _Exponential:
     """State is built from exp(A)."""
 
     exponential = True
+    rounded = False
 
     def shift(self, S: F64) -> F64:
         return np.exp(S)

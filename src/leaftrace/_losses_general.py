@@ -20,7 +20,7 @@ from ._losses import Additive
 Terms = tuple[F64, F64, F64, F64]
 
 
-class _General(Additive):
+class General(Additive):
     """Shapes for one output. `terms` and `label_terms` take and give arrays (n, ...)."""
 
     kernel = None
@@ -66,7 +66,7 @@ class _LogLink:
 
 
 @dataclass(frozen=True)
-class Gamma(_LogLink, _General):
+class Gamma(_LogLink, General):
     """L = y exp(-A) + A with y > 0."""
 
     name: str = "gamma"
@@ -84,7 +84,7 @@ class Gamma(_LogLink, _General):
 
 
 @dataclass(frozen=True)
-class Tweedie(_LogLink, _General):
+class Tweedie(_LogLink, General):
     """L = -y exp((1 - p) A) / (1 - p) + exp((2 - p) A) / (2 - p), variance power 1 < p < 2."""
 
     power: float
@@ -107,7 +107,7 @@ class Tweedie(_LogLink, _General):
 
 
 @dataclass(frozen=True)
-class Huber(_General):
+class Huber(General):
     """Squared error up to a residual of ``delta``, linear beyond. ``flat``: h is 1 beyond too."""
 
     delta: float
@@ -129,7 +129,7 @@ class Huber(_General):
 
 
 @dataclass(frozen=True)
-class PseudoHuber(_General):
+class PseudoHuber(General):
     """L = d^2 (sqrt(1 + (r / d)^2) - 1), r = A - y."""
 
     slope: float
@@ -151,7 +151,7 @@ class PseudoHuber(_General):
 
 
 @dataclass(frozen=True)
-class Fair(_General):
+class Fair(General):
     """L = c^2 (|r| / c - log(1 + |r| / c)), r = A - y."""
 
     c: float
@@ -173,7 +173,7 @@ class Fair(_General):
 
 
 @dataclass(frozen=True)
-class SquaredLog(_General):
+class SquaredLog(General):
     """L = (log(1 + A) - log(1 + y))^2 / 2 with y > -1; h is kept above ``floor``."""
 
     floor: float = 1e-6
@@ -197,7 +197,7 @@ class SquaredLog(_General):
 
 
 @dataclass(frozen=True)
-class ScaledLogistic(_General):
+class ScaledLogistic(General):
     """Logistic loss of the score times ``scale`` (LightGBM's sigmoid), y in [0, 1]."""
 
     scale: float
@@ -222,7 +222,7 @@ class ScaledLogistic(_General):
 
 
 @dataclass(frozen=True)
-class Hinge(_General):
+class Hinge(General):
     """L = max(0, 1 - yA) with y in {0, 1} read as {-1, 1}; h is 1 where the row counts, zero elsewhere."""
 
     name: str = "hinge"
@@ -240,7 +240,7 @@ class Hinge(_General):
 
 
 @dataclass(frozen=True)
-class Pinball(_General):
+class Pinball(General):
     """Absolute error (alpha = 1/2, twice) and quantile error: the leaves are quantiles, not Newton steps."""
 
     alpha: float = 0.5

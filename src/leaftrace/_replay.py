@@ -105,7 +105,8 @@ class Step:
         self.M = int(e.step_leaves[self.t + 1] - e.step_leaves[self.t])
         self.weights = [e.tree_weight(r) for r in range(trees.start, trees.stop)]  # R times (n,)
         self.W, self.rows = np.zeros(self.M), np.zeros(self.M)  # weight of each leaf, rows of non-zero weight
-        self.one_pass = e.n_outputs == 1 and e.loss.kernel is not None and e.smoothing is None
+        native = e.loss.kernel is not None and not e.loss.rounded
+        self.one_pass = e.n_outputs == 1 and native and e.smoothing is None
         if self.one_pass:
             sums = self._one_pass()
             self.sums, self.W, self.rows = sums[:, :3], sums[:, 3].copy(), sums[:, 4].copy()

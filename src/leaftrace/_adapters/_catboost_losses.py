@@ -16,7 +16,7 @@ from .._base import BaseRule, Mean, OfLabels
 from .._ensemble import Statistic
 from .._errors import UnsupportedModel
 from .._losses import Logistic, Loss, Poisson, Softmax, SquaredError
-from .._losses_general import Huber, OneVsAll, Pinball, Terms, Tweedie, _General
+from .._losses_general import General, Huber, OneVsAll, Pinball, Terms, Tweedie
 from ._common import f32
 
 # The labels a loss takes: lowest, highest, in words.
@@ -98,7 +98,7 @@ class _Mean(Mean):
 
 
 @dataclass(frozen=True)
-class LogCosh(_General):
+class LogCosh(General):
     """L = log cosh r, r = A - y."""
 
     name: str = "log-cosh"
@@ -118,7 +118,7 @@ class LogCosh(_General):
 
 
 @dataclass(frozen=True)
-class Lq(_General):
+class Lq(General):
     """L = |A - y|^q, q >= 2."""
 
     q: float
@@ -140,7 +140,7 @@ class Lq(_General):
 
 
 @dataclass(frozen=True)
-class Expectile(_General):
+class Expectile(General):
     """L = c r^2, r = A - y; c is alpha below the label and 1 - alpha above it."""
 
     alpha: float
@@ -178,7 +178,7 @@ class Quantile(Pinball):
 
 
 @dataclass(frozen=True)
-class RelativeError(_General):
+class RelativeError(General):
     """L = |A - y| / max(1, |y|): the leaves are medians, not Newton steps."""
 
     name: str = "relative error"

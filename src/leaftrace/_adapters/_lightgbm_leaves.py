@@ -41,7 +41,7 @@ class SteepPoisson(Poisson):
 class CrossEntropy(Logistic):
     """Logistic with labels from 0 to 1, of which LightGBM (from 4.4) computes 1 - y in float32."""
 
-    kernel: Any = None
+    rounded = True
 
     def gradient(self, state: F64, y: F64) -> F64:
         p, q = state.T

@@ -29,7 +29,7 @@ from .._base import BaseRule, Mean, OfLabels
 from .._ensemble import Ensemble, LeafRule, Recorded, Statistic
 from .._errors import InvalidInput, UnsupportedModel
 from .._losses import Logistic, Loss, Softmax, SquaredError
-from .._losses_general import Huber, Pinball, Terms, _General
+from .._losses_general import General, Huber, Pinball, Terms
 from ._sklearn_source import ArrayTrees, OfResiduals, Rows, SklearnSource
 
 _SMOOTH = ("squared_error", "log_loss", "exponential")
@@ -38,7 +38,7 @@ _SATURATED = 14.0  # beyond this score, 1 - p has lost more than ten of its sixt
 
 
 @dataclass(frozen=True)
-class Exponential(_General):
+class Exponential(General):
     """L = y exp(-A) + (1 - y) exp(A) with y in [0, 1]: AdaBoost's loss. p = sigma(2 A)."""
 
     name: str = "exponential"
@@ -62,7 +62,7 @@ class Exponential(_General):
 class RoundedLogistic(Logistic):
     """Logistic loss whose h is p (1 - p) with p taken from g as y - (y - p): so it is rounded where p is near 1."""
 
-    kernel: Any = None
+    rounded = True
 
     def hessian(self, state: F64, y: F64) -> F64:
         p = y + self.gradient(state, y)[:, 0]

@@ -49,7 +49,7 @@ class Logistic32(Logistic):
     """With XGBoost's p = 1 / (1 + exp -A), where the exponential, the sum and the quotient are rounded to float32. A
     row that is predicted well has 1 - p in multiples of 1e-7, and with it g and h."""
 
-    kernel: str | None = None  # pyright: ignore[reportIncompatibleVariableOverride]  # native replays take p in float64
+    rounded = True
 
     def state(self, A: F64, out: F64 | None = None) -> F64:
         out = np.empty((len(A), 2)) if out is None else out
