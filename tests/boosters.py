@@ -39,7 +39,7 @@ def binary(text=False):
     X, y = X[order], y[order].astype(float)
     flip = np.random.default_rng(1).random(len(y)) < 0.15
     y[flip] = 1 - y[flip]
-    return split(X, np.where(y > 0, "benign", "malignant") if text else y.astype(int), y)
+    return split(X, np.where(y > 0, "healthy", "cancer") if text else y.astype(int), y)
 
 
 def three_classes(text=False):

@@ -351,12 +351,6 @@ def make(name, data, estimator=CatBoost, weighted=False, baseline=None, on_targe
     return case
 
 
-def named():
-    """Two classes by name; CatBoost counts them in the order of the alphabet."""
-    d = binary(text=True)
-    return replace(d, codes=1 - d.codes, test_codes=1 - d.test_codes)
-
-
 def three_kinds():
     """Three classes with category columns."""
     d = frame("number", many=True)
@@ -368,7 +362,7 @@ def three_kinds():
 def cases():
     baseline = np.random.default_rng(7).normal(size=len(binary().y))
     classifier, regressor = CatBoostClassifier, CatBoostRegressor
-    yield "default classifier", named(), {"estimator": classifier, "depth": None}
+    yield "default classifier", binary(text=True), {"estimator": classifier, "depth": None}
     yield "default regressor", numbers(), {"estimator": regressor, "depth": None, "refit": True}
     yield "default classifier of three classes (multiclass)", three_classes(), {"estimator": classifier, "depth": 3}
     yield "logloss, weights, class weights", binary(), {

@@ -28,8 +28,8 @@ BASE = -1  # in moves: the starting score
 class Statistic(Protocol):
     """A leaf that is a statistic of its rows, such as the median of residuals, instead of a Newton step."""
 
-    name: str
-
+    @property
+    def name(self) -> str: ...
     def __call__(self, leaf: Ids, M: int, residual: F64, y: F64, w: F64) -> F64:
         """(M,) unshrunk values from y - A of the rows; rows of weight zero do not count."""
         ...

@@ -152,9 +152,9 @@ class Step:
         if self.one_pass:
             sums = self.sums if S is None else np.zeros((self.M, 4))
             if S is not None:
-                shift, level = e.loss.shift(S[:, 0]), e.rounding.level & 3
+                shift = e.loss.shift(S[:, 0])
                 for ids, w in zip(self.leaves, self.weights, strict=True):
-                    kernels.leaf_sums(e.loss.kernel, ids, self.state, shift, e.y, w, level, sums)
+                    kernels.leaf_sums(e.loss.kernel, ids, self.state, shift, e.y, w, sums)
             G, h, k = sums[:, :1], sums[:, 1, None, None], sums[:, 2, None, None]
             H = h if e.rule.newton else self.W[:, None, None]
             D = H + np.reshape(lam, (-1, 1, 1))

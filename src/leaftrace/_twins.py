@@ -35,16 +35,16 @@ def _moved(loss: Loss, state: F64, shift: F64 | None, leaf: Ids) -> F64:
     return state if shift is None else loss.moved(state, shift[leaf][:, None])
 
 
-def leaf_sums(loss: str, leaf: Ids, state: F64, shift: F64 | None, y: F64, w: F64, rounding: int, sums: F64) -> None:
-    """sums (M, 4) += w g, w h, w k over each leaf, at score A + S; the fourth column stays free. One output.
-
-    ``rounding``: 1 rounds the terms of the sums to float32, 2 the derivatives before they are weighted, 3 both."""
+def leaf_sums(loss: str, leaf: Ids, state: F64, shift: F64, y: F64, w: F64, sums: F64) -> None:
+    """sums (M, 4) += w g, w h, w k over each leaf, at score A + S; the fourth column stays free. One output."""
     fn = _loss(loss, 1)
-    at = _moved(fn, state, shift, leaf)
-    g, h, k = fn.gradient(at, y), fn.hessian(at, y)[:, 0], fn.third_dot(at, y, np.ones((len(y), 1)))[:, 0]
-    terms = np.concatenate([g, h, k], axis=1)
-    terms = w[:, None] * (terms.astype(np.float32) if rounding & 2 else terms)
-    sum_by_leaf(leaf, terms.astype(np.float32) if rounding & 1 else terms, sums[:, :3])
+    sum_by_leaf(leaf, w[:, None] * _derivatives(fn, _moved(fn, state, shift, leaf), y), sums[:, :3])
+
+
+def _derivatives(loss: Loss, at: F64, y: F64) -> F64:
+    """(n, 3) g, h, k of one output."""
+    one = np.ones((len(y), 1))
+    return np.concatenate([loss.gradient(at, y), loss.hessian(at, y)[:, 0], loss.third_dot(at, y, one)[:, 0]], axis=1)
 
 
 def replay_sums(
@@ -61,14 +61,20 @@ def replay_sums(
     sums: F64,
 ) -> None:
     """Rows begin .. end - 1: A (n, 1) += d_before[before], the step before; then sums (M, 8) += w g, w h, w k, w and 1
-    for w > 0 over each leaf. ``rounding`` as in leaf_sums, and 4 rounds the scores. One output."""
+    for w > 0 over each leaf. One output.
+
+    ``rounding``, to float32: 1 the terms w g and w h, 2 the derivatives before they are weighted, 4 the scores."""
     part = slice(begin, end)
     if before is not None and d_before is not None:
         A[part, 0] += d_before[before[part]]
     if rounding & 4:
         A[part] = A[part].astype(np.float32)
-    leaf_sums(loss, leaf[part], _loss(loss, 1).state(A[part]), None, y[part], w[part], rounding & 3, sums)
-    sum_by_leaf(leaf[part], np.stack([w[part], w[part] > 0], axis=1), sums[:, 3:5])
+    fn = _loss(loss, 1)
+    terms = _derivatives(fn, fn.state(A[part]), y[part])
+    terms[:, :2] = terms[:, :2].astype(np.float32) if rounding & 2 else terms[:, :2]
+    terms *= w[part, None]
+    terms[:, :2] = terms[:, :2].astype(np.float32) if rounding & 1 else terms[:, :2]
+    sum_by_leaf(leaf[part], np.column_stack([terms, w[part], w[part] > 0]), sums[:, :5])
 
 
 def row_effects(

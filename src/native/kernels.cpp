@@ -14,8 +14,6 @@ namespace leaftrace {
 namespace LEAFTRACE_ISA {
 namespace {
 
-LT_INLINE double rounded(double x, bool yes) { return yes ? static_cast<float>(x) : x; }
-
 // Neighbouring rows often share a leaf, and adding to a number just stored waits for it: four copies of the table take
 // turns, and are added up at the end.
 template <class Leaf>
@@ -29,14 +27,11 @@ void leaf_sums(RowData d, const Leaf* leaf, Index n, Index M, const double* shif
             LT_IVDEP
             for (Index i = 0; i < count; ++i) {
                 const Index j = j0 + i;
-                const L at(d.state + j * L::C, shift ? shift[leaf[j]] : L::no_shift, d.y[j]);
-                terms[i][0] = d.w[j] * rounded(at.g, d.rounding & 2);
-                terms[i][1] = d.w[j] * rounded(at.h, d.rounding & 2);
-                terms[i][2] = d.w[j] * rounded(at.k, d.rounding & 2);
+                const L at(d.state + j * L::C, shift[leaf[j]], d.y[j]);
+                terms[i][0] = d.w[j] * at.g;
+                terms[i][1] = d.w[j] * at.h;
+                terms[i][2] = d.w[j] * at.k;
             }
-            if (d.rounding & 1)
-                for (Index i = 0; i < count; ++i)
-                    for (int c = 0; c < 3; ++c) terms[i][c] = static_cast<float>(terms[i][c]);
             for (Index i = 0; i < count; ++i) {
                 double* LT_RESTRICT to = copies + 4 * ((i & 3) * M + static_cast<Index>(leaf[j0 + i]));
                 for (int c = 0; c < 4; ++c) to[c] += terms[i][c];

@@ -31,7 +31,6 @@ struct RowData {
     const double* state;  // (n, C)
     const double* y;      // (n)
     const double* w;      // (n)
-    int rounding = 0;     // to float32: 1 the terms of the sums, 2 the derivatives before they are weighted, 4 scores
 };
 
 // One pass over the rows of a step. On the way the changes of scores take in those of the step before. They are kept as
@@ -50,11 +49,11 @@ struct Sweep {
 
 template <class Leaf, class Real>
 struct Kernels {
-    // sums (M, 4) += w g, w h, w k over each leaf at score A + S; the fourth column stays free. shift (M) or null;
-    // copies has 16 M zeros.
+    // sums (M, 4) += w g, w h, w k over each leaf at score A + S; the fourth column stays free. copies has 16 M zeros.
     void (*leaf_sums)(RowData, const Leaf*, Index n, Index M, const double* shift, double* copies, double* sums);
     // A += d_before[before] if there was a step before; then sums (M, 8) += w g, w h, w k, w and 1 for w > 0 over each leaf
-    // of the rows begin .. end - 1; three columns stay free. copies has 32 M zeros.
+    // of the rows begin .. end - 1; three columns stay free. rounding, to float32: 1 the terms w g and w h, 2 the
+    // derivatives before they are weighted, 4 the scores. copies has 32 M zeros.
     void (*replay_sums)(LossKind, const Leaf*, const Leaf* before, const double* d_before, Index begin, Index end, Index M,
                         double* A, const double* y, const double* w, int rounding, double* copies, double* sums);
     // V, U (n): direct and knock-on effect of each row, from the leaf tables shift, s, N, each (Q, M).

@@ -135,20 +135,18 @@ template <class Leaf>
 void bind_sums(nb::module_& m) {
     m.def("leaf_sums",
           [](const std::string& loss, Array<const Leaf, 1> leaf, Array<const double, 2> state,
-             Maybe<const double, 1> shift, Array<const double, 1> y, Array<const double, 1> w, int rounding,
-             Array<double, 2> sums) {
-              RowData d = rows(loss, state, y, w, leaf.shape(0));
-              d.rounding = rounding;
+             Array<const double, 1> shift, Array<const double, 1> y, Array<const double, 1> w, Array<double, 2> sums) {
+              const RowData d = rows(loss, state, y, w, leaf.shape(0));
               const Index n = leaf.shape(0), M = sums.shape(0);
               shaped(sums, "sums", M, 4);
-              if (shift) shaped(*shift, "shift", M);
+              shaped(shift, "shift", M);
               nb::gil_scoped_release release;
               check_ids(leaf.data(), n, M);
               std::vector<double> copies(16 * M);
-              kernels<Leaf, float>().leaf_sums(d, leaf.data(), n, M, pointer(shift), copies.data(), sums.data());
+              kernels<Leaf, float>().leaf_sums(d, leaf.data(), n, M, shift.data(), copies.data(), sums.data());
           },
-          "loss"_a, "leaf"_a.noconvert(), "state"_a.noconvert(), "shift"_a.noconvert().none(), "y"_a.noconvert(),
-          "w"_a.noconvert(), "rounding"_a, "sums"_a.noconvert());
+          "loss"_a, "leaf"_a.noconvert(), "state"_a.noconvert(), "shift"_a.noconvert(), "y"_a.noconvert(),
+          "w"_a.noconvert(), "sums"_a.noconvert());
 
     m.def("replay_sums",
           [](const std::string& loss, Array<const Leaf, 1> leaf, Maybe<const Leaf, 1> before,

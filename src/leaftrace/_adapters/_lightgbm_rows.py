@@ -156,10 +156,14 @@ def _goss(p: dict[str, Any], size: NDArray[np.float32], generators: Generators, 
         multiple = float(np.float32(rows - top) / np.float32(need))
         small = np.flatnonzero(~large[part])
         rest = rows - small - top + np.cumsum(large[part])[small]  # small rows to come, this one included
-        for row, chance, left in zip(small.tolist(), u[part][small].tolist(), rest.tolist(), strict=True):
-            if chance < need / left:
-                out[part.start + row] = multiple
-                need -= 1
+        for begin in range(0, len(small), BLOCK):
+            some = slice(begin, begin + BLOCK)
+            chance, left = u[part][small[some]], rest[some]
+            likely = np.flatnonzero(chance < need / left)  # need falls as rows are taken, so no others
+            for i in likely.tolist():
+                if chance[i] < need / left[i]:
+                    out[part.start + small[begin + i]] = multiple
+                    need -= 1
     return out
 
 

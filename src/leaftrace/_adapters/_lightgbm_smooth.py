@@ -2,9 +2,10 @@
 
     out = a raw + (1 - a) out_above,   a = n / (n + path_smooth),   at the root out = raw
 
-with raw the Newton step of all rows below the node. n is the number of those rows, but LightGBM estimates it from sums
-of h, which is exact only where all h are equal. Elsewhere n is found: whole numbers, adding up to the rows of the split
-above, that give the outputs on record. Those of leaves have all their digits, those of splits six.
+with raw the Newton step of all rows below the node. n is the number of those rows, but LightGBM estimates it, as the
+share that the node has in the sum of h above it, rounded bin by bin. So n is found: whole numbers close to that,
+adding up to the rows of the split above, that give the outputs on record. Those of leaves have all their digits, those
+of splits six.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from .._ensemble import Ensemble, Smoothing
 from ._lightgbm_model import Model, Tree
 from ._lightgbm_recover import terms
 
-CANDIDATES = 40
+TRIALS = 20_000  # a tree; about one a split does
 
 
 def smoothing(told: Model, p: dict[str, Any], e: Ensemble, factor: float, held: F64, smaller: F64) -> list[Smoothing]:
     """For each tree; the model tells outputs as (out + ``held``) ``smaller``, learning rate included."""
     A, found = e.start(), []
-    fine = 1e-6 if p["data_sample_strategy"] == "goss" else 1e-10  # weighted terms are rounded twice there
+    fine = 1e-6 if p["data_sample_strategy"] == "goss" else 5e-10  # weighted terms are rounded twice there
     for t in range(e.n_steps):
         e.move(t, e.leaves, A)
         begin = e.leaf_range(t).start
@@ -40,7 +41,9 @@ def smoothing(told: Model, p: dict[str, Any], e: Ensemble, factor: float, held: 
             search = _Search(
                 tree,
                 float(p["path_smooth"]),
+                reach=int(p.get("max_bin", 255)) // 2 + 20,
                 rows=np.zeros(len(below)) if tree.counts is None else below @ tree.counts,
+                sums=H,
                 raw=raw,
                 out=np.append(splits / smaller[r] - held[r], values),
                 accuracy=np.append(0.51 * digits / smaller[r], np.full(len(values), fine * np.abs(values).max())),
@@ -72,13 +75,16 @@ class _Search:
 
     tree: Tree
     smooth: float
+    reach: int  # how far n may be from its share in the sum of h: half a row a bin
     rows: F64
+    sums: F64  # of h
     raw: F64
     out: F64
     accuracy: F64  # of out
+    trials: int = 0
 
     def shares(self) -> F64:
-        """a of every node; if none fit what is on record, with the number of rows."""
+        """a of every node; if none is found to give what is on record, with the number of rows."""
         a = np.ones(len(self.raw))
         if len(a) > 1 and not self._solve(0, self.raw[0], a):
             a[1:] = self.rows[1:] / (self.rows[1:] + self.smooth)
@@ -87,15 +93,30 @@ class _Search:
     def _solve(self, split: int, above: float, a: F64) -> bool:
         """Set a of all nodes below this split, whose own output is ``above``; False if it cannot be."""
         pair, total = self.tree.children[split], self.rows[split]
+        slack, failed = np.array([self._slack(node) for node in pair]), np.full(2, np.inf)
         for n in self._candidates(split, above):
-            a[pair] = np.array([n, total - n]) / (np.array([n, total - n]) + self.smooth)
+            number = np.array([n, total - n])
+            a[pair] = number / (number + self.smooth)
             out = a[pair] * self.raw[pair] + (1 - a[pair]) * above
-            if np.all(np.abs(out - self.out[pair]) <= self.accuracy[pair]) and all(
+            if np.any(np.abs(out - self.out[pair]) > self.accuracy[pair]) or np.all(np.abs(out - failed) < slack):
+                continue
+            self.trials += 1
+            if self.trials > TRIALS:
+                return False
+            if all(
                 node >= len(self.tree.children) or self._solve(node, value, a)
                 for node, value in zip(pair.tolist(), out.tolist(), strict=True)
             ):
                 return True
+            failed = out
         return False
+
+    def _slack(self, node: int) -> float:
+        """A change of the node's output that nodes below it do not notice."""
+        if node >= len(self.tree.children):
+            return 0.0
+        fewest = self.rows[self.tree.children[node]].min()
+        return 0.05 * self.accuracy[-1] * (fewest + self.smooth) / self.smooth
 
     def _candidates(self, split: int, above: float) -> list[int]:
         """Rows on the left that give both children about their outputs, the likeliest first."""
@@ -105,9 +126,10 @@ class _Search:
         low, high = max(low, total - other_high, 0.0), min(high, total - other_low, total)
         if high < low:
             return []
-        guess = float(np.clip(self.rows[left], low, high))
-        near = np.arange(max(low, guess - CANDIDATES), min(high, guess + CANDIDATES) + 1).astype(int)
-        return near[np.argsort(np.abs(near - self.rows[left]), kind="stable")].tolist()
+        guess = float(total * self.sums[left] / self.sums[split] if self.sums[split] > 0 else self.rows[left])
+        first, last = max(low, np.floor(guess) - self.reach), min(high, guess + self.reach)
+        near = np.arange(int(first), int(last) + 1)
+        return near[np.argsort(np.abs(near - guess), kind="stable")].tolist()
 
     def _range(self, node: int, above: float) -> tuple[float, float]:
         """The numbers of rows that give this node about its output."""

@@ -49,7 +49,8 @@ def leaf_sums(e: Ensemble, steps: int) -> Sums:
         e.move(t, e.leaves, A)
         state, O, trees = e.loss.state(A), e.leaf_outputs, range(*e.trees(t).indices(len(e.first_output)))
         values = e.values[e.leaf_range(t)]
-        g, h = e.loss.gradient(state, e.y), np.einsum("nkk->nk", e.loss.hessian(state, e.y))
+        g = e.loss.gradient(state, e.y)
+        h = state * (1 - state) if e.n_outputs > 1 else e.loss.hessian(state, e.y)[:, :, 0]  # softmax: the diagonal
         G, H, s = np.zeros(values.shape), np.zeros(values.shape), np.zeros(values.shape)
         for r in trees:
             ids, first, w = e.leaves[r], e.first_output[r], e.tree_weight(r)

@@ -36,10 +36,14 @@ from ._xgboost_loss import OBJECTIVES, QUANTILES, alphas, single
 from ._xgboost_model import ALIASES, Trees, learner, parameters, parse_trees, reports_defaults
 from ._xgboost_start import margin
 
-# Reported parameters that describe the finished run and not how to run again.
+# Reported parameters that the model itself holds, and others that describe the run and not how to run again.
+_HELD = {
+    "base_score", "boost_from_average", "booster", "multi_strategy", "num_class", "num_feature", "num_parallel_tree",
+    "num_target", "num_trees", "objective",
+}  # fmt: skip
 _NOT_FOR_RETRAINING = {
-    "boost_from_average", "num_feature", "num_target", "num_trees", "process_type", "updater", "updater_seq", "nthread",
-    "validate_parameters", "fail_on_invalid_gpu_id", "cache_opt", "sketch_ratio", "base_score",
+    "base_score", "boost_from_average", "num_feature", "num_target", "num_trees", "process_type", "updater",
+    "updater_seq", "nthread", "validate_parameters", "fail_on_invalid_gpu_id", "cache_opt", "sketch_ratio",
 }  # fmt: skip
 _LEAF_BYTES = 100_000_000  # of leaf numbers to ask XGBoost for at once
 
@@ -58,16 +62,32 @@ class _Opened:
 
 def open_model(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]) -> XGBoostSource:
     opened = _open(model)
-    reported = parameters(opened.booster)
-    named = {ALIASES.get(name, name): str(value) for name, value in given.items()}
-    if strangers := sorted(set(named) - set(reported)):
-        raise InvalidInput(
-            f"params has {', '.join(strangers)}, which this XGBoost model does not have; "
-            f"it has {', '.join(sorted(reported))}."
-        )
-    details, params = learner(opened.booster), reported | named
+    params = _with_given(parameters(opened.booster), given)
+    details = learner(opened.booster)
     _refuse(details, params)
     return XGBoostSource(opened, details, params, X, y, sample_weight, baseline)
+
+
+def _with_given(reported: dict[str, str], given: dict[str, Any]) -> dict[str, str]:
+    """The reported parameters, but for those the user gives."""
+    values = {ALIASES.get(name, name): str(int(v) if isinstance(v, bool) else v) for name, v in given.items()}
+    known = set(reported) - _HELD
+    if strangers := sorted(set(values) - known):
+        raise InvalidInput(
+            f"params has {', '.join(strangers)}, which this XGBoost model was not trained with; "
+            f"it has {', '.join(sorted(known))}."
+        )
+    for name, value in values.items():
+        if _is_number(reported[name]) and not _is_number(value):
+            raise InvalidInput(f"params has {name}={value!r}; expected a number, such as {reported[name]}.")
+    return reported | values
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return np.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _reason(error: Exception) -> str:
@@ -204,8 +224,11 @@ class XGBoostSource(BaseSource):
             offset,
             old=xgb.__version__.startswith("2.0."),
         )
-        if self.rounds < trained:
-            self.training.notes.append(f"the model predicts with its best {self.rounds} of {trained} rounds")
+        best = _best(self.booster)
+        if best is not None and best < trained:
+            all_ = f"all {trained} rounds, as Booster.predict does; the best are {best}"
+            used = f"the best {best} of {trained} rounds" if self.rounds < trained else all_
+            self.training.notes.append(f"predictions are those of {used}")
         self.ensemble = self.training.ensemble()
         self.estimated = self.ensemble.base_rule is not None
         self.notes = self.training.notes
@@ -255,9 +278,9 @@ class XGBoostSource(BaseSource):
         def leaves() -> Iterator[NDArray[np.int64]]:
             for start in range(0, rounds, at_once):
                 stop = min(start + at_once, rounds)
-                nodes = self._ask(booster, matrix, pred_leaf=True, iteration_range=(start, stop)).reshape(m, -1)
-                some = slice(trees.rounds[start], trees.rounds[stop], trees.width)
-                for number, ids in zip(trees.leaf[some], nodes.T, strict=True):
+                some = trees.leaf[trees.rounds[start] : trees.rounds[stop] : trees.width]
+                nodes = self._ask(booster, matrix, pred_leaf=True, iteration_range=(start, stop)) if m else np.zeros(0)
+                for number, ids in zip(some, nodes.reshape(m, len(some)).T, strict=True):
                     yield from [number[ids.astype(np.int64)]] * trees.width
 
         return pack_leaves(leaves(), trees.edges, trees.steps, m)
@@ -327,7 +350,8 @@ class XGBoostSource(BaseSource):
         rows = _take(self.X, keep)
         if self.opened.sketched:
             try:
-                return self._matrix(rows, xgb.QuantileDMatrix, max_bin=int(t.params["max_bin"]), **more)
+                bins = int(t.params["max_bin"])
+                return self._matrix(rows, xgb.QuantileDMatrix, nthread=threads, max_bin=bins, **more)
             except TypeError:  # it takes fewer kinds of tables
                 pass
         return self._matrix(rows, xgb.DMatrix, nthread=threads, **more)
@@ -339,6 +363,8 @@ def _take(X: Any, keep: Ints) -> Any:
         return X.iloc[keep]
     if hasattr(X, "tocsr"):
         return X.tocsr()[keep]
+    if hasattr(X, "to_batches"):  # Arrow
+        return X.take(keep)
     return X[keep] if hasattr(X, "shape") else np.asarray(X)[keep]
 
 
