@@ -32,7 +32,7 @@ def margins(booster, X, **how):
 
 
 def exact(model, data=NUMBERS, weight=None, **arguments):
-    tracer = lt.Tracer(model, data.X, data.y, weight, **arguments)
+    tracer = lt.Tracer(model, data.X, data.y, weight, n_jobs=1, **arguments)
     assert tracer.fidelity.exact
     assert tracer.fidelity.max_error <= 5e-7
     return tracer
@@ -91,7 +91,7 @@ def own_objective(y, prediction):
 
 
 REFUSED = {
-    "gblinear": (lambda: xgb.train({"booster": "gblinear", "nthread": 1}, xgb.DMatrix(NUMBERS.X, NUMBERS.y), 2), "gbtree"),
+    "gblinear": (lambda: xgb.XGBRegressor(booster="gblinear", n_jobs=1).fit(NUMBERS.X, NUMBERS.y), "gbtree"),
     "monotone": (lambda: trained(monotone_constraints="(1" + ",0" * 9 + ")"), "train without them"),
     "ranking": (ranked, "'rank:pairwise' is not supported; supported objectives are reg:squarederror"),
     "survival": (survival, "survival:aft"),
@@ -160,7 +160,7 @@ def test_a_file_and_what_it_does_not_keep(tmp_path, ending):
     [
         (NUMBERS, {"eta": 0.2, "reg_lambda": 0.4, "reg_alpha": 1.5}, "0.2, reg_lambda=0.4, reg_alpha=1.5"),
         (THREE, {"eta": 0.35, "objective": "multi:softprob", "num_class": 3, "min_child_weight": 0}, "0.35 "),
-        (boosters.numbers("counts"), {"objective": "count:poisson", "reg_lambda": 2}, "learning_rate=0.3, reg_lambda=2"),
+        (boosters.numbers("counts"), {"objective": "count:poisson", "reg_lambda": 2}, "rate=0.3, reg_lambda=2"),
         (NUMBERS, {"eta": 0.4, "objective": "reg:absoluteerror"}, "learning_rate=0.4 "),
         (NUMBERS, {"eta": 0.8, "num_parallel_tree": 4, "colsample_bynode": 0.5}, "learning_rate=0.8 "),
     ],
@@ -292,7 +292,7 @@ def test_rows_in_another_order_are_noticed():
 
 def test_dropped_trees_that_cannot_be_found_again():
     booster = xgb.Booster(model_file=trained(booster="dart", rate_drop=0.4, seed=4).save_raw("ubj"))
-    with pytest.raises(lt.UnsupportedModel, match="params={'rate_drop'"):
+    with pytest.raises(lt.UnsupportedModel, match=r"params=\{'rate_drop'"):
         lt.Tracer(booster, NUMBERS.X, NUMBERS.y)
     exact(booster, params={"rate_drop": 0.4, "seed": 4})
 
@@ -320,7 +320,7 @@ def test_random_numbers():
 
 
 RETRAINED = {
-    "regressor": (lambda: xgb.XGBRegressor(n_estimators=8, subsample=0.8, colsample_bytree=0.6, random_state=3), NUMBERS),
+    "regressor": (lambda: xgb.XGBRegressor(n_estimators=8, subsample=0.8, colsample_bynode=0.6, seed=3), NUMBERS),
     "exact": (lambda: xgb.XGBRegressor(n_estimators=8, tree_method="exact", reg_alpha=0.3, max_bin=64), NUMBERS),
     "classifier": (lambda: xgb.XGBClassifier(n_estimators=8, scale_pos_weight=2, max_bin=32), BINARY),
     "multiclass": (lambda: xgb.XGBClassifier(n_estimators=5, gamma=0.1, grow_policy="lossguide", max_leaves=5), THREE),
@@ -342,7 +342,7 @@ RETRAINED = {
 def test_nothing_removed_gives_the_model_back(setting):
     make, data = RETRAINED[setting]
     model = make().set_params(n_jobs=1).fit(data.X, data.y)
-    again = exact(model, data, n_jobs=1).retrain(without=[])
+    again = exact(model, data).retrain(without=[])
     assert not again.structure_changed
     # DART adds the trees up in another order where it predicts rows in place.
     tolerance = 1e-6 if setting == "dart" else 0
@@ -355,7 +355,7 @@ def test_rows_removed():
     model = xgb.XGBRegressor(n_estimators=8, n_jobs=1).fit(NUMBERS.X, NUMBERS.y, sample_weight=WEIGHT)
     keep = np.setdiff1d(np.arange(len(NUMBERS.y)), [3, 50])
     other = xgb.XGBRegressor(n_estimators=8, n_jobs=1).fit(NUMBERS.X[keep], NUMBERS.y[keep], sample_weight=WEIGHT[keep])
-    again = exact(model, weight=WEIGHT, n_jobs=1).retrain(without=[3, 50])
+    again = exact(model, weight=WEIGHT).retrain(without=[3, 50])
     np.testing.assert_array_equal(again.predict(NUMBERS.X_test), other.predict(NUMBERS.X_test))
     assert again.structure_changed
 
@@ -443,7 +443,7 @@ def test_rows_are_checked():
     data = boosters.frame("number")
     model = xgb.XGBRegressor(n_estimators=3, enable_categorical=True, n_jobs=1).fit(data.X, data.y)
     tracer = exact(model, data)
-    with pytest.raises(lt.InvalidInput, match="lacks the column.*'b'"):
+    with pytest.raises(lt.InvalidInput, match=r"lacks the column.*'b'"):
         tracer.influence(data.X_test.drop(columns="b"), of="prediction")
     with pytest.raises(lt.InvalidInput, match="XGBoost cannot"):
         tracer.influence(data.X_test.assign(a="text"), of="prediction")

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from .._arrays import F64
 from .._ensemble import Ensemble, LeafRule
+from ._xgboost_loss import single
 
 FITS = 1e-5  # relative error of leaf values; the sums here are plain float64, so float32 leaves 1e-6 at most
 
@@ -125,9 +126,9 @@ def _solve(
     # Round numbers that fit together are better than the solution itself, which carries the rounding of the values.
     for digits in range(1, 7):
         rounded = (
-            float(f"{rate * rate_unit:.{digits}g}") / rate_unit,
-            float(f"{l2 * l2_unit:.{digits}g}") / l2_unit,
-            float(f"{l1:.{digits}g}"),
+            _short(rate * rate_unit, digits) / rate_unit,
+            _short(l2 * l2_unit, digits) / l2_unit,
+            _short(l1, digits),
         )
         if fits(*rounded):
             return replace(rule, l2=rounded[1], l1=rounded[2]), rounded[0]
@@ -137,6 +138,11 @@ def _solve(
 def _round(x: float, unit: float, fits: Callable[[float], bool]) -> float:
     """x with as few digits as fit, in these units."""
     for digits in range(1, 7):
-        if fits(shorter := float(f"{x * unit:.{digits}g}") / unit):
+        if fits(shorter := _short(x * unit, digits) / unit):
             return shorter
     return x
+
+
+def _short(x: float, digits: int) -> float:
+    """x to this many digits, as XGBoost would keep it."""
+    return single(f"{x:.{digits}g}")

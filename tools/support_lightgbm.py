@@ -1,0 +1,200 @@
+"""LightGBM's options for the support table."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+from scipy.sparse import csr_matrix
+
+QUIET = {"verbosity": -1, "num_threads": 1}
+SMALL = {**QUIET, "num_leaves": 12, "min_data_in_leaf": 8}
+rng = np.random.default_rng(0)
+N = 500
+TABLE = pd.DataFrame(rng.normal(size=(N, 4)), columns=list("abcd"))
+HOLES = TABLE.mask(rng.random(TABLE.shape) < 0.1)
+KIND, TOWN = rng.choice(["red", "green", "blue"], N), rng.integers(0, 30, N)
+SCORE = (TABLE["a"] - TABLE["b"] * (KIND == "red") + rng.normal(size=30)[TOWN] + 0.5 * rng.normal(size=N)).to_numpy()
+CLASSES = np.where(SCORE > 0, "yes", "no")
+BINARY = (SCORE > 0).astype(int)
+THREE = np.digitize(SCORE, [-0.7, 0.7])
+COUNTS, SIZES, SHARES = np.round(np.exp(SCORE / 2)), np.exp(SCORE / 2), 1 / (1 + np.exp(-SCORE))
+CATEGORIES = HOLES.assign(kind=pd.Categorical(KIND), town=pd.Categorical([f"town {t}" for t in TOWN]))
+W = rng.random(N) + 0.3
+GIVEN = rng.normal(size=N)
+MULTICLASS = {"objective": "multiclass", "num_class": 3}
+
+
+def train(y=SCORE, X=TABLE, weight=None, init_score=None, rounds=15, file=False, more=None, callbacks=(), **settings):
+    """A row: trains with these settings; ``more`` are further arguments of Tracer."""
+
+    def make():
+        rows = lgb.Dataset(X, y, weight=weight, init_score=init_score)
+        model = lgb.train({**SMALL, **settings}, rows, rounds, callbacks=list(callbacks))
+        if file:
+            handle, path = tempfile.mkstemp(suffix=".txt")
+            os.close(handle)
+            model.save_model(path)
+            model = path
+        return model, X, y, {"sample_weight": weight, "baseline": init_score, **(more or {})}
+
+    return make
+
+
+def binary(**settings):
+    return train(BINARY, objective="binary", **settings)
+
+
+def three(**settings):
+    return train(THREE, **MULTICLASS, **settings)
+
+
+def estimator(kind, X, y, weight=None, **settings):
+    def make():
+        model = kind(**QUIET, **{"n_estimators": 20, **settings}).fit(X, y, sample_weight=weight)
+        return model, X, y, {"sample_weight": weight}
+
+    return make
+
+
+def continued():
+    first = lgb.train(SMALL, lgb.Dataset(TABLE, SCORE), 6)
+    model = lgb.train({**SMALL, "learning_rate": 0.05}, lgb.Dataset(TABLE, SCORE), 6, init_model=first)
+    return model, TABLE, SCORE, {}
+
+
+def stopped():
+    rows, held = lgb.Dataset(TABLE[100:], SCORE[100:]), lgb.Dataset(TABLE[:100], SCORE[:100])
+    stop = [lgb.early_stopping(3, verbose=False)]
+    return lgb.train(SMALL, rows, 300, valid_sets=[held], callbacks=stop), TABLE[100:], SCORE[100:], {}
+
+
+def refitted(decay):
+    def make():
+        model = lgb.train(SMALL, lgb.Dataset(TABLE, SCORE), 10)
+        return model.refit(TABLE[:300], SCORE[:300], decay_rate=decay), TABLE[:300], SCORE[:300], {}
+
+    return make
+
+
+def dataset(free):
+    def make():
+        rows = lgb.Dataset(TABLE, SCORE, weight=W, free_raw_data=free)
+        return lgb.train(SMALL, rows, 10), rows, None, {}
+
+    return make
+
+
+def sparse():
+    X = csr_matrix(np.where(rng.random((N, 4)) < 0.5, 0.0, TABLE))
+    return lgb.train(SMALL, lgb.Dataset(X, SCORE), 10), X, SCORE, {}
+
+
+def ranking():
+    y = np.clip(np.round(SCORE), 0, 3).astype(int)
+    return lgb.LGBMRanker(**QUIET, n_estimators=3).fit(TABLE, y, group=[N]), TABLE, y, {}
+
+
+def own_objective():
+    model = lgb.LGBMRegressor(**QUIET, n_estimators=3, objective=lambda y, F: (F - y, np.ones_like(y)))
+    return model.fit(TABLE, SCORE), TABLE, SCORE, {}
+
+
+def rows():
+    yield (
+        "LGBMClassifier, defaults: missing values, categories, names of classes",
+        estimator(lgb.LGBMClassifier, CATEGORIES, CLASSES, n_estimators=100),
+    )
+    yield "LGBMClassifier, defaults, three classes", estimator(lgb.LGBMClassifier, HOLES, THREE)
+    yield (
+        "LGBMRegressor, defaults: missing values, categories",
+        estimator(lgb.LGBMRegressor, CATEGORIES, SCORE, n_estimators=100),
+    )
+    yield "class_weight='balanced', weights", estimator(lgb.LGBMClassifier, TABLE, CLASSES, W, class_weight="balanced")
+    yield "class_weight={...}, three classes", estimator(lgb.LGBMClassifier, TABLE, THREE, class_weight={1: 2.5})
+
+    yield "objective regression, weights", train(weight=W)
+    yield "objective regression, reg_sqrt", train(SIZES, reg_sqrt=True)
+    yield "objective huber, weights", train(objective="huber", alpha=0.8, weight=W)
+    yield "objective fair, weights", train(objective="fair", weight=W)
+    yield "objective poisson, weights", train(COUNTS, objective="poisson", weight=W)
+    yield "objective gamma, weights", train(SIZES, objective="gamma", weight=W)
+    yield "objective tweedie, weights", train(SIZES, objective="tweedie", tweedie_variance_power=1.3, weight=W)
+    yield "objective binary, weights", binary(weight=W)
+    yield "objective binary, sigmoid", binary(sigmoid=0.7)
+    yield "objective binary, is_unbalance", binary(is_unbalance=True)
+    yield "objective binary, scale_pos_weight", binary(scale_pos_weight=2.3)
+    yield "objective cross_entropy, weights", train(SHARES, objective="cross_entropy", weight=W)
+    yield "objective multiclass, weights", three(weight=W)
+    yield "objective multiclassova, weights", train(THREE, objective="multiclassova", num_class=3, weight=W)
+    yield (
+        "objective multiclassova, scale_pos_weight",
+        train(THREE, objective="multiclassova", num_class=3, scale_pos_weight=2.0),
+    )
+    yield "objective regression_l1", train(objective="regression_l1")
+    yield "objective regression_l1, weights", train(objective="regression_l1", weight=W)
+    yield "objective quantile, weights", train(objective="quantile", alpha=0.3, weight=W)
+    yield "objective mape", train(SIZES, objective="mape")
+
+    yield "lambda_l1, lambda_l2", train(lambda_l1=1.0, lambda_l2=2.0)
+    yield "max_delta_step", binary(max_delta_step=0.4)
+    yield "path_smooth", train(path_smooth=3.0)
+    yield "path_smooth, objective binary, weights", binary(path_smooth=3.0, weight=W)
+    yield "cat_l2, many categories", train(X=CATEGORIES, cat_l2=3.0, min_data_per_group=5, cat_smooth=1.0)
+    yield "one-hot splits of many categories", train(X=CATEGORIES, max_cat_to_onehot=50)
+    yield "boost_from_average=False", train(boost_from_average=False)
+    yield "init_score", binary(init_score=GIVEN)
+    yield (
+        "a schedule of learning rates",
+        train(callbacks=[lgb.reset_parameter(learning_rate=lambda t: 0.3 * 0.9**t)], weight=W),
+    )
+    yield (
+        "extra_trees, feature_fraction, feature_fraction_bynode",
+        train(extra_trees=True, feature_fraction=0.7, feature_fraction_bynode=0.7),
+    )
+    yield "interaction_constraints", train(interaction_constraints=[[0, 1], [2, 3]])
+    yield "max_bin, min_data_in_bin", train(max_bin=15, min_data_in_bin=10)
+    yield "use_missing=False", train(X=HOLES, use_missing=False)
+    yield "zero_as_missing", train(X=HOLES.fillna(0.0), zero_as_missing=True)
+    yield "scipy sparse", sparse
+    yield "lightgbm.Dataset as training rows", dataset(free=False)
+
+    yield "bagging_fraction, bagging_freq, weights", train(bagging_fraction=0.6, bagging_freq=2, weight=W)
+    yield (
+        "pos_bagging_fraction, neg_bagging_fraction",
+        binary(pos_bagging_fraction=0.5, neg_bagging_fraction=0.8, bagging_freq=1),
+    )
+    yield "bagging, three classes", three(bagging_fraction=0.6, bagging_freq=1)
+    yield "data_sample_strategy='goss'", binary(data_sample_strategy="goss", learning_rate=0.25)
+    yield "data_sample_strategy='goss', three classes", three(data_sample_strategy="goss", learning_rate=0.25)
+    yield "boosting='dart'", train(boosting="dart", drop_rate=0.3, skip_drop=0.2)
+    yield "boosting='dart', uniform_drop, three classes", three(boosting="dart", uniform_drop=True, drop_rate=0.3)
+    yield (
+        "boosting='dart', xgboost_dart_mode, bagging",
+        train(boosting="dart", xgboost_dart_mode=True, drop_rate=0.3, bagging_fraction=0.6, bagging_freq=1),
+    )
+    yield "boosting='rf', bagging", binary(boosting="rf", bagging_fraction=0.6, bagging_freq=1)
+    yield "boosting='rf', feature_fraction", train(boosting="rf", feature_fraction=0.5)
+    yield "use_quantized_grad, quant_train_renew_leaf", train(use_quantized_grad=True, quant_train_renew_leaf=True)
+
+    yield "early stopping", stopped
+    yield "continued training (init_model)", continued
+    yield "Booster.refit(decay_rate=0)", refitted(0.0)
+    yield ".txt file", three(file=True, weight=W)
+    yield ".txt file, categories", train(X=CATEGORIES, file=True)
+    yield (
+        ".txt file, parameters of more than six digits",
+        train(file=True, learning_rate=0.0371829456, lambda_l2=1.23456789),
+    )
+
+    yield "Booster.refit(decay_rate=0.9), the default", refitted(0.9)
+    yield "use_quantized_grad without quant_train_renew_leaf", train(use_quantized_grad=True)
+    yield "monotone_constraints", train(monotone_constraints=[1, 0, 0, 0])
+    yield "linear_tree", train(linear_tree=True)
+    yield "objective cross_entropy_lambda", train(SHARES, objective="cross_entropy_lambda")
+    yield "objectives lambdarank, rank_xendcg", ranking
+    yield "custom objective", own_objective
+    yield "boosting='rf' with goss", binary(boosting="rf", data_sample_strategy="goss", feature_fraction=0.5)
