@@ -397,7 +397,13 @@ def test_a_matrix_stands_for_everything():
 
 def test_a_quantile_matrix_is_traced_but_not_retrained():
     rows = xgb.QuantileDMatrix(NUMBERS.X, NUMBERS.y)
-    tracer = lt.Tracer(xgb.train({"max_depth": 3, "nthread": 1}, rows, 4), rows)
+    booster = xgb.train({"max_depth": 3, "nthread": 1}, rows, 4)
+    exact(booster)
+    if cases.VERSION < (3, 1):  # there XGBoost cannot tell the leaves of its rows
+        with pytest.raises(lt.InvalidInput, match="pass the table itself"):
+            lt.Tracer(booster, rows)
+        return
+    tracer = lt.Tracer(booster, rows)
     assert tracer.fidelity.exact
     with pytest.raises(lt.InvalidInput, match="pass the table itself"):
         tracer.retrain(without=[1])
@@ -492,7 +498,7 @@ B = np.linspace(0.5, 1.6, 9)
     ("rule", "loss", "y"),
     [
         (start.Shares(True), Softmax(3), Y),
-        (start.Shares(False, rounding=np.array([0.1, -0.2, 0.0])), Softmax(3), Y),
+        (start.Rounded(start.Shares(False), np.array([0.1, -0.2, 0.0])), Softmax(3), Y),
         (start.Scaled(0.4), Poisson(), Y),
         (start.Scaled(1.0), Logistic(), np.minimum(Y, 1)),
         (start.Side(), Hinge(), np.minimum(Y, 1)),
@@ -511,6 +517,28 @@ def test_rules_of_starting_scores(rule, loss, y):
             up, down = (rule.fit(loss, y + d * np.eye(len(y))[i], B) for d in (step, -step))
             np.testing.assert_allclose(by_label[i, :, 0] * B[i], (up - down) / (2 * step), atol=1e-8)
     assert by_label.shape == (len(y), loss.n_outputs, loss.n_outputs)
+
+
+@pytest.mark.parametrize("scale_pos_weight", [1, 3])
+@pytest.mark.parametrize("share", [0.0006, 0.9994])
+def test_few_rows_of_a_class(share, scale_pos_weight):
+    """A base_score near 1 is a logit of few digits, which leaves of a forest of small trees do not outweigh."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(5000, 3))
+    y = (X[:, 0] > np.quantile(X[:, 0], 1 - share)).astype(int)
+    params = {"objective": "binary:logistic", "scale_pos_weight": scale_pos_weight, "nthread": 1, "max_depth": 2}
+    booster = xgb.train({**params, "num_parallel_tree": 30, "subsample": 0.5, "eta": 0.05}, xgb.DMatrix(X, y), 1)
+    tracer = lt.Tracer(booster, X, y)
+    assert tracer.fidelity.exact
+    assert tracer._source.ensemble.base_rule.smooth
+    # XGBoost adds up the thirty trees in float32.
+    np.testing.assert_allclose(tracer.refit([]).predict(X[:9]), margins(booster, X[:9]), atol=1e-5)
+
+
+def test_all_labels_the_same():
+    y = np.ones(len(NUMBERS.y), int)
+    booster = trained(replace(NUMBERS, y=y), objective="binary:logistic")
+    assert lt.Tracer(booster, NUMBERS.X, y).fidelity.exact
 
 
 def test_sums_of_many_weights_in_float32():

@@ -18,7 +18,7 @@ from .._arrays import F64, Ids
 from .._ensemble import BASE, Ensemble, LeafRule, Recorded
 from .._errors import UnsupportedModel
 from . import _lightgbm_recover as recover
-from ._common import cumulative, f32
+from ._common import f32
 from ._lightgbm_leaves import objective
 from ._lightgbm_model import Model
 from ._lightgbm_rows import Witness, dart, draw_rows
@@ -45,10 +45,6 @@ class Training:
         return K / (K - 1) if self.told.objective[0] == "multiclass" else 1.0
 
     @cached_property
-    def step_trees(self) -> NDArray[np.int64]:
-        return np.arange(0, len(self.told.trees) + 1, self.told.outputs)
-
-    @cached_property
     def alone(self) -> NDArray[np.bool_]:
         """(T, K) trees of one leaf."""
         return np.array([len(tree.values) == 1 for tree in self.told.trees]).reshape(-1, self.told.outputs)
@@ -62,11 +58,11 @@ class Training:
 
     def ensemble(self, p: dict[str, Any], bags: Sequence[Any] | None = None) -> Ensemble:
         """With these parameters; ``bags`` are the rows drawn for each step."""
-        told, T, K, refitted = self.told, self.told.iterations, self.told.outputs, _refitted(p)
+        told, T, K = self.told, self.told.iterations, self.told.outputs
         w, label_weight = f32(self.sample_weight * self.class_weight), _label_weight(told, p, self.y)
         weighted = bool(np.any(w != 1) or np.any(label_weight != 1))
         kind = objective(told.objective[0], p, K, weighted, self.version)
-        averaged = self.offset is None and not refitted and self._averaged(p)
+        averaged = self.offset is None and not refitted(p) and self._averaged(p)
         with np.errstate(divide="ignore", invalid="ignore"):
             base = kind.base.fit(kind.loss, f32(self.y), w) if averaged else np.zeros(K)
         if not np.isfinite(base).all():
@@ -74,13 +70,13 @@ class Training:
         rates, moves, holds_base = np.full(T, float(p["learning_rate"])), None, np.arange(T) == 0
         if told.averaged:
             rates, moves, holds_base = self._forest()
-        elif p["boosting"] == "dart" and not refitted:
+        elif p["boosting"] == "dart" and not refitted(p):
             rates, moves = dart(p, T, averaged)
         sample = None
         if label_weight.ndim == 2:  # one against all: every class weighs the rows its own way
             sample = [np.ascontiguousarray(label_weight[:, r % K]) for r in range(T * K)]
             label_weight = np.ones(len(self.y))
-        tree_leaves = cumulative([len(tree.values) for tree in told.trees])
+        leaves = np.diff(told.tree_leaves)
         e = Ensemble(
             loss=kind.loss,
             rule=LeafRule(
@@ -92,8 +88,8 @@ class Training:
             learning_rate=rates[0] / self.factor if np.all(rates == rates[0]) else rates / self.factor,
             leaves=self.leaves,
             first_output=np.tile(np.arange(K, dtype=np.int32), T),
-            step_trees=self.step_trees,
-            tree_leaves=tree_leaves,
+            step_trees=told.step_trees,
+            tree_leaves=told.tree_leaves,
             values=np.concatenate([tree.values for tree in told.trees])[:, None],
             y=f32(self.y),
             w=w * label_weight,
@@ -105,14 +101,13 @@ class Training:
             sample=self._sample(sample, bags),
             moves=moves,
             leaf_l2=self._cat_l2(p),
-            fixed=np.repeat(self.alone.ravel(), np.diff(tree_leaves)) if self.alone.any() else None,
+            fixed=np.repeat(self.alone.ravel(), leaves) if self.alone.any() else None,
             rounding=kind.rounding,
         )
         held = np.where(holds_base[:, None], base, 0.0).ravel()  # (trees,)
         smaller = np.repeat(np.ones(T) if told.averaged else e.factors, K)
-        values = e.values[:, 0] / np.repeat(smaller, np.diff(tree_leaves)) - np.repeat(held, np.diff(tree_leaves))
-        e = replace(e, values=values[:, None])
-        if p["path_smooth"] > 0 and kind.statistic is None and not refitted:
+        e = replace(e, values=e.values / np.repeat(smaller, leaves)[:, None] - np.repeat(held, leaves)[:, None])
+        if p["path_smooth"] > 0 and kind.statistic is None and not refitted(p):
             e = replace(e, smoothing=smoothing(told, p, e, self.factor, held, smaller), leaf_l2=None)
         return e
 
@@ -138,7 +133,7 @@ class Training:
         """(leaves,) more l2 below splits of many categories against many. Leaves computed anew do without."""
         many = [tree.many(self.told.bins, p["max_cat_to_onehot"])[-len(tree.values) :] for tree in self.told.trees]
         more = np.concatenate(many) * np.float64(p["cat_l2"]) / self.factor
-        return more if more.any() and not p["use_quantized_grad"] and not _refitted(p) else None
+        return more if more.any() and not p["use_quantized_grad"] and not refitted(p) else None
 
     def _sample(self, by_tree: Sequence[Any] | None, by_step: Sequence[Any] | None) -> Sequence[Any] | None:
         """How often each tree draws each row."""
@@ -162,15 +157,15 @@ class Training:
         told_rates = self._told_rates(p, e)
         if told_rates is not None and not smoothed and "learning_rate" not in given:
             e = recover.rates(e, told_rates / self.factor)
-            if not _refitted(p):
+            if not refitted(p):
                 notes.append("a schedule of learning rates recovered from the leaf values")
-        if _refitted(p):
+        if refitted(p):
             notes.append("read as made by Booster.refit(decay_rate=0)")
         return self._recorded(e, p), p, notes
 
     def _drawn(self, p: dict[str, Any]) -> tuple[list[Any] | None, list[str]]:
         """For each step how often it drew each row, and a note on that."""
-        if _refitted(p):
+        if refitted(p):
             return None, []
         e = self.ensemble({**p, "path_smooth": 0.0})
         spare = min(max(int(p["num_iterations"]) - e.n_steps, 0), 100)
@@ -192,24 +187,23 @@ class Training:
 
     def _told_rates(self, p: dict[str, Any], e: Ensemble) -> F64 | None:
         """(T,) six digits of the learning rates; None if they are the parameter's. NaN: not told."""
-        if self.told.averaged or (p["boosting"] == "dart" and not _refitted(p)):
+        if self.told.averaged or (p["boosting"] == "dart" and not refitted(p)):
             return None
         found = np.array([tree.shrinkage for tree in self.told.trees[:: self.told.outputs]])
         found[self.alone[:, 0]] = np.nan
         if e.base_rule is not None:
             found[0] = np.nan  # adding the starting score sets it to 1
-        rate = float(f"{p['learning_rate']:.6g}")
-        return found if np.any(np.abs(found - rate) > 1e-6 * rate) else None
+        return found if np.any(np.abs(found - p["learning_rate"]) > 1e-5 * p["learning_rate"]) else None
 
     def _recorded(self, e: Ensemble, p: dict[str, Any]) -> Ensemble:
-        if self.counts is None or _refitted(p):  # refitting keeps the counts of the rows before
+        if self.counts is None or refitted(p):  # refitting keeps the counts of the rows before
             return e
         drawn = [e.n_rows] * len(e.first_output) if e.sample is None else [np.count_nonzero(s) for s in e.sample]
         counts = np.where(np.isnan(self.counts), np.repeat(drawn, np.diff(e.tree_leaves)), self.counts)
         return replace(e, recorded=Recorded("rows", counts))
 
 
-def _refitted(p: dict[str, Any]) -> bool:
+def refitted(p: dict[str, Any]) -> bool:
     """Booster.refit(decay_rate=0) computes all leaves anew, from zero scores and on all rows."""
     return float(p["refit_decay_rate"]) == 0
 

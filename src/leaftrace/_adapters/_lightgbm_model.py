@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import F64, Ints
+from ._common import cumulative
 
 # Parameters that leaf values depend on smoothly.
 CONTINUOUS = (
@@ -73,6 +74,14 @@ class Model:
     @property
     def iterations(self) -> int:
         return len(self.trees) // self.outputs
+
+    @cached_property
+    def step_trees(self) -> NDArray[np.int64]:
+        return np.arange(0, len(self.trees) + 1, self.outputs)
+
+    @cached_property
+    def tree_leaves(self) -> NDArray[np.int64]:
+        return cumulative([len(tree.values) for tree in self.trees])
 
 
 def read(text: str) -> Model:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from .._arrays import F64
 from .._ensemble import Ensemble, Rounding
 
-FIRST, STEPS = 30, 8  # parameters are told by some of the first steps
+FIRST, STEPS = 30, 8  # parameters are told by some of the first steps; fewer of many rows
 FOUND = 1e-11  # relative miss of leaf values when they are found
 
 
@@ -83,21 +82,20 @@ def rates(e: Ensemble, told: F64) -> Ensemble:
 
 
 def parameters(build: Callable[[dict[str, Any]], Ensemble], p: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    """p with all digits of as few of these parameters as the leaf values ask for."""
+    """p with all digits of those of these parameters that have more than six."""
     best = _miss(build(p)), p
-    for count in range(1, len(names) + 1):
-        for some in combinations(names, count):
-            if best[0] <= FOUND:
-                return best[1]
-            found = _fit(build, p, list(some))
-            best = min(best, (_miss(build(found)), found), key=lambda pair: pair[0])
+    for some in dict.fromkeys([tuple(names), *((name,) for name in names)]):
+        if best[0] <= FOUND:
+            break
+        found = _fit(build, p, list(some))
+        best = min(best, (_miss(build(found)), found), key=lambda pair: pair[0])
     return best[1]
 
 
 def _misses(e: Ensemble) -> F64:
     """By how much the leaves of some steps are missed."""
     first = min(FIRST, e.n_steps)
-    some = set(np.linspace(0, first - 1, STEPS).astype(int).tolist())
+    some = set(np.linspace(0, first - 1, STEPS if e.n_rows < 100_000 else 3).astype(int).tolist())
     found = [e.rate(t) * step(e, t, A) - e.values[e.leaf_range(t), 0] for t, A in _scores(e, first) if t in some]
     return np.concatenate(found)
 
@@ -118,7 +116,7 @@ def _fit(build: Callable[[dict[str, Any]], Ensemble], p: dict[str, Any], names: 
     h = 1e-6 * start * np.eye(len(start))
     slopes = np.stack([(smooth(start + d) - smooth(start - d)) / (2 * d.sum()) for d in h], axis=1)
     x = start
-    for _ in range(20):
+    for _ in range(10):
         change = np.linalg.lstsq(slopes, _misses(build(at(x))), rcond=1e-9)[0]
         x = np.clip(x - change, start - 1e-5 * np.abs(start), start + 1e-5 * np.abs(start))
         if np.all(np.abs(change) <= 1e-14 * np.abs(start)):

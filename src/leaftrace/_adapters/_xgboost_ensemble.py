@@ -24,7 +24,8 @@ class Training:
     """A training run: the model that came out of it and what went in.
 
     ``rounds``         that the model predicts with; ``trees`` may have more
-    ``base`` (K,)      starting score; ``offset`` (n, K) what a base_margin adds to it, or None
+    ``base_score``     (K,) as stored; ``base`` the raw score it stands for
+    ``offset``         (n, K) what a base_margin adds to that, or None
     ``sample_weight``  (n,), or None: quantile leaves of rows without weights differ from those of weight one
     ``loaded``         the parameters are XGBoost's defaults, not those of the run
     ``notes``          what was found out on the way
@@ -35,6 +36,7 @@ class Training:
     params: dict[str, str]
     trees: Trees
     rounds: int
+    base_score: F64
     base: F64
     loaded: bool
     leaves: Ids
@@ -56,7 +58,7 @@ class Training:
         base_rule = None
         if params["boost_from_average"] == "1" and self.offset is None:
             of_labels = None if quantile is None else OfLabels(quantile.of_labels)
-            base_rule = rule_of(self.objective, loss, self.y, w, self.base, c, of_labels)
+            base_rule = rule_of(self.objective, loss, self.y, w, self.base_score, c, of_labels)
         recorded = None
         if trees.cover is not None:
             recorded = Recorded("hessian", trees.cover / c) if quantile is None else Recorded("weight", trees.cover)

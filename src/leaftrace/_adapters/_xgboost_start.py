@@ -15,7 +15,6 @@ is taken:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,19 +37,16 @@ _LINKS = {
 
 @dataclass(frozen=True)
 class Shares:
-    """Share p of each class in the weight: log(p + 1e-6) less the mean of these, or p itself.
-
-    XGBoost adds up the weights in float32; what that does to the score is ``rounding`` (K,)."""
+    """Share p of each class in the weight: log(p + 1e-6) less the mean of these, or p itself."""
 
     logarithm: bool
-    rounding: F64 | float = 0.0
     smooth: bool = True
 
     def fit(self, loss: Loss, y: F64, b: F64) -> F64:
-        return self._score(np.bincount(y.astype(int), b, loss.n_outputs) / b.sum()) + self.rounding
+        return self._score(np.bincount(y.astype(int), b, loss.n_outputs) / b.sum())
 
     def fit_float32(self, loss: Loss, y: F64, b: F64) -> F64:
-        """The same with XGBoost's sums."""
+        """The same with XGBoost's sums, which are float32."""
         b32 = b.astype(np.float32)
         totals = [np.cumsum(b32[y == k])[-1:].sum() for k in range(loss.n_outputs)]
         return self._score(np.array(totals, np.float64) / np.cumsum(b32)[-1])
@@ -64,7 +60,7 @@ class Shares:
     def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
         gone = np.eye(loss.n_outputs)[y[index].astype(int)] * b[index, None]
         totals = np.bincount(y.astype(int), b, loss.n_outputs) - gone
-        return self._score((totals / (b.sum() - b[index, None])).T) + np.reshape(self.rounding, (-1, 1))
+        return self._score((totals / (b.sum() - b[index, None])).T)
 
     def _score(self, p: F64) -> F64:
         """(K, ...) scores of shares (K, ...)."""
@@ -106,6 +102,27 @@ class Side:
         return (b @ (2 * y - 1) - b[index] * (2 * y[index] - 1) > 0).astype(float)[None]
 
 
+@dataclass(frozen=True)
+class Rounded:
+    """Another rule, and how far XGBoost's float32 is from it: much where a share near 1 becomes a logit."""
+
+    rule: BaseRule
+    rounding: F64  # (K,)
+
+    @property
+    def smooth(self) -> bool:
+        return self.rule.smooth
+
+    def fit(self, loss: Loss, y: F64, b: F64) -> F64:
+        return self.rule.fit(loss, y, b) + self.rounding
+
+    def effects(self, loss: Loss, y: F64, b: F64, at: F64) -> tuple[F64, F64]:
+        return self.rule.effects(loss, y, b, at)
+
+    def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
+        return self.rule.without(loss, y, b, index) + self.rounding[:, None]
+
+
 def margin(objective: str, base_score: F64) -> F64:
     """(K,) the raw score that a stored base_score stands for, computed in float32."""
     b = base_score.astype(np.float32)
@@ -119,38 +136,33 @@ def margin(objective: str, base_score: F64) -> F64:
 
 
 def rule_of(
-    objective: str, loss: Loss, y: F64, w: F64, base: F64, hessian_factor: float, quantile: BaseRule | None
+    objective: str, loss: Loss, y: F64, w: F64, stored: F64, hessian_factor: float, quantile: BaseRule | None
 ) -> BaseRule | None:
-    """How the estimated score ``base`` came from the data; None where nothing was estimated."""
+    """How an estimated base_score, as it is stored, came from the data; None where nothing was estimated."""
+    rules: list[tuple[BaseRule, F64]] = []  # with the number each would store
     if objective.startswith("multi:"):
-        return _of_classes(loss, y, w, base)
-    rules: Sequence[BaseRule]
-    if quantile is not None:
-        rules = [quantile]
-    elif objective == "binary:hinge":
-        rules = [Side()]
+        rules = [(rule, rule.fit_float32(loss, y, w)) for rule in (Shares(True), Shares(False))]
+    elif quantile is not None or objective == "binary:hinge":
+        rule = quantile or Side()
+        rules = [(rule, rule.fit(loss, y, w))]
     else:
-        link = _LINKS.get(objective)
-        rules = [Mean(link)] if link else []  # pyright: ignore[reportArgumentType]
-        rules = [*rules, Scaled(1 / hessian_factor)]
-    return _closest(rules, [rule.fit(loss, y, w) for rule in rules], base)
+        if (link := _LINKS.get(objective)) is not None:
+            rules.append((Mean(link), np.array([np.average(y, weights=w)])))  # pyright: ignore[reportArgumentType]
+        newton = Scaled(1 / hessian_factor)
+        rules.append((newton, _response(objective, newton.fit(loss, y, w))))
+    errors = [float(np.abs(number - stored).max()) for _, number in rules]
+    rule, error = rules[int(np.argmin(errors))][0], min(errors)
+    if error <= 1e-5 * max(float(np.abs(stored).max()), 0.1):
+        with np.errstate(divide="ignore"):  # all labels the same: XGBoost stays a little below infinity
+            fit = rule.fit(loss, y, w)
+        return Rounded(rule, margin(objective, stored) - fit) if np.isfinite(fit).all() else None
+    # No rule gives this number: it is XGBoost's default, or (as the replay will find out) there are other labels.
+    return None if np.all(stored == _DEFAULT) else rule
 
 
-def _of_classes(loss: Loss, y: F64, w: F64, base: F64) -> BaseRule | None:
-    rules = [Shares(logarithm=True), Shares(logarithm=False)]
-    rule = _closest(rules, [rule.fit_float32(loss, y, w) for rule in rules], base)
-    if not isinstance(rule, Shares) or np.abs(rule.fit_float32(loss, y, w) - base).max() > 1e-5:
-        return rule
-    return Shares(rule.logarithm, base - rule.fit(loss, y, w))
-
-
-def _closest(rules: Sequence[BaseRule], fits: list[F64], base: F64) -> BaseRule | None:
-    with np.errstate(invalid="ignore"):
-        errors = [float(np.abs(fit - base).max()) for fit in fits]
-    best = int(np.argmin(np.where(np.isfinite(errors), errors, np.inf)))
-    near = errors[best] <= 1e-4 * max(1.0, float(np.abs(base).max()))
-    # A number that no rule gives: XGBoost's default, or one it clipped as all labels are the same, or (as the replay
-    # will find out) other labels.
-    if not near and (np.all(base == _DEFAULT) or not np.isfinite(errors[best])):
-        return None
-    return rules[best]
+def _response(objective: str, score: F64) -> F64:
+    """What a raw score stands for."""
+    link = _LINKS.get(objective, "identity")
+    if link == "identity":
+        return score
+    return np.exp(score) if link == "log" else 1 / (1 + np.exp(-score))

@@ -23,8 +23,8 @@ from scipy.sparse import csr_matrix, issparse
 from .. import _inputs
 from .._arrays import F64, Ids, Ints
 from .._errors import InvalidInput, UnsupportedModel
-from ._common import BaseSource, cumulative, f32, given_scores, pack_leaves
-from ._lightgbm_ensemble import Training
+from ._common import BaseSource, f32, given_scores, pack_leaves
+from ._lightgbm_ensemble import Training, refitted
 from ._lightgbm_leaves import OBJECTIVES, objective
 from ._lightgbm_model import Model, parameters, read
 
@@ -139,11 +139,10 @@ class LightGBMSource(BaseSource):
         rounded = [name for name in rounded if name not in given]
         self.ensemble, self.params, self.notes = training.recall(params, rounded, given)
         self._factor = training.factor
+        # GOSS rounds weighted terms twice, and not every parameter is recovered to its last digit.
         goss = params["data_sample_strategy"] == "goss" and not self.ensemble.unit_weights
         if goss or any(self.params[name] != params[name] for name in rounded):
-            self.tolerance = (
-                1e-6  # GOSS rounds weighted terms twice; not all parameters are recovered to the last digit
-            )
+            self.tolerance = 1e-6
 
     # ---- labels and weights ----
 
@@ -184,11 +183,8 @@ class LightGBMSource(BaseSource):
             baseline = X.get_init_score()
         if baseline is not None and K > 1 and np.shape(baseline) == (m * K,):
             baseline = np.reshape(baseline, (m, K), order="F")  # LightGBM's own order: class after class
-        edges, steps = (
-            cumulative([len(tree.values) for tree in self.told.trees]),
-            cumulative([K] * self.told.iterations),
-        )
-        return pack_leaves(self._leaf_numbers(table), edges, steps, m), given_scores(baseline, "baseline", m, K)
+        leaves = pack_leaves(self._leaf_numbers(table), self.told.tree_leaves, self.told.step_trees, m)
+        return leaves, given_scores(baseline, "baseline", m, K)
 
     def _leaf_numbers(self, table: Any, booster: lgb.Booster | None = None) -> Iterator[np.ndarray]:
         """Tree by tree (n,) the leaf of each row."""
@@ -229,7 +225,7 @@ class LightGBMSource(BaseSource):
     # ---- training again ----
 
     def retrain(self, keep: Ints, threads: int) -> RetrainedLightGBM:
-        if self.ensemble.recorded is None:
+        if refitted(self.params):
             raise UnsupportedModel("what Booster.refit() made cannot be retrained; trace the model it was made of.")
         X, y, sample_weight, offset = self._data
         told = {k: v for k, v in self.params.items() if v != "" and k not in _NOT_FOR_RETRAINING}
@@ -271,6 +267,8 @@ def _length(table: Any) -> int:
 def _take(table: Any, keep: Ints) -> Any:
     if hasattr(table, "iloc"):
         return table.iloc[keep]
+    if hasattr(table, "schema") and hasattr(table, "take"):  # pyarrow
+        return table.take(keep)
     return table[keep] if hasattr(table, "shape") else np.asarray(table)[keep]
 
 

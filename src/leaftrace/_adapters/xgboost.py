@@ -201,7 +201,8 @@ class XGBoostSource(BaseSource):
         self.rounds = min(opened.rounds or trained, trained)
         if self.trees.weight is None:  # later trees of DART have changed the weights of earlier ones
             self.trees = self.trees.first(self.rounds)
-        self.base = self._base(details)
+        base_score = self._base_score(details)
+        self.base = margin(self.objective, base_score)
         if isinstance(X, xgb.DMatrix):
             own = X.get_weight()
             sample_weight = own if sample_weight is None and own.size else sample_weight
@@ -216,6 +217,7 @@ class XGBoostSource(BaseSource):
             params,
             self.trees,
             self.rounds,
+            base_score,
             self.base,
             reports_defaults(self.booster),
             leaves,
@@ -233,10 +235,10 @@ class XGBoostSource(BaseSource):
         self.estimated = self.ensemble.base_rule is not None
         self.notes = self.training.notes
 
-    def _base(self, details: dict[str, Any]) -> F64:
-        """(K,) the starting score."""
-        stored = np.atleast_1d(np.array(json.loads(details["learner_model_param"]["base_score"]), float))
-        return np.broadcast_to(margin(self.objective, stored), self.outputs).copy()
+    def _base_score(self, details: dict[str, Any]) -> F64:
+        """(K,) the base_score that a model has stored."""
+        stored = np.array(json.loads(details["learner_model_param"]["base_score"]), float)
+        return np.broadcast_to(stored, self.outputs)
 
     # ---- rows ----
 
@@ -291,7 +293,8 @@ class XGBoostSource(BaseSource):
         try:
             return booster.predict(matrix, validate_features=names, **what)
         except (XGBoostError, ValueError) as error:
-            raise InvalidInput(f"XGBoost cannot predict these rows: {_reason(error)}") from None
+            hint = "; pass the table itself" if isinstance(matrix, xgb.QuantileDMatrix) else ""
+            raise InvalidInput(f"XGBoost cannot predict these rows: {_reason(error)}{hint}") from None
 
     def own_labels(self, X: Any) -> Any | None:
         if not isinstance(X, xgb.DMatrix):
@@ -309,7 +312,8 @@ class XGBoostSource(BaseSource):
                 "change them). Pass params={'max_depth': ..., 'learning_rate': ..., ...} as in training."
             )
         booster = self._train(keep, threads)
-        return RetrainedXGBoost(booster, not self._same_structure(booster), self, self._base(learner(booster)))
+        base = margin(self.objective, self._base_score(learner(booster)))
+        return RetrainedXGBoost(booster, not self._same_structure(booster), self, base)
 
     def _train(self, keep: Ints, threads: int) -> xgb.Booster:
         known = self.training.params
