@@ -19,7 +19,7 @@ from .._ensemble import BASE, Ensemble, LeafRule, Recorded
 from .._errors import UnsupportedModel
 from . import _lightgbm_recover as recover
 from ._common import f32
-from ._lightgbm_leaves import objective
+from ._lightgbm_leaves import objective, steepness
 from ._lightgbm_model import Model
 from ._lightgbm_rows import Witness, dart, draw_rows
 from ._lightgbm_smooth import smoothing
@@ -39,12 +39,6 @@ class Training:
     version: tuple[int, ...]  # of LightGBM
 
     @cached_property
-    def factor(self) -> float:
-        """What multiplies h beyond the loss's own: rate, l2 and max_step take it in."""
-        K = self.told.outputs
-        return K / (K - 1) if self.told.objective[0] == "multiclass" else 1.0
-
-    @cached_property
     def alone(self) -> NDArray[np.bool_]:
         """(T, K) trees of one leaf."""
         return np.array([len(tree.values) == 1 for tree in self.told.trees]).reshape(-1, self.told.outputs)
@@ -56,11 +50,14 @@ class Training:
         found = [c for c in counts if c is not None]
         return np.concatenate(found) if len(found) == len(counts) else None
 
+    def factor(self, p: dict[str, Any]) -> float:
+        return steepness(self.told.objective[0], p, self.told.outputs)
+
     def ensemble(self, p: dict[str, Any], bags: Sequence[Any] | None = None) -> Ensemble:
         """With these parameters; ``bags`` are the rows drawn for each step."""
         told, T, K = self.told, self.told.iterations, self.told.outputs
         w, label_weight = f32(self.sample_weight * self.class_weight), _label_weight(told, p, self.y)
-        weighted = bool(np.any(w != 1) or np.any(label_weight != 1))
+        weighted, factor = bool(np.any(w != 1) or np.any(label_weight != 1)), self.factor(p)
         kind = objective(told.objective[0], p, K, weighted, self.version)
         averaged = self.offset is None and not refitted(p) and self._averaged(p)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -80,12 +77,12 @@ class Training:
         e = Ensemble(
             loss=kind.loss,
             rule=LeafRule(
-                l2=float(p["lambda_l2"]) / self.factor,
+                l2=float(p["lambda_l2"]) / factor,
                 l1=float(p["lambda_l1"]),
-                max_step=float(p["max_delta_step"]) * self.factor if p["max_delta_step"] > 0 else np.inf,
+                max_step=float(p["max_delta_step"]) * factor if p["max_delta_step"] > 0 else np.inf,
                 statistic=kind.statistic,
             ),
-            learning_rate=rates[0] / self.factor if np.all(rates == rates[0]) else rates / self.factor,
+            learning_rate=rates[0] / factor if np.all(rates == rates[0]) else rates / factor,
             leaves=self.leaves,
             first_output=np.tile(np.arange(K, dtype=np.int32), T),
             step_trees=told.step_trees,
@@ -108,7 +105,7 @@ class Training:
         smaller = np.repeat(np.ones(T) if told.averaged else e.factors, K)
         e = replace(e, values=e.values / np.repeat(smaller, leaves)[:, None] - np.repeat(held, leaves)[:, None])
         if p["path_smooth"] > 0 and kind.statistic is None and not refitted(p):
-            e = replace(e, smoothing=smoothing(told, p, e, self.factor, held, smaller), leaf_l2=None)
+            e = replace(e, smoothing=smoothing(told, p, e, factor, held, smaller), leaf_l2=None)
         return e
 
     def _averaged(self, p: dict[str, Any]) -> bool:
@@ -132,7 +129,7 @@ class Training:
     def _cat_l2(self, p: dict[str, Any]) -> F64 | None:
         """(leaves,) more l2 below splits of many categories against many. Leaves computed anew do without."""
         many = [tree.many(self.told.bins, p["max_cat_to_onehot"])[-len(tree.values) :] for tree in self.told.trees]
-        more = np.concatenate(many) * np.float64(p["cat_l2"]) / self.factor
+        more = np.concatenate(many) * np.float64(p["cat_l2"]) / self.factor(p)
         return more if more.any() and not p["use_quantized_grad"] and not refitted(p) else None
 
     def _sample(self, by_tree: Sequence[Any] | None, by_step: Sequence[Any] | None) -> Sequence[Any] | None:
@@ -156,7 +153,7 @@ class Training:
         e = self.ensemble(p, drawn)
         told_rates = self._told_rates(p, e)
         if told_rates is not None and not smoothed and "learning_rate" not in given:
-            e = recover.rates(e, told_rates / self.factor)
+            e = recover.rates(e, told_rates / self.factor(p))
             if not refitted(p):
                 notes.append("a schedule of learning rates recovered from the leaf values")
         if refitted(p):
@@ -174,7 +171,7 @@ class Training:
             return p["path_smooth"] > 0 or recover.fits(e, t, A, drawn)
 
         def sizes(t: int, A: F64) -> NDArray[np.float32]:
-            return recover.sizes(e, t, A, self.factor)
+            return recover.sizes(e, t, A, self.factor(p))
 
         witness = Witness(e, self.counts, spare, fits)
         drawn = draw_rows(p, e, self.told.objective[0] == "binary", sizes, witness)

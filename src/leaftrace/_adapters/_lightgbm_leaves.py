@@ -17,24 +17,10 @@ from ._common import f32
 
 
 @dataclass(frozen=True)
-class SteepPoisson(Poisson):
-    """Poisson with h = ``factor`` exp A, which bounds steps. Rate and l2 could take it in; rounding could not."""
+class RoundedPoisson(Poisson):
+    """To be rounded by `SteepRounding`, which the native replay does not know."""
 
-    factor: float = 1.0
-    kernel: Any = None
-
-    def jacobian(self, state: F64, y: F64) -> F64:
-        return Poisson.hessian(self, state, y)
-
-    def hessian(self, state: F64, y: F64) -> F64:
-        return self.factor * Poisson.hessian(self, state, y)
-
-    def third_dot(self, state: F64, y: F64, s: F64) -> F64:
-        return self.factor * Poisson.third_dot(self, state, y, s)
-
-    def difference(self, state: F64, D: F64, y: F64) -> tuple[F64, F64]:
-        dg, dh = Poisson.difference(self, state, D, y)
-        return dg, self.factor * dh
+    rounded = True
 
 
 @dataclass(frozen=True)
@@ -50,7 +36,7 @@ class CrossEntropy(Logistic):
 
 @dataclass(frozen=True)
 class SteepRounding(Rounding):
-    """h is rounded after it is multiplied with ``factor``, which rate and l2 have taken in."""
+    """h is rounded after it is multiplied with the `steepness`, which rate and l2 have taken in."""
 
     factor: float = 1.0
 
@@ -128,12 +114,11 @@ class Percentile:
 
 @dataclass(frozen=True)
 class Objective:
-    """``factor``: what h is multiplied with beyond the loss's own; rate and l2 take it in."""
+    """What an objective computes, but for its `steepness`."""
 
     loss: Loss
     base: BaseRule
     rounding: Rounding
-    factor: float = 1.0
     statistic: Percentile | None = None
     labels: tuple[float, float] = (-np.inf, np.inf)
     classes: int = 0
@@ -145,11 +130,19 @@ OBJECTIVES = (
 )  # fmt: skip
 
 
+def steepness(name: str, p: dict[str, Any], K: int) -> float:
+    """What multiplies h beyond the loss's own. Steps are that much smaller, so rate, l2 and max_step take it in."""
+    if name == "poisson":
+        return float(np.exp(p["poisson_max_delta_step"]))
+    return K / (K - 1) if name == "multiclass" else 1.0
+
+
 def objective(name: str, p: dict[str, Any], K: int, weighted: bool, version: tuple[int, ...]) -> Objective:
     """What LightGBM's objective of this name computes. ``weighted``: rows have weights other than one."""
     # w g is rounded once. With weights of one, rounding g before is no more than that, and what GOSS needs: it
     # multiplies afterwards.
     once = Rounding(derivatives=not weighted, terms=True)
+    steep = SteepRounding(derivatives=not weighted, terms=True, factor=steepness(name, p, K))
     sigmoid = float(p["sigmoid"])
 
     def percentile(loss: Loss, alpha: float, relative: bool = False) -> Objective:
@@ -164,8 +157,7 @@ def objective(name: str, p: dict[str, Any], K: int, weighted: bool, version: tup
         case "fair":
             return Objective(Fair(float(p["fair_c"])), Mean(), once)
         case "poisson":
-            steep = SteepPoisson(factor=float(np.exp(p["poisson_max_delta_step"])))
-            return Objective(steep, Mean("log"), once, labels=(0.0, np.inf))
+            return Objective(RoundedPoisson(), Mean("log"), steep, labels=(0.0, np.inf))
         case "gamma":
             return Objective(Gamma(), Mean("log"), once, labels=(0.0, np.inf))
         case "tweedie":
@@ -177,9 +169,7 @@ def objective(name: str, p: dict[str, Any], K: int, weighted: bool, version: tup
             cross_entropy = CrossEntropy() if version >= (4, 4) else Logistic()
             return Objective(cross_entropy, Mean("logit"), once, labels=(0.0, 1.0))
         case "multiclass":
-            factor = K / (K - 1)
-            rounding = SteepRounding(derivatives=not weighted, terms=True, factor=factor)
-            return Objective(Softmax(K), Mean("log"), rounding, factor, classes=K)
+            return Objective(Softmax(K), Mean("log"), steep, classes=K)
         case "multiclassova":
             return Objective(OneVsAll(K, sigmoid), Mean("logit", scale=sigmoid), once, classes=K)
         case "regression_l1":

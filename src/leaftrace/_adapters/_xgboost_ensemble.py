@@ -115,8 +115,8 @@ class Training:
         )
         if drawn.sample is not None:
             self.notes.append(
-                f"rows drawn again (subsample={single(params['subsample']):.6g}, seed={params['seed']}) and compared "
-                + ("by the values of all leaves" if self.trees.cover is None else "with the cover of every leaf")
+                f"rows drawn again (subsample={single(params['subsample']):.6g}, seed={params['seed']}) and checked "
+                f"by the {'values' if self.trees.cover is None else 'cover'} of all leaves"
             )
         return drawn
 

@@ -152,7 +152,7 @@ def rule_of(
         rules.append((newton, _response(objective, newton.fit(loss, y, w))))
     errors = [float(np.abs(number - stored).max()) for _, number in rules]
     rule, error = rules[int(np.argmin(errors))][0], min(errors)
-    if error <= 1e-5 * max(float(np.abs(stored).max()), 0.1):
+    if error <= 1e-6 * max(float(np.abs(stored).max()), 0.1):
         with np.errstate(divide="ignore"):  # all labels the same: XGBoost stays a little below infinity
             fit = rule.fit(loss, y, w)
         return Rounded(rule, margin(objective, stored) - fit) if np.isfinite(fit).all() else None

@@ -138,7 +138,7 @@ class LightGBMSource(BaseSource):
         training = Training(self.told, *rows, version=_VERSION)
         rounded = [name for name in rounded if name not in given]
         self.ensemble, self.params, self.notes = training.recall(params, rounded, given)
-        self._factor = training.factor
+        self._factor = training.factor(self.params)
         # GOSS rounds weighted terms twice, and not every parameter is recovered to its last digit.
         goss = params["data_sample_strategy"] == "goss" and not self.ensemble.unit_weights
         if goss or any(self.params[name] != params[name] for name in rounded):
