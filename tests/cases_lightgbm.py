@@ -560,6 +560,9 @@ CASES = {
     ),
     "multiclass, bagging": lambda: train(three_classes(), bagging_fraction=0.7, bagging_freq=1, **ROUNDS),
     "GOSS": lambda: train(binary(), objective="binary", data_sample_strategy="goss", learning_rate=0.25),
+    "GOSS, weights": lambda: train(
+        binary(), weighted=True, objective="binary", data_sample_strategy="goss", learning_rate=0.25
+    ),
     "DART, weights": lambda: train(numbers(), weighted=True, boosting="dart", drop_rate=0.3, skip_drop=0.2),
     "DART as in XGBoost, bagging": lambda: train(
         binary(),

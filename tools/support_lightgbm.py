@@ -169,6 +169,7 @@ def rows():
     )
     yield "bagging, three classes", three(bagging_fraction=0.6, bagging_freq=1)
     yield "data_sample_strategy='goss'", binary(data_sample_strategy="goss", learning_rate=0.25)
+    yield "data_sample_strategy='goss', weights", binary(data_sample_strategy="goss", learning_rate=0.25, weight=W)
     yield "data_sample_strategy='goss', three classes", three(data_sample_strategy="goss", learning_rate=0.25)
     yield "boosting='dart'", train(boosting="dart", drop_rate=0.3, skip_drop=0.2)
     yield "boosting='dart', uniform_drop, three classes", three(boosting="dart", uniform_drop=True, drop_rate=0.3)

@@ -41,7 +41,7 @@ class LeafRule:
 
     ``newton``: D = sum w h, otherwise D = sum w. ``lam = l2`` or, with ``l2_scales``, ``l2 * sum(w) / n``.
     CatBoost rounds lam to float32 where it solves for vectors (``lam_float32``). ``diagonal``: a vector leaf is solved
-    one output at a time.
+    one output at a time, for losses whose outputs do not see each other.
     A leaf takes ``iterations`` such steps; the sum of them times the learning rate is its value. With
     ``backtracking`` the booster may have halved some steps: the replay finds out which.
     ``l1`` takes that much off |G|; ``max_step`` bounds |s|; a leaf with D below ``min_hessian`` stays at zero. Where
@@ -91,23 +91,28 @@ class Smoothing:
 
 @dataclass(frozen=True)
 class Rounding:
-    """What a booster keeps in float32: the scores, the derivatives, the derivatives times the weight. The replay does
-    the same, or it would agree to 1e-7 only; derivatives of the training program do not care."""
+    """What a booster keeps in float32: the scores, the derivatives, the derivatives times the weight, and those times
+    how often the row was drawn. The replay does the same, or it would agree to 1e-7 only; derivatives of the training
+    program do not care."""
 
     scores: bool = False
     derivatives: bool = False
     terms: bool = False
+    draws: bool = False
 
     @property
     def level(self) -> int:
         """What the kernels are told of it."""
         return self.terms + 2 * self.derivatives + 4 * self.scores
 
-    def apply(self, x: F64, w: F64) -> F64:
-        """w x, rounded as the booster rounds it. w (n,), x (n, ...)."""
-        w = w.reshape(len(w), *[1] * (x.ndim - 1))
-        x = w * (_f32(x) if self.derivatives else x)
-        return _f32(x) if self.terms else x
+    def apply(self, x: F64, w: F64, drawn: NDArray[Any] | None = None) -> F64:
+        """w drawn x, rounded as the booster rounds it. w, drawn (n,): weight, how often a row was drawn; x (n, ...)."""
+        if drawn is not None and not self.draws:
+            w, drawn = w * drawn, None
+        shape = len(w), *[1] * (x.ndim - 1)
+        x = w.reshape(shape) * (_f32(x) if self.derivatives else x)
+        x = _f32(x) if self.terms else x
+        return x if drawn is None else _f32(x * drawn.reshape(shape))
 
 
 def _f32(x: F64) -> F64:

@@ -69,6 +69,7 @@ class Training:
             rates, moves, holds_base = self._forest()
         elif p["boosting"] == "dart" and not refitted(p):
             rates, moves = dart(p, T, averaged)
+        goss = p["data_sample_strategy"] == "goss"  # multiplies terms that are rounded already
         sample = None
         if label_weight.ndim == 2:  # one against all: every class weighs the rows its own way
             sample = [np.ascontiguousarray(label_weight[:, r % K]) for r in range(T * K)]
@@ -99,7 +100,7 @@ class Training:
             moves=moves,
             leaf_l2=self._cat_l2(p),
             fixed=np.repeat(self.alone.ravel(), leaves) if self.alone.any() else None,
-            rounding=kind.rounding,
+            rounding=replace(kind.rounding, draws=goss and weighted and sample is None),
         )
         held = np.where(holds_base[:, None], base, 0.0).ravel()  # (trees,)
         smaller = np.repeat(np.ones(T) if told.averaged else e.factors, K)

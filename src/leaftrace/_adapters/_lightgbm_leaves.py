@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._arrays import F64, Ids
 from .._base import BaseRule, Mean, OfLabels
@@ -40,8 +41,10 @@ class SteepRounding(Rounding):
 
     factor: float = 1.0
 
-    def apply(self, x: F64, w: F64) -> F64:
-        return super().apply(x, w) if x.ndim < 3 else super().apply(self.factor * x, w) / self.factor
+    def apply(self, x: F64, w: F64, drawn: NDArray[Any] | None = None) -> F64:
+        if x.ndim < 3:
+            return super().apply(x, w, drawn)
+        return super().apply(self.factor * x, w, drawn) / self.factor
 
 
 @dataclass(frozen=True)

@@ -139,8 +139,9 @@ class LightGBMSource(BaseSource):
         rounded = [name for name in rounded if name not in given]
         self.ensemble, self.params, self.notes = training.recall(params, rounded, given)
         self._factor = training.factor(self.params)
-        # GOSS rounds weighted terms twice, and not every parameter is recovered to its last digit.
-        goss = params["data_sample_strategy"] == "goss" and not self.ensemble.unit_weights
+        # One against all, class weights and GOSS's factor share a number, and not every parameter is recovered to its
+        # last digit.
+        goss = params["data_sample_strategy"] == "goss" and self.told.objective[0] == "multiclassova"
         if goss or any(self.params[name] != params[name] for name in rounded):
             self.tolerance = 1e-6
 
