@@ -204,7 +204,7 @@ def bags(p, y, T):
 
 
 def goss(p, booster, case, derivatives, start_score):
-    """For each iteration 1 for rows of large gradients, a multiple for some others; at most 1024 unweighted rows."""
+    """For each iteration 1 for rows of large gradients, a multiple for some others; at most 1024 rows."""
     X, y = case.data.X, np.float32(case.data.codes).astype(float)
     n, random, out = len(y), Random(p["bagging_seed"]), []
     top, other = int(n * p["top_rate"]), int(n * p["other_rate"])
@@ -213,7 +213,8 @@ def goss(p, booster, case, derivatives, start_score):
         if t >= int(1 / p["learning_rate"]):
             A = booster.predict(X, raw_score=True, num_iteration=t).reshape(n, -1)
             g, h = derivatives(A, y)
-            size = np.abs(np.float32(g) * np.float32(np.einsum("nkk->nk", h))).sum(axis=1)
+            w = case.w[:, None]
+            size = np.abs(np.float32(w * g) * np.float32(w * np.einsum("nkk->nk", h))).sum(axis=1)
             threshold, picked, large = np.sort(size)[-top], 0, 0
             for i in range(n):
                 if size[i] >= threshold:
