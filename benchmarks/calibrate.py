@@ -1,6 +1,6 @@
 """Measure what the passes cost and print the table of prices in src/leaftrace/_costs.py: python benchmarks/calibrate.py
 
-One thread, generated ensembles of a size where the rows no longer fit in the first caches.
+One thread, a generated ensemble whose rows no longer fit in the caches: what is worth estimating is of that size.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from leaftrace._queries import make_queries
 from leaftrace._replay import replay
 from leaftrace._workspace import Workspace
 
-N, T, L = 50_000, 60, 64
+N, T, L = 200_000, 40, 64
 
 
 def best(fn, repeats=5) -> float:

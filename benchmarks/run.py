@@ -20,7 +20,7 @@ import numpy as np
 from catboost import CatBoost, CatBoostClassifier, Pool
 
 import leaftrace as lt
-from leaftrace import _kernels, _twins
+from leaftrace import _costs, _kernels, _twins
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -142,7 +142,7 @@ def kernels_against_twins(data) -> Table:
     X, y, X_test, y_test = data
     model = CatBoostClassifier(**PAPER, **QUIET).fit(X, y)
     table = [["exact influence, 32 test rows, one thread", "time", "against NumPy twins"]]
-    modules = [sys.modules[f"leaftrace.{name}"] for name in ("_adjoint", "_effects", "_replay", "_forward")]
+    modules = [sys.modules[f"leaftrace.{name}"] for name in ("_adjoint", "_effects", "_replay", "_forward", "_costs")]
     times = {}
     for name in ("NumPy twins", "baseline", "avx2", "avx512"):
         native = name != "NumPy twins"
@@ -220,6 +220,30 @@ def millions(folder: str) -> Table:
     return table + [[name, *cells] for name, cells in lines.items()]
 
 
+def many_queries() -> Table:
+    """Row form and leaf form, and what was estimated, where the leaf form is chosen."""
+    rng, n, m = np.random.default_rng(0), 200_000, 2000
+    X = rng.normal(size=(n, 10)).astype(np.float32)
+    y = (X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(size=n) > 0).astype(np.float32)
+    tracer = lt.Tracer(CatBoostClassifier(**PAPER, **QUIET, max_bin=64).fit(X, y), X, y)
+    rows = np.arange(1000)
+    tracer.influence(X[:1], y[:1])
+    table = [[f"{m:,} queries on {len(rows):,} of {n:,} rows", "estimated", "measured", "largest difference"]]
+    values, pays = {}, _costs.leaf_form_pays
+    for form in ("row form", "leaf form"):
+        chosen = pays if form == "leaf form" else lambda *_: False
+        _costs.leaf_form_pays = sys.modules["leaftrace._tracer"].leaf_form_pays = chosen
+        estimate = tracer.estimate(m, rows=rows)
+        assert estimate.form == form, estimate
+        start = time.perf_counter()
+        values[form] = tracer.influence(X[:m], y[:m], rows=rows).values
+        seconds = time.perf_counter() - start
+        table.append([form, show(estimate.seconds), show(seconds), ""])
+    difference = np.abs(values["leaf form"] - values["row form"]).max() / np.abs(values["row form"]).max()
+    table[-1][3] = f"{difference:.0e}"
+    return table
+
+
 def markdown(table: Table) -> str:
     head, *body = table
     lines = [head, ["---"] * len(head), *body]
@@ -265,6 +289,7 @@ def main() -> None:
         "All training rows on m test rows": lambda: against_catboost_section(data, args.quick),
         "A whole test set": lambda: whole_test_set(data),
         "Removing rows": lambda: markdown(removals(data)),
+        "Many queries": lambda: markdown(many_queries()),
         "Kernels": lambda: markdown(kernels_against_twins(data)),
         "A million rows": lambda: millions_section(),
     }

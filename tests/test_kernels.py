@@ -125,9 +125,9 @@ def test_change_sums(isa, B, dtype, loss, inner):
         for form, ranked in ((0, (None, None)), (0, (pick, ranking)), (2, (None, ranking)), (1, (None, None))):
             if (form == 1 and loss == "squared") or (form == 2 and inner):
                 continue
-            before[2][:] *= 0.01 if form == 2 else 1
+            before[2][:] *= 0.001 if form == 2 else 1
             inputs = loss, *sweep_of(rng, R, O, np.uint8), *before, ranked[0], form, state, w, *extra
-            D = x(N, K, B) * dtype(0.01 if form == 2 else 1)
+            D = x(N, K, B) * dtype(0.001 if form == 2 else 1)
             agree("change_sums", inputs, [D, ranked[1], x(M * R, O, B), x(M * R, O, O, B)], dtype)
 
 

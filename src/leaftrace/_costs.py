@@ -21,16 +21,16 @@ from ._workspace import Workspace
 
 # Nanoseconds for one row in one tree and, but for effects, states and pairs, one column of a block of that width.
 PRICES = {
-    "effects": 6.0,
-    "states": 6.0,
-    "backward": {1: 2.5, 8: 1.0, 32: 0.35},
-    "expand": {1: 1.2, 8: 0.5, 32: 0.2},
-    "tangent": {1: 4.0, 8: 1.5, 32: 0.6},
-    "refit": {1: 8.0, 8: 3.0, 32: 1.3},
-    "pairs": 0.8,  # for one row in one pair of trees
-    "solve": 0.05,  # for one pair of leaves and one column
+    "effects": 16.0,
+    "states": 12.0,
+    "backward": {1: 1.4, 8: 0.3, 32: 0.16},
+    "expand": {1: 1.0, 8: 0.13, 32: 0.1},
+    "tangent": {1: 2.0, 8: 0.3, 32: 0.17},
+    "refit": {1: 4.1, 8: 0.6, 32: 0.35},
+    "pairs": 1.5,  # for one row in one pair of trees
+    "solve": 0.021,  # for one pair of leaves and one column
 }
-PROBE = 0.35  # nanoseconds the probe below takes on that machine
+PROBE = 0.16  # nanoseconds the probe below takes on that machine
 
 
 @dataclass(frozen=True)

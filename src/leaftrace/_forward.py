@@ -29,7 +29,7 @@ from ._kernels import block_width, kernels
 from ._methods import AllPoints, SinglePoint, TopKLeaves, UpdateSet
 from ._workspace import Workspace
 
-SMALL = {4: 0.05, 8: 0.02}  # bytes of a number: changes for which the kernels' small_expm1_of is exact to rounding
+SMALL = {4: 0.5, 8: 0.006}  # bytes of a number: changes for which the kernels' small_expm1_of is exact to rounding
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class _Block:
 
     @property
     def form_number(self) -> int:
-        """How the kernels are told of D: 1 exp(D) - 1, 2 a D so small that exp(D) is a short polynomial, 0 any D."""
+        """How the kernels are told of D: 1 exp(D) - 1, 2 a D so small that exp(D) is a short quotient, 0 any D."""
         return 1 if self.exponential else 2 * (self.bound <= SMALL[self.work.dtype.itemsize])
 
     def first(self, t: int) -> Ints:
