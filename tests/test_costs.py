@@ -14,7 +14,7 @@ def shallow():
     """Few leaves, so that the leaf form pays for a few dozen queries."""
     c = case("logloss newton 1")
     model = CatBoostClassifier(**QUIET, iterations=30, depth=2).fit(c.X, c.y)
-    return model, c.X, c.y, np.tile(c.X_test, (8, 1)), np.tile(c.y_test, 8)
+    return model, c.X, c.y, np.tile(c.X_test, (20, 1)), np.tile(c.y_test, 20)
 
 
 def test_the_leaf_form_is_chosen_and_gives_the_same(shallow):

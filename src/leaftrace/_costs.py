@@ -21,14 +21,14 @@ from ._workspace import Workspace
 
 # Nanoseconds for one row in one tree and, but for effects, states and pairs, one column of a block of that width.
 PRICES = {
-    "effects": 16.0,
-    "states": 12.0,
-    "backward": {1: 1.4, 8: 0.3, 32: 0.16},
-    "expand": {1: 1.0, 8: 0.13, 32: 0.1},
-    "tangent": {1: 2.0, 8: 0.3, 32: 0.17},
-    "refit": {1: 4.1, 8: 0.6, 32: 0.35},
-    "pairs": 1.5,  # for one row in one pair of trees
-    "solve": 0.021,  # for one pair of leaves and one column
+    "effects": 19.0,
+    "states": 18.0,
+    "backward": {1: 1.2, 8: 0.34, 32: 0.31},
+    "expand": {1: 1.0, 8: 0.2, 32: 0.13},
+    "tangent": {1: 1.3, 8: 0.25, 32: 0.46},
+    "refit": {1: 3.6, 8: 0.6, 32: 0.58},
+    "pairs": 4.0,  # for one row in one pair of trees
+    "solve": 0.026,  # for one pair of leaves and one column
 }
 PROBE = 0.16  # nanoseconds the probe below takes on that machine
 
