@@ -4,13 +4,13 @@ equals that of a refit it shares no code with: the oracle's, and the library's o
 from dataclasses import replace
 from functools import cache
 
+import numpy as np
+import pytest
+
 import cases_catboost
 import cases_lightgbm
 import cases_sklearn
 import cases_xgboost
-import numpy as np
-import pytest
-
 import leaftrace as lt
 import oracle
 
