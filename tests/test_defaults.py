@@ -1,6 +1,8 @@
 """Two lines for every estimator with its default settings, on one DataFrame with missing values and categories, each as
 far as the library itself takes them."""
 
+import pickle
+
 import numpy as np
 import pytest
 from catboost import CatBoostClassifier, CatBoostRegressor
@@ -72,6 +74,20 @@ def test_two_lines(name):
         assert "label_influence" in tracer.fidelity.verdict  # grown to the end, every leaf holds one label
     else:
         assert np.abs(influence.values).max() > 0
+
+
+@pytest.mark.parametrize(
+    "name", ["CatBoostClassifier", "XGBClassifier", "LGBMClassifier", "GradientBoostingClassifier"]
+)
+def test_a_pickled_model(name):
+    """As joblib and pickle bring models back: with all their parameters."""
+    data = frame(many=True)
+    X, y = table_for(name, data.X), data.codes.astype(int)
+    model = ESTIMATORS[name]().set_params(n_estimators=10, learning_rate=0.17).fit(X, y)
+    tracers = [lt.Tracer(m, X, y) for m in (model, pickle.loads(pickle.dumps(model)))]
+    one, two = (t.influence(X[:3], y[:3]).values for t in tracers)
+    np.testing.assert_array_equal(one, two)
+    assert tracers[0].fidelity.verdict == tracers[1].fidelity.verdict
 
 
 def old_forests():

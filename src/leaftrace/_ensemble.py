@@ -199,10 +199,6 @@ class Ensemble:
         return float(self.w.sum())
 
     @cached_property
-    def unit_weights(self) -> bool:
-        return bool(np.all(self.w == 1))
-
-    @cached_property
     def lam(self) -> float:
         return self.rule.lam(self.total_weight, self.n_rows)
 

@@ -30,7 +30,9 @@ class General(Additive):
         raise NotImplementedError
 
     def label_terms(self, A: F64, y: F64) -> tuple[F64, F64]:
-        raise NotImplementedError
+        """dg/dy, dh/dy: here of a loss of the residual A - y."""
+        _, j, _, k = self.terms(A, y)
+        return -j, -k
 
     def gradient(self, state: F64, y: F64) -> F64:
         return self.terms(state[:, 0], y)[0][:, None]
@@ -124,9 +126,6 @@ class Huber(General):
         h = np.ones_like(r) if self.flat else inside
         return np.clip(r, -self.delta, self.delta), inside, h, np.zeros_like(r)
 
-    def label_terms(self, A: F64, y: F64) -> tuple[F64, F64]:
-        return -self.terms(A, y)[1], np.zeros_like(A)
-
 
 @dataclass(frozen=True)
 class PseudoHuber(General):
@@ -145,10 +144,6 @@ class PseudoHuber(General):
         h = root**-3
         return r / root, h, h, -3 * h * r / (self.slope * root) ** 2
 
-    def label_terms(self, A: F64, y: F64) -> tuple[F64, F64]:
-        _, j, _, k = self.terms(A, y)
-        return -j, -k
-
 
 @dataclass(frozen=True)
 class Fair(General):
@@ -166,10 +161,6 @@ class Fair(General):
         over = self.c / (np.abs(r) + self.c)
         h = over * over
         return r * over, h, h, -2 * np.sign(r) * h * over / self.c
-
-    def label_terms(self, A: F64, y: F64) -> tuple[F64, F64]:
-        _, j, _, k = self.terms(A, y)
-        return -j, -k
 
 
 @dataclass(frozen=True)

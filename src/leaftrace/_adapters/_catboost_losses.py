@@ -112,10 +112,6 @@ class LogCosh(General):
         h = 1 - g * g
         return g, h, h, -2 * g * h
 
-    def label_terms(self, A: F64, y: F64) -> tuple[F64, F64]:
-        _, j, _, k = self.terms(A, y)
-        return -j, -k
-
 
 @dataclass(frozen=True)
 class Lq(General):
@@ -134,10 +130,6 @@ class Lq(General):
         k = (q - 2) * sign * h / np.where(a > 0, a, 1.0)
         return q * sign * a ** (q - 1), h, h, k
 
-    def label_terms(self, A: F64, y: F64) -> tuple[F64, F64]:
-        _, j, _, k = self.terms(A, y)
-        return -j, -k
-
 
 @dataclass(frozen=True)
 class Expectile(General):
@@ -154,9 +146,6 @@ class Expectile(General):
         r = A - y
         h = 2 * self._c(r)
         return h * r, h, h, np.zeros_like(h)
-
-    def label_terms(self, A: F64, y: F64) -> tuple[F64, F64]:
-        return -self.terms(A, y)[1], np.zeros_like(A)
 
     def _c(self, r: F64) -> F64:
         return np.where(r < 0, self.alpha, 1 - self.alpha)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _inputs
-from .._arrays import F64, Ids
+from .._arrays import F64, Ids, Ints
 from .._errors import InvalidInput
 
 
@@ -47,6 +47,17 @@ def given_scores(values: Any, name: str, m: int, K: int) -> F64 | None:
     if offset.shape != (m, K) or not np.isfinite(offset).all():
         raise InvalidInput(f"{name} has shape {offset.shape} for {m} rows; expected finite numbers, shape ({m}, {K}).")
     return offset
+
+
+def take_rows(X: Any, keep: Ints) -> Any:
+    """Rows of a table of any kind."""
+    if hasattr(X, "iloc"):
+        return X.iloc[keep]
+    if hasattr(X, "tocsr"):
+        return X.tocsr()[keep]
+    if hasattr(X, "to_batches"):  # Arrow
+        return X.take(keep)
+    return X[keep] if hasattr(X, "shape") else np.asarray(X)[keep]
 
 
 class BaseSource:

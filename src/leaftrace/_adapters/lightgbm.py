@@ -23,7 +23,7 @@ from scipy.sparse import csr_matrix, issparse
 from .. import _inputs
 from .._arrays import F64, Ids, Ints
 from .._errors import InvalidInput, UnsupportedModel
-from ._common import BaseSource, f32, given_scores, pack_leaves
+from ._common import BaseSource, f32, given_scores, pack_leaves, take_rows
 from ._lightgbm_ensemble import Training, refitted
 from ._lightgbm_leaves import OBJECTIVES, objective
 from ._lightgbm_model import Model, parameters, read
@@ -237,7 +237,7 @@ class LightGBMSource(BaseSource):
         table = self._table(X)
         weight = sample_weight[keep] * self._class_weight(y[keep])
         data = lgb.Dataset(
-            _take(table, keep),
+            take_rows(table, keep),
             label=y[keep],
             weight=weight,
             init_score=None if offset is None else offset[keep],
@@ -263,14 +263,6 @@ class LightGBMSource(BaseSource):
 
 def _length(table: Any) -> int:
     return table.shape[0] if hasattr(table, "shape") else len(table)
-
-
-def _take(table: Any, keep: Ints) -> Any:
-    if hasattr(table, "iloc"):
-        return table.iloc[keep]
-    if hasattr(table, "schema") and hasattr(table, "take"):  # pyarrow
-        return table.take(keep)
-    return table[keep] if hasattr(table, "shape") else np.asarray(table)[keep]
 
 
 @dataclass(frozen=True)

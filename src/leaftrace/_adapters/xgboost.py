@@ -30,7 +30,7 @@ from xgboost.core import XGBoostError
 from .. import _inputs
 from .._arrays import F64, Ids, Ints
 from .._errors import InvalidInput, UnsupportedModel
-from ._common import BaseSource, f32, given_scores, pack_leaves
+from ._common import BaseSource, f32, given_scores, pack_leaves, take_rows
 from ._xgboost_ensemble import Training, tree_method
 from ._xgboost_loss import OBJECTIVES, QUANTILES, alphas, single
 from ._xgboost_model import ALIASES, Trees, learner, parameters, parse_trees, reports_defaults
@@ -351,7 +351,7 @@ class XGBoostSource(BaseSource):
                 ) from None
             matrix.set_info(**more)
             return matrix
-        rows = _take(self.X, keep)
+        rows = take_rows(self.X, keep)
         if self.opened.sketched:
             try:
                 bins = int(t.params["max_bin"])
@@ -359,17 +359,6 @@ class XGBoostSource(BaseSource):
             except TypeError:  # it takes fewer kinds of tables
                 pass
         return self._matrix(rows, xgb.DMatrix, nthread=threads, **more)
-
-
-def _take(X: Any, keep: Ints) -> Any:
-    """Rows of a table."""
-    if hasattr(X, "iloc"):
-        return X.iloc[keep]
-    if hasattr(X, "tocsr"):
-        return X.tocsr()[keep]
-    if hasattr(X, "to_batches"):  # Arrow
-        return X.take(keep)
-    return X[keep] if hasattr(X, "shape") else np.asarray(X)[keep]
 
 
 @dataclass(frozen=True)
