@@ -5,7 +5,7 @@ earlier rows with the row's category, or combination of categories, ``good`` hav
 
     bin = floor(((good + prior) / (total + 1) + shift) / width * bins)                               (float32)
 
-The finished model counts all rows instead, so it would put 3 to 30 % of its training rows into other leaves than
+The finished model counts all rows instead, so it would put some of its training rows into other leaves than
 training did. Here splits on such statistics are decided again; of all others CatBoost itself tells.
 """
 
