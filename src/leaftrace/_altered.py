@@ -1,25 +1,32 @@
-"""Models without some training rows: leaf values refitted on the fixed structure, or the whole model retrained."""
+"""Models of other training sets: rows removed, relabelled, reweighted or added. Leaf values are refitted on the fixed
+structure, or the whole model is retrained."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ._adapters import Retrained, Source
-from ._arrays import F64, Ints
+from ._adapters import Alteration, Retrained, Source
+from ._arrays import F64, Ids, Ints
 from ._ensemble import Ensemble
-from ._errors import InvalidInput
+from ._errors import InvalidInput, UnsupportedModel
 from ._replay import Step, Trace, walk
 
 
 @dataclass(frozen=True)
 class AlteredModel:
-    """What refitted and retrained models share. ``without`` are the positions of the removed training rows."""
+    """What refitted and retrained models share. ``rows`` says what they were trained on."""
 
     source: Source
-    without: Ints
+    rows: Alteration
+
+    @property
+    def without(self) -> Ints:
+        """Positions of the training rows that were removed."""
+        return np.setdiff1d(np.arange(self.source.ensemble.n_rows), self.rows.keep)
 
     def scores(self, X: Any, baseline: Any = None) -> F64:
         raise NotImplementedError
@@ -46,7 +53,7 @@ class AlteredModel:
 
 @dataclass(frozen=True)
 class RefittedModel(AlteredModel):
-    """The model with its trees as they are and all leaf values refitted without some rows."""
+    """The model with its trees as they are and all leaf values refitted."""
 
     ensemble: Ensemble  # with the refitted leaf values and base score
 
@@ -56,7 +63,7 @@ class RefittedModel(AlteredModel):
 
 @dataclass(frozen=True)
 class RetrainedModel(AlteredModel):
-    """The model trained again without some rows."""
+    """The model trained again."""
 
     retrained: Retrained
 
@@ -70,10 +77,57 @@ class RetrainedModel(AlteredModel):
         return self.retrained.scores(X) + (0.0 if offset is None else offset)
 
 
-def refit_on(trace: Trace, keep: Ints) -> Ensemble:
-    """Replay all steps with these rows alone: exact, one pass. Their number counts in lam, and halvings by backtracking
-    stay where they were."""
-    e, rest = trace.ensemble, trace.ensemble.take(keep)
+def alter(source: Source, rows: Alteration) -> Ensemble:
+    """The model with another training set, its leaf values and starting score as they were. Class weights stay those
+    of training; a row gets that of its new class."""
+    e = source.ensemble
+    y = e.y if rows.y is None else source.labels(rows.y, e.n_rows, "y")
+    w = e.sample_weight if rows.sample_weight is None else rows.sample_weight
+    factors = {"w_factor": e.w_factor} | ({} if e.base_factor is None else {"base_factor": e.base_factor})
+    if rows.y is not None and source.classes is not None:  # rows of factor zero are held out and stay so
+        for name, x in factors.items():
+            factors[name] = np.where((y == e.y) | (x == 0), x, _of_class(source, x)[y.astype(int)])
+    altered = replace(e, y=y, w=w * factors["w_factor"], **factors).take(rows.keep)
+    if rows.added is None:
+        return altered
+    X, labels, weights = rows.added
+    leaves, codes = _new_rows(source, X, labels)
+    new = {
+        name: np.ones(len(codes)) if source.classes is None else _of_class(source, x)[codes.astype(int)]
+        for name, x in factors.items()
+    }
+    return replace(
+        altered,
+        leaves=np.concatenate([altered.leaves, leaves], axis=1),
+        y=np.append(altered.y, codes),
+        w=np.append(altered.w, weights * new["w_factor"]),
+        **{name: np.append(getattr(altered, name), x) for name, x in new.items()},
+    )
+
+
+def _of_class(source: Source, factor: F64) -> F64:
+    """(classes,) the factor, a class weight, that rows of each class have."""
+    out = np.zeros(len(cast(Any, source.classes)))
+    np.maximum.at(out, source.ensemble.y.astype(int), factor)
+    return out
+
+
+def _new_rows(source: Source, X: Any, y: NDArray[Any]) -> tuple[Ids, F64]:
+    """Leaves that the finished model puts new rows in, and their labels."""
+    if source.ensemble.sample is not None:
+        raise UnsupportedModel(
+            "this model drew rows for each tree, and whether it would have drawn new ones is not known; use retrain()."
+        )
+    leaves, offset = source.rows(X)
+    if source.ensemble.offset is not None or offset is not None:
+        raise InvalidInput("this model was trained with a baseline, which new rows lack; they cannot be added.")
+    return leaves, source.labels(y, len(y), "y_new")
+
+
+def refit_on(trace: Trace, rest: Ensemble) -> Ensemble:
+    """Replay all steps with these rows: exact, one pass. Their number counts in lam, and halvings by backtracking stay
+    where they were."""
+    e = trace.ensemble
     base = e.base
     if e.base_rule is not None:  # the change only, so that the model's own rounding of its base stays
         fits = [e.base_rule.fit(part.loss, part.y, part.base_weight) for part in (rest, e)]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from . import _forward, _inputs
-from ._adapters import Source, open_model
+from ._adapters import Alteration, Source, open_model
 from ._adjoint import LeafAdjoint, expand_candidates, expand_labels, expand_training, leaf_adjoint
-from ._altered import RefittedModel, RetrainedModel, refit_on
+from ._altered import RefittedModel, RetrainedModel, alter, refit_on
 from ._arrays import F64, Ints, Real
 from ._costs import Estimate, estimate, leaf_form_pays
 from ._effects import candidate_rows
@@ -26,6 +27,14 @@ from ._progress import progress
 from ._queries import Of, Queries, Reduce, make_queries
 from ._replay import replay
 from ._workspace import Workspace, available_cores, available_memory
+
+
+@dataclass(frozen=True)
+class _Settings:
+    fidelity: str
+    dtype: np.dtype
+    n_jobs: int
+    memory_limit: int | None
 
 
 class Tracer:
@@ -45,7 +54,12 @@ class Tracer:
     ``n_jobs``        threads; None means all cores. Results do not depend on it
     ``memory_limit``  bytes to use beyond the inputs; None means half of what is free
     ``params``        training parameters that count before those the model itself reports
+
+    ``train_index`` (n,) are the training rows' names in tables: the index of X_train, or positions.
     """
+
+    train_index: np.ndarray
+    y_train: np.ndarray  # (n,) as given
 
     def __init__(
         self,
@@ -69,29 +83,39 @@ class Tracer:
             raise InvalidInput(f"n_jobs is {n_jobs}; it is a number of threads, 1 or more, or None for all cores.")
         if memory_limit is not None and memory_limit <= 0:
             raise InvalidInput(f"memory_limit is {memory_limit}; it is a number of bytes, or None.")
-        self._source: Source = open_model(model, X_train, y_train, sample_weight, baseline, params or {})
-        with ThreadPoolExecutor(n_jobs or available_cores()) as threads:
-            trace = replay(self._source.ensemble, self._source.tolerance, self._source.notes, threads)
+        source = open_model(model, X_train, y_train, sample_weight, baseline, params or {})
+        self._start(source, _Settings(fidelity, np.dtype(dtype), n_jobs or available_cores(), memory_limit))
+        self.train_index = _inputs.row_index(X_train, self.n_rows)
+        self.y_train = np.asarray(source.own_labels(X_train) if y_train is None else y_train).ravel()
+
+    def _start(self, source: Source, settings: _Settings) -> None:
+        self._source, self._settings = source, settings
+        with ThreadPoolExecutor(settings.n_jobs) as threads:
+            trace = replay(source.ensemble, source.tolerance, source.notes, threads)
         self.fidelity: Fidelity = trace.fidelity
-        if not self.fidelity.exact and fidelity != "ignore":
-            if fidelity == "raise":
+        if not self.fidelity.exact and settings.fidelity != "ignore":
+            if settings.fidelity == "raise":
                 raise FidelityError(
                     f"{self.fidelity.verdict}. Pass exactly the rows, labels and weights of training; "
                     'fidelity="warn" goes on regardless.'
                 )
-            warnings.warn(self.fidelity.verdict, FidelityWarning, stacklevel=2)
-        self._work = Workspace(
-            trace,
-            np.dtype(dtype),
-            n_jobs or available_cores(),
-            memory_limit or available_memory() // 2,
-        )
+            warnings.warn(self.fidelity.verdict, FidelityWarning, stacklevel=3)
+        self._work = Workspace(trace, settings.dtype, settings.n_jobs, settings.memory_limit or available_memory() // 2)
         self._space: LeafSpace | None = None
-        self.train_index: np.ndarray = _inputs.row_index(X_train, self.n_rows)
 
     @property
     def n_rows(self) -> int:
         return self._source.ensemble.n_rows
+
+    @property
+    def sample_weight(self) -> F64:
+        """(n,) weights of the training rows, before class weights."""
+        return self._source.ensemble.sample_weight
+
+    @property
+    def classes(self) -> np.ndarray | None:
+        """Labels of a classifier in the order of its outputs, or None."""
+        return self._source.classes
 
     def __repr__(self) -> str:
         e = self._source.ensemble
@@ -252,15 +276,34 @@ class Tracer:
             per_label=per_label,
         )
 
-    def refit(self, without: Any) -> RefittedModel:
-        """The model with the same trees and all leaf values refitted without these rows: exact for groups too."""
-        index = np.unique(_inputs.row_numbers(without, self.n_rows, "without"))
-        return RefittedModel(self._source, index, refit_on(self._work.trace, self._rest(index)))
+    def refit(
+        self, without: Any = None, *, y: Any = None, sample_weight: Any = None, added: tuple[Any, Any] | None = None
+    ) -> RefittedModel:
+        """The model with the same trees and all leaf values refitted on another training set: exact, one replay.
 
-    def retrain(self, without: Any) -> RetrainedModel:
-        """The model trained again, with its own parameters, without these rows."""
-        index = np.unique(_inputs.row_numbers(without, self.n_rows, "without"))
-        return RetrainedModel(self._source, index, self._source.retrain(self._rest(index), self._work.n_jobs))
+        ``without``        positions of training rows to leave out, or a mask
+        ``y, sample_weight``  other labels or weights, for all training rows
+        ``added``          (X, y) of new rows
+        """
+        rows = self._alteration(without, y, sample_weight, added)
+        return RefittedModel(self._source, rows, refit_on(self._work.trace, alter(self._source, rows)))
+
+    def retrain(
+        self, without: Any = None, *, y: Any = None, sample_weight: Any = None, added: tuple[Any, Any] | None = None
+    ) -> RetrainedModel:
+        """The model trained again, with its own parameters, on another training set: see `refit`."""
+        rows = self._alteration(without, y, sample_weight, added)
+        return RetrainedModel(self._source, rows, self._source.retrain(rows, self._work.n_jobs))
+
+    def follow(self, retrained: RetrainedModel) -> Tracer:
+        """A tracer of a model that `retrain` gave, with the rows it was trained on and this tracer's settings."""
+        rows, tracer = retrained.rows, Tracer.__new__(Tracer)
+        tracer._start(retrained.retrained.open(), self._settings)
+        tracer.train_index, tracer.y_train = self.train_index[rows.keep], rows.labels(self.y_train)
+        if rows.added is not None:
+            new = _inputs.row_index(rows.added[0], len(rows.added[1]))
+            tracer.train_index = np.concatenate([tracer.train_index, new])
+        return tracer
 
     def estimate(
         self,
@@ -347,7 +390,7 @@ class Tracer:
             )
 
         def one(row: int) -> F64:
-            altered = refit_on(self._work.trace, self._rest(np.array([row])))
+            altered = refit_on(self._work.trace, self._source.ensemble.take(self._rest(np.array([row]))))
             change = altered.scores(queries.leaves) - self._source.ensemble.scores(queries.leaves)
             return -queries.change(change[:, :, None])[:, 0]
 
@@ -365,7 +408,7 @@ class Tracer:
         offset = self._source.rows(X, baseline)[1]
 
         def one(row: int) -> tuple[F64, bool]:
-            model = self._source.retrain(self._rest(np.array([row])), 1)
+            model = self._source.retrain(Alteration(self._rest(np.array([row]))), 1)
             scores = model.scores(X) + (0.0 if offset is None else offset)
             return -queries.change((scores - queries.scores)[:, :, None])[:, 0], model.structure_changed
 
@@ -385,6 +428,19 @@ class Tracer:
             return np.stack([np.concatenate(p) for p in parts])
 
         return np.concatenate(list(self._work.map(block, _blocks(len(queries)))), axis=2)
+
+    def _alteration(self, without: Any, y: Any, sample_weight: Any, added: tuple[Any, Any] | None) -> Alteration:
+        gone = np.zeros(0, np.intp) if without is None else _inputs.row_numbers(without, self.n_rows, "without")
+        keep = self._rest(gone)
+        labels = None if y is None else _inputs.vector(y, "y", self.n_rows)
+        weights = None if sample_weight is None else _inputs.weights(sample_weight, self.n_rows)
+        if weights is not None and not weights[keep].any():
+            raise InvalidInput("these weights leave no training row of non-zero weight; keep at least one.")
+        new = None
+        if added is not None:
+            m = _inputs.row_count(added[0])
+            new = added[0], _inputs.vector(added[1], "the labels of added rows", m), np.ones(m)
+        return Alteration(keep, labels, weights, new)
 
     def _rest(self, without: Ints) -> Ints:
         keep = np.setdiff1d(np.arange(self.n_rows), without)

@@ -13,14 +13,19 @@ from typing import Any, Protocol
 from .._arrays import F64, Ids
 from .._ensemble import Ensemble
 from .._errors import UnsupportedModel
+from ._common import Alteration as Alteration
 
 
 class Retrained(Protocol):
-    """A model trained again on some of the rows."""
+    """A model trained again, on other rows."""
 
     structure_changed: bool
 
     def scores(self, X: Any) -> F64: ...
+
+    def open(self) -> Source:
+        """It with the rows it was trained on."""
+        ...
 
 
 class Source(Protocol):
@@ -57,7 +62,7 @@ class Source(Protocol):
         """Labels that X itself carries (a Pool), or None."""
         ...
 
-    def retrain(self, keep: Any, threads: int) -> Retrained: ...
+    def retrain(self, rows: Alteration, threads: int) -> Retrained: ...
 
 
 _MODULES = {"catboost": "catboost", "xgboost": "xgboost", "lightgbm": "lightgbm", "sklearn": "sklearn"}

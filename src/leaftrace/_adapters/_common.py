@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,59 @@ def take_rows(X: Any, keep: Ints) -> Any:
     if hasattr(X, "to_batches"):  # Arrow
         return X.take(keep)
     return X[keep] if hasattr(X, "shape") else np.asarray(X)[keep]
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """Another training set: some of the training rows, perhaps with other labels or weights, perhaps with new rows.
+
+    ``keep`` (k,) positions; ``y``, ``sample_weight`` (n,) for all training rows, None: as they were;
+    ``added``: table, labels and weights of new rows. Labels are the user's own."""
+
+    keep: Ints
+    y: NDArray[Any] | None = None
+    sample_weight: F64 | None = None
+    added: tuple[Any, NDArray[Any], F64] | None = None
+
+    def table(self, X: Any) -> Any:
+        X = take_rows(X, self.keep)
+        return X if self.added is None else _below(X, self.added[0])
+
+    def labels(self, y: NDArray[Any]) -> NDArray[Any]:
+        y = (y if self.y is None else self.y)[self.keep]
+        return y if self.added is None else np.concatenate([y, self.added[1]])
+
+    def weights(self, w: F64 | None, n: int) -> F64 | None:
+        """For n training rows; None if there were none and are none."""
+        w = w if self.sample_weight is None else self.sample_weight
+        if w is None and self.added is None:
+            return None
+        w = (np.ones(n) if w is None else w)[self.keep]
+        return w if self.added is None else np.concatenate([w, self.added[2]])
+
+    def offset(self, offset: F64 | None) -> F64 | None:
+        if offset is not None and self.added is not None:
+            raise InvalidInput("this model was trained with a baseline, which new rows lack; they cannot be added.")
+        return None if offset is None else offset[self.keep]
+
+
+def _below(X: Any, more: Any) -> Any:
+    """The rows of two tables of one kind."""
+    if hasattr(X, "iloc"):
+        import pandas as pd
+
+        more = more if hasattr(more, "iloc") else pd.DataFrame(np.asarray(more), columns=X.columns)
+        more = more[list(X.columns)].astype(X.dtypes.to_dict())  # categories stay categories
+        return pd.concat([X, more])
+    if hasattr(X, "tocsr"):
+        from scipy.sparse import vstack
+
+        return vstack([X, more]).tocsr()
+    if hasattr(X, "to_batches"):
+        import pyarrow as pa
+
+        return pa.concat_tables([X, more.select(X.column_names).cast(X.schema)])
+    return np.concatenate([X, np.asarray(more)])
 
 
 class BaseSource:

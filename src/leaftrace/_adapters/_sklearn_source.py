@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing
 from threadpoolctl import threadpool_limits
 
 from .. import _inputs
@@ -18,7 +17,7 @@ from .._arrays import F64, Ids, Ints
 from .._base import Constant
 from .._ensemble import Ensemble
 from .._errors import InvalidInput, UnsupportedModel
-from ._common import BaseSource, cumulative, pack_leaves
+from ._common import Alteration, BaseSource, cumulative, pack_leaves
 
 Fit = Callable[[F64, F64 | None], Any]  # a number from values and their weights
 
@@ -184,30 +183,36 @@ class SklearnSource(BaseSource, ABC):
         X = self.read(X)
         return self.trees.leaves(X), self._offset(X)
 
-    def retrain(self, keep: Ints, threads: int) -> RetrainedSklearn:
+    def retrain(self, rows: Alteration, threads: int) -> RetrainedSklearn:
         """A clone trained on these rows. Where random_state is not an integer it also differs by chance."""
         X, y, weights = self._data
-        if self.classes is not None and len(np.unique(self.ensemble.y[keep])) < len(self.classes):
+        labels = rows.labels(y)
+        if self.classes is not None and len(np.unique(labels)) < len(self.classes):
             raise InvalidInput("without these rows a class has none left; keep at least one of each class.")
         model: Any = clone(self.model)
         model = self._fresh(model.set_params(**self.given), threads)
-        more = {} if weights is None else {"sample_weight": weights[keep]}
+        training = rows.table(X), labels, rows.weights(weights, len(y))
+        more = {} if training[2] is None else {"sample_weight": training[2]}
         with threadpool_limits(threads, "openmp"):
-            model.fit(_safe_indexing(X, keep), y[keep], **more)
+            model.fit(*training[:2], **more)
         trees = self._trees(model)
         same = np.array_equal(trees.leaves(self.read(X, trees)), self.ensemble.leaves)
-        return RetrainedSklearn(trees, not same, self)
+        return RetrainedSklearn(trees, not same, self, training)
 
 
 @dataclass(frozen=True)
 class RetrainedSklearn:
-    """The model trained again on some of the rows."""
+    """The model trained again."""
 
     trees: Trees
     structure_changed: bool  # does any training row fall into another leaf of any tree?
     source: SklearnSource
+    training: tuple[Any, NDArray[Any], F64 | None]  # table, labels, weights
 
     def scores(self, X: Any) -> F64:
         scores = self.source._scores(self.trees.model, self.source.read(X, self.trees))
         given = self.source._offset(self.source.read(X))
         return scores if given is None else scores - given  # the caller adds what the first model was given
+
+    def open(self) -> SklearnSource:
+        return type(self.source)(self.trees.model, *self.training, None, self.source.given)

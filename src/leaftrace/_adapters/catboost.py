@@ -21,16 +21,17 @@ from typing import Any
 
 import catboost
 import numpy as np
+from numpy.typing import NDArray
 
 from .. import _inputs
-from .._arrays import F64, Ids, Ints
+from .._arrays import F64, Ids
 from .._ensemble import BASE, Ensemble, LeafRule, Recorded
 from .._errors import InvalidInput, UnsupportedModel
 from ._catboost_file import leaf_weights, written
 from ._catboost_losses import EXPONENTIAL, LABELS, OF_CLASSES, objective
 from ._catboost_recorder import record
 from ._catboost_statistics import Rows, statistics, training_leaves
-from ._common import BaseSource, cumulative, f32, given_scores
+from ._common import Alteration, BaseSource, cumulative, f32, given_scores
 
 _METHODS = {"Newton": True, "Gradient": False, "Simple": False, "Exact": False}
 _SHRINKING_TREES = 200  # each step moves all before it: their number squared in all
@@ -302,12 +303,24 @@ class CatBoostSource(BaseSource):
         X, y, sample_weight, offset = self._data
         return X if isinstance(X, catboost.Pool) else self._pool(X, label=y, weight=sample_weight, baseline=offset)
 
-    def retrain(self, keep: Ints, threads: int) -> RetrainedCatBoost:
+    def retrain(self, rows: Alteration, threads: int) -> RetrainedCatBoost:
         model = catboost.CatBoost(_again(self.model, self.params) | {"thread_count": threads})
-        model.fit(self._training_pool.slice(keep.tolist()))
-        pool = self._training_pool
-        before = _leaves(self.model, pool) if self._splits_on_targets else self.ensemble.leaves
-        return RetrainedCatBoost(model, not np.array_equal(_leaves(model, pool), before), self)
+        X, y, weight, offset = self._data
+        training = rows.labels(y), rows.weights(weight, len(y)), rows.offset(offset)
+        if rows.y is None and rows.added is None:
+            pool = self._training_pool.slice(rows.keep.tolist())
+            if rows.sample_weight is not None:
+                pool.set_weight(training[1])
+            table = pool if isinstance(X, catboost.Pool) else rows.table(X)
+        elif isinstance(X, catboost.Pool):
+            raise InvalidInput("labels and rows of a Pool cannot be changed; pass X_train and y_train as a table.")
+        else:
+            table = rows.table(X)
+            pool = self._pool(table, label=training[0], weight=training[1], baseline=training[2])
+        model.fit(pool)
+        every = self._training_pool
+        before = _leaves(self.model, every) if self._splits_on_targets else self.ensemble.leaves
+        return RetrainedCatBoost(model, not np.array_equal(_leaves(model, every), before), self, (table, *training))
 
 
 def _again(model: catboost.CatBoost, reported: dict[str, Any]) -> dict[str, Any]:
@@ -354,14 +367,18 @@ _NOT_CONFIRMED = (
 
 @dataclass(frozen=True)
 class RetrainedCatBoost:
-    """CatBoost trained again on some of the rows."""
+    """CatBoost trained again."""
 
     model: catboost.CatBoost
     structure_changed: bool  # does any training row fall into another leaf of any tree?
     source: CatBoostSource
+    training: tuple[Any, NDArray[Any], F64 | None, F64 | None]  # table, labels, weights, given scores
 
     def scores(self, X: Any) -> F64:
         pool = self.source._pool(X)
         scores = np.asarray(self.model.predict(pool, prediction_type="RawFormulaVal")).reshape(pool.num_row(), -1)
         given = np.asarray(pool.get_baseline(), dtype=np.float64)
         return scores - given if given.size else scores  # CatBoost adds a pool's baseline; here it is the caller's
+
+    def open(self) -> CatBoostSource:
+        return CatBoostSource(self.model, self.model.get_all_params(), *self.training)

@@ -13,17 +13,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import lightgbm as lgb
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, issparse
 
 from .. import _inputs
-from .._arrays import F64, Ids, Ints
+from .._arrays import F64, Ids
 from .._errors import InvalidInput, UnsupportedModel
-from ._common import BaseSource, f32, given_scores, pack_leaves, take_rows
+from ._common import Alteration, BaseSource, f32, given_scores, pack_leaves
 from ._lightgbm_ensemble import Training, refitted
 from ._lightgbm_leaves import OBJECTIVES, objective
 from ._lightgbm_model import Model, parameters, read
@@ -113,7 +114,7 @@ class LightGBMSource(BaseSource):
     def __init__(
         self, model: Any, booster: lgb.Booster, given: dict[str, Any], X: Any, y: Any, sample_weight: Any, baseline: Any
     ) -> None:
-        self.name, self.booster = type(model).__name__, booster
+        self.model, self.name, self.booster = model, type(model).__name__, booster
         self.told = read(booster.model_to_string())  # up to the best iteration, as predict() takes it
         params, rounded = parameters(self.told.params, booster.params)
         if strangers := sorted(set(given) - set(params)):
@@ -225,7 +226,7 @@ class LightGBMSource(BaseSource):
 
     # ---- training again ----
 
-    def retrain(self, keep: Ints, threads: int) -> RetrainedLightGBM:
+    def retrain(self, rows: Alteration, threads: int) -> RetrainedLightGBM:
         if refitted(self.params):
             raise UnsupportedModel("what Booster.refit() made cannot be retrained; trace the model it was made of.")
         X, y, sample_weight, offset = self._data
@@ -234,13 +235,18 @@ class LightGBMSource(BaseSource):
         params |= {"verbosity": -1, "metric": "None"}
         if params["data_sample_strategy"] != "goss":  # which draws other rows with other threads
             params["num_threads"] = threads
-        table = self._table(X)
-        weight = sample_weight[keep] * self._class_weight(y[keep])
+        codes = y if rows.y is None else super().labels(rows.y, len(y), "y")
+        if rows.added is not None:
+            new, labels, w = rows.added
+            rows = replace(rows, added=(self._table(new), super().labels(labels, len(labels), "y_new"), w))
+        table, codes = self._table(X), replace(rows, y=codes).labels(y)
+        weight, offset = cast(F64, rows.weights(sample_weight, len(y))), rows.offset(offset)
+        training = rows.table(table)
         data = lgb.Dataset(
-            take_rows(table, keep),
-            label=y[keep],
-            weight=weight,
-            init_score=None if offset is None else offset[keep],
+            training,
+            label=codes,
+            weight=weight * self._class_weight(codes),
+            init_score=offset,
             categorical_feature=[int(c) for c in re.findall(r"\d+", str(self.params["categorical_feature"]))],
             params=params,
         )
@@ -248,7 +254,8 @@ class LightGBMSource(BaseSource):
         if rates.ndim and params["boosting"] != "dart":
             callbacks = [lgb.reset_parameter(learning_rate=rates.tolist())]
         booster = lgb.train(params, data, num_boost_round=self.told.iterations, callbacks=callbacks)
-        return RetrainedLightGBM(booster, self._moved(booster, table), self)
+        labels = codes if self.classes is None else self.classes[codes.astype(int)]
+        return RetrainedLightGBM(booster, self._moved(booster, table), self, (training, labels, weight, offset))
 
     def _moved(self, booster: lgb.Booster, table: Any) -> bool:
         """Whether any two training rows part or meet in any tree of the other booster. (Leaves may be renumbered.)"""
@@ -267,12 +274,16 @@ def _length(table: Any) -> int:
 
 @dataclass(frozen=True)
 class RetrainedLightGBM:
-    """LightGBM trained again on some of the rows."""
+    """LightGBM trained again."""
 
     booster: lgb.Booster
     structure_changed: bool
     source: LightGBMSource
+    training: tuple[Any, NDArray[Any], F64, F64 | None]  # table, labels, weights, given scores
 
     def scores(self, X: Any) -> F64:
         total = self.source._predict(self.source._table(X), self.booster, raw_score=True)
         return total / self.booster.current_iteration() if self.source.told.averaged else total
+
+    def open(self) -> LightGBMSource:
+        return LightGBMSource(self.source.model, self.booster, {}, *self.training)

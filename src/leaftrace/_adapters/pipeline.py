@@ -4,13 +4,14 @@ they are fitted, also where the model is retrained: influence is that of rows on
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .._arrays import F64, Ids
 from .._ensemble import Ensemble
 
 if TYPE_CHECKING:
-    from . import Retrained, Source
+    from . import Alteration, Retrained, Source
 
 
 class PipelineSource:
@@ -51,12 +52,15 @@ class PipelineSource:
     def own_labels(self, X: Any) -> Any | None:
         return None
 
-    def retrain(self, keep: Any, threads: int) -> Retrained:
-        return RetrainedPipeline(self, self.inner.retrain(keep, threads))
+    def retrain(self, rows: Alteration, threads: int) -> Retrained:
+        if rows.added is not None:
+            X, y, w = rows.added
+            rows = replace(rows, added=(self.transform(X), y, w))
+        return RetrainedPipeline(self, self.inner.retrain(rows, threads))
 
 
 class RetrainedPipeline:
-    """The last step trained again on some of the rows."""
+    """The last step trained again."""
 
     def __init__(self, source: PipelineSource, inner: Retrained) -> None:
         self.source, self.inner = source, inner
@@ -64,3 +68,8 @@ class RetrainedPipeline:
 
     def scores(self, X: Any) -> F64:
         return self.inner.scores(self.source.transform(X))
+
+    def open(self) -> Source:
+        source = PipelineSource(self.source.pipeline)
+        source.inner = self.inner.open()
+        return source

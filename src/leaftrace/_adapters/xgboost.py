@@ -18,7 +18,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from xgboost.core import XGBoostError
 
 from .. import _inputs
-from .._arrays import F64, Ids, Ints
+from .._arrays import F64, Ids
 from .._errors import InvalidInput, UnsupportedModel
-from ._common import BaseSource, f32, given_scores, pack_leaves, take_rows
+from ._common import Alteration, BaseSource, f32, given_scores, pack_leaves
 from ._xgboost_ensemble import Training, tree_method
 from ._xgboost_loss import OBJECTIVES, QUANTILES, alphas, single
 from ._xgboost_model import ALIASES, Trees, learner, parameters, parse_trees, reports_defaults
@@ -304,24 +304,32 @@ class XGBoostSource(BaseSource):
 
     # ---- training again ----
 
-    def retrain(self, keep: Ints, threads: int) -> RetrainedXGBoost:
+    def retrain(self, rows: Alteration, threads: int) -> RetrainedXGBoost:
         if (self.training.loaded or self.training.recovered) and not self._comes_back:
             raise UnsupportedModel(
                 "trained again on all rows, this model does not come out the same, so retraining it without some would "
                 "tell nothing: its training parameters are not those it reports (a file keeps none, and callbacks can "
                 "change them). Pass params={'max_depth': ..., 'learning_rate': ..., ...} as in training."
             )
-        booster = self._train(keep, threads)
+        t = self.training
+        codes = t.y if rows.y is None else f32(self.labels(rows.y, len(t.y), "y"))
+        if rows.added is not None:
+            if isinstance(self.X, xgb.DMatrix):
+                raise InvalidInput("rows cannot be added to a DMatrix; pass X_train and y_train as a table.")
+            X, labels, w = rows.added
+            rows = replace(rows, added=(X, f32(self.labels(labels, len(labels), "y_new")), f32(w)))
+        rows = replace(rows, y=codes)
+        booster = self._train(rows, threads)
         base = margin(self.objective, self._base_score(learner(booster)))
-        return RetrainedXGBoost(booster, not self._same_structure(booster), self, base)
+        return RetrainedXGBoost(booster, not self._same_structure(booster), self, base, rows)
 
-    def _train(self, keep: Ints, threads: int) -> xgb.Booster:
+    def _train(self, rows: Alteration, threads: int) -> xgb.Booster:
         known = self.training.params
         params: dict[str, Any] = {k: v for k, v in known.items() if v and k not in _NOT_FOR_RETRAINING}
         if known["boost_from_average"] != "1":
             params["base_score"] = known["base_score"]
         params |= {"nthread": threads, "verbosity": 0}
-        return xgb.train(params, self._kept(keep, threads), len(self.trees.rounds) - 1)
+        return xgb.train(params, self._altered(rows, threads), len(self.trees.rounds) - 1)
 
     def _same_structure(self, booster: xgb.Booster) -> bool:
         trees = parse_trees(learner(booster))
@@ -332,43 +340,44 @@ class XGBoostSource(BaseSource):
     @cached_property
     def _comes_back(self) -> bool:
         """Whether all rows and these parameters give this model."""
-        return self._same_structure(self._train(np.arange(len(self.training.y)), 1))
+        return self._same_structure(self._train(Alteration(np.arange(len(self.training.y))), 1))
 
-    def _kept(self, keep: Ints, threads: int) -> xgb.DMatrix:
+    def _altered(self, rows: Alteration, threads: int) -> xgb.DMatrix:
         """These training rows, in the kind of matrix the model was trained on."""
         t = self.training
-        more: dict[str, Any] = {"label": t.y[keep]}
-        if t.sample_weight is not None:
-            more["weight"] = t.sample_weight[keep]
-        if t.offset is not None:
-            more["base_margin"] = (t.offset + self.base)[keep]
+        more: dict[str, Any] = {"label": rows.labels(t.y)}
+        if (weight := rows.weights(t.sample_weight, len(t.y))) is not None:
+            more["weight"] = weight
+        if (offset := rows.offset(t.offset)) is not None:
+            more["base_margin"] = offset + self.base
         if isinstance(self.X, xgb.DMatrix):
             try:
-                matrix = self.X.slice(keep.tolist())
+                matrix = self.X.slice(rows.keep.tolist())
             except XGBoostError as error:
                 raise InvalidInput(
                     f"rows of this matrix cannot be taken; pass the table itself. XGBoost says: {_reason(error)}"
                 ) from None
             matrix.set_info(**more)
             return matrix
-        rows = take_rows(self.X, keep)
+        table = rows.table(self.X)
         if self.opened.sketched:
             try:
                 bins = int(t.params["max_bin"])
-                return self._matrix(rows, xgb.QuantileDMatrix, nthread=threads, max_bin=bins, **more)
+                return self._matrix(table, xgb.QuantileDMatrix, nthread=threads, max_bin=bins, **more)
             except TypeError:  # it takes fewer kinds of tables
                 pass
-        return self._matrix(rows, xgb.DMatrix, nthread=threads, **more)
+        return self._matrix(table, xgb.DMatrix, nthread=threads, **more)
 
 
 @dataclass(frozen=True)
 class RetrainedXGBoost:
-    """XGBoost trained again on some of the rows."""
+    """XGBoost trained again."""
 
     booster: xgb.Booster
     structure_changed: bool  # does any training row fall into another leaf of any tree?
     source: XGBoostSource
     base: F64
+    rows: Alteration  # labels as XGBoost takes them
 
     def scores(self, X: Any) -> F64:
         source, matrix = self.source, self.source._matrix(X)
@@ -378,3 +387,12 @@ class RetrainedXGBoost:
         own = np.asarray(matrix.get_base_margin(), float)
         trees = F - (own.reshape(F.shape) if own.size else self.base)
         return trees + (self.base if source.estimated else source.base)
+
+    def open(self) -> XGBoostSource:
+        source, rows, t = self.source, self.rows, self.source.training
+        X = source._altered(rows, 1) if isinstance(source.X, xgb.DMatrix) else rows.table(source.X)
+        codes, offset = rows.labels(t.y), rows.offset(t.offset)
+        labels = codes if source.classes is None else source.classes[codes.astype(int)]
+        weight, baseline = rows.weights(t.sample_weight, len(t.y)), None if offset is None else offset + source.base
+        opened = replace(source.opened, booster=self.booster, rounds=source.rounds)
+        return XGBoostSource(opened, learner(self.booster), parameters(self.booster), X, labels, weight, baseline)
