@@ -59,6 +59,7 @@ class Tracer:
     """
 
     train_index: np.ndarray
+    X_train: Any  # as given
     y_train: np.ndarray  # (n,) as given
 
     def __init__(
@@ -85,6 +86,7 @@ class Tracer:
             raise InvalidInput(f"memory_limit is {memory_limit}; it is a number of bytes, or None.")
         source = open_model(model, X_train, y_train, sample_weight, baseline, params or {})
         self._start(source, _Settings(fidelity, np.dtype(dtype), n_jobs or available_cores(), memory_limit))
+        self.X_train = X_train
         self.train_index = _inputs.row_index(X_train, self.n_rows)
         self.y_train = np.asarray(source.own_labels(X_train) if y_train is None else y_train).ravel()
 
@@ -299,7 +301,8 @@ class Tracer:
         """A tracer of a model that `retrain` gave, with the rows it was trained on and this tracer's settings."""
         rows, tracer = retrained.rows, Tracer.__new__(Tracer)
         tracer._start(retrained.retrained.open(), self._settings)
-        tracer.train_index, tracer.y_train = self.train_index[rows.keep], rows.labels(self.y_train)
+        tracer.X_train, tracer.y_train = rows.table(self.X_train), rows.labels(self.y_train)
+        tracer.train_index = self.train_index[rows.keep]
         if rows.added is not None:
             new = _inputs.row_index(rows.added[0], len(rows.added[1]))
             tracer.train_index = np.concatenate([tracer.train_index, new])

@@ -1,0 +1,77 @@
+"""Data sets of the experiments, as plain numbers: the paper's Adult, Amazon and Hospital, with its noise and its bias.
+
+They are found in the folder LEAFTRACE_DATA names, one folder each."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from catboost import CatBoostClassifier
+
+FOLDER = Path(os.environ.get("LEAFTRACE_DATA", Path(__file__).parents[2] / "shared" / "data"))
+RATES = {"adult": 0.2, "amazon": 0.15, "hospital": 0.2}  # learning rates; the paper has none for Hospital
+
+
+@dataclass(frozen=True)
+class Data:
+    X: pd.DataFrame
+    y: np.ndarray
+    X_test: pd.DataFrame
+    y_test: np.ndarray
+
+    def halves(self) -> tuple[tuple[pd.DataFrame, np.ndarray], tuple[pd.DataFrame, np.ndarray]]:
+        """Test rows to choose by, and test rows to judge by."""
+        h = len(self.y_test) // 2
+        return (self.X_test[:h], self.y_test[:h]), (self.X_test[h:], self.y_test[h:])
+
+
+def read(name: str) -> pd.DataFrame:
+    """A table of the data folder, by its name without the ending."""
+    for ending, reader in ((".parquet", pd.read_parquet), (".csv", pd.read_csv), (".csv.gz", pd.read_csv)):
+        if (path := FOLDER / (name + ending)).exists():
+            return reader(path)
+    sys.exit(f"there is no {name}.parquet or .csv in the data folder; set LEAFTRACE_DATA to the folder that has it.")
+
+
+def adult() -> Data:
+    """32,561 and 16,281 rows, 14 columns; categories as numbers in the order of their names."""
+    train, test = read("adult/train"), read("adult/test")
+    every = pd.concat([train, test], ignore_index=True)
+    y = every.pop("income").eq(">50K").to_numpy(int)
+    for column in every:
+        if not pd.api.types.is_numeric_dtype(every[column]):
+            every[column] = pd.factorize(every[column], sort=True)[0]
+    n = len(train)
+    return Data(every[:n], y[:n], every[n:].reset_index(drop=True), y[n:])
+
+
+def amazon(seed: int = 0) -> Data:
+    """26,215 and 6,554 rows drawn at random; the nine columns are ids, taken as numbers."""
+    every = read("amazon/train")
+    y = every.pop("ACTION").to_numpy(int)
+    order = np.random.default_rng(seed).permutation(len(y))
+    train, test = order[:26_215], order[26_215:]
+    X, X_test = (every.iloc[part].reset_index(drop=True) for part in (train, test))
+    return Data(X, y[train], X_test, y[test])
+
+
+def flipped(y: np.ndarray, count: int = 4000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Labels with `count` of them flipped, and which."""
+    noisy = np.zeros(len(y), bool)
+    noisy[np.random.default_rng(seed).choice(len(y), count, replace=False)] = True
+    return np.where(noisy, 1 - y, y), noisy
+
+
+def catboost(name: str, **more: object) -> CatBoostClassifier:
+    """The paper's CatBoost: Plain, 100 trees of depth 6, one Newton step a leaf; nothing random."""
+    settings = {
+        "iterations": 100, "depth": 6, "learning_rate": RATES[name], "boosting_type": "Plain", "bootstrap_type": "No",
+        "random_strength": 0, "leaf_estimation_method": "Newton", "leaf_estimation_iterations": 1,
+        "boost_from_average": False, "verbose": 0, "allow_writing_files": False, "random_seed": 0,
+    }  # fmt: skip
+    return CatBoostClassifier(**(settings | more))
