@@ -134,7 +134,8 @@ def test_refit_without_each_row(case):
         scale = max(1.0, np.abs(expected).max())
         if changes is not None:
             np.testing.assert_allclose(e.values + changes.leaves[..., i], expected, atol=1e-9 * scale)
-        np.testing.assert_allclose(refit_on(work.trace, np.flatnonzero(keep)).values, expected, atol=1e-9 * scale)
+        group = refit_on(work.trace, e.take(np.flatnonzero(keep)))
+        np.testing.assert_allclose(group.values, expected, atol=1e-9 * scale)
 
 
 @every
@@ -180,6 +181,6 @@ def test_a_candidate_is_a_training_row_of_weight_zero(case):
     e = ensemble_of(structure, y, w)
     work = workspace_of(e)
     adjoint = leaf_adjoint(work, queries_of(work, test_steps, y_test), slice(None))
-    candidate = candidate_rows(work.trace, e.leaves[:, :1].copy(), e.start()[:1], y[:1])
+    candidate = candidate_rows(work.trace, e.leaves[:, :1].copy(), e.start()[:1], y[:1], np.ones(1), np.ones(1))
     trained = expand_training(work, adjoint, None)[:1]
     np.testing.assert_allclose(expand_candidates(work, adjoint, candidate), trained, atol=1e-13)

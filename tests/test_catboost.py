@@ -155,9 +155,10 @@ def test_candidates_are_slopes_at_weight_zero(setting):
     ]
     offset = structure.offset if not np.ndim(structure.offset) else np.r_[structure.offset, np.zeros((3, 1))]
     extended = replace(structure, steps=both, offset=offset)
+    of_class = [max(c.class_weight[c.codes == code], default=1.0) for code in c.test_codes[:3]]
 
     def loss_at(i, dw):
-        w = np.r_[c.w_total, dw * np.eye(3)[i]]
+        w = np.r_[c.w_total, dw * np.multiply(of_class, np.eye(3)[i])]
         F = oracle.predict(structure, oracle.refit(extended, y, w, n=n), test_steps)
         return oracle.loss_value(structure.loss, F, c.test_codes).mean()
 

@@ -13,6 +13,7 @@ from ._adapters import Alteration, Retrained, Source
 from ._arrays import F64, Ids, Ints
 from ._ensemble import Ensemble
 from ._errors import InvalidInput, UnsupportedModel
+from ._goal import Goal, GoalRows, ReadyGoal
 from ._replay import Step, Trace, walk
 
 
@@ -49,6 +50,13 @@ class AlteredModel:
         F = self.scores(X, baseline)
         y = self.source.own_labels(X) if y is None else y
         return self.source.ensemble.loss.value(F, self.source.labels(y, len(F), "y"))
+
+    def goal(self, goal: Goal | ReadyGoal, X: Any, y: Any = None, baseline: Any = None) -> float:
+        """The value of one of `goals` for these rows: what ``of=goal`` is about."""
+        F = self.scores(X, baseline)
+        y = self.source.own_labels(X) if y is None else y
+        codes = None if y is None else self.source.labels(y, len(F), "y")
+        return goal.bind(GoalRows(self.source.ensemble.loss, self.source.classes, codes, len(F))).at(F)
 
 
 @dataclass(frozen=True)
@@ -92,10 +100,7 @@ def alter(source: Source, rows: Alteration) -> Ensemble:
         return altered
     X, labels, weights = rows.added
     leaves, codes = _new_rows(source, X, labels)
-    new = {
-        name: np.ones(len(codes)) if source.classes is None else _of_class(source, x)[codes.astype(int)]
-        for name, x in factors.items()
-    }
+    new = dict(zip(factors, class_factors(source, codes, list(factors.values())), strict=True))
     return replace(
         altered,
         leaves=np.concatenate([altered.leaves, leaves], axis=1),
@@ -103,6 +108,13 @@ def alter(source: Source, rows: Alteration) -> Ensemble:
         w=np.append(altered.w, weights * new["w_factor"]),
         **{name: np.append(getattr(altered, name), x) for name, x in new.items()},
     )
+
+
+def class_factors(source: Source, codes: F64, factors: list[F64]) -> list[F64]:
+    """Each of these factors (n,), class weights of the training rows, for rows with these labels."""
+    if source.classes is None:
+        return [np.ones(len(codes)) for _ in factors]
+    return [_of_class(source, x)[codes.astype(int)] for x in factors]
 
 
 def _of_class(source: Source, factor: F64) -> F64:

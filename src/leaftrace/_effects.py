@@ -53,14 +53,14 @@ def training_rows(trace: Trace) -> Rows:
     return Rows(e.leaves, e.start(), e.y, e.w, e.w_factor, base_factor, e.sample)
 
 
-def candidate_rows(trace: Trace, leaves: Ids, start: F64, y: F64) -> Rows:
+def candidate_rows(trace: Trace, leaves: Ids, start: F64, y: F64, factor: F64, base_factor: F64) -> Rows:
     """Rows that were never trained on; a tree would draw them as often as it drew the others on average."""
-    e, ones = trace.ensemble, np.ones(len(y))
+    e = trace.ensemble
     sample = None
     if e.sample is not None:
         means = {id(s): np.full(len(y), s[e.w_factor > 0].mean()) for s in e.sample}
         sample = [means[id(s)] for s in e.sample]
-    return Rows(leaves, start, y, np.zeros(len(y)), ones, ones, sample)
+    return Rows(leaves, start, y, np.zeros(len(y)), factor, base_factor, sample)
 
 
 def empty_effects(trace: Trace, n: int, dtype: np.dtype) -> tuple[Real, Real]:

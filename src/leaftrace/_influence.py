@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from ._arrays import F64, Real
 from ._errors import InvalidInput, LeaftraceError
+from ._grouping import Tables
 from ._tables import table, wide
 
 _FORMAT = "leaftrace-influence-1"
@@ -34,7 +36,7 @@ class Influence:
                      means that the row hurts; tables say `harmful` and `helpful` so that nobody need remember
     ``train_index``  (rows,) labels of the training rows, from a DataFrame's index if there was one
     ``test_index``   (queries,) labels of the test rows, or "mean" / "sum"
-    ``of``           "loss", "prediction" or "goal"
+    ``of``           "loss", "prediction", "goal" or the name of a `Goal`
     ``method``       how it was computed
     ``action``       what the tables tell the effect of: rows "removed" or "added"; labels "flipped" (two classes),
                      "relabelled" (to a given class) or "label_raised" (by one, for numbers)
@@ -42,6 +44,8 @@ class Influence:
     ``derivative``   whether values are derivatives (True) or effects of removal (False)
     ``structure_changed``  (rows,) with Retrain: whether any tree's structure changed without the row
     ``per_label``    with score_candidates and no labels: the values under each possible label
+    ``lower_is_better``  of the query; None: not known, and tables say `raises` and `lowers`
+    ``tables``       where `by` finds columns of the rows and of the queries; files and pickles do not keep it
     """
 
     values: Real
@@ -54,6 +58,8 @@ class Influence:
     derivative: bool = True
     structure_changed: np.ndarray | None = None
     per_label: Mapping[Any, Real] | None = None
+    lower_is_better: bool | None = None
+    tables: Tables = field(default_factory=Tables)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -75,7 +81,9 @@ class Influence:
     @property
     def _words(self) -> tuple[str, str]:
         """For a positive and a negative burden."""
-        return ("harmful", "helpful") if self.of == "loss" and self.action != "label_raised" else ("raises", "lowers")
+        if self.action == "label_raised" or (self.lower_is_better is None and self.of != "loss"):
+            return "raises", "lowers"
+        return ("helpful", "harmful") if self.lower_is_better is False else ("harmful", "helpful")
 
     def _effect(self, burden: float) -> str:
         return self._words[0] if burden > 0 else self._words[1] if burden < 0 else "none"
@@ -88,37 +96,42 @@ class Influence:
 
     def mean(self) -> Influence:
         """One column: the mean over the queries."""
-        values = self.values.mean(axis=1, keepdims=True)
-        return replace(self, values=values, test_index=np.array(["mean"]), per_label=None)
+        values, tables = self.values.mean(axis=1, keepdims=True), replace(self.tables, test=None, reduced=True)
+        return replace(self, values=values, test_index=np.array(["mean"]), per_label=None, tables=tables)
 
-    def by(self, groups: Any) -> Any:
-        """Totals over groups of training rows: a line for each query and group.
+    def by(self, groups: Any, test_groups: Any = None, *, bins: int = 5) -> Any:
+        """Totals over groups of training rows: a line for each query and group, or for each slice and group.
 
-        ``groups`` has one label for each row of this result. For derivatives, the total is the first-order effect of
-        removing the whole group; `tracer.refit(without=...)` gives the exact one."""
-        labels = np.asarray(groups)
-        if labels.shape != (len(self.train_index),):
-            raise InvalidInput(
-                f"groups has shape {labels.shape}; expected ({len(self.train_index)},), a label for each training row "
-                "of this result."
-            )
-        names, code = np.unique(labels, return_inverse=True)
-        count = np.bincount(code)
-        lines: dict[str, list[Any]] = {}
-        for j, test_row in enumerate(self.test_index):
-            total, burden, change = (np.bincount(code, x[:, j]) for x in (self.values, self.burden, self.change))
-            columns = {
-                "test_row": [test_row] * len(names),
-                "group": list(names),
-                "rows": list(count),
-                "effect": [self._effect(b) for b in burden],
-                "total": list(total),
-                "mean": list(total / count),
-                f"{self.of}_change_if_{self.action}": list(change),
-            }
-            for name, column in columns.items():
-                lines.setdefault(name, []).extend(column)
-        return table({name: np.asarray(column) for name, column in lines.items()})
+        >>> tracer.influence(X_test, y_test).by("age", test_groups="sex")         # doctest: +SKIP
+
+        ``groups``       one label for each row of this result, or the name of a column of their table
+        ``test_groups``  the same for the queries: a slice is the mean over its test rows
+        ``bins``         into how many groups of about equal size a column of many numbers is cut
+
+        For derivatives, the total is the first-order effect of removing the whole group; `group_effects` has the exact
+        one beside it."""
+        rows = self.tables.train_groups(groups, len(self.train_index), bins)
+        parts = [rows.sums(x) for x in (self.values, self.burden, self.change)]  # (G, queries) each
+        if test_groups is None:
+            head = {"test_row": np.repeat(self.test_index, len(rows))}
+        else:
+            if self.tables.reduced:
+                raise InvalidInput("this result is one column for all test rows; ask for influence() without reduce=.")
+            slices = self.tables.test_groups(test_groups, len(self.test_index), bins)
+            parts = [slices.means(part.T).T for part in parts]  # (G, slices) each
+            head = {name: np.repeat(x, len(rows)) for name, x in (("slice", slices.names), ("test_rows", slices.count))}
+        total, burden, change = (part.T.ravel() for part in parts)
+        times = len(total) // len(rows)
+        columns = {
+            **head,
+            "group": np.tile(rows.names, times),
+            "rows": np.tile(rows.count, times),
+            "effect": np.array([self._effect(b) for b in burden], dtype=object),
+            "total": total,
+            "mean": total / np.tile(rows.count, times),
+            f"{self.of}_change_if_{self.action}": change,
+        }
+        return table(columns)
 
     def to_frame(self) -> Any:
         """The values as a wide table: training rows down, queries across."""
@@ -126,7 +139,6 @@ class Influence:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a .npz file (no pickle). The file appears whole or not at all."""
-        path = os.fspath(path)
         arrays: dict[str, Any] = {"values": self.values, "weight": self.weight}
         meta: dict[str, Any] = {
             "format": _FORMAT,
@@ -134,6 +146,7 @@ class Influence:
             "method": self.method,
             "action": self.action,
             "derivative": self.derivative,
+            "lower_is_better": self.lower_is_better,
         }
         for name in ("train_index", "test_index"):
             _pack(name, getattr(self, name), arrays, meta)
@@ -142,18 +155,8 @@ class Influence:
         if self.per_label is not None:
             _pack("labels", np.array(list(self.per_label), dtype=object), arrays, meta)
             arrays["per_label"] = np.stack(list(self.per_label.values()))
-        folder = os.path.dirname(os.path.abspath(path))
-        try:
-            handle, unfinished = tempfile.mkstemp(dir=folder, suffix=".part")
-        except OSError as error:
-            raise LeaftraceError(f"cannot write '{path}': {error.strerror}; choose another folder.") from None
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez(file, meta=np.array(json.dumps(meta)), **arrays)
-            os.replace(unfinished, path)
-        except BaseException:
-            os.unlink(unfinished)
-            raise
+        with whole_file(path) as file:
+            np.savez(file, meta=np.array(json.dumps(meta)), **arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Influence:
@@ -182,7 +185,11 @@ class Influence:
             meta["derivative"],
             arrays.get("structure_changed"),
             per_label,
+            meta.get("lower_is_better"),
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "tables": Tables()}
 
     def __repr__(self) -> str:
         rows, queries = self.shape
@@ -216,13 +223,13 @@ def rank(influence: Influence, k: int, effect: str | None) -> list[Ranked]:
         size = np.abs(change)
         if effect is not None:
             size = np.where(burden * (1 if effect == up else -1) > 0, size, -1)
-        order = _largest(size, min(k, len(size)))
+        order = largest(size, min(k, len(size)))
         order = order[size[order] >= 0]
         out.append((order, [influence._effect(b) for b in burden[order]], change[order]))
     return out
 
 
-def _largest(size: Real, k: int) -> np.ndarray:
+def largest(size: Real, k: int) -> np.ndarray:
     """Positions of the k largest, in order."""
     candidates = np.arange(len(size))
     if k < len(size):  # everything that could be among the first k, then a stable order
@@ -241,6 +248,23 @@ def top_table(tops: list[Ranked], train_index: np.ndarray, test_index: np.ndarra
             change_name: np.concatenate([change for _, _, change in tops]),
         }
     )
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A new file to write to that appears under its name when it is finished, or not at all."""
+    folder = os.path.dirname(os.path.abspath(path))
+    try:
+        handle, unfinished = tempfile.mkstemp(dir=folder, suffix=".part")
+    except OSError as error:
+        raise LeaftraceError(f"cannot write '{os.fspath(path)}': {error.strerror}; choose another folder.") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        os.replace(unfinished, path)
+    except BaseException:
+        os.unlink(unfinished)
+        raise
 
 
 def _pack(name: str, index: np.ndarray, arrays: dict[str, Any], meta: dict[str, Any]) -> None:

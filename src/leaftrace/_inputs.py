@@ -86,23 +86,24 @@ def class_codes(y: np.ndarray, classes: np.ndarray, name: str) -> F64:
     return codes
 
 
-def row_numbers(rows: Any, n: int, name: str = "rows") -> Ints:
-    """Positions of training rows, from positions or a mask; None means all."""
+def row_numbers(rows: Any, n: int, name: str = "rows", of: str = "training rows") -> Ints:
+    """Positions of rows, from positions or a mask; None means all."""
     if rows is None:
         return np.arange(n)
     array = np.atleast_1d(np.asarray(rows))
     if array.dtype == bool:
         if array.shape != (n,):
-            raise InvalidInput(f"{name} is a mask of shape {array.shape}; expected ({n},), one for each training row.")
+            raise InvalidInput(f"{name} is a mask of shape {array.shape}; expected ({n},), one for each of the {of}.")
         return np.flatnonzero(array)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise InvalidInput(f"{name} must be positions of training rows (whole numbers) or a boolean mask.")
+        raise InvalidInput(f"{name} must be positions of {of} (whole numbers) or a boolean mask.")
     array = array.astype(np.intp)
     outside = array[(array < 0) | (array >= n)]
     if len(outside):
+        table = "X_train" if of == "training rows" else "X_test"
         raise InvalidInput(
-            f"{name} has {outside[0]}, but positions of training rows go from 0 to {n - 1}; "
-            "rows are counted from 0 in the order of X_train, whatever its index."
+            f"{name} has {outside[0]}, but positions of {of} go from 0 to {n - 1}; "
+            f"rows are counted from 0 in the order of {table}, whatever its index."
         )
     return array
 

@@ -1,7 +1,7 @@
 """Queries: scalars of the test predictions, and their gradients.
 
 A query is a column of the result. Its scalar Q is the loss of a test row, its raw prediction, or anything whose
-gradient c = dQ/dF is given. `reduce` makes one query of the whole test set.
+gradient c = dQ/dF is given. `reduce` makes one query of the whole test set; a goal is one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import numpy as np
 from ._arrays import F64, Ids
 from ._ensemble import Ensemble
 from ._errors import InvalidInput
+from ._goal import Goal, GoalRows, ReadyGoal, plain
 
-Of = str | np.ndarray | Callable[[F64], Any]
+Of = str | np.ndarray | Callable[[F64], Any] | Goal | ReadyGoal
 Reduce = Literal["mean", "sum"] | None
 
 
@@ -29,11 +30,16 @@ class Queries:
     scores: F64  # (m, K)
     y: F64 | None  # (m,) labels, for the loss
     gradient: F64  # (m, K) c = dQ/dF
-    of: str  # "loss", "prediction" or "goal"
+    of: str  # "loss", "prediction" or "goal"; the name of a Goal
     reduce: Reduce
+    goal: Goal | None = None  # then `gradient` is its gradient, and `reduce` "sum"
 
     def __len__(self) -> int:
         return 1 if self.reduce else self.leaves.shape[1]
+
+    @property
+    def lower_is_better(self) -> bool | None:
+        return self.of == "loss" or None if self.goal is None else self.goal.lower_is_better
 
     def seeds(self, columns: slice, width: int, dtype: np.dtype) -> tuple[Any, F64]:
         """What each leaf of the ensemble (leaves, O, width) and the base score (K, width) get from these queries."""
@@ -58,6 +64,9 @@ class Queries:
 
     def change(self, dF: F64) -> F64:
         """Q(F + dF) - Q(F) for changes of the test scores dF (m, K, B): (queries, B)."""
+        if self.goal is not None:
+            before = self.goal.at(self.scores)
+            return np.array([[self.goal.at(self.scores + d) - before for d in np.moveaxis(dF, 2, 0)]])
         if self.of == "loss":
             assert self.y is not None
             moved = np.moveaxis(self.scores[:, :, None] + dF, 2, 0)  # (B, m, K)
@@ -76,7 +85,14 @@ class Queries:
 
 
 def make_queries(
-    ensemble: Ensemble, leaves: Ids, offset: F64 | None, y: F64 | None, of: Of, reduce: Reduce, output: int | None
+    ensemble: Ensemble,
+    leaves: Ids,
+    offset: F64 | None,
+    y: F64 | None,
+    of: Of,
+    reduce: Reduce,
+    output: int | None,
+    classes: np.ndarray | None = None,
 ) -> Queries:
     """Check `of`, `reduce`, `output` and put the gradient together."""
     if reduce not in (None, "mean", "sum"):
@@ -91,18 +107,35 @@ def make_queries(
             return Queries(ensemble, leaves, F, y, ensemble.loss.gradient(ensemble.loss.state(F), y), of, reduce)
         if of == "prediction":
             return Queries(ensemble, leaves, F, y, _pick_output(F, output), of, reduce)
-        raise InvalidInput(f"of is '{of}'; it can be 'loss', 'prediction', an array of gradients or a function.")
-    given = np.asarray(of(F if F.shape[1] > 1 else F[:, 0]) if callable(of) else of, dtype=np.float64)
+        raise InvalidInput(
+            f"of is '{of}'; it can be 'loss', 'prediction', a goal, an array of gradients or a function."
+        )
+    if isinstance(of, (Goal, ReadyGoal)):
+        if reduce is not None:
+            raise InvalidInput(f"reduce is '{reduce}', but a goal is one number of all test rows; leave reduce out.")
+        goal = of.bind(GoalRows(ensemble.loss, classes, y, len(F)))
+        goal.at(F)  # that it has a value
+        c = _gradient(goal.gradient, F, f"the gradient of the goal '{goal.name}'")
+        return Queries(ensemble, leaves, F, y, c, goal.name, "sum", goal)
+    if isinstance(of, type) and issubclass(of, (Goal, ReadyGoal)):
+        raise InvalidInput(f"of is the class {of.__name__}; make a goal of it: {of.__name__}(...).")
+    what = "the function given as of=" if callable(of) else "the array given as of="
+    return Queries(ensemble, leaves, F, y, _gradient(of, F, what), "goal", reduce)
+
+
+def _gradient(of: Any, F: F64, what: str) -> F64:
+    """(m, K) from an array, or a function of the scores."""
+    given = np.asarray(of(plain(F)) if callable(of) else of, dtype=np.float64)
     c = given[:, None] if given.ndim == 1 and F.shape[1] == 1 else given
     if c.shape != F.shape:
-        what = "the function given as of= returned" if callable(of) else "the array given as of= has"
+        what += " returned" if callable(of) else " has"
         raise InvalidInput(
             f"{what} shape {given.shape}; expected the gradient of your goal with respect to the raw predictions, "
             f"shape {F.shape if F.shape[1] > 1 else F.shape[:1]}."
         )
     if not np.isfinite(c).all():
         raise InvalidInput("the gradient given as of= has missing or infinite values.")
-    return Queries(ensemble, leaves, F, y, c, "goal", reduce)
+    return c
 
 
 def _pick_output(F: F64, output: int | None) -> F64:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,16 +13,18 @@ import numpy as np
 from . import _forward, _inputs
 from ._adapters import Alteration, Source, open_model
 from ._adjoint import LeafAdjoint, expand_candidates, expand_labels, expand_training, leaf_adjoint
-from ._altered import RefittedModel, RetrainedModel, alter, refit_on
+from ._altered import RefittedModel, RetrainedModel, alter, class_factors, refit_on
 from ._arrays import F64, Ints, Real
 from ._costs import Estimate, estimate, leaf_form_pays
 from ._effects import candidate_rows
 from ._errors import FidelityError, FidelityWarning, InvalidInput, UnsupportedModel
 from ._fidelity import Fidelity
+from ._grouping import Tables
 from ._influence import Influence, Ranked, rank, top_table
 from ._kernels import BLOCKS, is_native
 from ._leafspace import LeafSpace, build
 from ._methods import AllPoints, LeafInfluence, LeafRefit, Method, Retrain, SinglePoint, TopKLeaves
+from ._neighbours import neighbour_table
 from ._progress import progress
 from ._queries import Of, Queries, Reduce, make_queries
 from ._replay import replay
@@ -61,6 +63,7 @@ class Tracer:
     train_index: np.ndarray
     X_train: Any  # as given
     y_train: np.ndarray  # (n,) as given
+    _given_weight: F64  # (n,)
 
     def __init__(
         self,
@@ -88,6 +91,7 @@ class Tracer:
         self._start(source, _Settings(fidelity, np.dtype(dtype), n_jobs or available_cores(), memory_limit))
         self.X_train = X_train
         self.train_index = _inputs.row_index(X_train, self.n_rows)
+        self._given_weight = _inputs.weights(sample_weight, self.n_rows)
         self.y_train = np.asarray(source.own_labels(X_train) if y_train is None else y_train).ravel()
 
     def _start(self, source: Source, settings: _Settings) -> None:
@@ -111,8 +115,9 @@ class Tracer:
 
     @property
     def sample_weight(self) -> F64:
-        """(n,) weights of the training rows, before class weights."""
-        return self._source.ensemble.sample_weight
+        """(n,) weights of the training rows, before class weights; of rows held out too, which retraining needs."""
+        e = self._source.ensemble
+        return np.where(e.w_factor > 0, e.sample_weight, self._given_weight)
 
     @property
     def classes(self) -> np.ndarray | None:
@@ -144,8 +149,9 @@ class Tracer:
         """Influence of the training rows (or those at positions `rows`) on each test row.
 
         ``method``  LeafInfluence() by default: exact, all rows at once
-        ``of``      "loss"; "prediction" (raw score; of several outputs, `output` or the predicted class); or the
-                    gradient of any goal with respect to the raw predictions, as an array or a function of them
+        ``of``      "loss"; "prediction" (raw score; of several outputs, `output` or the predicted class); one of
+                    `goals`, any scalar of all predictions, in one column; or the gradient of anything with respect
+                    to the raw predictions, as an array or a function of them
         ``reduce``  "mean" or "sum": one column for the whole test set, at the price of one test row
         """
         method = LeafInfluence() if method is None else method
@@ -166,7 +172,8 @@ class Tracer:
             values = self._by_refitting(queries, method, index)
         else:
             values = self._forwards(queries, method, index)
-        return self._result(values, index, test_index, queries.of, method, structure_changed=changed)
+        tables = _tables(self.X_train, None if rows is None else index, X_test, queries)
+        return self._result(values, index, test_index, queries, method, structure_changed=changed, tables=tables)
 
     def top(
         self,
@@ -188,7 +195,7 @@ class Tracer:
         queries, test_index = self._queries(X_test, y_test, of, None, output, baseline)
         tops: list[Ranked] = []
         for columns, values in self._backwards(queries, method, None):
-            block = self._result(values, np.arange(self.n_rows), test_index[columns], queries.of, method)
+            block = self._result(values, np.arange(self.n_rows), test_index[columns], queries, method)
             tops += rank(block, k, effect)
         return top_table(tops, self.train_index, test_index, f"{queries.of}_change_if_removed")
 
@@ -232,7 +239,9 @@ class Tracer:
         action, how_far = "relabelled" if e.n_outputs > 1 else "label_raised", np.ones(len(index))
         if e.n_outputs == 1 and self._source.classes is not None:
             action, how_far = "flipped", 1 - 2 * e.y[index]
-        return Influence(values, self.train_index[index], test_index, queries.of, name, action, how_far)
+        names, better = (self.train_index[index], test_index), queries.lower_is_better
+        tables = _tables(self.X_train, None if rows is None else index, X_test, queries)
+        return Influence(values, *names, queries.of, name, action, how_far, lower_is_better=better, tables=tables)
 
     def score_candidates(
         self,
@@ -246,7 +255,8 @@ class Tracer:
         output: int | None = None,
         baseline: Any = None,
     ) -> Influence:
-        """dQ/dw of rows that are not in the training set, at weight zero: what adding a little of them would do.
+        """dQ/dw of rows that are not in the training set, at weight zero: what adding a little of them would do. With
+        class weights, a row counts as its class does.
 
         With labels `y_new`, under those. Without, `values` is the expectation under the model's own prediction for
         the new rows and, for classifiers, `per_label` has the values under each label."""
@@ -276,7 +286,55 @@ class Tracer:
             "added",
             np.ones(m),
             per_label=per_label,
+            lower_is_better=queries.lower_is_better,
+            tables=_tables(X_new, None, X_test, queries),
         )
+
+    def neighbours(
+        self,
+        X_test: Any,
+        k: int = 10,
+        *,
+        y_test: Any = None,
+        by: Literal["weight", "similarity"] = "weight",
+        output: int | None = None,
+        baseline: Any = None,
+    ) -> Any:
+        """The k training rows that share leaves with each test row, weighted as the model weighs them, as a table.
+
+        >>> tracer.neighbours(X_test, 5)                          # doctest: +SKIP
+
+        `similarity` is the share of trees in which both are in one leaf. `weight` is how far the test row's score rises
+        for each unit of the training row's negative gradient (sum over shared leaves of w eta / (H + lam)); in a forest
+        the row's share in the prediction. Beside them stands the influence, which also counts what a row does to all
+        others: of the loss with `y_test`, otherwise of the prediction. It is left out for leaves without derivatives.
+
+        ``k``       neighbours of each test row; fewer if there are no more
+        ``by``      what they are ranked by, "weight" or "similarity"
+        ``output``  of several outputs, the one whose score is meant; by default that of the predicted class
+        """
+        if by not in ("weight", "similarity"):
+            raise InvalidInput(f"by is {by!r}; it can be 'weight' or 'similarity'.")
+        if k < 1:
+            raise InvalidInput(f"k is {k}; ask for 1 or more neighbours.")
+        y_test = self._source.own_labels(X_test) if y_test is None else y_test
+        scores, test_index = self._queries(X_test, None, "prediction", None, output, baseline)
+        queries = scores
+        if y_test is not None:
+            queries, _ = self._queries(X_test, y_test, "loss", None, None, baseline)
+        meant, every = scores.gradient.argmax(axis=1), np.arange(self.n_rows)
+
+        def blocks() -> Iterator[tuple[Any, Any, np.ndarray, Influence | None]]:
+            method = LeafInfluence()
+            found: Any = ((columns, None) for columns in _blocks(len(queries)))
+            if not self._source.ensemble.not_smooth:
+                found = self._backwards(queries, method, None)
+            for columns, values in found:
+                here = test_index[columns]
+                influence = None if values is None else self._result(values, every, here, queries, method)
+                yield queries.leaves[:, columns], meant[columns], here, influence
+
+        return neighbour_table(self._work, blocks(), k, by, self.train_index, self.y_train)
 
     def refit(
         self, without: Any = None, *, y: Any = None, sample_weight: Any = None, added: tuple[Any, Any] | None = None
@@ -303,6 +361,7 @@ class Tracer:
         tracer._start(retrained.retrained.open(), self._settings)
         tracer.X_train, tracer.y_train = rows.table(self.X_train), rows.labels(self.y_train)
         tracer.train_index = self.train_index[rows.keep]
+        tracer._given_weight = _inputs.weights(rows.weights(self._given_weight, self.n_rows), tracer.n_rows)
         if rows.added is not None:
             new = _inputs.row_index(rows.added[0], len(rows.added[1]))
             tracer.train_index = np.concatenate([tracer.train_index, new])
@@ -342,7 +401,9 @@ class Tracer:
             raise InvalidInput("X_test has no rows; pass at least one test row.")
         y = self._source.own_labels(X) if y is None else y
         codes = None if y is None else self._source.labels(y, m, "y_test")
-        queries = make_queries(self._source.ensemble, leaves, offset, codes, of, reduce, output)
+        queries = make_queries(self._source.ensemble, leaves, offset, codes, of, reduce, output, self._source.classes)
+        if queries.goal is not None:
+            return queries, np.array([queries.of])
         return queries, np.array([reduce]) if reduce else _inputs.row_index(X, m)
 
     def _backwards(self, queries: Queries, method: LeafInfluence, index: Ints | None) -> Iterator[tuple[slice, Real]]:
@@ -400,6 +461,12 @@ class Tracer:
         done = progress(self._work.map(one, index.tolist()), len(index), "training rows", "row")
         return np.array(list(done)).reshape(len(index), len(queries)).astype(self._work.dtype)
 
+    def _along(self, X: Any, direction: F64) -> F64:
+        """(m, K) changes of the scores of X along a direction (n,) of sample weights, to first order."""
+        self._needs_derivatives()
+        changes = _forward.along(self._work, direction)
+        return changes.score_changes(self._source.ensemble, self._source.rows(X)[0])[..., 0]
+
     def _needs_derivatives(self) -> None:
         if why := self._source.ensemble.not_smooth:
             raise UnsupportedModel(
@@ -419,14 +486,33 @@ class Tracer:
         values = np.array([v for v, _ in done]).reshape(len(index), len(queries))
         return values, np.array([changed for _, changed in done], dtype=bool)
 
+    def _slopes_at(self, model: RefittedModel, X: Any, y: Any) -> F64:
+        """(n,) d(mean loss of X, y)/d(sample weight) at the weights and leaf values of a refitted model that has all
+        training rows."""
+        self._needs_derivatives()
+        source, values = self._source, {"base": model.ensemble.base, "values": model.ensemble.values}
+        e = replace(alter(source, model.rows), **values)
+        with ThreadPoolExecutor(self._settings.n_jobs) as threads:
+            trace = replay(e, source.tolerance, (), threads)
+        work = Workspace(trace, self._work.dtype, self._work.n_jobs, self._work.memory_limit)
+        leaves, offset = source.rows(X)
+        codes = source.labels(y, leaves.shape[1], "y_test")
+        queries = make_queries(e, leaves, offset, codes, "loss", "mean", None)
+        work.prepare_effects()
+        return expand_training(work, leaf_adjoint(work, queries, slice(0, 1)), None)[:, 0].astype(np.float64)
+
     def _candidates(self, queries: Queries, leaves: np.ndarray, start: F64, labels: list[F64]) -> Real:
         """(labelings, rows, columns): the same new rows under each of these labels."""
-        adjoint_of = self._adjoint(queries)
+        adjoint_of, e = self._adjoint(queries), self._source.ensemble
         chunks = self._work.row_chunks(np.arange(len(start)))
+        own = [e.w_factor, e.w_factor if e.base_factor is None else e.base_factor]
+
+        def factors(y: F64) -> list[F64]:
+            return class_factors(self._source, y, own)
 
         def block(columns: slice) -> Real:
             adjoint = adjoint_of(columns)
-            candidates = [candidate_rows(self._work.trace, leaves, start, y) for y in labels]
+            candidates = [candidate_rows(self._work.trace, leaves, start, y, *factors(y)) for y in labels]
             parts = [[expand_candidates(self._work, adjoint, c.take(part)) for part in chunks] for c in candidates]
             return np.stack([np.concatenate(p) for p in parts])
 
@@ -462,12 +548,19 @@ class Tracer:
         return int(source.labels(np.array([to]), 1, "to")[0])
 
     def _result(
-        self, values: Real, index: Ints, test_index: np.ndarray, of: str, method: Method, **extra: Any
+        self, values: Real, index: Ints, test_index: np.ndarray, queries: Queries, method: Method, **extra: Any
     ) -> Influence:
         weight = self._source.ensemble.sample_weight[index]
         derivative = isinstance(method, LeafInfluence)
         names = self.train_index[index], test_index
-        return Influence(values, *names, of, repr(method), "removed", weight, derivative, **extra)
+        better = queries.lower_is_better
+        return Influence(
+            values, *names, queries.of, repr(method), "removed", weight, derivative, lower_is_better=better, **extra
+        )
+
+
+def _tables(train: Any, rows: Ints | None, test: Any, queries: Queries) -> Tables:
+    return Tables(train, rows, None if queries.reduce else test, queries.reduce is not None)
 
 
 def _blocks(count: int) -> list[slice]:

@@ -58,6 +58,8 @@ def take_rows(X: Any, keep: Ints) -> Any:
         return X.tocsr()[keep]
     if hasattr(X, "to_batches"):  # Arrow
         return X.take(keep)
+    if hasattr(X, "get_label"):  # a booster's own matrix
+        return X.slice(keep.tolist()) if hasattr(X, "slice") else take_rows(X.get_data(), keep)
     return X[keep] if hasattr(X, "shape") else np.asarray(X)[keep]
 
 
