@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from catboost import CatBoostClassifier
 
 FOLDER = Path(os.environ.get("LEAFTRACE_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -32,10 +33,12 @@ class Data:
 
 def read(name: str) -> pd.DataFrame:
     """A table of the data folder, by its name without the ending."""
-    for ending, reader in ((".parquet", pd.read_parquet), (".csv", pd.read_csv), (".csv.gz", pd.read_csv)):
-        if (path := FOLDER / (name + ending)).exists():
-            return reader(path)
-    sys.exit(f"there is no {name}.parquet or .csv in the data folder; set LEAFTRACE_DATA to the folder that has it.")
+    if (path := FOLDER / f"{name}.parquet").exists():
+        return pd.read_parquet(path)
+    if (path := FOLDER / f"{name}.csv.zst").exists():
+        with pa.input_stream(path, compression="zstd") as file:
+            return pd.read_csv(file)
+    sys.exit(f"there is no {name}.parquet in the data folder; set LEAFTRACE_DATA to the folder that has it.")
 
 
 def adult() -> Data:
@@ -58,6 +61,37 @@ def amazon(seed: int = 0) -> Data:
     train, test = order[:26_215], order[26_215:]
     X, X_test = (every.iloc[part].reset_index(drop=True) for part in (train, test))
     return Data(X, y[train], X_test, y[test])
+
+
+MIDDLE_AGED = "age_[40-50)"
+_NUMBERS = (
+    "time_in_hospital", "num_lab_procedures", "num_procedures", "num_medications", "number_outpatient",
+    "number_emergency", "number_inpatient", "number_diagnoses",
+)  # fmt: skip
+
+
+def hospital(biased: bool = True) -> Data:
+    """20,000 and 81,766 rows, 127 columns: 8 numbers and 31 categories as indicators (Koh and Liang, 2017).
+
+    The seed is theirs too, and gives the paper's counts exactly: 2,140 of 20,000 rows are readmitted, 169 of 1,853
+    with an age of 40 to 50. ``biased``: all of these but 17 are taken out of the training rows, which leaves 1,988 of
+    19,848 and 17 of 1,701 (the paper says 17 of 1601, which its other counts do not allow). Which 17 it kept is not
+    known; here they are the first."""
+    every = read("hospital/diabetic_data")
+    y = every["readmitted"].eq("<30").to_numpy(int)
+    drugs = every.columns[every.columns.get_loc("max_glu_serum") : every.columns.get_loc("readmitted")]
+    parts = [every[list(_NUMBERS)]]
+    for name in ("gender", "race", "age", "discharge_disposition_id", *drugs):
+        kind = every[name].fillna("?")
+        parts.append(pd.get_dummies(kind, prefix=name, drop_first=kind.nunique() == 2, dtype=int))
+    X = pd.concat(parts, axis=1)
+    order = np.random.RandomState(2).permutation(len(y))  # the generator of the published split
+    train, test = order[:20_000], order[20_000:]
+    if biased:
+        hit = np.flatnonzero((X[MIDDLE_AGED].to_numpy()[train] == 1) & (y[train] == 1))
+        train = np.delete(train, hit[17:])
+    X_train, X_test = (X.iloc[part].reset_index(drop=True) for part in (train, test))
+    return Data(X_train, y[train], X_test, y[test])
 
 
 def flipped(y: np.ndarray, count: int = 4000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

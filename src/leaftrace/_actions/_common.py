@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from .._altered import AlteredModel
+from .._altered import AlteredModel, RetrainedModel
 from .._arrays import F64
 from .._errors import InvalidInput
+from .._queries import Of
 from .._tables import table
 from .._tracer import Tracer
 
@@ -76,7 +77,7 @@ class Change:
     def refit(self, tracer: Tracer) -> AlteredModel:
         return tracer.refit(self.without, y=self.y, sample_weight=self.sample_weight)
 
-    def retrain(self, tracer: Tracer) -> AlteredModel:
+    def retrain(self, tracer: Tracer) -> RetrainedModel:
         return tracer.retrain(self.without, y=self.y, sample_weight=self.sample_weight)
 
 
@@ -86,8 +87,8 @@ def mean_loss(model: Tracer | AlteredModel, X: Any, y: Any) -> float:
     return float(model.loss(X, y).mean())
 
 
-def first_order(tracer: Tracer, X: Any, y: Any, change: Change) -> float:
-    """The change of the mean loss of X, y to first order in the weights and labels.
+def first_order(tracer: Tracer, X: Any, y: Any, change: Change, of: Of = "loss") -> float:
+    """The change of the mean loss of X, y (or of another goal) to first order in the weights and labels.
 
     sum_i (w'_i - w_i) dL/dw_i + sum_i (y'_i - y_i) dL/dy_i, with classes as label mass that goes from one to the other.
     """
@@ -95,26 +96,26 @@ def first_order(tracer: Tracer, X: Any, y: Any, change: Change) -> float:
     new = np.array(new, dtype=float)
     if change.without is not None:
         new[np.asarray(change.without)] = 0.0
-    moved = float((new - old) @ tracer.influence(X, y, reduce="mean").values[:, 0])
+    moved = float((new - old) @ tracer.influence(X, y, of=of, reduce="mean").values[:, 0])
     if change.y is None:
         return moved
-    return moved + label_order(tracer, X, y, np.asarray(change.y), new / np.where(old > 0, old, 1.0))
+    return moved + label_order(tracer, X, y, np.asarray(change.y), new / np.where(old > 0, old, 1.0), of)
 
 
-def label_order(tracer: Tracer, X: Any, y: Any, labels: np.ndarray, share: F64) -> float:
+def label_order(tracer: Tracer, X: Any, y: Any, labels: np.ndarray, share: F64, of: Of = "loss") -> float:
     """The part of `first_order` that comes from these labels (n,), for rows that keep this share (n,) of their weight."""
     rows = np.flatnonzero(labels != tracer.y_train)
     if not len(rows):
         return 0.0
     if tracer.classes is None:
         step = labels[rows].astype(float) - tracer.y_train[rows].astype(float)
-        slopes = tracer.label_influence(X, y, reduce="mean", rows=rows).values[:, 0]
+        slopes = tracer.label_influence(X, y, of=of, reduce="mean", rows=rows).values[:, 0]
         return float((share[rows] * step) @ slopes)
     total = 0.0
     for label in np.unique(labels[rows]):
         some = rows[labels[rows] == label]
-        to = None if len(tracer.classes) == 2 else label
-        changes = tracer.label_influence(X, y, reduce="mean", rows=some, to=to).change[:, 0]
+        to = None if tracer._source.ensemble.n_outputs == 1 else label
+        changes = tracer.label_influence(X, y, of=of, reduce="mean", rows=some, to=to).change[:, 0]
         total += float(share[some] @ changes)
     return total
 
