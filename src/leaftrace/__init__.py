@@ -5,6 +5,9 @@
 >>> tracer.influence(X_test, y_test).top(5)                   # doctest: +SKIP
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from ._adapters import record_catboost
 from ._altered import RefittedModel, RetrainedModel
 from ._costs import Estimate
@@ -23,22 +26,41 @@ from ._methods import (
 )
 from ._tracer import Tracer
 
+if TYPE_CHECKING:
+    from . import goals
+    from ._actions.acquire import Acquisition, acquire
+    from ._actions.clean import Clean, clean
+    from ._actions.fix import Fix, fix
+    from ._actions.groups import GroupEffects, group_effects
+    from ._actions.impact import RemovalImpact, removal_impact
+    from ._actions.mismatch import Mismatch, mismatch
+    from ._actions.stability import EnsembleInfluence, ensemble_influence
+    from ._report import Report, report
+
 __version__ = "0.1.0"
 
 __all__ = [
+    "Acquisition",
     "AllPoints",
+    "Clean",
+    "EnsembleInfluence",
     "Estimate",
     "FastLeafInfluence",
     "FastLeafRefit",
     "Fidelity",
     "FidelityError",
     "FidelityWarning",
+    "Fix",
+    "GroupEffects",
     "Influence",
     "InvalidInput",
     "LeafInfluence",
     "LeafRefit",
     "LeaftraceError",
+    "Mismatch",
     "RefittedModel",
+    "RemovalImpact",
+    "Report",
     "Retrain",
     "RetrainedModel",
     "SinglePoint",
@@ -46,5 +68,39 @@ __all__ = [
     "Tracer",
     "UnsupportedModel",
     "__version__",
+    "acquire",
+    "clean",
+    "ensemble_influence",
+    "fix",
+    "goals",
+    "group_effects",
+    "mismatch",
     "record_catboost",
+    "removal_impact",
+    "report",
 ]
+
+# What stands on top of a Tracer is loaded when it is first asked for.
+_MODULES = {
+    "goals": "goals",
+    "_actions.acquire": "Acquisition acquire",
+    "_actions.clean": "Clean clean",
+    "_actions.fix": "Fix fix",
+    "_actions.groups": "GroupEffects group_effects",
+    "_actions.impact": "RemovalImpact removal_impact",
+    "_actions.mismatch": "Mismatch mismatch",
+    "_actions.stability": "EnsembleInfluence ensemble_influence",
+    "_report": "Report report",
+}
+_LATER = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'leaftrace' has no attribute {name!r}")
+    module = importlib.import_module(f".{_LATER[name]}", __name__)
+    return module if name == _LATER[name] else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return __all__
