@@ -448,6 +448,16 @@ def test_interrupts(monkeypatch):
     np.testing.assert_array_equal(found.sample_weight, tracer.sample_weight)
 
 
+def test_weights_of_rows_held_out():
+    """Early stopping holds out rows; their weights are known all the same, or retraining would get zeros."""
+    _, tracer, *_ = case("scikit-learn")
+    given = filtered(*draw(1500, 0))[2]
+    np.testing.assert_array_equal(tracer.sample_weight, given)
+    other = given * np.random.default_rng(0).uniform(0.5, 2.0, len(given))
+    followed = tracer.follow(tracer.retrain(sample_weight=other))
+    np.testing.assert_array_equal(followed.sample_weight, other)
+
+
 def test_prints():
     _, tracer, X_test, y_test = case("LightGBM")
     found = mismatch(tracer, X_test, y_test, "kind", retrain=False)

@@ -22,6 +22,7 @@ from xgboost import XGBClassifier
 import boosters
 import hostile
 import leaftrace as lt
+from leaftrace._actions.noise import label_noise
 from leaftrace._report import page, report
 
 QUIET = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
@@ -308,6 +309,30 @@ def test_groups_are_those_of_the_action():
         report(tracer, X_test, groups="kind")
     with pytest.raises(lt.InvalidInput, match="groups names the column 'nothing'"):
         report(tracer, X_test, y_test, groups="nothing")
+
+
+def test_suspects_are_those_of_the_action():
+    _, X, y, _, X_test, y_test, tracer = categories()
+    noise = data_of(tracer, X_test, y_test, worst=1, noise=7)["noise"]
+    found = label_noise(tracer)
+    table = found.rank(7)
+    rows = noise["training_rows"]
+    assert [r["row"] for r in rows] == table["train_row"].tolist()
+    assert [r["label_score"] for r in rows] == table["label_score"].tolist()
+    assert [r["predicted_label"] for r in rows] == table["predicted_label"].tolist()
+    assert [r["is_label_issue"] for r in rows] == table["is_label_issue"].tolist()
+    assert [r["given_label"] for r in rows] == [y[r["position"]] for r in rows]
+    assert noise["flagged"] == len(found.issues)
+    for r in rows:
+        shown = dict(zip(noise["columns"], r["values"], strict=True))
+        assert shown["kind"] == X["kind"].iloc[r["position"]]
+    assert len(report(tracer, X_test, y_test, worst=1).data["noise"]["training_rows"]) == 30
+    _, d, tracer = diabetes()
+    numbers = data_of(tracer, d.X_test, d.y_test, worst=1, noise=5)["noise"]
+    assert numbers["numeric"]
+    assert [r["given_label"] for r in numbers["training_rows"]] == [
+        d.y[r["position"]] for r in numbers["training_rows"]
+    ]
 
 
 def test_never_all_columns_at_once(monkeypatch):

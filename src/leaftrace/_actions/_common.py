@@ -103,7 +103,7 @@ def first_order(tracer: Tracer, X: Any, y: Any, change: Change, of: Of = "loss")
 
 
 def label_order(tracer: Tracer, X: Any, y: Any, labels: np.ndarray, share: F64, of: Of = "loss") -> float:
-    """The part of `first_order` that comes from these labels (n,), for rows that keep this share (n,) of their weight."""
+    """The part of `first_order` that comes from these labels (n,); rows keep this share (n,) of their weight."""
     rows = np.flatnonzero(labels != tracer.y_train)
     if not len(rows):
         return 0.0

@@ -8,8 +8,10 @@ class that was weighed down. Higher is more suspicious in every score.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._arrays import F64, Ints
 from .._losses import Loss
@@ -21,6 +23,7 @@ from ._path import path
 
 BINS = 10  # of predicted numbers, for the spread of residuals
 BLOCK = 32  # queries of a backward pass
+ENOUGH = 1000  # validation rows that count half: the mean influence on a few hundred is mostly chance
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ def memorised(with_pull: F64, left_out: F64) -> float:
 
 
 def spread(prediction: F64, residual: F64) -> F64:
-    """(n,) the median |residual| of rows with predictions like this one: residuals often grow with what is predicted."""
+    """(n,) the median |residual| of rows with like predictions: residuals often grow with what is predicted."""
     n = len(prediction)
     bins = int(np.clip(n // 100, 1, BINS))
     order = np.argsort(prediction, kind="stable")
@@ -146,12 +149,64 @@ def exact_self_influence(tracer: Tracer) -> F64:
     return out
 
 
+def suggest(tracer: Tracer, evidence: Evidence) -> NDArray[Any]:
+    """(n,) the best other label: the likeliest other class, or what the model predicts without the row."""
+    if evidence.view.ndim == 1:
+        return evidence.view
+    codes = tracer._source.ensemble.y.astype(int)
+    others = evidence.view.copy()
+    others[np.arange(len(codes)), codes] = -1.0
+    return class_labels(tracer)[others.argmax(axis=1)]
+
+
+def class_labels(tracer: Tracer) -> NDArray[Any]:
+    """(classes,) as the user writes them in the training labels."""
+    codes, first = np.unique(tracer._source.ensemble.y.astype(int), return_index=True)
+    given = tracer.y_train[first]
+    if len(given) == len(np.asarray(tracer.classes)):
+        return given
+    names = np.asarray(tracer.classes).astype(object)  # some class has no row
+    names[codes] = given
+    return names
+
+
+def relabel_gains(tracer: Tracer, X: Any, y: Any, labels: NDArray[Any]) -> F64:
+    """(n,) by how much the mean loss of X, y falls, to first order, when a row gets this label."""
+    gains = np.zeros(tracer.n_rows)
+    if tracer.classes is None:
+        slopes = tracer.label_influence(X, y, reduce="mean").values[:, 0]
+        return -(labels - tracer._source.ensemble.y) * slopes
+    several = tracer._source.ensemble.n_outputs > 1
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
+        to = label if several else None
+        gains[rows] = -tracer.label_influence(X, y, reduce="mean", rows=rows, to=to).change[:, 0]
+    return gains
+
+
+def cleaner(tracer: Tracer, evidence: Evidence, X: Any, y: Any) -> float:
+    """How much less the labels of m validation rows surprise the model than those of training rows without their own
+    pull: 1 - mean u / mean u, from 0 to 1, times m / (m + 1000)."""
+    queries, _ = tracer._queries(X, y, "loss", "mean", None, None)
+    assert queries.y is not None
+    labels, m = labels_of(tracer), len(queries.y)
+    surprise = float(labels.surprise(labels.view(queries.scores), queries.y).mean())
+    less = 1 - surprise / evidence.left_out if evidence.left_out > 0 else 0.0
+    return float(np.clip(less, 0.0, 1.0)) * m / (m + ENOUGH)
+
+
+def ranks(x: F64) -> F64:
+    """(n,) from 0 to 1; equal values share theirs."""
+    _, which, count = np.unique(x, return_inverse=True, return_counts=True)
+    return (np.cumsum(count) - (count + 1) / 2)[which] / max(len(x) - 1, 1)
+
+
 def confident_count(P: F64, codes: Ints) -> int:
     """How many rows are confidently of another class (confident learning, Northcutt et al. 2021).
 
-    A row is confidently of class c if P(c) reaches the mean P(c) of the rows labelled c, and of the likeliest such c."""
+    A row is confidently of class c if P(c) reaches the mean P(c) of the rows labelled c; of several, the likeliest."""
     count = np.bincount(codes, minlength=P.shape[1])
     own = np.bincount(codes, P[np.arange(len(codes)), codes], P.shape[1])
     threshold = np.where(count > 0, own / np.maximum(count, 1), np.inf)
-    sure = np.where(P >= threshold, P, -1.0)
+    sure = np.where(threshold <= P, P, -1.0)
     return int(((sure.max(axis=1) >= 0) & (sure.argmax(axis=1) != codes)).sum())

@@ -62,8 +62,9 @@ def fix(
     side = side_of(tracer, x, y, tolerance)
     if action == "relabel" and side.reading.classes is None:
         raise InvalidInput("relabel needs classes, and this model predicts numbers; use action='remove'.")
-    if X_test is None and y_test is not None:
-        raise InvalidInput("y_test came without X_test; pass both, or neither.")
+    labelled = y_test is not None or (X_test is not None and tracer._source.own_labels(X_test) is not None)
+    if labelled != (X_test is not None):
+        raise InvalidInput("X_test and y_test go together; pass both, or neither.")
     allowed = np.zeros(tracer.n_rows, bool)
     allowed[_inputs.row_numbers(rows, tracer.n_rows)] = True
     before = tracer.refit()

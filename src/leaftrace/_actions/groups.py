@@ -48,8 +48,8 @@ def group_effects(
     ``bins``         into how many groups of about equal size a column of many numbers is cut; where a column makes the
                      groups and the slices, both have the same bins
 
-    The linear sum says little of whole groups, the refit most, and retraining all. Groups of the largest effect known
-    so far come first, and Ctrl-C ends the work with those that are finished.
+    The linear sum says little of whole groups, and a refit does not see splits that only the group would make. Groups
+    of the largest effect known so far come first, and Ctrl-C ends the work with those that are finished.
     """
     check_tracer(tracer)
     m = _inputs.row_count(X_test)

@@ -77,8 +77,8 @@ def removal_impact(
             scores[name], retrained = F, model
         for F in progress(_controls(tracer, len(gone), X_test, controls, seed), controls, "controls", "model"):
             control.append(float(moved(read, scores["before"], F).mean()))
-    if len(scores) == 1:
-        raise KeyboardInterrupt
+    if "refitted" not in scores:
+        raise KeyboardInterrupt  # too early: there is nothing to tell
     unit = "probabilities" if read.has_probabilities else "predictions"
     effects = _effects(read, unit, scores, codes)
     audit = {

@@ -8,16 +8,40 @@ import numpy as np
 
 from .._actions._hashes import hash_model, hash_table, hash_values
 from .._actions.groups import GroupEffects, group_effects
+from .._actions.noise import label_noise
 from .._arrays import F64
 from .._errors import InvalidInput
 from .._grouping import groups_of
 from .._inputs import row_count
 from .._tracer import Tracer
-from .cells import Plain, short
+from .cases import COLUMNS
+from .cells import Grid, Plain, short
 
-SUSPECTS = 30
+SUSPECTS = 30  # unless asked for another number
 SENTENCES = 600  # characters of advice, which may quote the data
 GROUPS, SLICES = 30, 8  # shown; more groups than this are not refitted either, one replay each
+
+
+def noise_part(tracer: Tracer, train: Grid, count: int) -> dict[str, Any]:
+    """The training rows whose labels are the most suspicious. Test rows have no part in it."""
+    found = label_noise(tracer)
+    worst = np.argsort(found.label_score, kind="stable")[:count]
+    names = ("is_label_issue", "label_score", "given_label", "predicted_label")
+    lines = [train.row(i) | {name: short(getattr(found, name)[i]) for name in names} for i in worst.tolist()]
+    return {
+        "flagged": int(found.is_label_issue.sum()),
+        "note": short(" ".join(found.notes), SENTENCES),
+        "numeric": tracer.classes is None,
+        **with_features(train, lines),
+    }
+
+
+def with_features(train: Grid, lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """Lines about training rows with their first columns."""
+    cells = train.take(np.array([line["position"] for line in lines], dtype=np.intp))[:, :COLUMNS]
+    for line, values in zip(lines, cells, strict=True):
+        line["values"] = [short(v) for v in values]
+    return {"columns": train.names[:COLUMNS], "training_rows": lines}
 
 
 def check_groups(tracer: Tracer, groups: Any, test_groups: Any, X: Any, y: Any, hidden: set[str]) -> None:

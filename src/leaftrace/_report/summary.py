@@ -21,7 +21,7 @@ from .._tracer import Tracer
 from .cases import COLUMNS, Shown, choose, effect_rows, sides
 from .cells import Grid, open_grids, short
 from .outcomes import Outcomes, as_trained, outcomes
-from .parts import check_groups, groups_part, hashes
+from .parts import SUSPECTS, check_groups, groups_part, hashes, noise_part, with_features
 
 FORMAT = "leaftrace-report-1"
 MOST_TOP, MOST_CASES, MOST_SUSPECTS = 50, 200, 500  # a page for people; `Tracer.top` gives any number
@@ -82,9 +82,11 @@ def summarise(tracer: Tracer, X_test: Any, y_test: Any, settings: Settings) -> d
     chosen, how = choose(every, rows, settings.worst)
     shown = Shown(tracer, train, test, every, chosen, take_rows(X_test, chosen), None if y is None else y[chosen])
     cases, missing, stopped = _cases(shown, settings)
-    overall = groups = None
+    overall = noise = groups = None
     if cases[0]["training_rows"] and y is not None and not stopped:
         overall = _overall(tracer, train, X_test, y, settings.top)
+    if settings.noise and not stopped:
+        noise = noise_part(tracer, train, SUSPECTS if settings.noise is True else int(settings.noise))
     if settings.groups is not None and not stopped:
         groups = groups_part(tracer, settings.groups, settings.test_groups, X_test, y)
     return {
@@ -99,7 +101,7 @@ def summarise(tracer: Tracer, X_test: Any, y_test: Any, settings: Settings) -> d
         "top": settings.top,
         "cases": cases,
         "overall": overall,
-        "noise": None,
+        "noise": noise,
         "groups": groups,
         "missing": missing,
         "settings": settings.words(),
@@ -171,11 +173,3 @@ def _overall(tracer: Tracer, train: Grid, X: Any, y: Any, top: int) -> dict[str,
     """Training rows that matter most to the mean loss of all test rows: one pass."""
     lines = effect_rows(tracer, train, next(sides(tracer.influence(X, y, reduce="mean"), top)))
     return with_features(train, lines)
-
-
-def with_features(train: Grid, lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """Lines about training rows with their first columns."""
-    cells = train.take(np.array([line["position"] for line in lines], dtype=np.intp))[:, :COLUMNS]
-    for line, values in zip(lines, cells, strict=True):
-        line["values"] = [short(v) for v in values]
-    return {"columns": train.names[:COLUMNS], "training_rows": lines}
