@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import data
 import numpy as np
+import pandas as pd
 
 import leaftrace as lt
 
@@ -24,39 +25,48 @@ TEXT = """## Cleaning a training set
 losses are those of the other half, which chooses nothing. Recovered is the share of the loss that the flips cost which
 is won back by retraining. *Detector* removes the rows whose label the noisy model itself believes least: as many as
 `clean` removed, and the 4,000 it would take if the number of flips were known. *Same rows* are rounds of removals, too,
-but the same validation rows choose a batch and decide whether it helped, until it does not. Three draws of flips."""
+but the same validation rows choose a batch and say whether it helped, until it does not. Three draws of flips; the
+losses are those of the first, the other numbers of all three."""
 
 
 def noisy(name: str) -> str:
     spoilt = [Spoilt(name, seed) for seed in SEEDS]
-    found = {action: [s.clean(action) for s in spoilt] for action in ACTIONS}
-    lines = ["| | rows changed | of them flipped | hold-out loss | recovered |", "| --- | --- | --- | --- | --- |"]
     first = spoilt[0]
-    lines.append(f"| noisy labels, true labels | | | {first.before:.4f}, {first.ideal:.4f} | 0 %, 100 % |")
+    lines = [
+        "| | rows changed | of them flipped | hold-out loss | recovered | mean |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        f"| noisy labels | | | {first.before:.4f} | | 0 % |",
+        f"| true labels | | | {first.ideal:.4f} | | 100 % |",
+    ]
+    found = {action: [s.clean(action) for s in spoilt] for action in ACTIONS}
     for action, results in found.items():
-        label = f'`clean`, action="{action}"' + (" (default)" if action == "remove" else "")
+        label = f'`clean`, "{action}"' + (", the default" if action == "remove" else "")
         lines.append(line(label, spoilt, [r.rows for r in results], [r.model for r in results]))
     counts = [len(r.rows) for r in found["remove"]]
     for label, most in (("Detector, as many rows", counts), ("Detector, 4,000 rows", [4000] * len(SEEDS))):
         rows = [s.detector(k) for s, k in zip(spoilt, most, strict=True)]
         lines.append(line(label, spoilt, rows, [s.tracer.retrain(r) for s, r in zip(spoilt, rows, strict=True)]))
-    same = [s.same_rows() for s in spoilt]
+    same = [same_rows(s.tracer, *s.val) for s in spoilt]
     lines.append(line("same rows", spoilt, [m.without for m in same], same))
     told = found["remove"][0]
-    effects = told.effects.to_dict("records")
-    shown = [f"| {e['of']} | {e['before']:.4f} | {e['predicted']:+.4f} | {e['refitted']:+.4f} | {e['retrained']:+.4f} |"
-             for e in effects]  # fmt: skip
-    head = ["| of | before | predicted | refitted | retrained |", "| --- | --- | --- | --- | --- |"]
-    note = f'The first draw with action="remove", {len(told.rounds)} rounds: {told.advice}'
-    return "\n".join([*lines, "", note, "", *head, *shown])
+    note = f'The first draw with "remove", after {len(told.rounds)} rounds. {told.advice}'
+    head = ["| of | before | predicted | refitted | retrained |", "| --- | ---: | ---: | ---: | ---: |"]
+    effects = [
+        f"| {e['of']} | {e['before']:.4f} | {e['predicted']:+.4f} | {e['refitted']:+.4f} | {e['retrained']:+.4f} |"
+        for e in told.effects.to_dict("records")
+    ]
+    return "\n".join([*lines, "", note, "", *head, *effects])
 
 
 def line(label: str, spoilt: list[Spoilt], rows: list[np.ndarray], models: list) -> str:
     changed = ", ".join(f"{len(r):,}" for r in rows)
     flipped = ", ".join(f"{s.flips[r].mean():.0%}" for s, r in zip(spoilt, rows, strict=True))
+    if all(len(r) == len(s.y) for s, r in zip(spoilt, rows, strict=True)):
+        changed, flipped = "weights of all", ""
     losses = [float(m.loss(*s.holdout).mean()) for s, m in zip(spoilt, models, strict=True)]
-    back = ", ".join(f"{(s.before - x) / (s.before - s.ideal):.0%}" for s, x in zip(spoilt, losses, strict=True))
-    return f"| {label} | {changed} | {flipped} | {', '.join(f'{x:.4f}' for x in losses)} | {back} |"
+    back = [(s.before - x) / (s.before - s.ideal) for s, x in zip(spoilt, losses, strict=True)]
+    each = ", ".join(f"{b:.0%}" for b in back)
+    return f"| {label} | {changed} | {flipped} | {losses[0]:.4f} | {each} | {np.mean(back):.0%} |"
 
 
 class Spoilt:
@@ -79,29 +89,38 @@ class Spoilt:
         p = self.tracer.refit().predict_proba(self.tracer.X_train)
         return np.argsort(p[np.arange(len(p)), self.y])[:count]
 
-    def same_rows(self, batch: float = 0.03) -> lt.RetrainedModel:
-        best, tracer = self.tracer.retrain(), self.tracer
-        while True:
-            harm = -tracer.influence(*self.val, reduce="mean").change[:, 0]
-            rows = best.rows.keep[np.argsort(-harm)[: round(batch * len(harm))]]
-            model = self.tracer.retrain(np.append(best.without, rows))
-            if model.loss(*self.val).mean() >= best.loss(*self.val).mean():
-                return best
-            best, tracer = model, self.tracer.follow(model)
+
+def same_rows(tracer: lt.Tracer, X: pd.DataFrame, y: np.ndarray, batch: float = 0.03) -> lt.RetrainedModel:
+    """Rounds of removals in which the rows that choose also judge."""
+    best, now = tracer.retrain(), tracer
+    while True:
+        harm = -now.influence(X, y, reduce="mean").change[:, 0]
+        rows = best.rows.keep[np.argsort(-harm)[: round(batch * len(harm))]]
+        model = tracer.retrain(np.append(best.without, rows))
+        if model.loss(X, y).mean() >= best.loss(X, y).mean():
+            return best
+        best, now = model, tracer.follow(model)
 
 
 def unspoilt() -> str:
-    lines = ["| | rounds | kept | change of the hold-out loss, 95 % interval | `clean` says |",
-             "| --- | --- | --- | --- | --- |"]  # fmt: skip
+    lines = [
+        "| | rounds | kept | change of the hold-out loss, 95 % interval | `clean` says |",
+        "| --- | ---: | ---: | ---: | --- |",
+    ]
     for name in ("adult", "amazon"):
         d = getattr(data, name)()
         tracer, (val, holdout) = lt.Tracer(data.catboost(name).fit(d.X, d.y), d.X, d.y), d.halves()
+        before = tracer.refit().loss(*holdout).mean()
         for action in ACTIONS:
             found = lt.clean(tracer, *val, *holdout, action=action)
-            kept = sum(r.kept for r in found.rounds)
-            interval = "not looked at" if found.interval is None else "{:+.4f} to {:+.4f}".format(*found.interval)
-            says = f"{len(found.rows):,} rows" if found.improved else "no improvement"
-            lines.append(f"| {name.capitalize()}, {action} | {len(found.rounds)} | {kept} | {interval} | {says} |")
+            kept, change = sum(r.kept for r in found.rounds), "not looked at"
+            if found.interval is not None:
+                low, high = (x / before for x in found.interval)
+                change = f"{found.effects.retrained[0] / before:+.1%} ({low:+.1%} to {high:+.1%})"
+            says = f"change {len(found.rows):,} rows" if found.improved else "no improvement"
+            lines.append(f"| {name.capitalize()}, {action} | {len(found.rounds)} | {kept} | {change} | {says} |")
+        change = same_rows(tracer, *val).loss(*holdout).mean() / before - 1
+        lines.append(f"| {name.capitalize()}, same rows | | | {change:+.1%} | |")
     return "\n".join(lines)
 
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 PAGE = Path(__file__).parents[1] / "docs" / "actions.md"
-NAMES = ("noise", "clean", "fix", "mismatch", "groups", "acquire", "stability")
+NAMES = ("noise", "clean", "fix", "impact", "mismatch", "groups", "acquire", "stability")
 HEAD = """# Actions, measured
 
 What the actions do on real data, judged on rows that did not choose anything. Written by `make actions`

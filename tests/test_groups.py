@@ -113,6 +113,8 @@ def test_training_and_test_rows_have_the_same_bins():
     slices = groups_of("x", test, 4, "test_groups", like=train)
     assert slices.names.tolist() == [names[0], names[-1], "missing"]
     assert slices.count.tolist() == [2, 1, 1]
+    other = groups_of("x", train, 100, "test_groups", like=train.rename(columns={"x": "z"}))  # its own bins then
+    np.testing.assert_array_equal(other.names, names)
 
 
 # ---- totals of influence ----

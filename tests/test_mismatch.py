@@ -312,7 +312,7 @@ def test_planted_mismatch_is_named_and_mended(planted):
         assert effect.refitted == pytest.approx(
             log_loss(refit, *part).mean() - log_loss(before, *part).mean(), abs=1e-5
         )
-        margin = 1.959964 * change.std(ddof=1) / np.sqrt(len(rows))
+        margin = t.isf(0.025, len(rows) - 1) * change.std(ddof=1) / np.sqrt(len(rows))
         np.testing.assert_allclose([effect.low, effect.high], np.add(change.mean(), [-margin, margin]), atol=1e-5)
     slopes = tracer.influence(X_test.iloc[unseen], y_test[unseen], reduce="mean").values[:, 0]
     assert found.judged[0].predicted == pytest.approx((found.sample_weight - w) @ slopes, rel=1e-4)

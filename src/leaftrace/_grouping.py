@@ -90,7 +90,8 @@ def groups_of(given: Any, table: Any, n: int, what: str, like: Any = None, bins:
     """
     if _is_name(given):
         x = column(table, given, what)
-        return split(x, bin_edges(x if like is None else column(like, given, what), bins), str(given))
+        same = str(given) in map(str, column_names(like))
+        return split(x, bin_edges(column(like, given, what) if same else x, bins), str(given))
     labels = plain(given)
     if labels.shape != (n,):
         raise InvalidInput(

@@ -12,7 +12,6 @@ slope counts from that of the average row.
 
 from __future__ import annotations
 
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -55,6 +54,8 @@ def measured_slopes(
 def student(tail: float, freedom: int) -> float:
     """What Student's t exceeds with this probability, by its expansion around the normal one (Abramowitz and Stegun
     26.7.5)."""
+    from statistics import NormalDist  # which brings in a dozen modules
+
     z = NormalDist().inv_cdf(1 - tail)
     terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
     return z + sum(term / freedom**k for k, term in enumerate(terms, 1))

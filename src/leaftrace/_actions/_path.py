@@ -6,8 +6,8 @@ be. If row i left its leaf and all else stayed, one step s = -G / D of the leaf 
     s_-i = -(G - w_i g_i) / (D - w_i h_i),        f - f_-i = w_i V_i / (1 - w_i h_i / D)
 
 with V_i = df/dw_i the direct effect (see _effects.py) and w_i h_i / D the row's leverage. A leaf that holds no other
-row is the row's own altogether. This is exact for one step a leaf (one output at a time); over several trees it leaves
-out what the other rows would do in turn, which takes about a fifth of it back.
+row is the row's own altogether. This is exact for one step a leaf (bounds on it aside, one output at a time); over
+several trees it leaves out what the other rows would do in turn, which takes about a fifth of it back.
 """
 
 from __future__ import annotations

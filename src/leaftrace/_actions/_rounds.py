@@ -1,9 +1,9 @@
 """Rounds of cleaning: one half of the validation rows proposes a change, the model is retrained, the other half judges.
 
 A change that does not lower the loss of the half that judges is dropped, and all that follow are half as large; the
-third of these is the end. The halves change places after each round, so that all validation rows propose and none judges
-what it proposed. Where the same rows do both, every round looks like a gain: on Adult with 4,000 flipped labels such
-rounds went on until they had lost a fifth of what they had won, and they spoilt clean data.
+third of these is the end. The halves change places after each round: all validation rows propose, and none judges what
+it proposed. Where the same rows do both, every round looks like a gain; such rounds lose much of what they won, and
+spoil clean data (experiments/action_clean.py).
 """
 
 from __future__ import annotations

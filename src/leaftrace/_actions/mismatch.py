@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +24,7 @@ from .._progress import progress
 from .._tables import table
 from .._tracer import Tracer
 from ._common import Change, Effect, Finding, Interruptible, check_tracer, first_order
-from ._group_weights import descend, measured_slopes
+from ._group_weights import descend, measured_slopes, student
 from ._partition import TREE_BINS, Column, Partition, by_tree, by_values, label_column, table_column
 
 _LEAST = 80  # test rows
@@ -187,7 +186,7 @@ def _effect(tracer: Tracer, of: str, X: Any, y: Any, weight: F64, model: Retrain
     refitted = change.refit(tracer).loss(X, y) - loss
     retrained = None if model is None else model.loss(X, y) - loss
     last = refitted if retrained is None else retrained
-    margin = NormalDist().inv_cdf((1 + _CONFIDENCE) / 2) * float(last.std(ddof=1)) / len(last) ** 0.5
+    margin = student((1 - _CONFIDENCE) / 2, len(last) - 1) * float(last.std(ddof=1)) / len(last) ** 0.5
     return Judged(
         of,
         float(loss.mean()),
