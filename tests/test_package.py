@@ -14,10 +14,10 @@ SOURCE = Path(lt.__file__).parent
 NAMES = {
     "Acquisition", "AllPoints", "Clean", "EnsembleInfluence", "Estimate", "FastLeafInfluence", "FastLeafRefit",
     "Fidelity", "FidelityError", "FidelityWarning", "Fix", "GroupEffects", "Influence", "InvalidInput",
-    "LeafInfluence", "LeafRefit", "LeaftraceError", "Mismatch", "RefittedModel", "RemovalImpact", "Report",
-    "Retrain", "RetrainedModel", "SinglePoint", "TopKLeaves", "Tracer", "UnsupportedModel", "__version__",
+    "LeafInfluence", "LeafRefit", "LeaftraceError", "Mismatch", "RefittedModel", "RemovalCurve", "RemovalImpact",
+    "Report", "Retrain", "RetrainedModel", "SinglePoint", "TopKLeaves", "Tracer", "UnsupportedModel", "__version__",
     "acquire", "clean", "ensemble_influence", "fix", "goals", "group_effects", "mismatch", "record_catboost",
-    "removal_impact", "report",
+    "plot", "removal_curve", "removal_impact", "report",
 }  # fmt: skip
 
 # model -> Ensemble -> Trace -> method -> Influence -> view: a module imports only from those before it.
@@ -25,7 +25,7 @@ ORDER = [
     "_arrays", "_errors", "_losses", "_losses_general", "_base", "_inputs", "_goal", "goals", "_ensemble",
     "_adapters", "_twins", "_kernels", "_fidelity", "_replay", "_effects", "_workspace", "_queries", "_methods",
     "_adjoint", "_leafspace", "_costs", "_forward", "_altered", "_tables", "_grouping", "_influence", "_neighbours",
-    "_progress", "_tracer", "_actions", "_report",
+    "_progress", "_engine", "_tracer", "_actions", "_report", "plot",
 ]  # fmt: skip
 
 
