@@ -14,10 +14,10 @@ SOURCE = Path(lt.__file__).parent
 NAMES = {
     "Acquisition", "AllPoints", "Clean", "EnsembleInfluence", "Estimate", "FastLeafInfluence", "FastLeafRefit",
     "Fidelity", "FidelityError", "FidelityWarning", "Fix", "GroupEffects", "Influence", "InvalidInput",
-    "LeafInfluence", "LeafRefit", "LeaftraceError", "Mismatch", "RefittedModel", "RemovalCurve", "RemovalImpact",
-    "Report", "Retrain", "RetrainedModel", "SinglePoint", "TopKLeaves", "Tracer", "UnsupportedModel", "__version__",
-    "acquire", "clean", "ensemble_influence", "fix", "goals", "group_effects", "mismatch", "record_catboost",
-    "plot", "removal_curve", "removal_impact", "report",
+    "LabelNoise", "LeafInfluence", "LeafRefit", "LeaftraceError", "Mismatch", "RefittedModel", "RemovalCurve",
+    "RemovalImpact", "Report", "Retrain", "RetrainedModel", "SinglePoint", "TopKLeaves", "Tracer", "UnsupportedModel",
+    "__version__", "acquire", "clean", "ensemble_influence", "fix", "goals", "group_effects", "label_noise", "mismatch",
+    "plot", "record_catboost", "removal_curve", "removal_impact", "report",
 }  # fmt: skip
 
 # model -> Ensemble -> Trace -> method -> Influence -> view: a module imports only from those before it.
@@ -25,7 +25,7 @@ ORDER = [
     "_arrays", "_errors", "_losses", "_losses_general", "_base", "_inputs", "_goal", "goals", "_ensemble",
     "_adapters", "_twins", "_kernels", "_fidelity", "_replay", "_effects", "_workspace", "_queries", "_methods",
     "_adjoint", "_leafspace", "_costs", "_forward", "_altered", "_tables", "_grouping", "_influence", "_neighbours",
-    "_progress", "_engine", "_tracer", "_actions", "_report", "plot",
+    "_progress", "_engine", "_tracer", "_actions", "_report", "plot", "_cli",
 ]  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def test_imports_point_one_way(module):
 
 def test_every_module_has_its_place():
     files = {p.stem for p in SOURCE.glob("*.py")} | {p.parent.name for p in SOURCE.glob("*/__init__.py")}
-    assert files - {"__init__"} == set(ORDER)
+    assert files - {"__init__", "__main__"} == set(ORDER)
 
 
 def test_only_the_adapter_knows_a_booster():

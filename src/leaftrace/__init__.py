@@ -27,13 +27,15 @@ from ._methods import (
 from ._tracer import Tracer
 
 if TYPE_CHECKING:
-    from . import goals
+    from . import goals, plot
     from ._actions.acquire import Acquisition, acquire
     from ._actions.clean import Clean, clean
+    from ._actions.curve import RemovalCurve, removal_curve
     from ._actions.fix import Fix, fix
     from ._actions.groups import GroupEffects, group_effects
     from ._actions.impact import RemovalImpact, removal_impact
     from ._actions.mismatch import Mismatch, mismatch
+    from ._actions.noise import LabelNoise, label_noise
     from ._actions.stability import EnsembleInfluence, ensemble_influence
     from ._report import Report, report
 
@@ -54,11 +56,13 @@ __all__ = [
     "GroupEffects",
     "Influence",
     "InvalidInput",
+    "LabelNoise",
     "LeafInfluence",
     "LeafRefit",
     "LeaftraceError",
     "Mismatch",
     "RefittedModel",
+    "RemovalCurve",
     "RemovalImpact",
     "Report",
     "Retrain",
@@ -74,8 +78,11 @@ __all__ = [
     "fix",
     "goals",
     "group_effects",
+    "label_noise",
     "mismatch",
+    "plot",
     "record_catboost",
+    "removal_curve",
     "removal_impact",
     "report",
 ]
@@ -83,12 +90,15 @@ __all__ = [
 # What stands on top of a Tracer is loaded when it is first asked for.
 _MODULES = {
     "goals": "goals",
+    "plot": "plot",
     "_actions.acquire": "Acquisition acquire",
     "_actions.clean": "Clean clean",
+    "_actions.curve": "RemovalCurve removal_curve",
     "_actions.fix": "Fix fix",
     "_actions.groups": "GroupEffects group_effects",
     "_actions.impact": "RemovalImpact removal_impact",
     "_actions.mismatch": "Mismatch mismatch",
+    "_actions.noise": "LabelNoise label_noise",
     "_actions.stability": "EnsembleInfluence ensemble_influence",
     "_report": "Report report",
 }

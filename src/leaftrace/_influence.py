@@ -15,7 +15,7 @@ import numpy as np
 from ._arrays import F64, Real
 from ._errors import InvalidInput, LeaftraceError
 from ._grouping import Tables
-from ._tables import table, wide
+from ._tables import notebook, table, wide
 
 _FORMAT = "leaftrace-influence-1"
 # What `change` is the effect of, in the words of a sentence.
@@ -206,6 +206,16 @@ class Influence:
                     f"{self.of} changes by {change[row]:+.3g}" + (" (mean over queries)" if queries > 1 else "")
                 )
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows, queries = self.shape
+        title, *lines = repr(self).splitlines()
+        if not rows or not queries:
+            return notebook(title, *lines)
+        first = slice(0, 3)
+        some = replace(self, values=self.values[:, first], test_index=self.test_index[first], per_label=None)
+        more = [f"... and {queries - 3:,} more queries; .top(k) has them all"] if queries > 3 else []
+        return notebook(title, *lines, some.top(5), *more)
 
 
 Ranked = tuple[np.ndarray, list[str], Real]  # positions, effects, changes; most important first

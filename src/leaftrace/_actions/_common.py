@@ -6,7 +6,6 @@ they are, *retrained* for real. Only the last is a promise; the others say what 
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from types import TracebackType
@@ -18,7 +17,7 @@ from .._altered import AlteredModel, RetrainedModel
 from .._arrays import F64
 from .._errors import InvalidInput
 from .._queries import Of
-from .._tables import table
+from .._tables import notebook, table
 from .._tracer import Tracer
 
 
@@ -44,10 +43,8 @@ class Finding:
         return "\n\n".join([*parts, self.advice])
 
     def _repr_html_(self) -> str:
-        parts = [f"<h4>{html.escape(self.title)}</h4>", _html(self.table)]
-        if self.effects is not None:
-            parts.append(_html(self.effects))
-        return "\n".join([*parts, f"<p>{html.escape(self.advice)}</p>"])
+        effects = [] if self.effects is None else ["effects", self.effects]
+        return notebook(self.title, self.table, *effects, self.advice)
 
 
 @dataclass(frozen=True)
@@ -158,9 +155,3 @@ def _text(x: Any) -> str:
         return "\n".join(f"{name}: {values}" for name, values in x.items())
     more = f"\n... and {len(x) - 20:,} more" if len(x) > 20 else ""
     return x.head(20).to_string(index=False, float_format="{:.4g}".format) + more
-
-
-def _html(x: Any) -> str:
-    if not hasattr(x, "to_html"):
-        return f"<pre>{html.escape(_text(x))}</pre>"
-    return x.head(20).to_html(index=False, escape=True, float_format="{:.4g}".format)

@@ -52,7 +52,7 @@ def label_noise(tracer: Tracer, X_val: Any = None, y_val: Any = None, *, score: 
     ``X_val, y_val``  rows with labels you trust more than the training labels; None: do without. Rows with the same
                       noise tell nothing, and are found out and left aside
     ``score``         what to rank by, higher being more suspicious:
-        "default"         see above
+        "default"         without the row's own pull, after the last step and over the path: see the module
         "detector"        1 - P(given label) by the model as it is (the paper's Detector); of numbers, |residual|
         "left_out"        the same without the row's own pull on its leaves
         "path"            the same on average over the boosting path
@@ -260,6 +260,8 @@ class LabelNoise(Finding):
 
     def _other_rows(self, X: Any, y: Any) -> None:
         """Rows are known by their losses."""
+        if not _inputs.row_count(X):
+            raise InvalidInput("X_hold has no rows; pass rows to judge by.")
         model = self.tracer.refit()
         losses = model.loss(X, y)
         known = {"training": (self.tracer.X_train, self.tracer.y_train)}

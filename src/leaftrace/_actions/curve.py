@@ -1,0 +1,152 @@
+"""How the loss of held-out rows goes as training rows leave in a given order, against as many rows drawn at random.
+
+L_k = mean loss of the hold-out rows, refitted (trees fixed) or retrained without the first k rows of the order
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import _inputs
+from .._arrays import F64, Ints
+from .._errors import InvalidInput
+from .._influence import Influence
+from .._progress import progress
+from .._tables import table
+from .._tracer import Tracer
+from ._common import Finding, Interruptible, check_tracer, mean_loss
+
+SHARES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # of the training rows
+
+
+def removal_curve(
+    tracer: Tracer,
+    order: Influence | Any,
+    X_hold: Any,
+    y_hold: Any = None,
+    *,
+    counts: Any = None,
+    retrain: bool = False,
+    draws: int = 3,
+    seed: int = 0,
+) -> RemovalCurve:
+    """The loss of held-out rows without the first rows of an order, and without as many random rows.
+
+    >>> harm = tracer.influence(X_val, y_val, reduce="mean")                              # doctest: +SKIP
+    >>> lt.plot.removal_curve(lt.removal_curve(tracer, harm, X_hold, y_hold))             # doctest: +SKIP
+
+    ``order``    an Influence of all training rows on *other* rows than these: the most harmful leave first; or
+                 positions of training rows, first to leave first
+    ``X_hold, y_hold``  the rows whose mean loss is followed
+    ``counts``   how many rows are gone at each point; None: from 0.2 % to 20 % of the training rows
+    ``retrain``  also train the model again at each point, for the order and for random rows
+    ``draws``    how many random orders there are; their mean is told
+    ``seed``     of the random orders
+
+    Ctrl-C ends the work with the points that are finished; retraining comes last.
+    """
+    check_tracer(tracer)
+    if draws < 1:
+        raise InvalidInput(f"draws is {draws}; compare with 1 random order or more.")
+    first = _order(tracer, order, X_hold)
+    sizes = _counts(counts, tracer.n_rows, len(first))
+    rng = np.random.default_rng(seed)
+    orders = [first, *(rng.permutation(tracer.n_rows) for _ in range(draws))]
+    for rows in orders:
+        _check_classes(tracer, rows[: sizes[-1]])
+    losses = np.full((2, 1 + draws, 1 + len(sizes)), np.nan)  # (refitted and retrained, orders, points)
+    losses[:, :, 0] = mean_loss(tracer, X_hold, y_hold)
+    with Interruptible() as run:
+        for out, make in zip(losses, [tracer.refit, tracer.retrain] if retrain else [tracer.refit], strict=False):
+            jobs = [(o, i, orders[o][:c]) for i, c in enumerate(sizes, 1) for o in range(1 + draws)]
+            for o, i, gone in progress(jobs, len(jobs), f"{make.__name__} without rows", "model"):
+                out[o, i] = mean_loss(make(gone), X_hold, y_hold)
+    refitted, retrained = losses[:, 0]
+    random_refitted, random_retrained = losses[:, 1:].mean(axis=1)
+    counted = np.append(0, sizes)
+    known = bool(np.isfinite(retrained[1:]).any())
+    best = (retrained, random_retrained, "retrained") if known else (refitted, random_refitted, "refitted")
+    advice = ("Interrupted. " if run.interrupted else "") + _advice(counted, *best)
+    title = f"Mean loss of {_inputs.row_count(X_hold):,} held-out rows as training rows leave"
+    return RemovalCurve(title, advice, counted, refitted, retrained, random_refitted, random_retrained, run.interrupted)
+
+
+@dataclass(frozen=True, repr=False)
+class RemovalCurve(Finding):
+    """Mean losses of the held-out rows, (points,) each. NaN: not computed.
+
+    ``removed``               how many training rows are gone; the first point is the model as it is
+    ``refitted, retrained``   without the first rows of the order
+    ``random_refitted, random_retrained``  without as many random rows, mean over the draws
+    ``interrupted``           whether Ctrl-C ended it
+    """
+
+    title: str
+    advice: str
+    removed: Ints
+    refitted: F64
+    retrained: F64
+    random_refitted: F64
+    random_retrained: F64
+    interrupted: bool
+
+    @property
+    def table(self) -> Any:
+        names = ("removed", "refitted", "random_refitted", "retrained", "random_retrained")
+        return table({name: getattr(self, name) for name in names})
+
+
+def _order(tracer: Tracer, order: Any, X_hold: Any) -> Ints:
+    """Positions of training rows, first to leave first."""
+    if not isinstance(order, Influence):
+        rows = _inputs.row_numbers(order, tracer.n_rows, "order")
+        if not len(rows) or len(np.unique(rows)) < len(rows):
+            raise InvalidInput("order must name at least one training row, and each of them once.")
+        return rows
+    if order.action != "removed" or order.shape[0] != tracer.n_rows or not order.shape[1]:
+        raise InvalidInput(
+            f"order is an Influence of {order.shape[0]:,} rows '{order.action}' on {order.shape[1]:,} queries; "
+            f"expected that of tracer.influence(X_val, y_val) for all {tracer.n_rows:,} training rows."
+        )
+    if order.tables.test is X_hold:
+        raise InvalidInput("the order was chosen by these very rows; choose by validation rows and judge by others.")
+    change = order.change.mean(axis=1)  # of the query without the row
+    return np.argsort(-change if order.lower_is_better is False else change, kind="stable")
+
+
+def _counts(counts: Any, n: int, most: int) -> Ints:
+    if counts is None:
+        sizes = np.unique(np.rint(n * np.array(SHARES)).astype(int))
+        sizes = sizes[(sizes > 0) & (sizes <= min(most, n - 1))]
+        return sizes if len(sizes) else np.array([1])
+    sizes = np.unique(np.atleast_1d(np.asarray(counts)))
+    if not sizes.size or sizes.dtype.kind not in "iu" or sizes[0] < 1 or sizes[-1] > min(most, n - 1):
+        raise InvalidInput(f"counts must be whole numbers of rows to remove, from 1 to {min(most, n - 1)}.")
+    return sizes
+
+
+def _check_classes(tracer: Tracer, gone: Ints) -> None:
+    """A classifier needs every class; find out before the work."""
+    if tracer.classes is None:
+        return
+    left = np.unique(np.delete(tracer.y_train, gone).astype(str))
+    if len(left) < len(np.unique(tracer.y_train.astype(str))):
+        raise InvalidInput(f"without {len(gone):,} rows a class has none left; pass smaller counts.")
+
+
+def _advice(removed: Ints, ours: F64, random: F64, way: str) -> str:
+    if np.isnan(ours[1:]).all():
+        return "No point was finished."
+    best = int(np.nanargmin(ours))
+    if best == 0:
+        return f"The loss is lowest with all rows ({ours[0]:.4g}, {way}): there is nothing to remove in this order."
+    beside = "" if np.isnan(random[best]) else f" (as many random rows: {random[best] - ours[0]:+.2g})"
+    sure = "" if way == "retrained" else " Trees are held fixed: retrain=True tells what training again gives."
+    return (
+        f"The loss is lowest without the first {removed[best]:,} rows: {ours[0]:.4g} before, "
+        f"{ours[best] - ours[0]:+.2g} {way}{beside}. The point was chosen by the rows that measured it: confirm it on "
+        f"others.{sure}"
+    )
