@@ -1,5 +1,7 @@
 # make demo   set everything up and show what leaftrace does
 # make test   set everything up and run the tests
+# make docs   build the documentation into site/; all its code is run
+# make dist   build the source distribution and, from it, a wheel; try the wheel in an empty environment
 # make test-oldest  the same with the oldest supported versions of the boosters
 # make support  train and trace a model for every option of every library and write docs/support.md
 # make bench  measure against the peers and write docs/benchmarks.md (about ten minutes, needs the Adult data)
@@ -8,8 +10,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 OLDEST := .venv-oldest
+FRESH := build/fresh
 
-.PHONY: demo test test-oldest support bench lint types check clean
+.PHONY: demo test docs dist test-oldest support bench lint types check clean
 .DEFAULT_GOAL := test
 
 # The environment is made anew when what it is made of changes; Python files are used in place.
@@ -18,7 +21,7 @@ $(VENV)/ready: pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/nati
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt scikit-build-core nanobind cmake ninja
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --group docs
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --editable .
 	@touch $@
 
@@ -27,6 +30,19 @@ demo: $(VENV)/ready
 
 test: $(VENV)/ready
 	$(BIN)/python -m pytest -n auto
+
+docs: $(VENV)/ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "Documentation: $(CURDIR)/site/index.html"
+
+dist: $(VENV)/ready
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group release
+	rm -rf dist $(FRESH)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m build --no-isolation --outdir dist .
+	$(PYTHON) -m venv $(FRESH)
+	$(FRESH)/bin/python -m pip install --quiet --constraint constraints.txt "$$(ls $(CURDIR)/dist/*.whl)[report,sklearn,frames]"
+	cd $(FRESH) && bin/python $(CURDIR)/tools/smoke.py
+	@ls -l dist
 
 # constraints.txt, but for what constraints-oldest.txt pins
 $(OLDEST)/ready: pyproject.toml constraints.txt constraints-oldest.txt CMakeLists.txt $(wildcard src/native/*)
@@ -58,4 +74,4 @@ types: $(VENV)/ready
 check: lint types test
 
 clean:
-	rm -rf $(VENV) $(OLDEST) build dist
+	rm -rf $(VENV) $(OLDEST) build dist site

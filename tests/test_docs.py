@@ -1,0 +1,116 @@
+"""What we tell people: every Python block of the README and the pages runs, every public name is explained, the site is
+built without a warning and asks no other host for anything."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import leaftrace as lt
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tools" / "site"))
+from blocks import BLOCK, with_output  # noqa: E402
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+HOW_TO = ("labels", "fix", "shift", "deletion")
+WITH_CODE = [page for page in PAGES if BLOCK.search(page.read_text(encoding="utf-8"))]
+
+
+def name(page):
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=name)
+def test_code_runs(page):
+    text = page.read_text(encoding="utf-8")
+    assert len(with_output(text)) > len(text)  # it has run, and printed something
+
+
+def test_pages_with_code():
+    expected = {"README.md", "docs/quickstart.md", "docs/cli.md", *(f"docs/howto/{page}.md" for page in HOW_TO)}
+    assert expected <= set(map(name, WITH_CODE))
+
+
+def test_output_stands_under_its_block():
+    page = (
+        "a\n\n```python\nx = 2\n```\n\n<!--\n```python\ny = 3\nprint(y)\n```\n-->\n\n```python\nprint(x * y)\n```\nb\n"
+    )
+    shown = with_output(page)
+    assert shown.endswith("```python\nprint(x * y)\n```\n\n```{.text .output}\n6\n```\nb\n")
+    assert shown.count("output") == 1
+
+
+def test_a_broken_block_is_found_with_its_line():
+    with pytest.raises(ZeroDivisionError) as error:
+        with_output("one\n\n```python\nx = 1\nx / 0\n```\n")
+    assert error.traceback[-1].lineno == 5 - 1  # counted from 0
+
+
+def test_every_public_name_is_in_the_reference():
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    explained = set(re.findall(r"^::: leaftrace\.(\w+)$", page, re.MULTILINE))
+    assert explained == set(lt.__all__) - {"__version__"}
+
+
+def test_docstrings_as_markdown():
+    pytest.importorskip("griffe")
+    from docstrings import as_markdown
+
+    given = 'Does.\n\n>>> f(1)   # doctest: +SKIP\n2\n``x``  a row\n      of X\n    "all"  each\n\n``y`` is prose.'
+    assert as_markdown(given) == (
+        'Does.\n\n\n```python\nf(1)\n```\n\n2\n\n- `x`: a row\n    of X\n    - `"all"`: each\n\n\n``y`` is prose.'
+    )
+
+
+def test_every_command_is_on_the_page():
+    pytest.importorskip("typer")
+    from leaftrace._cli.commands import app
+
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    commands = {command.name or command.callback.__name__ for command in app.registered_commands}
+    assert set(re.findall(r"^\$ leaftrace (\w+) --help$", page, re.MULTILINE)) == commands
+
+
+def test_commands_are_run():
+    page = "```console\n$ pip install x\n$ leaftrace \\\n    --version\n```\n"
+    assert with_output(page) == page.replace("--version\n", f"--version\nleaftrace {lt.__version__}\n")
+    with pytest.raises(RuntimeError, match=r"line 3.*\n.*exit code 2"):
+        with_output("\n\n```console\n$ leaftrace explain nothing.cbm\n```\n")
+
+
+# A browser asks for these by itself; a link waits for a click.
+REQUEST = re.compile(
+    r"""<(?:script|img|iframe|source|video|audio)[^>]*\ssrc=["']?(?:https?:)?//[^"'\s>]+"""
+    r"""|<link[^>]*rel=["']?(?:stylesheet|preload|preconnect|icon|dns-prefetch)[^>]*href=["']?(?:https?:)?//[^"'\s>]+"""
+    r"""|@import\s+[^;]*//[^;]+|url\(["']?(?:https?:)?//[^)]+"""
+)
+
+
+@pytest.mark.parametrize(
+    "asks", ['<script src="https://a.b/c.js">', "<link rel=stylesheet href=//a.b/c.css>", "url(https://a.b/c.woff)"]
+)
+def test_requests_are_recognised(asks):
+    assert REQUEST.search(asks)
+    assert not REQUEST.search('<a href="https://a.b/">x</a> <script src="assets/c.js"> url(data:image/svg+xml,x)')
+
+
+def test_site(tmp_path):
+    pytest.importorskip("mkdocs", reason="the documentation needs the group `docs`")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    env = {**os.environ, "LEAFTRACE_DOCS_CODE": "0", "NO_MKDOCS_2_WARNING": "1"}  # the code is tested above
+    built = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) > 10
+    for file in [*pages, *tmp_path.rglob("*.css")]:
+        assert not REQUEST.findall(file.read_text(encoding="utf-8")), file.name
+    maths = (tmp_path / "mathematics.html").read_text(encoding="utf-8")
+    assert maths.count("<math") > 50
+    assert "arithmatex" not in maths
+    api = (tmp_path / "api.html").read_text(encoding="utf-8")
+    assert "&gt;&gt;&gt;" not in api
+    assert "doctest" not in api

@@ -1,0 +1,64 @@
+"""The code of a page: python blocks, in one namespace, and ``$ leaftrace`` lines of console blocks, in one folder.
+
+`mkdocs build` runs them and shows what they print, so that pages say what this version really says;
+`tests/test_docs.py` runs the same. A block inside an HTML comment is run and not shown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```\n?", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+TERMINAL = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+
+
+@functools.cache  # `mkdocs serve` runs a page again when it has changed
+def with_output(page: str) -> str:
+    """The page with what its blocks print; the first block that fails raises, with its line."""
+    names: dict[str, object] = {"__name__": "__page__"}
+    hidden = [range(*comment.span()) for comment in COMMENT.finditer(page)]
+
+    def run(block: re.Match[str]) -> str:
+        line = page[: block.start()].count("\n") + 1
+        if block[1] == "console":
+            return f"```console\n{_commands(block[2], line)}```\n"
+        output = _python(block[2], line, names).rstrip()
+        if not output or any(block.start() in part for part in hidden):
+            return block[0]
+        return f"{block[0]}\n```{{.text .output}}\n{output}\n```\n"
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        return BLOCK.sub(run, page)
+
+
+def _python(code: str, line: int, names: dict[str, object]) -> str:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile("\n" * line + code, "page", "exec"), names)  # errors have the line of the page
+    return printed.getvalue()
+
+
+def _commands(text: str, line: int) -> str:
+    """The commands, each followed by what it prints. Others than leaftrace's are left alone."""
+    shown = ""
+    for command in re.findall(r"\$ (?:.*\\\n)*.*\n", text):
+        shown += command
+        if command.startswith("$ leaftrace"):
+            words = shlex.split(command.removeprefix("$ leaftrace").replace("\\\n", " "))
+            done = subprocess.run(
+                [sys.executable, "-m", "leaftrace", *words], capture_output=True, text=True, env=os.environ | TERMINAL
+            )
+            if done.returncode:
+                raise RuntimeError(f"line {line}: {command.strip()}\nexit code {done.returncode}: {done.stderr}")
+            output = done.stdout.replace(os.getcwd() + os.sep, "").strip("\n")
+            shown += "\n".join(map(str.rstrip, output.splitlines())) + "\n\n"
+    return shown.rstrip("\n") + "\n"

@@ -1,0 +1,33 @@
+"""Takes docs/report.png from the report that `make demo` has written: the first case, as a browser shows it.
+
+python tools/site/picture.py leaftrace-report.html
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+PICTURE = Path(__file__).parents[2] / "docs" / "report.png"
+WIDTH, HEIGHT = 1200, 1020
+
+
+def main(report: str) -> None:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
+        page.goto(Path(report).resolve().as_uri())
+        top = page.locator("#tests").bounding_box()
+        assert top is not None
+        clip = {"x": 0, "y": top["y"] - 20, "width": WIDTH, "height": HEIGHT}
+        page.screenshot(path=PICTURE, clip=clip, full_page=True)  # pyright: ignore[reportArgumentType]
+        browser.close()
+    Image.open(PICTURE).convert("RGB").quantize(128).save(PICTURE, optimize=True)  # a third of the size
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

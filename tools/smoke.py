@@ -1,0 +1,36 @@
+"""Whether an installed leaftrace works: kernels loaded, a model replayed exactly, a report with its templates.
+
+Run by `make dist` and for every wheel that cibuildwheel builds; needs scikit-learn, pandas and jinja2. Run it outside
+the repository, so that the installed package is the one imported.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+import leaftrace as lt
+from leaftrace._kernels import is_native
+
+
+def main() -> None:
+    here, source = Path(lt.__file__).parent, Path(__file__).parents[1] / "src"
+    assert source not in here.parents, f"this is the source tree, not an installation: {here}"
+    assert is_native(), "the native kernels are missing"
+    data: Any = load_breast_cancer(as_frame=True)
+    test = data.frame.index % 5 == 0
+    X, y, X_test, y_test = data.data[~test], data.target[~test], data.data[test], data.target[test]
+    tracer = lt.Tracer(HistGradientBoostingClassifier(max_iter=20).fit(X, y), X, y)
+    assert tracer.fidelity.exact, tracer.fidelity.verdict
+    assert tracer.influence(X_test, y_test).shape == (len(y), len(y_test))
+    page = lt.report(tracer, X_test, y_test, worst=2).html
+    assert page.startswith("<!doctype html>"), page[:80]
+    print(f"leaftrace {lt.__version__} on Python {sys.version.split()[0]}: {tracer.fidelity.verdict}")
+
+
+if __name__ == "__main__":
+    main()
