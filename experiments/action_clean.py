@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+
 import data
 import numpy as np
 import pandas as pd
@@ -24,9 +27,13 @@ TEXT = """## Cleaning a training set
 4,000 labels of Adult and of Amazon are flipped (the paper's set-up). `clean` chooses by one half of the test rows; all
 losses are those of the other half, which chooses nothing. Recovered is the share of the loss that the flips cost which
 is won back by retraining. *Detector* removes the rows whose label the noisy model itself believes least: as many as
-`clean` removed, and the 4,000 it would take if the number of flips were known. *Same rows* are rounds of removals, too,
-but the same validation rows choose a batch and say whether it helped, until it does not. Three draws of flips; the
+`clean` removed, and the 4,000 it would take if the number of flips were known. *Same rows* are rounds of 1,000
+removals in which the rows that choose a batch also say whether it helped, until it does not. Three draws of flips; the
 losses are those of the first, the other numbers of all three."""
+
+
+NUMBERS = """The same numbers of rows by influence and by Detector, without a rule to stop (first draw; all validation
+rows choose):"""
 
 
 def noisy(name: str) -> str:
@@ -55,7 +62,7 @@ def noisy(name: str) -> str:
         f"| {e['of']} | {e['before']:.4f} | {e['predicted']:+.4f} | {e['refitted']:+.4f} | {e['retrained']:+.4f} |"
         for e in told.effects.to_dict("records")
     ]
-    return "\n".join([*lines, "", note, "", *head, *effects])
+    return "\n".join([*lines, "", note, "", *head, *effects, "", NUMBERS, "", equal_numbers(first)])
 
 
 def line(label: str, spoilt: list[Spoilt], rows: list[np.ndarray], models: list) -> str:
@@ -90,16 +97,39 @@ class Spoilt:
         return np.argsort(p[np.arange(len(p)), self.y])[:count]
 
 
-def same_rows(tracer: lt.Tracer, X: pd.DataFrame, y: np.ndarray, batch: float = 0.03) -> lt.RetrainedModel:
-    """Rounds of removals in which the rows that choose also judge."""
-    best, now = tracer.retrain(), tracer
+def removals(tracer: lt.Tracer, X: pd.DataFrame, y: np.ndarray, batch: int = 1000) -> Iterator[lt.RetrainedModel]:
+    """Models after one, two, three ... rounds of removals by influence on these rows, which go on for ever."""
+    now, keep = tracer, np.arange(tracer.n_rows)
     while True:
         harm = -now.influence(X, y, reduce="mean").change[:, 0]
-        rows = best.rows.keep[np.argsort(-harm)[: round(batch * len(harm))]]
-        model = tracer.retrain(np.append(best.without, rows))
+        keep = np.delete(keep, np.argsort(-harm)[:batch])
+        model = tracer.retrain(np.delete(np.arange(tracer.n_rows), keep))
+        yield model
+        now = tracer.follow(model)
+
+
+def same_rows(tracer: lt.Tracer, X: pd.DataFrame, y: np.ndarray) -> lt.RetrainedModel:
+    """The last of these models that lowers the loss of the rows that chose."""
+    best = tracer.retrain()
+    for model in removals(tracer, X, y):
         if model.loss(X, y).mean() >= best.loss(X, y).mean():
-            return best
-        best, now = model, tracer.follow(model)
+            break
+        best = model
+    return best
+
+
+def equal_numbers(s: Spoilt) -> str:
+    """Influence and Detector, with the number of rows given."""
+    models = list(islice(removals(s.tracer, *s.val), 5))
+    counts = [len(m.without) for m in models]
+    lines = ["| rows removed | " + " | ".join(f"{k:,}" for k in counts) + " |", "| --- |" + " ---: |" * len(counts)]
+    by_detector = [s.tracer.retrain(s.detector(k)) for k in counts]
+    for label, each in (("rounds of 1,000 by influence", models), ("Detector", by_detector)):
+        flipped = [s.flips[m.without].mean() for m in each]
+        back = [(s.before - float(m.loss(*s.holdout).mean())) / (s.before - s.ideal) for m in each]
+        lines.append(f"| {label}: flipped | " + " | ".join(f"{x:.0%}" for x in flipped) + " |")
+        lines.append(f"| {label}: recovered | " + " | ".join(f"{x:.0%}" for x in back) + " |")
+    return "\n".join(lines)
 
 
 def unspoilt() -> str:

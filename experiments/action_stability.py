@@ -54,9 +54,9 @@ def run() -> str:
     return f"""## Influence that does not hang on one model
 
 {ROWS:,} rows of California housing, {TESTS} test rows; LightGBM with 100 trees of 31 leaves, learning rate 0.1 and
-`colsample_bynode=0.5`, which is all that seeds change. The model is trained on {HALVES} random halves of the rows. LDS is
-the rank correlation of a test row's {HALVES} predictions with the sums of influences on it over the rows of each half,
-averaged over the test rows. "One model" is the mean over {ALONE} seeds; no seed is one of those retrained.
+`colsample_bynode=0.5`, which is all that seeds change. The model is trained on {HALVES} random halves of the rows. LDS
+is the rank correlation of a test row's {HALVES} predictions with the sums of influences on it over the rows of each
+half, averaged over the test rows. "One model" is the mean over {ALONE} seeds; no seed is one of those retrained.
 
 | predicted by | LDS | standard error |
 | --- | ---: | ---: |
@@ -106,11 +106,13 @@ def calibration(data: Data, tracers: list[lt.Tracer], found: dict[str, lt.Ensemb
     for name, one in found.items():
         p = np.array([one.influence.change[rows].sum(axis=0) for rows in groups], dtype=float)
         slopes = [float((p * t).sum() / (p * p).sum()) for t in truth]
+        share = float(np.mean([member.bag.mean() for member in one.members]))
         lines.append(f"| {name} | {slopes[0]:.2f} | {slopes[1]:.2f} |")
-    return f"""Are the predicted changes of the right size? {GROUPS} random groups of {GROUP} rows are removed from {AGAIN}
-models of all rows. The slope of the mean change of predictions on the predicted one (1: the right size) is near 1 with the trees
-fixed, so the scale of bags is that of all rows. Retraining moves predictions further: trees change too, which no
-influence of fixed trees sees.
+        if share < 1:
+            lines.append(f"| the same, not scaled to all rows | {share * slopes[0]:.2f} | {share * slopes[1]:.2f} |")
+    return f"""Are the predicted changes of the right size? {GROUPS} random groups of {GROUP} rows are removed from
+{AGAIN} models of all rows. The slope of the mean change of predictions on the predicted one (1: the right size) is near
+1 with the trees fixed. Retraining moves predictions further: trees change too, which no influence of fixed trees sees.
 
 | predicted by | slope of refitted | slope of retrained |
 | --- | ---: | ---: |
@@ -121,17 +123,22 @@ def removal(data: Data) -> str:
     (X, y), (X_held, y_held) = data.halves()
     found = lt.ensemble_influence(make, data.X, data.y, X, y, reduce="mean", n_jobs=1)
     single = lt.Tracer(make(0).fit(data.X, data.y), data.X, data.y).influence(X, y, reduce="mean")
-    lines = []
+    lines, sayings = [], []
     for name, one in (
         (f"the average of {len(found.members)} bags", found.influence),
         ("one model of all rows", single),
     ):
         rows = np.argsort(one.change[:, 0])[:CHOSEN]
-        line = found.confirm(rows, X_held, y_held).effects.iloc[0]
+        confirmed = found.confirm(rows, X_held, y_held)
+        line = confirmed.effects.iloc[0]
+        sayings.append(f"Chosen by {name}: {confirmed.advice}")
         numbers = [f"{line[column]:+.4f}" for column in ("predicted", "refitted", "retrained")]
         lines.append(f"| {name} | {line['before']:.4f} | {' | '.join(numbers)} |")
     return f"""The {CHOSEN} rows most harmful to the mean loss (half the squared error) of one half of the test rows are
-removed from all members, which are judged on the other half. {found.advice.partition(". ")[0]}.
+removed from all members, which are judged on the other half. What `confirm` says of it:
+
+- {f"{chr(10)}- ".join(sayings)}
+- Of the average itself: {found.advice.partition(" Act on")[0]}
 
 | chosen by | loss before | predicted | refitted | retrained |
 | --- | ---: | ---: | ---: | ---: |

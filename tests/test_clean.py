@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 import pytest
-from catboost import CatBoostClassifier
+from catboost import CatBoostClassifier, Pool
 from lightgbm import LGBMClassifier, LGBMRegressor
 from scipy import stats
 from sklearn.datasets import load_digits
@@ -219,9 +219,31 @@ def test_rounds_go_on_while_they_help_and_the_last_kept_is_the_answer():
     assert [r.rows for r in few.rounds] == [r.rows for r in found.rounds[:2]]
 
 
+def test_auto_takes_what_a_refit_finds_better_for_the_half_that_judges():
+    c, first = case("lightgbm"), cleaned("lightgbm", "auto").rounds[0]
+    X, y = c.held[:2]
+    order = RNG(0).permutation(len(y))
+    proposing, judging = np.sort(order[: len(y) // 2]), np.sort(order[len(y) // 2 :])
+    refitted = {
+        action: propose(c.tracer, X[proposing], y[proposing], 0.03).refit(c.tracer).loss(X[judging], y[judging]).mean()
+        for action, propose in (("remove", remove), ("relabel", relabel))
+    }
+    assert first.action == min(refitted, key=lambda action: refitted[action])
+
+
+def test_pools_are_tables_with_labels():
+    c = case("catboost, text, weights, class weights, missing")
+    X_val, y_val, X_new, y_new = c.held
+    plain = clean(c.tracer, *c.held, max_rounds=2)
+    tracer = lt.Tracer(c.model, Pool(c.tracer.X_train, c.tracer.y_train, weight=c.tracer.sample_weight), n_jobs=1)
+    pooled = clean(tracer, Pool(X_val, y_val), None, Pool(X_new, y_new), None, max_rounds=2)
+    np.testing.assert_array_equal(pooled.without, plain.without)
+    np.testing.assert_allclose(pooled.interval, plain.interval, rtol=1e-6)
+
+
 @pytest.mark.parametrize("finished", [0, 2])
 def test_an_interrupt_leaves_what_was_finished(monkeypatch, finished):
-    c, calls = case("lightgbm"), []
+    c, whole, calls = case("lightgbm"), cleaned("lightgbm"), []
     retrain = lt.Tracer.retrain
 
     def interrupted(self, *args, **kw):
@@ -237,7 +259,7 @@ def test_an_interrupt_leaves_what_was_finished(monkeypatch, finished):
     assert len(found.rounds) == finished
     assert found.improved == (finished > 0)
     if finished:
-        np.testing.assert_array_equal(found.without, cleaned("lightgbm").rounds[finished - 1].change.without)
+        np.testing.assert_array_equal(found.without, whole.rounds[finished - 1].change.without)
 
 
 def test_the_interval_covers_what_it_says():

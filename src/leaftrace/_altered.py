@@ -4,7 +4,7 @@ structure, or the whole model is retrained."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,16 +91,21 @@ def alter(source: Source, rows: Alteration) -> Ensemble:
     e = source.ensemble
     y = e.y if rows.y is None else source.labels(rows.y, e.n_rows, "y")
     w = e.sample_weight if rows.sample_weight is None else rows.sample_weight
-    factors = {"w_factor": e.w_factor} | ({} if e.base_factor is None else {"base_factor": e.base_factor})
-    if rows.y is not None and source.classes is not None:  # rows of factor zero are held out and stay so
-        for name, x in factors.items():
-            factors[name] = np.where((y == e.y) | (x == 0), x, _of_class(source, x)[y.astype(int)])
+    trained = {"w_factor": e.w_factor} | ({} if e.base_factor is None else {"base_factor": e.base_factor})
+    factors = dict(trained)
+    if rows.sample_weight is not None and e.weights_fixed and np.any((w != 0) & (w != e.sample_weight)):
+        raise UnsupportedModel(f"refit() cannot give rows other weights: {e.weights_fixed}; use retrain().")
+    if rows.y is not None:
+        if e.labels_fixed and np.any(y != e.y):
+            raise UnsupportedModel(f"refit() cannot give rows other labels: {e.labels_fixed}; use retrain().")
+        for (name, x), new in zip(trained.items(), class_factors(source, y, list(trained.values())), strict=True):
+            factors[name] = np.where((y == e.y) | (x == 0), x, new)  # rows of factor zero are held out and stay so
     altered = replace(e, y=y, w=w * factors["w_factor"], **factors).take(rows.keep)
     if rows.added is None:
         return altered
     X, labels, weights = rows.added
     leaves, codes = _new_rows(source, X, labels)
-    new = dict(zip(factors, class_factors(source, codes, list(factors.values())), strict=True))
+    new = dict(zip(trained, class_factors(source, codes, list(trained.values())), strict=True))
     return replace(
         altered,
         leaves=np.concatenate([altered.leaves, leaves], axis=1),
@@ -112,23 +117,28 @@ def alter(source: Source, rows: Alteration) -> Ensemble:
 
 def class_factors(source: Source, codes: F64, factors: list[F64]) -> list[F64]:
     """Each of these factors (n,), class weights of the training rows, for rows with these labels."""
-    if source.classes is None:
-        return [np.ones(len(codes)) for _ in factors]
-    return [_of_class(source, x)[codes.astype(int)] for x in factors]
+    return [_of_labels(source.ensemble.y, x, codes) for x in factors]
 
 
-def _of_class(source: Source, factor: F64) -> F64:
-    """(classes,) the factor, a class weight, that rows of each class have."""
-    out = np.zeros(len(cast(Any, source.classes)))
-    np.maximum.at(out, source.ensemble.y.astype(int), factor)
-    return out
+def _of_labels(y: F64, factor: F64, new: F64) -> F64:
+    """The factor that training rows have, with labels y (n,), for the labels ``new``; one for a label none has. Rows of
+    factor zero are held out."""
+    live = factor > 0
+    if np.ptp(factor[live]) == 0:
+        return np.full(len(new), factor[live][0])
+    labels, code = np.unique(y, return_inverse=True)
+    of_label = np.zeros(len(labels))
+    np.maximum.at(of_label, code, factor)
+    at = np.minimum(np.searchsorted(labels, new), len(labels) - 1)
+    return np.where(labels[at] == new, of_label[at], 1.0)
 
 
 def _new_rows(source: Source, X: Any, y: NDArray[Any]) -> tuple[Ids, F64]:
     """Leaves that the finished model puts new rows in, and their labels."""
     if source.ensemble.sample is not None:
         raise UnsupportedModel(
-            "this model drew rows for each tree, and whether it would have drawn new ones is not known; use retrain()."
+            "this model drew or weighed rows anew for each tree, and what it would have done with new ones is not "
+            "known; use retrain()."
         )
     leaves, offset = source.rows(X)
     if source.ensemble.offset is not None or offset is not None:

@@ -148,6 +148,8 @@ class Ensemble:
     ``smoothing``                for each tree how its leaves lean on the nodes above them, or None
     ``fixed`` (leaves,) or None  leaves whose value does not come from their rows
     ``recorded``                 what the model recorded of its leaves, or None
+    ``weights_fixed``, ``labels_fixed``  why leaf values for other weights or labels of rows cannot be computed from
+                                 this description; empty if they can
     """
 
     loss: Loss
@@ -172,6 +174,8 @@ class Ensemble:
     fixed: NDArray[np.bool_] | None = None
     recorded: Recorded | None = None
     rounding: Rounding = field(default_factory=Rounding)
+    weights_fixed: str = ""
+    labels_fixed: str = ""
 
     @property
     def n_rows(self) -> int:

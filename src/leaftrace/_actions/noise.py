@@ -59,7 +59,7 @@ def label_noise(tracer: Tracer, X_val: Any = None, y_val: Any = None, *, score: 
         "margin", "loss", "gradient"  means over the path, own pull included: minus the margin of the given label
                           (area under the margin), the loss, the size of its gradient
         "self_influence"  how the row's own loss rises without its own pull: the direct effect, other rows as they are
-        "self_influence_exact"  the same to first order, through all rows: n queries, a minute for 30,000 rows
+        "self_influence_exact"  the same to first order, through all rows: n queries (see `tracer.estimate`)
         "influence", "relabel"  on the mean loss of X_val, y_val: the row's influence; what its suggested label gains
 
     Class weights are taken out of probabilities. Models without derivatives (quantile losses) have no own pull and no

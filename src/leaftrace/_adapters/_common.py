@@ -84,9 +84,9 @@ class Alteration:
         return y if self.added is None else np.concatenate([y, self.added[1]])
 
     def weights(self, w: F64 | None, n: int) -> F64 | None:
-        """For n training rows; None if there were none and are none."""
+        """For n training rows; None if there were none and are none: quantiles of rows of weight one may differ."""
         w = w if self.sample_weight is None else self.sample_weight
-        if w is None and self.added is None:
+        if w is None and (self.added is None or np.all(self.added[2] == 1)):
             return None
         w = (np.ones(n) if w is None else w)[self.keep]
         return w if self.added is None else np.concatenate([w, self.added[2]])
@@ -114,6 +114,9 @@ def _below(X: Any, more: Any) -> Any:
 
         return pa.concat_tables([X, more.select(X.column_names).cast(X.schema)])
     return np.concatenate([X, np.asarray(more)])
+
+
+UNWEIGHTED = "it was trained without, and quantiles of rows with weights have another form"  # of leaves or the start
 
 
 class BaseSource:

@@ -18,7 +18,7 @@ from .._arrays import F64, Ids
 from .._ensemble import BASE, Ensemble, LeafRule, Recorded
 from .._errors import UnsupportedModel
 from . import _lightgbm_recover as recover
-from ._common import f32
+from ._common import UNWEIGHTED, f32
 from ._lightgbm_leaves import objective, steepness
 from ._lightgbm_model import Model
 from ._lightgbm_rows import Witness, dart, draw_rows
@@ -101,6 +101,8 @@ class Training:
             leaf_l2=self._cat_l2(p),
             fixed=np.repeat(self.alone.ravel(), leaves) if self.alone.any() else None,
             rounding=replace(kind.rounding, draws=goss and weighted and sample is None),
+            weights_fixed="" if kind.statistic is None or kind.statistic.weighted else UNWEIGHTED,
+            labels_fixed="" if sample is None else "every class weighs them its own way",
         )
         held = np.where(holds_base[:, None], base, 0.0).ravel()  # (trees,)
         smaller = np.repeat(np.ones(T) if told.averaged else e.factors, K)

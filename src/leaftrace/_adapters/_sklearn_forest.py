@@ -26,6 +26,7 @@ from .._losses_general import Brier, Pinball
 from ._sklearn_source import ArrayTrees, OfResiduals, Rows, SklearnSource
 
 _VERSION = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
+_CHANCES = "those of this forest only set the chances of rows being drawn"
 
 
 def weighted_median(values: F64, weights: F64 | None) -> float:
@@ -71,6 +72,10 @@ class ForestSource(SklearnSource):
     def _weights_set_chances(self) -> bool:
         return self._draws and hasattr(self.model, "_sample_weight")  # which 1.9 keeps to draw again
 
+    @property
+    def _weighs_draws(self) -> bool:
+        return self._draws and self.params.get("class_weight") == "balanced_subsample"
+
     def _ensemble(self, leaves: Ids, offset: F64 | None, rows: Rows) -> Ensemble:
         n, T = len(rows.y), len(self.trees.trees)
         factor, notes = self._class_weights(rows), []
@@ -115,6 +120,8 @@ class ForestSource(SklearnSource):
             sample=sample,
             moves=[*([] for _ in range(T)), [(t, 1 / T) for t in range(T)]],
             recorded=Recorded("weight", self.trees.weights()),
+            weights_fixed=_CHANCES if self._weights_set_chances and rows.given else "",
+            labels_fixed="every tree weighs classes by its own draw" if self._weighs_draws else "",
         )
 
     def _misplaced_missing(self) -> bool:
@@ -146,7 +153,7 @@ class ForestSource(SklearnSource):
                 "trained on."
             )
         counts = [np.bincount(drawn, minlength=n) for drawn in self.model.estimators_samples_]
-        if self.params.get("class_weight") != "balanced_subsample":
+        if not self._weighs_draws:
             small = np.min_scalar_type(max(count.max() for count in counts))
             return [count.astype(small) for count in counts]
         masses = [np.bincount(codes, count) for count in counts]

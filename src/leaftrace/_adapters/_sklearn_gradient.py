@@ -30,6 +30,7 @@ from .._ensemble import Ensemble, LeafRule, Recorded, Statistic
 from .._errors import InvalidInput, UnsupportedModel
 from .._losses import Logistic, Loss, Softmax, SquaredError
 from .._losses_general import General, Huber, Pinball, Terms
+from ._common import UNWEIGHTED
 from ._sklearn_source import ArrayTrees, OfResiduals, Rows, SklearnSource
 
 _SMOOTH = ("squared_error", "log_loss", "exponential")
@@ -154,6 +155,7 @@ class GradientSource(SklearnSource):
             offset=offset,
             sample=sample,
             recorded=Recorded("weight", self.trees.weights()),
+            weights_fixed=UNWEIGHTED if isinstance(base_rule, OfLabels) and not rows.given else "",
         )
         if isinstance(loss, Logistic) and np.abs(ensemble.scores(leaves, offset)).max() > _SATURATED:
             return replace(ensemble, loss=RoundedLogistic())

@@ -24,6 +24,7 @@ from .._ensemble import Ensemble, LeafRule, Recorded, Rounding
 from .._errors import InvalidInput, UnsupportedModel
 from .._losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from .._losses_general import Gamma, Pinball
+from ._common import UNWEIGHTED
 from ._sklearn_source import OfResiduals, Rows, SklearnSource, Trees
 
 _LOSSES: dict[str, tuple[Loss, BaseRule]] = {
@@ -109,6 +110,7 @@ class HistSource(SklearnSource):
             fixed=alone if statistic is None and alone.any() else None,
             recorded=Recorded("rows", self.trees.field("count").astype(np.float64)),
             rounding=Rounding(terms=True),
+            weights_fixed="" if statistic is None or statistic.weighted else UNWEIGHTED,
         )
 
     def _loss(self, K: int, rows: Rows) -> tuple[Loss, BaseRule, OfResiduals | None]:

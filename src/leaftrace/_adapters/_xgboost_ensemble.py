@@ -12,7 +12,7 @@ from .._base import OfLabels
 from .._ensemble import Ensemble, LeafRule, Recorded, Rounding
 from .._errors import UnsupportedModel
 from . import _xgboost_recover as recover
-from ._common import f32
+from ._common import UNWEIGHTED, f32
 from ._xgboost_loss import QUANTILES, Quantile, alphas, loss_of, single
 from ._xgboost_model import Trees
 from ._xgboost_random import Dart, Drawn, Moves, draw_again
@@ -82,6 +82,7 @@ class Training:
             moves=self._moves(drawn),
             recorded=recorded,
             rounding=Rounding(scores=True, derivatives=True, terms=True),
+            weights_fixed="" if quantile is None or quantile.weighted else UNWEIGHTED,
         )
         return self._with_recovered(ensemble, c)
 

@@ -247,9 +247,10 @@ class CatBoostSource(BaseSource):
         return leaves
 
     def _leaf_weights(self, w: F64) -> F64 | None:
-        """(leaves,) as training recorded them. With target statistics each row counts with another row's weight, so
-        where weights differ `training_leaves` does the check."""
-        if self._splits_on_targets and np.ptp(w) > 0:
+        """(leaves,) as training recorded them. With category columns, whether or not a tree splits on one, each row may
+        count with another row's weight. Where weights differ that tells nothing, and `training_leaves` does the check
+        for trees that split on target statistics."""
+        if self.model.get_cat_feature_indices() and np.ptp(w) > 0:
             return None
         if self.values.shape[1] == 1:
             return np.asarray(self.model.get_leaf_weights())

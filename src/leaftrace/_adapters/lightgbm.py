@@ -246,7 +246,7 @@ class LightGBMSource(BaseSource):
             training,
             label=codes,
             weight=weight * self._class_weight(codes),
-            init_score=offset,
+            init_score=offset if offset is None or self.told.outputs > 1 else offset[:, 0],
             categorical_feature=[int(c) for c in re.findall(r"\d+", str(self.params["categorical_feature"]))],
             params=params,
         )

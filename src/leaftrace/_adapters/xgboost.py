@@ -326,7 +326,8 @@ class XGBoostSource(BaseSource):
     def _train(self, rows: Alteration, threads: int) -> xgb.Booster:
         known = self.training.params
         params: dict[str, Any] = {k: v for k, v in known.items() if v and k not in _NOT_FOR_RETRAINING}
-        if known["boost_from_average"] != "1":
+        # With given scores, no training row has met the base_score: it stays as it is.
+        if known["boost_from_average"] != "1" or self.training.offset is not None:
             params["base_score"] = known["base_score"]
         params |= {"nthread": threads, "verbosity": 0}
         return xgb.train(params, self._altered(rows, threads), len(self.trees.rounds) - 1)
