@@ -5,6 +5,7 @@
 # make test-oldest  the same with the oldest supported versions of the boosters
 # make support  train and trace a model for every option of every library and write docs/support.md
 # make bench  measure against the peers and write docs/benchmarks.md (about ten minutes, needs the Adult data)
+# make actions  measure the actions on real data and write docs/actions.md (half an hour, needs the data of LEAFTRACE_DATA)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,7 +13,7 @@ BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 FRESH := build/fresh
 
-.PHONY: demo test docs dist test-oldest support bench lint types check clean
+.PHONY: demo test docs dist test-oldest support bench actions lint types check clean
 .DEFAULT_GOAL := test
 
 # The environment is made anew when what it is made of changes; Python files are used in place.
@@ -63,6 +64,9 @@ support: $(VENV)/ready
 
 bench: $(VENV)/ready
 	$(BIN)/python benchmarks/run.py
+
+actions: $(VENV)/ready
+	$(BIN)/python experiments/actions.py
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .
