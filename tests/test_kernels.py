@@ -49,30 +49,61 @@ def ids(rng, R, id_type):
 @pytest.mark.parametrize("id_type", [np.uint8, np.uint16])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson"])
 def test_one_output_sums_and_effects(isa, loss, id_type):
-    rng, C = np.random.default_rng(1), 2 if loss == "logistic" else 1
-    leaf, state = ids(rng, 1, id_type)[0], rng.random((N, C)) + 0.1
+    rng, C, T = np.random.default_rng(1), 2 if loss == "logistic" else 1, 3
+    leaf, state = ids(rng, T, id_type), rng.random((N, C)) + 0.1
     if loss == "logistic":
         state /= state.sum(axis=1, keepdims=True)
-    y, w, shift = rng.random(N), rng.random(N), rng.random((3, M)) + 0.5
-    s, factor = rng.normal(size=(3, M)), rng.normal(size=(3, M))
-    agree("leaf_sums", (loss, leaf, state, shift[0], y, w), [np.zeros((M, 4))], np.float64)
-    before, d_before = ids(rng, 1, id_type)[0], rng.normal(size=M)
+    y, w, shift = rng.random(N), rng.random(N), rng.random((T, M)) + 0.5
+    agree("leaf_sums", (loss, leaf[0], state, shift[0], y, w), [np.zeros((M, 4))], np.float64)
+    w[::11] = 0
     A = rng.normal(size=(N, 1)) * np.where(np.arange(N) % 7 == 0, 100, 1)[:, None]
-    for earlier in ((None, None), (before, d_before)):
+    if loss == "poisson":
+        A = A.clip(-30, 30)
+    edges, values = np.array([0, M, 2 * M + 1, 3 * M + 1]), rng.normal(size=3 * M + 1)  # one leaf stays empty
+    for skip in (False, True):
         for rounding in (0, 3, 7):
-            outputs = [A, y, w, rounding, 3, N - 5, np.zeros((M, 8))]
-            if loss == "poisson":
-                outputs[0] = A.clip(-30, 30)
-            agree("replay_sums", (loss, leaf, *earlier), outputs, np.float32 if rounding else np.float64)
+            outputs = [A, y, w, rounding, 3, N - 5, np.zeros((3 * M + 1, 8))]
+            inputs = loss, leaf, skip, edges, values
+            agree("replay_sums", inputs, outputs, np.float32 if rounding else np.float64)
     # Squared error has no last bit to differ in, so there every row must be rounded as NumPy rounds it.
     for begin in range(40):
         if loss == "squared":
-            outputs = [A, y, w, 7, begin, begin + 37, np.zeros((M, 8))]
-            agree("replay_sums", (loss, leaf, before, d_before), outputs, np.float64)
+            outputs = [A, y, w, 7, begin, begin + 37, np.zeros((3 * M + 1, 8))]
+            agree("replay_sums", (loss, leaf, False, edges, values), outputs, np.float64)
+    tables = np.array([0, M, 3 * M + 2, 4 * M + 2])  # one inner iteration, two, one
+    shift, s, factor = rng.random(4 * M + 2) + 0.5, rng.normal(size=4 * M + 2), rng.normal(size=4 * M + 2)
     for dtype in (np.float32, np.float64):
         for newton in (True, False):
-            inputs = loss, newton, leaf, state, shift, s, factor, y, w
-            agree("row_effects", inputs, [np.zeros(N, dtype), np.zeros(N, dtype)], dtype)
+            for begin, end in ((0, N), (17, 200)):
+                inputs = loss, newton, leaf, begin, end, edges, values, tables, shift, s, factor
+                outputs = [A[begin:end, 0].copy(), y, w, np.zeros((T, N), dtype), np.zeros((T, N), dtype)]
+                agree("row_effects", inputs, outputs, dtype)
+
+
+def test_more_rows_than_a_tile(isa):
+    """The kernels take rows in tiles of up to 4096."""
+    rng, T, n = np.random.default_rng(11), 3, 9001
+    leaf, edges, values = rng.integers(0, M, (T, n)).astype(np.uint8), np.arange(T + 1) * M, rng.normal(size=T * M)
+    A, y, w = rng.normal(size=(n, 1)), rng.random(n), rng.random(n)
+    outputs = [A, y, w, 0, 1, n - 1, np.zeros((T * M, 8))]
+    agree("replay_sums", ("logistic", leaf, False, edges, values), outputs, np.float64)
+    tables = *np.ones((2, T * M)), rng.normal(size=T * M)
+    inputs = "logistic", True, leaf, 1, n - 1, edges, values, edges, *tables
+    agree("row_effects", inputs, [A[1:-1, 0].copy(), y, w, np.zeros((T, n)), np.zeros((T, n))], np.float64)
+    first, one = np.zeros(T, np.int32), values[:, None].copy()
+    agree("tree_scores", (leaf, first, edges[:-1].copy(), one), [A], np.float64)
+    agree("tree_sums", (leaf, first, edges[:-1].copy(), A), [one], np.float64)
+
+
+@pytest.mark.parametrize("id_type", [np.uint8, np.uint16, np.uint32])
+@pytest.mark.parametrize("shape", [*SHAPES, (11, 1, 1)])
+def test_passes_through_all_trees(isa, id_type, shape):
+    R, O, K = shape
+    rng = np.random.default_rng(8)
+    leaf, first = ids(rng, R, id_type), (np.arange(R) % (K - O + 1)).astype(np.int32)
+    offset, leaves = np.arange(R) * (M + 1), R * (M + 1)
+    agree("tree_scores", (leaf, first, offset, rng.normal(size=(leaves, O))), [rng.normal(size=(N, K))], np.float64)
+    agree("tree_sums", (leaf, first, offset, rng.normal(size=(N, K))), [rng.normal(size=(leaves, O))], np.float64)
 
 
 @pytest.mark.parametrize("B", BLOCKS)

@@ -25,7 +25,7 @@ from . import _twins
 from ._arrays import F64, Real
 from ._effects import Rows, base_effect, base_label_effect, direct_effects, label_effects
 from ._ensemble import BASE, Ensemble
-from ._kernels import BLOCKS, block_width, kernels
+from ._kernels import BLOCKS, block_width, kernels, zeros
 from ._queries import Queries
 from ._replay import Trace
 from ._twins import sum_by_leaf
@@ -50,7 +50,7 @@ def leaf_adjoint(work: Workspace, queries: Queries, columns: slice, *, knock_on:
     fbar, base = queries.seeds(columns, B, work.dtype)
     step_kernels: Any = kernels if e.smoothing is None else _twins
     if knock_on and not e.independent:
-        abar = np.zeros((e.n_rows, e.n_outputs, B), work.dtype)
+        abar = zeros((e.n_rows, e.n_outputs, B), work.dtype)
         for t, U in work.knock_on_backwards():
             here, next_ = e.trees(t), e.trees(t - 1) if e.boosts(t) else None
             step_kernels.backward_step(
@@ -74,11 +74,9 @@ def leaf_adjoint(work: Workspace, queries: Queries, columns: slice, *, knock_on:
 
 def lam_adjoint(trace: Trace, fbar: Real) -> F64:
     """(B,) what the queries feel of lam."""
-    e, lam = trace.ensemble, np.zeros(fbar.shape[2])
-    if e.lam_slope:
-        for t, step in enumerate(trace.steps):
-            lam += np.einsum("mo,mob->b", step.lam_effect, fbar[e.leaf_range(t)])
-    return lam
+    if not trace.ensemble.lam_slope:
+        return np.zeros(fbar.shape[2])
+    return np.einsum("mo,mob->b", trace.lam_effect, fbar)
 
 
 def _felt(trace: Trace, t: int, fbar: Real) -> Real:
@@ -111,7 +109,7 @@ def expand_candidates(work: Workspace, adjoint: LeafAdjoint, rows: Rows) -> Real
 
 def _expand(work: Workspace, adjoint: LeafAdjoint, rows: Rows, V: Real) -> Real:
     e = work.trace.ensemble
-    out = np.zeros((len(rows), adjoint.fbar.shape[2]), work.dtype)
+    out = zeros((len(rows), adjoint.fbar.shape[2]), work.dtype)
     # Rows do not depend on each other: a block of few columns spreads its rows over the threads.
     pieces = work.n_jobs if adjoint.columns < BLOCKS[-1] else 1
     edges = [len(rows) * p // pieces for p in range(pieces + 1)]

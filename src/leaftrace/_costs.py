@@ -21,7 +21,7 @@ from ._workspace import Workspace
 
 # Nanoseconds for one row in one tree and, but for effects, states and pairs, one column of a block of that width.
 PRICES = {
-    "effects": 19.0,
+    "effects": 9.5,
     "states": 18.0,
     "backward": {1: 1.2, 8: 0.34, 32: 0.31},
     "expand": {1: 1.0, 8: 0.2, 32: 0.13},

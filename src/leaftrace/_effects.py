@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ._arrays import F64, Ids, Real
-from ._ensemble import take_sample
+from ._ensemble import Ensemble, take_sample
 from ._kernels import kernels
 from ._replay import Trace
 
@@ -70,9 +70,15 @@ def empty_effects(trace: Trace, n: int, dtype: np.dtype) -> tuple[Real, Real]:
     return V, np.empty((*V.shape, e.n_outputs), dtype)
 
 
-def fill_effects(trace: Trace, rows: Rows, V: Real, U: Real) -> None:
-    """V and U of these rows, all steps."""
+def fill_effects(trace: Trace, rows: Rows, part: slice, V: Real, U: Real) -> None:
+    """V and U of some of these rows, all steps."""
     e = trace.ensemble
+    if _one_output(e) and e.moves is None and len(e.leaves) == e.n_steps:
+        A = rows.start[part, 0].copy()
+        _one_output_effects(trace, rows, part, slice(0, e.n_steps), rows.leaves, A, V[..., 0], U[..., 0, 0])
+        _draw(rows, slice(0, e.n_steps), part, V, U)
+        return
+    rows, V, U = rows.take(part), V[:, part], U[:, part]
     for t, A in forward_scores(trace, rows):
         step_effects(trace, rows, t, A, V[e.trees(t)], U[e.trees(t)])
 
@@ -80,8 +86,34 @@ def fill_effects(trace: Trace, rows: Rows, V: Real, U: Real) -> None:
 def direct_effects(trace: Trace, rows: Rows, dtype: np.dtype) -> Real:
     """V (trees, n, O) of these rows."""
     V, U = empty_effects(trace, len(rows), dtype)
-    fill_effects(trace, rows, V, U)
+    fill_effects(trace, rows, slice(0, len(rows)), V, U)
     return V
+
+
+def _one_output(e: Ensemble) -> bool:
+    """Whether a kernel computes the effects, from the scores."""
+    return e.n_outputs == 1 and e.loss.kernel is not None and e.smoothing is None
+
+
+def _one_output_effects(
+    trace: Trace, rows: Rows, part: slice, steps: slice, leaves: Ids, A: F64, V: Real, U: Real
+) -> None:
+    """V, U (R, n) of some rows in steps of one tree each, from the scores A before the first, which move on."""
+    e, at = trace.ensemble, trace.steps[steps]
+    ends = e.step_leaves[steps.start : steps.stop + 1]
+    values = np.ascontiguousarray(e.values[ends[0] : ends[-1], 0])
+    tables = np.concatenate([[0], np.cumsum([step.s.size for step in at])])
+    shift, s, N = (np.concatenate([x.ravel() for x in xs]) for xs in zip(*[(x.S, x.s, x.N) for x in at], strict=True))
+    which = part.start, part.stop, ends - ends[0], values, tables, e.loss.shift(shift), s, N
+    kernels.row_effects(e.loss.kernel, e.rule.newton, leaves, *which, A, rows.y, rows.w, V, U)
+
+
+def _draw(rows: Rows, trees: slice, part: slice, V: Real, U: Real) -> None:
+    """Effects times how often the tree drew the row."""
+    if rows.sample is not None:
+        for drawn, v, u in zip(rows.sample[trees], V, U, strict=True):
+            v[part] *= drawn[part, None]
+            u[part] *= drawn[part, None, None]
 
 
 def forward_scores(trace: Trace, rows: Rows) -> Iterator[tuple[int, F64]]:
@@ -105,11 +137,12 @@ def step_effects(trace: Trace, rows: Rows, t: int, A: F64, V: Real, U: Real) -> 
             v[:, 0], v[:, 1] = g[:, o], loss.hessian(state, rows.y)[:, o, o]
             u[:, 0], u[:, 1] = j[:, o], loss.third_dot(state, rows.y, one)[:, o]
             u *= rows.w[:, None, None]
-    elif e.n_outputs == 1 and loss.kernel is not None:
-        state, shift = loss.state(A), loss.shift(step.S[..., 0])
-        s, N = np.ascontiguousarray(step.s[..., 0]), np.ascontiguousarray(step.N[..., 0, 0])
+    elif _one_output(e):
+        every = slice(0, len(rows))
         for ids, v, u in zip(rows.leaves[e.trees(t)], V, U, strict=True):
-            kernels.row_effects(loss.kernel, newton, ids, state, shift, s, N, rows.y, rows.w, v[:, 0], u[:, 0, 0])
+            _one_output_effects(
+                trace, rows, every, slice(t, t + 1), ids[None], A[:, 0], v[None, :, 0], u[None, :, 0, 0]
+            )
     else:
         V[...], U[...] = 0, 0
         for r, q, at, s, out in _iterations(trace, rows, t, A):
@@ -121,10 +154,7 @@ def step_effects(trace: Trace, rows: Rows, t: int, A: F64, V: Real, U: Real) -> 
             N = step.N[q, ids]
             V[r] += np.einsum("nab,nb->na", N, (loss.gradient(at, rows.y) + hs)[:, o])
             U[r] += np.einsum("nab,nbk->nak", N, slope[:, o]) * rows.w[:, None, None]
-    if rows.sample is not None:
-        for drawn, v, u in zip(rows.sample[e.trees(t)], V, U, strict=True):
-            v *= drawn[:, None]
-            u *= drawn[:, None, None]
+    _draw(rows, e.trees(t), slice(0, len(rows)), V, U)
 
 
 def label_effects(trace: Trace, rows: Rows, dtype: np.dtype) -> Real:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ._arrays import F64, Ids, Ints
 from ._base import BaseRule
+from ._kernels import kernels
 from ._losses import Loss
 
 BASE = -1  # in moves: the starting score
@@ -308,8 +309,8 @@ class Ensemble:
     def scores(self, leaves: Ids, offset: F64 | None = None) -> F64:
         """(m, K) raw scores of rows with these leaves."""
         A = np.tile(self.base * self.base_scale, (leaves.shape[1], 1)) + (0.0 if offset is None else offset)
-        for t, factor in enumerate(self.factors):
-            self.add_leaf_values(t, factor * self.values[self.leaf_range(t)], leaves, A)
+        values = self.values * np.repeat(self.factors, np.diff(self.step_leaves))[:, None]
+        kernels.tree_scores(np.ascontiguousarray(leaves), self.first_output, self.tree_offset, values, A)
         return A
 
     @cached_property

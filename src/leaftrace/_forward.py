@@ -25,12 +25,12 @@ from ._arrays import F64, Ids, Ints, Real
 from ._effects import base_effect
 from ._ensemble import BASE, Ensemble
 from ._errors import InvalidInput
-from ._kernels import block_width, kernels
+from ._kernels import block_width, kernels, zeros
 from ._methods import AllPoints, SinglePoint, TopKLeaves, UpdateSet
 from ._twins import sum_by_leaf
 from ._workspace import Workspace
 
-SMALL = {4: 0.5, 8: 0.006}  # bytes of a number: changes for which the kernels' small_expm1_of is exact to rounding
+SMALL = {4: 0.5, 8: 0.012}  # bytes of a number: changes for which coth_of in the kernels is exact to rounding
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ def tangent(work: Workspace, index: Ints, update_set: UpdateSet) -> LeafChanges:
     for t, V, U in work.effects_forwards():
         block.move(t)
         d = changes[e.leaf_range(t)]
-        d += (e.lam_slope * work.trace.steps[t].lam_effect)[:, :, None] * factor
+        d += (e.lam_slope * work.trace.lam_effect[e.leaf_range(t)])[:, :, None] * factor
         mask, sums = None, np.zeros((len(d), e.effect_outputs, block.B))
         if not isinstance(update_set, SinglePoint):
-            knock_on = np.zeros(sums.shape, work.dtype)
+            knock_on = zeros(sums.shape, work.dtype)
             ranking = block.ranking(t)
             step_kernels.tangent_sums(*block.sweep(t), U, block.D, ranking, knock_on)
             mask = block.mask(t, ranking)
@@ -149,7 +149,7 @@ def _changed_sums(
     native = loss.kernel is not None and w.ndim == 1
     sums: Any = kernels.change_sums if native else _twins.change_sums
     more = () if native else (e.y,)
-    dG, dH = np.zeros((M, O, B), work.dtype), np.zeros((M, O, O, B), work.dtype)
+    dG, dH = zeros((M, O, B), work.dtype), zeros((M, O, O, B), work.dtype)
     if q > 0:
         shift = loss.shift(work.trace.steps[t].S[q]).astype(work.dtype)
         inner = shift, block.form(dS), block.usage(M, mask)
@@ -197,18 +197,20 @@ class _Block:
         self.index = np.concatenate([index, np.repeat(index[-1:], padding)])
         self.base = np.concatenate([base, np.repeat(base[:, -1:], padding, axis=1)], axis=1)  # (K, B)
         self.lanes = np.arange(self.B)
-        self._own_leaves = np.ascontiguousarray(self.e.leaves[:, self.index])
+        self._own_leaves, self._own_w = np.ascontiguousarray(self.e.leaves[:, self.index]), self.e.w[self.index]
         self.only_updated = isinstance(update_set, TopKLeaves) and update_set.accumulate == "updated"
         self.own_D = self.base.copy()  # (K, B) change of the row in question itself
-        self.D = np.empty((self.e.n_rows, self.e.n_outputs, self.B), work.dtype)
-        self.D[:] = self.form(self.base)
+        self.D = zeros((self.e.n_rows, self.e.n_outputs, self.B), work.dtype)
+        self.D += self.form(self.base)
         self.bound = float(np.abs(self.base).max(initial=0.0))  # |D| is no larger
         self._done: dict[int, tuple[F64, F64]] = {}  # changes of leaves, and of them those that all rows take in
         self._pending: tuple[Ids, Ints, Real] | None = None  # changes of the last step, not yet in D
 
     def form(self, d: F64) -> Real:
         """Changes as D keeps them."""
-        return (np.expm1(d) if self.exponential else d).astype(self.work.dtype)
+        out = zeros(d.shape, self.work.dtype)
+        out[...] = np.expm1(d) if self.exponential else d
+        return out
 
     @property
     def form_number(self) -> int:
@@ -242,14 +244,15 @@ class _Block:
         if not isinstance(self.update_set, TopKLeaves):
             return None
         leaves = self.e.leaf_range(t)
-        return np.zeros((leaves.stop - leaves.start, self.B), self.work.dtype)
+        return zeros((leaves.stop - leaves.start, self.B), self.work.dtype)
 
     def mask(self, t: int, sums: Real | None) -> Real | None:
         """(M, B) 1 for leaves whose rows are in U^t; None when the update set does not rank leaves."""
         if sums is None or not isinstance(self.update_set, TopKLeaves):
             return None
-        mask, trees = np.zeros_like(sums), self.e.trees(t)
-        for begin, end in pairwise(self.e.tree_leaves[trees.start : trees.stop + 1] - self.e.leaf_range(t).start):
+        mask, trees = zeros(sums.shape, self.work.dtype), self.e.trees(t)
+        edges = self.e.tree_leaves[trees.start : trees.stop + 1] - self.e.leaf_range(t).start
+        for begin, end in pairwise(edges.tolist()):
             kernels.top_leaves(sums[begin:end], self.update_set.k, mask[begin:end])
         return mask
 
@@ -282,7 +285,8 @@ class _Block:
                 continue
             d, shared = (factor * x for x in self._done[r]) if factor != 1 else self._done[r]
             form = self.form(shared)
-            self.bound += np.abs(d).max(initial=0.0)
+            if not self.exponential:
+                self.bound += max(d.max(initial=0.0), -d.min(initial=0.0))
             for own, o in zip(self.own_leaves(r), self.first(r), strict=True):
                 out = slice(o, o + d.shape[1])
                 self.own_D[out] += d[own, :, self.lanes].T
@@ -301,7 +305,7 @@ class _Block:
 
     def own_weight(self, t: int) -> F64:
         """Weights of the rows in question in step t: (B,), or (R, B)."""
-        w = self.e.w[self.index]
+        w = self._own_w
         if self.e.sample is None:
             return w
         drawn = np.stack([s[self.index] for s in self.e.sample[self.e.trees(t)]])

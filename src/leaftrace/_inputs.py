@@ -74,9 +74,14 @@ def class_codes(y: np.ndarray, classes: np.ndarray, name: str) -> F64:
             y = y.astype(classes.dtype)
         except (TypeError, ValueError):
             y = y.astype(str)  # none of them a class
-    names, which = np.unique(y, return_inverse=True)
-    known = {label: code for code, label in enumerate(classes.tolist())}
-    codes = np.array([known.get(name, -1) for name in names.tolist()], dtype=np.float64)[which]
+    codes = np.full(len(y), -1.0)
+    if len(classes) <= 8:  # so many comparisons are cheaper than sorting the labels
+        for code, label in enumerate(classes):
+            codes[y == label] = code
+    else:
+        names, which = np.unique(y, return_inverse=True)
+        known = {label: code for code, label in enumerate(classes.tolist())}
+        codes = np.array([known.get(name, -1) for name in names.tolist()], dtype=np.float64)[which]
     if (codes < 0).any():
         strangers = sorted({str(label) for label in y[codes < 0].tolist()})[:5]
         raise InvalidInput(

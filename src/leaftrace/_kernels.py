@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 from typing import Any
 
+import numpy as np
+
 from . import _twins
+from ._arrays import Real
 
 BLOCKS = (1, 8, 32)  # widths of a block of columns that the native kernels are compiled for
 
@@ -33,3 +37,11 @@ def is_native() -> bool:
 def block_width(columns: int) -> int:
     """The compiled width to use for this many columns."""
     return next((b for b in BLOCKS if columns <= b), BLOCKS[-1])
+
+
+def zeros(shape: tuple[int, ...], dtype: np.dtype) -> Real:
+    """Zeros that begin at a multiple of 64 bytes, so that no vector of a block crosses a cache line."""
+    size = math.prod(shape) * dtype.itemsize
+    room = np.zeros(size + 64, np.uint8)
+    start = -room.__array_interface__["data"][0] % 64
+    return room[start : start + size].view(dtype).reshape(shape)

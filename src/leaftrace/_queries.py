@@ -16,6 +16,7 @@ from ._arrays import F64, Ids
 from ._ensemble import Ensemble
 from ._errors import InvalidInput
 from ._goal import Goal, GoalRows, ReadyGoal, plain
+from ._kernels import kernels, zeros
 
 Of = str | np.ndarray | Callable[[F64], Any] | Goal | ReadyGoal
 Reduce = Literal["mean", "sum"] | None
@@ -45,14 +46,13 @@ class Queries:
         """What each leaf of the ensemble (leaves, O, width) and the base score (K, width) get from these queries."""
         e = self.ensemble
         O, factors = e.leaf_outputs, np.repeat(e.factors, np.diff(e.step_trees))
-        out = np.zeros((len(e.values), O, width), dtype)
+        out = zeros((len(e.values), O, width), dtype)
         base = np.zeros((e.n_outputs, width))
         if self.reduce:
             c = self.gradient / (len(self.gradient) if self.reduce == "mean" else 1)
-            for ids, start, o, factor in zip(self.leaves, e.tree_offset, e.first_output, factors, strict=True):
-                for i in range(O):
-                    sums = factor * np.bincount(ids, c[:, o + i])
-                    out[start : start + len(sums), i, 0] += sums
+            sums = np.zeros((len(e.values), O))
+            kernels.tree_sums(np.ascontiguousarray(self.leaves), e.first_output, e.tree_offset, c, sums)
+            out[:, :, 0] = sums * np.repeat(e.factors, np.diff(e.step_leaves))[:, None]
             base[:, 0] = e.base_scale * c.sum(axis=0)
             return out, base
         ids, c = self.leaves[:, columns] + e.tree_offset[:, None], self.gradient[columns]

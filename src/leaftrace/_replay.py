@@ -25,11 +25,10 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from ._arrays import F64, Ids
+from ._arrays import F64, Ids, Ints
 from ._ensemble import Ensemble
 from ._fidelity import Fidelity, judge
 from ._kernels import kernels
@@ -83,6 +82,11 @@ class Trace:
     steps: list[StepTrace]
     fidelity: Fidelity
 
+    @cached_property
+    def lam_effect(self) -> F64:
+        """df / dlam, (leaves, O)."""
+        return np.concatenate([step.lam_effect for step in self.steps])
+
 
 @dataclass
 class Step:
@@ -97,6 +101,7 @@ class Step:
     values: F64 | None = None  # leaf values to move by, if not the ensemble's
     buffer: F64 | None = None  # the state of another step, no longer needed
     threads: Executor | None = None
+    known: F64 | None = None  # (M, 8) what the one pass would give; then the scores stay where they are
 
     def __post_init__(self) -> None:
         e, trees = self.ensemble, self.ensemble.trees(self.t)
@@ -105,10 +110,9 @@ class Step:
         self.M = int(e.step_leaves[self.t + 1] - e.step_leaves[self.t])
         self.weights = [e.tree_weight(r) for r in range(trees.start, trees.stop)]  # R times (n,)
         self.W, self.rows = np.zeros(self.M), np.zeros(self.M)  # weight of each leaf, rows of non-zero weight
-        native = e.loss.kernel is not None and not e.loss.rounded
-        self.one_pass = e.n_outputs == 1 and native and e.smoothing is None and not e.rounding.draws
+        self.one_pass = has_one_pass(e)
         if self.one_pass:
-            sums = self._one_pass()
+            sums = self._one_pass() if self.known is None else self.known
             self.sums, self.W, self.rows = sums[:, :3], sums[:, 3].copy(), sums[:, 4].copy()
             return
         e.move(self.t, e.leaves, self.A, self.values)
@@ -119,25 +123,23 @@ class Step:
             sum_by_leaf(ids, (w > 0).astype(float), self.rows)
 
     def _one_pass(self) -> F64:
-        e, t, before = self.ensemble, self.t, (None, None)
-        if e.boosts(t) and e.trees(t - 1).stop - e.trees(t - 1).start == 1:
-            values = e.values if self.values is None else self.values
-            before = e.leaves[e.trees(t - 1)][0], np.ascontiguousarray(values[e.leaf_range(t - 1), 0])
-        else:
-            e.move(t, e.leaves, self.A, self.values)
-        starts = range(0, e.n_rows, ROW_CHUNK)
-        sums = np.zeros((len(starts), self.M, 8))
-        for ids, w in zip(self.leaves, self.weights, strict=True):
+        """(M, 8) sums of derivatives; the scores move on."""
+        e, t = self.ensemble, self.t
+        if e.boosts(t) and self._one_tree(t) and self._one_tree(t - 1):
+            both = slice(e.trees(t - 1).start, e.trees(t).stop)
+            leaves = e.step_leaves[t - 1 : t + 2]
+            values = (e.values if self.values is None else self.values)[leaves[0] : leaves[2], 0]
+            edges, w = leaves - leaves[0], self.weights[0]
+            sums = one_output_sums(e, e.leaves[both], True, edges, values, self.A, w, self.threads)
+            return sums[edges[1] :]
+        e.move(t, e.leaves, self.A, self.values)
+        edges, values = np.array([0, self.M]), np.zeros(self.M)  # nothing moves within the step
+        trees = zip(self.leaves, self.weights, strict=True)
+        parts = [one_output_sums(e, ids[None], False, edges, values, self.A, w, self.threads) for ids, w in trees]
+        return np.sum(parts, axis=0)
 
-            def chunk(c: int, ids: Ids = ids, w: F64 = w, before: tuple[Any, Any] = before) -> None:
-                rows = starts[c], min(starts[c] + ROW_CHUNK, e.n_rows)
-                kernels.replay_sums(e.loss.kernel, ids, *before, self.A, e.y, w, e.rounding.level, *rows, sums[c])
-
-            list(
-                map(chunk, range(len(starts))) if self.threads is None else self.threads.map(chunk, range(len(starts)))
-            )
-            before = (None, None)
-        return sums.sum(axis=0)
+    def _one_tree(self, t: int) -> bool:
+        return bool(np.diff(self.ensemble.step_trees[t : t + 2]) == 1)
 
     @cached_property
     def state(self) -> F64:
@@ -256,6 +258,35 @@ class Step:
         return count
 
 
+def has_one_pass(e: Ensemble) -> bool:
+    """One output with a native loss: derivatives and sums over leaves come from one pass over the rows."""
+    native = e.loss.kernel is not None and not e.loss.rounded
+    return e.n_outputs == 1 and native and e.smoothing is None and not e.rounding.draws
+
+
+def one_output_sums(
+    e: Ensemble, leaf: Ids, skip: bool, edges: Ints, values: F64, A: F64, w: F64, threads: Executor | None
+) -> F64:
+    """(leaves, 8) of `kernels.replay_sums`, in chunks of rows that do not depend on the threads."""
+    values = np.ascontiguousarray(values)
+
+    def chunk(start: int) -> F64:
+        sums, rows = np.zeros((len(values), 8)), (start, min(start + ROW_CHUNK, e.n_rows))
+        kernels.replay_sums(e.loss.kernel, leaf, skip, edges, values, A, e.y, w, e.rounding.level, *rows, sums)
+        return sums
+
+    starts = range(0, e.n_rows, ROW_CHUNK)
+    return np.sum(list(map(chunk, starts) if threads is None else threads.map(chunk, starts)), axis=0)
+
+
+def _sums_of_all_steps(e: Ensemble, A: F64, threads: Executor | None) -> F64 | None:
+    """(leaves, 8) where each row can go through all steps at once: then it passes through the caches once."""
+    rule, plain = e.rule, e.moves is None and e.sample is None and len(e.leaves) == e.n_steps
+    if not (has_one_pass(e) and plain and rule.iterations == 1 and rule.statistic is None):
+        return None
+    return one_output_sums(e, e.leaves, False, e.step_leaves, e.values[:, 0], A, e.w, threads)
+
+
 def inverse(D: F64) -> F64:
     """(M, O, O) inverses; zero where there is nothing to invert (a leaf without rows, lam = 0)."""
     ok = np.einsum("maa->ma", D).min(axis=1) > 0
@@ -272,9 +303,10 @@ def replay(ensemble: Ensemble, tolerance: float, notes: Sequence[str] = (), thre
     scale = _leaf_scale(ensemble, A)
     searching = ensemble.rule.backtracking
     worst_leaf = np.zeros(ensemble.n_steps, dtype=int)
-    buffer = None
+    buffer, sums = None, _sums_of_all_steps(ensemble, A, threads)
     for t in range(ensemble.n_steps):
-        step = Step(ensemble, t, A, None, buffer, threads)
+        known = None if sums is None else sums[ensemble.leaf_range(t)]
+        step = Step(ensemble, t, A, None, buffer, threads, known)
         target = ensemble.values[ensemble.leaf_range(t)]
         first = step.iterate(None)
         if ensemble.recorded is not None:

@@ -8,12 +8,12 @@ that each tree writes to.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ._arrays import F64, Ids, Ints, Real
-from ._ensemble import LeafRule
 from ._losses import Logistic, Loss, Poisson, Softmax, SquaredError
 
 
@@ -47,11 +47,24 @@ def _derivatives(loss: Loss, at: F64, y: F64) -> F64:
     return np.concatenate([loss.gradient(at, y), loss.hessian(at, y)[:, 0], loss.third_dot(at, y, one)[:, 0]], axis=1)
 
 
+def tree_scores(leaf: Ids, first: Ints, offset: Ints, values: F64, A: F64) -> None:
+    """A (n, K) += values[offset + leaf] (all leaves, O) over all trees."""
+    for ids, o, start in zip(leaf, first, offset, strict=True):
+        A[:, o : o + values.shape[1]] += values[start:][ids]
+
+
+def tree_sums(leaf: Ids, first: Ints, offset: Ints, c: F64, out: F64) -> None:
+    """out (all leaves, O) at offset + leaf += c (n, K) over all rows and trees: what `tree_scores` is transposed."""
+    for ids, o, start in zip(leaf, first, offset, strict=True):
+        sum_by_leaf(ids, c[:, o : o + out.shape[1]], out[start:])
+
+
 def replay_sums(
     loss: str,
     leaf: Ids,
-    before: Ids | None,
-    d_before: F64 | None,
+    skip: bool,
+    edges: Ints,
+    values: F64,
     A: F64,
     y: F64,
     w: F64,
@@ -60,35 +73,58 @@ def replay_sums(
     end: int,
     sums: F64,
 ) -> None:
-    """Rows begin .. end - 1: A (n, 1) += d_before[before], the step before; then sums (M, 8) += w g, w h, w k, w and 1
-    for w > 0 over each leaf. One output.
+    """Rows begin .. end - 1 go through steps of one tree and one output each: sums (all leaves, 8) += w g, w h, w k, w
+    and 1 for w > 0 over each leaf; before each step but the first, A (n, 1) moves on by the step before.
 
+    Leaves of tree r: edges[r] .. edges[r + 1]; ``skip``: the first tree only moves the scores.
     ``rounding``, to float32: 1 the terms w g and w h, 2 the derivatives before they are weighted, 4 the scores."""
-    part = slice(begin, end)
-    if before is not None and d_before is not None:
-        A[part, 0] += d_before[before[part]]
-    if rounding & 4:
-        A[part] = A[part].astype(np.float32)
-    fn = _loss(loss, 1)
-    terms = _derivatives(fn, fn.state(A[part]), y[part])
-    terms[:, :2] = terms[:, :2].astype(np.float32) if rounding & 2 else terms[:, :2]
-    terms *= w[part, None]
-    terms[:, :2] = terms[:, :2].astype(np.float32) if rounding & 1 else terms[:, :2]
-    sum_by_leaf(leaf[part], np.column_stack([terms, w[part], w[part] > 0]), sums[:, :5])
+    part, fn = slice(begin, end), _loss(loss, 1)
+    for r in range(int(skip), len(leaf)):
+        if r > 0:
+            A[part, 0] += values[edges[r - 1] :][leaf[r - 1, part]]
+        if rounding & 4:
+            A[part] = A[part].astype(np.float32)
+        terms = _derivatives(fn, fn.state(A[part]), y[part])
+        terms[:, :2] = terms[:, :2].astype(np.float32) if rounding & 2 else terms[:, :2]
+        terms *= w[part, None]
+        terms[:, :2] = terms[:, :2].astype(np.float32) if rounding & 1 else terms[:, :2]
+        here = sums[edges[r] : edges[r + 1], :5]
+        sum_by_leaf(leaf[r, part], np.column_stack([terms, w[part], w[part] > 0]), here)
 
 
 def row_effects(
-    loss: str, newton: bool, leaf: Ids, state: F64, shift: F64, s: F64, N: F64, y: F64, w: F64, V: Real, U: Real
+    loss: str,
+    newton: bool,
+    leaf: Ids,
+    begin: int,
+    end: int,
+    edges: Ints,
+    values: F64,
+    tables: Ints,
+    shift: F64,
+    s: F64,
+    N: F64,
+    A: F64,
+    y: F64,
+    w: F64,
+    V: Real,
+    U: Real,
 ) -> None:
-    """V, U (n,): direct and knock-on effect of each row on its leaf's value. shift, s, N (Q, M). One output."""
-    fn = _loss(loss, 1)
-    v, u = np.zeros(len(y)), np.zeros(len(y))
-    for shift_q, s_q, N_q in zip(shift, s, N, strict=True):
-        at, step = _moved(fn, state, shift_q, leaf), s_q[leaf]
-        h = fn.hessian(at, y)[:, 0, 0]
-        v += N_q[leaf] * (fn.gradient(at, y)[:, 0] + (h if newton else 1.0) * step)
-        u += N_q[leaf] * (h + newton * fn.third_dot(at, y, step[:, None])[:, 0, 0])
-    V[:], U[:] = v, w * u
+    """V, U (R, n): direct and knock-on effect of rows begin .. end - 1 on their leaves' values, steps as in
+    `replay_sums`. A (end - begin,) their scores; shift, s, N of tree r are (Q, M) at tables[r] .. tables[r + 1]."""
+    part, fn = slice(begin, end), _loss(loss, 1)
+    y, w = y[part], w[part]
+    for r, ids in enumerate(leaf[:, part]):
+        if r > 0:
+            A += values[edges[r - 1] :][leaf[r - 1, part]]
+        state, v, u = fn.state(A[:, None]), np.zeros(len(y)), np.zeros(len(y))
+        of_tree = (x[tables[r] : tables[r + 1]].reshape(-1, edges[r + 1] - edges[r]) for x in (shift, s, N))
+        for shift_q, s_q, N_q in zip(*of_tree, strict=True):
+            at, step = _moved(fn, state, shift_q, ids), s_q[ids]
+            h = fn.hessian(at, y)[:, 0, 0]
+            v += N_q[ids] * (fn.gradient(at, y)[:, 0] + (h if newton else 1.0) * step)
+            u += N_q[ids] * (h + newton * fn.third_dot(at, y, step[:, None])[:, 0, 0])
+        V[r, part], U[r, part] = v, w * u
 
 
 def backward_step(
@@ -137,7 +173,7 @@ def _sweep(
     D: Real,
     ranking: Real | None,
 ) -> None:
-    """What both sweeps begin with: D takes in the step before; ranking (M, B) += sums of |D| over the picked rows.
+    """What both sweeps begin with: D takes in the step before; ranking (M, B) += sums of |D| over the rows with pick 1.
 
     ``exponential``: D and d_before hold exp(D) - 1, so (1 + D)(1 + d) - 1 follows."""
     if before is not None and first_before is not None and d_before is not None:
@@ -236,11 +272,19 @@ def lift(W: Real, own: Real, felt: Real) -> None:
     felt += W @ own
 
 
+class Rule(Protocol):
+    """Of a LeafRule, what limits a step."""
+
+    @property
+    def diagonal(self) -> bool: ...
+    def step(self, G: F64, H: F64, D: F64) -> tuple[F64, NDArray[np.bool_]]: ...
+
+
 @dataclass(frozen=True)
 class Limits:
     """What a leaf's step is when l1, a bound or a fixed value decide it."""
 
-    rule: LeafRule
+    rule: Rule
     G: F64  # (M, O) of the model
     lam: F64  # (M,) likewise
     fixed: NDArray[np.bool_]  # (M,)

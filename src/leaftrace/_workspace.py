@@ -55,8 +55,8 @@ class Workspace:
         chunk = max(1, min(ROW_CHUNK, -(-len(self.rows) // self.n_jobs)))
 
         def fill(start: int) -> None:
-            part = slice(start, start + chunk)
-            fill_effects(self.trace, self.rows.take(part), V[:, part], U[:, part])
+            part = slice(start, min(start + chunk, len(self.rows)))
+            fill_effects(self.trace, self.rows, part, V, U)
 
         for _ in self.map(fill, range(0, len(self.rows), chunk)):
             pass

@@ -5,10 +5,9 @@
 #include "lanes.hpp"
 #include "losses.hpp"
 #include "sweep.hpp"
+#include "trees.hpp"
 
 #include <type_traits>
-
-extern "C" double exp(double);  // the library's, not a copy compiled here
 
 namespace leaftrace {
 namespace LEAFTRACE_ISA {
@@ -40,80 +39,6 @@ void leaf_sums(RowData d, const Leaf* leaf, Index n, Index M, const double* shif
     });
     for (Index i = 0; i < 4 * M; ++i)
         sums[i] += (copies[i] + copies[i + 4 * M]) + (copies[i + 8 * M] + copies[i + 12 * M]);
-}
-
-// The scores of a tile of rows are moved and its derivatives computed in one vectorised loop; then each row is one add.
-template <class Leaf>
-void replay_sums(LossKind kind, const Leaf* leaf, const Leaf* before, const double* d_before, Index begin, Index end,
-                 Index M, double* A, const double* y, const double* w, int rounding, double* copies, double* sums) {
-    with_loss(kind, [&](auto* tag) {
-        using L = std::remove_pointer_t<decltype(tag)>;
-        constexpr Index tile = 128;
-        double moved[tile], g[tile], h[tile], k[tile];
-        for (Index j0 = begin; j0 < end; j0 += tile) {
-            const Index count = end - j0 < tile ? end - j0 : tile;
-            if (before)
-                for (Index i = 0; i < count; ++i) moved[i] = A[j0 + i] + d_before[before[j0 + i]];
-            else
-                for (Index i = 0; i < count; ++i) moved[i] = A[j0 + i];
-            if (rounding & 4)
-                for (Index i = 0; i < count; ++i) moved[i] = static_cast<float>(moved[i]);
-            for (Index i = 0; i < count; ++i) A[j0 + i] = moved[i];
-            LT_IVDEP
-            for (Index i = 0; i < count; ++i) {
-                const L at(moved[i], y[j0 + i]);
-                g[i] = at.g;
-                h[i] = at.h;
-                k[i] = at.k;
-            }
-            if (rounding & 2)
-                for (Index i = 0; i < count; ++i) {
-                    g[i] = static_cast<float>(g[i]);
-                    h[i] = static_cast<float>(h[i]);
-                }
-            LT_IVDEP
-            for (Index i = 0; i < count; ++i) {
-                g[i] *= w[j0 + i];
-                h[i] *= w[j0 + i];
-                k[i] *= w[j0 + i];
-            }
-            if (rounding & 1)
-                for (Index i = 0; i < count; ++i) {
-                    g[i] = static_cast<float>(g[i]);
-                    h[i] = static_cast<float>(h[i]);
-                }
-            for (Index i = 0; i < count; ++i) {
-                double* LT_RESTRICT to = copies + 8 * ((i & 3) * M + static_cast<Index>(leaf[j0 + i]));
-                const double wi = w[j0 + i];
-                to[0] += g[i];
-                to[1] += h[i];
-                to[2] += k[i];
-                to[3] += wi;
-                to[4] += wi > 0 ? 1.0 : 0.0;
-            }
-        }
-    });
-    for (Index i = 0; i < 8 * M; ++i)
-        sums[i] += (copies[i] + copies[i + 8 * M]) + (copies[i + 16 * M] + copies[i + 24 * M]);
-}
-
-template <class Leaf, class Real>
-void row_effects(RowData d, bool newton, const Leaf* leaf, Index n, Index Q, Index M, const double* shift, const double* s,
-                 const double* N, Real* V, Real* U) {
-    with_loss(d.loss, [&](auto* tag) {
-        using L = std::remove_pointer_t<decltype(tag)>;
-        for (Index j = 0; j < n; ++j) {
-            double v = 0, u = 0;
-            for (Index q = 0; q < Q; ++q) {
-                const Index l = q * M + leaf[j];
-                const L at(d.state + j * L::C, shift[l], d.y[j]);
-                v += N[l] * (at.g + (newton ? at.h : 1.0) * s[l]);
-                u += N[l] * (at.h + (newton ? at.k * s[l] : 0.0));
-            }
-            V[j] = static_cast<Real>(v);
-            U[j] = static_cast<Real>(d.w[j] * u);
-        }
-    });
 }
 
 template <int B, bool plain, class Leaf, class Real>
@@ -199,21 +124,33 @@ void advance(StepLeaves<Leaf> at, Index K, const Real* d, Real* D) {
 template <class Leaf, class Real>
 void removal_step(LossKind kind, bool newton, Index M, Index B, const Leaf* own, const double* own_state,
                   const double* move, const double* y, const double* w, const double* s, const double* D,
-                  const double* rows, const double* dlam, double c, const Real* dG, const Real* dH, double* dS) {
+                  const double* rows, const double* dlam, double c, const Real* LT_RESTRICT dG, const Real* LT_RESTRICT dH,
+                  double* LT_RESTRICT dS, double* LT_RESTRICT scratch) {
+    double *LT_RESTRICT g = scratch, *LT_RESTRICT h = scratch + B, *LT_RESTRICT one = scratch + 2 * B,
+           *LT_RESTRICT at_leaf = scratch + 3 * B;
     with_loss(kind, [&](auto* tag) {
         using L = std::remove_pointer_t<decltype(tag)>;
         for (Index b = 0; b < B; ++b) {
-            const L at(own_state + b * L::C, L::no_shift == 1 ? exp(move[b]) : move[b], y[b]);
-            const double g = w[b] * at.g, h = w[b] * (newton ? at.h : 1.0);
-            for (Index l = 0; l < M; ++l) {
-                const bool here = own[b] == l;
-                const double G = dG[l * B + b] - (here ? g : 0.0);
-                const double H = (newton ? dH[l * B + b] : 0.0) - (here ? h : 0.0) + dlam[b];
-                const bool alive = rows[l] - (here && w[b] > 0 ? 1.0 : 0.0) > 0 && D[l] + H > 0;
-                dS[l * B + b] += c * (alive ? -(G + H * s[l]) / (D[l] + H) : -s[l]);
-            }
+            const L at(own_state + b * L::C, L::no_shift == 1 ? fast_exp(move[b]) : move[b], y[b]);
+            g[b] = w[b] * at.g;
+            h[b] = w[b] * (newton ? at.h : 1.0);
+            one[b] = w[b] > 0 ? 1.0 : 0.0;
+            at_leaf[b] = static_cast<double>(own[b]);
         }
     });
+    const double second = newton ? 1.0 : 0.0;
+    for (Index l = 0; l < M; ++l) {
+        const double here_l = static_cast<double>(l);
+        LT_IVDEP
+        for (Index b = 0; b < B; ++b) {
+            const double here = at_leaf[b] == here_l ? 1.0 : 0.0;
+            const double G = dG[l * B + b] - here * g[b];
+            const double H = second * dH[l * B + b] - here * h[b] + dlam[b];
+            const double total = D[l] + H;
+            const bool alive = (rows[l] - here * one[b] > 0) & (total > 0);
+            dS[l * B + b] += c * (alive ? -(G + H * s[l]) / (alive ? total : 1.0) : -s[l]);
+        }
+    }
 }
 
 // A leaf's rows one after another, so that its sums (M O numbers) stay in the cache.
@@ -250,26 +187,38 @@ void pair_sums(const Leaf* ids, Index trees, Index earlier, const std::int64_t* 
     pair_rows<false>(ids, trees, earlier, offset, first, order, edges, L, M, O, u, stride, sums, out);
 }
 
-// k times the largest of the leaves not yet chosen, for all columns side by side.
+// The k largest so far of each column, in order, each new number sinking to its place; then the leaves above the last of
+// them, and as many of those equal to it as there is room for. All columns side by side.
 template <class Real>
 void top_leaves(Index M, Index B, Index k, const Real* LT_RESTRICT sums, Real* LT_RESTRICT mask, Real* LT_RESTRICT best,
-                std::int32_t* LT_RESTRICT where) {
-    for (Index i = 0; i < M * B; ++i) mask[i] = 0;
-    for (Index chosen = 0; chosen < k && chosen < M; ++chosen) {
-        for (Index b = 0; b < B; ++b) {
-            best[b] = -1;  // sums are not negative
-            where[b] = 0;
-        }
-        for (Index l = 0; l < M; ++l) {
+                Real* LT_RESTRICT room) {
+    for (Index i = 0; i < k * B; ++i) best[i] = -1;  // sums are not negative
+    for (Index l = 0; l < M; ++l) {
+        for (Index b = 0; b < B; ++b) room[b] = sums[l * B + b];
+        for (Index i = 0; i < k; ++i) {
+            Real* LT_RESTRICT top = best + i * B;
             LT_IVDEP
             for (Index b = 0; b < B; ++b) {
-                const Real x = mask[l * B + b] != 0 ? Real(-1) : sums[l * B + b];
-                const bool larger = x > best[b];
-                best[b] = larger ? x : best[b];
-                where[b] = larger ? static_cast<std::int32_t>(l) : where[b];
+                const Real x = room[b], y = top[b];
+                top[b] = x > y ? x : y;
+                room[b] = x > y ? y : x;
             }
         }
-        for (Index b = 0; b < B; ++b) mask[where[b] * B + b] = 1;
+    }
+    const Real* LT_RESTRICT last = best + (k - 1) * B;
+    for (Index b = 0; b < B; ++b) room[b] = static_cast<Real>(k);
+    for (Index l = 0; l < M; ++l) {
+        LT_IVDEP
+        for (Index b = 0; b < B; ++b) room[b] -= sums[l * B + b] > last[b] ? Real(1) : Real(0);
+    }
+    for (Index l = 0; l < M; ++l) {
+        LT_IVDEP
+        for (Index b = 0; b < B; ++b) {
+            const Real x = sums[l * B + b], edge = last[b], left = room[b];
+            const Real equal = (x == edge) & (left > 0) ? Real(1) : Real(0);
+            mask[l * B + b] = x > edge ? Real(1) : equal;
+            room[b] = left - equal;
+        }
     }
 }
 
@@ -331,15 +280,20 @@ struct Entry {
     }
     static void change(Sweep<Leaf, Real> s, LossKind kind, const Real* state, const Real* w, const Real* shift,
                        const Real* inner, const Real* mask, Real* dG, Real* dH, Real* scratch) {
+        const auto as = [&](auto change, auto form, auto within, auto* tag) {
+            using Body = ChangeBody<decltype(change), form.value, within.value, LT_B, Real>;
+            sweep<LT_B, form.value == Form::exponential>(s, Body{state, w, shift, inner, mask, dG, dH});
+        };
         const auto one = [&](auto change, auto* tag) {
-            using Change = decltype(change);
-            if constexpr (Change::exponential)
-                if (s.exponential) {
-                    using Body = ChangeBody<Change, true, LT_B, Real>;
-                    return sweep<LT_B, true>(s, Body{state, w, shift, inner, mask, dG, dH, false});
-                }
-            using Body = ChangeBody<Change, false, LT_B, Real>;
-            sweep<LT_B, false>(s, Body{state, w, shift, inner, mask, dG, dH, s.small});
+            if constexpr (decltype(change)::exponential) {
+                constexpr std::integral_constant<Form, Form::exponential> exponential;
+                if (s.exponential && inner) return as(change, exponential, std::true_type{}, tag);
+                if (s.exponential) return as(change, exponential, std::false_type{}, tag);
+                if (s.small && !inner) return as(change, std::integral_constant<Form, Form::small>{}, std::false_type{}, tag);
+            }
+            constexpr std::integral_constant<Form, Form::any> any;
+            if (inner) return as(change, any, std::true_type{}, tag);
+            as(change, any, std::false_type{}, tag);
         };
         const auto several = [&](auto exponential, auto* tag) {
             using Body = SoftmaxBody<exponential.value, LT_B, Leaf, Real>;
@@ -362,7 +316,8 @@ struct Entry {
 template <class Leaf, class Real>
 const Kernels<Leaf, Real>& kernels() {
     using At = Entry<Leaf, Real>;
-    static constexpr Kernels<Leaf, Real> table{leaf_sums<Leaf>, replay_sums<Leaf>, row_effects<Leaf, Real>,
+    static constexpr Kernels<Leaf, Real> table{tree_scores<Leaf>, tree_sums<Leaf>,
+                                               leaf_sums<Leaf>, replay_sums<Leaf>, row_effects<Leaf, Real>,
                                                At::backward,    At::expand_,
                                                removal_step<Leaf, Real>, At::advance_,
                                                At::tangent,     At::change,

@@ -39,26 +39,37 @@ template <class Leaf, class Real>
 struct Sweep {
     StepLeaves<Leaf> at;
     Index K, B;
-    bool exponential, small;  // small: |D| stays below the bound of small_expm1_of
+    bool exponential, small;  // small: |D| stays below the bound of the Taylor polynomials
     StepLeaves<Leaf> before;
     const Real* d_before;  // (M', O', B) changes of its leaves in the same form, or null
     Real* D;               // (n, K, B)
-    const Real* pick;      // (n) weights of the rows in the ranking; or null: all count alike
+    const Real* pick;      // (n) not zero for the rows that rank the leaves; or null: all do
     Real* ranking;         // (M, B) += sums of |D| over the tree's outputs
 };
 
 template <class Leaf, class Real>
 struct Kernels {
+    // A (n, K) += values[offset + leaf] over all trees; values (all leaves, O).
+    void (*tree_scores)(StepLeaves<Leaf>, const std::int64_t* offset, Index K, const double* values, double* A);
+    // out (all leaves, O) at offset + leaf += c (n, K) over all rows and trees.
+    void (*tree_sums)(StepLeaves<Leaf>, const std::int64_t* offset, Index K, const double* c, double* out);
     // sums (M, 4) += w g, w h, w k over each leaf at score A + S; the fourth column stays free. copies has 16 M zeros.
     void (*leaf_sums)(RowData, const Leaf*, Index n, Index M, const double* shift, double* copies, double* sums);
-    // A += d_before[before] if there was a step before; then sums (M, 8) += w g, w h, w k, w and 1 for w > 0 over each leaf
-    // of the rows begin .. end - 1; three columns stay free. rounding, to float32: 1 the terms w g and w h, 2 the
-    // derivatives before they are weighted, 4 the scores. copies has 32 M zeros.
-    void (*replay_sums)(LossKind, const Leaf*, const Leaf* before, const double* d_before, Index begin, Index end, Index M,
-                        double* A, const double* y, const double* w, int rounding, double* copies, double* sums);
-    // V, U (n): direct and knock-on effect of each row, from the leaf tables shift, s, N, each (Q, M).
-    void (*row_effects)(RowData, bool newton, const Leaf*, Index n, Index Q, Index M, const double* shift, const double* s,
-                        const double* N, Real* V, Real* U);
+
+    // Steps of one tree and one output each, one after another; leaves of tree r: edges[r] .. edges[r + 1]. Before each but
+    // the first, A (n) moves on by the values of the tree before.
+
+    // sums (all leaves, 8) += w g, w h, w k, w and 1 for w > 0 over each leaf of the rows begin .. end - 1; three columns
+    // stay free. skip: the first tree only moves the scores. rounding, to float32: 1 the terms w g and w h, 2 the
+    // derivatives before they are weighted, 4 the scores.
+    // copies has room for 32 times the leaves of the largest tree.
+    void (*replay_sums)(LossKind, StepLeaves<Leaf>, bool skip, const std::int64_t* edges, const double* values, Index begin,
+                        Index end, double* A, const double* y, const double* w, int rounding, double* copies, double* sums);
+    // V, U (R, n): direct and knock-on effect of rows begin .. end - 1, whose scores A begin with row begin. Leaf tables
+    // shift, s, N: those of tree r are (Q, M) at tables[r] .. tables[r + 1].
+    void (*row_effects)(LossKind, bool newton, StepLeaves<Leaf>, Index begin, Index end, const std::int64_t* edges,
+                        const double* values, const std::int64_t* tables, const double* shift, const double* s,
+                        const double* N, double* A, const double* y, const double* w, Real* V, Real* U);
 
     // abar += U' fbar[leaf]; then fbar_next += sums of abar over the next step's M leaves (next.R may be zero).
     // copies has 4 M zeros.
@@ -69,9 +80,10 @@ struct Kernels {
                    const Real* fbar, Real* out);
 
     // dS (M, B) += c ds: the leaf equations of one inner iteration solved without row b in column b. See the twin.
+    // scratch has 4 B numbers.
     void (*removal_step)(LossKind, bool newton, Index M, Index B, const Leaf* own, const double* own_state,
                          const double* move, const double* y, const double* w, const double* s, const double* D,
-                         const double* rows, const double* dlam, double c, const Real* dG, const Real* dH, double* dS);
+                         const double* rows, const double* dlam, double c, const Real* dG, const Real* dH, double* dS, double* scratch);
     // D (n, K, B) += d[leaf].
     void (*advance)(StepLeaves<Leaf>, Index K, Index B, const Real* d, Real* D);
     // out (M, O, B) += sums of U D.
@@ -86,8 +98,9 @@ struct Kernels {
     void (*pair_sums)(const Leaf* ids, Index trees, Index earlier, const std::int64_t* offset, const std::int32_t* first,
                       const std::int64_t* order, const std::int64_t* edges, Index L, Index M, Index O, const Real* u,
                       Index stride, double* sums, Real* out);
-    // mask (M, B) = 1 for the k leaves with the largest sums of each column, of equal ones the first; elsewhere 0.
-    void (*top_leaves)(Index M, Index B, Index k, const Real* sums, Real* mask, Real* best, std::int32_t* where);
+    // mask (M, B) = 1 for the k leaves (0 < k <= M) with the largest sums of each column, of equal ones the first;
+    // elsewhere 0. best has k B numbers, room B.
+    void (*top_leaves)(Index M, Index B, Index k, const Real* sums, Real* mask, Real* best, Real* room);
     // felt (rows, B) += W (rows, inner) own (inner, B).
     void (*lift)(Index rows, Index inner, Index B, const Real* W, const Real* own, Real* felt);
 };

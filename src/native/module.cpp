@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -94,6 +95,35 @@ StepLeaves<Leaf> step(const Array<const Leaf, 2>& leaf, const Array<const std::i
     return {leaf.data(), first.data(), static_cast<Index>(leaf.shape(0)), n, n, O};
 }
 
+using Edges = Array<const std::int64_t, 1>;
+
+// All trees of an ensemble: the leaf of row j in tree r is offset[r] + leaf[r, j] of M in all.
+template <class Leaf>
+StepLeaves<Leaf> forest(const Array<const Leaf, 2>& leaf, const Array<const std::int32_t, 1>& first, const Edges& offset,
+                        Index M, Index O, Index K) {
+    const auto at = step<Leaf>(leaf, first, O, K);
+    shaped(offset, "offset", at.R);
+    for (Index r = 0; r < at.R; ++r) {
+        check(offset.data()[r] >= 0, "offset");
+        check_ids(at.tree(r), at.n, M - offset.data()[r]);
+    }
+    return at;
+}
+
+// Steps of one tree and one output each, with M leaves in all.
+template <class Leaf>
+StepLeaves<Leaf> steps(const Array<const Leaf, 2>& leaf, const Edges& edges, Index begin, Index end, Index M) {
+    const Index R = leaf.shape(0), n = leaf.shape(1);
+    shaped(edges, "edges", R + 1);
+    check(0 <= begin && begin <= end && end <= n, "begin or end");
+    check(edges.data()[0] == 0 && edges.data()[R] == M, "edges");
+    for (Index r = 0; r < R; ++r) {
+        check(edges.data()[r] < edges.data()[r + 1], "edges");
+        check_ids(leaf.data() + r * n + begin, end - begin, edges.data()[r + 1] - edges.data()[r]);
+    }
+    return {leaf.data(), nullptr, R, n, n, 1};
+}
+
 RowData rows(const std::string& loss, const Array<const double, 2>& state,
              const Array<const double, 1>& y, const Array<const double, 1>& w, size_t n) {
     const LossKind kind = loss_kind(loss);
@@ -123,10 +153,11 @@ void bind_top(nb::module_& m) {
           [](Array<const Real, 2> sums, Index k, Array<Real, 2> mask) {
               const Index M = sums.shape(0), B = sums.shape(1);
               shaped(mask, "mask", M, B);
-              check(k >= 0, "k");
-              std::vector<Real> best(B);
-              std::vector<std::int32_t> where(B);
-              kernels<std::uint8_t, Real>().top_leaves(M, B, k, sums.data(), mask.data(), best.data(), where.data());
+              check(k > 0, "k");
+              k = k < M ? k : M;
+              std::vector<Real> scratch((k + 1) * B);
+              kernels<std::uint8_t, Real>().top_leaves(M, B, k, sums.data(), mask.data(), scratch.data() + B,
+                                                       scratch.data());
           },
           "sums"_a.noconvert(), "k"_a, "mask"_a.noconvert());
 }
@@ -149,29 +180,50 @@ void bind_sums(nb::module_& m) {
           "w"_a.noconvert(), "sums"_a.noconvert());
 
     m.def("replay_sums",
-          [](const std::string& loss, Array<const Leaf, 1> leaf, Maybe<const Leaf, 1> before,
-             Maybe<const double, 1> d_before, Array<double, 2> A, Array<const double, 1> y, Array<const double, 1> w,
-             int rounding, Index begin, Index end, Array<double, 2> sums) {
+          [](const std::string& loss, Array<const Leaf, 2> leaf, bool skip, Edges edges, Array<const double, 1> values,
+             Array<double, 2> A, Array<const double, 1> y, Array<const double, 1> w, int rounding, Index begin, Index end,
+             Array<double, 2> sums) {
               const LossKind kind = loss_kind(loss);
-              const Index n = leaf.shape(0), M = sums.shape(0);
+              const Index n = leaf.shape(1), M = sums.shape(0);
               check(kind != LossKind::softmax, "softmax has no one-output kernel");
-              check(bool(before) == bool(d_before), "before and d_before go together");
-              if (before) shaped(*before, "before", n);
+              shaped(values, "values", M);
               shaped(A, "A", n, 1);
               shaped(y, "y", n);
               shaped(w, "w", n);
               shaped(sums, "sums", M, 8);
-              check(0 <= begin && begin <= end && end <= n, "begin or end");
               nb::gil_scoped_release release;
-              check_ids(leaf.data() + begin, end - begin, M);
-              if (before) check_ids(before->data() + begin, end - begin, d_before->shape(0));
-              std::vector<double> copies(32 * M);
-              kernels<Leaf, float>().replay_sums(kind, leaf.data(), pointer(before), pointer(d_before), begin, end, M,
-                                                 A.data(), y.data(), w.data(), rounding, copies.data(), sums.data());
+              const auto at = steps<Leaf>(leaf, edges, begin, end, M);
+              Index largest = 0;
+              for (Index r = 0; r < at.R; ++r) largest = std::max<Index>(largest, edges.data()[r + 1] - edges.data()[r]);
+              std::vector<double> copies(32 * largest);
+              kernels<Leaf, float>().replay_sums(kind, at, skip, edges.data(), values.data(), begin, end, A.data(),
+                                                 y.data(), w.data(), rounding, copies.data(), sums.data());
           },
-          "loss"_a, "leaf"_a.noconvert(), "before"_a.noconvert().none(), "d_before"_a.noconvert().none(),
-          "A"_a.noconvert(), "y"_a.noconvert(), "w"_a.noconvert(), "rounding"_a, "begin"_a, "end"_a,
-          "sums"_a.noconvert());
+          "loss"_a, "leaf"_a.noconvert(), "skip"_a, "edges"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
+          "y"_a.noconvert(), "w"_a.noconvert(), "rounding"_a, "begin"_a, "end"_a, "sums"_a.noconvert());
+
+    m.def("tree_scores",
+          [](Array<const Leaf, 2> leaf, Array<const std::int32_t, 1> first, Edges offset, Array<const double, 2> values,
+             Array<double, 2> A) {
+              const Index K = A.shape(1);
+              const auto at = forest<Leaf>(leaf, first, offset, values.shape(0), values.shape(1), K);
+              shaped(A, "A", at.n, K);
+              nb::gil_scoped_release release;
+              kernels<Leaf, float>().tree_scores(at, offset.data(), K, values.data(), A.data());
+          },
+          "leaf"_a.noconvert(), "first"_a.noconvert(), "offset"_a.noconvert(), "values"_a.noconvert(),
+          "A"_a.noconvert());
+
+    m.def("tree_sums",
+          [](Array<const Leaf, 2> leaf, Array<const std::int32_t, 1> first, Edges offset, Array<const double, 2> c,
+             Array<double, 2> out) {
+              const Index K = c.shape(1);
+              const auto at = forest<Leaf>(leaf, first, offset, out.shape(0), out.shape(1), K);
+              shaped(c, "c", at.n, K);
+              nb::gil_scoped_release release;
+              kernels<Leaf, float>().tree_sums(at, offset.data(), K, c.data(), out.data());
+          },
+          "leaf"_a.noconvert(), "first"_a.noconvert(), "offset"_a.noconvert(), "c"_a.noconvert(), "out"_a.noconvert());
 }
 
 template <class Leaf, class Real>
@@ -180,23 +232,33 @@ void bind(nb::module_& m) {
     using First = Array<const std::int32_t, 1>;
 
     m.def("row_effects",
-          [](const std::string& loss, bool newton, Array<const Leaf, 1> leaf, Array<const double, 2> state,
-             Array<const double, 2> shift, Array<const double, 2> s, Array<const double, 2> N,
-             Array<const double, 1> y, Array<const double, 1> w, Array<Real, 1> V, Array<Real, 1> U) {
-              const Index n = leaf.shape(0), Q = s.shape(0), M = s.shape(1);
-              const RowData d = rows(loss, state, y, w, n);
-              shaped(shift, "shift", Q, M);
-              shaped(N, "N", Q, M);
-              shaped(V, "V", n);
-              shaped(U, "U", n);
+          [](const std::string& loss, bool newton, Ids leaf, Index begin, Index end, Edges edges,
+             Array<const double, 1> values, Edges tables, Array<const double, 1> shift, Array<const double, 1> s,
+             Array<const double, 1> N, Array<double, 1> A, Array<const double, 1> y, Array<const double, 1> w,
+             Array<Real, 2> V, Array<Real, 2> U) {
+              const LossKind kind = loss_kind(loss);
+              const Index n = leaf.shape(1), R = leaf.shape(0), M = values.shape(0), all = s.shape(0);
+              check(kind != LossKind::softmax, "softmax has no one-output kernel");
+              shaped(tables, "tables", R + 1);
+              shaped(shift, "shift", all);
+              shaped(N, "N", all);
+              shaped(A, "A", end - begin);
+              shaped(y, "y", n);
+              shaped(w, "w", n);
+              shaped(V, "V", R, n);
+              shaped(U, "U", R, n);
               nb::gil_scoped_release release;
-              check_ids(leaf.data(), n, M);
-              kernels<Leaf, Real>().row_effects(d, newton, leaf.data(), n, Q, M, shift.data(), s.data(), N.data(), V.data(),
+              const auto at = steps<Leaf>(leaf, edges, begin, end, M);
+              check(tables.data()[0] == 0 && tables.data()[R] == all, "tables");
+              for (Index r = 0; r < R; ++r)
+                  check((tables.data()[r + 1] - tables.data()[r]) % (edges.data()[r + 1] - edges.data()[r]) == 0, "tables");
+              kernels<Leaf, Real>().row_effects(kind, newton, at, begin, end, edges.data(), values.data(), tables.data(),
+                                                shift.data(), s.data(), N.data(), A.data(), y.data(), w.data(), V.data(),
                                                 U.data());
           },
-          "loss"_a, "newton"_a, "leaf"_a.noconvert(), "state"_a.noconvert(), "shift"_a.noconvert(),
-          "s"_a.noconvert(), "N"_a.noconvert(), "y"_a.noconvert(), "w"_a.noconvert(), "V"_a.noconvert(),
-          "U"_a.noconvert());
+          "loss"_a, "newton"_a, "leaf"_a.noconvert(), "begin"_a, "end"_a, "edges"_a.noconvert(), "values"_a.noconvert(),
+          "tables"_a.noconvert(), "shift"_a.noconvert(), "s"_a.noconvert(), "N"_a.noconvert(), "A"_a.noconvert(),
+          "y"_a.noconvert(), "w"_a.noconvert(), "V"_a.noconvert(), "U"_a.noconvert());
 
     m.def("backward_step",
           [](Ids leaf, First first, Array<const Real, 4> U, Array<const Real, 3> fbar, Array<Real, 3> abar,
@@ -260,9 +322,10 @@ void bind(nb::module_& m) {
               shaped(dH, "dH", M, 1, 1, B);
               shaped(dS, "dS", M, 1, B);
               // A few microseconds: giving the GIL away and taking it back would cost more.
+              std::vector<double> scratch(4 * B);
               kernels<Leaf, Real>().removal_step(d.loss, newton, M, B, own.data(), d.state, move.data(), d.y, d.w,
                                                  s.data(), D.data(), rows_.data(), dlam.data(), c, dG.data(), dH.data(),
-                                                 dS.data());
+                                                 dS.data(), scratch.data());
           },
           "loss"_a, "newton"_a, "own"_a.noconvert(), "first"_a.noconvert(), "own_state"_a.noconvert(),
           "move"_a.noconvert(), "y"_a.noconvert(), "w"_a.noconvert(), "s"_a.noconvert(), "D"_a.noconvert(),

@@ -2,12 +2,22 @@
 #pragma once
 #include "lanes.hpp"
 
+#include <type_traits>
+
 namespace leaftrace {
 namespace LEAFTRACE_ISA {
 namespace {
 
-template <class T>
-LT_INLINE T absolute(T x) {
+// |x|, by the sign bit: the compiler makes a comparison and a choice of x < 0 ? -x : x.
+template <class Real, class Unit>
+LT_INLINE Unit absolute(Unit x) {
+#if defined(__GNUC__)
+    if constexpr (sizeof(Unit) > sizeof(Real)) {
+        using Word = std::conditional_t<sizeof(Real) == 4, std::uint32_t, std::uint64_t>;
+        typedef Word Bits __attribute__((vector_size(sizeof(Unit)), may_alias));
+        return (Unit)((Bits)x & (~Word(0) >> 1));
+    }
+#endif
     return x < 0 ? -x : x;
 }
 
@@ -32,20 +42,11 @@ LT_INLINE Unit expm1_of(Unit x, Real) {
     return e;
 }
 
-// The same as a quotient, for small changes: the Pade approximant of order 3/3, relative error x^6 / 100,800. Exact to
-// float's rounding for |x| <= 0.5 (1.5e-7), to double's for |x| <= 0.006.
-template <class Unit>
-LT_INLINE void small_expm1_of(Unit x, Unit& over, Unit& under) {
-    const Unit square = x * x;
-    over = x * (2 * square + 120);
-    under = (12 * square + 120) - x * (square + 60);
-}
-
 // Both sweeps call body.row(j, l, r, D_j) for each row j and each tree r, l its leaf. What is read is copied to locals
 // before it is used: a store through a pointer would otherwise make the compiler load everything again.
 
 // One output, one tree a step.
-template <int B, bool exponential, class Leaf, class Real, class Body>
+template <int B, bool exponential, bool ranked, class Leaf, class Real, class Body>
 void sweep_plain(const Sweep<Leaf, Real> s, Body body) {
     using Unit = typename Lanes<Real, B>::Unit;
     constexpr int N = Lanes<Real, B>::N;
@@ -60,10 +61,9 @@ void sweep_plain(const Sweep<Leaf, Real> s, Body body) {
             const Unit* d = units<B>(s.d_before + before[j] * B);
             LT_UNITS(B) D[i_] = x[i_] = composed<exponential>(x[i_], d[i_]);
         }
-        if (s.ranking) {
-            const Real pick = s.pick ? s.pick[j] : Real(1);
+        if (ranked) {
             Unit* to = units<B>(s.ranking + l * B);
-            LT_UNITS(B) to[i_] += pick * absolute(x[i_]);
+            if (!s.pick || s.pick[j] != 0) LT_UNITS(B) to[i_] += absolute<Real>(x[i_]);
         }
         body.row(j, l, 0, x);
     }
@@ -82,9 +82,10 @@ void sweep_any(const Sweep<Leaf, Real> s, Body body) {
         }
         for (Index r = 0; r < s.at.R; ++r) {
             const Index l = s.at.tree(r)[j];
-            for (Index o = 0; s.ranking && o < s.at.O; ++o) {
+            const bool ranked = s.ranking && (!s.pick || s.pick[j] != 0);
+            for (Index o = 0; ranked && o < s.at.O; ++o) {
                 Unit* to = units<B>(s.ranking + l * B);
-                LT_UNITS(B) to[i_] += (s.pick ? s.pick[j] : Real(1)) * absolute(D[(s.at.first[r] + o) * N + i_]);
+                LT_UNITS(B) to[i_] += absolute<Real>(D[(s.at.first[r] + o) * N + i_]);
             }
             body.row(j, l, r, D);
         }
@@ -94,8 +95,10 @@ void sweep_any(const Sweep<Leaf, Real> s, Body body) {
 template <int B, bool exponential, class Leaf, class Real, class Body>
 void sweep(const Sweep<Leaf, Real>& s, const Body& body) {
     const bool plain = s.at.plain(s.K) && (!s.d_before || s.before.plain(s.K));
-    if (plain) return sweep_plain<B, exponential>(s, body);
-    sweep_any<B, exponential>(s, body);
+    if (!plain) return sweep_any<B, exponential>(s, body);
+    if constexpr (!exponential)
+        if (s.ranking) return sweep_plain<B, false, true>(s, body);
+    sweep_plain<B, exponential, false>(s, body);
 }
 
 template <int B, class Leaf, class Real>
@@ -114,89 +117,93 @@ struct TangentBody {
     }
 };
 
-// Changes of g and h of one output, in difference form.
+// Changes of g and h of one output, in difference form, from a change x of a row's score:
+//     exponential  x = exp(D) - 1
+//     any          x = D, made exp(D) - 1 by expm1_of
+//     small        x = D; D coth(D / 2) is a short polynomial
+enum class Form { exponential, any, small };
+
+// x coth(x / 2) = 2 + x^2 / 6 - x^4 / 360 + ... Exact to float's rounding for |x| <= 0.5 (the best polynomial there), to
+// double's for |x| <= 0.012 (Taylor's).
+template <class Real, class Unit>
+LT_INLINE Unit coth_of(Unit x) {
+    constexpr bool single = sizeof(Real) == 4;
+    const Unit square = x * x;
+    return square * (square * Real(single ? -0.002753204093 : -1. / 360) + Real(single ? 0.166664376013 : 1. / 6)) + 2;
+}
+
 struct SquaredChange {
     static constexpr int C = 1;
-    static constexpr bool exponential = false;  // works with exp(D) - 1
-    template <class Real>
+    static constexpr bool exponential = false;  // has no use for exp(D) - 1
+    template <Form form, class Real>
     struct Row {
         LT_INLINE Row(const Real*, const Real*) {}
         template <class Unit>
-        LT_INLINE void operator()(Unit D, Unit& dg, Unit& dh) const {
-            dg = D;
-            dh = 0 * D;
+        LT_INLINE void operator()(Unit x, Unit& dg, Unit& dh) const {
+            dg = x;
+            dh = 0 * x;
         }
-        template <class Unit>
-        LT_INLINE void operator()(Unit, Unit, Unit&, Unit&) const {}  // has no use for exp(D) - 1
     };
 };
 
 struct LogisticChange {
     static constexpr int C = 2;
-    static constexpr bool exponential = true;  // works with exp(D) - 1
-    template <class Real>
+    static constexpr bool exponential = true;
+    template <Form form, class Real>
     struct Row {
-        Real p, q;
-        LT_INLINE Row(const Real* state, const Real* shift) : p(state[0]), q(state[1]) {
-            if (!shift) return;
-            p *= *shift;
-            const Real sum = p + q;
-            p /= sum;
-            q /= sum;
+        Real h, slope, p;  // pq, q - p, p
+        LT_INLINE Row(const Real* state, const Real* shift) {
+            p = state[0];
+            Real q = state[1];
+            if (shift) {
+                p *= *shift;
+                const Real sum = p + q;
+                p /= sum;
+                q /= sum;
+            }
+            h = p * q;
+            slope = q - p;
         }
         template <class Unit>
-        LT_INLINE void operator()(Unit E, Unit& dg, Unit& dh) const {
-            dg = (p * q) * E / (p * E + (p + q));
-            dh = dg * ((q - p) - dg);
-        }
-        template <class Unit>
-        LT_INLINE void operator()(Unit over, Unit under, Unit& dg, Unit& dh) const {  // E = over / under
-            dg = (p * q) * over / (p * over + (p + q) * under);
-            dh = dg * ((q - p) - dg);
+        LT_INLINE void operator()(Unit x, Unit& dg, Unit& dh) const {
+            if (form == Form::small)
+                dg = (2 * h) * x / (coth_of<Real>(x) - slope * x);
+            else
+                dg = h * x / (p * x + 1);
+            dh = dg * (slope - dg);
         }
     };
 };
 
 struct PoissonChange {
     static constexpr int C = 1;
-    static constexpr bool exponential = true;  // works with exp(D) - 1
-    template <class Real>
+    static constexpr bool exponential = true;
+    template <Form form, class Real>
     struct Row {
-        Real x;
-        LT_INLINE Row(const Real* state, const Real* shift) : x(state[0] * (shift ? *shift : 1)) {}
+        Real h;
+        LT_INLINE Row(const Real* state, const Real* shift) : h(state[0] * (shift ? *shift : 1)) {}
         template <class Unit>
-        LT_INLINE void operator()(Unit E, Unit& dg, Unit& dh) const {
-            dg = dh = x * E;
-        }
-        template <class Unit>
-        LT_INLINE void operator()(Unit over, Unit under, Unit& dg, Unit& dh) const {  // E = over / under
-            dg = dh = x * over / under;
+        LT_INLINE void operator()(Unit x, Unit& dg, Unit& dh) const {
+            dg = dh = form == Form::small ? (2 * h) * x / (coth_of<Real>(x) - x) : h * x;
         }
     };
 };
 
-// `exponential`: changes come as exp(D) - 1; otherwise as D.
-template <class Change, bool exponential, int B, class Real>
+template <class Change, Form form, bool within, int B, class Real>  // within: an inner iteration
 struct ChangeBody {
     using Unit = typename Lanes<Real, B>::Unit;
     const Real *state, *w, *shift, *inner, *mask;
     Real *dG, *dH;
-    bool small;
-    LT_INLINE void row(Index j, Index l, Index, const Unit* E) const {
-        const typename Change::template Row<Real> at(state + j * Change::C, shift ? shift + l : nullptr);
+    LT_INLINE void row(Index j, Index l, Index, const Unit* D) const {
+        const typename Change::template Row<form, Real> at(state + j * Change::C, within ? shift + l : nullptr);
         const Real wj = w[j];
-        const Unit *step = units<B>(inner + l * B), *used = units<B>(mask + l * B);
         Unit *LT_RESTRICT G = units<B>(dG + l * B), *LT_RESTRICT H = units<B>(dH + l * B);
         LT_UNITS(B) {
-            Unit dg, dh, x = inner ? composed<exponential>(E[i_] * used[i_], step[i_]) : E[i_];
-            if (Change::exponential && !exponential && small) {
-                Unit over, under;
-                small_expm1_of(x, over, under);
-                at(over, under, dg, dh);
-            } else {
-                if (Change::exponential && !exponential) x = expm1_of(x, Real());
-                at(x, dg, dh);
-            }
+            Unit dg, dh, x = D[i_];
+            if (within)
+                x = composed<form == Form::exponential>(x * units<B>(mask + l * B)[i_], units<B>(inner + l * B)[i_]);
+            if (Change::exponential && form == Form::any) x = expm1_of(x, Real());
+            at(x, dg, dh);
             G[i_] += wj * dg;
             H[i_] += wj * dh;
         }

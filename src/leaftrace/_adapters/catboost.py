@@ -34,6 +34,7 @@ from ._catboost_statistics import Rows, statistics, training_leaves
 from ._common import Alteration, BaseSource, cumulative, f32, given_scores
 
 _METHODS = {"Newton": True, "Gradient": False, "Simple": False, "Exact": False}
+_ROWS_AT_ONCE = 1 << 15
 _SHRINKING_TREES = 200  # each step moves all before it: their number squared in all
 # Resolved parameters that describe the finished run and not how to run again.
 _NOT_FOR_RETRAINING = {
@@ -118,13 +119,15 @@ def _leaves(model: catboost.CatBoost, pool: catboost.Pool) -> Ids:
     small = np.uint8 if max(model.get_tree_leaf_counts()) <= 256 else np.uint16
     trees, rows = len(model.get_tree_leaf_counts()), pool.num_row()
     out = np.empty((trees, rows), small)
-    # CatBoost answers in uint32, rows first: some trees at a time keep that below 100 MB (and are faster).
-    at_once = max(1, 100_000_000 // (4 * max(rows, 1)))
-    for start in range(0, trees, at_once):
-        stop = min(start + at_once, trees)
-        ids = model.calc_leaf_indexes(pool, ntree_start=start, ntree_end=stop)
-        for row in range(0, rows, 4096):  # a transposition that stays in the cache
-            out[start:stop, row : row + 4096] = ids[row : row + 4096].T
+    # CatBoost answers in uint32, rows first. Some rows at a time keep that small (and are twice as fast); a pool with
+    # groups of rows, which only ranking needs, cannot be cut.
+    at_once = _ROWS_AT_ONCE if pool.get_group_id_hash() is None else rows
+    for start in range(0, rows, max(at_once, 1)):
+        stop = min(start + at_once, rows)
+        ids = model.calc_leaf_indexes(pool if stop - start == rows else pool.slice(np.arange(start, stop)))
+        for row in range(start, stop, 4096):  # a transposition that stays in the cache
+            end = min(row + 4096, stop)
+            out[:, row:end] = ids[row - start : end - start].astype(small).T
     return out
 
 
