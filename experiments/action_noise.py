@@ -48,12 +48,14 @@ TEXT = """## Label noise
 4,000 labels of Adult and of Amazon are flipped (the paper's set-up and model). ROC-AUC of finding them, three draws.
 *Detector* is the paper's: the model's own probability against the given label. With validation rows, these are one half
 of the test rows; in *as noisy* their labels are flipped at the same rate. *5 folds* is how cleanlab is used: the same
-Detector on out-of-sample probabilities, at the price of five more trainings."""
+Detector on out-of-sample probabilities, at the price of five more trainings. The default was chosen on the data sets
+of this page, so it is at home here."""
 
 MORE = """Other data, libraries and rates of noise (the share of labels replaced by another class, or, for numbers, by
 the number of another row), one draw each. *found* and *right*: of the spoilt labels the share that is flagged, of the
 flagged ones the share that is spoilt, without validation rows. Detector is that of the model's own probabilities,
-class weights and all."""
+class weights and all. Where classes overlap (the five grades of wine), a model that is honest about it makes many flags
+that are wrong, and an overfitted one makes few."""
 
 ACTING = """What acting on the flagged rows does (first draw, rows chosen with the validation half, loss of the other
 half): one shot is not a cleaning, which is what `clean` is for, and first-order predictions of thousands of relabelled

@@ -529,6 +529,15 @@ def test_a_class_that_would_vanish_is_said():
     assert share > 0.5
 
 
+def test_flags_everywhere_are_no_finding():
+    """Classes that cannot be told apart: confident learning accuses half of the rows."""
+    rng = np.random.default_rng(6)
+    X, y = rng.normal(size=(600, 3)), rng.integers(0, 3, 600)
+    noise = label_noise(lt.Tracer(XGBClassifier(**SMALL, max_depth=2).fit(X, y), X, y))
+    assert noise.is_label_issue.mean() > 0.25
+    assert "cannot tell" in noise.advice
+
+
 def test_errors_say_what_to_do():
     d, _, tracer, _, _ = trained("LightGBM, class weights, text")
     noise = label_noise(tracer, d.X_test, d.y_test)
