@@ -7,7 +7,7 @@ be. If row i left its leaf and all else stayed, one step s = -G / D of the leaf 
 
 with V_i = df/dw_i the direct effect (see _effects.py) and w_i h_i / D the row's leverage. A leaf that holds no other
 row is the row's own altogether. This is exact for one step a leaf (bounds on it aside, one output at a time); over
-several trees it leaves out what the other rows would do in turn, which takes about a fifth of it back.
+several trees it leaves out what the other rows would do in turn, which takes some of it back.
 """
 
 from __future__ import annotations
