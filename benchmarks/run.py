@@ -20,7 +20,7 @@ import numpy as np
 from catboost import CatBoost, CatBoostClassifier, Pool
 
 import leaftrace as lt
-from leaftrace import _costs, _kernels, _twins
+from leaftrace import _costs, _engine, _kernels, _twins
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -234,12 +234,13 @@ def many_queries() -> Table:
     values, pays = {}, _costs.leaf_form_pays
     for form in ("row form", "leaf form"):
         chosen = pays if form == "leaf form" else lambda *_: False
-        _costs.leaf_form_pays = sys.modules["leaftrace._tracer"].leaf_form_pays = chosen
+        _costs.leaf_form_pays = _engine.leaf_form_pays = chosen
         estimate = tracer.estimate(m, rows=rows)
         assert estimate.form == form, estimate
         start = time.perf_counter()
         values[form] = tracer.influence(X[:m], y[:m], rows=rows).values
         seconds = time.perf_counter() - start
+        assert (tracer._space is None) == (form == "row form")
         table.append([form, show(estimate.seconds), show(seconds), ""])
     difference = np.abs(values["leaf form"] - values["row form"]).max() / np.abs(values["row form"]).max()
     table[-1][3] = f"{difference:.0e}"
