@@ -13,10 +13,10 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from xgboost import XGBClassifier, XGBRegressor
 
 import leaftrace as lt
-from leaftrace._actions._common import Change
+from leaftrace._actions._common import Change, paired_interval
 from leaftrace._actions._proposals import relabel, remove, reweight, worst
 from leaftrace._actions._rounds import TrainingSet
-from leaftrace._actions.clean import clean, paired_interval
+from leaftrace._actions.clean import clean
 
 RNG = np.random.default_rng
 NAMES = np.array(["no", "yes"], dtype=object)

@@ -17,7 +17,8 @@ from xgboost import XGBClassifier
 
 import leaftrace as lt
 import oracle
-from leaftrace._actions._group_weights import descend, mean_slopes, measured_slopes, project, student
+from leaftrace._actions._common import student
+from leaftrace._actions._group_weights import descend, mean_slopes, measured_slopes, project
 from leaftrace._actions._partition import by_tree, by_values, label_column, table_column
 from leaftrace._actions.mismatch import mismatch
 from test_contract import prepared

@@ -22,7 +22,7 @@ NAMES = {
 
 # model -> Ensemble -> Trace -> method -> Influence -> view: a module imports only from those before it.
 ORDER = [
-    "_arrays", "_errors", "_losses", "_losses_general", "_base", "_inputs", "_goal", "goals", "_twins",
+    "_arrays", "_errors", "_files", "_losses", "_losses_general", "_base", "_inputs", "_goal", "goals", "_twins",
     "_kernels", "_ensemble", "_adapters", "_fidelity", "_replay", "_effects", "_workspace", "_queries", "_methods",
     "_adjoint", "_leafspace", "_costs", "_forward", "_altered", "_tables", "_grouping", "_influence", "_neighbours",
     "_progress", "_engine", "_tracer", "_actions", "_report", "plot", "_cli",

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from ._arrays import F64, Real
 from ._errors import InvalidInput, LeaftraceError
+from ._files import whole_file
 from ._grouping import Tables
 from ._tables import notebook, table, wide
 
@@ -258,23 +257,6 @@ def top_table(tops: list[Ranked], train_index: np.ndarray, test_index: np.ndarra
             change_name: np.concatenate([change for _, _, change in tops]),
         }
     )
-
-
-@contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A new file to write to that appears under its name when it is finished, or not at all."""
-    folder = os.path.dirname(os.path.abspath(path))
-    try:
-        handle, unfinished = tempfile.mkstemp(dir=folder, suffix=".part")
-    except OSError as error:
-        raise LeaftraceError(f"cannot write '{os.fspath(path)}': {error.strerror}; choose another folder.") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        os.replace(unfinished, path)
-    except BaseException:
-        os.unlink(unfinished)
-        raise
 
 
 def _pack(name: str, index: np.ndarray, arrays: dict[str, Any], meta: dict[str, Any]) -> None:

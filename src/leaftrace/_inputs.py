@@ -119,6 +119,19 @@ def row_count(X: Any) -> int:
     return int(shape[0]) if shape else int(X.num_row()) if hasattr(X, "num_row") else len(X)
 
 
+def take_rows(X: Any, keep: Ints) -> Any:
+    """Rows of a table of any kind."""
+    if hasattr(X, "iloc"):
+        return X.iloc[keep]
+    if hasattr(X, "tocsr"):
+        return X.tocsr()[keep]
+    if hasattr(X, "to_batches"):  # Arrow
+        return X.take(keep)
+    if hasattr(X, "get_label"):  # a booster's own matrix
+        return X.slice(keep.tolist()) if hasattr(X, "slice") else take_rows(X.get_data(), keep)
+    return X[keep] if hasattr(X, "shape") else np.asarray(X)[keep]
+
+
 def columns(X: Any, names: list[str]) -> Any:
     """X with the model's columns in the model's order; checks names and number."""
     given = getattr(X, "columns", None)

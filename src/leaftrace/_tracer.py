@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -320,6 +321,11 @@ class Tracer(Engine):
         """The model trained again, with its own parameters, on another training set: see `refit`."""
         rows = self._alteration(without, y, sample_weight, added)
         return RetrainedModel(self._source, rows, self._source.retrain(rows, self._work.n_jobs))
+
+    @cached_property
+    def _unchanged(self) -> RefittedModel:
+        """Refitted on its own training set: what changes are measured from."""
+        return self.refit()
 
     def follow(self, retrained: RetrainedModel) -> Tracer:
         """A tracer of a model that `retrain` gave, with the rows it was trained on and this tracer's settings."""

@@ -7,7 +7,7 @@ they are, *retrained* for real. Only the last is a promise; the others say what 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from types import TracebackType
 from typing import Any
 
@@ -59,8 +59,10 @@ class Effect:
 
 
 def effects_table(effects: Sequence[Effect]) -> Any:
-    lines = [asdict(effect) for effect in effects]
-    return table({name: [line[name] for line in lines] for name in asdict(Effect("", 0.0))})
+    """A line for each, or None where nothing was tried."""
+    if not effects:
+        return None
+    return table({f.name: [getattr(effect, f.name) for effect in effects] for f in fields(effects[0])})
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Change:
 
 def mean_loss(model: Tracer | AlteredModel, X: Any, y: Any) -> float:
     if isinstance(model, Tracer):
-        model = model.refit()
+        model = model._unchanged
     return float(model.loss(X, y).mean())
 
 
@@ -117,11 +119,38 @@ def label_order(tracer: Tracer, X: Any, y: Any, labels: np.ndarray, share: F64, 
     return total
 
 
-def measure(tracer: Tracer, of: str, X: Any, y: Any, change: Change, *, retrain: bool = True) -> Effect:
-    """What a change of the training set does to the mean loss of X, y, in all three ways."""
-    before, refitted = mean_loss(tracer, X, y), mean_loss(change.refit(tracer), X, y)
-    after = mean_loss(change.retrain(tracer), X, y) if retrain else np.nan
-    return Effect(of, before, first_order(tracer, X, y, change), refitted - before, after - before)
+def measure(
+    tracer: Tracer,
+    of: str,
+    X: Any,
+    y: Any,
+    change: Change,
+    refitted: AlteredModel,
+    retrained: AlteredModel | None = None,
+) -> Effect:
+    """What a change of the training set does to the mean loss of X, y, with the models that came of it."""
+    before = mean_loss(tracer, X, y)
+    predicted = np.nan if tracer._source.ensemble.not_smooth else first_order(tracer, X, y, change)
+    after = np.nan if retrained is None else mean_loss(retrained, X, y)
+    return Effect(of, before, predicted, mean_loss(refitted, X, y) - before, after - before)
+
+
+def paired_interval(differences: F64, confidence: float = 0.95) -> tuple[float, float]:
+    """The interval of the mean of paired differences (m,), by Student's t."""
+    m = len(differences)
+    reach = student((1 - confidence) / 2, m - 1) * float(differences.std(ddof=1)) / m**0.5
+    mean = float(differences.mean())
+    return mean - reach, mean + reach
+
+
+def student(tail: float, freedom: int) -> float:
+    """What Student's t exceeds with this probability, by its expansion around the normal one (Abramowitz and Stegun
+    26.7.5)."""
+    from statistics import NormalDist  # which brings in a dozen modules
+
+    z = NormalDist().inv_cdf(1 - tail)
+    terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + sum(term / freedom**k for k, term in enumerate(terms, 1))
 
 
 class Interruptible:

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from .._adapters._common import take_rows
+from .. import _inputs
 from .._arrays import F64, Ints
 from .._progress import progress
 from .._tracer import Tracer
-from ._common import Interruptible
+from ._common import Interruptible, student
 
 _SHORTEST = 0.02  # the least change of a factor that is worth a refit
 _ENOUGH = 0.01  # a step that gains less than this share of all gains is the last
@@ -41,7 +41,9 @@ def measured_slopes(
     size = np.array([len(fold) for fold in folds]) / len(y)
     parts = [
         mean_slopes(
-            code, tracer.sample_weight, tracer.influence(take_rows(X, fold), y[fold], reduce="mean").values[:, 0]
+            code,
+            tracer.sample_weight,
+            tracer.influence(_inputs.take_rows(X, fold), y[fold], reduce="mean").values[:, 0],
         )
         for fold in progress(folds, len(folds), "influence", "part")
     ]
@@ -49,16 +51,6 @@ def measured_slopes(
     mean = means @ size
     error = np.sqrt(((means - mean[:, None]) ** 2).sum(axis=1) / (len(folds) - 1) / len(folds))
     return mean, error, np.abs(mean) > student((1 - confidence) / 2 / len(mean), len(folds) - 1) * error
-
-
-def student(tail: float, freedom: int) -> float:
-    """What Student's t exceeds with this probability, by its expansion around the normal one (Abramowitz and Stegun
-    26.7.5)."""
-    from statistics import NormalDist  # which brings in a dozen modules
-
-    z = NormalDist().inv_cdf(1 - tail)
-    terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + sum(term / freedom**k for k, term in enumerate(terms, 1))
 
 
 def project(f: F64, W: F64, low: float, high: float) -> F64:
@@ -75,7 +67,7 @@ def descend(tracer: Tracer, X: Any, y: Any, code: Ints, max_factor: float, steps
     and whether Ctrl-C came before the end. A step must lower the loss of the refitted model, or it is halved."""
     w = tracer.sample_weight
     W = np.bincount(code, w).astype(np.float64)
-    f, reach, model = np.ones(len(W)), 1.0, tracer.refit()
+    f, reach, model = np.ones(len(W)), 1.0, tracer._unchanged
     losses = [float(model.loss(X, y).mean())]
     with Interruptible() as run:
         for _ in progress(range(steps), steps, "weights", "step"):

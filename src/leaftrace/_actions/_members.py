@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._adapters._common import take_rows
+from .. import _inputs
 from .._arrays import F64, Ints
 from .._errors import InvalidInput
 from .._influence import Influence
@@ -93,7 +93,11 @@ class Training:
 
     def _rows(self, bag: Bag) -> tuple[Any, np.ndarray, F64 | None]:
         rows = np.flatnonzero(bag)
-        return take_rows(self.X, rows), self.y[rows], None if self.sample_weight is None else self.sample_weight[rows]
+        return (
+            _inputs.take_rows(self.X, rows),
+            self.y[rows],
+            None if self.sample_weight is None else self.sample_weight[rows],
+        )
 
 
 def _fit(model: Any, X: Any, y: np.ndarray, sample_weight: F64 | None) -> Any:

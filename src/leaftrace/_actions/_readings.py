@@ -90,7 +90,7 @@ def side_of(tracer: Tracer, x: Any, y: Any, tolerance: float | None) -> Side:
         raise InvalidInput("y is missing; pass the right label of x.")
     code = float(tracer._source.labels(np.atleast_1d(np.asarray(y)), 1, "y")[0])
     if read.classes is None:
-        F = tracer.refit().scores(x)[0]
+        F = tracer._unchanged.scores(x)[0]
         tolerance = abs(Side(read, code).error(F)) / 2 if tolerance is None else tolerance
         if not tolerance > 0:
             raise InvalidInput(f"tolerance is {tolerance}; it is the error to get below, a number above zero.")

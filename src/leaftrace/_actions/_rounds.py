@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .._adapters._common import take_rows
+from .. import _inputs
 from .._altered import RetrainedModel
 from .._arrays import F64, Ints
 from .._tracer import Tracer
@@ -98,7 +98,7 @@ class Rounds:
     rounds: list[Round] = field(default_factory=list)
 
     def run(self) -> Iterator[None]:
-        start, tracer, losses = self.best, self.tracer, self.tracer.refit().loss(self.X, self.y)
+        start, tracer, losses = self.best, self.tracer, self.tracer._unchanged.loss(self.X, self.y)
         (proposing, judging), failures = self.halves, 0
         while failures < _FAILURES:
             share = self.share / 2**failures
@@ -120,9 +120,9 @@ class Rounds:
             failures += not kept
 
     def _propose(self, tracer: Tracer, share: float, proposing: Ints, judging: Ints) -> tuple[str, Change]:
-        X, y = take_rows(self.X, proposing), self.y[proposing]
+        X, y = _inputs.take_rows(self.X, proposing), self.y[proposing]
         changes = {action: propose(tracer, X, y, share) for action, propose in self.actions.items()}
         if len(changes) == 1:
             return next(iter(changes.items()))
-        X, y = take_rows(self.X, judging), self.y[judging]
+        X, y = _inputs.take_rows(self.X, judging), self.y[judging]
         return min(changes.items(), key=lambda item: mean_loss(item[1].refit(tracer), X, y))

@@ -102,7 +102,7 @@ class Search:
 
     def _more(self, tracer: Tracer, keep: Ints) -> Ints:
         """Rows to add, by a tracer of the rows `keep`: as few as bring x to the right side with its trees fixed."""
-        F = tracer.refit().scores(self.x)[0]
+        F = tracer._unchanged.scores(self.x)[0]
         gain = self.gains(tracer, F)
         gain[~self.allowed[keep] | np.isin(keep, self.chosen)] = 0.0
         order = np.argsort(-gain, kind="stable")[: min(self.limit - len(self.chosen), np.count_nonzero(gain > 0))]

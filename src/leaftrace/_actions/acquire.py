@@ -26,7 +26,6 @@ from typing import Any, Literal
 import numpy as np
 
 from .. import _inputs
-from .._adapters._common import take_rows
 from .._arrays import F64, Ids, Ints
 from .._errors import InvalidInput, UnsupportedModel
 from .._progress import progress
@@ -84,7 +83,7 @@ class Acquisition(Finding):
         Models that draw rows at random cannot be refitted with new rows: `refitted` is then left out."""
         added = self.X_new, _inputs.vector(y_new, "y_new", len(self.rows))
         tracer, judge = self.tracer, (X_holdout, y_holdout)
-        before = tracer.refit().loss(*judge)  # (m,)
+        before = tracer._unchanged.loss(*judge)  # (m,)
         predicted = tracer.score_candidates(self.X_new, *judge, added[1], reduce="mean").values.sum()
         effect, advice = Effect("mean loss of the hold-out", float(before.mean()), float(predicted)), NOT_RETRAINED
         with Interruptible():
@@ -144,7 +143,7 @@ def acquire(
     expected = _mean(response) if tracer.classes is None else tracer.classes[response.argmax(axis=1)]
     return Acquisition(
         tracer,
-        X_new=take_rows(X_pool, rows),
+        X_new=_inputs.take_rows(X_pool, rows),
         rows=rows,
         names=_inputs.row_index(X_pool, n)[rows],
         scores=size,

@@ -17,14 +17,12 @@ from .._errors import InvalidInput
 from .._progress import progress
 from .._tables import table
 from .._tracer import Tracer
-from ._common import Change, Effect, Finding, Interruptible, check_tracer, effects_table, first_order, mean_loss
-from ._group_weights import student
+from ._common import Effect, Finding, Interruptible, check_tracer, effects_table, measure, paired_interval
 from ._proposals import relabel, remove, reweight
 from ._rounds import Round, Rounds, TrainingSet
 
 _LEAST = 20  # validation rows, and hold-out rows
 _BATCH = {"remove": 0.03, "relabel": 0.03, "reweight": 0.06, "auto": 0.03}
-_CONFIDENCE = 0.95
 _DONE = {"remove": "removed", "relabel": "relabelled", "reweight": "reweighted"}
 
 
@@ -90,14 +88,6 @@ def clean(
     return _report(rounds, start, (X_holdout, y_holdout), run.interrupted)
 
 
-def paired_interval(differences: F64) -> tuple[float, float]:
-    """The 95 % interval of the mean of paired differences (m,), by Student's t."""
-    m = len(differences)
-    reach = student((1 - _CONFIDENCE) / 2, m - 1) * float(differences.std(ddof=1)) / m**0.5
-    mean = float(differences.mean())
-    return mean - reach, mean + reach
-
-
 @dataclass(frozen=True, repr=False)
 class Clean(Finding):
     """A cleaned training set, and what it does to rows that had no part in it.
@@ -145,7 +135,7 @@ class Clean(Finding):
 
     @property
     def effects(self) -> Any:
-        return effects_table(self._effects) if self._effects else None
+        return effects_table(self._effects)
 
 
 def _check(action: str, batch: float | None, max_rounds: int, cap: float) -> None:
@@ -178,11 +168,12 @@ def _report(rounds: Rounds, start: TrainingSet, holdout: tuple[Any, np.ndarray],
     interval, effects = None, ()
     if model is not None:
         change = best.change(start)
-        differences = model.loss(*holdout) - tracer.refit().loss(*holdout)  # (m,)
+        refitted = change.refit(tracer)
+        differences = model.loss(*holdout) - tracer._unchanged.loss(*holdout)  # (m,)
         interval = paired_interval(differences)
-        effects = (
-            _effect(tracer, f"loss of the {len(holdout[1]):,} hold-out rows", *holdout, change, model),
-            _effect(tracer, f"loss of the {len(rounds.y):,} validation rows", rounds.X, rounds.y, change, model),
+        effects = tuple(
+            measure(tracer, f"loss of the {len(y):,} {name} rows", X, y, change, refitted, model)
+            for name, X, y in (("hold-out", *holdout), ("validation", rounds.X, rounds.y))
         )
     improved = interval is not None and interval[1] < 0
     given = best if improved else start
@@ -200,12 +191,6 @@ def _report(rounds: Rounds, start: TrainingSet, holdout: tuple[Any, np.ndarray],
         interrupted,
         effects,
     )
-
-
-def _effect(tracer: Tracer, of: str, X: Any, y: Any, change: Change, model: RetrainedModel) -> Effect:
-    before = mean_loss(tracer, X, y)
-    refitted, retrained = (mean_loss(m, X, y) - before for m in (change.refit(tracer), model))
-    return Effect(of, before, first_order(tracer, X, y, change), refitted, retrained)
 
 
 def _advice(

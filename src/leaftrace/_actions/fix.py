@@ -67,7 +67,7 @@ def fix(
         raise InvalidInput("X_test and y_test go together; pass both, or neither.")
     allowed = np.zeros(tracer.n_rows, bool)
     allowed[_inputs.row_numbers(rows, tracer.n_rows)] = True
-    before = tracer.refit()
+    before = tracer._unchanged
     test = None if X_test is None else (X_test, y_test, before.loss(X_test, y_test))  # refuses bad ones before the work
     search = Search(tracer, x, side, action, allowed, max_rows or max(1, tracer.n_rows // 10))
     interrupted, right = False, search.margin(before) > 0

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from .. import _inputs
-from .._adapters._common import take_rows
 from .._arrays import F64
 from .._errors import InvalidInput, UnsupportedModel
 from .._grouping import Groups, groups_of, shown
@@ -63,12 +62,12 @@ def group_effects(
         raise InvalidInput(f"all training rows are in the group '{shown(rows.names[0])}'; pass groups to tell apart.")
     if refit or retrain:
         _check_classes(tracer, rows)
-    before = slices.means(tracer.refit().loss(X_test, y)[:, None])[:, 0]  # (S,)
+    before = slices.means(tracer._unchanged.loss(X_test, y)[:, None])[:, 0]  # (S,)
     predicted, refitted, retrained = np.full((3, len(rows), len(slices)), np.nan)
     try:
         for s in range(len(slices)):
             part = slices.rows(s)
-            influence = tracer.influence(take_rows(X_test, part), y[part], reduce="mean")
+            influence = tracer.influence(_inputs.take_rows(X_test, part), y[part], reduce="mean")
             predicted[:, s] = rows.sums(influence.change)[:, 0]
     except UnsupportedModel:  # leaves that jump have no first order, but can be refitted
         if not (refit or retrain):

@@ -20,7 +20,7 @@ from .. import _inputs
 from .._altered import RetrainedModel
 from .._arrays import F64, Ints
 from .._errors import InvalidInput
-from .._influence import whole_file
+from .._files import whole_file
 from .._progress import progress
 from .._tables import table
 from .._tracer import Tracer
@@ -70,7 +70,7 @@ def removal_impact(
     m = _inputs.row_count(X_test)
     y_test = tracer._source.own_labels(X_test) if y_test is None else y_test
     codes = None if y_test is None else tracer._source.labels(y_test, m, "y_test")
-    time, read, scores = time_of(when), reading(tracer), {"before": tracer.refit().scores(X_test)}
+    time, read, scores = time_of(when), reading(tracer), {"before": tracer._unchanged.scores(X_test)}
     retrained, control = None, []
     with Interruptible() as run:
         for name, F, model in progress(_ways(tracer, gone, X_test, retrain), 2 + retrain, "removal", "model"):
@@ -162,7 +162,7 @@ def _ways(tracer: Tracer, gone: Ints, X: Any, retrain: bool) -> Iterator[tuple[s
     if not tracer._source.ensemble.not_smooth:
         away = np.zeros(tracer.n_rows)
         away[gone] = -tracer.sample_weight[gone]
-        yield "predicted", tracer.refit().scores(X) + tracer._along(X, away), None
+        yield "predicted", tracer._unchanged.scores(X) + tracer._along(X, away), None
     yield "refitted", tracer.refit(gone).scores(X), None
     if retrain:
         model = tracer.retrain(gone)

@@ -9,13 +9,12 @@ half before and after says whether it was worth it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from .. import _inputs
-from .._adapters._common import take_rows
 from .._altered import RetrainedModel
 from .._arrays import F64, Ints
 from .._errors import InvalidInput
@@ -23,8 +22,8 @@ from .._grouping import column_names
 from .._progress import progress
 from .._tables import table
 from .._tracer import Tracer
-from ._common import Change, Effect, Finding, Interruptible, check_tracer, first_order
-from ._group_weights import descend, measured_slopes, student
+from ._common import Change, Effect, Finding, Interruptible, check_tracer, effects_table, first_order, paired_interval
+from ._group_weights import descend, measured_slopes
 from ._partition import TREE_BINS, Column, Partition, by_tree, by_values, label_column, table_column
 
 _LEAST = 80  # test rows
@@ -95,9 +94,9 @@ def mismatch(
     if by == "values":
         partition = by_values(columns, tracer.n_rows)
     else:
-        slopes = tracer.influence(take_rows(X_test, grow), y[grow], reduce="mean").values[:, 0].astype(float)
+        slopes = tracer.influence(_inputs.take_rows(X_test, grow), y[grow], reduce="mean").values[:, 0].astype(float)
         partition = by_tree(columns, tracer.sample_weight, slopes, max_groups, min_rows)
-    chosen_by = take_rows(X_test, choose), y[choose]
+    chosen_by = _inputs.take_rows(X_test, choose), y[choose]
     influence, error, clear = measured_slopes(tracer, *chosen_by, partition.train, _CONFIDENCE)
     factor, interrupted = np.ones(len(clear)), False
     if clear.any():
@@ -114,7 +113,7 @@ def mismatch(
         for _ in progress([0], 1, "retraining", "model") if retrain and not interrupted else ():
             model = tracer.retrain(sample_weight=weight)
     rows = {
-        f"loss of the {len(unseen):,} unseen test rows": (take_rows(X_test, unseen), y[unseen]),
+        f"loss of the {len(unseen):,} unseen test rows": (_inputs.take_rows(X_test, unseen), y[unseen]),
         f"loss of the {len(choose):,} that chose": chosen_by,
     } | ({} if others is None else {"loss of the others": others})
     judged = tuple(_effect(tracer, of, *part, weight, model) for of, part in rows.items())
@@ -181,20 +180,18 @@ class Judged(Effect):
 
 
 def _effect(tracer: Tracer, of: str, X: Any, y: Any, weight: F64, model: RetrainedModel | None) -> Judged:
-    loss = tracer.refit().loss(X, y)  # (m,)
+    loss = tracer._unchanged.loss(X, y)  # (m,)
     change = Change(sample_weight=weight)
     refitted = change.refit(tracer).loss(X, y) - loss
     retrained = None if model is None else model.loss(X, y) - loss
     last = refitted if retrained is None else retrained
-    margin = student((1 - _CONFIDENCE) / 2, len(last) - 1) * float(last.std(ddof=1)) / len(last) ** 0.5
     return Judged(
         of,
         float(loss.mean()),
         first_order(tracer, X, y, change),
         float(refitted.mean()),
         np.nan if retrained is None else float(retrained.mean()),
-        float(last.mean()) - margin,
-        float(last.mean()) + margin,
+        *paired_interval(last, _CONFIDENCE),
     )
 
 
@@ -252,5 +249,4 @@ class Mismatch(Finding):
     @property
     def effects(self) -> Any:
         """Changes of mean losses; low and high bound the retrained one (the refitted, if it was not retrained)."""
-        lines = [asdict(effect) for effect in self.judged]
-        return table({name: [line[name] for line in lines] for name in lines[0]}) if lines else None
+        return effects_table(self.judged)

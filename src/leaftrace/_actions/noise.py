@@ -22,7 +22,7 @@ from .._errors import InvalidInput
 from .._progress import progress
 from .._tables import table
 from .._tracer import Tracer
-from ._common import Change, Effect, Finding, Interruptible, check_tracer, effects_table, first_order, mean_loss
+from ._common import Change, Effect, Finding, Interruptible, check_tracer, effects_table, mean_loss, measure
 from ._suspicion import (
     Evidence,
     class_labels,
@@ -250,14 +250,11 @@ class LabelNoise(Finding):
         y = self.tracer.y_train.astype(np.result_type(self.tracer.y_train, self._suggestion))
         y[rows] = self._suggestion[rows]
         change = Change(without=rows) if action == "remove" else Change(y=y)
-        before, tracer = mean_loss(self.tracer, X_hold, y_hold), self.tracer
-        refitted = mean_loss(change.refit(tracer), X_hold, y_hold) - before
-        smooth = not tracer._source.ensemble.not_smooth
-        predicted = first_order(tracer, X_hold, y_hold, change) if smooth else np.nan
-        effect = Effect(f"hold-out loss, {action} {len(rows):,} rows", before, predicted, refitted)
+        tracer, name = self.tracer, f"hold-out loss, {action} {len(rows):,} rows"
+        effect = measure(tracer, name, X_hold, y_hold, change, change.refit(tracer))
         with Interruptible():
             for one in progress([change] if retrain else [], 1, "retraining", "model"):
-                effect = replace(effect, retrained=mean_loss(one.retrain(tracer), X_hold, y_hold) - before)
+                effect = replace(effect, retrained=mean_loss(one.retrain(tracer), X_hold, y_hold) - effect.before)
         acted = f"{'Relabelling' if action == 'relabel' else 'Removing'} {len(rows):,} rows"
         return replace(self, advice=_advice(self.notes, len(rows), effect, acted), _effect=effect)
 
@@ -265,7 +262,7 @@ class LabelNoise(Finding):
         """Rows are known by their losses."""
         if not _inputs.row_count(X):
             raise InvalidInput("X_hold has no rows; pass rows to judge by.")
-        model = self.tracer.refit()
+        model = self.tracer._unchanged
         losses = model.loss(X, y)
         known = {"training": (self.tracer.X_train, self.tracer.y_train)}
         known |= {} if self._validation is None else {"validation": self._validation}

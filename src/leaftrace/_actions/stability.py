@@ -133,7 +133,7 @@ class EnsembleInfluence(Finding):
     @property
     def effects(self) -> Any:
         """Of what `confirm` removed."""
-        return effects_table(self._effects) if self._effects else None
+        return effects_table(self._effects)
 
     def top(self, k: int = 10, effect: str | None = None) -> Any:
         """The k rows that matter most to the mean over the test rows.

@@ -50,19 +50,6 @@ def given_scores(values: Any, name: str, m: int, K: int) -> F64 | None:
     return offset
 
 
-def take_rows(X: Any, keep: Ints) -> Any:
-    """Rows of a table of any kind."""
-    if hasattr(X, "iloc"):
-        return X.iloc[keep]
-    if hasattr(X, "tocsr"):
-        return X.tocsr()[keep]
-    if hasattr(X, "to_batches"):  # Arrow
-        return X.take(keep)
-    if hasattr(X, "get_label"):  # a booster's own matrix
-        return X.slice(keep.tolist()) if hasattr(X, "slice") else take_rows(X.get_data(), keep)
-    return X[keep] if hasattr(X, "shape") else np.asarray(X)[keep]
-
-
 @dataclass(frozen=True)
 class Alteration:
     """Another training set: some of the training rows, perhaps with other labels or weights, perhaps with new rows.
@@ -76,7 +63,7 @@ class Alteration:
     added: tuple[Any, NDArray[Any], F64] | None = None
 
     def table(self, X: Any) -> Any:
-        X = take_rows(X, self.keep)
+        X = _inputs.take_rows(X, self.keep)
         return X if self.added is None else _below(X, self.added[0])
 
     def labels(self, y: NDArray[Any]) -> NDArray[Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from .._errors import LeaftraceError
+from .._files import whole_file
 from .._tracer import Tracer
 from .summary import Settings, summarise
 
@@ -28,13 +28,8 @@ class Report:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the page to a file, which appears whole or not at all."""
         page = self.html.encode()
-        try:
-            _write_whole(os.fspath(path), page)
-        except OSError as error:
-            raise LeaftraceError(
-                f"cannot write the report '{os.fspath(path)}': {error.strerror or error}; "
-                f"choose another place with {len(page) / 1e6:.1f} MB free."
-            ) from None
+        with whole_file(path, "the report", f"choose another place with {len(page) / 1e6:.1f} MB free") as file:
+            file.write(page)
 
     def __repr__(self) -> str:
         shown, test = len(self.data["cases"]), self.data["test"]
@@ -77,23 +72,6 @@ def report(
     """
     settings = Settings(rows, worst, top, noise, groups, test_groups, redact, retrain, title)
     return Report(summarise(tracer, X_test, y_test, settings))
-
-
-def _write_whole(path: str, content: bytes) -> None:
-    path = os.path.realpath(path)
-    if os.path.exists(path) and not os.path.isfile(path):  # a device or a pipe is written to; a folder is an error
-        with open(path, "wb") as file:
-            file.write(content)
-        return
-    unfinished = f"{path}.{os.getpid()}.part"
-    try:
-        with open(unfinished, "xb") as file:
-            file.write(content)
-        os.replace(unfinished, path)
-    except BaseException:
-        if os.path.exists(unfinished):
-            os.unlink(unfinished)
-        raise
 
 
 __all__ = ["Report", "report"]

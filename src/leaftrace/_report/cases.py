@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._adapters._common import take_rows
+from .. import _inputs
 from .._altered import AlteredModel
 from .._arrays import Ints, Real
 from .._influence import Influence, rank
@@ -73,7 +73,7 @@ class Shown:
         for start in range(0, len(self), BLOCK):
             block = np.arange(start, min(start + BLOCK, len(self)))
             labels, of = (None, "prediction") if self.y is None else (self.y[block], "loss")
-            yield from sides(self.tracer.influence(take_rows(self.X, block), labels, of=of), top)
+            yield from sides(self.tracer.influence(_inputs.take_rows(self.X, block), labels, of=of), top)
 
     def describe(self, j: int, both: Sides | None) -> dict[str, Any]:
         """Test row j, and the training rows behind it with their features side by side."""
@@ -90,7 +90,7 @@ class Shown:
     def without(self, j: int, both: Sides, retrain: bool) -> dict[str, Any] | None:
         """Test row j before and after the training rows of one side are gone; None if there are none, or if they are
         all that is left of a class."""
-        row, one = int(self.rows[j]), take_rows(self.X, np.array([j]))
+        row, one = int(self.rows[j]), _inputs.take_rows(self.X, np.array([j]))
         gone, effects, _ = both[_removed_side(self.every, row)]
         if not len(gone) or not _every_class_stays(self.tracer, gone):
             return None

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .._adapters._common import take_rows
+from .. import _inputs
 from .._arrays import Ints
 from .._errors import InvalidInput
 from .._inputs import row_count, row_index
@@ -69,7 +69,7 @@ class Grid:
         """(rows, columns) plain values, as objects."""
         if not self.names:
             return np.empty((len(rows), 0), dtype=object)
-        part = take_rows(self.table, np.asarray(rows))
+        part = _inputs.take_rows(self.table, np.asarray(rows))
         return _plain(_objects(part)[:, self.places])
 
     def row(self, position: int) -> dict[str, Plain]:

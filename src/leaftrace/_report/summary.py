@@ -14,7 +14,6 @@ import numpy as np
 from .. import _inputs
 from .._actions._audit import versions
 from .._actions._common import Interruptible, check_tracer
-from .._adapters._common import take_rows
 from .._errors import InvalidInput, UnsupportedModel
 from .._progress import progress
 from .._tracer import Tracer
@@ -80,7 +79,9 @@ def summarise(tracer: Tracer, X_test: Any, y_test: Any, settings: Settings) -> d
 
     every = outcomes(as_trained(tracer), X_test, y)
     chosen, how = choose(every, rows, settings.worst)
-    shown = Shown(tracer, train, test, every, chosen, take_rows(X_test, chosen), None if y is None else y[chosen])
+    shown = Shown(
+        tracer, train, test, every, chosen, _inputs.take_rows(X_test, chosen), None if y is None else y[chosen]
+    )
     cases, missing, stopped = _cases(shown, settings)
     overall = noise = groups = None
     if cases[0]["training_rows"] and y is not None and not stopped:
