@@ -5,6 +5,8 @@
 # make test-oldest  the same with the oldest supported versions of the boosters
 # make support  train and trace a model for every option of every library and write docs/support.md
 # make bench  measure against the peers and write docs/benchmarks.md (about ten minutes, needs the Adult data)
+# make paper  reproduce the paper at small sizes (about ten minutes, needs the data of LEAFTRACE_DATA)
+# make paper-full  at its own sizes, and write docs/paper.md (hours; goes on where it stopped)
 # make actions  measure the actions on real data and write docs/actions.md (half an hour, needs the data of LEAFTRACE_DATA)
 PYTHON ?= python3
 VENV := .venv
@@ -13,7 +15,7 @@ BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 FRESH := build/fresh
 
-.PHONY: demo test docs dist test-oldest support bench actions lint types check clean
+.PHONY: demo test docs dist test-oldest support bench actions paper paper-full lint types check clean
 .DEFAULT_GOAL := test
 
 # The environment is made anew when what it is made of changes; Python files are used in place.
@@ -67,6 +69,12 @@ bench: $(VENV)/ready
 
 actions: $(VENV)/ready
 	$(BIN)/python experiments/actions.py
+
+paper: $(VENV)/ready
+	$(BIN)/python experiments/paper.py --quick
+
+paper-full: $(VENV)/ready
+	$(BIN)/python experiments/paper.py --full
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
-from data import Data, read
+from data import Data, houses
 from lightgbm import LGBMRegressor
 
 import leaftrace as lt
@@ -14,25 +13,13 @@ GROUPS, GROUP, AGAIN = 20, 50, 5  # of the calibration: groups of rows, and mode
 CHOSEN = 100  # rows to remove
 
 
-def houses() -> Data:
-    """Rows drawn at random; prices in units of 100,000."""
-    every = read("california_housing/california_housing")
-    every["ocean_proximity"] = pd.factorize(every["ocean_proximity"], sort=True)[0]
-    y = every.pop("median_house_value").to_numpy(float) / 1e5
-    order = np.random.default_rng(0).permutation(len(y))
-    (X, y), (X_test, y_test) = (
-        (every.iloc[part].reset_index(drop=True), y[part]) for part in (order[:ROWS], order[ROWS : ROWS + TESTS])
-    )
-    return Data(X, y, X_test, y_test)
-
-
 def make(seed: int) -> LGBMRegressor:
     """100 trees of 31 leaves; half of the columns, drawn at random, for every split."""
     return LGBMRegressor(n_estimators=100, colsample_bynode=0.5, random_state=seed, n_jobs=1, verbosity=-1)
 
 
 def run() -> str:
-    data, rng = houses(), np.random.default_rng(1)
+    data, rng = houses(ROWS, TESTS), np.random.default_rng(1)
     halves = rng.random((HALVES, ROWS)) < 0.5
     retrained = [predictions(data, halves, 1000 + again) for again in range(2)]
     rows = data.X, data.y, data.X_test

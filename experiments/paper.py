@@ -1,0 +1,62 @@
+"""The paper, reproduced: every table and figure of Sharchilevsky et al. (ICML 2018), and what it has not.
+
+python experiments/paper.py                 # everything at small sizes, about ten minutes on two cores -> build/paper
+python experiments/paper.py --full          # the paper's sizes, some hours -> docs/paper and docs/paper.md
+python experiments/paper.py noise --full    # one of them; the other sections of the page stay as they are
+
+A run that is interrupted goes on where it stopped: see store.py."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+
+from results import ROOT, folder_of
+
+NAMES = ("proxies", "times", "noise", "fixing", "mismatch", "attribution")
+HEAD = """# The paper, reproduced
+
+B. Sharchilev, Y. Ustinovsky, P. Serdyukov, M. de Rijke: *Finding Influential Training Samples for Gradient Boosted
+Decision Trees*, ICML 2018. Every table and figure of it, the paper's numbers beside ours; at the end a comparison of
+methods which it does not have. Written by `make paper-full` (`experiments/paper.py --full`); `make paper` does the same
+at small sizes in about ten minutes and checks the same conclusions. CatBoost trains 100 trees of depth 6 with plain
+boosting and one Newton step a leaf; learning rates are those of the paper's supplement. The data sets are not part of
+this repository: `LEAFTRACE_DATA` names the folder that holds them; the public ones are otherwise downloaded from OpenML
+(adult, Amazon_employee_access, KDDCup09_upselling, Diabetes130US, california_housing, wine_quality)."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of: {', '.join(NAMES)}")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="small sizes, the default")
+    size.add_argument("--full", action="store_true", help="the paper's sizes")
+    given = parser.parse_args()
+    if strangers := set(given.names) - set(NAMES):
+        parser.error(f"there is no experiment {', '.join(sorted(strangers))}; there are {', '.join(NAMES)}")
+    broken = []
+    try:
+        for name in given.names or NAMES:
+            section = importlib.import_module(f"paper_{name}").run(given.full)
+            print(section.write(name, given.full).read_text(), flush=True)
+            broken += [claim for claim, holds in section.claims.items() if not holds]
+            page = assemble(given.full)
+    except KeyboardInterrupt:
+        sys.exit("interrupted; finished parts are kept, the same command goes on from here.")
+    print(f"Page: {page}")
+    if broken:
+        sys.exit("does not hold: " + "; ".join(broken))
+
+
+def assemble(full: bool) -> str:
+    """The page of all sections there are; its path."""
+    folder = folder_of(full)
+    parts = [path.read_text().strip() for name in NAMES if (path := folder / f"{name}.md").exists()]
+    page = ROOT / "docs" / "paper.md" if full else folder / "paper.md"
+    page.write_text("\n\n".join([HEAD, *parts]) + "\n")
+    return str(page)
+
+
+if __name__ == "__main__":
+    main()
