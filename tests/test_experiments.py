@@ -1,0 +1,118 @@
+"""The measures of the experiments against their definitions, and the store that lets a run go on where it stopped."""
+
+import ast
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import spearmanr
+from sklearn.metrics import ndcg_score, roc_auc_score
+
+FOLDER = Path(__file__).parents[1] / "experiments"
+sys.path.insert(0, str(FOLDER))
+
+import noisy  # noqa: E402
+import paper_attribution  # noqa: E402
+import paper_fixing  # noqa: E402
+import paper_proxies  # noqa: E402
+import results  # noqa: E402
+import store  # noqa: E402
+
+rng = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda p: p.name)
+def test_experiments_use_the_public_names_alone(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        assert not [name for name in names if name.startswith("leaftrace.")]
+        if isinstance(node, ast.Attribute):
+            assert not (node.attr.startswith("_") and isinstance(node.value, ast.Name) and node.value.id == "lt")
+
+
+def test_ndcg():
+    truth, guess = rng.normal(size=(2, 60, 7))
+    found = paper_proxies.ndcg(truth, guess, 5, "value")
+    np.testing.assert_allclose(
+        found, [ndcg_score([t], [g], k=5) for t, g in zip(truth.clip(0).T, guess.T, strict=True)]
+    )
+    place = (-truth).argsort(axis=0).argsort(axis=0)
+    gains = np.where(place < 5, 5 - place, 0)
+    found = paper_proxies.ndcg(truth, guess, 5, "rank")
+    np.testing.assert_allclose(found, [ndcg_score([t], [g], k=5) for t, g in zip(gains.T, guess.T, strict=True)])
+    np.testing.assert_allclose(paper_proxies.ndcg(truth, truth, 5, "rank"), 1)
+
+
+def test_auc():
+    score = rng.integers(0, 9, 200)  # with ties
+    positive = rng.random(200) < 0.3 + 0.05 * score
+    np.testing.assert_allclose(noisy.auc(positive, score), roc_auc_score(positive, score))
+
+
+def test_dcg():
+    np.testing.assert_allclose(paper_fixing.dcg(np.array([[1.0, 0], [0, 1], [2, 0]])), [1 + 2 / 2, 1 / np.log2(3)])
+
+
+def test_correlations():
+    a, b = rng.normal(size=(2, 30, 4))
+    found = paper_attribution.correlations(a, b)
+    np.testing.assert_allclose(found, [spearmanr(a[:, j], b[:, j])[0] for j in range(4)])
+
+
+def test_wrong_labels_are_wrong():
+    from boosters import other_labels
+
+    classes = rng.integers(0, 3, 50)
+    assert (other_labels(classes, "classes") != classes).all()
+    assert set(other_labels(classes, "classes")) == {0, 1, 2}
+    y = rng.normal(size=101)
+    assert ((other_labels(y, "numbers") > np.median(y)) == (y < np.median(y))).all()
+
+
+def test_a_result_is_computed_once_for_the_same_settings(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "FOLDER", tmp_path)
+    calls = []
+
+    def compute():
+        calls.append(1)
+        return {"v": np.arange(3.0)}
+
+    for settings in ({"rows": 5}, {"rows": 5}, {"rows": 6}):
+        np.testing.assert_array_equal(store.cached("x", settings, compute)["v"], [0, 1, 2])
+    assert len(calls) == 2
+
+
+def test_an_interrupted_result_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "FOLDER", tmp_path)
+
+    def stops():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.cached("x", {}, stops)
+    monkeypatch.setattr(np, "savez", lambda *a, **k: stops())
+    with pytest.raises(KeyboardInterrupt):
+        store.cached("x", {}, lambda: {"v": np.zeros(1)})
+    assert not [p for p in tmp_path.rglob("*") if p.is_file()]
+
+
+def test_data_are_told_apart():
+    table = pd.DataFrame({"a": [1, 2], "b": ["x", None]})
+    same = store.hashed(table)
+    assert same == store.hashed(table.copy())
+    others = [table.rename(columns={"a": "c"}), table.assign(a=[2, 1]), table.assign(a=[1.0, 2.0]), table[:1]]
+    assert len({same, *(store.hashed(other) for other in others)}) == 5
+
+
+def test_a_claim_that_does_not_hold_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "ROOT", tmp_path)
+    figure, _ = results.axes()
+    numbers = pd.DataFrame({"a": [1.5]})
+    section = results.Section("Title", "Text.\n\nFIGURE", numbers, figure, {"two is odd": False, "one is odd": True})
+    text = section.write("x", full=True).read_text()
+    assert "- **Does not hold**: two is odd\n- Holds: one is odd" in text
+    assert "![Title](paper/x.png)" in text
+    assert {p.name for p in (tmp_path / "docs" / "paper").iterdir()} == {"x.csv", "x.md", "x.png", "x.svg"}
