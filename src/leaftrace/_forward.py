@@ -110,9 +110,7 @@ def refit(work: Workspace, index: Ints, update_set: UpdateSet) -> LeafChanges:
     dlam = np.zeros(block.B)
     if e.rule.l2_scales:
         dlam = e.rule.l2 * ((e.total_weight - e.w[block.index]) / (e.n_rows - 1) - e.total_weight / e.n_rows)
-    plain = e.n_outputs == 1 and np.diff(e.step_trees).max() == 1 and e.loss.kernel is not None
     limited = e.rule.limited or e.fixed is not None
-    solver = kernels if plain and not limited else _twins
     changes = np.zeros((len(e.values), e.leaf_outputs, block.B))
     for t, state in work.states_forwards():
         block.move(t)
@@ -127,8 +125,8 @@ def refit(work: Workspace, index: Ints, update_set: UpdateSet) -> LeafChanges:
                 move[0] += (step.S[q][:, :, None] + dS)[own[0], :, block.lanes].T
             equations = step.s[q], step.D[q], step.rows, dlam, step.scale[q]
             row = own, first[e.trees(t)], own_state, move, y, block.own_weight(t)
-            more = (_limits(e, t, step.G[q]),) if limited else ()
-            solver.removal_step(e.loss.kernel or e.loss, e.rule.newton, *row, *equations, dG, dH, dS, *more)
+            limits = _limits(e, t, step.G[q]).told if limited else ()
+            kernels.removal_step(e.loss, e.rule.newton, *row, *equations, dG, dH, dS, *limits)
         d = changes[e.leaf_range(t)] = e.rate(t) * dS
         block.finish(t, d, mask)
     return LeafChanges(changes, block.base, len(index))
@@ -146,19 +144,16 @@ def _changed_sums(
     """dG (M, O, B) and dH (M, O, O, B) of inner iteration q over all rows in U; and the update set."""
     e, (M, O, B) = work.trace.ensemble, dS.shape
     loss, w = e.loss, work.step_weights(t)
-    native = loss.kernel is not None and w.ndim == 1
-    sums: Any = kernels.change_sums if native else _twins.change_sums
-    more = () if native else (e.y,)
     dG, dH = zeros((M, O, B), work.dtype), zeros((M, O, O, B), work.dtype)
     if q > 0:
         shift = loss.shift(work.trace.steps[t].S[q]).astype(work.dtype)
         inner = shift, block.form(dS), block.usage(M, mask)
-        how = int(block.exponential), state, w, *inner, block.D, None  # the leaf's own change need not be small
-        sums(loss.kernel or loss, *block.sweep(t), *how, dG, dH, *more)
+        how = int(block.exponential), state, e.y, w, *inner, block.D, None  # the leaf's own change need not be small
+        kernels.change_sums(loss, *block.sweep(t), *how, dG, dH)
     elif not isinstance(block.update_set, SinglePoint):
         ranking, inner = block.ranking(t), (None, None, None)
-        how = block.form_number, state, w, *inner, block.D, ranking
-        sums(loss.kernel or loss, *block.sweep(t), *how, dG, dH, *more)
+        how = block.form_number, state, e.y, w, *inner, block.D, ranking
+        kernels.change_sums(loss, *block.sweep(t), *how, dG, dH)
         mask = block.mask(t, ranking)
         if mask is not None:
             dG *= mask[:, None]

@@ -34,7 +34,13 @@ class Loss(Protocol):
     def name(self) -> str: ...
     @property
     def kernel(self) -> str | None:
-        """The native kernels' name for it; None: NumPy does the work."""
+        """The name of the native kernels that replay it and compute its effects; None: NumPy does that."""
+        ...
+
+    @property
+    def changes(self) -> tuple[str, tuple[float, ...]]:
+        """The native kernels' name for its `difference`, with its numbers: those of ``kernel`` have none, the others
+        stand in src/native/general.hpp."""
         ...
 
     @property
@@ -119,6 +125,7 @@ class SquaredError(Additive, _OneOutput, _Newton):
 
     name: str = "squared error"
     kernel: str = "squared"
+    changes = "squared", ()
 
     def value(self, A: F64, y: F64) -> F64:
         return 0.5 * (A[..., 0] - y) ** 2
@@ -145,6 +152,7 @@ class Logistic(_Exponential, _OneOutput, _Newton):
 
     name: str = "logistic"
     kernel: str = "logistic"
+    changes = "logistic", ()
 
     def state(self, A: F64, out: F64 | None = None) -> F64:
         # sigma(|A|) and sigma(-|A|), in pieces that stay in the cache: this runs once a step over all rows.
@@ -192,6 +200,7 @@ class Poisson(_Exponential, _OneOutput, _Newton):
 
     name: str = "Poisson"
     kernel: str = "poisson"
+    changes = "poisson", ()
 
     def state(self, A: F64, out: F64 | None = None) -> F64:
         return np.exp(A)
@@ -227,6 +236,7 @@ class Softmax(_Exponential, _Newton):
     n_outputs: int
     name: str = "softmax"
     kernel: str = "softmax"
+    changes = "softmax", ()
 
     def state(self, A: F64, out: F64 | None = None) -> F64:
         e = np.exp(A - A.max(axis=1, keepdims=True))

@@ -1,11 +1,17 @@
-"""Losses the native kernels do not know, as plain functions of score and label; NumPy does their work.
+"""Losses as plain functions of score and label. NumPy replays them; LeafRefit has them in native code, too.
 
 Each says what it is (``value``), its derivatives ``terms``
 
     g = dL/dA,   j = dg/dA,   h what the leaf rule divides by,   k = dh/dA
 
 and how g and h move with the label (``label_terms``). Changes are differences of totals: in float64 that leaves ten
-digits of a change of one row in a million.
+digits of a change of one row in a million. The native ones (``changes``) are in difference form, by families:
+
+    residual, margin, relative   g and h in three straight pieces of A - y, of the margin, of (A - y) / max(1, |y|)
+    exponentials                 g = e - y exp(a A) + (c + d y) exp(b A)
+    sigmoid                      g = c (sigma(c A) - y), or c (sigma(c (A - y)) - 1/2)
+
+and a few of one loss each.
 """
 
 from __future__ import annotations
@@ -18,10 +24,17 @@ from ._arrays import F64
 from ._losses import Additive
 
 Terms = tuple[F64, F64, F64, F64]
+Told = tuple[str, tuple[float, ...]]
+Piece = tuple[float, float, float]
+
+
+def pieces(of: str, low: float, high: float, below: Piece, between: Piece, above: Piece) -> Told:
+    """For the kernels: g = a + b u and h where u < low, low <= u <= high, u > high; pieces (a, b, h)."""
+    return of, (low, high, *below, *between, *above)
 
 
 class General(Additive):
-    """Shapes for one output. `terms` and `label_terms` take and give arrays (n, ...)."""
+    """Shapes for one output. `terms` and `label_terms` take and give arrays (n, ...). Each loss has its ``changes``."""
 
     kernel = None
     n_outputs = 1
@@ -72,6 +85,7 @@ class Gamma(_LogLink, General):
     """L = y exp(-A) + A with y > 0."""
 
     name: str = "gamma"
+    changes = "exponentials", (-1.0, 0.0, 0.0, 0.0, 1.0)
 
     def value(self, A: F64, y: F64) -> F64:
         return y * np.exp(-A[..., 0]) + A[..., 0]
@@ -91,6 +105,10 @@ class Tweedie(_LogLink, General):
 
     power: float
     name: str = "Tweedie"
+
+    @property
+    def changes(self) -> Told:
+        return "exponentials", (1 - self.power, 2 - self.power, 1.0, 0.0, 0.0)
 
     def value(self, A: F64, y: F64) -> F64:
         a, b = 1 - self.power, 2 - self.power
@@ -116,6 +134,11 @@ class Huber(General):
     flat: bool = True
     name: str = "Huber"
 
+    @property
+    def changes(self) -> Told:
+        d, h = self.delta, float(self.flat)
+        return pieces("residual", -d, d, (-d, 0.0, h), (0.0, 1.0, 1.0), (d, 0.0, h))
+
     def value(self, A: F64, y: F64) -> F64:
         r = np.abs(A[..., 0] - y)
         return np.where(r <= self.delta, 0.5 * r * r, self.delta * (r - 0.5 * self.delta))
@@ -133,6 +156,10 @@ class PseudoHuber(General):
 
     slope: float
     name: str = "pseudo-Huber"
+
+    @property
+    def changes(self) -> Told:
+        return "pseudo-Huber", (self.slope,)
 
     def value(self, A: F64, y: F64) -> F64:
         z = (A[..., 0] - y) / self.slope
@@ -152,6 +179,10 @@ class Fair(General):
     c: float
     name: str = "fair"
 
+    @property
+    def changes(self) -> Told:
+        return "fair", (self.c,)
+
     def value(self, A: F64, y: F64) -> F64:
         z = np.abs(A[..., 0] - y) / self.c
         return self.c**2 * (z - np.log1p(z))
@@ -169,6 +200,10 @@ class SquaredLog(General):
 
     floor: float = 1e-6
     name: str = "squared log error"
+
+    @property
+    def changes(self) -> Told:
+        return "squared log", (self.floor,)
 
     def value(self, A: F64, y: F64) -> F64:
         return 0.5 * (np.log1p(np.maximum(A[..., 0], -1 + 1e-6)) - np.log1p(y)) ** 2
@@ -194,6 +229,10 @@ class ScaledLogistic(General):
     scale: float
     name: str = "logistic"
 
+    @property
+    def changes(self) -> Told:
+        return "sigmoid", (self.scale, 0.0)
+
     def value(self, A: F64, y: F64) -> F64:
         x = self.scale * A[..., 0]
         return np.logaddexp(0.0, x) - y * x
@@ -217,6 +256,7 @@ class Hinge(General):
     """L = max(0, 1 - yA) with y in {0, 1} read as {-1, 1}; h is 1 where the row counts, zero elsewhere."""
 
     name: str = "hinge"
+    changes = pieces("margin", 0.0, 0.0, (-1.0, 0.0, 1.0), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0))
 
     def value(self, A: F64, y: F64) -> F64:
         return np.maximum(0.0, 1 - (2 * y - 1) * A[..., 0])
@@ -236,6 +276,11 @@ class Pinball(General):
 
     alpha: float = 0.5
     name: str = "quantile error"
+
+    @property
+    def changes(self) -> Told:
+        above = 1 - self.alpha, 0.0, 1.0
+        return pieces("residual", 0.0, 0.0, (-self.alpha, 0.0, 1.0), above, above)
 
     def value(self, A: F64, y: F64) -> F64:
         r = y - A[..., 0]
@@ -292,6 +337,10 @@ class OneVsAll(_Separate):
     scale: float = 1.0
     name: str = "one-vs-all logistic"
 
+    @property
+    def changes(self) -> Told:
+        return "sigmoid", (self.scale, 0.0)
+
     def _one(self, state: F64) -> Terms:
         c = self.scale
         p = 1 / (1 + np.exp(-c * state))
@@ -314,6 +363,7 @@ class Brier(_Separate):
 
     n_outputs: int
     name: str = "Brier"
+    changes = pieces("residual", 0.0, 0.0, (0.0, 1.0, 1.0), (0.0, 1.0, 1.0), (0.0, 1.0, 1.0))
 
     def _one(self, state: F64) -> Terms:
         one = np.ones_like(state)

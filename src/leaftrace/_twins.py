@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._arrays import F64, Ids, Ints, Real
-from ._losses import Logistic, Loss, Poisson, Softmax, SquaredError
+from ._losses import Logistic, Loss, Poisson, SquaredError
 
 
 def sum_by_leaf(leaf: Ids, x: Real, out: Real) -> None:
@@ -24,11 +24,8 @@ def sum_by_leaf(leaf: Ids, x: Real, out: Real) -> None:
         sums[:, c] += np.bincount(leaf, columns[:, c], len(out)).astype(out.dtype)
 
 
-def _loss(kernel: str | Loss, K: int) -> Loss:
-    if not isinstance(kernel, str):
-        return kernel
-    losses = {"squared": SquaredError(), "logistic": Logistic(), "poisson": Poisson(), "softmax": Softmax(K)}
-    return losses[kernel]
+def _loss(kernel: str) -> Loss:
+    return {"squared": SquaredError(), "logistic": Logistic(), "poisson": Poisson()}[kernel]
 
 
 def _moved(loss: Loss, state: F64, shift: F64 | None, leaf: Ids) -> F64:
@@ -37,7 +34,7 @@ def _moved(loss: Loss, state: F64, shift: F64 | None, leaf: Ids) -> F64:
 
 def leaf_sums(loss: str, leaf: Ids, state: F64, shift: F64, y: F64, w: F64, sums: F64) -> None:
     """sums (M, 4) += w g, w h, w k over each leaf, at score A + S; the fourth column stays free. One output."""
-    fn = _loss(loss, 1)
+    fn = _loss(loss)
     sum_by_leaf(leaf, w[:, None] * _derivatives(fn, _moved(fn, state, shift, leaf), y), sums[:, :3])
 
 
@@ -78,7 +75,7 @@ def replay_sums(
 
     Leaves of tree r: edges[r] .. edges[r + 1]; ``skip``: the first tree only moves the scores.
     ``rounding``, to float32: 1 the terms w g and w h, 2 the derivatives before they are weighted, 4 the scores."""
-    part, fn = slice(begin, end), _loss(loss, 1)
+    part, fn = slice(begin, end), _loss(loss)
     for r in range(int(skip), len(leaf)):
         if r > 0:
             A[part, 0] += values[edges[r - 1] :][leaf[r - 1, part]]
@@ -112,7 +109,7 @@ def row_effects(
 ) -> None:
     """V, U (R, n): direct and knock-on effect of rows begin .. end - 1 on their leaves' values, steps as in
     `replay_sums`. A (end - begin,) their scores; shift, s, N of tree r are (Q, M) at tables[r] .. tables[r + 1]."""
-    part, fn = slice(begin, end), _loss(loss, 1)
+    part, fn = slice(begin, end), _loss(loss)
     y, w = y[part], w[part]
     for r, ids in enumerate(leaf[:, part]):
         if r > 0:
@@ -205,7 +202,7 @@ def tangent_sums(
 
 
 def change_sums(
-    loss: str | Loss,
+    loss: Loss,
     leaf: Ids,
     first: Ints,
     before: Ids | None,
@@ -214,6 +211,7 @@ def change_sums(
     pick: Real | None,
     form: int,
     state: Real,
+    y: F64,
     w: Real,
     shift: Real | None,
     inner: Real | None,
@@ -222,24 +220,22 @@ def change_sums(
     ranking: Real | None,
     dG: Real,
     dH: Real,
-    y: F64 | None = None,
 ) -> None:
     """dG (M, O, B), dH (M, O, O, B) += sums of the changes of w g and w h when scores change by D.
 
-    Beyond the native kernel, w may be (R, n), and any loss can be given, which may need y.
+    w (n,), or (R, n) where trees drew rows differently.
 
     In an inner iteration (one tree a step) the state is first moved by ``shift`` (M, O), and scores change by
     ``mask * D``, then by the leaf's own change ``inner`` (M, O, B). ``form``: changes come as D (0, or 2 if they are
     small), or as exp(D) - 1 (1)."""
-    fn, O, exponential = _loss(loss, D.shape[1]), dG.shape[1], form == 1
+    O, exponential = dG.shape[1], form == 1
     _sweep(leaf, first, O, exponential, before, first_before, d_before, pick, D, ranking)
     change = D
     if shift is not None and inner is not None and mask is not None:
-        state = fn.moved(state, shift[leaf[0]])
+        state = loss.moved(state, shift[leaf[0]])
         change = mask[leaf[0]][:, None] * D
         change = change + inner[leaf[0]] * (1 + change if exponential else 1)
-    labels = np.zeros(len(D)) if y is None else y
-    dg, dh = fn.difference(state, np.log1p(change) if exponential else change, labels)
+    dg, dh = loss.difference(state, np.log1p(change) if exponential else change, y)
     for ids, o, tree_w in zip(leaf, first, np.broadcast_to(w, leaf.shape), strict=True):
         sum_by_leaf(ids, tree_w[:, None, None] * dg[:, o : o + O], dG)
         sum_by_leaf(ids, tree_w[:, None, None, None] * dh[:, o : o + O, o : o + O], dH)
@@ -276,6 +272,12 @@ class Rule(Protocol):
     """Of a LeafRule, what limits a step."""
 
     @property
+    def l1(self) -> float: ...
+    @property
+    def max_step(self) -> float: ...
+    @property
+    def min_hessian(self) -> float: ...
+    @property
     def diagonal(self) -> bool: ...
     def step(self, G: F64, H: F64, D: F64) -> tuple[F64, NDArray[np.bool_]]: ...
 
@@ -294,9 +296,26 @@ class Limits:
         D = np.einsum("maa->ma", D)[:, :, None] + np.einsum("maab->mab", dD)
         return self.G[:, :, None] + dG, D - self.lam[:, None, None], D + dlam
 
+    @property
+    def told(self) -> tuple[F64, F64, F64, NDArray[np.bool_], bool]:
+        """The last arguments of `removal_step`."""
+        bounds = np.array([self.rule.l1, self.rule.max_step, self.rule.min_hessian])
+        return bounds, self.G, self.lam, self.fixed, self.rule.diagonal
+
+
+def bounded_step(
+    G: F64, H: F64, D: F64, l1: float, max_step: float, min_hessian: float
+) -> tuple[F64, NDArray[np.bool_]]:
+    """A leaf's step s with these limits, and whether it moves with G and D = H + lam. All of one shape."""
+    short = np.abs(G) - l1
+    free = (D > 0) & (min_hessian <= H) & ((short > 0) | (l1 == 0))
+    s = np.where(free, -np.sign(G) * short / np.where(D > 0, D, 1.0), 0.0)
+    moves = free & (np.abs(s) < max_step)
+    return np.clip(s, -max_step, max_step), moves
+
 
 def removal_step(
-    loss: str | Loss,
+    loss: Loss,
     newton: bool,
     own: Ids,
     first: Ints,
@@ -312,27 +331,34 @@ def removal_step(
     dG: Real,
     dH: Real,
     dS: F64,
-    limits: Limits | None = None,
+    bounds: F64 | None = None,
+    G: F64 | None = None,
+    lam: F64 | None = None,
+    fixed: NDArray[np.bool_] | None = None,
+    diagonal: bool = False,
 ) -> None:
     """dS (M, O, B) += c ds: the leaf equations of one inner iteration solved without row b in column b.
 
     ``own`` (R, B) leaves of the removed rows, ``own_state`` (B, C) and ``move`` (R, K, B) their scores now;
     ``s`` (M, O), ``D`` (M, O, O), ``rows`` (M,) of the model; ``dG``, ``dH`` changes with the removed rows still in.
-    A leaf left without rows falls to zero. Beyond the native kernel, w may be (R, B), and leaves may be limited."""
-    fn, (M, O, B) = _loss(loss, move.shape[1]), dS.shape
+    w (B,), or (R, B) where trees drew rows differently. A leaf left without rows falls to zero.
+
+    ``bounds`` (3,): l1, the longest step and the least sum of h, with G (M, O) and lam (M,) of the model; leaves that
+    are ``fixed`` (M,) stay. Where a leaf's outputs are solved together (not ``diagonal``), no bound is looked at."""
+    M, O, B = dS.shape
     lanes, eye = np.arange(B), np.eye(O)
     dG, dD = dG.astype(np.float64), dH.astype(np.float64) if newton else np.zeros((M, O, O, B))
     alive = np.repeat(rows[:, None], B, axis=1)
     for ids, o, moved, tree_w in zip(own, first, move, np.broadcast_to(w, own.shape), strict=True):
-        at, out = fn.moved(own_state, fn.shift(moved.T)), slice(o, o + O)
-        dG[ids, :, lanes] -= tree_w[:, None] * fn.gradient(at, y)[:, out]
-        dD[ids, :, :, lanes] -= tree_w[:, None, None] * (fn.hessian(at, y)[:, out, out] if newton else eye)
+        at, out = loss.moved(own_state, loss.shift(moved.T)), slice(o, o + O)
+        dG[ids, :, lanes] -= tree_w[:, None] * loss.gradient(at, y)[:, out]
+        dD[ids, :, :, lanes] -= tree_w[:, None, None] * (loss.hessian(at, y)[:, out, out] if newton else eye)
         alive[ids, lanes] -= tree_w > 0
-    if limits is not None and (limits.rule.diagonal or O == 1):
-        dD *= eye[:, :, None]
-        after, _ = limits.rule.step(*limits.totals(dG, dD, D, dlam))
+    if bounds is not None and G is not None and lam is not None and fixed is not None and (diagonal or O == 1):
+        total = np.einsum("maa->ma", D)[:, :, None] + np.einsum("maab->mab", dD)
+        after, _ = bounded_step(G[:, :, None] + dG, total - lam[:, None, None], total + dlam, *bounds)
         ds = np.where(alive[:, None] > 0, after - s[:, :, None], -s[:, :, None])
-        dS += c * np.where(limits.fixed[:, None, None], 0.0, ds)
+        dS += c * np.where(fixed[:, None, None], 0.0, ds)
         return
     dD += eye[:, :, None] * dlam
     total = np.moveaxis(D[..., None] + dD, 3, 1)  # (M, B, O, O)

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ._arrays import Real
+from ._arrays import F64, Real
 from ._effects import (
     Rows,
     direct_effects,
@@ -23,6 +23,8 @@ from ._effects import (
     step_effects,
     training_rows,
 )
+from ._kernels import BLOCKS
+from ._progress import progress
 from ._replay import Trace
 
 ROW_CHUNK = 1 << 16
@@ -43,14 +45,20 @@ class Workspace:
     def state_bytes(self) -> int:
         """Bytes of the states of all steps."""
         e = self.trace.ensemble
-        return e.n_steps * e.n_rows * e.loss.state(self.rows.start[:1]).shape[1] * self.dtype.itemsize
+        return e.n_steps * e.n_rows * e.loss.state(self.rows.start[:1]).shape[1] * self.state_dtype.itemsize
+
+    @property
+    def state_dtype(self) -> np.dtype:
+        """A loss without kernels of its own has the scores as its state, and takes labels off them: in float64."""
+        return self.dtype if self.trace.ensemble.loss.kernel else np.dtype(np.float64)
 
     @property
     def keeps_effects(self) -> bool:
         return self.effect_bytes() <= self.memory_limit // 2
 
     @cached_property
-    def _effects(self) -> tuple[Real, Real]:
+    def effects(self) -> tuple[Real, Real]:
+        """V (trees, n, O) and U (trees, n, O, K), where they are kept."""
         V, U = empty_effects(self.trace, len(self.rows), self.dtype)
         chunk = max(1, min(ROW_CHUNK, -(-len(self.rows) // self.n_jobs)))
 
@@ -58,31 +66,33 @@ class Workspace:
             part = slice(start, min(start + chunk, len(self.rows)))
             fill_effects(self.trace, self.rows, part, V, U)
 
-        for _ in self.map(fill, range(0, len(self.rows), chunk)):
+        done = self.map(fill, range(0, len(self.rows), chunk))
+        for _ in progress(done, len(self.rows), "row effects", "row", chunk):
             pass
         return V, U
 
     def knock_on_backwards(self) -> Iterator[tuple[int, Real]]:
-        """(t, U (R, n, O, K)) from the last step to the first."""
+        """(t, U (R, n, O, K)) from the last step to the first, of effects that are kept."""
+        e, U = self.trace.ensemble, self.effects[1]
+        return ((t, U[e.trees(t)]) for t in reversed(range(e.n_steps)))
+
+    def scores_backwards(self) -> Iterator[tuple[int, F64]]:
+        """(t, A^{t-1}) from the last step to the first; the array is reused."""
         e = self.trace.ensemble
-        if self.keeps_effects:
-            U = self._effects[1]
-            yield from ((t, U[e.trees(t)]) for t in reversed(range(e.n_steps)))
-            return
         A = e.scores(e.leaves, e.offset)
         for t in reversed(range(e.n_steps)):
             e.move(t + 1, e.leaves, A, back=True)  # A^{t-1} = A^t - f
-            yield t, self._one_step(t, A)[1]
+            yield t, A
 
     def effects_forwards(self) -> Iterator[tuple[int, Real, Real]]:
         """(t, V (R, n, O), U (R, n, O, K)) from the first step to the last."""
         e = self.trace.ensemble
         if self.keeps_effects:
-            V, U = self._effects
+            V, U = self.effects
             yield from ((t, V[e.trees(t)], U[e.trees(t)]) for t in range(e.n_steps))
             return
         for t, A in forward_scores(self.trace, self.rows):
-            yield (t, *self._one_step(t, A))
+            yield (t, *self.step_effects(self.rows, t, A))
 
     def states_forwards(self) -> Iterator[tuple[int, Real]]:
         """(t, state (n, C) at A^{t-1}) from the first step to the last."""
@@ -90,7 +100,7 @@ class Workspace:
             yield from enumerate(self._states)
             return
         for t, A in forward_scores(self.trace, self.rows):
-            yield t, self.trace.ensemble.loss.state(A).astype(self.dtype)
+            yield t, self.trace.ensemble.loss.state(A).astype(self.state_dtype)
 
     @property
     def keeps_states(self) -> bool:
@@ -99,7 +109,8 @@ class Workspace:
     @cached_property
     def _states(self) -> list[Real]:
         state = self.trace.ensemble.loss.state
-        return [state(A).astype(self.dtype) for _, A in forward_scores(self.trace, self.rows)]
+        scores = progress(forward_scores(self.trace, self.rows), self.trace.ensemble.n_steps, "scores", "step")
+        return [state(A).astype(self.state_dtype) for _, A in scores]
 
     @cached_property
     def w(self) -> Real:
@@ -117,12 +128,12 @@ class Workspace:
 
     @property
     def has_effects(self) -> bool:
-        return "_effects" in self.__dict__
+        return "effects" in self.__dict__
 
     def prepare_effects(self) -> None:
         """Compute row effects, if they are kept, before threads ask for them."""
         if self.keeps_effects:
-            _ = self._effects
+            _ = self.effects
 
     def prepare_states(self) -> None:
         """The same for states."""
@@ -136,10 +147,27 @@ class Workspace:
         chunk = max(1, min(ROW_CHUNK, self.memory_limit // (4 * row_bytes * self.n_jobs)))
         return [index[start : start + chunk] for start in range(0, len(index), chunk)]
 
+    def row_slices(self) -> list[slice]:
+        """All rows in such pieces."""
+        chunk = len(self.row_chunks(np.arange(min(ROW_CHUNK, len(self.rows))))[0])
+        return [slice(start, min(start + chunk, len(self.rows))) for start in range(0, len(self.rows), chunk)]
+
+    @property
+    def block(self) -> int:
+        """Columns to work on at once, so that a thread's numbers for each row and column fit in the memory limit."""
+        e = self.trace.ensemble
+        column = len(self.rows) * (e.n_outputs + 2) * self.dtype.itemsize
+        return max([b for b in BLOCKS if 2 * b * column <= self.memory_limit], default=BLOCKS[0])
+
+    @property
+    def blocks_ahead(self) -> int:
+        """Blocks to work on at once. Where effects are not kept, the rows of one are spread over the threads."""
+        return self.n_jobs if self.keeps_effects else 1
+
     def direct_effects(self, index: np.ndarray | None) -> Iterator[tuple[Rows, Real]]:
         """(rows, V (trees, rows, O)) for all training rows, or those in `index`, in chunks."""
         if self.keeps_effects:
-            V = self._effects[0]
+            V = self.effects[0]
             if index is None:
                 yield self.rows, V
             else:
@@ -149,25 +177,26 @@ class Workspace:
             rows = self.rows.take(chunk)
             yield rows, direct_effects(self.trace, rows, self.dtype)
 
-    def _one_step(self, t: int, A: np.ndarray) -> tuple[Real, Real]:
+    def step_effects(self, rows: Rows, t: int, A: F64) -> tuple[Real, Real]:
+        """V (R, n, O) and U (R, n, O, K) of these rows in step t, at their scores A (n, K) before it."""
         e = self.trace.ensemble
         trees = e.trees(t)
-        V = np.empty((trees.stop - trees.start, e.n_rows, e.effect_outputs), self.dtype)
+        V = np.empty((trees.stop - trees.start, len(rows), e.effect_outputs), self.dtype)
         U = np.empty((*V.shape, e.n_outputs), self.dtype)
-        step_effects(self.trace, self.rows, t, A, V, U)
+        step_effects(self.trace, rows, t, A, V, U)
         return V, U
 
-    def map(self, fn: Callable[[T], S], items: Iterable[T]) -> Iterator[S]:
+    def map(self, fn: Callable[[T], S], items: Iterable[T], n_jobs: int | None = None) -> Iterator[S]:
         """fn of every item, in order, on the threads; no more than one item a thread is ahead."""
-        items = iter(items)
+        items, n_jobs = iter(items), n_jobs or self.n_jobs
         first = list(islice(items, 2))
-        if self.n_jobs == 1 or len(first) <= 1:
+        if n_jobs == 1 or len(first) <= 1:
             yield from map(fn, chain(first, items))
             return
-        with ThreadPoolExecutor(self.n_jobs) as pool:
+        with ThreadPoolExecutor(n_jobs) as pool:
             ahead: deque[Future[S]] = deque()
             for item in chain(first, items):
-                if len(ahead) == self.n_jobs:
+                if len(ahead) == n_jobs:
                     yield ahead.popleft().result()
                 ahead.append(pool.submit(fn, item))
             for future in ahead:

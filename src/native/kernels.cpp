@@ -2,8 +2,10 @@
 // could be shared with another copy is used here, so no copy can leak its instructions into another.
 #include "kernels.hpp"
 
+#include "general.hpp"
 #include "lanes.hpp"
 #include "losses.hpp"
+#include "removal.hpp"
 #include "sweep.hpp"
 #include "trees.hpp"
 
@@ -118,39 +120,6 @@ void advance(StepLeaves<Leaf> at, Index K, const Real* d, Real* D) {
     for (Index j = 0; j < at.n; ++j)
         for (Index r = 0; r < at.R; ++r)
             add<B>(D + (j * K + at.first[r]) * B, d + at.tree(r)[j] * at.O * B, at.O);
-}
-
-// One output. What the removed row was, at its moved score, leaves the sums of its leaf; then each leaf is solved.
-template <class Leaf, class Real>
-void removal_step(LossKind kind, bool newton, Index M, Index B, const Leaf* own, const double* own_state,
-                  const double* move, const double* y, const double* w, const double* s, const double* D,
-                  const double* rows, const double* dlam, double c, const Real* LT_RESTRICT dG, const Real* LT_RESTRICT dH,
-                  double* LT_RESTRICT dS, double* LT_RESTRICT scratch) {
-    double *LT_RESTRICT g = scratch, *LT_RESTRICT h = scratch + B, *LT_RESTRICT one = scratch + 2 * B,
-           *LT_RESTRICT at_leaf = scratch + 3 * B;
-    with_loss(kind, [&](auto* tag) {
-        using L = std::remove_pointer_t<decltype(tag)>;
-        for (Index b = 0; b < B; ++b) {
-            const L at(own_state + b * L::C, L::no_shift == 1 ? fast_exp(move[b]) : move[b], y[b]);
-            g[b] = w[b] * at.g;
-            h[b] = w[b] * (newton ? at.h : 1.0);
-            one[b] = w[b] > 0 ? 1.0 : 0.0;
-            at_leaf[b] = static_cast<double>(own[b]);
-        }
-    });
-    const double second = newton ? 1.0 : 0.0;
-    for (Index l = 0; l < M; ++l) {
-        const double here_l = static_cast<double>(l);
-        LT_IVDEP
-        for (Index b = 0; b < B; ++b) {
-            const double here = at_leaf[b] == here_l ? 1.0 : 0.0;
-            const double G = dG[l * B + b] - here * g[b];
-            const double H = second * dH[l * B + b] - here * h[b] + dlam[b];
-            const double total = D[l] + H;
-            const bool alive = (rows[l] - here * one[b] > 0) & (total > 0);
-            dS[l * B + b] += c * (alive ? -(G + H * s[l]) / (alive ? total : 1.0) : -s[l]);
-        }
-    }
 }
 
 // A leaf's rows one after another, so that its sums (M O numbers) stay in the cache.
@@ -278,11 +247,11 @@ struct Entry {
     static void tangent(Sweep<Leaf, Real> s, const Real* U, Real* out) {
         with_block(s.B, [&](auto* tag) { sweep<LT_B, false>(s, TangentBody<LT_B, Leaf, Real>{s.at.n, s.at.O, s.K, U, out}); });
     }
-    static void change(Sweep<Leaf, Real> s, LossKind kind, const Real* state, const Real* w, const Real* shift,
-                       const Real* inner, const Real* mask, Real* dG, Real* dH, Real* scratch) {
+    static void change(Sweep<Leaf, Real> s, Changes<Real> c, Real* scratch) {
+        const bool inner = c.inner;
         const auto as = [&](auto change, auto form, auto within, auto* tag) {
             using Body = ChangeBody<decltype(change), form.value, within.value, LT_B, Real>;
-            sweep<LT_B, form.value == Form::exponential>(s, Body{state, w, shift, inner, mask, dG, dH});
+            sweep<LT_B, form.value == Form::exponential>(s, Body{c});
         };
         const auto one = [&](auto change, auto* tag) {
             if constexpr (decltype(change)::exponential) {
@@ -297,15 +266,22 @@ struct Entry {
         };
         const auto several = [&](auto exponential, auto* tag) {
             using Body = SoftmaxBody<exponential.value, LT_B, Leaf, Real>;
-            sweep<LT_B, exponential.value>(s, Body{s, state, w, shift, inner, mask, dG, dH, scratch, scratch + s.K});
+            sweep<LT_B, exponential.value>(s, Body{s, c.state, c.w, c.shift, c.inner, c.mask, c.w_stride, c.dG, c.dH, scratch,
+                                                   scratch + s.K});
+        };
+        const auto general = [&](auto* tag) {
+            Change<Real> change = nullptr;
+            with_general<Real>(c.kind, [&](auto* loss) { change = change_row<std::remove_pointer_t<decltype(loss)>, LT_B, Real>; });
+            sweep<LT_B, false>(s, SeparateBody<LT_B, Leaf, Real>{s, c, change});
         };
         with_block(s.B, [&](auto* tag) {
-            switch (kind) {
+            switch (c.kind) {
                 case LossKind::squared: return one(SquaredChange{}, tag);
                 case LossKind::logistic: return one(LogisticChange{}, tag);
                 case LossKind::poisson: return one(PoissonChange{}, tag);
                 case LossKind::softmax:
                     return s.exponential ? several(std::true_type{}, tag) : several(std::false_type{}, tag);
+                default: return general(tag);
             }
         });
     }

@@ -11,7 +11,12 @@ namespace leaftrace {
 
 using Index = std::ptrdiff_t;
 
-enum class LossKind { squared, logistic, poisson, softmax };
+// The first four have kernels of their own; the others are functions of a score and a label (general.hpp).
+enum class LossKind {
+    squared, logistic, poisson, softmax,
+    residual, margin, relative, exponentials, sigmoid, pseudo_huber, fair, power, squared_log
+};
+static inline bool is_general(LossKind kind) { return kind > LossKind::softmax; }
 
 // Leaves of one step: the leaf of row j in tree r is ids[r * stride + j], counted over all M leaves of the step; tree r
 // writes to outputs first[r] .. first[r] + O - 1.
@@ -47,6 +52,42 @@ struct Sweep {
     Real* ranking;         // (M, B) += sums of |D| over the tree's outputs
 };
 
+// The changes of the loss's g and h, summed over the leaves of a step. shift (M, O), inner (M, O, B), mask (M, B): null, or
+// an inner iteration's: a row's change is mask D, then the leaf's own change inner.
+template <class Real>
+struct Changes {
+    LossKind kind;
+    const double* numbers;  // of a general loss
+    const Real* state;      // (n, C)
+    const double* scores;   // (n, K), of a general loss instead
+    const double* y;        // (n), likewise
+    const Real* w;          // (n), or (R, n) with a stride
+    Index w_stride;
+    const Real *shift, *inner, *mask;
+    Real *dG, *dH;  // (M, O, B), (M, O, O, B)
+};
+
+// The leaf equations of one inner iteration without row b in column b: see the twin.
+template <class Leaf, class Real>
+struct Removal {
+    LossKind kind;
+    const double* numbers;
+    bool newton;
+    Index R, K, M, O, B;
+    const Leaf* own;            // (R, B)
+    const std::int32_t* first;  // (R)
+    const double *state, *move, *y, *w;  // (B, C), (R, K, B), (B), (B) or (R, B) with a stride
+    Index w_stride;
+    const double *s, *D, *rows, *dlam;  // (M, O), (M, O, O), (M), (B)
+    double c;
+    const Real *dG, *dH;
+    double* dS;            // (M, O, B)
+    const double* bounds;  // l1, longest step, least sum of h; or null, and the next three with it
+    const double *G, *lam;  // (M, O), (M)
+    const bool* fixed;      // (M)
+    bool diagonal;
+};
+
 template <class Leaf, class Real>
 struct Kernels {
     // A (n, K) += values[offset + leaf] over all trees; values (all leaves, O).
@@ -79,19 +120,14 @@ struct Kernels {
     void (*expand)(StepLeaves<Leaf>, Index B, Index begin, Index end, const std::int64_t* offset, const Real* V,
                    const Real* fbar, Real* out);
 
-    // dS (M, B) += c ds: the leaf equations of one inner iteration solved without row b in column b. See the twin.
-    // scratch has 4 B numbers.
-    void (*removal_step)(LossKind, bool newton, Index M, Index B, const Leaf* own, const double* own_state,
-                         const double* move, const double* y, const double* w, const double* s, const double* D,
-                         const double* rows, const double* dlam, double c, const Real* dG, const Real* dH, double* dS, double* scratch);
+    // dS += c ds. scratch has K + O + O O + R O B + (O O + O + 1) B numbers.
+    void (*removal_step)(Removal<Leaf, Real>, double* scratch);
     // D (n, K, B) += d[leaf].
     void (*advance)(StepLeaves<Leaf>, Index K, Index B, const Real* d, Real* D);
     // out (M, O, B) += sums of U D.
     void (*tangent_sums)(Sweep<Leaf, Real>, const Real* U, Real* out);
-    // dG (M, O, B), dH (M, O, O, B) += sums of the changes of w g and w h. shift (M, O), inner (M, O, B), mask (M, B):
-    // null, or an inner iteration's: a row's change is mask D, then the leaf's own change inner. scratch: (B + 1) K.
-    void (*change_sums)(Sweep<Leaf, Real>, LossKind, const Real* state, const Real* w, const Real* shift,
-                        const Real* inner, const Real* mask, Real* dG, Real* dH, Real* scratch);
+    // dG, dH += sums of the changes of w g and w h. scratch: (B + 1) K.
+    void (*change_sums)(Sweep<Leaf, Real>, Changes<Real>, Real* scratch);
     // out (L, M, O): sums of u (n, K) over the rows that leaf l of one tree shares with each leaf of earlier trees. Row j
     // is in leaf offset[r] + ids[j * trees + r] of earlier tree r, whose outputs begin at first[r]. The rows of leaf l are
     // order[edges[l]] .. order[edges[l + 1] - 1]; row j's numbers are u[j * stride]. sums has M O numbers.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
 
 #include "kernels.hpp"
 
@@ -65,6 +66,7 @@ Index width(std::size_t B) {
     return static_cast<Index>(B);
 }
 
+// A loss that has kernels of its own.
 LossKind loss_kind(const std::string& name) {
     if (name == "squared") return LossKind::squared;
     if (name == "logistic") return LossKind::logistic;
@@ -72,6 +74,36 @@ LossKind loss_kind(const std::string& name) {
     if (name == "softmax") return LossKind::softmax;
     throw std::invalid_argument("leaftrace kernel: unknown loss '" + name + "'");
 }
+
+// What a Python loss says in `changes`: its name here, and its numbers.
+struct Told {
+    LossKind kind;
+    std::vector<double> numbers;
+
+    explicit Told(nb::handle loss) {
+        const auto changes = nb::cast<nb::tuple>(loss.attr("changes"));
+        const auto name = nb::cast<std::string>(changes[0]);
+        numbers = nb::cast<std::vector<double>>(changes[1]);
+        static constexpr struct {
+            const char* name;
+            LossKind kind;
+            std::size_t numbers;
+        } general[] = {{"residual", LossKind::residual, 11},       {"margin", LossKind::margin, 11},
+                       {"relative", LossKind::relative, 11},       {"exponentials", LossKind::exponentials, 5},
+                       {"sigmoid", LossKind::sigmoid, 2},          {"pseudo-Huber", LossKind::pseudo_huber, 1},
+                       {"fair", LossKind::fair, 1},                {"power", LossKind::power, 1},
+                       {"squared log", LossKind::squared_log, 1}};
+        for (const auto& g : general)
+            if (name == g.name) {
+                check(numbers.size() == g.numbers, "numbers of a loss");
+                kind = g.kind;
+                return;
+            }
+        kind = loss_kind(name);
+    }
+    Index width(Index K) const { return kind == LossKind::logistic ? 2 : K; }
+    bool one_output() const { return kind <= LossKind::poisson; }
+};
 
 template <class A>
 auto pointer(const std::optional<A>& a) -> decltype(a->data()) {
@@ -305,32 +337,54 @@ void bind(nb::module_& m) {
           },
           "leaf"_a.noconvert(), "begin"_a, "end"_a, "offset"_a.noconvert(), "V"_a.noconvert(), "fbar"_a.noconvert(), "out"_a.noconvert());
 
+    using Vector = Array<const double, 1>;
     m.def("removal_step",
-          [](const std::string& loss, bool newton, Ids own, First, Array<const double, 2> own_state,
-             Array<const double, 3> move, Array<const double, 1> y, Array<const double, 1> w, Array<const double, 2> s,
-             Array<const double, 3> D, Array<const double, 1> rows_, Array<const double, 1> dlam, double c,
-             Array<const Real, 3> dG, Array<const Real, 4> dH, Array<double, 3> dS) {
-              const Index M = dG.shape(0), B = dG.shape(2);
-              const RowData d = rows(loss, own_state, y, w, B);
-              shaped(own, "own", 1, B);
-              shaped(move, "move", 1, 1, B);
-              shaped(s, "s", M, 1);
-              shaped(D, "D", M, 1, 1);
+          [](nb::handle loss, bool newton, Ids own, First first, Array<const double, 2> own_state,
+             Array<const double, 3> move, Vector y, nb::ndarray<const double, nb::c_contig, nb::device::cpu> w,
+             Array<const double, 2> s, Array<const double, 3> D, Vector rows_, Vector dlam, double c,
+             Array<const Real, 3> dG, Array<const Real, 4> dH, Array<double, 3> dS, Maybe<const double, 1> bounds,
+             Maybe<const double, 2> G, Maybe<const double, 1> lam, Maybe<const bool, 1> fixed, bool diagonal) {
+              const Told told(loss);
+              const Index M = dG.shape(0), O = dG.shape(1), B = dG.shape(2), K = move.shape(1);
+              const auto at = step<Leaf>(own, first, O, K);
+              const bool weights = w.ndim() == 2;
+              check(K == 1 || !told.one_output(), "several outputs of a loss that has one");
+              shaped(own, "own", at.R, B);
+              check_ids(at.ids, at.R * B, M);
+              shaped(own_state, "own_state", B, told.width(K));
+              shaped(move, "move", at.R, K, B);
+              shaped(y, "y", B);
+              check(w.ndim() == (weights ? 2 : 1), "w");
+              if (weights)
+                  shaped(w, "w", at.R, B);
+              else
+                  shaped(w, "w", B);
+              shaped(s, "s", M, O);
+              shaped(D, "D", M, O, O);
               shaped(rows_, "rows", M);
               shaped(dlam, "dlam", B);
-              shaped(dG, "dG", M, 1, B);
-              shaped(dH, "dH", M, 1, 1, B);
-              shaped(dS, "dS", M, 1, B);
+              shaped(dH, "dH", M, O, O, B);
+              shaped(dS, "dS", M, O, B);
+              if (bounds) {
+                  check(G && lam && fixed, "bounds without G, lam or fixed");
+                  shaped(*bounds, "bounds", 3);
+                  shaped(*G, "G", M, O);
+                  shaped(*lam, "lam", M);
+                  shaped(*fixed, "fixed", M);
+              }
               // A few microseconds: giving the GIL away and taking it back would cost more.
-              std::vector<double> scratch(4 * B);
-              kernels<Leaf, Real>().removal_step(d.loss, newton, M, B, own.data(), d.state, move.data(), d.y, d.w,
-                                                 s.data(), D.data(), rows_.data(), dlam.data(), c, dG.data(), dH.data(),
-                                                 dS.data(), scratch.data());
+              std::vector<double> scratch(K + O + O * O + at.R * O * B + (O * O + O + 1) * B);
+              const Removal<Leaf, Real> e{told.kind, told.numbers.data(), newton, at.R, K, M, O, B, at.ids, at.first,
+                                          own_state.data(), move.data(), y.data(), w.data(), weights ? B : 0, s.data(),
+                                          D.data(), rows_.data(), dlam.data(), c, dG.data(), dH.data(), dS.data(),
+                                          pointer(bounds), pointer(G), pointer(lam), pointer(fixed), diagonal};
+              kernels<Leaf, Real>().removal_step(e, scratch.data());
           },
           "loss"_a, "newton"_a, "own"_a.noconvert(), "first"_a.noconvert(), "own_state"_a.noconvert(),
           "move"_a.noconvert(), "y"_a.noconvert(), "w"_a.noconvert(), "s"_a.noconvert(), "D"_a.noconvert(),
           "rows"_a.noconvert(), "dlam"_a.noconvert(), "c"_a, "dG"_a.noconvert(), "dH"_a.noconvert(),
-          "dS"_a.noconvert());
+          "dS"_a.noconvert(), "bounds"_a.noconvert() = nb::none(), "G"_a.noconvert() = nb::none(),
+          "lam"_a.noconvert() = nb::none(), "fixed"_a.noconvert() = nb::none(), "diagonal"_a = false);
 
     m.def("advance",
           [](Ids leaf, First first, Array<const Real, 3> d, Array<Real, 3> D) {
@@ -389,24 +443,33 @@ void bind(nb::module_& m) {
           "pick"_a.noconvert().none(), "U"_a.noconvert(), "D"_a.noconvert(), "ranking"_a.noconvert().none(),
           "out"_a.noconvert());
 
+    using Any = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
     m.def("change_sums",
-          [sweep](const std::string& loss, Ids leaf, First first, Before before,
+          [sweep](nb::handle loss, Ids leaf, First first, Before before,
                   Maybe<const std::int32_t, 1> first_before, Maybe<const Real, 3> d_before, Maybe<const Real, 1> pick,
-                  int form, Array<const Real, 2> state, Array<const Real, 1> w, Maybe<const Real, 2> shift,
-                  Maybe<const Real, 3> inner, Maybe<const Real, 2> mask, Array<Real, 3> D, Maybe<Real, 2> ranking,
-                  Array<Real, 3> dG, Array<Real, 4> dH) {
-              const LossKind kind = loss_kind(loss);
+                  int form, Any state, Array<const double, 1> y, nb::ndarray<const Real, nb::c_contig, nb::device::cpu> w,
+                  Maybe<const Real, 2> shift, Maybe<const Real, 3> inner, Maybe<const Real, 2> mask, Array<Real, 3> D,
+                  Maybe<Real, 2> ranking, Array<Real, 3> dG, Array<Real, 4> dH) {
+              const Told told(loss);
+              const bool general = is_general(told.kind), exponential = form == 1;
               check(form >= 0 && form <= 2, "form");
-              const bool exponential = form == 1;
               const auto s = sweep(leaf, first, dG.shape(0), dG.shape(1), exponential, form == 2, before, first_before,
                                    d_before, D, pick, ranking);
               const Index M = dG.shape(0), O = s.at.O;
-              check(kind == LossKind::softmax || s.K == 1, "several outputs need softmax");
-              check(!exponential || kind != LossKind::squared, "squared error works with D itself");
+              check(s.K == 1 || !told.one_output(), "several outputs of a loss that has one");
+              check(!exponential || !(general || told.kind == LossKind::squared), "this loss works with D itself");
               check(bool(inner) == bool(mask) && bool(inner) == bool(shift), "an inner iteration has shift, inner, mask");
               check(!inner || s.at.R == 1, "inner iterations go with one tree a step");
-              shaped(state, "state", s.at.n, kind == LossKind::logistic ? 2 : s.K);
-              shaped(w, "w", s.at.n);
+              check(state.ndim() == 2, "state");
+              check(state.dtype() == (general ? nb::dtype<double>() : nb::dtype<Real>()), "the type of state");
+              shaped(state, "state", s.at.n, told.width(s.K));
+              shaped(y, "y", s.at.n);
+              const bool weights = w.ndim() == 2;
+              check(w.ndim() == (weights ? 2 : 1), "w");
+              if (weights)
+                  shaped(w, "w", s.at.R, s.at.n);
+              else
+                  shaped(w, "w", s.at.n);
               shaped(dG, "dG", M, O, s.B);
               shaped(dH, "dH", M, O, O, s.B);
               if (inner) {
@@ -415,13 +478,24 @@ void bind(nb::module_& m) {
                   shaped(*mask, "mask", M, s.B);
               }
               nb::gil_scoped_release release;
-              std::vector<Real> scratch(kind == LossKind::softmax ? (s.B + 1) * s.K : 0);
-              kernels<Leaf, Real>().change_sums(s, kind, state.data(), w.data(), pointer(shift), pointer(inner),
-                                                pointer(mask), dG.data(), dH.data(), scratch.data());
+              std::vector<Real> scratch(told.kind == LossKind::softmax ? (s.B + 1) * s.K : 0);
+              const Changes<Real> c{told.kind,
+                                    told.numbers.data(),
+                                    general ? nullptr : static_cast<const Real*>(state.data()),
+                                    general ? static_cast<const double*>(state.data()) : nullptr,
+                                    y.data(),
+                                    w.data(),
+                                    weights ? s.at.n : 0,
+                                    pointer(shift),
+                                    pointer(inner),
+                                    pointer(mask),
+                                    dG.data(),
+                                    dH.data()};
+              kernels<Leaf, Real>().change_sums(s, c, scratch.data());
           },
           "loss"_a, "leaf"_a.noconvert(), "first"_a.noconvert(),
           "before"_a.noconvert().none(), "first_before"_a.noconvert().none(), "d_before"_a.noconvert().none(),
-          "pick"_a.noconvert().none(), "form"_a, "state"_a.noconvert(), "w"_a.noconvert(),
+          "pick"_a.noconvert().none(), "form"_a, "state"_a.noconvert(), "y"_a.noconvert(), "w"_a.noconvert(),
           "shift"_a.noconvert().none(), "inner"_a.noconvert().none(), "mask"_a.noconvert().none(), "D"_a.noconvert(),
           "ranking"_a.noconvert().none(), "dG"_a.noconvert(), "dH"_a.noconvert());
 

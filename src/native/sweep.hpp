@@ -192,16 +192,15 @@ struct PoissonChange {
 template <class Change, Form form, bool within, int B, class Real>  // within: an inner iteration
 struct ChangeBody {
     using Unit = typename Lanes<Real, B>::Unit;
-    const Real *state, *w, *shift, *inner, *mask;
-    Real *dG, *dH;
-    LT_INLINE void row(Index j, Index l, Index, const Unit* D) const {
-        const typename Change::template Row<form, Real> at(state + j * Change::C, within ? shift + l : nullptr);
-        const Real wj = w[j];
-        Unit *LT_RESTRICT G = units<B>(dG + l * B), *LT_RESTRICT H = units<B>(dH + l * B);
+    const Changes<Real> c;
+    LT_INLINE void row(Index j, Index l, Index r, const Unit* D) const {
+        const typename Change::template Row<form, Real> at(c.state + j * Change::C, within ? c.shift + l : nullptr);
+        const Real wj = c.w[r * c.w_stride + j];
+        Unit *LT_RESTRICT G = units<B>(c.dG + l * B), *LT_RESTRICT H = units<B>(c.dH + l * B);
         LT_UNITS(B) {
             Unit dg, dh, x = D[i_];
             if (within)
-                x = composed<form == Form::exponential>(x * units<B>(mask + l * B)[i_], units<B>(inner + l * B)[i_]);
+                x = composed<form == Form::exponential>(x * units<B>(c.mask + l * B)[i_], units<B>(c.inner + l * B)[i_]);
             if (Change::exponential && form == Form::any) x = expm1_of(x, Real());
             at(x, dg, dh);
             G[i_] += wj * dg;
@@ -218,6 +217,7 @@ struct SoftmaxBody {
     static constexpr int N = Lanes<Real, B>::N;
     const Sweep<Leaf, Real> s;
     const Real *state, *w, *shift, *inner, *mask;
+    const Index w_stride;
     Real *dG, *dH;
     Real *p, *dp_;  // (K), (K, B)
     LT_INLINE void row(Index j, Index l, Index r, const Unit* E) {
@@ -243,17 +243,17 @@ struct SoftmaxBody {
         LT_UNITS(B) mean_reciprocal[i_] = 1 / (1 + mean[i_]);
         for (Index k = 0; k < K; ++k)
             LT_UNITS(B) dp[k * N + i_] = p[k] * (dp[k * N + i_] - mean[i_]) * mean_reciprocal[i_];
-        const Real wj = w[j];
+        const Real wj = w[r * w_stride + j];
         for (Index a = 0; a < O; ++a) {
             const Unit* xa = dp + (first + a) * N;
             const Real pa = p[first + a];
             Unit* LT_RESTRICT G = units<B>(dG + (l * O + a) * B);
             LT_UNITS(B) G[i_] += wj * xa[i_];
-            for (Index c = 0; c < O; ++c) {
-                const Unit* xc = dp + (first + c) * N;
-                const Real pc = p[first + c], same = a == c;
-                Unit* LT_RESTRICT H = units<B>(dH + ((l * O + a) * O + c) * B);
-                LT_UNITS(B) H[i_] += wj * (same * xa[i_] - xa[i_] * (pc + xc[i_]) - pa * xc[i_]);
+            for (Index i = 0; i < O; ++i) {
+                const Unit* xi = dp + (first + i) * N;
+                const Real pi = p[first + i], same = a == i;
+                Unit* LT_RESTRICT H = units<B>(dH + ((l * O + a) * O + i) * B);
+                LT_UNITS(B) H[i_] += wj * (same * xa[i_] - xa[i_] * (pi + xi[i_]) - pa * xi[i_]);
             }
         }
     }
