@@ -44,7 +44,8 @@ class Influence:
     ``structure_changed``  (rows,) with Retrain: whether any tree's structure changed without the row
     ``per_label``    with score_candidates and no labels: the values under each possible label
     ``lower_is_better``  of the query; None: not known, and tables say `raises` and `lowers`
-    ``tables``       where `by` finds columns of the rows and of the queries; files and pickles do not keep it
+    ``tables``       where `by` finds columns of the rows and of the queries, which files and pickles do not keep
+    ``scored``       values are scores of some of `baselines`: their order counts, and they are no change of the query
     """
 
     values: Real
@@ -59,6 +60,7 @@ class Influence:
     per_label: Mapping[Any, Real] | None = None
     lower_is_better: bool | None = None
     tables: Tables = field(default_factory=Tables)
+    scored: bool = False
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -66,7 +68,8 @@ class Influence:
 
     @property
     def change(self) -> Real:
-        """(rows, queries) how much the query changes by the action: to first order for derivatives."""
+        """(rows, queries) how much the query changes by the action: to first order for derivatives. Of scores, what
+        takes its place in comparisons: minus the score."""
         if not self.derivative:
             return -self.values
         direction = -self.weight if self.action == "removed" else self.weight
@@ -91,7 +94,10 @@ class Influence:
         """The k rows that matter most to each query, as a tidy table.
 
         ``effect`` keeps only one side: "harmful" or "helpful" for a loss, "raises" or "lowers" otherwise."""
-        return top_table(rank(self, k, effect), self.train_index, self.test_index, f"{self.of}_change_if_{self.action}")
+        tops, name = rank(self, k, effect), f"{self.of}_change_if_{self.action}"
+        if self.scored:
+            tops, name = [(rows, effects, -change) for rows, effects, change in tops], "score"
+        return top_table(tops, self.train_index, self.test_index, name, self.tables.kind)
 
     def mean(self) -> Influence:
         """One column: the mean over the queries."""
@@ -128,13 +134,14 @@ class Influence:
             "effect": np.array([self._effect(b) for b in burden], dtype=object),
             "total": total,
             "mean": total / np.tile(rows.count, times),
-            f"{self.of}_change_if_{self.action}": change,
         }
-        return table(columns)
+        if not self.scored:
+            columns[f"{self.of}_change_if_{self.action}"] = change
+        return table(columns, self.tables.kind)
 
     def to_frame(self) -> Any:
         """The values as a wide table: training rows down, queries across."""
-        return wide(self.values, self.train_index, self.test_index)
+        return wide(self.values, self.train_index, self.test_index, self.tables.kind)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a .npz file (no pickle). The file appears whole or not at all."""
@@ -146,6 +153,7 @@ class Influence:
             "action": self.action,
             "derivative": self.derivative,
             "lower_is_better": self.lower_is_better,
+            "scored": self.scored,
         }
         for name in ("train_index", "test_index"):
             _pack(name, getattr(self, name), arrays, meta)
@@ -185,10 +193,11 @@ class Influence:
             arrays.get("structure_changed"),
             per_label,
             meta.get("lower_is_better"),
+            scored=meta.get("scored", False),
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "tables": Tables()}
+        return {**self.__dict__, "tables": Tables(kind=self.tables.kind)}
 
     def __repr__(self) -> str:
         rows, queries = self.shape
@@ -200,9 +209,10 @@ class Influence:
             burden, change = self.burden.mean(axis=1), self.change.mean(axis=1)
             most = {self._effect(burden[row]): row for row in (np.argmin(burden), np.argmax(burden))}
             for effect, row in reversed(most.items()):
+                what = f"{_ACTIONS[self.action]} the {self.of} changes by {change[row]:+.3g}"
+                what = f"score {burden[row]:+.3g}" if self.scored else what
                 lines.append(
-                    f"  most {effect}: row {self.train_index[row]}; {_ACTIONS[self.action]} the "
-                    f"{self.of} changes by {change[row]:+.3g}" + (" (mean over queries)" if queries > 1 else "")
+                    f"  most {effect}: row {self.train_index[row]}; {what}" + " (mean over queries)" * (queries > 1)
                 )
         return "\n".join(lines)
 
@@ -246,7 +256,7 @@ def largest(size: Real, k: int) -> np.ndarray:
     return candidates[np.argsort(-size[candidates], kind="stable")][:k]
 
 
-def top_table(tops: list[Ranked], train_index: np.ndarray, test_index: np.ndarray, change_name: str) -> Any:
+def top_table(tops: list[Ranked], train_index: np.ndarray, test_index: np.ndarray, change_name: str, kind: str) -> Any:
     count = [len(order) for order, _, _ in tops]
     return table(
         {
@@ -255,7 +265,8 @@ def top_table(tops: list[Ranked], train_index: np.ndarray, test_index: np.ndarra
             "train_row": train_index[np.concatenate([order for order, _, _ in tops])],
             "effect": np.array([e for _, effects, _ in tops for e in effects], dtype=object),
             change_name: np.concatenate([change for _, _, change in tops]),
-        }
+        },
+        kind,
     )
 
 

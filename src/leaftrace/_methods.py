@@ -6,10 +6,19 @@ FastLeafRefit and FastLeafInfluence are LeafRefit and LeafInfluence with another
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
+import numpy as np
+
+from ._arrays import Ints, Real
 from ._errors import InvalidInput
+from ._queries import Queries
+from ._workspace import Workspace
+
+# What the values of a method are: dQ/dw_i; Q(with) - Q(without); or numbers whose order alone means something.
+Gives = Literal["derivatives", "changes", "scores"]
 
 
 @dataclass(frozen=True)
@@ -64,18 +73,39 @@ class _WithUpdateSet:
 class LeafInfluence(_WithUpdateSet):
     """dQ/dw_i: how the query moves with the weight of a row, tree structures fixed."""
 
+    gives: ClassVar[Gives] = "derivatives"
+    differentiates: ClassVar[bool] = True
+
 
 @dataclass(frozen=True)
 class LeafRefit(_WithUpdateSet):
     """Q(with) - Q(without): refit every leaf value without the row, tree structures fixed."""
+
+    gives: ClassVar[Gives] = "changes"
+    differentiates: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
 class Retrain:
     """Q(with) - Q(without) by training again without the row, with the model's own parameters."""
 
+    gives: ClassVar[Gives] = "changes"
+    differentiates: ClassVar[bool] = False
 
-Method = LeafInfluence | LeafRefit | Retrain
+
+class Baseline(ABC):
+    """A method from elsewhere, to compare with: see `baselines`. Of another kind than the others, it brings its own
+    computation. Positive values are those of rows that hurt, as everywhere."""
+
+    gives: ClassVar[Gives] = "scores"
+    differentiates: ClassVar[bool] = False  # whether it needs df/dw, which leaves that are quantiles lack
+
+    @abstractmethod
+    def values(self, work: Workspace, queries: Queries, index: Ints | None, classes: np.ndarray | None) -> Real:
+        """(rows, queries) of all training rows, or of those in `index`. classes: labels of a classifier, or None."""
+
+
+Method = LeafInfluence | LeafRefit | Retrain | Baseline
 
 FastLeafInfluence = LeafInfluence
 FastLeafRefit = LeafRefit

@@ -31,17 +31,17 @@ def leaf_kernel(work: Workspace, leaves: Ids, output: Ints) -> tuple[Real, Real]
 
     ``output`` (B,): the output whose score is meant, for each of them."""
     e, n, B = work.trace.ensemble, len(work.rows), leaves.shape[1]
-    same = _at(work, leaves, np.ones(leaves.shape))
+    same = at_leaves(work, leaves, np.ones(leaves.shape))
     felt = _felt(work, leaves, output)
     similarity, weight = np.empty((n, B), work.dtype), np.empty((n, B), work.dtype)
 
     def chunk(index: np.ndarray) -> None:
         rows = np.ascontiguousarray(e.leaves[:, index])
         drawn = np.ones((*rows.shape, 1), work.dtype)
-        similarity[index] = _sums(work, rows, drawn, same)[:, :B] / len(rows)
+        similarity[index] = shared_sums(work, rows, drawn, same)[:, :B] / len(rows)
         if e.sample is not None:
             drawn[..., 0] = [s[index] for s in e.sample]
-        weight[index] = _sums(work, rows, drawn, felt)[:, :B] * e.w[index, None]
+        weight[index] = shared_sums(work, rows, drawn, felt)[:, :B] * e.w[index, None]
 
     list(work.map(chunk, work.row_chunks(np.arange(n))))
     return similarity, weight
@@ -54,6 +54,7 @@ def neighbour_table(
     by: str,
     train_index: np.ndarray,
     labels: np.ndarray,
+    kind: str,
 ) -> Any:
     """The k nearest training rows of each test row.
 
@@ -78,7 +79,7 @@ def neighbour_table(
                 part["effect"] = np.array([influence._effect(x) for x in felt[0][rows, b]], dtype=object)
                 part[f"{influence.of}_change_if_removed"] = felt[1][rows, b]
             parts.append(part)
-    return table({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+    return table({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, kind)
 
 
 def leaf_weights(trace: Trace) -> F64:
@@ -105,8 +106,8 @@ def _felt(work: Workspace, leaves: Ids, output: Ints) -> Real:
     inside = (mine >= 0) & (mine < e.leaf_outputs)
     if e.smoothing is None:
         a = leaf_weights(trace)[e.tree_offset[:, None] + leaves, np.where(inside, mine, 0)]
-        return _at(work, leaves, a * inside)
-    felt = _at(work, leaves, inside.astype(float))
+        return at_leaves(work, leaves, a * inside)
+    felt = at_leaves(work, leaves, inside.astype(float))
     for t, step in enumerate(trace.steps):
         assert step.spread is not None
         here = felt[e.leaf_range(t), 0]
@@ -114,7 +115,7 @@ def _felt(work: Workspace, leaves: Ids, output: Ints) -> Real:
     return felt
 
 
-def _at(work: Workspace, leaves: Ids, values: F64) -> Real:
+def at_leaves(work: Workspace, leaves: Ids, values: F64) -> Real:
     """(leaves, 1, width): these values (trees, B) at the leaves of the rows, zero elsewhere."""
     e, B = work.trace.ensemble, leaves.shape[1]
     out = np.zeros((len(e.values), 1, block_width(B)), work.dtype)
@@ -122,7 +123,7 @@ def _at(work: Workspace, leaves: Ids, values: F64) -> Real:
     return out
 
 
-def _sums(work: Workspace, rows: Ids, drawn: Real, felt: Real) -> Real:
+def shared_sums(work: Workspace, rows: Ids, drawn: Real, felt: Real) -> Real:
     """(rows, width): over all trees, what a row's leaf has in `felt` times how often the tree drew the row."""
     out = np.zeros((rows.shape[1], felt.shape[2]), work.dtype)
     kernels.expand(rows, 0, len(out), work.trace.ensemble.tree_offset, drawn, felt, out)

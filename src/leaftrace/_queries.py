@@ -71,14 +71,14 @@ class Queries:
             assert self.y is not None
             moved = np.moveaxis(self.scores[:, :, None] + dF, 2, 0)  # (B, m, K)
             change = (self.ensemble.loss.value(moved, self.y) - self.ensemble.loss.value(self.scores, self.y)).T
-            return self._reduced(change)
+            return self.reduced(change)
         return self.slope(dF)
 
     def slope(self, dF: F64) -> F64:
         """dQ along dF, to first order: (queries, B)."""
-        return self._reduced(np.einsum("mk,mkb->mb", self.gradient, dF))
+        return self.reduced(np.einsum("mk,mkb->mb", self.gradient, dF))
 
-    def _reduced(self, columns: F64) -> F64:
+    def reduced(self, columns: F64) -> F64:
         if self.reduce == "mean":
             return columns.mean(axis=0, keepdims=True)
         return columns.sum(axis=0, keepdims=True) if self.reduce else columns
@@ -115,15 +115,15 @@ def make_queries(
             raise InvalidInput(f"reduce is '{reduce}', but a goal is one number of all test rows; leave reduce out.")
         goal = of.bind(GoalRows(ensemble.loss, classes, y, len(F)))
         goal.at(F)  # that it has a value
-        c = _gradient(goal.gradient, F, f"the gradient of the goal '{goal.name}'")
+        c = gradient_at(goal.gradient, F, f"the gradient of the goal '{goal.name}'")
         return Queries(ensemble, leaves, F, y, c, goal.name, "sum", goal)
     if isinstance(of, type) and issubclass(of, (Goal, ReadyGoal)):
         raise InvalidInput(f"of is the class {of.__name__}; make a goal of it: {of.__name__}(...).")
     what = "the function given as of=" if callable(of) else "the array given as of="
-    return Queries(ensemble, leaves, F, y, _gradient(of, F, what), "goal", reduce)
+    return Queries(ensemble, leaves, F, y, gradient_at(of, F, what), "goal", reduce)
 
 
-def _gradient(of: Any, F: F64, what: str) -> F64:
+def gradient_at(of: Any, F: F64, what: str) -> F64:
     """(m, K) from an array, or a function of the scores."""
     given = np.asarray(of(plain(F)) if callable(of) else of, dtype=np.float64)
     c = given[:, None] if given.ndim == 1 and F.shape[1] == 1 else given

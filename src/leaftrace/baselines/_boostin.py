@@ -1,0 +1,137 @@
+"""BoostIn: TracIn for boosted trees. A training step is a tree, and what a row did in it is its direct effect V.
+
+    BoostIn(i, x)    =  sum_t [l_t(i) = l_t(x)]  c_x^{t-1} . V_i^t,        V_i^t = df_l / dw_i
+    self-influence   = -BoostIn(i, i)
+
+c_x^{t-1} = dQ/dF at the score that x had before step t. LeafInfluence(SinglePoint()) has the same sum with the gradient
+at the finished model's score, and adds what a row does to all leaves at once: the starting score, and a lam that scales
+with the weights. AllPoints adds what later trees make of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar
+
+import numpy as np
+
+from .._adjoint import expand_training, leaf_adjoint
+from .._arrays import F64, Ints, Real
+from .._effects import forward_scores
+from .._engine import blocks_of
+from .._ensemble import Ensemble
+from .._errors import InvalidInput, UnsupportedModel
+from .._kernels import BLOCKS, zeros
+from .._methods import Baseline, Gives
+from .._progress import progress
+from .._queries import Queries, gradient_at
+from .._twins import sum_by_leaf
+from .._workspace import Workspace
+from ._rows import RowScore
+
+
+@dataclass(frozen=True)
+class BoostIn(Baseline):
+    """What a row did in the trees in which it shares a leaf with the test row (Brophy, Hammoudeh, Lowd, JMLR 2023).
+
+    >>> tracer.influence(X_test, y_test, method=BoostIn())              # doctest: +SKIP
+
+    The sum over those trees of (derivative of the shared leaf's value in the row's weight) times (gradient of the test
+    row's loss, at its score before the tree). It differs from LeafInfluence(SinglePoint()) in where the gradient is
+    taken, and leaves out the starting score and a regulariser that scales with the weights. It differs from the
+    authors' code in its sign (positive here is harmful), and where that code is not the derivative it is meant to be:
+    the second derivative is multiplied with the leaf's step before the learning rate; weights, sampled rows, leaf
+    rules, several inner steps and vector leaves count as the model has them. Where a leaf leans on the nodes above it
+    (LightGBM's path_smooth), rows of other leaves count too.
+
+    `of` can be "loss", "prediction" or a goal; not an array or a function, which has no value before each tree."""
+
+    gives: ClassVar[Gives] = "derivatives"
+    differentiates: ClassVar[bool] = True
+
+    def values(self, work: Workspace, queries: Queries, index: Ints | None, classes: np.ndarray | None) -> Real:
+        _needs_boosting(work.trace.ensemble, "BoostIn")
+        if queries.of == "goal" and queries.goal is None:
+            raise InvalidInput(
+                "BoostIn takes the gradient at the scores before each tree, and an array or a function given as of= "
+                "has it at the finished model's; use of='loss', 'prediction' or a goal (leaftrace.goals.Goal)."
+            )
+        along = _AlongTheSteps(**{f.name: getattr(queries, f.name) for f in fields(queries)})
+        work.prepare_effects()
+
+        def block(columns: slice) -> Real:
+            adjoint = leaf_adjoint(work, along, columns, knock_on=False)
+            return expand_training(work, replace(adjoint, lam=np.zeros_like(adjoint.lam)), index)
+
+        done = work.map(block, blocks_of(len(queries)))
+        return np.concatenate(list(progress(done, len(queries), "BoostIn", "query", BLOCKS[-1])), axis=1)
+
+
+@dataclass(frozen=True)
+class SelfInfluence(RowScore):
+    """How much a row has lowered its own loss: minus `BoostIn` of the row on itself. Rows that nothing else speaks for
+    come first, wrong labels among them (Pruthi et al., NeurIPS 2020, use it so).
+
+    >>> tracer.influence(X_test, y_test, method=SelfInfluence(), reduce="mean")         # doctest: +SKIP
+
+    It looks at the training row alone: every test row gets the same score."""
+
+    differentiates: ClassVar[bool] = True
+
+    def scores(self, work: Workspace, index: Ints | None, classes: np.ndarray | None) -> F64:
+        trace, e = work.trace, work.trace.ensemble
+        _needs_boosting(e, "SelfInfluence")
+        out = []
+        for rows, V in work.direct_effects(index):
+            score = np.zeros(len(rows))
+            for t, A in forward_scores(trace, rows):
+                c, spread = e.factors[t] * e.loss.gradient(e.loss.state(A), rows.y), trace.steps[t].spread
+                for r in range(e.trees(t).start, e.trees(t).stop):
+                    effect = V[r]  # (n, O)
+                    if spread is not None:
+                        own = np.einsum("lle->le", spread)[rows.leaves[r]]  # (n, 2)
+                        effect = (effect * own).sum(axis=1, keepdims=True)
+                    score -= (effect * c[:, e.first_output[r] :][:, : e.leaf_outputs]).sum(axis=1)
+            out.append(score * rows.factor)
+        return np.concatenate(out)
+
+
+class _AlongTheSteps(Queries):
+    """Queries that give each leaf their gradient at the scores before its step, and the starting score nothing."""
+
+    def seeds(self, columns: slice, width: int, dtype: np.dtype) -> tuple[Real, F64]:
+        e = self.ensemble
+        part = slice(None) if self.reduce else columns
+        leaves, A = np.ascontiguousarray(self.leaves[:, part]), self.scores[part].copy()
+        out = zeros((len(e.values), e.leaf_outputs, width), dtype)
+        for t in reversed(range(e.n_steps)):
+            e.move(t + 1, leaves, A, back=True)
+            c, here = e.factors[t] * self._gradient_at(A, part), out[e.leaf_range(t)]
+            for ids, o in zip(leaves[e.trees(t)], e.first_output[e.trees(t)], strict=True):
+                mine = c[:, o : o + e.leaf_outputs]
+                if self.reduce:
+                    sums = np.zeros(here.shape[:2])
+                    sum_by_leaf(ids, mine, sums)
+                    here[:, :, 0] += sums
+                else:
+                    here[ids, :, np.arange(len(mine))] = mine
+        return out, np.zeros((e.n_outputs, width))
+
+    def _gradient_at(self, A: F64, part: slice) -> F64:
+        """(m, K) dQ/dF of these test rows at scores A."""
+        if self.goal is not None:
+            return gradient_at(self.goal.gradient, A, f"the gradient of the goal '{self.goal.name}'")
+        if self.of == "prediction":
+            c = self.gradient[part]
+        else:
+            assert self.y is not None
+            c = self.ensemble.loss.gradient(self.ensemble.loss.state(A), self.y[part])
+        return c / len(c) if self.reduce == "mean" else c
+
+
+def _needs_boosting(e: Ensemble, name: str) -> None:
+    if e.independent:
+        raise UnsupportedModel(
+            f"{name} follows the scores from tree to tree, and the trees of a forest do not read each other; "
+            "LeafInfluence() of a forest is the direct effect of each row already."
+        )

@@ -1,0 +1,79 @@
+"""The tree kernel: two rows are alike if trees put them into the same leaves.
+
+    K(i, x) = sum over trees of [l(i) = l(x)] a_l^2          the dot product of embeddings with a_l at each row's leaves
+
+    a_l = 1 / (training rows in l)     "count": rare leaves say more
+    a_l = 1                            "path":  the number of shared leaves
+    a_l = |f_l|                        "output": leaves that matter to the score say more
+
+Rows of weight zero, or held out in training, are not training rows: they count nowhere and are like nothing. A tree
+with vector leaves whose outputs are solved one by one (XGBoost's) is a tree for each output here: with "count" and
+"path" its likeness counts as often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, get_args
+
+import numpy as np
+
+from .._arrays import F64, Ids, Ints, Real
+from .._engine import blocks_of
+from .._ensemble import Ensemble
+from .._errors import InvalidInput
+from .._neighbours import at_leaves, shared_sums
+from .._progress import progress
+from .._workspace import Workspace
+
+Weighting = Literal["count", "path", "output"]
+CHUNK_BYTES = 1 << 25  # of what is computed for some training rows and all test rows
+
+
+def check_weighting(weighting: str, name: str) -> None:
+    if weighting not in get_args(Weighting):
+        raise InvalidInput(f"{name} has weighting={weighting!r}; it can be 'count', 'path' or 'output'.")
+
+
+def embedding(e: Ensemble, weighting: Weighting) -> F64:
+    """(leaves,) a of every leaf."""
+    if weighting == "path":
+        return np.ones(len(e.values))
+    if weighting == "output":
+        return np.linalg.norm(e.values, axis=1) * np.abs(np.repeat(e.factors, np.diff(e.step_leaves)))
+    rows, trained = np.zeros(len(e.values)), (e.w > 0).astype(float)
+    for ids, start in zip(e.leaves, e.tree_offset, strict=True):
+        here = np.bincount(ids, trained)
+        rows[start : start + len(here)] += here
+    return np.divide(1.0, rows, out=np.zeros_like(rows), where=rows > 0)
+
+
+def by_training_rows(
+    work: Workspace, index: Ints | None, leaves: Ids, a: F64, values: Callable[[Ints, Real], Real], numbers: int = 1
+) -> Real:
+    """(rows, queries) values(rows, K) for chunks of training rows, K (rows, m) their kernel with all test rows.
+
+    ``leaves`` (trees, m) of the test rows; ``numbers``: how many `values` needs for each entry of K."""
+    m = leaves.shape[1]
+    index = np.arange(len(work.rows)) if index is None else index
+    most = max(1, CHUNK_BYTES // (8 * m * numbers))
+    chunks = [part[i : i + most] for part in work.row_chunks(index) for i in range(0, len(part), most)]
+
+    def chunk(rows: Ints) -> Real:
+        return values(rows, _kernel(work, rows, leaves, a)).astype(work.dtype)
+
+    done = progress(work.map(chunk, chunks), len(index), "training rows", "row", most)
+    return np.concatenate(list(done)) if chunks else values(index, np.zeros((0, m))).astype(work.dtype)
+
+
+def _kernel(work: Workspace, rows: Ints, leaves: Ids, a: F64) -> Real:
+    """(rows, m)"""
+    e = work.trace.ensemble
+    ids, ones = np.ascontiguousarray(e.leaves[:, rows]), np.ones((len(leaves), len(rows), 1), work.dtype)
+    ones *= (e.w[rows] > 0)[:, None]
+    out = np.empty((len(rows), leaves.shape[1]), work.dtype)
+    for part in blocks_of(leaves.shape[1]):
+        here = leaves[:, part]
+        alike = at_leaves(work, here, a[e.tree_offset[:, None] + here] ** 2)
+        out[:, part] = shared_sums(work, ids, ones, alike)[:, : here.shape[1]]
+    return out

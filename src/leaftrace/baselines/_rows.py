@@ -1,0 +1,94 @@
+"""Scores of training rows that do not look at the test rows: every query gets the same column. And random ones."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._arrays import F64, Ints, Real
+from .._errors import InvalidInput
+from .._methods import Baseline
+from .._queries import Queries
+from .._workspace import Workspace
+
+
+def needs_loss(queries: Queries, name: str) -> None:
+    """For methods that say harmful or helpful and nothing else."""
+    if queries.of != "loss" or queries.goal is not None:
+        raise InvalidInput(
+            f"{name} tells rows that hurt from rows that help, so it answers of='loss' alone; for '{queries.of}' use "
+            "LeafInfluence(), or of the baselines BoostIn() or TREX()."
+        )
+
+
+class RowScore(Baseline):
+    """One number a training row."""
+
+    @abstractmethod
+    def scores(self, work: Workspace, index: Ints | None, classes: np.ndarray | None) -> F64:
+        """(rows,)"""
+
+    def values(self, work: Workspace, queries: Queries, index: Ints | None, classes: np.ndarray | None) -> Real:
+        needs_loss(queries, type(self).__name__)
+        score = self.scores(work, index, classes).astype(work.dtype)
+        return np.repeat(score[:, None], len(queries), axis=1)
+
+
+@dataclass(frozen=True)
+class RowLoss(RowScore):
+    """The loss of the training row itself, weights aside: the larger, the less the model believes its label.
+
+    >>> tracer.influence(X_test, y_test, method=RowLoss(), reduce="mean")       # doctest: +SKIP
+    """
+
+    def scores(self, work: Workspace, index: Ints | None, classes: np.ndarray | None) -> F64:
+        F, y = _training(work, index)
+        return work.trace.ensemble.loss.value(F, y)
+
+
+@dataclass(frozen=True)
+class Detector(RowScore):
+    """The model's probability that the training row's label is another one: the detector of wrong labels that the
+    LeafInfluence paper compares with. Where there are no classes or no probabilities, the row's own loss.
+
+    >>> tracer.influence(X_test, y_test, method=Detector(), reduce="mean")      # doctest: +SKIP
+    """
+
+    def scores(self, work: Workspace, index: Ints | None, classes: np.ndarray | None) -> F64:
+        F, y = _training(work, index)
+        loss = work.trace.ensemble.loss
+        P = loss.response(loss.state(F))  # (rows, classes) or (rows,)
+        if classes is None or P.ndim == 1:
+            return loss.value(F, y)
+        others = np.arange(P.shape[1]) != y[:, None]  # not 1 - p, which is rounding where the model is sure
+        return np.where(others, P, 0.0).sum(axis=1)
+
+
+@dataclass(frozen=True)
+class Random(Baseline):
+    """Normal random numbers, for each training row and query. The same `seed` gives the same ones, whatever `rows`.
+
+    >>> tracer.influence(X_test, y_test, method=Random(seed=1))                 # doctest: +SKIP
+    """
+
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.seed, (int, np.integer)) or self.seed < 0:
+            raise InvalidInput(f"Random has seed={self.seed!r}; it is a whole number, 0 or more.")
+
+    def values(self, work: Workspace, queries: Queries, index: Ints | None, classes: np.ndarray | None) -> Real:
+        rows = np.arange(len(work.rows)) if index is None else index
+        out = np.empty((len(rows), len(queries)), work.dtype)
+        for column in range(len(queries)):
+            out[:, column] = np.random.default_rng((self.seed, column)).standard_normal(len(work.rows))[rows]
+        return out
+
+
+def _training(work: Workspace, index: Ints | None) -> tuple[F64, F64]:
+    """(rows, K) scores and (rows,) labels of the training rows."""
+    e, rows = work.trace.ensemble, slice(None) if index is None else index
+    offset = None if e.offset is None else e.offset[rows]
+    return e.scores(np.ascontiguousarray(e.leaves[:, rows]), offset), e.y[rows]

@@ -1,0 +1,56 @@
+"""TreeSim: rows that the trees find alike help if their labels agree, and hurt if not.
+
+    TreeSim(i, x) = -K(i, x) if i and x agree, otherwise K(i, x)                      K: the tree kernel, _kernel.py
+
+Classes agree if they are the same. Numbers agree if both labels are on the same side of the prediction for x.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._arrays import Ints, Real
+from .._methods import Baseline
+from .._queries import Queries
+from .._workspace import Workspace
+from ._kernel import Weighting, by_training_rows, check_weighting, embedding
+from ._rows import needs_loss
+
+
+@dataclass(frozen=True)
+class TreeSim(Baseline):
+    """Likeness in the trees, with the sign of the labels (Brophy, Hammoudeh, Lowd, JMLR 2023).
+
+    >>> tracer.influence(X_test, y_test, method=TreeSim())                      # doctest: +SKIP
+
+    The dot product of leaf embeddings: a sum over the trees in which both rows are in one leaf. It is negative
+    (helpful) where the labels agree: the same class, or numbers on the same side of the prediction for the test row.
+
+    ``weighting``  what a shared leaf counts
+        "count"    1 / (its training rows)^2, the authors' default
+        "path"     1: the number of shared leaves
+        "output"   its value squared
+
+    Sample weights do not count. A label equal to the prediction is above it, of test rows too (in the authors' code
+    those are below)."""
+
+    weighting: Weighting = "count"
+
+    def __post_init__(self) -> None:
+        check_weighting(self.weighting, "TreeSim")
+
+    def values(self, work: Workspace, queries: Queries, index: Ints | None, classes: np.ndarray | None) -> Real:
+        needs_loss(queries, "TreeSim")
+        assert queries.y is not None
+        e, y = work.trace.ensemble, queries.y
+        P = e.loss.response(e.loss.state(queries.scores))
+        predicted = P if P.ndim == 1 else P[:, -1]  # of two outcomes, a fraction is that of the second
+
+        def signed(rows: Ints, K: Real) -> Real:
+            own = e.y[rows][:, None]
+            agree = own == y if classes is not None else (own >= predicted) == (y >= predicted)  # (rows, m)
+            return queries.reduced(np.where(agree, -K, K).T).T
+
+        return by_training_rows(work, index, queries.leaves, embedding(e, self.weighting), signed)
