@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from . import _frames
 from ._arrays import F64, Ints
 from ._errors import InvalidInput
+from ._parted import PartedTable
 
 
 def vector(values: Any, name: str, length: int) -> np.ndarray:
     """A one-dimensional array of this length, without missing values."""
-    array = np.asarray(values)
+    array = _frames.plain(values)
     if array.ndim == 2 and 1 in array.shape:
         array = array.ravel()
     if array.ndim != 1:
@@ -125,8 +127,10 @@ def take_rows(X: Any, keep: Ints) -> Any:
         return X.iloc[keep]
     if hasattr(X, "tocsr"):
         return X.tocsr()[keep]
-    if hasattr(X, "to_batches"):  # Arrow
+    if isinstance(X, PartedTable):
         return X.take(keep)
+    if _frames.kind(X):
+        return _frames.take(X, keep)
     if hasattr(X, "get_label"):  # a booster's own matrix
         return X.slice(keep.tolist()) if hasattr(X, "slice") else take_rows(X.get_data(), keep)
     return X[keep] if hasattr(X, "shape") else np.asarray(X)[keep]
@@ -134,9 +138,11 @@ def take_rows(X: Any, keep: Ints) -> Any:
 
 def columns(X: Any, names: list[str]) -> Any:
     """X with the model's columns in the model's order; checks names and number."""
-    given = getattr(X, "columns", None)
-    if given is not None and hasattr(X, "iloc"):
-        given = [str(c) for c in given]
+    if isinstance(X, PartedTable):  # of which each part comes here
+        return X
+    frame = _frames.opened(X) if _frames.kind(X) else X if hasattr(X, "iloc") else None
+    if frame is not None:
+        given = [str(c) for c in frame.columns]
         positional = names == [str(i) for i in range(len(names))]
         if not positional and given != names:
             missing = [c for c in names if c not in given]
@@ -147,7 +153,8 @@ def columns(X: Any, names: list[str]) -> Any:
                     + (f", and has {_some(extra)} instead" if extra else "")
                     + "; pass the columns under the names used in training."
                 )
-            X = X.iloc[:, [given.index(c) for c in names]]
+            frame = X.iloc[:, [given.index(c) for c in names]] if frame is X else frame.select(names)
+        X = frame.to_native() if _frames.kind(X) else frame
     shape = getattr(X, "shape", None) or np.shape(X)
     if len(shape) != 2:
         raise InvalidInput(f"X has shape {tuple(shape)}; expected a table of rows and {len(names)} columns.")

@@ -1,4 +1,5 @@
-"""Tables: pandas DataFrames when pandas is installed, otherwise a dict of columns. Notebooks show both alike."""
+"""Tables that leaftrace returns, in the kind of the user's X_train: polars, Arrow; otherwise pandas where it is
+installed, or a dict of columns. Notebooks show all alike."""
 
 from __future__ import annotations
 
@@ -8,8 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from . import _frames
+from ._errors import InvalidInput
 
-def table(columns: Mapping[str, Any]) -> Any:
+
+def table(columns: Mapping[str, Any], kind: str = "") -> Any:
+    """``kind``: that of X_train, by `_frames.kind`."""
+    if kind:
+        return _frames.made(columns, kind)
     try:
         import pandas as pd
     except ImportError:
@@ -17,12 +24,23 @@ def table(columns: Mapping[str, Any]) -> Any:
     return pd.DataFrame(dict(columns))
 
 
-def wide(values: np.ndarray, index: np.ndarray, columns: np.ndarray) -> Any:
+def wide(values: np.ndarray, index: np.ndarray, columns: np.ndarray, kind: str = "") -> Any:
     try:
         import pandas as pd
     except ImportError:
-        return {"train_row": index, **{str(c): values[:, j] for j, c in enumerate(columns)}}
-    return pd.DataFrame(values, index=pd.Index(index, name="train_row"), columns=pd.Index(columns, name="test_row"))
+        pd = None
+    if pd is not None and not kind:
+        return pd.DataFrame(values, index=pd.Index(index, name="train_row"), columns=pd.Index(columns, name="test_row"))
+    names = [str(c) for c in columns]
+    if len({"train_row", *names}) <= len(names):
+        raise InvalidInput("test rows share a name, which columns of this kind of table cannot; use `values` or top().")
+    return table({"train_row": index, **dict(zip(names, values.T, strict=True))}, kind)
+
+
+def columns_of(table: Any) -> dict[str, np.ndarray]:
+    """The columns of a table of any kind."""
+    names = getattr(table, "column_names", getattr(table, "columns", table))
+    return {name: np.asarray(table[name]) for name in names}
 
 
 MOST = 20  # lines of a table in a notebook
@@ -44,10 +62,10 @@ def escaped(x: Any) -> str:
     return html.escape(str(x).encode("utf-8", "replace").decode("utf-8")).replace("\x00", "\N{REPLACEMENT CHARACTER}")
 
 
-def _table(columns: Any) -> str:
-    names = list(columns.keys())
-    values = [np.asarray(columns[name]) for name in names]
-    head = "".join(f"<th>{escaped(name)}</th>" for name in names)
+def _table(table: Any) -> str:
+    columns = columns_of(table)
+    values = list(columns.values())
+    head = "".join(f"<th>{escaped(name)}</th>" for name in columns)
     lines = [
         "<tr>" + "".join(f"<td>{escaped(v)}</td>" for v in line) + "</tr>"
         for line in zip(*(v[:MOST] for v in values), strict=True)

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from .. import _frames
 from .._altered import AlteredModel, RetrainedModel
 from .._arrays import F64
 from .._errors import InvalidInput
 from .._queries import Of
-from .._tables import notebook, table
+from .._tables import columns_of, notebook, table
 from .._tracer import Tracer
 
 
@@ -58,11 +59,11 @@ class Effect:
     retrained: float = np.nan
 
 
-def effects_table(effects: Sequence[Effect]) -> Any:
-    """A line for each, or None where nothing was tried."""
+def effects_table(effects: Sequence[Effect], kind: str = "") -> Any:
+    """A line for each, or None where nothing was tried. ``kind`` of table, as X_train's."""
     if not effects:
         return None
-    return table({f.name: [getattr(effect, f.name) for effect in effects] for f in fields(effects[0])})
+    return table({f.name: [getattr(effect, f.name) for effect in effects] for f in fields(effects[0])}, kind)
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,8 @@ def check_tracer(tracer: Any) -> None:
 
 
 def _text(x: Any) -> str:
-    if not hasattr(x, "to_string"):
+    x = table(columns_of(x)) if _frames.kind(x) else x
+    if not hasattr(x, "to_string"):  # without pandas
         return "\n".join(f"{name}: {values}" for name, values in x.items())
     more = f"\n... and {len(x) - 20:,} more" if len(x) > 20 else ""
     return x.head(20).to_string(index=False, float_format="{:.4g}".format) + more

@@ -2,8 +2,9 @@
 
 A table is hashed column by column: its name, the kind of its values, the values. Numbers of any width are hashed as
 float64 or 64-bit integers, all missing values are one value, strings are UTF-8 with their lengths. So the order of an
-array in memory, chunks and byte order do not count; a value, a name, the order of rows or columns, the list of a
-column's categories do, and whether a zero of a sparse table is stored.
+array in memory, chunks, byte order, the numbering of categories, and whether a table is one of pandas, polars or Arrow
+do not count; a value, a name, the order of rows or columns, whether a column is one of categories or of text do, and
+whether a zero of a sparse table is stored.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from .. import _frames
 from .._ensemble import Ensemble
 
 NOT_HASHED = "not hashed: a booster's own matrix, whose values cannot be read"
 
 
 def hash_table(X: Any) -> str:
-    """Of a DataFrame, an array, an Arrow or a sparse table."""
+    """Of a table of pandas, polars or Arrow, an array or a sparse table."""
     if hasattr(X, "get_label"):  # Pool, DMatrix, Dataset
         return NOT_HASHED
     digest = hashlib.sha256(b"leaftrace-table-1")
@@ -32,8 +34,8 @@ def hash_table(X: Any) -> str:
         return digest.hexdigest()
     columns = list(_columns(X))
     _add(digest, ["columns", len(columns)])
-    for name, column in columns:
-        _add(digest, ["name", name], *_parts(column))
+    for name, column, categories in columns:
+        _add(digest, ["name", name], *(_categories(column) if categories else _parts(column)))
     return digest.hexdigest()
 
 
@@ -66,29 +68,34 @@ def _add(digest: Any, *parts: Any) -> None:
         digest.update(content)
 
 
-def _columns(X: Any) -> Iterator[tuple[str, Any]]:
-    """(name, values) of a table."""
+def _columns(X: Any) -> Iterator[tuple[str, Any, bool]]:
+    """(name, values, whether they are categories) of a table."""
     if hasattr(X, "iloc"):
-        yield from ((str(name), X.iloc[:, i]) for i, name in enumerate(X.columns))
-    elif hasattr(X, "to_batches"):  # Arrow: dictionaries as their values
-        for name, column in zip(X.column_names, X.columns, strict=True):
-            plain = column.to_numpy() if not hasattr(column.type, "value_type") else column.to_pylist()
-            yield str(name), plain
+        yield from ((str(name), x := X.iloc[:, i], x.dtype == "category") for i, name in enumerate(X.columns))
+    elif _frames.kind(X):
+        table = _frames.opened(X)
+        yield from ((name, table[name].to_native(), _frames.is_category(dtype)) for name, dtype in table.schema.items())
     else:
         array = np.asarray(X)
-        yield from ((str(i), array[:, i]) for i in range(array.shape[1]))
+        yield from ((str(i), array[:, i], False) for i in range(array.shape[1]))
+
+
+def _categories(column: Any) -> list[Any]:
+    """A column's categories, as far as a row has them, in an order of their own, and the number of each row's."""
+    values = column.to_pylist() if hasattr(column, "to_pylist") else _frames.plain(column).tolist()
+    names = sorted(dict.fromkeys(values), key=_text)
+    number = {name: i for i, name in enumerate(names)}
+    return ["category", *_objects(names), _plain(np.array([number[v] for v in values], dtype=np.int64))]
 
 
 def _parts(column: Any) -> list[Any]:
     """A column's kind and content."""
-    if hasattr(column, "cat") and hasattr(column.cat, "codes"):
-        return ["category", *_parts(column.cat.categories), _plain(np.asarray(column.cat.codes))]
-    dtype = getattr(column, "dtype", None)
-    if isinstance(dtype, np.dtype) and dtype.kind in "fiubmM":
-        array = np.asarray(column)
-        large = dtype == np.uint64 and array.max(initial=0) > np.iinfo(np.int64).max
-        return [dtype.kind if dtype.kind in "fmM" else "u" if large else "i", _plain(array)]
-    return ["o", *_objects(list(column))]
+    array = _frames.plain(column)
+    kind = array.dtype.kind
+    if kind in "fiubmM":
+        large = array.dtype == np.uint64 and array.max(initial=0) > np.iinfo(np.int64).max
+        return [kind if kind in "fmM" else "u" if large else "i", _plain(array)]
+    return ["o", *_objects(array.tolist())]
 
 
 def _plain(array: np.ndarray) -> bytes:

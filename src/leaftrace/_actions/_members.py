@@ -110,7 +110,8 @@ def _fit(model: Any, X: Any, y: np.ndarray, sample_weight: F64 | None) -> Any:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of every member: of these test rows, as `Tracer.influence` takes it."""
+    """What is asked of every member: of these test rows, as `Tracer.influence` takes it. Without (X is None), of the
+    training rows that the member has not seen."""
 
     training: Training
     X: Any
@@ -127,32 +128,40 @@ class Question:
             raise InvalidInput(
                 "members may predict other classes for a test row; say with output= which class's score is meant."
             )
-        return self._ask(tracer)
+        return self._ask(tracer, member)
 
     def effects(self, member: Member, rows: Ints, retrain: bool) -> tuple[F64, list[str]]:
         """(4, queries): the scalars asked for and how they change without these rows, predicted, refitted and
         retrained; and the names of the queries."""
         tracer, gone = self.training.trace(member), np.flatnonzero(np.isin(member.rows, rows))
-        queries, test_index = tracer._queries(self.X, self.y, self.of, self.reduce, self.output, None)
+        X, y = self._test_rows(member)
+        queries, test_index = tracer._queries(X, y, self.of, self.reduce, self.output, None)
         out = np.zeros((4, len(queries)))
         out[0], out[3] = _values(queries), 0.0 if retrain else np.nan
         if len(gone):
-            out[1] = self._ask(tracer, rows=gone).change.sum(axis=0, dtype=float)
+            out[1] = self._ask(tracer, member, rows=gone).change.sum(axis=0, dtype=float)
             ways = (tracer.refit, tracer.retrain) if retrain else (tracer.refit,)
             for line, way in enumerate(ways, start=2):
-                out[line] = queries.change((way(gone).scores(self.X) - queries.scores)[:, :, None])[:, 0]
+                out[line] = queries.change((way(gone).scores(X) - queries.scores)[:, :, None])[:, 0]
         return out, self.names(queries.of, test_index, queries.reduce is not None)
 
     def names(self, of: str, test_index: np.ndarray, reduced: bool) -> list[str]:
         """Of the mean over the queries and, if there are several, of each."""
         if reduced:  # a goal is one number without a word from the user
-            return [f"{self.reduce} {of} of all test rows" if self.reduce else f"{of} of all test rows"]
+            whose = "all test rows" if self.X is not None else "the rows left out of each bag"
+            return [f"{self.reduce} {of} of {whose}" if self.reduce else f"{of} of {whose}"]
         rows = [f"{of} of test row {name}" for name in test_index]
         return [f"mean {of} of {len(rows):,} test rows", *rows] if len(rows) > 1 else rows
 
-    def _ask(self, tracer: Tracer, **more: Any) -> Influence:
+    def _ask(self, tracer: Tracer, member: Member, **more: Any) -> Influence:
         how = {"method": self.method, "of": self.of, "reduce": self.reduce, "output": self.output}
-        return tracer.influence(self.X, self.y, **how, **more)
+        return tracer.influence(*self._test_rows(member), **how, **more)
+
+    def _test_rows(self, member: Member) -> tuple[Any, Any]:
+        if self.X is not None:
+            return self.X, self.y
+        left_out = np.flatnonzero(~member.bag)
+        return _inputs.take_rows(self.training.X, left_out), self.training.y[left_out]
 
 
 def _values(queries: Queries) -> F64:
@@ -161,6 +170,6 @@ def _values(queries: Queries) -> F64:
         return np.array([queries.goal.at(queries.scores)])
     if queries.of == "loss":
         assert queries.y is not None
-        return queries._reduced(queries.ensemble.loss.value(queries.scores, queries.y)[:, None])[:, 0]
+        return queries.reduced(queries.ensemble.loss.value(queries.scores, queries.y)[:, None])[:, 0]
     known = 1.0 if queries.of == "prediction" else np.nan
     return known * queries.slope(queries.scores[:, :, None])[:, 0]

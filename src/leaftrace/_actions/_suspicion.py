@@ -97,7 +97,8 @@ def gather(tracer: Tracer) -> Evidence:
     names = ("margin", "loss", "gradient", "path")
     sums, views, steps = {name: np.zeros(e.n_rows) for name in names}, 0.0, 0
     A = own = np.zeros((e.n_rows, e.n_outputs))
-    for A, own in path(tracer):
+    points = e.n_steps if e.moves is None else 1
+    for A, own in progress(path(tracer), points, "label noise", "step"):
         state, view = loss.state(A), labels.view(A - own)
         sums["margin"] -= labels.margin(A, y)
         sums["loss"] += loss.value(A, y)

@@ -59,18 +59,19 @@ class Acquisition(Finding):
 
     @property
     def table(self) -> Any:
-        columns = {
+        columns: dict[str, Any] = {
             "pool_row": self.names,
             "rank": np.arange(1, len(self.rows) + 1),
             "score": self.scores[self.rows],
             "similarity": self.similarity,
             "expected_label": self.expected_label,
         }
-        return table(columns | {f"loss_change_if_{label}": effect for label, effect in self.by_label.items()})
+        columns |= {f"loss_change_if_{label}": effect for label, effect in self.by_label.items()}
+        return table(columns, self.tracer._kind)
 
     @property
     def effects(self) -> Any:
-        return None if self.outcome is None else effects_table([self.outcome])
+        return None if self.outcome is None else effects_table([self.outcome], self.tracer._kind)
 
     def check(self, y_new: Any, X_holdout: Any, y_holdout: Any, *, retrain: bool = True) -> Acquisition:
         """Add the rows with their labels and measure the loss of rows that neither trained nor chose.

@@ -117,6 +117,7 @@ class Clean(Finding):
     rounds: tuple[Round, ...]
     interrupted: bool
     _effects: tuple[Effect, ...]
+    _kind: str
 
     @property
     def table(self) -> Any:
@@ -131,11 +132,11 @@ class Clean(Finding):
             "judged_change": [r.judged for r in self.rounds],
             "kept": [r.kept for r in self.rounds],
         }
-        return table(columns)
+        return table(columns, self._kind)
 
     @property
     def effects(self) -> Any:
-        return effects_table(self._effects)
+        return effects_table(self._effects, self._kind)
 
 
 def _check(action: str, batch: float | None, max_rounds: int, cap: float) -> None:
@@ -190,6 +191,7 @@ def _report(rounds: Rounds, start: TrainingSet, holdout: tuple[Any, np.ndarray],
         tuple(rounds.rounds),
         interrupted,
         effects,
+        rounds.tracer._kind,
     )
 
 

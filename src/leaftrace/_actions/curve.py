@@ -71,7 +71,8 @@ def removal_curve(
     best = (retrained, random_retrained, "retrained") if known else (refitted, random_refitted, "refitted")
     advice = ("Interrupted. " if run.interrupted else "") + _advice(counted, *best)
     title = f"Mean loss of {_inputs.row_count(X_hold):,} held-out rows as training rows leave"
-    return RemovalCurve(title, advice, counted, refitted, retrained, random_refitted, random_retrained, run.interrupted)
+    curves = refitted, retrained, random_refitted, random_retrained
+    return RemovalCurve(title, advice, counted, *curves, run.interrupted, tracer._kind)
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,11 +93,12 @@ class RemovalCurve(Finding):
     random_refitted: F64
     random_retrained: F64
     interrupted: bool
+    _kind: str
 
     @property
     def table(self) -> Any:
         names = ("removed", "refitted", "random_refitted", "retrained", "random_retrained")
-        return table({name: getattr(self, name) for name in names})
+        return table({name: getattr(self, name) for name in names}, self._kind)
 
 
 def _order(tracer: Tracer, order: Any, X_hold: Any) -> Ints:

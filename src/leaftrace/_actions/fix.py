@@ -110,6 +110,7 @@ class Fix(Finding):
     interrupted: bool
     _table: Any
     _effects: tuple[Effect, ...]
+    _kind: str
 
     @property
     def table(self) -> Any:
@@ -118,7 +119,7 @@ class Fix(Finding):
 
     @property
     def effects(self) -> Any:
-        return effects_table(self._effects)
+        return effects_table(self._effects, self._kind)
 
 
 _Test = tuple[Any, Any, F64] | None  # X, y, losses before
@@ -150,6 +151,7 @@ def _report(search: Search, F: F64, test: _Test, right: bool, interrupted: bool)
         interrupted=interrupted,
         _table=_table(search, F),
         _effects=tuple(effects),
+        _kind=search.tracer._kind,
     )
 
 
@@ -176,7 +178,7 @@ def _table(search: Search, F: F64) -> Any:
     if search.action == "relabel":
         columns["suggested_label"] = np.full(len(rows), search.label)
     columns[f"margin_change_if_{_DONE[search.action]}"] = search.gains(tracer, F)[rows]
-    return table(columns)
+    return table(columns, tracer._kind)
 
 
 def _title(search: Search, right: bool) -> str:

@@ -81,7 +81,7 @@ def group_effects(
     kinds = [f" by {part.by}" if part.by else "" for part in (slices, rows)]
     title = f"Change of the loss of slices of test rows{kinds[0]} without groups of training rows{kinds[1]}"
     parts = rows, slices, before, predicted, refitted, retrained
-    return GroupEffects(title, _advice(*parts, run.interrupted), *parts)
+    return GroupEffects(title, _advice(*parts, run.interrupted), *parts, tracer._kind)
 
 
 def _check_classes(tracer: Tracer, groups: Groups) -> None:
@@ -114,6 +114,7 @@ class GroupEffects(Finding):
     predicted: F64
     refitted: F64
     retrained: F64
+    _kind: str
 
     @property
     def table(self) -> Any:
@@ -133,7 +134,8 @@ class GroupEffects(Finding):
                 "predicted": self.predicted[g, s],
                 "refitted": self.refitted[g, s],
                 "retrained": self.retrained[g, s],
-            }
+            },
+            self._kind,
         )
 
 

@@ -103,8 +103,9 @@ def removal_impact(
         answers={name: read.response(F) for name, F in scores.items()},
         controls=np.array(control),
         interrupted=run.interrupted,
-        _table=_most_moved(read, scores, _inputs.row_index(X_test, m), y_test),
+        _table=table(_most_moved(read, scores, _inputs.row_index(X_test, m), y_test), tracer._kind),
         _effects=tuple(effects),
+        _kind=tracer._kind,
         _audit=plain(audit),
     )
 
@@ -131,6 +132,7 @@ class RemovalImpact(Finding):
     interrupted: bool
     _table: Any
     _effects: tuple[Effect, ...]
+    _kind: str
     _audit: dict[str, Any]
 
     @property
@@ -141,7 +143,7 @@ class RemovalImpact(Finding):
 
     @property
     def effects(self) -> Any:
-        return effects_table(self._effects)
+        return effects_table(self._effects, self._kind)
 
     def audit(self) -> dict[str, Any]:
         """For the file: SHA-256 of training table, labels, weights, test rows, the model before and after, and its
@@ -205,7 +207,7 @@ def _effects(read: Reading, unit: str, scores: Mapping[str, F64], codes: F64 | N
     return effects
 
 
-def _most_moved(read: Reading, scores: Mapping[str, F64], names: np.ndarray, y: Any) -> Any:
+def _most_moved(read: Reading, scores: Mapping[str, F64], names: np.ndarray, y: Any) -> dict[str, Any]:
     """The test rows that move most by the last of the ways, with the probability of the class first decided for."""
     start, last = scores["before"], list(scores.values())[-1]
     top = np.argsort(-moved(read, start, last), kind="stable")[:_SHOWN]
@@ -223,7 +225,7 @@ def _most_moved(read: Reading, scores: Mapping[str, F64], names: np.ndarray, y: 
     columns["before"] = answer(start)
     for way in ("predicted", "refitted", "retrained"):
         columns[way] = answer(scores[way]) - answer(start) if way in scores else np.full(len(top), np.nan)
-    return table(columns)
+    return columns
 
 
 def _advice(unit: str, effects: Sequence[Effect], control: Sequence[float], m: int, interrupted: bool) -> str:

@@ -107,7 +107,7 @@ def mismatch(
     weight = tracer.sample_weight * factor[partition.train]
     if np.all(factor == 1):
         advice = "Interrupted before any weights were found." if interrupted else _NOTHING
-        return Mismatch(_TITLE, advice, groups, weight, unseen)
+        return Mismatch(_TITLE, advice, groups, weight, unseen, tracer._kind)
     model: RetrainedModel | None = None
     with Interruptible():
         for _ in progress([0], 1, "retraining", "model") if retrain and not interrupted else ():
@@ -117,7 +117,7 @@ def mismatch(
         f"loss of the {len(choose):,} that chose": chosen_by,
     } | ({} if others is None else {"loss of the others": others})
     judged = tuple(_effect(tracer, of, *part, weight, model) for of, part in rows.items())
-    return Mismatch(_TITLE, _advice(groups, judged), groups, weight, unseen, judged, model)
+    return Mismatch(_TITLE, _advice(groups, judged), groups, weight, unseen, tracer._kind, judged, model)
 
 
 def _parts(m: int, tree: bool, seed: int) -> tuple[Ints, Ints, Ints]:
@@ -234,6 +234,7 @@ class Mismatch(Finding):
     groups: dict[str, Any]
     sample_weight: F64
     unseen: Ints
+    _kind: str
     judged: tuple[Judged, ...] = ()
     model: RetrainedModel | None = None
 
@@ -244,9 +245,9 @@ class Mismatch(Finding):
 
     @property
     def table(self) -> Any:
-        return table(self.groups)
+        return table(self.groups, self._kind)
 
     @property
     def effects(self) -> Any:
         """Changes of mean losses; low and high bound the retrained one (the refitted, if it was not retrained)."""
-        return effects_table(self.judged)
+        return effects_table(self.judged, self._kind)

@@ -205,16 +205,17 @@ class LabelNoise(Finding):
     def get_issues(self) -> Any:
         """cleanlab's table: a line for each training row, in its order."""
         columns = ("is_label_issue", "label_score", "given_label", "predicted_label")
-        return table({name: getattr(self, name) for name in columns})
+        return table({name: getattr(self, name) for name in columns}, self.tracer._kind)
 
     @property
     def scores(self) -> Any:
         """All single scores, a line for each training row in its order; higher is more suspicious."""
-        return table({"train_row": self.tracer.train_index, **self._scores})
+        return table({"train_row": self.tracer.train_index, **self._scores}, self.tracer._kind)
 
     def _columns(self, rows: Ints) -> Any:
         names = ("is_label_issue", "label_score", "given_label", "predicted_label")
-        return table({"train_row": self.tracer.train_index[rows], **{n: getattr(self, n)[rows] for n in names}})
+        columns = {"train_row": self.tracer.train_index[rows], **{n: getattr(self, n)[rows] for n in names}}
+        return table(columns, self.tracer._kind)
 
     def _count(self, k: int) -> int:
         if not 1 <= k <= len(self._order):
@@ -272,7 +273,7 @@ class LabelNoise(Finding):
 
     @property
     def effects(self) -> Any:
-        return None if self._effect is None else effects_table([self._effect])
+        return None if self._effect is None else effects_table([self._effect], self.tracer._kind)
 
 
 def _advice(notes: tuple[str, ...], issues: int, effect: Effect | None = None, acted: str = "") -> str:

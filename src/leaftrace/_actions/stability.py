@@ -19,6 +19,7 @@ import numpy as np
 from .. import _inputs
 from .._arrays import F64, Real
 from .._errors import InvalidInput
+from .._goal import Goal, ReadyGoal
 from .._influence import Influence, rank
 from .._methods import Method
 from .._progress import progress
@@ -35,7 +36,7 @@ def ensemble_influence(
     make_model: Callable[[int], Any],
     X: Any,
     y: Any,
-    X_test: Any,
+    X_test: Any = None,
     y_test: Any = None,
     *,
     sample_weight: Any = None,
@@ -60,7 +61,9 @@ def ensemble_influence(
 
     ``make_model``    a function of a seed that gives an unfitted model of any library that `Tracer` reads
     ``X, y, sample_weight``  the training rows; bags keep their order
-    ``X_test, y_test``  the rows that influence is on, as `Tracer.influence` takes them
+    ``X_test, y_test``  the rows that influence is on, as `Tracer.influence` takes them. Without, each member is asked
+                      about the mean loss (or a goal) of the rows left out of its bag, which have labels like those of
+                      training: rows that harm these need not harm cleaner ones
     ``members``       how many models; their seeds are ``seed``, ``seed + 1``, ...
     ``bag``           share of the rows each is trained on; 1.0: all rows, so that members differ by their seeds only
     ``of, reduce, output, method``  as in `Tracer.influence`
@@ -86,6 +89,13 @@ def ensemble_influence(
             f"bag is {bag} of {n} rows with {members} members; every row must be in two bags at least, so it is a "
             "share up to 1, and members * bag is 2 or more."
         )
+    if getattr(method, "gives", "") == "scores":
+        raise InvalidInput(
+            f"method is {method!r}, which gives scores of rows; ensemble_influence() averages changes, so it takes "
+            "LeafInfluence(), LeafRefit(), Retrain() or BoostIn()."
+        )
+    if X_test is None:
+        reduce = _of_rows_left_out(y_test, of, reduce, n - size)
     labels = _inputs.vector(y, "y", n)
     weight = None if sample_weight is None else _inputs.weights(sample_weight, n)
     training = Training(X, labels, weight, make_model, fit, n_jobs)
@@ -99,6 +109,20 @@ def ensemble_influence(
     if len(done.members) < 2 or not np.all(done.moments.count):
         raise KeyboardInterrupt  # too early: there is no average of all rows yet
     return _result(question, done, members)
+
+
+def _of_rows_left_out(y_test: Any, of: Of, reduce: Reduce, count: int) -> Reduce:
+    """What the rows left out of the bags, others for each member, are reduced by."""
+    if y_test is not None:
+        raise InvalidInput("y_test is given without X_test; pass both, or neither to ask about the rows left out.")
+    if count == 0:
+        raise InvalidInput("no row is left out of the bags to ask about; pass X_test, or a bag below 1.")
+    goal = isinstance(of, (Goal, ReadyGoal))
+    if not goal and not (isinstance(of, str) and of == "loss"):
+        raise InvalidInput("without X_test every member has other test rows, so of= is 'loss' or a goal; pass X_test.")
+    if reduce not in (None, "mean"):
+        raise InvalidInput(f"reduce is {reduce!r}, but without X_test it is the mean over the rows left out; leave it.")
+    return None if goal else "mean"
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,7 +157,7 @@ class EnsembleInfluence(Finding):
     @property
     def effects(self) -> Any:
         """Of what `confirm` removed."""
-        return effects_table(self._effects)
+        return effects_table(self._effects, self.influence.tables.kind)
 
     def top(self, k: int = 10, effect: str | None = None) -> Any:
         """The k rows that matter most to the mean over the test rows.
@@ -234,7 +258,7 @@ def _result(question: Question, done: _Finished, asked: int) -> EnsembleInfluenc
     what = question.names(one.of, one.test_index, one.tables.reduced)[0]
     title = f"Influence of {n:,} training rows on the {what}, averaged over {count} models"
     top = _top(influence, changes, _SHOWN, None)
-    (mean, error, _), stable = summary(changes), int(np.sum(top["stable"]))
+    (mean, error, _), stable = summary(changes), int(np.asarray(top["stable"]).sum())
     clear = int((np.abs(mean) > 2 * error).sum())
     advice = (
         f"{stable} of the first {min(_SHOWN, n)} rows are stable: in 90 % of ensembles drawn from these members they "
@@ -264,5 +288,6 @@ def _top(influence: Influence, changes: F64, k: int, effect: str | None) -> Any:
             "rank_low": low,
             "rank_high": high,
             "stable": high <= 2 * k,
-        }
+        },
+        influence.tables.kind,
     )

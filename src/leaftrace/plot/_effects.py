@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import _frames
 from .._actions._common import Finding
 from .._actions.groups import GroupEffects
 from .._arrays import F64
 from .._errors import InvalidInput
+from .._tables import columns_of
 from ._canvas import BLACK, GREEN, GREY, HELP, axes, name, plain_frame, signed
 
 if TYPE_CHECKING:
@@ -102,7 +104,7 @@ def _measured(result: Any) -> tuple[list[str], F64]:
         lines = result.effects if isinstance(result, Finding) else result
         if lines is None:
             raise InvalidInput(f"this {type(result).__name__} has no effects: nothing was acted on and measured.")
-        _needs(lines, ("of", *WAYS), "what an action of leaftrace returns, or its effects")
+        lines = _needs(lines, ("of", *WAYS), "what an action of leaftrace returns, or its effects")
         of = [name(x, 48) for x in lines["of"]]
     values = np.array([np.asarray(lines[way], dtype=float) for way in WAYS]).T
     if not len(of):
@@ -125,7 +127,7 @@ def _grid(result: Any, show: str | None) -> tuple[list[str], list[str], F64, str
         ]
         what = f"change of the loss\nwithout the group, {show}\n(+ it helps, − it harms)"
         return names[0], names[1], ways[show], what
-    _needs(result, ("group", "rows"), "what group_effects or Influence.by returns")
+    result = _needs(result, ("group", "rows"), "what group_effects or Influence.by returns")
     if show is not None:
         raise InvalidInput("show= is for the result of group_effects; this table has one kind of change.")
     change = next((c for c in result if "_change_if_" in str(c)), None)
@@ -156,6 +158,9 @@ def _numbered(values: Any, counts: Any = None) -> tuple[list[str], NDArray[np.in
     return shown, code
 
 
-def _needs(lines: Any, columns: Sequence[str], how: str) -> None:
+def _needs(lines: Any, columns: Sequence[str], how: str) -> Any:
+    """This table, checked; of polars and Arrow its columns."""
+    lines = columns_of(lines) if _frames.kind(lines) else lines
     if not hasattr(lines, "keys") or any(c not in lines for c in columns):
         raise InvalidInput(f"this needs a table with the columns {', '.join(columns)}; pass {how}.")
+    return lines

@@ -48,7 +48,8 @@ def top(influence: Influence, test_row: int = 0, k: int = 10, *, ax: Axes | None
     ax.set_ylim(len(order) - 0.4, -0.6)
     ax.margins(x=0.2)
     ax.axvline(0, color=GREY, linewidth=0.8)
-    ax.set_xlabel(f"change of the {name(one.of)} {_ACTIONS[one.action]}" + (", to first order" * one.derivative))
+    what = f"change of the {name(one.of)} {_ACTIONS[one.action]}" + (", to first order" * one.derivative)
+    ax.set_xlabel("minus the score" if one.scored else what)
     ax.set_title(f"Training rows behind {_query(one.test_index[0])}")
     if len(order):
         ax.legend(frameon=False)
