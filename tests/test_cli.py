@@ -11,28 +11,8 @@ import pytest
 import xgboost
 
 import leaftrace as lt
-from cli_world import DATA, TEST, build, people
+from cli_world import DATA, TEST, answer, people
 from leaftrace._cli import main
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("cli"))
-
-
-@pytest.fixture
-def here(world, monkeypatch):
-    monkeypatch.chdir(world[0])
-    return world[0]
-
-
-def answer(capsys, *argv, code=0):
-    """The JSON document of a call."""
-    got = main([*argv, "--json"])
-    out, err = capsys.readouterr()
-    assert got == code, err
-    return json.loads(out)
-
 
 # ---- the same numbers as by hand ----
 

@@ -12,20 +12,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from cli_world import DATA, TEST, build
+from cli_world import DATA, TEST
 from leaftrace._cli import main
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("cli"))
-
-
-@pytest.fixture
-def here(world, monkeypatch):
-    monkeypatch.chdir(world[0])
-    return world[0]
-
 
 # ---- what is wrong, in one line ----
 
@@ -57,6 +45,7 @@ def nothing():
 
 
 EXPLAIN = ["explain", "lgb.txt", *DATA]
+CLEAN = ["clean", *EXPLAIN[1:], "--val", "test.csv", "--hold", "test.csv"]
 # fmt: off
 WRONG = {
     "no model": (nothing, ["check", "none.txt", *DATA], "there is no model file 'none.txt'"),
@@ -111,6 +100,13 @@ WRONG = {
     "bad parameter": (nothing, [*EXPLAIN, *TEST, "--param", "depth"], "--param name=value"),
     "unknown parameter": (nothing, [*EXPLAIN, *TEST, "--param", "depht=3"], "does not report"),
     "no such group": (nothing, ["groups", *EXPLAIN[1:], *TEST, "--by", "colour"], "no column 'colour'"),
+    "nothing to choose by": (nothing, ["clean", *EXPLAIN[1:], "--hold", "test.csv"], "--val"),
+    "too few to judge by": (altered("few.csv", lambda t: t[:9]), [*CLEAN[:-1], "few.csv"], "--hold has 9 rows"),
+    "an action unknown": (nothing, [*CLEAN, "--action", "burn"], "action is 'burn'"),
+    "a list of weights": (nothing, [*CLEAN, "--action", "reweight", "--out", "rows.txt"], "give it a table's ending"),
+    "cleaned to nowhere": (nothing, [*CLEAN, "--out", "no/t.csv"], "there is no folder"),
+    "cleaned to a picture": (nothing, [*CLEAN, "--out", "t.png"], "its name should end in"),
+    "cleaned over input": (nothing, [*CLEAN, "--out", "test.csv"], "one of the files to read"),
     "no option": (nothing, ["check", "lgb.txt", "--train", "train.csv"], "--target"),
     "unknown option": (nothing, ["check", "lgb.txt", *DATA, "--colour"], "--colour"),
     "baseline of test rows": (nothing, ["groups", *EXPLAIN[1:], *TEST, "--by", "k", "--baseline", "w"], "baseline"),
@@ -156,7 +152,7 @@ def test_help_has_exit_codes_and_fits(here):
     out, _ = run.communicate()
     assert run.returncode == 0
     assert "130" in out
-    assert all(word in out for word in ("explain", "noise", "groups", "fix", "impact", "check", "demo"))
+    assert all(word in out for word in ("explain", "noise", "clean", "groups", "fix", "impact", "check", "demo"))
     assert max(map(len, out.splitlines())) <= 80
 
 

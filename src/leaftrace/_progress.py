@@ -1,23 +1,79 @@
-"""Progress bars through tqdm when it is installed; silence otherwise."""
+"""How far the work is and how long it will still take: for all that lasts longer than a second.
+
+A bar of tqdm's on a terminal and in a notebook. Elsewhere, in a log or a pipe, and without tqdm, now and then a line.
+"""
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
+FIRST, AGAIN = 2.0, 15.0  # seconds until the first line, and between lines
+
+
+class Bar(Protocol):
+    n: float
+
+    def update(self, n: float) -> Any: ...
 
 
 def progress(items: Iterable[T], total: int | None, what: str, unit: str, per_item: int = 1) -> Iterator[T]:
-    """Pass the items on; each stands for `per_item` units. The bar shows only what lasts longer than a second.
-
-    A total of None is not known: the bar counts."""
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
-        yield from items
-        return
-    with tqdm(total=total, desc=what, unit=unit, delay=1.0, leave=False) as bar:
+    """Pass the items on; each stands for `per_item` units. A total of None is not known: then it counts."""
+    with bar(total, what, unit) as shown:
         for item in items:
             yield item
-            bar.update(per_item if total is None else min(per_item, total - bar.n))
+            shown.update(per_item if total is None else min(per_item, total - shown.n))
+
+
+def bar(total: int | None, what: str, unit: str) -> AbstractContextManager[Bar]:
+    """To be told of progress by `update`."""
+    if sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules):
+        try:
+            from tqdm.auto import tqdm
+        except ImportError:
+            return Lines(total, what, unit)
+        return tqdm(total=total, desc=what, unit=unit, delay=1.0, leave=False, unit_scale=unit == "B")
+    return Lines(total, what, unit)
+
+
+class Lines:
+    """A line after two seconds, then every fifteen."""
+
+    def __init__(self, total: int | None, what: str, unit: str) -> None:
+        self.total, self.what, self.unit, self.n = total, what, unit, 0.0
+        self._start = time.monotonic()
+        self._next = self._start + FIRST
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def update(self, n: float) -> None:
+        self.n += n
+        now = time.monotonic()
+        if now < self._next or sys.stderr is None or (self.total is not None and self.n >= self.total):
+            return
+        self._next = now + AGAIN
+        print(self._line(now - self._start), file=sys.stderr, flush=True)
+
+    def _line(self, seconds: float) -> str:
+        size, unit = (1e6, "MB") if self.unit == "B" else (1, f"{self.unit}s")
+        done = f"{self.what}: {self.n / size:,.0f}"
+        if self.total is None:
+            return f"{done} {unit} in {span(seconds)}"
+        left = seconds * (self.total / self.n - 1)
+        return f"{done} of {self.total / size:,.0f} {unit} in {span(seconds)}, about {span(left)} left"
+
+
+def span(seconds: float) -> str:
+    """A time in words."""
+    for size, name in ((3600, "h"), (60, "min")):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.0f} {name}" if seconds >= 10 * size else f"{seconds / size:.1f} {name}"
+    return f"{seconds:.0f} s"

@@ -1,13 +1,16 @@
 """The code of a page: python blocks, in one namespace, and ``$ leaftrace`` lines of console blocks, in one folder.
 
 `mkdocs build` runs them and shows what they print, so that pages say what this version really says;
-`tests/test_docs.py` runs the same. A block inside an HTML comment is run and not shown.
+`tests/test_docs.py` runs the same. A block inside an HTML comment is run and not shown. Pictures that a block draws
+with matplotlib stand under it, inside the page.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
+import html
 import io
 import os
 import re
@@ -18,6 +21,7 @@ import tempfile
 
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```\n?", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+os.environ.setdefault("MPLBACKEND", "agg")  # pictures without a window
 TERMINAL = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
 
 
@@ -31,10 +35,11 @@ def with_output(page: str) -> str:
         line = page[: block.start()].count("\n") + 1
         if block[1] == "console":
             return f"```console\n{_commands(block[2], line)}```\n"
-        output = _python(block[2], line, names).rstrip()
-        if not output or any(block.start() in part for part in hidden):
+        output, pictures = _python(block[2], line, names).rstrip(), _pictures()
+        if any(block.start() in part for part in hidden):
             return block[0]
-        return f"{block[0]}\n```{{.text .output}}\n{output}\n```\n"
+        text = f"\n```{{.text .output}}\n{output}\n```\n" if output else ""
+        return block[0] + text + "".join(f"\n{picture}\n" for picture in pictures)
 
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         return BLOCK.sub(run, page)
@@ -45,6 +50,22 @@ def _python(code: str, line: int, names: dict[str, object]) -> str:
     with contextlib.redirect_stdout(printed):
         exec(compile("\n" * line + code, "page", "exec"), names)  # errors have the line of the page
     return printed.getvalue()
+
+
+def _pictures() -> list[str]:
+    """The figures that are open, as HTML; they are closed."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    shown = []
+    for number in [] if pyplot is None else pyplot.get_fignums():
+        figure, file = pyplot.figure(number), io.BytesIO()
+        titles = (ax.get_title() or ax.get_title("left") or ax.get_xlabel() or ax.get_ylabel() for ax in figure.axes)
+        title = "; ".join(filter(None, titles)) or "picture"
+        figure.savefig(file, format="png", dpi=110)
+        content = base64.b64encode(file.getvalue()).decode()
+        width = round(96 * figure.get_figwidth())
+        shown.append(f'<img alt="{html.escape(title)}" width="{width}" src="data:image/png;base64,{content}">')
+        pyplot.close(figure)
+    return shown
 
 
 def _commands(text: str, line: int) -> str:

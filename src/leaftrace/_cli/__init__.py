@@ -3,7 +3,8 @@
 Exit codes are a contract with pipelines:
 
     0    done
-    1    done, and the answer is no: a --fail-above was crossed, the replay is not exact, a prediction was not fixed
+    1    done, and the answer is no: a --fail-above was crossed, the replay is not exact, a prediction was not fixed,
+         cleaning does not help
     2    something given is wrong: one line says what, and what to do
     3    leaftrace itself failed
     130  Ctrl-C; what was finished until then is shown

@@ -6,13 +6,16 @@ categories of training, which the model file keeps, or else the training table h
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from .._actions._audit import plain
+from .._actions.impact import RemovalImpact
 from .._errors import InvalidInput
 from .models import Told
 from .tables import File
@@ -167,6 +170,23 @@ class Labels:
         if self.names is None:
             return dict(columns)
         return {n: self._named(v) if n in _LABELS else v for n, v in columns.items()}
+
+    def said(self, effects: Any) -> Any:
+        """A table of effects with the names of classes in its words."""
+        if self.names is None:
+            return effects
+        names = self.names.tolist()
+
+        def words(text: str) -> str:
+            return re.sub(r"^probability of (\d+) for", lambda m: f"probability of {names[int(m[1])]} for", text)
+
+        return {n: [words(v) for v in effects[n]] if n == "of" else effects[n] for n in effects}
+
+    def on_record(self, found: RemovalImpact) -> RemovalImpact:
+        """With the names of classes in its audit, which speaks of labels as the model knows them."""
+        if self.names is None:
+            return found
+        return replace(found, _audit=found.audit() | {"classes_by_number": plain(self.names)})
 
     def _named(self, codes: Any) -> Any:
         assert self.names is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,7 +19,8 @@ from .job import Job, Rows, command, row_list, split
 from .output import in_options, records
 
 _EPILOG = (
-    "Exit codes: 0 done; 1 the answer is no (--fail-above crossed, replay not exact, prediction not fixed); "
+    "Exit codes: 0 done; 1 the answer is no (--fail-above crossed, replay not exact, prediction not fixed, cleaning "
+    "does not help); "
     "2 something given is wrong, one line says what to do; 3 leaftrace failed; 130 Ctrl-C, finished parts are shown."
 )
 app = typer.Typer(
@@ -80,6 +83,7 @@ def explain(
         from .._report import report
 
         asked: dict[str, Any] = {"rows": positions, "worst": worst, "top": top, "redact": split(redact)}
+        asked["classes"] = job.labels.names
         with Interruptible() as run:
             report(tracer, given.X, given.y, retrain=retrain, **asked).save(html)
         if run.interrupted:
@@ -118,6 +122,49 @@ def noise(
     job.out.document |= {"share": share, "fail_above": fail_above, "suspects": int(found.is_label_issue.sum())}
     _show(job, found, top, found.rank(max(top, len(found.indices()))))
     return _judge(job, "the share of labels that look wrong", share, fail_above)
+
+
+@command(app)
+def clean(
+    job: Job,
+    *,
+    val: Annotated[str, typer.Option(help="Table of rows with labels to be trusted, to choose by.")],
+    hold: Annotated[str, typer.Option(help="Table of other such rows, to judge the outcome by.")],
+    action: Annotated[str, typer.Option(help="remove, relabel, reweight, or auto: the first two.")] = "remove",
+    batch: Annotated[float | None, typer.Option(help="Share of the rows (or weight) a round changes.")] = None,
+    max_rounds: Annotated[int, typer.Option(min=1, help="Trainings at the most.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="Of the parting of the validation rows.")] = 0,
+    top: Top = 20,
+    out: Annotated[
+        str | None, typer.Option(help="Write the cleaned table to this file, or (.txt) the rows to leave out.")
+    ] = None,
+) -> int:
+    """Remove, relabel or reweight training rows that do harm, by retraining. Exit code 1: it does not help."""
+    from .._actions.clean import clean as cleaned_by
+    from .cleaned import changed_rows, check_cleaned, write_cleaned
+
+    job.no_baseline("clean")
+    job.writes(out, val, hold)
+    training, chooses, judges = (job.open(path) for path in (job.options.train, val, hold))
+    check_cleaned(job, out, action, training[0])
+    tracer, _ = job.trace(training)
+    both = job.read(chooses), job.read(judges)
+    how: Any = {"action": action, "batch": batch, "max_rounds": max_rounds, "seed": seed}
+    found = cleaned_by(tracer, *(x for rows in both for x in (rows.X, rows.y)), **how)
+    _show(job, found)
+    changes = changed_rows(job, tracer, found)
+    job.out.document |= {"improved": found.improved, "rows": records(changes)}
+    if not found.improved:
+        if out is not None:
+            job.out.say(f"'{out}' was not written: nothing is to be changed.")
+        return NO
+    job.out.text("\nTraining rows to change", "bold")
+    job.out.table(changes, top)
+    if out is not None:
+        what = write_cleaned(out, job, training[0], tracer, found)
+        job.out.document["out"] = os.path.abspath(out)
+        job.out.text(f"Written: {os.path.abspath(out)} ({what})")
+    return OK
 
 
 @command(app)
@@ -198,7 +245,7 @@ def impact(
     found = removal_impact(tracer, gone, given.X, given.y, retrain=not no_retrain, controls=controls)
     _show(job, found)
     if audit is not None:
-        found.save(audit)
+        job.labels.on_record(found).save(audit)
         job.out.document["audit"] = os.path.abspath(audit)
         job.out.text(f"Audit: {os.path.abspath(audit)}")
     mean = found._effects[0]
@@ -216,6 +263,24 @@ def demo(
     from .demo import run
 
     return run(folder)
+
+
+@app.command()
+def paper(
+    names: Annotated[list[str] | None, typer.Argument(help="Some of the experiments; all if none is named.")] = None,
+    full: Annotated[bool, typer.Option("--full/--quick", help="The paper's sizes (hours), or small ones.")] = False,
+    experiments: Annotated[
+        str, typer.Option(help="Folder of the experiments, in a copy of the repository.")
+    ] = "experiments",
+) -> int:
+    """Reproduce the paper's tables and figures, with its numbers beside ours. An interrupted run goes on from there."""
+    script = os.path.join(experiments, "paper.py")
+    if not os.path.exists(script):
+        raise InvalidInput(
+            f"there is no {script}: the experiments are in the repository, not in the package. Clone it and run this "
+            "in its folder, or name its experiments folder with --experiments."
+        )
+    return subprocess.run([sys.executable, script, *(names or []), *(["--full"] if full else [])]).returncode
 
 
 def _group(rows: Rows, name: str) -> Any:
@@ -254,6 +319,7 @@ def _show(job: Job, found: Finding, most: int = 20, table: Any = None) -> None:
     out.text(found.title, "bold")
     out.table(columns, most)
     if effects is not None:
+        effects = job.labels.said(effects)
         out.document["effects"] = records(effects)
         out.text("\nEffects: what changes", "bold")
         out.table(effects)

@@ -137,7 +137,7 @@ class Job:
         weight, baseline = o.weight if training else None, split(o.baseline or "")
         others = [o.target if labelled else None, *baseline, *extra, weight, o.id]
         named = list(dict.fromkeys([*names, *(n for n in others if n is not None)]))
-        with self.out.step(f"reading {os.path.basename(file.path)}"):
+        with self.out.step(f"reading {os.path.basename(file.path)}", clock=file.at_once):
             frame = file.read(named)
             if o.id is not None:
                 frame.index = pd.Index(frame[o.id])

@@ -34,6 +34,9 @@ _OPTIONS = {
     "Pass X_test and y_test": "Give more test rows",
     'fidelity="warn"': "--fidelity warn",
     "controls=5": "--controls 5",
+    "Look at some of `rows` before you do; the retrained model is in `model`": "Look at some of them before you do",
+    "X_val has": "the table of --val has",
+    "X_holdout has": "the table of --hold has",
     "max_rows= allows": "--max-rows allows",
     ": retrain=True": ": leave out --no-retrain",
     ": ask for refit=True": ": leave out --no-refit",
@@ -100,12 +103,13 @@ class Output:
         print(f"leaftrace: {clean(text)}", file=sys.stderr, flush=True)
 
     @contextmanager
-    def step(self, what: str) -> Iterator[None]:
-        """Work whose length is not known before: a clock on the terminal, and a line if it took its time."""
-        start = time.perf_counter()
+    def step(self, what: str, *, clock: bool = False) -> Iterator[None]:
+        """A part of the work, and a line if it took its time. With ``clock``, one on the terminal: for work that cannot
+        tell how far it is."""
+        start, shown = time.perf_counter(), clock and self._errors.is_terminal
         columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
-        with Progress(*columns, console=self._errors, transient=True, disable=not self._errors.is_terminal) as clock:
-            clock.add_task(clean(what), total=None)
+        with Progress(*columns, console=self._errors, transient=True, disable=not shown) as spinner:
+            spinner.add_task(clean(what), total=None)
             yield
         if (seconds := time.perf_counter() - start) > 1:
             self.say(f"{what} ({seconds:.1f} s)")

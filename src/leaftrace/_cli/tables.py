@@ -15,10 +15,13 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from .._errors import InvalidInput
+from .._files import whole_file
+from .._progress import Bar, bar, progress
 
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst", ".csv.bz2")
 _PARQUET = (".parquet", ".pq")
 _ARROW = (".arrow", ".feather", ".ipc")
+_PACKED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 _HEAD = 1 << 20  # bytes in which the line of column names must end
 
 
@@ -30,29 +33,38 @@ class File:
     names: list[str]
     separator: str = ","
 
+    @property
+    def at_once(self) -> bool:
+        """Whether it is read in one go, so that no one can tell how far it is."""
+        return not (self.path.endswith(_TEXT) or (self.path.endswith(_PARQUET) and _groups(self.path) > 1))
+
     def read(self, columns: Sequence[str]) -> Any:
         """These columns alone; rows are named as the file names them, or by position."""
         with _reading(self.path):
             if self.path.endswith(_PARQUET):
-                frame = pd.read_parquet(self.path, columns=list(columns))
+                frame = _read_parquet(self.path, list(columns))
             elif self.path.endswith(_ARROW):
                 with _arrow(self.path) as reader:
                     frame = _with_index(reader.read_all(), columns).to_pandas()
             else:
-                with pa.input_stream(self.path) as stream:
+                with _text(self.path) as stream:
                     frame = pd.read_csv(stream, sep=self.separator, usecols=list(columns), low_memory=False)
         if not len(frame):
             raise InvalidInput(f"the table '{self.path}' has no rows; give one with at least one.")
         return frame
 
 
+def check_ending(path: str) -> None:
+    if not path.endswith((*_TEXT, *_PARQUET, *_ARROW)):
+        raise InvalidInput(f"'{path}' is not known as a table; its name should end in {', '.join(_TEXT[:5])}, "
+                           f"{', '.join((*_PARQUET, *_ARROW))}.")  # fmt: skip
+
+
 def open_table(path: str) -> File:
     """Find out what columns there are."""
     if not os.path.exists(path):
         raise InvalidInput(f"there is no table '{path}'.")
-    if not path.endswith((*_TEXT, *_PARQUET, *_ARROW)):
-        raise InvalidInput(f"'{path}' is not known as a table; its name should end in {', '.join(_TEXT[:5])}, "
-                           f"{', '.join((*_PARQUET, *_ARROW))}.")  # fmt: skip
+    check_ending(path)
     if os.path.isfile(path) and os.path.getsize(path) == 0:
         raise InvalidInput(f"the table '{path}' is empty; give one with column names and rows.")
     with _reading(path):
@@ -77,6 +89,48 @@ def _open(path: str) -> File:
     return File(path, [str(n) or f"Unnamed: {i}" for i, n in enumerate(head.iloc[0])], separator)
 
 
+class _Counted(io.RawIOBase):
+    """A file that tells how much of it was read."""
+
+    def __init__(self, path: str, shown: Bar) -> None:
+        self._file, self._shown = open(path, "rb", buffering=0), shown  # noqa: SIM115, closed below
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._file.readinto(buffer) or 0
+        self._shown.update(count)
+        return count
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+@contextmanager
+def _text(path: str) -> Any:
+    """The bytes of a text file, unpacked."""
+    packed = _PACKED.get(os.path.splitext(path)[1])
+    shown = bar(os.path.getsize(path), f"reading {os.path.basename(path)}", "B")
+    with shown as count, io.BufferedReader(_Counted(path, count), 1 << 20) as file:
+        yield file if packed is None else pa.CompressedInputStream(file, packed)
+
+
+def _groups(path: str) -> int:
+    return 1 if os.path.isdir(path) else pyarrow.parquet.read_metadata(path).num_row_groups
+
+
+def _read_parquet(path: str, columns: list[str]) -> Any:
+    """As pandas reads it, but part by part, where there are parts."""
+    if (count := _groups(path)) == 1:
+        return pd.read_parquet(path, columns=columns)
+    with pyarrow.parquet.ParquetFile(path) as file:
+        groups = progress(range(count), count, f"reading {os.path.basename(path)}", "part")
+        parts = [file.read_row_group(i, columns, use_pandas_metadata=True) for i in groups]
+    return pa.concat_tables(parts).to_pandas()
+
+
 @contextmanager
 def _arrow(path: str) -> Any:
     """A reader of either form of Arrow's file: with an index of batches at its end, or a stream."""
@@ -93,6 +147,35 @@ def _with_index(table: Any, columns: Sequence[str]) -> Any:
     """These columns, and those that pandas keeps the names of rows in."""
     own = (table.schema.pandas_metadata or {}).get("index_columns", [])
     return table.select([*columns, *(c for c in own if isinstance(c, str) and c not in columns)])
+
+
+def read_whole(file: File, path: str) -> Any:
+    """All columns as an Arrow table that is to be written to this path: from text to text as it stands in the file."""
+    with _reading(file.path):
+        if file.path.endswith(_PARQUET):
+            return pyarrow.parquet.read_table(file.path)
+        if file.path.endswith(_ARROW):
+            with _arrow(file.path) as reader:
+                return reader.read_all()
+        how: Any = {"dtype": str, "keep_default_na": False} if path.endswith(_TEXT) else {"low_memory": False}
+        with _text(file.path) as stream:
+            return pa.Table.from_pandas(pd.read_csv(stream, sep=file.separator, **how), preserve_index=False)
+
+
+def write_table(table: Any, path: str) -> None:
+    """An Arrow table to a file by its ending, whole or not at all."""
+    with whole_file(path, "the table") as file:
+        if path.endswith(_PARQUET):
+            pyarrow.parquet.write_table(table, file)
+        elif path.endswith(_ARROW):
+            with pyarrow.ipc.new_file(file, table.schema) as writer:
+                writer.write_table(table)
+        else:
+            frame, packed = table.to_pandas(), _PACKED.get(os.path.splitext(path)[1])
+            stream: Any = file if packed is None else pa.CompressedOutputStream(file, packed)
+            with io.TextIOWrapper(stream, encoding="utf-8", newline="") as text:
+                own = not isinstance(frame.index, pd.RangeIndex)
+                frame.to_csv(text, sep="\t" if ".tsv" in path else ",", index=own, lineterminator="\n")
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -50,6 +50,7 @@ def report(
     groups: Any = None,
     test_groups: Any = None,
     redact: Iterable[str] = (),
+    classes: Sequence[Any] | None = None,
     retrain: bool = False,
     title: str | None = None,
 ) -> Report:
@@ -65,12 +66,13 @@ def report(
     ``groups``   effects of whole groups of training rows: a column, or a label for each training row; ``test_groups``
                  the same for slices of the test rows
     ``redact``   columns that must not appear anywhere; "index" (or its name) hides the names of the rows
+    ``classes``  names of the classes in their order, for a model file that knows their numbers only
     ``retrain``  also train the model again without the most harmful rows of each test row shown
     ``title``    headline of the page
 
     Only what is shown is embedded: the page stays under 5 MB, and says what it left out.
     """
-    settings = Settings(rows, worst, top, noise, groups, test_groups, redact, retrain, title)
+    settings = Settings(rows, worst, top, noise, groups, test_groups, redact, classes, retrain, title)
     return Report(summarise(tracer, X_test, y_test, settings))
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .. import _inputs
-from .._altered import AlteredModel
 from .._arrays import Ints, Real
 from .._influence import Influence, rank
 from .._tracer import Tracer
 from .cells import Grid, compare, short
-from .outcomes import Outcomes, outcomes
+from .outcomes import Outcomes, outcomes, outcomes_of
 
 BLOCK = 32  # test rows whose influence is in memory at once
 COLUMNS = 16  # columns that are shown of one row
@@ -87,25 +86,34 @@ class Shown:
         features = {"columns": beside.columns, "values": beside.values}
         return self.test.row(row) | said | features | {"training_rows": lines, "removal": None}
 
-    def without(self, j: int, both: Sides, retrain: bool) -> dict[str, Any] | None:
-        """Test row j before and after the training rows of one side are gone; None if there are none, or if they are
-        all that is left of a class."""
+    def without(self, every: Sequence[Sides]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """(j, test row j before and after the training rows of one side are gone, the leaves refitted), one after the
+        other; not where there are none, or where they are all that is left of a class."""
+        ranked = [both[_removed_side(self.every, int(row))] for both, row in zip(every, self.rows, strict=True)]
+        where = [j for j, (gone, *_) in enumerate(ranked) if len(gone) and _every_class_stays(self.tracer, gone)]
+        if not where:
+            return
+        sets, X = [ranked[j][0] for j in where], _inputs.take_rows(self.X, np.array(where, dtype=np.intp))
+        for j, F in zip(where, self.tracer._scores_without(sets, X, "without the most harmful rows"), strict=True):
+            row, (gone, effects, _) = int(self.rows[j]), ranked[j]
+            after = outcomes_of(self.tracer._source, F[None], None if self.y is None else self.y[[j]])
+            yield (
+                j,
+                {
+                    "rows": len(gone),
+                    "effect": effects[0],
+                    "before": _essence(self.every.of(row)),
+                    "refitted": _essence(after.of(0, self.every.watched(row))),
+                    "retrained": None,
+                },
+            )
+
+    def retrained(self, j: int, both: Sides) -> dict[str, Any]:
+        """Test row j after the model was trained again without these rows."""
         row, one = int(self.rows[j]), _inputs.take_rows(self.X, np.array([j]))
-        gone, effects, _ = both[_removed_side(self.every, row)]
-        if not len(gone) or not _every_class_stays(self.tracer, gone):
-            return None
-        label, watched = None if self.y is None else self.y[[j]], self.every.watched(row)
-
-        def after(model: AlteredModel) -> dict[str, Any]:
-            return _essence(outcomes(model, one, label).of(0, watched))
-
-        return {
-            "rows": len(gone),
-            "effect": effects[0],
-            "before": _essence(self.every.of(row)),
-            "refitted": after(self.tracer.refit(gone)),
-            "retrained": after(self.tracer.retrain(gone)) if retrain else None,
-        }
+        model = self.tracer.retrain(both[_removed_side(self.every, row)][0])
+        label = None if self.y is None else self.y[[j]]
+        return _essence(outcomes(model, one, label).of(0, self.every.watched(row)))
 
 
 def _removed_side(every: Outcomes, row: int) -> int:
@@ -123,4 +131,5 @@ def _every_class_stays(tracer: Tracer, gone: Ints) -> bool:
     """Without a class there is no starting score, and no booster trains."""
     if tracer.classes is None:
         return True
-    return len(np.unique(np.delete(tracer.y_train, gone).astype(str))) == len(tracer.classes)
+    left = np.bincount(np.delete(tracer._source.ensemble.y, gone).astype(int), minlength=len(tracer.classes))
+    return bool((left > 0).all())

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._adapters import Alteration
+from .._adapters import Alteration, Source
 from .._altered import AlteredModel, RefittedModel
 from .._arrays import F64, Ints
 from .._tracer import Tracer
@@ -60,7 +60,11 @@ class Outcomes:
 
 def outcomes(model: AlteredModel, X: Any, y: Any = None) -> Outcomes:
     """``y`` None: without labels and loss."""
-    source, F = model.source, model.scores(X)
+    return outcomes_of(model.source, model.scores(X), y)
+
+
+def outcomes_of(source: Source, F: F64, y: Any = None) -> Outcomes:
+    """Of raw scores (m, K)."""
     loss, classes = source.ensemble.loss, source.classes
     response = loss.response(loss.state(F))
     codes = None if y is None else source.labels(y, len(F), "y_test")

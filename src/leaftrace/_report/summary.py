@@ -19,6 +19,7 @@ from .._progress import progress
 from .._tracer import Tracer
 from .cases import COLUMNS, Shown, choose, effect_rows, sides
 from .cells import Grid, open_grids, short
+from .names import check_names, with_names
 from .outcomes import Outcomes, as_trained, outcomes
 from .parts import SUSPECTS, check_groups, groups_part, hashes, noise_part, with_features
 
@@ -38,6 +39,7 @@ class Settings:
     groups: Any
     test_groups: Any
     redact: Any
+    classes: Any
     retrain: bool
     title: str | None
 
@@ -65,6 +67,7 @@ class Settings:
 def summarise(tracer: Tracer, X_test: Any, y_test: Any, settings: Settings) -> dict[str, Any]:
     check_tracer(tracer)
     settings.check()
+    check_names(tracer, settings.classes)
     m = _inputs.row_count(X_test)
     train, test = open_grids(tracer.X_train, X_test, settings.hidden)
     y = tracer._source.own_labels(X_test) if y_test is None else y_test
@@ -90,7 +93,7 @@ def summarise(tracer: Tracer, X_test: Any, y_test: Any, settings: Settings) -> d
         noise = noise_part(tracer, train, SUSPECTS if settings.noise is True else int(settings.noise))
     if settings.groups is not None and not stopped:
         groups = groups_part(tracer, settings.groups, settings.test_groups, X_test, y)
-    return {
+    data = {
         "format": FORMAT,
         "title": short(settings.title or f"{tracer._source.name}, {m:,} test rows"),
         "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -109,6 +112,7 @@ def summarise(tracer: Tracer, X_test: Any, y_test: Any, settings: Settings) -> d
         "versions": versions(),
         "hashes": hashes(tracer, X_test, y),
     }
+    return data if settings.classes is None else with_names(data, list(settings.classes))
 
 
 def _cases(shown: Shown, settings: Settings) -> tuple[list[dict[str, Any]], list[dict[str, str]], bool]:
@@ -125,8 +129,11 @@ def _cases(shown: Shown, settings: Settings) -> tuple[list[dict[str, Any]], list
         return [shown.describe(j, None) for j in range(len(shown))], missing, False
     cases = [shown.describe(j, sides) for j, sides in enumerate(both)]
     with Interruptible() as run:
-        for j in progress(range(len(cases)), len(cases), "without the most harmful rows", "test row"):
-            cases[j]["removal"] = shown.without(j, both[j], settings.retrain)
+        for j, removal in shown.without(both):
+            cases[j]["removal"] = removal
+        again = [j for j, case in enumerate(cases) if settings.retrain and case["removal"] is not None]
+        for j in progress(again, len(again), "training again", "model"):
+            cases[j]["removal"]["retrained"] = shown.retrained(j, both[j])
     if run.interrupted:
         missing.append({"part": "what comes after the first removals", "why": "it was stopped by Ctrl-C"})
     elif kept := sum(case["removal"] is None for case in cases):
