@@ -5,7 +5,6 @@ They are found in the folder LEAFTRACE_DATA names, one folder each; without it t
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from catboost import CatBoostClassifier
-from openml import download
+from openml import download, stop
 
 FOLDER = Path(os.environ.get("LEAFTRACE_DATA", Path(__file__).parents[2] / "shared" / "data"))
 RATES = {
@@ -45,7 +44,7 @@ def read(name: str) -> pd.DataFrame:
         with pa.input_stream(path, compression="zstd") as file:
             return pd.read_csv(file)
     if FOLDER.exists():
-        sys.exit(f"there is no {name}.parquet in {FOLDER}; set LEAFTRACE_DATA to the folder that has it.")
+        stop(f"there is no {name}.parquet in {FOLDER}; set LEAFTRACE_DATA to the folder that has it.")
     return download(name)
 
 

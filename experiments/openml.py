@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import NoReturn
 
 import pandas as pd
 
@@ -22,17 +23,23 @@ TARGETS = {
 ADULT_TRAIN = 32_561  # OpenML has both parts in one table, training rows first
 
 
+def stop(message: str) -> NoReturn:
+    """There are no data: one line that says what to do, and exit code 2."""
+    print(message, file=sys.stderr)
+    sys.exit(2)
+
+
 def download(name: str) -> pd.DataFrame:
     """A table of the data folder as OpenML has it, its target last and named as in the folder."""
     from sklearn.datasets import fetch_openml
 
     if name not in NAMES:
-        sys.exit(f"{name} is not known on OpenML; set LEAFTRACE_DATA to the folder that has it.")
+        stop(f"{name} is not known on OpenML; set LEAFTRACE_DATA to the folder that has it.")
     title, version = NAMES[name]
     try:
         found = fetch_openml(title, version=version, as_frame=True, parser="auto")
     except OSError as error:
-        sys.exit(
+        stop(
             f"cannot download {title} from OpenML ({error}). Without a network, set LEAFTRACE_DATA to a folder that "
             f"has {name}.parquet; the public data sets are listed in docs/paper.md."
         )

@@ -43,16 +43,20 @@ def main() -> None:
             broken += [claim for claim, holds in section.claims.items() if not holds]
             page = assemble(given.full)
     except KeyboardInterrupt:
-        sys.exit("interrupted; finished parts are kept, the same command goes on from here.")
+        print("interrupted; finished parts are kept, the same command goes on from here.", file=sys.stderr)
+        sys.exit(130)
     print(f"Page: {page}")
     if broken:
-        sys.exit("does not hold: " + "; ".join(broken))
+        sys.exit("does not hold: " + "; ".join(broken))  # with code 1
 
 
 def assemble(full: bool) -> str:
     """The page of all sections there are; its path."""
     folder = folder_of(full)
-    parts = [path.read_text().strip() for name in NAMES if (path := folder / f"{name}.md").exists()]
+    done = [name for name in NAMES if (folder / f"{name}.md").exists()]
+    parts = [(folder / f"{name}.md").read_text().strip() for name in done]
+    if len(done) < len(NAMES):
+        parts.insert(0, f"Not run yet at this size: {', '.join(name for name in NAMES if name not in done)}.")
     page = ROOT / "docs" / "paper.md" if full else folder / "paper.md"
     page.write_text("\n\n".join([HEAD, *parts]) + "\n")
     return str(page)

@@ -116,3 +116,17 @@ def test_a_claim_that_does_not_hold_is_told(tmp_path, monkeypatch):
     assert "- **Does not hold**: two is odd\n- Holds: one is odd" in text
     assert "![Title](paper/x.png)" in text
     assert {p.name for p in (tmp_path / "docs" / "paper").iterdir()} == {"x.csv", "x.md", "x.png", "x.svg"}
+
+
+def test_the_command(tmp_path, capfd, monkeypatch):
+    from leaftrace._cli import main
+
+    monkeypatch.chdir(FOLDER.parent)
+    assert main(["paper", "nothing"]) == 2
+    assert "there is no experiment nothing; there are proxies, times, noise" in capfd.readouterr().err
+    monkeypatch.setenv("LEAFTRACE_DATA", str(tmp_path))
+    assert main(["paper", "mismatch"]) == 2
+    assert "there is no hospital/diabetic_data.parquet in" in capfd.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    assert main(["paper"]) == 2
+    assert "Clone it and run this in its folder" in capfd.readouterr().err
