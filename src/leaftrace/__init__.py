@@ -27,7 +27,7 @@ from ._methods import (
 from ._tracer import Tracer
 
 if TYPE_CHECKING:
-    from . import goals, plot
+    from . import baselines, goals, plot
     from ._actions.acquire import Acquisition, acquire
     from ._actions.clean import Clean, clean
     from ._actions.curve import RemovalCurve, removal_curve
@@ -73,6 +73,7 @@ __all__ = [
     "UnsupportedModel",
     "__version__",
     "acquire",
+    "baselines",
     "clean",
     "ensemble_influence",
     "fix",
@@ -89,6 +90,7 @@ __all__ = [
 
 # What stands on top of a Tracer is loaded when it is first asked for.
 _MODULES = {
+    "baselines": "baselines",
     "goals": "goals",
     "plot": "plot",
     "_actions.acquire": "Acquisition acquire",

@@ -3,6 +3,7 @@ structure, or the whole model is retrained."""
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from ._arrays import F64, Ids, Ints
 from ._ensemble import Ensemble
 from ._errors import InvalidInput, UnsupportedModel
 from ._goal import Goal, GoalRows, ReadyGoal
-from ._replay import Step, Trace, walk
+from ._replay import Step, Trace, answered, walk
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class AlteredModel:
     @property
     def without(self) -> Ints:
         """Positions of the training rows that were removed."""
-        return np.setdiff1d(np.arange(self.source.ensemble.n_rows), self.rows.keep)
+        return np.delete(np.arange(self.source.ensemble.n_rows), self.rows.keep)
 
     def scores(self, X: Any, baseline: Any = None) -> F64:
         raise NotImplementedError
@@ -100,17 +101,19 @@ def alter(source: Source, rows: Alteration) -> Ensemble:
             raise UnsupportedModel(f"refit() cannot give rows other labels: {e.labels_fixed}; use retrain().")
         for (name, x), new in zip(trained.items(), class_factors(source, y, list(trained.values())), strict=True):
             factors[name] = np.where((y == e.y) | (x == 0), x, new)  # rows of factor zero are held out and stay so
-    altered = replace(e, y=y, w=w * factors["w_factor"], **factors).take(rows.keep)
+    altered = replace(e, y=y, w=w * factors["w_factor"], **factors).keep(rows.keep)
     if rows.added is None:
         return altered
     X, labels, weights = rows.added
     leaves, codes = _new_rows(source, X, labels)
     new = dict(zip(trained, class_factors(source, codes, list(trained.values())), strict=True))
+    w = np.append(altered.w, weights * new["w_factor"])
     return replace(
         altered,
         leaves=np.concatenate([altered.leaves, leaves], axis=1),
         y=np.append(altered.y, codes),
-        w=np.append(altered.w, weights * new["w_factor"]),
+        w=w,
+        whole=None if altered.whole is None else (altered.whole[0] + len(codes), float(w.sum())),
         **{name: np.append(getattr(altered, name), x) for name, x in new.items()},
     )
 
@@ -146,7 +149,7 @@ def _new_rows(source: Source, X: Any, y: NDArray[Any]) -> tuple[Ids, F64]:
     return leaves, source.labels(y, len(y), "y_new")
 
 
-def refit_on(trace: Trace, rest: Ensemble) -> Ensemble:
+def refit_on(trace: Trace, rest: Ensemble, threads: Executor | None = None) -> Ensemble:
     """Replay all steps with these rows: exact, one pass. Their number counts in lam, and halvings by backtracking stay
     where they were."""
     e = trace.ensemble
@@ -157,6 +160,7 @@ def refit_on(trace: Trace, rest: Ensemble) -> Ensemble:
     rest = replace(rest, base=base)
     A, values = rest.start(), np.zeros_like(e.values)
     for t, step in enumerate(trace.steps):
-        path = walk(Step(rest, t, A, values), step.scale.tolist())
+        rows = Step(rest, t, A, values, None, threads)
+        path = answered(walk(rows, step.scale.tolist()), rows)
         values[e.leaf_range(t)] = e.rate(t) * path[-1].after()
     return replace(e, base=base, values=values)

@@ -32,6 +32,65 @@ class BaseRule(Protocol):
         """(K, B) the score without each of these rows."""
         ...
 
+    def of_means(self, loss: Loss, y: F64) -> bool:
+        """Whether the score knows of these labels no more than their weighted mean and total weight."""
+        ...
+
+
+FEW = 64  # so many different labels are kept as they are
+
+
+def condensed(rule: BaseRule, loss: Loss, y: F64, b: F64) -> tuple[F64, F64]:
+    """Few labels with weights that the rule gives the same score: those of parts, put together, condense again.
+
+    All weights are float32 numbers, and so are the labels where the mean stands for them: a rule that rounds to float32
+    finds nothing to round."""
+    few, totals = _few_labels(loss, y), b
+    if few is None and rule.of_means(loss, y):
+        total = float(b.sum())
+        few, totals = mean_labels(float(b @ y) / total, total)
+    elif few is None:
+        few, code = np.unique(y, return_inverse=True)
+        totals = np.bincount(code, b).astype(np.float64)
+    else:
+        totals = np.bincount(np.searchsorted(few, y), b, len(few)).astype(np.float64)
+    parts = float32_parts(totals)
+    some = parts.ravel() > 0
+    return np.tile(few, len(parts))[some], parts.ravel()[some]
+
+
+def mean_labels(mean: float, total: float) -> tuple[F64, F64]:
+    """(2,) the float32 numbers around a mean, with weights that give it and this total."""
+    low = float(np.float32(mean))
+    low = low if low <= mean else float(np.nextafter(np.float32(low), np.float32(-np.inf)))
+    high = float(np.nextafter(np.float32(low), np.float32(np.inf)))
+    share = (mean - low) / (high - low)
+    return np.array([low, high]), total * np.array([1 - share, share])
+
+
+def float32_parts(x: F64) -> F64:
+    """(3, n) float32 numbers, none negative, that add up to x (n,), none negative."""
+    parts = []
+    for _ in range(3):
+        part = x.astype(np.float32)
+        part = np.where(part > x, np.nextafter(part, np.float32(0)), part).astype(np.float64)
+        parts.append(part)
+        x = x - part
+    return np.stack(parts)
+
+
+def _few_labels(loss: Loss, y: F64) -> F64 | None:
+    """The different labels in order; None if they are many."""
+    if loss.n_outputs > 1:
+        return np.arange(loss.n_outputs, dtype=np.float64)
+    seen = np.unique(y[:4096])
+    if len(seen) > FEW:
+        return None
+    if np.array_equal(seen[np.minimum(np.searchsorted(seen, y), len(seen) - 1)], y):
+        return seen
+    seen = np.unique(y)
+    return seen if len(seen) <= FEW else None
+
 
 def targets(loss: Loss, y: F64) -> F64:
     """(n, K) labels as numbers: of classes, one-hot."""
@@ -63,6 +122,9 @@ class Mean:
         left = np.where(np.abs(left) < 1e-12 * np.abs(total), 0.0, left)  # nothing left, but for rounding
         with np.errstate(divide="ignore", invalid="ignore"):
             return self._link(left / (b.sum() - b[index]))
+
+    def of_means(self, loss: Loss, y: F64) -> bool:
+        return True
 
     def _mean(self, loss: Loss, y: F64, b: F64) -> F64:
         if loss.n_outputs == 1:
@@ -115,6 +177,11 @@ class NewtonStep:
         by_label = loss.label_gradient(state, at) + loss.label_hessian_dot(state, at, steps)
         return (-(g + h * s[0, 0]) / H)[:, None], -by_label / H
 
+    def of_means(self, loss: Loss, y: F64) -> bool:
+        state, one = loss.state(np.zeros((len(y), 1))), np.ones((len(y), 1))
+        slopes = loss.label_gradient(state, y), loss.label_hessian_dot(state, y, one)
+        return all(np.ptp(slope, axis=0).max(initial=0.0) == 0 for slope in slopes)
+
     def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
         g, h = self._sums(loss, y)
         return (-(b @ g - b[index] * g[index]) / (b @ h - b[index] * h[index]))[None]
@@ -138,6 +205,9 @@ class OfLabels:
 
     def effects(self, loss: Loss, y: F64, b: F64, at: F64) -> tuple[F64, F64]:
         raise NotImplementedError("a statistic of the labels has no derivative")
+
+    def of_means(self, loss: Loss, y: F64) -> bool:
+        return False
 
     def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
         kept = [np.arange(len(y)) != i for i in index]

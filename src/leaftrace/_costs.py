@@ -64,8 +64,8 @@ def estimate(work: Workspace, built: bool, method: LeafInfluence | LeafRefit, co
             kept, form, width = kept + space_bytes(e, work.dtype.itemsize), "leaf form", 0
         else:
             ns += backward_cost(e, columns)
-            if not work.keeps_effects:  # computed anew for both passes of every block
-                ns += effects_cost(e) * (2 * _blocks(columns) - 1)
+            if not work.keeps_effects:  # computed anew for every block
+                ns, width = ns + effects_cost(e) * (-(-columns // work.block) - 1), min(columns, work.block)
     else:
         what, form, width = "refit" if isinstance(method, LeafRefit) else "tangent", "forwards", rows
         keeps, size = (
@@ -74,7 +74,7 @@ def estimate(work: Workspace, built: bool, method: LeafInfluence | LeafRefit, co
         once = states_cost(e) if what == "refit" else effects_cost(e)
         ns, kept = forward_cost(e, what, rows) + once * (1 if keeps else _blocks(rows)), size if keeps else 0
     block = e.n_rows * e.n_outputs * block_width(width) * work.dtype.itemsize if width else 0
-    return Estimate(1e-9 * ns * machine() / work.n_jobs, kept + block * work.n_jobs + result, form)
+    return Estimate(1e-9 * ns * machine() / work.n_jobs, kept + block * work.blocks_ahead + result, form)
 
 
 def _blocks(columns: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _forward, _inputs
 from ._adapters import Alteration, Source
-from ._adjoint import LeafAdjoint, expand_candidates, expand_training, leaf_adjoint
+from ._adjoint import LeafAdjoint, expand_candidates, expand_training, leaf_adjoint, one_pass
 from ._altered import RefittedModel, alter, class_factors, refit_on
 from ._arrays import F64, Ints, Real
 from ._costs import leaf_form_pays
@@ -24,8 +24,9 @@ from ._leafspace import LeafSpace, build
 from ._methods import AllPoints, LeafInfluence, LeafRefit, SinglePoint
 from ._progress import progress
 from ._queries import Of, Queries, Reduce, make_queries
+from ._removals import has_block_removal, refit_without
 from ._replay import replay
-from ._workspace import Workspace, available_memory
+from ._workspace import Workspace, available_cores, available_memory
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,18 @@ class Settings:
     dtype: np.dtype
     n_jobs: int
     memory_limit: int | None
+
+
+def settings_of(fidelity: str, dtype: str, n_jobs: int | None, memory_limit: int | None) -> Settings:
+    if fidelity not in ("raise", "warn", "ignore"):
+        raise InvalidInput(f"fidelity is {fidelity!r}; it can be 'raise', 'warn' or 'ignore'.")
+    if str(dtype) not in ("float32", "float64"):
+        raise InvalidInput(f"dtype is {dtype!r}; it can be 'float32' or 'float64'.")
+    if n_jobs is not None and n_jobs < 1:
+        raise InvalidInput(f"n_jobs is {n_jobs}; it is a number of threads, 1 or more, or None for all cores.")
+    if memory_limit is not None and memory_limit <= 0:
+        raise InvalidInput(f"memory_limit is {memory_limit}; it is a number of bytes, or None.")
+    return Settings(fidelity, np.dtype(dtype), n_jobs or available_cores(), memory_limit)
 
 
 class Engine:
@@ -74,14 +87,18 @@ class Engine:
 
     def _backwards(self, queries: Queries, method: LeafInfluence, index: Ints | None) -> Iterator[tuple[slice, Real]]:
         """(columns, values (rows, columns)) of LeafInfluence by the adjoint, block by block."""
-        knock_on = not isinstance(method.update_set, SinglePoint)
+        work, knock_on = self._work, not isinstance(method.update_set, SinglePoint)
+        leaf_form = knock_on and leaf_form_pays(work, self._space is not None, len(queries))
+        passing = knock_on and not (leaf_form or work.keeps_effects or work.trace.ensemble.independent)
         adjoint = self._adjoint(queries, knock_on)
 
         def block(columns: slice) -> tuple[slice, Real]:
-            return columns, expand_training(self._work, adjoint(columns), index)
+            if passing and index is None:
+                return columns, one_pass(work, queries, columns)
+            return columns, expand_training(work, adjoint(columns), index)
 
-        done = self._work.map(block, blocks_of(len(queries)))
-        yield from progress(done, len(queries), "influence", "query", BLOCKS[-1])
+        done = work.map(block, blocks_of(len(queries), work.block), work.blocks_ahead)
+        yield from progress(done, len(queries), "influence", "query", work.block)
 
     def _adjoint(self, queries: Queries, knock_on: bool = True) -> Callable[[slice], LeafAdjoint]:
         """The backward pass for some columns of the queries, in the form that is faster for all of them."""
@@ -120,12 +137,35 @@ class Engine:
             )
 
         def one(row: int) -> F64:
-            altered = refit_on(self._work.trace, self._source.ensemble.take(self._rest(np.array([row]))))
+            altered = refit_on(self._work.trace, self._source.ensemble.keep(self._rest(np.array([row]))))
             change = altered.scores(queries.leaves) - self._source.ensemble.scores(queries.leaves)
             return -queries.change(change[:, :, None])[:, 0]
 
         done = progress(self._work.map(one, index.tolist()), len(index), "training rows", "row")
         return np.array(list(done)).reshape(len(index), len(queries)).astype(self._work.dtype)
+
+    def _scores_without(self, sets: Sequence[Ints], X: Any, what: str) -> Iterator[F64]:
+        """(K,) scores of one row of X after the other: of row j by the model refitted without the rows sets[j]."""
+        e, (leaves, offset) = self._source.ensemble, self._source.rows(X)
+        scores = e.scores(leaves, offset)  # (m, K)
+
+        def together(part: slice) -> F64:
+            changes = refit_without(self._work, sets[part])
+            moved = changes.score_changes(e, np.ascontiguousarray(leaves[:, part]))  # (part, K, part)
+            return scores[part] + np.einsum("mkm->mk", moved)
+
+        def one(j: int) -> F64:
+            altered = refit_on(self._work.trace, e.keep(self._rest(sets[j])), threads)
+            at = np.ascontiguousarray(leaves[:, [j]])
+            return scores[[j]] + altered.scores(at) - e.scores(at)
+
+        with ThreadPoolExecutor(self._settings.n_jobs) as threads:
+            done, each = map(one, range(len(sets))), 1
+            if has_block_removal(e):
+                self._work.prepare_states()
+                done, each = self._work.map(together, blocks_of(len(sets))), BLOCKS[-1]
+            for block in progress(done, len(sets), what, "test row", each):
+                yield from block
 
     def _along(self, X: Any, direction: F64) -> F64:
         """(m, K) changes of the scores of X along a direction (n,) of sample weights, to first order."""
@@ -185,12 +225,12 @@ class Engine:
         return np.concatenate(list(self._work.map(block, blocks_of(len(queries)))), axis=2)
 
     def _rest(self, without: Ints) -> Ints:
-        keep = np.setdiff1d(np.arange(self.n_rows), without)
+        keep = np.delete(np.arange(self.n_rows), without)
         if not self._source.ensemble.w[keep].any():
             raise InvalidInput("without= leaves no training row of non-zero weight; keep at least one.")
         return keep
 
 
-def blocks_of(count: int) -> list[slice]:
-    """Columns 0 .. count in blocks of the kernels' width."""
-    return [slice(start, min(start + BLOCKS[-1], count)) for start in range(0, count, BLOCKS[-1])]
+def blocks_of(count: int, width: int = BLOCKS[-1]) -> list[slice]:
+    """Columns 0 .. count in blocks of a width that the kernels have."""
+    return [slice(start, min(start + width, count)) for start in range(0, count, width)]

@@ -9,6 +9,7 @@ import numpy as np
 
 from ._arrays import F64
 from ._ensemble import Ensemble
+from ._tables import notebook
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,10 @@ class Fidelity:
 
     def __repr__(self) -> str:
         return f"Fidelity(max_error={self.max_error:.2g}, exact={self.exact}: {self.verdict})"
+
+    def _repr_html_(self) -> str:
+        """In a notebook."""
+        return notebook(f"The replay is {'' if self.exact else 'not '}exact", self.verdict)
 
 
 def judge(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ._arrays import F64, Ints
 from ._errors import InvalidInput
+from ._frames import plain as plain
 
 MISSING = "missing"
 FEW = 10  # a column of at most so many different numbers is taken value by value
@@ -73,6 +74,7 @@ class Tables:
     rows: Ints | None = None  # which rows of ``train`` the result is about; None: all
     test: Any = None
     reduced: bool = False  # the test rows are one query
+    kind: str = ""  # of the tables that the result makes, by `_frames.kind`
 
     def train_groups(self, given: Any, n: int, bins: int) -> Groups:
         groups = groups_of(given, self.train, n, "groups", bins=bins)
@@ -198,15 +200,3 @@ def column(table: Any, name: Any, what: str) -> NDArray[Any]:
         x: Any = (table if hasattr(table, "shape") else np.asarray(table))[:, [found[0]]]
         return plain(x.toarray() if hasattr(x, "toarray") else x).ravel()
     return plain(table[found[0]])
-
-
-def plain(x: Any) -> NDArray[Any]:
-    """Values as an array: numbers, or objects with None where they are missing."""
-    if hasattr(x, "isna") and hasattr(x, "to_numpy"):  # pandas, whose own types keep missing values in their own way
-        if x.dtype.kind in "iuf":
-            return x.to_numpy(dtype=float, na_value=np.nan) if x.isna().any() else x.to_numpy(dtype=x.dtype.kind + "8")
-        if x.dtype.kind not in "bmM" or x.isna().any():
-            out = np.array(x.astype(object), dtype=object)
-            out[np.asarray(x.isna())] = None
-            return out
-    return np.asarray(x)

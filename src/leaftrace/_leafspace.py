@@ -16,6 +16,7 @@ import numpy as np
 
 from ._adjoint import LeafAdjoint, lam_adjoint
 from ._arrays import Real
+from ._effects import Rows, empty_effects, fill_effects
 from ._ensemble import Ensemble
 from ._kernels import block_width, kernels
 from ._queries import Queries
@@ -53,20 +54,44 @@ class LeafSpace:
             base += self.base[t] @ own
         return LeafAdjoint(fbar, base, lam_adjoint(work.trace, fbar), count)
 
+    def __add__(self, other: LeafSpace) -> LeafSpace:
+        """Of the rows of both."""
+        pairs = zip((self.W, self.base), (other.W, other.base), strict=True)
+        return LeafSpace(*([x + y for x, y in zip(a, b, strict=True)] for a, b in pairs))
+
 
 def build(work: Workspace) -> LeafSpace:
-    e = work.trace.ensemble
-    by_row = np.ascontiguousarray(e.leaves.T)  # (n, trees)
+    """Of all rows: where effects are not kept, chunk by chunk."""
+    if work.keeps_effects:
+        return of_rows(work, work.rows, work.effects[1])
+    space = None
+    for part in work.row_slices():
+        rows = work.rows.take(part)
+        V, U = empty_effects(work.trace, len(rows), work.dtype)
+        fill_effects(work.trace, rows, slice(0, len(rows)), V, U)
+        more = of_rows(work, rows, U)
+        if space is None:
+            space = more
+            continue
+        for total, x in zip(space.W + space.base, more.W + more.base, strict=True):
+            total += x
+    assert space is not None
+    return space
+
+
+def of_rows(work: Workspace, rows: Rows, U: Real) -> LeafSpace:
+    """Of these rows, with their effects U (trees, n, O, K)."""
+    e, leaves = work.trace.ensemble, rows.leaves
+    by_row = np.ascontiguousarray(leaves.T)  # (n, trees)
     O = e.leaf_outputs
 
-    def step(item: tuple[int, Real, Real]) -> tuple[Real, Real]:
-        t, _, U = item
+    def step(t: int) -> tuple[Real, Real]:
         trees, before = e.trees(t), int(e.step_leaves[t])
         M = int(e.step_leaves[t + 1]) - before
         W = np.empty((before * O, M, O), work.dtype)
         base = np.zeros((M, O, e.n_outputs))
-        for r, ids in enumerate(e.leaves[trees]):
-            sum_by_leaf(ids, U[r], base)
+        for r, ids in enumerate(leaves[trees]):
+            sum_by_leaf(ids, U[trees][r], base)
             begin, end = e.tree_leaves[trees.start + r : trees.start + r + 2] - before
             order = np.argsort(ids, kind="stable")
             edges = np.searchsorted(ids[order], np.arange(begin, end + 1))
@@ -74,9 +99,9 @@ def build(work: Workspace) -> LeafSpace:
                 out = np.empty((end - begin, before, O), work.dtype)
                 earlier = slice(0, trees.start)
                 pairs = by_row, e.tree_offset[earlier], e.first_output[earlier], order, edges
-                kernels.pair_sums(*pairs, U, r, o, out)
+                kernels.pair_sums(*pairs, U[trees], r, o, out)
                 W[:, begin:end, o] = out.reshape(len(out), -1).T
         return W.reshape(before * O, M * O), np.ascontiguousarray(base.reshape(M * O, -1).T.astype(work.dtype))
 
-    steps = list(work.map(step, work.effects_forwards()))
+    steps = list(work.map(step, range(e.n_steps)))
     return LeafSpace([W for W, _ in steps], [base for _, base in steps])

@@ -17,25 +17,33 @@ so several inner iterations cost the passes over rows nothing: they only sum ove
 The gradient rule has D = sum w + lam, so there h -> 1 and k, dh/dy -> 0 wherever they stand for D's derivative.
 A leaf that an l1 term or a bound decides does not move: its D^-1 is zero in all of this. Weights w are those of the
 tree: times how often it drew the row.
+
+Sums over rows and what is made of them are kept apart: `StepLeaves` asks for sums and uses them, whoever has rows
+answers. `Step` has all rows; a cluster has them in parts, whose sums are added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._arrays import F64, Ids, Ints
+from ._base import condensed
 from ._ensemble import Ensemble
 from ._fidelity import Fidelity, judge
 from ._kernels import kernels
+from ._progress import progress
 from ._twins import sum_by_leaf
 
 ROW_CHUNK = 1 << 17  # rows whose sums are taken together, whatever the number of threads
 PATH_TOLERANCE = 1e-9  # relative; a matching path gives 1e-12, a wrong one is far off or changes nothing
+T_ = TypeVar("T_")
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,7 @@ class Iteration:
     c: float
     S: F64 | None  # (M, O) before it; None means zero
     s: F64  # (M, O)
-    G: F64  # (M, O)
+    sums: LeafSums
     D: F64  # (M, O, O) with lam
     D_inverse: F64  # zero where the leaf does not move
     J: F64 | None  # (M, O, O); None where a step has one iteration only
@@ -76,11 +84,13 @@ class StepTrace:
 
 @dataclass(frozen=True)
 class Trace:
-    """A replayed model: what every method works on."""
+    """A replayed model: what every method works on. ``base_labels``: labels and weights that the starting score comes
+    from, of all training rows, condensed."""
 
     ensemble: Ensemble
     steps: list[StepTrace]
     fidelity: Fidelity
+    base_labels: tuple[F64, F64]
 
     @cached_property
     def lam_effect(self) -> F64:
@@ -88,36 +98,148 @@ class Trace:
         return np.concatenate([step.lam_effect for step in self.steps])
 
 
-@dataclass
-class Step:
-    """The rows and leaves of one step; computes the sums the formulas above ask for.
+@dataclass(frozen=True)
+class Ask:
+    """Sums over the rows of each leaf at scores A + S, S (M, O) or None for zero; with ``s`` (M, O) those of J."""
+
+    S: F64 | None = None
+    s: F64 | None = None
+
+
+@dataclass(frozen=True)
+class LeafSums:
+    """What a step asks of its rows, added up over each of its M leaves."""
+
+    W: F64  # (M,) w
+    rows: F64  # (M,) rows of non-zero weight
+    G: F64  # (M, O) w g; of a statistic, its value
+    h: F64  # (M, O, O) w h; zero where the leaf rule does not ask for it
+    k: F64 | None = None  # (M,) w k of one output; J then needs nothing else
+    count: F64 | None = None  # (M,) rows drawn, where the model recorded them
+
+    def __add__(self, other: LeafSums) -> LeafSums:
+        pairs = zip(*(vars(sums).values() for sums in (self, other)), strict=True)
+        return LeafSums(*(None if a is None or b is None else a + b for a, b in pairs))  # pyright: ignore
+
+
+Asking = Generator[Ask, Any, T_]  # is sent what it asks for: LeafSums, or J (M, O, O)
+
+
+class StepLeaves:
+    """The leaves of one step, and what follows from the sums over their rows."""
+
+    def __init__(self, ensemble: Ensemble, t: int) -> None:
+        self.ensemble, self.t, e = ensemble, t, ensemble
+        self.M = int(e.step_leaves[t + 1] - e.step_leaves[t])
+        self.lam = np.broadcast_to(e.lam if e.leaf_l2 is None else e.lam + e.leaf_l2[e.leaf_range(t)], self.M)
+
+    def iterate(self, S: F64 | None, c: float = 1.0) -> Asking[Iteration]:
+        """The inner iteration at A + S, S (M, O) or None for zero."""
+        e, rule, eye = self.ensemble, self.ensemble.rule, np.eye(self.ensemble.leaf_outputs)
+        sums: LeafSums = yield Ask(S)
+        if rule.statistic is not None:
+            return self._statistic(sums, c)
+        H = sums.h if rule.newton else sums.W[:, None, None] * eye
+        H = H * eye if rule.diagonal else H
+        if e.smoothing is not None:
+            return self._smoothed(sums, H, c)
+        # A softmax Hessian is singular along (1, ..., 1); CatBoost keeps it solvable by a floor under lam.
+        floor = 0.0
+        if len(eye) > 1 and not rule.diagonal:
+            floor = np.finfo(np.float32).eps * np.einsum("maa->ma", H).max(axis=1)
+        D = H + np.maximum(self.lam, floor)[:, None, None] * eye
+        s, D_inverse = self._solve(sums.G, H, D)
+        J = None
+        if sums.k is not None:
+            J = sums.h + sums.k[:, None, None] * s[..., None] if rule.newton else sums.h
+        elif rule.iterations > 1:
+            J = yield Ask(S, s)
+        return Iteration(c, S, s, sums, D, D_inverse, J)
+
+    def _solve(self, G: F64, H: F64, D: F64) -> tuple[F64, F64]:
+        """The step s (M, O), and D^-1, zero for leaves that do not move."""
+        e, rule = self.ensemble, self.ensemble.rule
+        D_inverse = inverse(D)
+        if rule.limited:
+            s, moves = rule.step(G, np.einsum("maa->ma", H), np.einsum("maa->ma", D))
+            D_inverse = D_inverse * moves[..., None]
+        else:
+            s = -np.einsum("mab,mb->ma", D_inverse, G)
+        if e.fixed is not None:
+            D_inverse = np.where(self._set_fixed(s)[:, None, None], 0.0, D_inverse)
+        return s, D_inverse
+
+    def _set_fixed(self, s: F64) -> NDArray[np.bool_]:
+        """(M,) leaves whose value does not come from their rows; s gets it."""
+        e, here = self.ensemble, self.ensemble.leaf_range(self.t)
+        fixed = np.zeros(self.M, bool) if e.fixed is None else e.fixed[here]
+        s[fixed] = e.values[here][fixed] / e.rate(self.t)
+        return fixed
+
+    def _smoothed(self, sums: LeafSums, H: F64, c: float) -> Iteration:
+        """Leaves that are mixtures of the steps of the nodes above them."""
+        e, s, spread = self.ensemble, np.zeros_like(sums.G), np.zeros((self.M, self.M, 2))
+        assert e.smoothing is not None
+        trees = e.trees(self.t)
+        edges = e.tree_leaves[trees.start : trees.stop + 1] - e.leaf_range(self.t).start
+        for tree, begin, end in zip(e.smoothing[trees], edges[:-1], edges[1:], strict=True):
+            here = slice(begin, end)
+            node_G, node_H = tree.below @ sums.G[here, 0], tree.below @ H[here, 0, 0]
+            D = node_H + e.lam + tree.l2
+            steps, moves = e.rule.step(node_G, node_H, D)
+            s[here, 0] = tree.mix @ steps
+            slope = -e.rate(self.t) * moves / np.where(D > 0, D, 1.0)  # of a node's step, in its sum of g
+            spread[here, here, 0] = (tree.mix * slope) @ tree.below
+            spread[here, here, 1] = (tree.mix * (slope * steps)) @ tree.below
+        spread[self._set_fixed(s)] = 0
+        nothing = np.zeros_like(H)
+        return Iteration(c, None, s, sums, nothing, nothing, None, spread)
+
+    def _statistic(self, sums: LeafSums, c: float) -> Iteration:
+        s, nothing = sums.G.copy(), np.zeros((self.M, 1, 1))
+        self._set_fixed(s)
+        return Iteration(c, None, s, replace(sums, G=np.zeros_like(s)), nothing, nothing, None)
+
+    def recorded(self, kind: str, first: Iteration) -> F64:
+        """(M,) what the model recorded of its leaves."""
+        if kind == "hessian":
+            return first.D[:, 0, 0] - self.lam
+        found = {"weight": first.sums.W, "weighted rows": first.sums.rows, "rows": first.sums.count}[kind]
+        assert found is not None
+        return found
+
+
+class Step(StepLeaves):
+    """The leaves of one step and their rows; computes the sums the formulas above ask for.
 
     Takes the scores A as the step before read them, and moves them on. One output with a native loss does that, the
     derivatives and the sums over leaves in one pass over the rows, in chunks that do not depend on the threads."""
 
-    ensemble: Ensemble
-    t: int
-    A: F64  # (n, K), moved in place
-    values: F64 | None = None  # leaf values to move by, if not the ensemble's
-    buffer: F64 | None = None  # the state of another step, no longer needed
-    threads: Executor | None = None
-    known: F64 | None = None  # (M, 8) what the one pass would give; then the scores stay where they are
-
-    def __post_init__(self) -> None:
-        e, trees = self.ensemble, self.ensemble.trees(self.t)
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        t: int,
+        A: F64,  # (n, K), moved in place
+        values: F64 | None = None,  # leaf values to move by, if not the ensemble's
+        buffer: F64 | None = None,  # the state of another step, no longer needed
+        threads: Executor | None = None,
+        known: F64 | None = None,  # (M, 8) what the one pass would give; then the scores stay where they are
+    ) -> None:
+        super().__init__(ensemble, t)
+        self.A, self.values, self.buffer, self.threads = A, values, buffer, threads
+        e, trees = ensemble, ensemble.trees(t)
         self.leaves = e.leaves[trees]
         self.first = e.first_output[trees]
-        self.M = int(e.step_leaves[self.t + 1] - e.step_leaves[self.t])
         self.weights = [e.tree_weight(r) for r in range(trees.start, trees.stop)]  # R times (n,)
-        self.W, self.rows = np.zeros(self.M), np.zeros(self.M)  # weight of each leaf, rows of non-zero weight
         self.one_pass = has_one_pass(e)
         if self.one_pass:
-            sums = self._one_pass() if self.known is None else self.known
-            self.sums, self.W, self.rows = sums[:, :3], sums[:, 3].copy(), sums[:, 4].copy()
+            sums = self._one_pass() if known is None else known
+            self.W, self.rows, self.sums = sums[:, 3].copy(), sums[:, 4].copy(), sums[:, :3]
             return
-        e.move(self.t, e.leaves, self.A, self.values)
+        e.move(t, e.leaves, A, values)
         if e.rounding.scores:
-            self.A[:] = self.A.astype(np.float32)
+            A[:] = A.astype(np.float32)
+        self.W, self.rows = np.zeros(self.M), np.zeros(self.M)
         for ids, w in zip(self.leaves, self.weights, strict=True):
             sum_by_leaf(ids, w, self.W)
             sum_by_leaf(ids, (w > 0).astype(float), self.rows)
@@ -145,117 +267,94 @@ class Step:
     def state(self) -> F64:
         return self.ensemble.loss.state(self.A, self.buffer)
 
-    def iterate(self, S: F64 | None, c: float = 1.0) -> Iteration:
-        """The inner iteration at A + S, S (M, O) or None for zero."""
-        e, O = self.ensemble, self.ensemble.leaf_outputs
-        if e.rule.statistic is not None:
-            return self._statistic(c)
-        lam = e.lam if e.leaf_l2 is None else e.lam + e.leaf_l2[e.leaf_range(self.t)]
-        if self.one_pass:
-            sums = self.sums if S is None else np.zeros((self.M, 4))
-            if S is not None:
-                shift = e.loss.shift(S[:, 0])
-                for ids, w in zip(self.leaves, self.weights, strict=True):
-                    kernels.leaf_sums(e.loss.kernel, ids, self.state, shift, e.y, w, sums)
-            G, h, k = sums[:, :1], sums[:, 1, None, None], sums[:, 2, None, None]
-            H = h if e.rule.newton else self.W[:, None, None]
-            D = H + np.reshape(lam, (-1, 1, 1))
-            s, D_inverse = self._solve(G, H, D)
-            J = h + k * s[..., None] if e.rule.newton else h
-            return Iteration(c, S, s, G, D, D_inverse, J)
-        at = self._moved(S)
-        g, h = e.loss.gradient(at, e.y), e.loss.hessian(at, e.y)
-        G, H = np.zeros((self.M, O)), np.zeros((self.M, O, O))
-        drawn = [None] * len(self.first) if e.sample is None else e.sample[e.trees(self.t)]
-        for ids, o, w, times in zip(self.leaves, self.first, self.weights, drawn, strict=True):
-            out = slice(o, o + O)
-            sum_by_leaf(ids, e.rounding.apply(g[:, out], e.w, times), G)
-            here = e.rounding.apply(h[:, out, out], e.w, times) if e.rule.newton else w[:, None, None] * np.eye(O)
-            sum_by_leaf(ids, here * np.eye(O) if e.rule.diagonal else here, H)
-        # A softmax Hessian is singular along (1, ..., 1); CatBoost keeps it solvable by a floor under lam.
-        floor = 0.0
-        if O > 1 and not e.rule.diagonal:
-            floor = np.finfo(np.float32).eps * np.einsum("maa->ma", H).max(axis=1)
-        if e.smoothing is not None:
-            return self._smoothed(G, H, c)
-        D = H + np.broadcast_to(np.maximum(lam, floor), self.M)[:, None, None] * np.eye(O)
-        s, D_inverse = self._solve(G, H, D)
-        if e.rule.iterations == 1:
-            return Iteration(c, S, s, G, D, D_inverse, None)
-        J = np.zeros_like(D)
-        slope = e.loss.jacobian(at, e.y)
-        if e.rule.newton:
-            slope = slope + e.loss.third_dot(at, e.y, s[self.leaves[0]])
-        sum_by_leaf(self.leaves[0], self.weights[0][:, None, None] * slope, J)
-        return Iteration(c, S, s, G, D, D_inverse, J)
-
-    def _solve(self, G: F64, H: F64, D: F64) -> tuple[F64, F64]:
-        """The step s (M, O), and D^-1, zero for leaves that do not move."""
-        e, rule = self.ensemble, self.ensemble.rule
-        D_inverse = inverse(D)
-        if rule.limited:
-            s, moves = rule.step(G, np.einsum("maa->ma", H), np.einsum("maa->ma", D))
-            D_inverse = D_inverse * moves[..., None]
+    def answer(self, ask: Ask) -> Any:
+        if ask.s is not None:
+            return self._slopes(ask.S, ask.s)
+        if self.ensemble.rule.statistic is not None:
+            G, h, k = self._statistics(), np.zeros((self.M, 1, 1)), None
+        elif self.one_pass:
+            g_h_k = self.sums if ask.S is None else self._moved_sums(ask.S)
+            G, h, k = g_h_k[:, :1], g_h_k[:, 1, None, None], g_h_k[:, 2]
         else:
-            s = -np.einsum("mab,mb->ma", D_inverse, G)
-        if e.fixed is not None:
-            fixed = e.fixed[e.leaf_range(self.t)]
-            s[fixed] = e.values[e.leaf_range(self.t)][fixed] / e.rate(self.t)
-            D_inverse = np.where(fixed[:, None, None], 0.0, D_inverse)
-        return s, D_inverse
+            (G, h), k = self._general_sums(ask.S), None
+        return LeafSums(self.W, self.rows, G, h, k, self._count)
 
-    def _smoothed(self, G: F64, H: F64, c: float) -> Iteration:
-        """Leaves that are mixtures of the steps of the nodes above them."""
-        e, s, spread = self.ensemble, np.zeros_like(G), np.zeros((self.M, self.M, 2))
-        assert e.smoothing is not None
-        trees = e.trees(self.t)
-        edges = e.tree_leaves[trees.start : trees.stop + 1] - e.leaf_range(self.t).start
-        for tree, begin, end in zip(e.smoothing[trees], edges[:-1], edges[1:], strict=True):
-            here = slice(begin, end)
-            node_G, node_H = tree.below @ G[here, 0], tree.below @ H[here, 0, 0]
-            D = node_H + e.lam + tree.l2
-            steps, moves = e.rule.step(node_G, node_H, D)
-            s[here, 0] = tree.mix @ steps
-            slope = -e.rate(self.t) * moves / np.where(D > 0, D, 1.0)  # of a node's step, in its sum of g
-            spread[here, here, 0] = (tree.mix * slope) @ tree.below
-            spread[here, here, 1] = (tree.mix * (slope * steps)) @ tree.below
-        fixed = np.zeros(self.M, bool) if e.fixed is None else e.fixed[e.leaf_range(self.t)]
-        s[fixed] = e.values[e.leaf_range(self.t)][fixed] / e.rate(self.t)
-        spread[fixed] = 0
-        nothing = np.zeros_like(H)
-        return Iteration(c, None, s, G, nothing, nothing, None, spread)
+    @cached_property
+    def _count(self) -> F64 | None:
+        e, count = self.ensemble, np.zeros(self.M)
+        if e.recorded is None or e.recorded.kind != "rows":
+            return None
+        for r, ids in enumerate(self.leaves, e.trees(self.t).start):
+            drawn = np.ones(e.n_rows) if e.sample is None else e.sample[r] > 0
+            sum_by_leaf(ids, drawn * (e.w_factor > 0), count)
+        return count
 
-    def _statistic(self, c: float) -> Iteration:
+    def _moved_sums(self, S: F64) -> F64:
+        e, sums, shift = self.ensemble, np.zeros((self.M, 4)), self.ensemble.loss.shift(S[:, 0])
+        for ids, w in zip(self.leaves, self.weights, strict=True):
+            kernels.leaf_sums(e.loss.kernel, ids, self.state, shift, e.y, w, sums)
+        return sums
+
+    def _general_sums(self, S: F64 | None) -> list[F64]:
+        """G and h of any loss."""
+        e, O = self.ensemble, self.ensemble.leaf_outputs
+        drawn = [None] * len(self.first) if e.sample is None else e.sample[e.trees(self.t)]
+
+        def chunk(part: slice) -> tuple[F64, F64]:
+            at, y, w = self._moved(part, S), e.y[part], e.w[part]
+            G, H = np.zeros((self.M, O)), np.zeros((self.M, O, O))
+            g, h = e.loss.gradient(at, y), e.loss.hessian(at, y) if e.rule.newton else None
+            for ids, o, times in zip(self.leaves, self.first, drawn, strict=True):
+                out, times = slice(o, o + O), None if times is None else times[part]
+                sum_by_leaf(ids[part], e.rounding.apply(g[:, out], w, times), G)
+                if h is not None:
+                    sum_by_leaf(ids[part], e.rounding.apply(h[:, out, out], w, times), H)
+            return G, H
+
+        return [np.sum(x, axis=0) for x in zip(*self._map(chunk), strict=True)]
+
+    def _slopes(self, S: F64 | None, s: F64) -> F64:
+        """J (M, O, O) of a step of one tree."""
+        e = self.ensemble
+
+        def chunk(part: slice) -> F64:
+            at, y, ids, J = self._moved(part, S), e.y[part], self.leaves[0][part], np.zeros((*s.shape, s.shape[1]))
+            slope = e.loss.jacobian(at, y)
+            if e.rule.newton:
+                slope = slope + e.loss.third_dot(at, y, s[ids])
+            sum_by_leaf(ids, self.weights[0][part, None, None] * slope, J)
+            return J
+
+        return np.sum(self._map(chunk), axis=0)
+
+    def _map(self, fn: Callable[[slice], T_]) -> list[T_]:
+        """fn of all rows, in chunks that do not depend on the threads."""
+        parts = [slice(i, min(i + ROW_CHUNK, len(self.A))) for i in range(0, len(self.A), ROW_CHUNK)]
+        return list(map(fn, parts) if self.threads is None else self.threads.map(fn, parts))
+
+    def _moved(self, part: slice, S: F64 | None) -> F64:
+        """The state of these rows at A + S."""
+        loss = self.ensemble.loss
+        state = loss.state(self.A[part])
+        return state if S is None else loss.moved(state, loss.shift(S)[self.leaves[0][part]])
+
+    def _statistics(self) -> F64:
         e, s = self.ensemble, np.zeros((self.M, 1))
         assert e.rule.statistic is not None
         for ids, o, w in zip(self.leaves, self.first, self.weights, strict=True):
             here = np.unique(ids)
             s[here, 0] = e.rule.statistic(ids, self.M, e.y - self.A[:, o], e.y, w)[here]
-        if e.fixed is not None:
-            fixed = e.fixed[e.leaf_range(self.t)]
-            s[fixed] = e.values[e.leaf_range(self.t)][fixed] / e.rate(self.t)
-        nothing = np.zeros((self.M, 1, 1))
-        return Iteration(c, None, s, np.zeros_like(s), nothing, nothing, None)
+        return s
 
-    def _moved(self, S: F64 | None) -> F64:
-        loss = self.ensemble.loss
-        return self.state if S is None else loss.moved(self.state, loss.shift(S)[self.leaves[0]])
 
-    def recorded(self, kind: str, first: Iteration) -> F64:
-        """(M,) what the model recorded of its leaves."""
-        e = self.ensemble
-        if kind == "weight":
-            return self.W
-        if kind == "weighted rows":
-            return self.rows
-        if kind == "hessian":
-            lam = e.lam if e.leaf_l2 is None else e.lam + e.leaf_l2[e.leaf_range(self.t)]
-            return first.D[:, 0, 0] - lam
-        count = np.zeros(self.M)
-        for r, ids in enumerate(self.leaves, e.trees(self.t).start):
-            drawn = np.ones(e.n_rows) if e.sample is None else e.sample[r] > 0
-            sum_by_leaf(ids, drawn * (e.w_factor > 0), count)
-        return count
+def answered(asking: Asking[T_], step: Step) -> T_:
+    """The end of this, with the rows of this step."""
+    try:
+        ask = next(asking)
+        while True:
+            ask = asking.send(step.answer(ask))
+    except StopIteration as end:
+        return end.value
 
 
 def has_one_pass(e: Ensemble) -> bool:
@@ -265,9 +364,18 @@ def has_one_pass(e: Ensemble) -> bool:
 
 
 def one_output_sums(
-    e: Ensemble, leaf: Ids, skip: bool, edges: Ints, values: F64, A: F64, w: F64, threads: Executor | None
+    e: Ensemble,
+    leaf: Ids,
+    skip: bool,
+    edges: Ints,
+    values: F64,
+    A: F64,
+    w: F64,
+    threads: Executor | None,
+    what: str = "",
 ) -> F64:
-    """(leaves, 8) of `kernels.replay_sums`, in chunks of rows that do not depend on the threads."""
+    """(leaves, 8) of `kernels.replay_sums`, in chunks of rows that do not depend on the threads. ``what``: of progress,
+    where it takes long."""
     values = np.ascontiguousarray(values)
 
     def chunk(start: int) -> F64:
@@ -276,15 +384,16 @@ def one_output_sums(
         return sums
 
     starts = range(0, e.n_rows, ROW_CHUNK)
-    return np.sum(list(map(chunk, starts) if threads is None else threads.map(chunk, starts)), axis=0)
+    done = map(chunk, starts) if threads is None else threads.map(chunk, starts)
+    return np.sum(list(progress(done, e.n_rows, what, "row", ROW_CHUNK) if what else done), axis=0)
 
 
-def _sums_of_all_steps(e: Ensemble, A: F64, threads: Executor | None) -> F64 | None:
+def sums_of_all_steps(e: Ensemble, A: F64, threads: Executor | None) -> F64 | None:
     """(leaves, 8) where each row can go through all steps at once: then it passes through the caches once."""
     rule, plain = e.rule, e.moves is None and e.sample is None and len(e.leaves) == e.n_steps
     if not (has_one_pass(e) and plain and rule.iterations == 1 and rule.statistic is None):
         return None
-    return one_output_sums(e, e.leaves, False, e.step_leaves, e.values[:, 0], A, e.w, threads)
+    return one_output_sums(e, e.leaves, False, e.step_leaves, e.values[:, 0], A, e.w, threads, "replaying")
 
 
 def inverse(D: F64) -> F64:
@@ -296,56 +405,114 @@ def inverse(D: F64) -> F64:
     return np.where(ok, np.linalg.inv(np.where(ok, D, eye)), 0)
 
 
+@dataclass(frozen=True)
+class Replayed:
+    """A step, and how far it is from the model's: relative errors of its values and of what the model recorded."""
+
+    trace: StepTrace
+    error: float
+    leaf: int  # where it is largest
+    weight_error: float
+
+
 def replay(ensemble: Ensemble, tolerance: float, notes: Sequence[str] = (), threads: Executor | None = None) -> Trace:
     """Walk through the steps with the model's own scores, so that each step is judged by itself."""
-    A = ensemble.start()
-    steps, errors, weight_errors = [], np.zeros(ensemble.n_steps), np.zeros(ensemble.n_steps)
-    scale = _leaf_scale(ensemble, A)
-    searching = ensemble.rule.backtracking
-    worst_leaf = np.zeros(ensemble.n_steps, dtype=int)
-    buffer, sums = None, _sums_of_all_steps(ensemble, A, threads)
-    for t in range(ensemble.n_steps):
-        known = None if sums is None else sums[ensemble.leaf_range(t)]
-        step = Step(ensemble, t, A, None, buffer, threads, known)
-        target = ensemble.values[ensemble.leaf_range(t)]
-        first = step.iterate(None)
-        if ensemble.recorded is not None:
-            recorded = ensemble.recorded.values[ensemble.leaf_range(t)]
-            found = step.recorded(ensemble.recorded.kind, first)
-            # Of all steps for second derivatives: those of late steps can be mere rounding.
-            scope = ensemble.recorded.values if ensemble.recorded.kind == "hessian" else recorded
-            weight_errors[t] = np.abs(found - recorded).max(initial=0.0) / (scope.max(initial=0.0) or 1.0)
-            searching = searching and weight_errors[t] <= tolerance
-        iterations = _inner_iterations(step, first, target, scale, searching)
-        found = ensemble.rate(t) * iterations[-1].after()
-        difference = np.abs(found - target).max(axis=1)
-        errors[t], worst_leaf[t] = difference.max() / scale, difference.argmax()
-        searching = searching and errors[t] <= tolerance  # a search that failed would fail, slowly, at every step
-        steps.append(_linearise(step, iterations))
-        if ensemble.loss.exponential:  # an additive loss's state is A itself
+    e, A = ensemble, ensemble.start()
+    scale = leaf_scale(e, largest_gradient(e, A))
+    steps: list[Replayed] = []
+    buffer, sums, searching = None, sums_of_all_steps(e, A, threads), True
+    for t in progress(range(e.n_steps), e.n_steps, "replaying", "step"):
+        known = None if sums is None else sums[e.leaf_range(t)]
+        step = Step(e, t, A, None, buffer, threads, known)
+        steps.append(answered(replay_step(step, scale, tolerance, searching), step))
+        # A search that failed would fail, slowly, at every step.
+        searching = searching and max(steps[-1].error, steps[-1].weight_error) <= tolerance
+        if e.loss.exponential:  # an additive loss's state is A itself
             buffer = step.__dict__.get("state")
-    fidelity = judge(ensemble, errors, worst_leaf, weight_errors, _base_error(ensemble), tolerance, notes)
-    return Trace(ensemble, steps, fidelity)
+    fidelity = judged(e, steps, (e.y, e.base_weight), tolerance, notes)
+    return Trace(e, [step.trace for step in steps], fidelity, base_labels(e))
 
 
-def _leaf_scale(ensemble: Ensemble, A: F64) -> float:
-    """The largest leaf value; where all are rounding noise, what a leaf could have been."""
-    gradient = np.abs(ensemble.loss.gradient(ensemble.loss.state(A), ensemble.y)).max()
-    possible = float(np.max(ensemble.learning_rate)) * gradient
-    return float(max(np.abs(ensemble.values).max(initial=0.0), 1e-6 * possible)) or 1.0
+def replay_apart(
+    ensemble: Ensemble,
+    answers: Callable[[dict[int, Ask]], dict[int, Any]],
+    gradient: float,
+    labels: tuple[F64, F64],
+    tolerance: float,
+    notes: Sequence[str] = (),
+) -> Trace:
+    """The same where the rows are somewhere else: all steps ask at once, and ``answers`` gives the sums each asks for.
 
-
-def _base_error(ensemble: Ensemble) -> float:
-    """Relative error of the starting score."""
+    ``gradient``: the largest of a row at the starting score; ``labels``: that the starting score comes from."""
     e = ensemble
+    scale = leaf_scale(e, gradient)
+    asking = {t: replay_step(StepLeaves(e, t), scale, tolerance) for t in range(e.n_steps)}
+    asks, done = {t: next(step) for t, step in asking.items()}, {}
+    while asks:
+        found, asks = answers(asks), {}
+        for t, sums in found.items():
+            try:
+                asks[t] = asking[t].send(sums)
+            except StopIteration as end:
+                done[t] = end.value
+    steps = [done[t] for t in range(e.n_steps)]
+    return Trace(e, [step.trace for step in steps], judged(e, steps, labels, tolerance, notes), labels)
+
+
+def replay_step(leaves: StepLeaves, scale: float, tolerance: float, searching: bool = True) -> Asking[Replayed]:
+    """One step at the model's own scores. ``scale``: what errors of leaf values are relative to."""
+    e, t, weight_error = leaves.ensemble, leaves.t, 0.0
+    target = e.values[e.leaf_range(t)]
+    first = yield from leaves.iterate(None)
+    if e.recorded is not None:
+        recorded = e.recorded.values[e.leaf_range(t)]
+        # Of all steps for second derivatives: those of late steps can be mere rounding.
+        scope = e.recorded.values if e.recorded.kind == "hessian" else recorded
+        found = leaves.recorded(e.recorded.kind, first)
+        weight_error = float(np.abs(found - recorded).max(initial=0.0) / (scope.max(initial=0.0) or 1.0))
+    search = e.rule.backtracking and searching and weight_error <= tolerance
+    iterations = yield from _inner_iterations(leaves, first, target, scale, search)
+    difference = np.abs(e.rate(t) * iterations[-1].after() - target).max(axis=1)
+    error, leaf = float(difference.max() / scale), int(difference.argmax())
+    return Replayed(_linearise(leaves, iterations), error, leaf, weight_error)
+
+
+def judged(
+    e: Ensemble, steps: Sequence[Replayed], labels: tuple[F64, F64], tolerance: float, notes: Sequence[str]
+) -> Fidelity:
+    """``labels``: and weights, that the starting score comes from."""
+    errors, weight_errors = np.array([s.error for s in steps]), np.array([s.weight_error for s in steps])
+    return judge(e, errors, np.array([s.leaf for s in steps]), weight_errors, _base_error(e, labels), tolerance, notes)
+
+
+def base_labels(e: Ensemble) -> tuple[F64, F64]:
+    if e.base_rule is None:
+        return np.zeros(0), np.zeros(0)
+    return condensed(e.base_rule, e.loss, e.y, e.base_weight) if e.base_rule.smooth else (e.y, e.base_weight)
+
+
+def largest_gradient(e: Ensemble, A: F64) -> float:
+    return float(np.abs(e.loss.gradient(e.loss.state(A), e.y)).max())
+
+
+def leaf_scale(e: Ensemble, gradient: float) -> float:
+    """The largest leaf value; where all are rounding noise, what a leaf could have been with this largest gradient."""
+    possible = float(np.max(e.learning_rate)) * gradient
+    return float(max(np.abs(e.values).max(initial=0.0), 1e-6 * possible)) or 1.0
+
+
+def _base_error(e: Ensemble, labels: tuple[F64, F64]) -> float:
+    """Relative error of the starting score."""
     if e.base_rule is None:
         return 0.0
-    found = e.base_rule.fit(e.loss, e.y, e.base_weight)
+    found = e.base_rule.fit(e.loss, *labels)
     scale = max(float(np.abs(e.base).max()), float(np.abs(e.values).max(initial=0.0))) or 1.0
     return float(np.abs(found - e.base).max()) / scale
 
 
-def _inner_iterations(step: Step, first: Iteration, target: F64, scale: float, search: bool) -> list[Iteration]:
+def _inner_iterations(
+    step: StepLeaves, first: Iteration, target: F64, scale: float, search: bool
+) -> Asking[list[Iteration]]:
     """The accepted inner iterations of a step.
 
     Backtracking accepts a step or halves it on a comparison of two losses that differ by rounding, so its decisions
@@ -355,34 +522,36 @@ def _inner_iterations(step: Step, first: Iteration, target: F64, scale: float, s
     count, rate = step.ensemble.rule.iterations, step.ensemble.rate(step.t)
     best: tuple[float, list[Iteration]] = (np.inf, [])
     if not search:
-        return walk(step, [1.0] * count, first)
+        return (yield from walk(step, [1.0] * count, first))
 
-    def visit(left: int, path: list[Iteration]) -> bool:
+    def visit(left: int, path: list[Iteration]) -> Asking[bool]:
         nonlocal best
         if left == 0:
             error = float(np.abs(rate * path[-1].after() - target).max()) / scale
             if error < best[0]:
                 best = error, path
             return error <= PATH_TOLERANCE
-        full = step.iterate(path[-1].after()) if path else first
+        full = (yield from step.iterate(path[-1].after())) if path else first
         for rejected in range(left):
-            if visit(left - rejected - 1, [*path, replace(full, c=0.5**rejected)]):
+            if (yield from visit(left - rejected - 1, [*path, replace(full, c=0.5**rejected)])):
                 return True
-        return visit(0, path or [replace(full, c=0.0)])  # every remaining iteration was rejected
+        return (yield from visit(0, path or [replace(full, c=0.0)]))  # every remaining iteration was rejected
 
-    visit(count, [])
+    yield from visit(count, [])
     return best[1]
 
 
-def walk(step: Step, scales: Sequence[float], first: Iteration | None = None) -> list[Iteration]:
+def walk(step: StepLeaves, scales: Sequence[float], first: Iteration | None = None) -> Asking[list[Iteration]]:
     """Inner iterations with these scales; the first may be known already."""
-    path = [replace(first or step.iterate(None), c=scales[0])]
+    if first is None:
+        first = yield from step.iterate(None)
+    path = [replace(first, c=scales[0])]
     for c in scales[1:]:
-        path.append(step.iterate(path[-1].after(), c))
+        path.append((yield from step.iterate(path[-1].after(), c)))
     return path
 
 
-def _linearise(step: Step, path: list[Iteration]) -> StepTrace:
+def _linearise(step: StepLeaves, path: list[Iteration]) -> StepTrace:
     O = step.ensemble.leaf_outputs
     N: list[F64] = []
     after = np.eye(O)  # product over later iterations
@@ -394,9 +563,9 @@ def _linearise(step: Step, path: list[Iteration]) -> StepTrace:
         scale=np.array([it.c for it in path]),
         S=np.stack([np.zeros_like(it.s) if it.S is None else it.S for it in path]),
         s=np.stack([it.s for it in path]),
-        G=np.stack([it.G for it in path]),
+        G=np.stack([it.sums.G for it in path]),
         D=np.stack([it.D for it in path]),
         N=np.stack(N),
-        rows=step.rows,
+        rows=path[0].sums.rows,
         spread=path[-1].spread,
     )

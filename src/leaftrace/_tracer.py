@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
-from . import _inputs
+from . import _frames, _inputs
 from ._adapters import Alteration, open_model
 from ._adjoint import expand_labels
 from ._altered import RefittedModel, RetrainedModel, alter, refit_on
 from ._arrays import F64, Ints, Real
 from ._costs import Estimate, estimate
-from ._engine import Engine, Settings, blocks_of
+from ._engine import Engine, blocks_of, settings_of
 from ._errors import InvalidInput
 from ._grouping import Tables
 from ._influence import Influence, Ranked, rank, top_table
 from ._kernels import is_native
-from ._methods import LeafInfluence, LeafRefit, Method, Retrain, TopKLeaves
+from ._methods import Baseline, LeafInfluence, LeafRefit, Method, Retrain, TopKLeaves
 from ._neighbours import neighbour_table
+from ._parted import Paths, open_table
 from ._queries import Of, Queries, Reduce
-from ._workspace import available_cores
+from ._tables import notebook
+from ._workspace import available_memory
 
 
 class Tracer(Engine):
@@ -44,6 +48,9 @@ class Tracer(Engine):
     ``params``        training parameters that count before those the model itself reports
 
     ``train_index`` (n,) are the training rows' names in tables: the index of X_train, or positions.
+
+    Rows may be in pandas, polars or Arrow tables, arrays or sparse matrices, labels and weights in columns of any of
+    these. Tables come back in the kind of X_train: polars, Arrow, otherwise pandas (a dict of arrays without pandas).
     """
 
     train_index: np.ndarray
@@ -65,20 +72,58 @@ class Tracer(Engine):
         memory_limit: int | None = None,
         params: dict[str, Any] | None = None,
     ) -> None:
-        if fidelity not in ("raise", "warn", "ignore"):
-            raise InvalidInput(f"fidelity is {fidelity!r}; it can be 'raise', 'warn' or 'ignore'.")
-        if str(dtype) not in ("float32", "float64"):
-            raise InvalidInput(f"dtype is {dtype!r}; it can be 'float32' or 'float64'.")
-        if n_jobs is not None and n_jobs < 1:
-            raise InvalidInput(f"n_jobs is {n_jobs}; it is a number of threads, 1 or more, or None for all cores.")
-        if memory_limit is not None and memory_limit <= 0:
-            raise InvalidInput(f"memory_limit is {memory_limit}; it is a number of bytes, or None.")
+        settings = settings_of(fidelity, dtype, n_jobs, memory_limit)
         source = open_model(model, X_train, y_train, sample_weight, baseline, params or {})
-        super().__init__(source, Settings(fidelity, np.dtype(dtype), n_jobs or available_cores(), memory_limit))
+        super().__init__(source, settings)
         self.X_train = X_train
         self.train_index = _inputs.row_index(X_train, self.n_rows)
         self._given_weight = _inputs.weights(sample_weight, self.n_rows)
         self.y_train = np.asarray(source.own_labels(X_train) if y_train is None else y_train).ravel()
+
+    @classmethod
+    def from_files(
+        cls,
+        model: Any,
+        files: Paths,
+        *,
+        target: str,
+        weight: str | None = None,
+        baseline: str | Sequence[str] | None = None,
+        index: str | None = None,
+        columns: Sequence[str] | None = None,
+        cache: str | os.PathLike[str] | None = None,
+        memory_limit: int | None = None,
+        **settings: Any,
+    ) -> Tracer:
+        """A tracer of a model whose training table is in Parquet files and need not fit in memory.
+
+        >>> tracer = Tracer.from_files(model, "train/*.parquet", target="income", cache="leaves")   # doctest: +SKIP
+
+        The rows are read once, part by part, for their leaves, which stay on disk; all methods then give what they give
+        in memory, to rounding. In memory are some 100 bytes a row beside what `memory_limit` allows. `X_train` is no
+        table in memory but reads what is asked for: `X_train.take(rows)`, `X_train["age"]`.
+
+        ``files``     a pattern, a folder, or a list of files in the order of the rows
+        ``target, weight, baseline``  columns with the labels, sample weights and scores given to the rows (several for
+                      models of several outputs)
+        ``index``     a column with names of the rows, for tables; by default positions
+        ``columns``   those that the model was trained on; by default all the others
+        ``cache``     a folder that keeps the leaves for the next time, as long as model and files are the same: the
+                      model's contents; name, size, time of change and footer of each file. Old ones are not removed.
+                      By default a temporary folder, removed with the tracer
+        ``memory_limit, **settings``  as those of `Tracer`
+        """
+        limit = memory_limit or available_memory() // 2
+        scores = [] if baseline is None else [baseline] if isinstance(baseline, str) else list(baseline)
+        others = [name for name in (target, weight, index, *scores) if name is not None]
+        table = open_table(files, others, columns, cache, limit // 2)
+        w = None if weight is None else table[weight].to_numpy()
+        given = np.column_stack([table[name] for name in scores]).astype(np.float64) if scores else None
+        y = table[target].to_numpy()
+        tracer = cls(model, table, y, w, baseline=given, memory_limit=memory_limit, **settings)
+        if index is not None:
+            tracer.train_index = table[index].to_numpy()
+        return tracer
 
     @property
     def sample_weight(self) -> F64:
@@ -91,6 +136,11 @@ class Tracer(Engine):
         """Labels of a classifier in the order of its outputs, or None."""
         return self._source.classes
 
+    @property
+    def _kind(self) -> str:
+        """Of the tables it returns: that of X_train."""
+        return _frames.kind(self.X_train)
+
     def __repr__(self) -> str:
         e = self._source.ensemble
         return (
@@ -98,6 +148,15 @@ class Tracer(Engine):
             f"{e.n_rows:,} training rows; {self._work.dtype.name}, {'native' if is_native() else 'NumPy'} kernels)\n"
             f"  fidelity: {self.fidelity.verdict}"
         )
+
+    def _repr_html_(self) -> str:
+        """In a notebook."""
+        e, classes = self._source.ensemble, self.classes
+        facts = {"loss": e.loss.name, "steps": e.n_steps, "leaves": len(e.values), "training rows": f"{e.n_rows:,}"}
+        if classes is not None:
+            facts["classes"] = ", ".join(map(str, classes[:5])) + (f" and {len(classes) - 5} more" * (len(classes) > 5))
+        lines = {name: np.array([value], dtype=object) for name, value in facts.items()}
+        return notebook(f"Tracer: {self._source.name}", lines, f"Fidelity: {self.fidelity.verdict}")
 
     # ---- questions ----
 
@@ -115,22 +174,27 @@ class Tracer(Engine):
     ) -> Influence:
         """Influence of the training rows (or those at positions `rows`) on each test row.
 
-        ``method``  LeafInfluence() by default: exact, all rows at once
+        ``method``  LeafInfluence() by default: exact, all rows at once. Or LeafRefit(), Retrain(), one of `baselines`
         ``of``      "loss"; "prediction" (raw score; of several outputs, `output` or the predicted class); one of
                     `goals`, any scalar of all predictions, in one column; or the gradient of anything with respect
                     to the raw predictions, as an array or a function of them
         ``reduce``  "mean" or "sum": one column for the whole test set, at the price of one test row
         """
         method = LeafInfluence() if method is None else method
-        if not isinstance(method, (LeafInfluence, LeafRefit, Retrain)):
-            raise InvalidInput(f"method is {method!r}; it can be LeafInfluence(), LeafRefit() or Retrain().")
-        if isinstance(method, LeafInfluence):
+        if not isinstance(method, (LeafInfluence, LeafRefit, Retrain, Baseline)):
+            raise InvalidInput(
+                f"method is {method!r}; it can be LeafInfluence(), LeafRefit(), Retrain() or one of lt.baselines, such "
+                "as lt.baselines.BoostIn()."
+            )
+        if method.differentiates:
             self._needs_derivatives()
         queries, test_index = self._queries(X_test, y_test, of, reduce, output, baseline)
         index = _inputs.row_numbers(rows, self.n_rows)
         changed = None
         if isinstance(method, Retrain):
             values, changed = self._by_retraining(X_test, baseline, queries, index)
+        elif isinstance(method, Baseline):
+            values = method.values(self._work, queries, None if rows is None else index, self.classes)
         elif isinstance(method, LeafInfluence) and not isinstance(method.update_set, TopKLeaves):
             every = len(index) == self.n_rows and rows is None
             columns = [v for _, v in self._backwards(queries, method, None if every else index)]
@@ -139,7 +203,7 @@ class Tracer(Engine):
             values = self._by_refitting(queries, method, index)
         else:
             values = self._forwards(queries, method, index)
-        tables = _tables(self.X_train, None if rows is None else index, X_test, queries)
+        tables = self._tables(self.X_train, None if rows is None else index, X_test, queries)
         return self._result(values, index, test_index, queries, method, structure_changed=changed, tables=tables)
 
     def top(
@@ -164,7 +228,7 @@ class Tracer(Engine):
         for columns, values in self._backwards(queries, method, None):
             block = self._result(values, np.arange(self.n_rows), test_index[columns], queries, method)
             tops += rank(block, k, effect)
-        return top_table(tops, self.train_index, test_index, f"{queries.of}_change_if_removed")
+        return top_table(tops, self.train_index, test_index, f"{queries.of}_change_if_removed", self._kind)
 
     def label_influence(
         self,
@@ -207,7 +271,7 @@ class Tracer(Engine):
         if e.n_outputs == 1 and self._source.classes is not None:
             action, how_far = "flipped", 1 - 2 * e.y[index]
         names, better = (self.train_index[index], test_index), queries.lower_is_better
-        tables = _tables(self.X_train, None if rows is None else index, X_test, queries)
+        tables = self._tables(self.X_train, None if rows is None else index, X_test, queries)
         return Influence(values, *names, queries.of, name, action, how_far, lower_is_better=better, tables=tables)
 
     def score_candidates(
@@ -254,7 +318,7 @@ class Tracer(Engine):
             np.ones(m),
             per_label=per_label,
             lower_is_better=queries.lower_is_better,
-            tables=_tables(X_new, None, X_test, queries),
+            tables=self._tables(X_new, None, X_test, queries),
         )
 
     def neighbours(
@@ -301,7 +365,7 @@ class Tracer(Engine):
                 influence = None if values is None else self._result(values, every, here, queries, method)
                 yield queries.leaves[:, columns], meant[columns], here, influence
 
-        return neighbour_table(self._work, blocks(), k, by, self.train_index, self.y_train)
+        return neighbour_table(self._work, blocks(), k, by, self.train_index, self.y_train, self._kind)
 
     def refit(
         self, without: Any = None, *, y: Any = None, sample_weight: Any = None, added: tuple[Any, Any] | None = None
@@ -313,7 +377,9 @@ class Tracer(Engine):
         ``added``          (X, y) of new rows
         """
         rows = self._alteration(without, y, sample_weight, added)
-        return RefittedModel(self._source, rows, refit_on(self._work.trace, alter(self._source, rows)))
+        with ThreadPoolExecutor(self._work.n_jobs) as threads:
+            refitted = refit_on(self._work.trace, alter(self._source, rows), threads)
+        return RefittedModel(self._source, rows, refitted)
 
     def retrain(
         self, without: Any = None, *, y: Any = None, sample_weight: Any = None, added: tuple[Any, Any] | None = None
@@ -391,13 +457,12 @@ class Tracer(Engine):
         self, values: Real, index: Ints, test_index: np.ndarray, queries: Queries, method: Method, **extra: Any
     ) -> Influence:
         weight = self._source.ensemble.sample_weight[index]
-        derivative = isinstance(method, LeafInfluence)
+        derivative, extra["scored"] = method.gives == "derivatives", method.gives == "scores"
         names = self.train_index[index], test_index
         better = queries.lower_is_better
         return Influence(
             values, *names, queries.of, repr(method), "removed", weight, derivative, lower_is_better=better, **extra
         )
 
-
-def _tables(train: Any, rows: Ints | None, test: Any, queries: Queries) -> Tables:
-    return Tables(train, rows, None if queries.reduce else test, queries.reduce is not None)
+    def _tables(self, train: Any, rows: Ints | None, test: Any, queries: Queries) -> Tables:
+        return Tables(train, rows, None if queries.reduce else test, queries.reduce is not None, self._kind)

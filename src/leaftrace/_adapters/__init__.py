@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from .._arrays import F64, Ids
 from .._ensemble import Ensemble
 from .._errors import UnsupportedModel
+from .._parted import PartedTable
 from ._common import Alteration as Alteration
 
 
@@ -62,6 +63,14 @@ class Source(Protocol):
         """Labels that X itself carries (a Pool), or None."""
         ...
 
+    def as_trained(self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None) -> tuple[F64, F64]:
+        """Labels and weights of training rows as training kept them."""
+        ...
+
+    def rebased(self, base: F64) -> Ensemble:
+        """The ensemble with this starting score, where it was computed from labels that are not those of training."""
+        ...
+
     def retrain(self, rows: Alteration, threads: int) -> Retrained: ...
 
 
@@ -74,6 +83,17 @@ _SUPPORTED = (
 
 
 def open_model(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, params: dict[str, Any]) -> Source:
+    def of_table(X: Any) -> Source:
+        return _open(model, X, y, sample_weight, baseline, params)
+
+    if not isinstance(X, PartedTable):
+        return of_table(X)
+    from .parted import PartedSource
+
+    return PartedSource(of_table(X), X, of_table)
+
+
+def _open(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, params: dict[str, Any]) -> Source:
     if isinstance(model, (str, os.PathLike)):
         library = _library_of_file(os.fspath(model))
     else:
@@ -101,7 +121,7 @@ def _open_pipeline(pipeline: Any, X: Any, y: Any, sample_weight: Any, baseline: 
     if not len(pipeline):
         raise UnsupportedModel("this Pipeline is empty; its last step must be a fitted model.")
     source = PipelineSource(pipeline)
-    source.inner = open_model(pipeline[-1], source.transform(X), y, sample_weight, baseline, params)
+    source.inner = _open(pipeline[-1], source.transform(X), y, sample_weight, baseline, params)
     return source
 
 

@@ -16,7 +16,7 @@ from .._base import BaseRule, Mean, OfLabels
 from .._ensemble import Statistic
 from .._errors import UnsupportedModel
 from .._losses import Logistic, Loss, Poisson, Softmax, SquaredError
-from .._losses_general import General, Huber, OneVsAll, Pinball, Terms, Tweedie
+from .._losses_general import General, Huber, OneVsAll, Pinball, Terms, Told, Tweedie, pieces
 from ._common import f32
 
 # The labels a loss takes: lowest, highest, in words.
@@ -102,6 +102,7 @@ class LogCosh(General):
     """L = log cosh r, r = A - y."""
 
     name: str = "log-cosh"
+    changes = "sigmoid", (2.0, 1.0)  # tanh r = 2 (sigma(2 r) - 1/2)
 
     def value(self, A: F64, y: F64) -> F64:
         r = A[..., 0] - y
@@ -120,6 +121,10 @@ class Lq(General):
     q: float
     name: str = "Lq"
 
+    @property
+    def changes(self) -> Told:
+        return "power", (self.q,)
+
     def value(self, A: F64, y: F64) -> F64:
         return np.abs(A[..., 0] - y) ** self.q
 
@@ -137,6 +142,11 @@ class Expectile(General):
 
     alpha: float
     name: str = "expectile"
+
+    @property
+    def changes(self) -> Told:
+        below, above = 2 * self.alpha, 2 * (1 - self.alpha)
+        return pieces("residual", 0.0, 0.0, (0.0, below, below), (0.0, above, above), (0.0, above, above))
 
     def value(self, A: F64, y: F64) -> F64:
         r = A[..., 0] - y
@@ -161,6 +171,14 @@ class Quantile(Pinball):
         super().__init__(alpha)
         object.__setattr__(self, "delta", delta)
 
+    @property
+    def changes(self) -> Told:
+        of, (_, _, *numbers) = super().changes
+        if self.delta == 0:
+            return super().changes
+        inside = float(np.nextafter(self.delta, 0.0))  # a residual of delta is outside
+        return of, (-inside, inside, *numbers[:3], 0.0, 0.0, 1.0, *numbers[6:])
+
     def terms(self, A: F64, y: F64) -> Terms:
         g, j, h, k = super().terms(A, y)
         return np.where(np.abs(y - A) < self.delta, 0.0, g), j, h, k
@@ -171,6 +189,7 @@ class RelativeError(General):
     """L = |A - y| / max(1, |y|): the leaves are medians, not Newton steps."""
 
     name: str = "relative error"
+    changes = pieces("relative", 0.0, 0.0, (-1.0, 0.0, 1.0), (1.0, 0.0, 1.0), (1.0, 0.0, 1.0))
 
     def value(self, A: F64, y: F64) -> F64:
         return np.abs(A[..., 0] - y) / np.maximum(1.0, np.abs(y))

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _inputs
+from .. import _frames, _inputs
 from .._arrays import F64, Ids, Ints
+from .._ensemble import Ensemble
 from .._errors import InvalidInput
+from .._parted import PartedTable
 
 
 def f32(x: Any) -> F64:
@@ -89,6 +91,7 @@ def _below(X: Any, more: Any) -> Any:
     if hasattr(X, "iloc"):
         import pandas as pd
 
+        more = _frames.to_pandas(more)
         more = more if hasattr(more, "iloc") else pd.DataFrame(np.asarray(more), columns=X.columns)
         more = more[list(X.columns)].astype(X.dtypes.to_dict())  # categories stay categories
         return pd.concat([X, more])
@@ -96,10 +99,8 @@ def _below(X: Any, more: Any) -> Any:
         from scipy.sparse import vstack
 
         return vstack([X, more]).tocsr()
-    if hasattr(X, "to_batches"):
-        import pyarrow as pa
-
-        return pa.concat_tables([X, more.select(X.column_names).cast(X.schema)])
+    if _frames.kind(X):
+        return _frames.below(X, more)
     return np.concatenate([X, np.asarray(more)])
 
 
@@ -110,6 +111,7 @@ class BaseSource:
     """Labels and defaults of a `Source`. Adapters set ``classes`` for classifiers, otherwise the range of labels."""
 
     name: str
+    ensemble: Ensemble
     notes: Sequence[str] = ()
     classes: NDArray[Any] | None = None
     label_range: tuple[float, float] = (-np.inf, np.inf)
@@ -128,3 +130,24 @@ class BaseSource:
 
     def own_labels(self, X: Any) -> Any | None:
         return None
+
+    def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
+        raise NotImplementedError
+
+    def training_rows(self, X: Any, baseline: Any) -> tuple[Ids, F64 | None]:
+        """`rows` of the training set, whose table may come in parts."""
+        if isinstance(X, PartedTable):
+            return X.leaves(self.rows, self.structure(), baseline)
+        return self.rows(X, baseline)
+
+    def rebased(self, base: F64) -> Ensemble:
+        """The ensemble with this starting score, where it was computed from labels that are not those of training."""
+        return self.ensemble
+
+    def structure(self) -> bytes:
+        """What decides in which leaf a row falls: the same for the same model, however it was loaded."""
+        raise NotImplementedError
+
+    def as_trained(self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None) -> tuple[F64, F64]:
+        """Labels and weights of training rows as training kept them. ``factor``, ``base_factor``: see `Ensemble`."""
+        return codes, weight * factor

@@ -37,6 +37,7 @@ class Training:
     class_weight: F64
     offset: F64 | None
     version: tuple[int, ...]  # of LightGBM
+    base: F64 | None = None  # (K,) the starting score, if it is not that of these labels
 
     @cached_property
     def alone(self) -> NDArray[np.bool_]:
@@ -62,6 +63,7 @@ class Training:
         averaged = self.offset is None and not refitted(p) and self._averaged(p)
         with np.errstate(divide="ignore", invalid="ignore"):
             base = kind.base.fit(kind.loss, f32(self.y), w) if averaged else np.zeros(K)
+        base = self.base if averaged and self.base is not None else base
         if not np.isfinite(base).all():
             raise UnsupportedModel("a class has no training rows; train with the classes that there are.")
         rates, moves, holds_base = np.full(T, float(p["learning_rate"])), None, np.arange(T) == 0
@@ -196,7 +198,8 @@ class Training:
         return found if np.any(np.abs(found - p["learning_rate"]) > 1e-5 * p["learning_rate"]) else None
 
     def _recorded(self, e: Ensemble, p: dict[str, Any]) -> Ensemble:
-        if self.counts is None or refitted(p):  # refitting keeps the counts of the rows before
+        # Refitting keeps the counts of the rows before; on several machines they are guessed from second derivatives.
+        if self.counts is None or refitted(p) or int(p.get("num_machines", 1)) > 1:
             return e
         drawn = [e.n_rows] * len(e.first_output) if e.sample is None else [np.count_nonzero(s) for s in e.sample]
         counts = np.where(np.isnan(self.counts), np.repeat(drawn, np.diff(e.tree_leaves)), self.counts)

@@ -13,7 +13,7 @@ from .._arrays import F64, Ids
 from .._base import BaseRule, Mean, OfLabels
 from .._ensemble import Rounding
 from .._losses import Logistic, Loss, Poisson, Softmax, SquaredError
-from .._losses_general import Fair, Gamma, Huber, OneVsAll, Pinball, ScaledLogistic, Terms, Tweedie
+from .._losses_general import Fair, Gamma, Huber, OneVsAll, Pinball, ScaledLogistic, Terms, Told, Tweedie, pieces
 from ._common import f32
 
 
@@ -53,6 +53,11 @@ class AbsoluteError(Pinball):
 
     relative: bool = False
     name: str = "absolute error"
+
+    @property
+    def changes(self) -> Told:
+        of = "relative" if self.relative else "residual"
+        return pieces(of, 0.0, 0.0, (-1.0, 0.0, 1.0), (0.0, 0.0, 1.0), (1.0, 0.0, 1.0))
 
     def value(self, A: F64, y: F64) -> F64:
         return np.abs(y - A[..., 0]) * self._scale(y)

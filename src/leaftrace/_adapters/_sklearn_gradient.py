@@ -43,6 +43,7 @@ class Exponential(General):
     """L = y exp(-A) + (1 - y) exp(A) with y in [0, 1]: AdaBoost's loss. p = sigma(2 A)."""
 
     name: str = "exponential"
+    changes = "exponentials", (-1.0, 1.0, 1.0, -1.0, 0.0)
 
     def value(self, A: F64, y: F64) -> F64:
         return y * np.exp(-A[..., 0]) + (1 - y) * np.exp(A[..., 0])

@@ -58,6 +58,20 @@ class HistTrees(Trees):
             numbered.nodes["value"] = np.arange(len(tree.nodes))
             yield numbered.predict(X, *bitsets, _threads(X)).astype(np.intp)
 
+    def bytes(self) -> bytes:
+        # Fields one by one: the gaps between them hold whatever was in memory.
+        arrays = [
+            array
+            for tree in self.predictors
+            for array in (
+                *map(tree.nodes.__getitem__, tree.nodes.dtype.names),
+                tree.raw_left_cat_bitsets,
+                tree.binned_left_cat_bitsets,
+            )
+        ]
+        known = self.model._bin_mapper.make_known_categories_bitsets()
+        return b"".join(np.ascontiguousarray(array).tobytes() for array in (*arrays, *known))
+
     def field(self, name: str) -> NDArray[Any]:
         """(leaves,)."""
         return self.of_leaves([tree.nodes[name] for tree in self.predictors])

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from .. import _inputs
+from .. import _frames, _inputs
 from .._arrays import F64, Ids, Ints
 from .._base import Constant
 from .._ensemble import Ensemble
 from .._errors import InvalidInput, UnsupportedModel
+from .._progress import progress
 from ._common import Alteration, BaseSource, cumulative, pack_leaves
 
 Fit = Callable[[F64, F64 | None], Any]  # a number from values and their weights
@@ -42,11 +43,16 @@ class Trees(ABC):
     def leaves(self, X: Any) -> Ids:
         """(trees, n) from rows as the trees take them."""
         ids = ((np.cumsum(leaf) - 1)[nodes] for leaf, nodes in zip(self.is_leaf, self.nodes(X), strict=True))
+        ids = progress(ids, len(self.is_leaf), "leaves", "tree")
         return pack_leaves(ids, self.tree_leaves, self.step_trees, X.shape[0])
 
     def of_leaves(self, values: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """(leaves, ...) from an array (nodes, ...) for each tree."""
         return np.concatenate([v[leaf] for v, leaf in zip(values, self.is_leaf, strict=True)])
+
+    @abstractmethod
+    def bytes(self) -> bytes:
+        """All nodes."""
 
     @property
     def arrays(self) -> dict[str, Any]:
@@ -63,6 +69,9 @@ class ArrayTrees(Trees):
 
     def nodes(self, X: Any) -> Iterator[Ints]:
         return (tree.apply(X) for tree in self.trees)
+
+    def bytes(self) -> bytes:
+        return b"".join(tree.__getstate__()["nodes"].tobytes() for tree in self.trees)
 
     def values(self) -> F64:
         """(leaves, O)."""
@@ -132,10 +141,10 @@ class SklearnSource(BaseSource, ABC):
             raise InvalidInput("y_train is missing; pass the labels the model was trained on.")
         self.trees = self._trees(model)
         self.classes = np.asarray(model.classes_) if hasattr(model, "classes_") else None
-        leaves, offset = self.rows(X, baseline)
+        leaves, offset = self.training_rows(X, baseline)
         n = leaves.shape[1]
         weights = _inputs.weights(sample_weight, n)
-        self._data = X, _inputs.vector(y, "y_train", n), None if sample_weight is None else weights
+        self._data = self._table(X), _inputs.vector(y, "y_train", n), None if sample_weight is None else weights
         codes = self.labels(y, n, "y_train")
         rows = Rows(codes, weights, np.ones(n), sample_weight is not None)
         self.ensemble = self._ensemble(leaves, offset, rows)
@@ -167,11 +176,16 @@ class SklearnSource(BaseSource, ABC):
         if values is not None and any(int(v) for v in values):
             raise UnsupportedModel("monotonic_cst bounds leaf values in a way that cannot be replayed; train without.")
 
-    def read(self, X: Any, trees: Trees | None = None) -> Any:
-        """Rows as the trees, or these trees, take them: with the model's columns in the model's order."""
+    def _table(self, X: Any) -> Any:
+        """X with the model's columns in the model's order, as scikit-learn takes it: pandas, polars, arrays."""
         names = getattr(self.model, "feature_names_in_", None)
         names = [str(i) for i in range(self.model.n_features_in_)] if names is None else [str(name) for name in names]
         X = _inputs.columns(X, names)
+        return _frames.to_pandas(X) if _frames.kind(X) == "pyarrow" else X
+
+    def read(self, X: Any, trees: Trees | None = None) -> Any:
+        """Rows as the trees, or these trees, take them."""
+        X = self._table(X)
         try:
             return (trees or self.trees).read(X)
         except (ValueError, TypeError) as error:
@@ -182,6 +196,10 @@ class SklearnSource(BaseSource, ABC):
             raise InvalidInput("scikit-learn models are not trained with a baseline; leave it out.")
         X = self.read(X)
         return self.trees.leaves(X), self._offset(X)
+
+    def structure(self) -> bytes:
+        names = getattr(self.model, "feature_names_in_", np.zeros(0, str))
+        return self.trees.bytes() + " ".join(map(str, names)).encode()
 
     def retrain(self, rows: Alteration, threads: int) -> RetrainedSklearn:
         """A clone trained on these rows. Where random_state is not an integer it also differs by chance."""

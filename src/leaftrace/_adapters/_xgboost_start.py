@@ -62,6 +62,9 @@ class Shares:
         totals = np.bincount(y.astype(int), b, loss.n_outputs) - gone
         return self._score((totals / (b.sum() - b[index, None])).T)
 
+    def of_means(self, loss: Loss, y: F64) -> bool:
+        return True
+
     def _score(self, p: F64) -> F64:
         """(K, ...) scores of shares (K, ...)."""
         logs = np.log(np.maximum(p, 0) + 1e-6)
@@ -85,6 +88,9 @@ class Scaled:
     def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
         return self.factor * NewtonStep().without(loss, y, b, index)
 
+    def of_means(self, loss: Loss, y: F64) -> bool:
+        return NewtonStep().of_means(loss, y)
+
 
 @dataclass(frozen=True)
 class Side:
@@ -100,6 +106,9 @@ class Side:
 
     def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
         return (b @ (2 * y - 1) - b[index] * (2 * y[index] - 1) > 0).astype(float)[None]
+
+    def of_means(self, loss: Loss, y: F64) -> bool:
+        return True
 
 
 @dataclass(frozen=True)
@@ -121,6 +130,9 @@ class Rounded:
 
     def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
         return self.rule.without(loss, y, b, index) + self.rounding[:, None]
+
+    def of_means(self, loss: Loss, y: F64) -> bool:
+        return self.rule.of_means(loss, y)
 
 
 def margin(objective: str, base_score: F64) -> F64:

@@ -24,10 +24,12 @@ import catboost
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _inputs
+from .. import _frames, _inputs
 from .._arrays import F64, Ids
 from .._ensemble import BASE, Ensemble, LeafRule, Recorded
 from .._errors import InvalidInput, UnsupportedModel
+from .._parted import PartedTable
+from .._progress import progress
 from ._catboost_file import leaf_weights, written
 from ._catboost_losses import EXPONENTIAL, LABELS, OF_CLASSES, objective
 from ._catboost_recorder import record
@@ -36,6 +38,7 @@ from ._common import Alteration, BaseSource, cumulative, f32, given_scores
 
 _METHODS = {"Newton": True, "Gradient": False, "Simple": False, "Exact": False}
 _ROWS_AT_ONCE = 1 << 15
+_VERSION = tuple(int(v) for v in re.findall(r"\d+", catboost.__version__)[:3])
 _SHRINKING_TREES = 200  # each step moves all before it: their number squared in all
 # Resolved parameters that describe the finished run and not how to run again.
 _NOT_FOR_RETRAINING = {
@@ -135,7 +138,9 @@ def _leaves(model: catboost.CatBoost, pool: catboost.Pool) -> Ids:
             out[:, row:end] = ids[row - start : end - start].astype(small).T
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        list(threads.map(fill, range(0, rows, at_once)))
+        starts = range(0, rows, at_once)
+        for _ in progress(threads.map(fill, starts), rows, "leaves", "row", at_once):
+            pass
     return out
 
 
@@ -164,6 +169,13 @@ def _moves(shrink: F64) -> list[list[tuple[int, float]]]:
     return [*moves, [(len(shrink) - 1, 1.0)]]
 
 
+def _readable(X: Any) -> Any:
+    """X, or of a table that CatBoost does not take a DataFrame."""
+    if _frames.kind(X) == "polars" and _VERSION >= (1, 2, 10):
+        return _frames.categories_as_text(X)  # which CatBoost makes of them anyway
+    return _frames.to_pandas(X)
+
+
 class CatBoostSource(BaseSource):
     """A CatBoost model with its training data."""
 
@@ -185,7 +197,7 @@ class CatBoostSource(BaseSource):
         if isinstance(X, catboost.Pool):
             y = X.get_label() if y is None else y
             sample_weight = X.get_weight() if sample_weight is None else sample_weight
-        leaves, offset = self.rows(X, baseline)
+        leaves, offset = self.training_rows(X, baseline)
         n = leaves.shape[1]
         if y is None:
             raise InvalidInput("y_train is missing; pass the labels the model was trained on.")
@@ -243,6 +255,11 @@ class CatBoostSource(BaseSource):
     def _training_leaves(self, y: F64, w: F64, leaves: Ids, offset: F64 | None) -> Ids:
         """Where training had the rows, of a model that splits on target statistics."""
         X = self._data[0]
+        if isinstance(X, PartedTable):
+            raise UnsupportedModel(
+                "this model splits on target statistics of category columns, which depend on all rows at once, so it "
+                "cannot be read part by part; pass the whole table: Tracer(model, X_train, y_train)."
+            )
         table = X if isinstance(X, catboost.Pool) else self._table(X)
         rows = Rows(table, self._training_pool, y, w, leaves)
         leaves, confirmed = training_leaves(self.model, self._written, self.params, rows)
@@ -272,6 +289,10 @@ class CatBoostSource(BaseSource):
         """The model as a json file has it."""
         return written(self.model)
 
+    def structure(self) -> bytes:
+        parts = [self._written.get(name) for name in ("features_info", "oblivious_trees", "trees", "ctr_data")]
+        return json.dumps(parts, sort_keys=True).encode()
+
     @cached_property
     def _splits_on_targets(self) -> bool:
         return bool(self.model.get_cat_feature_indices()) and bool(statistics(self._written))
@@ -285,8 +306,8 @@ class CatBoostSource(BaseSource):
         return leaves, None if offset is None else f32(offset)
 
     def _table(self, X: Any) -> Any:
-        """X with the model's columns in the model's order."""
-        return _inputs.columns(X, list(self.model.feature_names_ or []))
+        """X with the model's columns in the model's order, as CatBoost takes it."""
+        return _readable(_inputs.columns(X, list(self.model.feature_names_ or [])))
 
     def _pool(self, X: Any, **extra: Any) -> catboost.Pool:
         if isinstance(X, catboost.Pool):
@@ -309,6 +330,9 @@ class CatBoostSource(BaseSource):
                 f"a model with the loss {self.loss_name} has labels that are {words}."
             )
         return numbers
+
+    def as_trained(self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None) -> tuple[F64, F64]:
+        return f32(codes), f32(f32(weight) * f32(factor))
 
     @cached_property
     def _training_pool(self) -> catboost.Pool:
@@ -361,7 +385,8 @@ def record_catboost(
     pool = X
     if not isinstance(X, catboost.Pool):
         categories = model.get_cat_feature_indices() if model.is_fitted() else model.get_param("cat_features")
-        pool = catboost.Pool(X, label=y, weight=sample_weight, baseline=baseline, cat_features=categories)
+        y, sample_weight = (None if x is None else _frames.plain(x) for x in (y, sample_weight))
+        pool = catboost.Pool(_readable(X), y, categories, weight=sample_weight, baseline=baseline)
     if not model.is_fitted():
         model.fit(pool, **fit)
     setattr(model, _RECORDED, record(model, _again(model, model.get_all_params()), pool))

@@ -21,9 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, issparse
 
-from .. import _inputs
+from .. import _frames, _inputs
 from .._arrays import F64, Ids
+from .._ensemble import Ensemble
 from .._errors import InvalidInput, UnsupportedModel
+from .._progress import progress
 from ._common import Alteration, BaseSource, f32, given_scores, pack_leaves
 from ._lightgbm_ensemble import Training, refitted
 from ._lightgbm_leaves import OBJECTIVES, objective
@@ -129,7 +131,7 @@ class LightGBMSource(BaseSource):
         if isinstance(X, lgb.Dataset):
             y = X.construct().get_label() if y is None else y
             sample_weight = X.get_weight() if sample_weight is None else sample_weight
-        leaves, offset = self.rows(X, baseline)
+        leaves, offset = self.training_rows(X, baseline)
         n = leaves.shape[1]
         if y is None:
             raise InvalidInput("y_train is missing; pass the labels the model was trained on.")
@@ -138,6 +140,7 @@ class LightGBMSource(BaseSource):
         rows = leaves, self._transformed(own), weight, self._class_weight(own), offset
         training = Training(self.told, *rows, version=_VERSION)
         rounded = [name for name in rounded if name not in given]
+        self._recalled = training, params, rounded, given
         self.ensemble, self.params, self.notes = training.recall(params, rounded, given)
         self._factor = training.factor(self.params)
         # One against all, class weights and GOSS's factor share a number, and not every parameter is recovered to its
@@ -176,6 +179,14 @@ class LightGBMSource(BaseSource):
             return len(y) / (np.count_nonzero(counts) * counts[codes])
         return np.array([float(given.get(label, 1.0)) for label in self.classes.tolist()])[codes]
 
+    def rebased(self, base: F64) -> Ensemble:
+        training, *how = self._recalled
+        return replace(training, base=base).recall(*how)[0]
+
+    def as_trained(self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None) -> tuple[F64, F64]:
+        class_weight = factor if base_factor is None else base_factor
+        return f32(codes), f32(weight * class_weight) * (factor / class_weight)
+
     # ---- rows ----
 
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
@@ -188,11 +199,15 @@ class LightGBMSource(BaseSource):
         leaves = pack_leaves(self._leaf_numbers(table), self.told.tree_leaves, self.told.step_trees, m)
         return leaves, given_scores(baseline, "baseline", m, K)
 
+    def structure(self) -> bytes:
+        return self.booster.model_to_string().partition("end of trees")[0].encode()
+
     def _leaf_numbers(self, table: Any, booster: lgb.Booster | None = None) -> Iterator[np.ndarray]:
         """Tree by tree (n,) the leaf of each row."""
         n, K, T = _length(table), self.told.outputs, self.told.iterations
         at_once = max(1, 200_000_000 // (8 * max(n, 1) * K))  # LightGBM answers in float64, rows first
-        for start in range(0, T if n else 0, at_once):
+        starts = range(0, T if n else 0, at_once)
+        for start in progress(starts, T, "leaves", "step", at_once):
             count = min(at_once, T - start)
             yield from self._predict(table, booster, start_iteration=start, num_iteration=count, pred_leaf=True).T
 
@@ -215,14 +230,22 @@ class LightGBMSource(BaseSource):
                     "it with free_raw_data=False, or pass the table itself."
                 ) from None
         names = self.booster.feature_name()
-        if hasattr(X, "iloc"):
-            given = [str(c).replace(" ", "_") for c in X.columns]  # LightGBM renames them
-            X = X.set_axis(given, axis=1)
+        frame = _frames.kind(X)
+        if frame or hasattr(X, "iloc"):
+            given = [str(c).replace(" ", "_") for c in (_frames.opened(X) if frame else X).columns]  # as LightGBM does
+            X = _frames.renamed(X, given) if frame else X.set_axis(given, axis=1)
             if names == [f"Column_{i}" for i in range(len(names))] and not set(names) & set(given):
                 names = [str(i) for i in range(len(names))]  # trained on an array, whose columns have no names
         elif issparse(X):
             X = csr_matrix(X)
-        return _inputs.columns(X, names)
+        X = _inputs.columns(X, names)
+        # Of polars and Arrow LightGBM takes numbers alone; met by anything else it ends the whole process.
+        if frame and (_frames.has_categories(X, "LightGBM") or _VERSION < (4, 7)):
+            X = _frames.to_pandas(X)
+        if hasattr(X, "iloc") and (known := self.booster.pandas_categorical):
+            given = [name for name, dtype in X.dtypes.items() if dtype == "category"]
+            X = _frames.in_order(X, dict(zip(given, known, strict=False)))
+        return X
 
     # ---- training again ----
 

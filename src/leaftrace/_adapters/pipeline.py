@@ -3,12 +3,15 @@ they are fitted, also where the model is retrained: influence is that of rows on
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from .. import _frames
 from .._arrays import F64, Ids
 from .._ensemble import Ensemble
+from .._parted import PartedTable
 
 if TYPE_CHECKING:
     from . import Alteration, Retrained, Source
@@ -21,6 +24,10 @@ class PipelineSource:
         self.pipeline = pipeline
 
     def transform(self, X: Any) -> Any:
+        if isinstance(X, PartedTable):
+            return X.then(self.transform, pickle.dumps(self.pipeline[:-1]))
+        if _frames.kind(X) == "pyarrow":  # which the steps of scikit-learn do not take
+            X = _frames.to_pandas(X)
         return self.pipeline[:-1].transform(X) if len(self.pipeline) > 1 else X
 
     @property
@@ -51,6 +58,12 @@ class PipelineSource:
 
     def own_labels(self, X: Any) -> Any | None:
         return None
+
+    def rebased(self, base: F64) -> Ensemble:
+        return self.inner.rebased(base)
+
+    def as_trained(self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None) -> tuple[F64, F64]:
+        return self.inner.as_trained(codes, weight, factor, base_factor)
 
     def retrain(self, rows: Alteration, threads: int) -> Retrained:
         if rows.added is not None:

@@ -27,9 +27,10 @@ import xgboost as xgb
 from numpy.typing import NDArray
 from xgboost.core import XGBoostError
 
-from .. import _inputs
+from .. import _frames, _inputs
 from .._arrays import F64, Ids
 from .._errors import InvalidInput, UnsupportedModel
+from .._progress import progress
 from ._common import Alteration, BaseSource, f32, given_scores, pack_leaves
 from ._xgboost_ensemble import Training, tree_method
 from ._xgboost_loss import OBJECTIVES, QUANTILES, alphas, single
@@ -45,6 +46,7 @@ _NOT_FOR_RETRAINING = {
     "base_score", "boost_from_average", "num_feature", "num_target", "num_trees", "process_type", "updater",
     "updater_seq", "nthread", "validate_parameters", "fail_on_invalid_gpu_id", "cache_opt", "sketch_ratio",
 }  # fmt: skip
+_VERSION = tuple(int(v) for v in re.findall(r"\d+", xgb.__version__)[:2])
 _LEAF_BYTES = 100_000_000  # of leaf numbers to ask XGBoost for at once
 
 
@@ -208,7 +210,7 @@ class XGBoostSource(BaseSource):
             sample_weight = own if sample_weight is None and own.size else sample_weight
         y = self.own_labels(X) if y is None else y
         self.estimated = False  # whether the starting score comes from the labels
-        leaves, offset = self.rows(X, baseline)
+        leaves, offset = self.training_rows(X, baseline)
         n = leaves.shape[1]
         if y is None:
             raise InvalidInput("y_train is missing; pass the labels the model was trained on.")
@@ -258,12 +260,20 @@ class XGBoostSource(BaseSource):
             )
         return leaves, f32(given) - self.base
 
+    def structure(self) -> bytes:
+        parts = learner(self.booster)["gradient_booster"], self.booster.feature_names, self.booster.feature_types
+        return json.dumps([*parts, self._categories, str(self.opened.missing), self.rounds]).encode()
+
     def _matrix(self, X: Any, kind: type[xgb.DMatrix] = xgb.DMatrix, **more: Any) -> xgb.DMatrix:
         if isinstance(X, xgb.DMatrix):
             if X.num_col() != len(self.columns):
                 raise InvalidInput(f"X has {X.num_col()} columns, but the model was trained on {len(self.columns)}.")
             return X
         X = _inputs.columns(X, self.columns)
+        if _frames.kind(X) and (_frames.has_categories(X, "XGBoost") or _VERSION < (3, 1)):
+            X = self._coded(_frames.to_pandas(X))
+        elif hasattr(X, "iloc") and self._categories:
+            X = _frames.in_order(X, self._categories)
         types = self.booster.feature_types
         if types and "c" in types and not hasattr(X, "columns"):
             more["feature_types"] = types
@@ -272,16 +282,40 @@ class XGBoostSource(BaseSource):
         except (XGBoostError, ValueError) as error:
             raise InvalidInput(f"XGBoost cannot read these rows: {_reason(error)}") from None
 
+    def _coded(self, X: Any) -> Any:
+        """A DataFrame made of another kind of table, whose categories may stand in any order."""
+        strangers = [c for c in X.columns if X[c].dtype == "category" and str(c) not in self._categories]
+        if strangers:
+            raise InvalidInput(
+                f"the column '{strangers[0]}' is a category, and this model knows categories by their number only "
+                "(XGBoost before 3.1); pass a pandas DataFrame with the categories of training."
+            )
+        return _frames.in_order(X, self._categories)
+
+    @cached_property
+    def _categories(self) -> dict[str, list[Any]]:
+        """The categories of each column, in the order of training, on which the trees that XGBoost grows depend."""
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError:
+            return {}
+        found = self.booster.get_categories(export_to_arrow=True) if _VERSION >= (3, 1) else None
+        if found is None or found.empty():
+            return {}
+        return {name: values.to_pylist() for name, values in found.to_arrow() if values is not None}
+
     def _leaves(self, booster: xgb.Booster, matrix: xgb.DMatrix, trees: Trees) -> Ids:
         """(trees, rows) leaf numbers, of some rounds at a time."""
         m, rounds = matrix.num_row(), len(trees.rounds) - 1
         at_once = max(1, _LEAF_BYTES // (4 * max(m, 1) * int(np.diff(trees.rounds).max())))
 
         def leaves() -> Iterator[NDArray[np.int64]]:
-            for start in range(0, rounds, at_once):
+            for start in progress(range(0, rounds, at_once), rounds, "leaves", "round", at_once):
                 stop = min(start + at_once, rounds)
                 some = trees.leaf[trees.rounds[start] : trees.rounds[stop] : trees.width]
-                nodes = self._ask(booster, matrix, pred_leaf=True, iteration_range=(start, stop)) if m else np.zeros(0)
+                # Leaves are told from the first round on only, so those of later ones by a model that begins there.
+                part, asked = (booster[start:], stop - start) if start else (booster, stop)
+                nodes = self._ask(part, matrix, pred_leaf=True, iteration_range=(0, asked)) if m else np.zeros(0)
                 for number, ids in zip(some, nodes.reshape(m, len(some)).T, strict=True):
                     yield from [number[ids.astype(np.int64)]] * trees.width
 
@@ -301,6 +335,9 @@ class XGBoostSource(BaseSource):
             return None
         labels = X.get_label()
         return labels if labels.size else None
+
+    def as_trained(self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None) -> tuple[F64, F64]:
+        return f32(codes), f32(f32(weight) * f32(factor))
 
     # ---- training again ----
 
