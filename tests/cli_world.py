@@ -1,15 +1,27 @@
 """Tables and saved models as users of the command line have them."""
 
+import json
+
 import catboost
 import lightgbm
 import numpy as np
 import pandas as pd
 import xgboost
 
+from leaftrace._cli import main
+
 DATA = ["--train", "train.csv", "--target", "repaid", "--weight", "w"]
 TEST = ["--test", "test.csv"]
 FEATURES = ["age", "home town", "income", "k"]
 CATEGORIES = {"home town": "category", "k": "category"}
+
+
+def answer(capsys, *argv, code=0):
+    """The JSON document of a call."""
+    got = main([*argv, "--json"])
+    out, err = capsys.readouterr()
+    assert got == code, err
+    return json.loads(out)
 
 
 def people(n, seed):

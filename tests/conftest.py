@@ -36,6 +36,21 @@ def adult():
 
 
 @pytest.fixture(scope="session")
+def world(tmp_path_factory):
+    """A folder with tables and saved models, and what they were made of: see cli_world."""
+    from cli_world import build
+
+    return build(tmp_path_factory.mktemp("cli"))
+
+
+@pytest.fixture
+def here(world, monkeypatch):
+    """In that folder."""
+    monkeypatch.chdir(world[0])
+    return world[0]
+
+
+@pytest.fixture(scope="session")
 def paper_model(adult):
     """The paper's settings: 100 trees, depth 6, learning rate 0.2, one Newton step, Plain."""
     model = CatBoostClassifier(

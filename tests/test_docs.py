@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "tools" / "site"))
 from blocks import BLOCK, with_output  # noqa: E402
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-HOW_TO = ("labels", "fix", "shift", "deletion")
+HOW_TO = ("labels", "fix", "shift", "deletion", "pictures")
 WITH_CODE = [page for page in PAGES if BLOCK.search(page.read_text(encoding="utf-8"))]
 
 
@@ -42,6 +42,15 @@ def test_output_stands_under_its_block():
     shown = with_output(page)
     assert shown.endswith("```python\nprint(x * y)\n```\n\n```{.text .output}\n6\n```\nb\n")
     assert shown.count("output") == 1
+
+
+def test_pictures_stand_under_their_block():
+    pytest.importorskip("matplotlib")
+    draw = "```python\nfrom matplotlib import pyplot\npyplot.subplots()[1].set_title('a < b')\n```\n"
+    shown = with_output(f"{draw}\n<!--\n{draw}-->\n\n```python\nx = 1\n```\n")
+    assert shown.count('<img alt="a &lt; b" width="614" src="data:image/png;base64,iVBOR') == 1
+    assert shown.startswith(draw + "\n<img")
+    assert shown.endswith("x = 1\n```\n")
 
 
 def test_a_broken_block_is_found_with_its_line():

@@ -276,7 +276,7 @@ def test_rows_out_of_range(c):
 
 
 def test_unknown_method(c):
-    with says(lt.InvalidInput, "method is 'LeafInfluence'", "LeafInfluence(), LeafRefit() or Retrain()"):
+    with says(lt.InvalidInput, "method is 'LeafInfluence'", "LeafRefit(), Retrain() or one of lt.baselines"):
         tracer_of(c).influence(c.X_test, c.y_test, method="LeafInfluence")
     with says(lt.InvalidInput, "update set 'TopKLeaves'", "TopKLeaves(k)"):
         lt.LeafInfluence("TopKLeaves")

@@ -5,41 +5,31 @@ from functools import cache
 import numpy as np
 import pytest
 import xgboost as xgb
-from catboost import CatBoostClassifier, Pool
+from catboost import Pool
 from lightgbm import LGBMClassifier, LGBMRegressor
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier
 from xgboost import XGBClassifier, XGBRegressor
 
 import boosters
 import leaftrace as lt
 import oracle
-from conftest import QUIET
+import small_models as models
 from leaftrace._actions._search import smallest
 from leaftrace._actions.fix import Fix, fix
+from small_models import SMALL, take, trained_without
 
-PLAIN = {
-    **QUIET, "iterations": 30, "depth": 4, "learning_rate": 0.2, "bootstrap_type": "No", "random_strength": 0,
-    "leaf_estimation_method": "Newton", "leaf_estimation_iterations": 1, "boost_from_average": False,
-}  # fmt: skip
-SMALL = {"n_estimators": 25, "learning_rate": 0.2, "n_jobs": 1}
 MODELS = {
-    "CatBoost": (lambda: CatBoostClassifier(**PLAIN), lambda: boosters.binary(text=True)),
-    "CatBoost, three classes": (
-        lambda: CatBoostClassifier(**{**PLAIN, "loss_function": "MultiClass"}),
-        lambda: boosters.three_classes(text=True),
-    ),
+    "CatBoost": models.CATBOOST,
+    "CatBoost, three classes": models.CATBOOST_THREE,
     "LightGBM": (lambda: LGBMClassifier(**SMALL, num_leaves=8, verbose=-1), boosters.binary),
-    "LightGBM, numbers": (lambda: LGBMRegressor(**SMALL, num_leaves=8, verbose=-1), boosters.numbers),
-    "XGBoost, three classes": (lambda: XGBClassifier(**SMALL, max_depth=3), boosters.three_classes),
+    "LightGBM, numbers": models.LIGHTGBM_NUMBERS,
+    "XGBoost, three classes": models.XGBOOST_THREE,
     "XGBoost, Poisson": (
         lambda: XGBRegressor(**SMALL, max_depth=3, objective="count:poisson"),
         lambda: boosters.numbers("counts"),
     ),
     "XGBoost, hinge": (lambda: XGBClassifier(**SMALL, max_depth=3, objective="binary:hinge"), boosters.binary),
-    "HistGradientBoosting, categories, missing values": (
-        lambda: HistGradientBoostingClassifier(max_iter=8, categorical_features="from_dtype", random_state=0),
-        boosters.frame,
-    ),
+    "HistGradientBoosting, categories, missing values": models.HIST_CATEGORIES,
     "HistGradientBoosting, numbers": (
         lambda: HistGradientBoostingRegressor(max_iter=8, min_samples_leaf=10),
         boosters.numbers,
@@ -51,10 +41,6 @@ MODELS = {
 }
 WEIGHTED = {"CatBoost", "LightGBM", "XGBoost, three classes", "HistGradientBoosting, numbers"}
 NUMBERS = {"LightGBM, numbers", "XGBoost, Poisson", "HistGradientBoosting, numbers"}
-
-
-def take(X, rows):
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
 @cache
@@ -77,9 +63,7 @@ def base(name):
 def trained(name, y=None, without=()):
     """The model trained again, by its library."""
     make, data, w, _ = prepared(name)
-    keep = np.setdiff1d(np.arange(len(data.y)), without)
-    y = data.y if y is None else y
-    return make().fit(take(data.X, keep), y[keep], sample_weight=None if w is None else w[keep])
+    return trained_without(make, data.X, data.y if y is None else y, w, without)
 
 
 def wrong_rows(name, count):

@@ -10,49 +10,35 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-from catboost import CatBoostClassifier, Pool
+from catboost import Pool
 from hypothesis import given
 from hypothesis import settings as examples
 from lightgbm import LGBMRegressor
 from sklearn.ensemble import HistGradientBoostingClassifier
-from xgboost import XGBClassifier
 
 import boosters
 import leaftrace as lt
 import oracle
-from conftest import QUIET
+import small_models as models
 from leaftrace._actions._hashes import NOT_HASHED, hash_model, hash_table, hash_values
 from leaftrace._actions.impact import removal_impact
 from leaftrace._forward import along, tangent
 from leaftrace._methods import AllPoints
+from small_models import SMALL, trained_without
 from tiny import ensemble_of, leaves_of, tiny, workspace_of
 
-PLAIN = {
-    **QUIET, "iterations": 25, "depth": 4, "learning_rate": 0.2, "bootstrap_type": "No", "random_strength": 0,
-    "leaf_estimation_method": "Newton", "leaf_estimation_iterations": 1, "boost_from_average": False,
-}  # fmt: skip
-SMALL = {"n_estimators": 25, "learning_rate": 0.2, "n_jobs": 1}
 MODELS = {
-    "CatBoost, weights": (lambda: CatBoostClassifier(**PLAIN), lambda: boosters.binary(text=True)),
-    "CatBoost, three classes": (
-        lambda: CatBoostClassifier(**{**PLAIN, "loss_function": "MultiClass"}),
-        lambda: boosters.three_classes(text=True),
-    ),
-    "LightGBM, numbers, weights": (lambda: LGBMRegressor(**SMALL, num_leaves=8, verbose=-1), boosters.numbers),
-    "XGBoost, three classes": (lambda: XGBClassifier(**SMALL, max_depth=3), boosters.three_classes),
-    "HistGradientBoosting, categories": (
-        lambda: HistGradientBoostingClassifier(max_iter=8, categorical_features="from_dtype", random_state=0),
-        boosters.frame,
-    ),
+    "CatBoost, weights": models.CATBOOST,
+    "CatBoost, three classes": models.CATBOOST_THREE,
+    "LightGBM, numbers, weights": models.LIGHTGBM_NUMBERS,
+    "XGBoost, three classes": models.XGBOOST_THREE,
+    "HistGradientBoosting, categories": models.HIST_CATEGORIES,
 }
 GONE = np.array([3, 50, 51, 52, 90, 100, 101])
-
-
-def take(X, rows):
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
 @cache
@@ -66,8 +52,7 @@ def prepared(name):
 
 def retrained(name, gone=GONE):
     make, data, w, _, _ = prepared(name)
-    keep = np.setdiff1d(np.arange(len(data.y)), gone)
-    return make().fit(take(data.X, keep), data.y[keep], sample_weight=None if w is None else w[keep])
+    return trained_without(make, data.X, data.y, w, gone)
 
 
 @cache
@@ -364,12 +349,27 @@ def changed(column, value):
         FRAME[FRAME.columns[::-1]],
         FRAME[::-1],
         FRAME[:3],
-        FRAME.assign(kind=FRAME["kind"].cat.reorder_categories(["y", "x", "z"])),
+        FRAME.assign(kind=FRAME["kind"].astype(object)),
         FRAME.assign(text=["ab", None, "c", "é"]),  # the same letters
     ],
 )
 def test_a_fingerprint_differs_with_anything_said(other):
     assert hash_table(other) != hash_table(FRAME)
+
+
+def test_tables_of_every_kind_have_one_fingerprint():
+    renumbered = FRAME.assign(kind=FRAME["kind"].cat.reorder_categories(["y", "x", "z"]))
+    arrow = pa.Table.from_pandas(FRAME)
+    for same in (
+        renumbered,
+        arrow,
+        pa.concat_tables([arrow[:1], arrow[1:]]),
+        arrow.to_batches()[0],
+        pl.from_pandas(FRAME),
+    ):
+        assert hash_table(same) == hash_table(FRAME)
+    for name in ("count", "text", "flag", "number", "maybe", "kind"):
+        assert hash_values(pl.from_pandas(FRAME)[name]) == hash_values(arrow[name]) == hash_values(FRAME[name])
 
 
 def test_a_fingerprint_does_not_know_memory():

@@ -16,16 +16,17 @@ NAMES = {
     "Fidelity", "FidelityError", "FidelityWarning", "Fix", "GroupEffects", "Influence", "InvalidInput",
     "LabelNoise", "LeafInfluence", "LeafRefit", "LeaftraceError", "Mismatch", "RefittedModel", "RemovalCurve",
     "RemovalImpact", "Report", "Retrain", "RetrainedModel", "SinglePoint", "TopKLeaves", "Tracer", "UnsupportedModel",
-    "__version__", "acquire", "clean", "ensemble_influence", "fix", "goals", "group_effects", "label_noise", "mismatch",
-    "plot", "record_catboost", "removal_curve", "removal_impact", "report",
+    "__version__", "acquire", "baselines", "clean", "ensemble_influence", "fix", "goals", "group_effects",
+    "label_noise", "mismatch", "plot", "record_catboost", "removal_curve", "removal_impact", "report",
 }  # fmt: skip
 
 # model -> Ensemble -> Trace -> method -> Influence -> view: a module imports only from those before it.
 ORDER = [
-    "_arrays", "_errors", "_files", "_losses", "_losses_general", "_base", "_inputs", "_goal", "goals", "_twins",
-    "_kernels", "_ensemble", "_adapters", "_fidelity", "_replay", "_effects", "_workspace", "_queries", "_methods",
-    "_adjoint", "_leafspace", "_costs", "_forward", "_altered", "_tables", "_grouping", "_influence", "_neighbours",
-    "_progress", "_engine", "_tracer", "_actions", "_report", "plot", "_cli",
+    "_arrays", "_errors", "_files", "_progress", "_leafcache", "_parted", "_losses", "_losses_general", "_base",
+    "_frames", "_tables", "_inputs", "_goal", "goals", "_twins", "_kernels", "_ensemble", "_adapters", "_fidelity",
+    "_replay", "_effects", "_workspace", "_queries", "_methods", "_adjoint", "_leafspace", "_costs", "_forward",
+    "_removals", "_altered", "_grouping", "_influence", "_neighbours", "_engine", "_tracer", "dask", "baselines",
+    "_actions", "_report", "plot", "_cli",
 ]  # fmt: skip
 
 
@@ -78,7 +79,7 @@ def libraries_of(path):
 def test_import_brings_in_nothing_but_numpy():
     code = (
         "import sys, leaftrace; heavy = {'catboost', 'pandas', 'sklearn', 'scipy', 'matplotlib', 'tqdm', 'xgboost', "
-        "'lightgbm', 'pyarrow'} & set(sys.modules); print(sorted(heavy))"
+        "'lightgbm', 'pyarrow', 'narwhals'} & set(sys.modules); print(sorted(heavy))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"

@@ -276,7 +276,7 @@ def test_effects_of_actions(binary, groups):
     with pytest.raises(lt.InvalidInput, match="no effects: nothing was acted on"):
         plot.effects(label_noise(tracer))
     with pytest.raises(lt.InvalidInput, match="no effects to draw"):
-        plot.effects(effects_table([]))
+        plot.effects(many[:0])
     with pytest.raises(lt.InvalidInput, match="columns of, predicted, refitted, retrained"):
         plot.effects({"of": ["a"]})
 

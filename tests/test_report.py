@@ -9,6 +9,7 @@ import re
 import stat
 from functools import cache
 from html.parser import HTMLParser
+from itertools import islice
 
 import numpy as np
 import pandas as pd
@@ -346,7 +347,7 @@ def test_never_all_columns_at_once(monkeypatch):
         return out
 
     monkeypatch.setattr(lt.Tracer, "influence", spy)
-    monkeypatch.setattr(lt.Tracer, "refit", lambda self, rows: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(lt.Tracer, "_scores_without", lambda self, *_: (_ for _ in ()).throw(KeyboardInterrupt))
     data = data_of(tracer, d.X, d.y, rows=np.arange(100), top=1)
     assert max(widths) <= 32
     assert sum(widths) == 100  # Ctrl-C came before the whole test set
@@ -355,15 +356,13 @@ def test_never_all_columns_at_once(monkeypatch):
 
 def test_ctrl_c_keeps_what_is_finished(monkeypatch):
     _, d, tracer = diabetes()
-    real, calls = lt.Tracer.refit, []
+    real = lt.Tracer._scores_without
 
-    def interrupted(self, rows):
-        calls.append(rows)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return real(self, rows)
+    def interrupted(self, *asked):
+        yield from islice(real(self, *asked), 2)
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(lt.Tracer, "refit", interrupted)
+    monkeypatch.setattr(lt.Tracer, "_scores_without", interrupted)
     found = report(tracer, d.X_test, d.y_test, worst=5)
     assert [c["removal"] is not None for c in found.data["cases"]] == [True, True, False, False, False]
     assert found.data["missing"][0]["why"] == "it was stopped by Ctrl-C"

@@ -562,3 +562,15 @@ def test_quantiles(alpha, weighted):
     expected = cases.quantile_leaf(float(np.float32(alpha)), weighted)(leaf, 8, r, r, w)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     assert np.all(found[6:] == 0)
+
+
+@pytest.mark.parametrize(
+    "name", ["categories and missing values", "multiclass, parallel trees", "dart", "early stopping"]
+)
+def test_leaves_of_many_rows_are_asked_for_in_parts(name, monkeypatch):
+    case = cases.CASES[name]()
+    rows = case.data.X, case.data.y, case.weight
+    whole = lt.Tracer(case.model, *rows, **case.tracer)
+    monkeypatch.setattr("leaftrace._adapters.xgboost._LEAF_BYTES", 1)  # a round at a time
+    parts = lt.Tracer(case.model, *rows, **case.tracer)
+    np.testing.assert_array_equal(whole._source.ensemble.leaves, parts._source.ensemble.leaves)
