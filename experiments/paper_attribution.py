@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from data import Data, adult, amazon, drawn, hospital, houses, wine
+from models import KINDS, LIBRARIES, losses, other_labels
 from results import COLOURS, Section, axes, markdown
 from store import cached, hashed, parallel
 from tqdm import tqdm
 
 import leaftrace as lt
-from boosters import KINDS, LIBRARIES, losses, other_labels
 
 SHARES = (0.02, 0.05, 0.1)
 AGAIN = 1_000  # seeds of retraining begin here; no model that is asked has one of them
@@ -194,7 +194,7 @@ def section(numbers: pd.DataFrame, size: Size) -> Section:
     errors = numbers[numbers["method"] == EXACT]["lds_error"]
     text = f"""
 {size.rows:,} training rows of each data set, models of 100 trees that draw half of the columns for each split with
-their seed (`experiments/boosters.py`). LDS (linear datamodelling score): the model is trained on {size.halves} random
+their seed (`experiments/models.py`). LDS (linear datamodelling score): the model is trained on {size.halves} random
 halves of the rows, each with a seed of its own; the rank correlation, over the halves, of the loss of a test row with
 the sum of influences on it over the rows of the half; mean over {size.tests} test rows. Single-model methods are asked
 of {size.seeds} model{"s" if size.seeds > 1 else ""} and averaged. "{CEILING.capitalize()}": training on the same halves

@@ -63,7 +63,7 @@ def test_correlations():
 
 
 def test_wrong_labels_are_wrong():
-    from boosters import other_labels
+    from models import other_labels
 
     classes = rng.integers(0, 3, 50)
     assert (other_labels(classes, "classes") != classes).all()
