@@ -34,7 +34,7 @@ SINGLE = {
     "LeafRefit, exact": lt.LeafRefit(),
     "BoostIn": lt.baselines.BoostIn(),
     "TreeSim": lt.baselines.TreeSim(),
-    "TREX": lt.baselines.TREX(),
+    "TREX": lt.baselines.TREX("path"),  # with "count" its surrogate hardly learns
     "Detector": lt.baselines.Detector(),
     "Random": lt.baselines.Random(),
 }
