@@ -142,7 +142,7 @@ def kernels_against_twins(data) -> Table:
     X, y, X_test, y_test = data
     model = CatBoostClassifier(**PAPER, **QUIET).fit(X, y)
     table = [["exact influence, 32 test rows, one thread", "time", "against NumPy twins"]]
-    names = "_adjoint", "_effects", "_ensemble", "_queries", "_replay", "_forward", "_costs"
+    names = "_adjoint", "_effects", "_ensemble", "_queries", "_steps", "_forward", "_costs"
     modules = [sys.modules[f"leaftrace.{name}"] for name in names]
     times = {}
     for name in ("NumPy twins", "baseline", "avx2", "avx512"):

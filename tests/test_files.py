@@ -26,7 +26,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import leaftrace as lt
-from leaftrace import _adjoint, _parted, _replay, _workspace
+from leaftrace import _adjoint, _parted, _steps, _workspace
+from leaftrace._actions._hashes import hash_table
 
 N, M = 900, 12
 QUIET = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
@@ -148,7 +149,7 @@ def both(name, tmp_path, **settings):
 def in_pieces(monkeypatch):
     """Parts and chunks of a few rows, so that every loop over them turns more than once."""
     monkeypatch.setattr(_parted, "ROWS_AT_ONCE", 100)
-    for module in (_replay, _workspace, _adjoint):
+    for module in (_steps, _workspace, _adjoint):
         monkeypatch.setattr(module, "ROW_CHUNK", 200)
 
 
@@ -206,6 +207,16 @@ def test_rows_are_read_when_asked_for(tmp_path):
     np.testing.assert_array_equal(files.retrain([1, 2]).predict(X), memory.retrain([1, 2]).predict(X))
     names = files.top(X, None, 2, of="prediction")["train_row"]
     assert names.isin(range(N)).all()
+
+
+def test_actions_read_what_they_need(tmp_path):
+    files, memory, X, y = both("LightGBM", tmp_path)
+    here, there = (lt.removal_impact(tracer, [1, 2, 3], X, y, retrain=False) for tracer in (files, memory))
+    assert hash_table(files.X_train) == hash_table(memory.X_train)
+    pd.testing.assert_frame_equal(here.table, there.table, rtol=1e-7)
+    by = [lt.group_effects(tracer, "kind", X, y, retrain=False).table for tracer in (files, memory)]
+    pd.testing.assert_frame_equal(*by, rtol=1e-6)
+    assert "red" in lt.report(files, X[:2], y[:2]).html
 
 
 def test_names_of_rows(tmp_path):

@@ -24,9 +24,9 @@ NAMES = {
 ORDER = [
     "_arrays", "_errors", "_files", "_progress", "_leafcache", "_parted", "_losses", "_losses_general", "_base",
     "_frames", "_tables", "_inputs", "_goal", "goals", "_twins", "_kernels", "_ensemble", "_adapters", "_fidelity",
-    "_replay", "_effects", "_workspace", "_queries", "_methods", "_adjoint", "_leafspace", "_costs", "_forward",
-    "_removals", "_altered", "_grouping", "_influence", "_neighbours", "_engine", "_tracer", "dask", "baselines",
-    "_actions", "_report", "plot", "_cli",
+    "_steps", "_replay", "_effects", "_workspace", "_queries", "_methods", "_adjoint", "_leafspace", "_costs",
+    "_forward", "_removals", "_altered", "_grouping", "_influence", "_neighbours", "_engine", "_tracer", "dask",
+    "baselines", "_actions", "_report", "plot", "_cli",
 ]  # fmt: skip
 
 

@@ -156,12 +156,12 @@ def test_candidates_without_labels():
 
 
 def test_numpy_twins_give_the_same_answers(c, monkeypatch):
-    from leaftrace import _adjoint, _effects, _forward, _replay, _twins
+    from leaftrace import _adjoint, _effects, _forward, _steps, _twins
 
     native = tracer_of(c)
     methods = [lt.LeafInfluence(), lt.LeafRefit(), lt.LeafInfluence(lt.TopKLeaves(2)), lt.LeafRefit(lt.TopKLeaves(2))]
     expected = [native.influence(c.X_test, c.y_test, method=m, rows=range(20)).values for m in methods]
-    for module in (_adjoint, _effects, _forward, _replay):
+    for module in (_adjoint, _effects, _forward, _steps):
         monkeypatch.setattr(module, "kernels", _twins)
     twins = tracer_of(c)
     for method, values in zip(methods, expected, strict=True):

@@ -15,7 +15,8 @@ from ._arrays import F64, Ids, Ints
 from ._ensemble import Ensemble
 from ._errors import InvalidInput, UnsupportedModel
 from ._goal import Goal, GoalRows, ReadyGoal
-from ._replay import Step, Trace, answered, walk
+from ._replay import Trace
+from ._steps import Step, answered, walk
 
 
 @dataclass(frozen=True)

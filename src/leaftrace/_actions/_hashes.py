@@ -18,6 +18,7 @@ import numpy as np
 
 from .. import _frames
 from .._ensemble import Ensemble
+from .._parted import PartedTable
 
 NOT_HASHED = "not hashed: a booster's own matrix, whose values cannot be read"
 
@@ -32,8 +33,9 @@ def hash_table(X: Any) -> str:
         X.sum_duplicates()  # and sorts
         _add(digest, ["sparse", *X.shape], *(_plain(part) for part in (X.indptr, X.indices, X.data)))
         return digest.hexdigest()
-    columns = list(_columns(X))
-    _add(digest, ["columns", len(columns)])
+    parted = isinstance(X, PartedTable)  # of which one column at a time is in memory
+    columns = _columns(X) if parted else list(_columns(X))
+    _add(digest, ["columns", X.shape[1] if parted else len(list(columns))])
     for name, column, categories in columns:
         _add(digest, ["name", name], *(_categories(column) if categories else _parts(column)))
     return digest.hexdigest()
@@ -72,6 +74,8 @@ def _columns(X: Any) -> Iterator[tuple[str, Any, bool]]:
     """(name, values, whether they are categories) of a table."""
     if hasattr(X, "iloc"):
         yield from ((str(name), x := X.iloc[:, i], x.dtype == "category") for i, name in enumerate(X.columns))
+    elif isinstance(X, PartedTable):
+        yield from ((name, x := X[name], x.dtype == "category") for name in X.column_names)
     elif _frames.kind(X):
         table = _frames.opened(X)
         yield from ((name, table[name].to_native(), _frames.is_category(dtype)) for name, dtype in table.schema.items())

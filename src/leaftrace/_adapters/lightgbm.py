@@ -180,8 +180,8 @@ class LightGBMSource(BaseSource):
         return np.array([float(given.get(label, 1.0)) for label in self.classes.tolist()])[codes]
 
     def rebased(self, base: F64) -> Ensemble:
-        training, *how = self._recalled
-        return replace(training, base=base).recall(*how)[0]
+        training, params, rounded, given = self._recalled
+        return replace(training, base=base).recall(params, rounded, given)[0]
 
     def as_trained(self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None) -> tuple[F64, F64]:
         class_weight = factor if base_factor is None else base_factor
