@@ -143,6 +143,32 @@ def test_frames_of_files(tmp_path, client):
     pd.testing.assert_frame_equal(far.top(X_test, y_test, 2), near.top(X_test, y_test, 2), rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:Parameter n_jobs will be ignored:UserWarning")
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
+def test_models_trained_on_the_cluster(library, client):
+    X, labels, w = world()
+    X, y, w = X[list("abcd")], pd.Series(labels["two"], X.index), pd.Series(w, X.index)
+    # Not sorted: LightGBM's workers number the classes that they see, and one that sees a single class is lost.
+    order = np.random.default_rng(2).permutation(N)
+    near = [x.iloc[order] for x in (X, y, w)]
+    far = [spread(x) for x in near]
+    if library == "lightgbm":
+        settings = {"n_estimators": TREES, "num_leaves": 7, "verbosity": -1, "time_out": 5}
+        model = lgb.DaskLGBMClassifier(client=client, **settings).fit(far[0], far[1], sample_weight=far[2])
+        local = model.to_local()
+    else:
+        from xgboost import dask as dxgb
+
+        settings = {"objective": "binary:logistic", "max_depth": 3}
+        rows = dxgb.DaskDMatrix(client, far[0], far[1], weight=far[2])
+        model = dxgb.train(client, settings, rows, num_boost_round=TREES)
+        local = model["booster"]
+    traced = Tracer(model, *far, client=client, dtype="float64")
+    assert traced.fidelity.exact
+    values = lt.Tracer(local, *near, dtype="float64").influence(X[N:], y[N:]).values
+    np.testing.assert_allclose(traced.influence(X[N:], y[N:]).compute(), values, rtol=1e-7, atol=1e-11)
+
+
 @pytest.mark.parametrize("plan", ["rows", "leaves"])
 def test_a_worker_dies_in_the_middle(plan, client, monkeypatch):
     model, X, y, w, X_test, y_test = made("LightGBM")
