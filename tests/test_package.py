@@ -112,3 +112,13 @@ def test_twins_by_environment():
         [sys.executable, "-c", code], capture_output=True, text=True, env={**env, "LEAFTRACE_KERNELS": "cuda"}
     )
     assert "it can be 'native' (the default) or 'numpy'" in bad.stderr
+
+
+def test_dask_is_found_when_asked_for():
+    code = (
+        "import sys; sys.modules['distributed'] = None\nimport leaftrace as lt\n"
+        "from leaftrace import *\n"
+        "try:\n    lt.dask\nexcept ImportError as error:\n    print(error)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out == "leaftrace.dask needs distributed; do: pip install 'leaftrace[dask]'\n"

@@ -88,9 +88,11 @@ __all__ = [
     "report",
 ]
 
-# What stands on top of a Tracer is loaded when it is first asked for.
+# What stands on top of a Tracer is loaded when it is first asked for. `dask` is not among the names above: `import *`
+# asks for them all, and dask need not be installed.
 _MODULES = {
     "baselines": "baselines",
+    "dask": "dask",
     "goals": "goals",
     "plot": "plot",
     "_actions.acquire": "Acquisition acquire",
