@@ -24,7 +24,7 @@ from ._workspace import Workspace
 
 def has_block_removal(e: Ensemble) -> bool:
     plain = e.n_outputs == 1 and int(np.diff(e.step_trees).max()) == 1 and e.moves is None and e.sample is None
-    return plain and e.smoothing is None and e.rule.statistic is None and e.loss.kernel is not None
+    return plain and e.smoothing is None and e.rule.statistic is None
 
 
 def refit_without(work: Workspace, sets: Sequence[Ints]) -> LeafChanges:
