@@ -258,13 +258,16 @@ def expected(
     step = 2 * PRICES["effects"] + width * (PRICES["backward"][width] + PRICES["expand"][width])
     W = (trees * leaves) ** 2 / 2 * 4
     columns = blocks * width
+    build = (
+        PRICES["pairs"] * trees / 2 + PRICES["effects"]
+    ) * ns * n * trees / workers + partitions / workers * W / WIRE
+    solve = PRICES["solve"] * ns * queries * (trees * leaves) ** 2 / 2
+    solve += blocks * (PRICES["effects"] + width * PRICES["expand"][width]) * ns * n * trees / workers
     return {
         "row form": blocks * (step * ns * n * trees / workers + trees * ROUND),
         "row form bytes": partitions * columns * trees * leaves * 4,
-        "leaf form": (PRICES["pairs"] * trees / 2 + PRICES["effects"]) * ns * n * trees / workers
-        + partitions / workers * W / WIRE
-        + PRICES["solve"] * ns * queries * (trees * leaves) ** 2 / 2
-        + blocks * (PRICES["effects"] + width * PRICES["expand"][width]) * ns * n * trees / workers,
+        "leaf form": build + solve,
+        "leaf form, W known": solve,
         "leaf form bytes": partitions * W,
         "memory a worker": n / workers * (trees * (1 if leaves <= 256 else 2) + 40 + 8 + 4 * width),
     }
@@ -309,21 +312,23 @@ def report(folder: Path, n: int, small: int, limit: int) -> str:
     for plan in ("rows", "leaves"):
         for rows in (small // 10, small):
             found = ask("cluster", folder, rows, plan)
-            guess = expected(rows, TREES, LEAVES, 10, 2, len(files_of(folder, rows)))
-            kept = "row form" if plan == "rows" else None
+            first, ten = (expected(rows, TREES, LEAVES, q, 2, len(files_of(folder, rows))) for q in (1, 10))
+            form = "row form" if plan == "rows" else "leaf form"
             lines.append(
                 [
                     f"{rows:,}",
-                    f"{plan[:-1] if plan == 'rows' else 'leaf'} form",
+                    form,
                     clock(found["open"]),
                     clock(found["first query"]),
+                    clock(first[form]),
                     clock(found["top 100 of 10 test rows"]),
-                    clock(guess[kept]) if kept else "",
+                    clock(ten["row form" if plan == "rows" else "leaf form, W known"]),
                     size(found["bytes sent for them"]),
                     size(found["bytes of a worker"]),
                 ]
             )
-    head = ["rows", "plan", "open", "first query", "10 more", "expected", "bytes sent for the 10", "a worker's memory"]
+    head = ["rows", "plan", "open", "first query", "expected", "10 more", "expected", "sent by workers for the 10"]
+    head.append("a worker's memory")
     out.append(table(head, lines))
     differences = {name: x for name, x in ask("agree", folder, small).items() if name != "peak"}
     out.append(

@@ -66,6 +66,15 @@ class Retraining:
     def scores(self, model: object) -> np.ndarray:
         return model.predict(self.tests, prediction_type="RawFormulaVal")
 
+    def anew(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """(rows,) whether any tree changes without the row if borders are chosen anew too."""
+
+        def changed(i: int) -> bool:
+            data, keep = self.data, np.delete(np.arange(len(self.data.y)), i)
+            return self._train(Pool(data.X.iloc[keep], data.y[keep]))[1]
+
+        return {"changed": np.array(parallel(changed, rows))}
+
     def truths(self, scores: np.ndarray, slopes: np.ndarray) -> dict[str, np.ndarray]:
         """(rows, tests) influences by retraining, in the paper's sign: a row that hurts has a positive one."""
         before, sign = self.scores(self.model), np.where(self.y == 1, 1.0, -1.0)
@@ -142,7 +151,9 @@ def run(full: bool) -> Section:
                 values = tracer.influence(retraining.tests, data.y_test[asked], method=method, rows=chosen).values
                 labels = {"method": family, "update_set": name, "accumulate": reading, "rows": kind}
                 lines += lines_of(labels, truths[truth], values, cut)
-    return section(pd.DataFrame(lines), count, tests, cut, took)
+    some = np.random.default_rng(3).choice(len(data.y), BATCH, replace=False)
+    anew = cached("leave-one-out-anew", retraining.key, lambda: retraining.anew(some))
+    return section(pd.DataFrame(lines), count, tests, cut, took, int(anew["changed"].sum()))
 
 
 def lines_of(method: dict[str, str], truth: np.ndarray, guess: np.ndarray, cut: int) -> list[dict[str, Any]]:
@@ -164,7 +175,7 @@ def ndcg(truth: np.ndarray, guess: np.ndarray, cut: int, gain: str) -> np.ndarra
     return discount @ found / (discount @ -np.sort(-gains, axis=0)[:cut])
 
 
-def section(numbers: pd.DataFrame, count: int, tests: int, cut: int, took: int) -> Section:
+def section(numbers: pd.DataFrame, count: int, tests: int, cut: int, took: int, moved: int) -> Section:
     shown = numbers[numbers["gain"] == "rank"]
     ours = shown.set_index(["method", "rows", "accumulate", "update_set"])["ndcg"]
     columns = list(PAPER)
@@ -200,11 +211,10 @@ authors' code does (changes accumulate only in the update set), "text" as their 
 
 FIGURE
 
-Differences from the paper. It does not say how borders of columns were kept: with borders chosen anew, every one of
-30 rows changed some tree, so here they are those of the full training set. Relevance is "produced by ground-truth
-rankings"; read here as {cut} for the first row down to 1 for the {cut}th. With the effect itself as the gain (in the
-CSV) the conclusions are the same. LeafInfluence starts lower on changed rows than the paper's 0.80, which this reading
-does not explain.
+Differences from the paper. It does not say how borders of columns were kept. With borders chosen anew, leaving out
+{moved} of {BATCH} rows changed some tree, so here they are those of the full training set. Relevance is "produced by
+ground-truth rankings"; read here as {cut} for the first row down to 1 for the {cut}th. The CSV also has NDCG with the
+effect itself as the gain. On same rows small update sets do better here than in the paper.
 """
     figure, panels = axes(2, height=3.4, sharey=True)
     for ax, family in zip(panels, TRUTH, strict=True):

@@ -37,8 +37,8 @@ def test_lines_say_how_long_it_takes(monkeypatch, capsys):
 def test_items_that_stand_for_several(monkeypatch, capsys):
     list(progress(Clock(monkeypatch).items(3, 400.0), 50_000, "influence", "query", 20_000))
     assert capsys.readouterr().err.splitlines() == [
-        "influence: 20,000 of 50,000 querys in 6.7 min, about 10 min left",
-        "influence: 40,000 of 50,000 querys in 13 min, about 3.3 min left",
+        "influence: 20,000 of 50,000 queries in 6.7 min, about 10 min left",
+        "influence: 40,000 of 50,000 queries in 13 min, about 3.3 min left",
     ]
 
 
@@ -83,6 +83,7 @@ def test_building_and_asking_tell_how_far_they_are(monkeypatch, capsys):
     """Every long part, in the library itself."""
     monkeypatch.setattr(_progress, "FIRST", -1.0)
     monkeypatch.setattr(_progress, "AGAIN", 0.0)
+    monkeypatch.setattr(_progress, "LAST", 0.0)
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 3)), rng.integers(0, 3, 300)
     model = xgboost.XGBClassifier(n_estimators=5, max_depth=2, n_jobs=1).fit(X, y)

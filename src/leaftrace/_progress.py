@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
-FIRST, AGAIN = 2.0, 15.0  # seconds until the first line, and between lines
+FIRST, AGAIN, LAST = 2.0, 15.0, 0.5  # seconds until the first line, between lines, and to the end after the last one
 
 
 class Bar(Protocol):
@@ -57,17 +57,19 @@ class Lines:
     def update(self, n: float) -> None:
         self.n += n
         now = time.monotonic()
-        if now < self._next or sys.stderr is None or (self.total is not None and self.n >= self.total):
+        seconds = now - self._start
+        left = None if self.total is None else seconds * (self.total / self.n - 1)
+        if now < self._next or sys.stderr is None or (left is not None and left < LAST):
             return
         self._next = now + AGAIN
-        print(self._line(now - self._start), file=sys.stderr, flush=True)
+        print(self._line(seconds, left), file=sys.stderr, flush=True)
 
-    def _line(self, seconds: float) -> str:
-        size, unit = (1e6, "MB") if self.unit == "B" else (1, f"{self.unit}s")
+    def _line(self, seconds: float, left: float | None) -> str:
+        many = f"{self.unit[:-1]}ies" if self.unit.endswith("y") else f"{self.unit}s"
+        size, unit = (1e6, "MB") if self.unit == "B" else (1, many)
         done = f"{self.what}: {self.n / size:,.0f}"
-        if self.total is None:
+        if self.total is None or left is None:
             return f"{done} {unit} in {span(seconds)}"
-        left = seconds * (self.total / self.n - 1)
         return f"{done} of {self.total / size:,.0f} {unit} in {span(seconds)}, about {span(left)} left"
 
 

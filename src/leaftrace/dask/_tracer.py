@@ -42,7 +42,7 @@ from . import _part
 from ._cluster import Cluster, as_array, partitions, told
 from ._stand_in import stand_in_rows
 
-ROUND = 0.03  # seconds of a reduction beyond its work: the scheduler's
+ROUND = 0.09  # seconds of a reduction beyond its work: the scheduler's (benchmarks/scale.py, two processes)
 WIRE = 2e8  # bytes a second that a worker sends, taken down and put together
 
 
