@@ -242,6 +242,8 @@ def test_scores_given_to_rows(tmp_path):
 
 def test_categories_in_another_order_in_every_file(tmp_path):
     """A file lists the categories it has; the trees know them by name."""
+    if int(xgb.__version__.split(".")[0]) < 3:
+        pytest.skip("XGBoost before 3.1 knows categories by their number only")
     model, X, y, w, *_ = made("XGBoost")
     memory = lt.Tracer(model, X, y, w)
     order = [["blue", "grey", "green", "red"], ["red", "green", "blue", "grey"]]

@@ -281,9 +281,10 @@ def test_now_is_in_utc():
     assert abs(datetime.now(UTC) - moment) < timedelta(minutes=10)
 
 
-def test_names_that_json_does_not_know():
+@pytest.mark.parametrize("unit", ["s", "ns"])
+def test_names_that_json_does_not_know(unit):
     _, data, _, _, _ = prepared("HistGradientBoosting, categories")
-    X = data.X.set_axis(pd.date_range("2024-01-01", periods=len(data.X)))
+    X = data.X.set_axis(pd.date_range("2024-01-01", periods=len(data.X)).as_unit(unit))
     model = HistGradientBoostingClassifier(max_iter=3, categorical_features="from_dtype").fit(X, data.y)
     result = removal_impact(lt.Tracer(model, X, data.y, n_jobs=1), [1], data.X_test, retrain=False)
     assert json.loads(json.dumps(result.audit()))["removed"]["row_names"][0].startswith("2024-01-02")

@@ -151,3 +151,13 @@ class BaseSource:
     def as_trained(self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None) -> tuple[F64, F64]:
         """Labels and weights of training rows as training kept them. ``factor``, ``base_factor``: see `Ensemble`."""
         return codes, weight * factor
+
+
+def for_sklearn(X: Any) -> Any:
+    """A table as scikit-learn takes it; versions before 1.9 do not know the columns of polars' newest tables."""
+    if not _frames.kind(X):
+        return X
+    import sklearn
+
+    knows_polars = tuple(int(part) for part in sklearn.__version__.split(".")[:2]) >= (1, 9)
+    return X if _frames.kind(X) == "polars" and knows_polars else _frames.to_pandas(X)

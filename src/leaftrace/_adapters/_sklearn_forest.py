@@ -23,6 +23,7 @@ from .._ensemble import Ensemble, LeafRule, Recorded
 from .._errors import InvalidInput, UnsupportedModel
 from .._losses import Loss, SquaredError
 from .._losses_general import Brier, Pinball
+from .._parted import PartedTable
 from ._sklearn_source import ArrayTrees, OfResiduals, Rows, SklearnSource
 
 _VERSION = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
@@ -125,8 +126,11 @@ class ForestSource(SklearnSource):
         )
 
     def _misplaced_missing(self) -> bool:
-        X = self.read(self._data[0]) if _VERSION < (1, 8) else np.zeros(0)
-        return isinstance(X, np.ndarray) and bool(np.isnan(X).any())
+        if _VERSION >= (1, 8):
+            return False
+        X = self._data[0]
+        tables = (part for _, part in X.parts()) if isinstance(X, PartedTable) else (X,)
+        return any(isinstance(rows := self.read(table), np.ndarray) and np.isnan(rows).any() for table in tables)
 
     def _share_of_one_label(self) -> float:
         impurity = self.trees.of_leaves([tree.impurity for tree in self.trees.trees])

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from .. import _frames, _inputs
+from .. import _inputs
 from .._arrays import F64, Ids, Ints
 from .._base import Constant
 from .._ensemble import Ensemble
 from .._errors import InvalidInput, UnsupportedModel
 from .._progress import progress
-from ._common import Alteration, BaseSource, cumulative, pack_leaves
+from ._common import Alteration, BaseSource, cumulative, for_sklearn, pack_leaves
 
 Fit = Callable[[F64, F64 | None], Any]  # a number from values and their weights
 
@@ -180,8 +180,7 @@ class SklearnSource(BaseSource, ABC):
         """X with the model's columns in the model's order, as scikit-learn takes it: pandas, polars, arrays."""
         names = getattr(self.model, "feature_names_in_", None)
         names = [str(i) for i in range(self.model.n_features_in_)] if names is None else [str(name) for name in names]
-        X = _inputs.columns(X, names)
-        return _frames.to_pandas(X) if _frames.kind(X) == "pyarrow" else X
+        return for_sklearn(_inputs.columns(X, names))
 
     def read(self, X: Any, trees: Trees | None = None) -> Any:
         """Rows as the trees, or these trees, take them."""

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .. import _frames
 from .._arrays import F64, Ids
 from .._ensemble import Ensemble
 from .._parted import PartedTable
+from ._common import for_sklearn
 
 if TYPE_CHECKING:
     from . import Alteration, Retrained, Source
@@ -26,8 +26,7 @@ class PipelineSource:
     def transform(self, X: Any) -> Any:
         if isinstance(X, PartedTable):
             return X.then(self.transform, pickle.dumps(self.pipeline[:-1]))
-        if _frames.kind(X) == "pyarrow":  # which the steps of scikit-learn do not take
-            X = _frames.to_pandas(X)
+        X = for_sklearn(X)
         return self.pipeline[:-1].transform(X) if len(self.pipeline) > 1 else X
 
     @property
