@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "scale.md"
 FEATURES, TREES, LEAVES, FILE_ROWS, TEST = 20, 100, 31, 250_000, 1000
 GB = 1e9
-TWO = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None, "silence_logs": 50}
+TWO = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0", "silence_logs": 50}
 
 
 # ---- rows and model ----

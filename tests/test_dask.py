@@ -34,7 +34,7 @@ QUIET = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
 
 @pytest.fixture(scope="module")
 def client():
-    how = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None, "silence_logs": 50}
+    how = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0", "silence_logs": 50}
     with distributed.LocalCluster(**how) as cluster, distributed.Client(cluster) as client:
         yield client
 

@@ -13,6 +13,7 @@ import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 import xgboost as xgb
 from catboost import CatBoostClassifier, CatBoostRegressor
 from sklearn.compose import make_column_transformer
@@ -156,6 +157,8 @@ def in_pieces(monkeypatch):
 @pytest.mark.parametrize("memory", [None, 300_000], ids=["room", "tight"])
 @pytest.mark.parametrize("name", CASES)
 def test_answers_are_those_of_rows_in_memory(name, memory, tmp_path, in_pieces):
+    if name == "RandomForest" and tuple(int(v) for v in sklearn.__version__.split(".")[:2]) < (1, 8):
+        pytest.skip("forests of scikit-learn before 1.8 misplace missing values")
     files, memory_, X, y = both(name, tmp_path, memory_limit=memory)
     assert isinstance(files._source.ensemble.leaves, np.memmap)
     # Sums over leaves are taken in another order.
