@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 import xgboost as xgb
 from catboost import CatBoostClassifier, CatBoostRegressor
-from sklearn import __version__ as SKLEARN
+from sklearn import __version__ as sklearn_version
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
     GradientBoostingRegressor,
@@ -157,7 +157,7 @@ def in_pieces(monkeypatch):
 @pytest.mark.parametrize("memory", [None, 300_000], ids=["room", "tight"])
 @pytest.mark.parametrize("name", CASES)
 def test_answers_are_those_of_rows_in_memory(name, memory, tmp_path, in_pieces):
-    if name == "RandomForest" and tuple(int(v) for v in SKLEARN.split(".")[:2]) < (1, 8):
+    if name == "RandomForest" and tuple(int(v) for v in sklearn_version.split(".")[:2]) < (1, 8):
         pytest.skip("forests of scikit-learn before 1.8 misplace missing values")
     files, memory_, X, y = both(name, tmp_path, memory_limit=memory)
     assert isinstance(files._source.ensemble.leaves, np.memmap)
