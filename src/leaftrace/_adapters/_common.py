@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from .._arrays import F64, Ids, Ints
 from .._ensemble import Ensemble
 from .._errors import InvalidInput
 from .._parted import PartedTable
+
+if TYPE_CHECKING:
+    from . import Retrained, Source
 
 
 def f32(x: Any) -> F64:
@@ -151,6 +154,50 @@ class BaseSource:
     def as_trained(self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None) -> tuple[F64, F64]:
         """Labels and weights of training rows as training kept them. ``factor``, ``base_factor``: see `Ensemble`."""
         return codes, weight * factor
+
+
+class Wrapped:
+    """A `Source` that is another one but for what it says itself."""
+
+    inner: Source
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def ensemble(self) -> Ensemble:
+        return self.inner.ensemble
+
+    @property
+    def tolerance(self) -> float:
+        return self.inner.tolerance
+
+    @property
+    def classes(self) -> Any | None:
+        return self.inner.classes
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return self.inner.notes
+
+    def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
+        return self.inner.rows(X, baseline)
+
+    def labels(self, y: Any, length: int, name: str) -> F64:
+        return self.inner.labels(y, length, name)
+
+    def own_labels(self, X: Any) -> Any | None:
+        return self.inner.own_labels(X)
+
+    def rebased(self, base: F64) -> Ensemble:
+        return self.inner.rebased(base)
+
+    def as_trained(self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None) -> tuple[F64, F64]:
+        return self.inner.as_trained(codes, weight, factor, base_factor)
+
+    def retrain(self, rows: Alteration, threads: int) -> Retrained:
+        return self.inner.retrain(rows, threads)
 
 
 def for_sklearn(X: Any) -> Any:
