@@ -131,6 +131,22 @@ def test_arrays(client):
     assert helpful[0] == helpful[1]
 
 
+@pytest.mark.parametrize("plan", ["rows", "leaves"])
+@pytest.mark.parametrize("name", ["LightGBM", "XGBoost, three classes", "CatBoost"])
+def test_an_empty_partition(name, plan, client):
+    """As a filter leaves it."""
+    model, X, y, w, X_test, y_test = made(name)
+    empty = [dd.concat([spread(x), spread(x[:1]).map_partitions(lambda part: part[:0])]) for x in (X, y, w)]
+    assert empty[0].map_partitions(len).compute().tolist()[-1] == 0
+    far = Tracer(model, *empty, client=client, plan=plan, dtype="float64")
+    near = lt.Tracer(model, X, y, w, dtype="float64")
+    values = far.influence(X_test, y_test).compute()
+    np.testing.assert_allclose(values, near.influence(X_test, y_test).values, rtol=1e-7, atol=1e-11)
+    pd.testing.assert_frame_equal(far.top(X_test, y_test, 2), near.top(X_test, y_test, 2), rtol=1e-6)
+    with pytest.raises(lt.InvalidInput, match="a partition of y is empty, that of X is not"):
+        Tracer(model, dd.concat([spread(X), spread(X[:1])]), *empty[1:], client=client)
+
+
 def test_frames_of_files(tmp_path, client):
     """Dask may read a single column in fewer partitions than the others."""
     model, X, y, w, X_test, y_test = made("LightGBM")

@@ -18,11 +18,10 @@ from .._adapters import Source
 from .._adjoint import LeafAdjoint, backward_chunks, expand_training
 from .._altered import class_factors
 from .._arrays import F64, Ids, Ints, Real
-from .._effects import empty_effects, fill_effects
 from .._ensemble import Ensemble
-from .._influence import Influence, Ranked, rank
+from .._influence import Influence, rank
 from .._kernels import zeros
-from .._leafspace import LeafSpace, of_rows
+from .._leafspace import LeafSpace, build
 from .._replay import Trace, base_labels, largest_gradient
 from .._steps import Ask, Step, sums_of_all_steps
 from .._workspace import Workspace
@@ -126,7 +125,7 @@ class Totals:
 
 def totals_of(part: Part, e: Ensemble) -> Totals:
     e = part.ensemble(e)
-    return Totals(e.n_rows, float(e.w.sum()), base_labels(e) if e.n_rows else (np.zeros(0), np.zeros(0)))
+    return Totals(e.n_rows, float(e.w.sum()), base_labels(e))
 
 
 @dataclass(frozen=True)
@@ -145,9 +144,9 @@ def answers(part: Part, e: Ensemble, asks: dict[int, Ask]) -> Answers:
     """Sums over the rows of this partition, of all steps that ask, at the model's own scores."""
     e = part.ensemble(e)
     A = e.start()
-    gradient = largest_gradient(e, A) if len(A) else 0.0
+    gradient = largest_gradient(e, A)
     first = all(ask.S is None and ask.s is None for ask in asks.values())
-    known = sums_of_all_steps(e, A, None) if first and len(A) else None
+    known = sums_of_all_steps(e, A, None) if first else None
     found = {}
     for t in range(max(asks) + 1):
         step = Step(e, t, A, known=None if known is None else known[e.leaf_range(t)])
@@ -158,15 +157,7 @@ def answers(part: Part, e: Ensemble, asks: dict[int, Ask]) -> Answers:
 
 def pairs(part: Part, trace: Trace, dtype: np.dtype) -> LeafSpace:
     """W of the leaf form."""
-    work, space = part.work(trace, dtype), None
-    for rows in work.row_slices() or [slice(0, 0)]:
-        some = work.rows.take(rows)
-        V, U = empty_effects(work.trace, len(some), dtype)
-        fill_effects(work.trace, some, slice(0, len(some)), V, U)
-        more = of_rows(work, some, U)
-        space = more if space is None else space + more
-    assert space is not None
-    return space
+    return build(part.work(trace, dtype))
 
 
 @dataclass(frozen=True)
@@ -194,8 +185,7 @@ def step_backwards(part: Part, carry: Carry, trace: Trace, t: int, felt: Real) -
     e.move(t + 1, e.leaves, A, back=True)
     before = e.leaf_range(t - 1) if t else slice(0, 0)
     below = zeros((before.stop - before.start, e.leaf_outputs, abar.shape[2]), abar.dtype) if t else None
-    if len(A):
-        backward_chunks(work, t, A, felt, abar, below)
+    backward_chunks(work, t, A, felt, abar, below)
     sums = abar.sum(axis=0, dtype=np.float64) if below is None else below
     return Carry(A, abar), sums
 
@@ -212,8 +202,6 @@ class Question:
 def values_of(part: Part, trace: Trace, blocks: Sequence[LeafAdjoint]) -> Real:
     """(n, columns) dQ/dw of the rows of this partition."""
     work = part.work(trace, blocks[0].fbar.dtype)
-    if not len(part.y):
-        return np.zeros((0, sum(block.columns for block in blocks)), blocks[0].fbar.dtype)
     return np.concatenate([expand_training(work, block, None) for block in blocks], axis=1)
 
 
@@ -239,8 +227,7 @@ def top_of(
     e, values = part.ensemble(trace.ensemble), values_of(part, trace, [block])
     about = question.of, question.method, "removed", e.sample_weight
     here = Influence(values, part.names, np.arange(block.columns), *about, lower_is_better=question.lower_is_better)
-    ranked: list[Ranked] = (
-        rank(here, k, effect) if len(values) else [(np.zeros(0, int), [], values[:, 0])] * block.columns
-    )
-    lines = [(o + start, part.names[o], np.array(words, dtype=object), change) for o, words, change in ranked]
+    lines = [
+        (o + start, part.names[o], np.array(words, dtype=object), change) for o, words, change in rank(here, k, effect)
+    ]
     return Top(k, tuple(lines))

@@ -130,9 +130,14 @@ class Tracer:
         labels: _part.Labels = self._on.total(_part.labels_of, *zip(*(p[1:] for p in parts), strict=True))
         if not labels.n or not labels.weight:
             raise InvalidInput("the partitions have no training rows of non-zero weight.")
-        some = next(p[0] for p, n in zip(parts, labels.index, strict=True) if n)
+        empty = [part[0] for part, n in zip(parts, labels.index, strict=True) if not n]
+        if any(self._on.client.gather(self._on.client.map(len, empty))):
+            raise InvalidInput(
+                "a partition of y is empty, that of X is not; pass the same rows in both."
+            )
+        parts = [part for part, n in zip(parts, labels.index, strict=True) if n]
         y, w = stand_in_rows(labels)
-        few = self._on.client.submit(_first_rows, some, len(y), pure=False).result()
+        few = self._on.client.submit(_first_rows, parts[0][0], len(y), pure=False).result()
         try:
             source = open_model(model, few, y, w, None, params)
         except InvalidInput as error:
@@ -141,7 +146,7 @@ class Tracer:
                 "for leaftrace.Tracer.)"
             ) from None
         _refuse(source.ensemble)
-        starts = np.cumsum([0, *labels.index])
+        starts = np.cumsum([0, *filter(None, labels.index)])
         sent = self._on.send(source)
         self._on.place([part[0] for part in parts])
         given = [[sent] * len(parts), *zip(*parts, strict=True), starts[:-1].tolist()]
