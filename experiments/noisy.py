@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import leaftrace as lt
 
 SETS = {"adult": (adult, 4_000), "amazon": (amazon, 4_000), "upselling": (upselling, 3_500)}
 CHUNK = 2_000  # training rows a file of the cache
+WORST = 50  # test rows to be fixed
 
 
 class Noisy:
@@ -36,20 +37,31 @@ class Noisy:
         score = model.predict(self.data.X_test, prediction_type="RawFormulaVal", thread_count=1)
         return np.logaddexp(0, np.where(self.data.y_test == 1, -score, score))
 
-    def influence(self, label: str, method: Any, tests: np.ndarray | None, rows: np.ndarray) -> np.ndarray:
-        """(rows, tests) influences on these test rows, or (rows,) on the mean over all."""
-        data, chosen = self.data, slice(None) if tests is None else tests
-        X, y, reduce = data.X_test.iloc[chosen], data.y_test[chosen], "mean" if tests is None else None
+    @cached_property
+    def worst(self) -> np.ndarray:
+        """(WORST,) test rows whose loss rose most by the flips."""
+        rise = self.losses(self.model) - self.losses(self.clean)
+        return np.argsort(-rise, kind="stable")[:WORST]
+
+    def influence(self, label: str, method: lt.Method, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Influences of these rows: (rows,) on the mean over all test rows, (rows, WORST) on the worst-hit ones."""
         parts = []
         for start in tqdm(
             range(0, len(rows), CHUNK), desc=f"{self.name}, {label}", unit_scale=CHUNK, unit="row", leave=False
         ):
             part = rows[start : start + CHUNK]
-            settings = self.key | {"method": repr(method), "rows": hashed(part), "tests": hashed(X)}
-            ask = lambda p=part: {"v": self.tracer.influence(X, y, method=method, rows=p, reduce=reduce).values}  # noqa: E731
-            parts.append(cached("noisy-influence", settings, ask)["v"])
-        values = np.concatenate(parts)
-        return values[:, 0] if tests is None else values
+            settings = self.key | {"method": repr(method), "rows": hashed(part), "worst": WORST}
+            parts.append(cached("noisy-influence", settings, lambda p=part: self._influence(method, p)))
+        mean, worst = (np.concatenate([part[which] for part in parts]) for which in ("mean", "worst"))
+        return mean, worst
+
+    def _influence(self, method: lt.Method, rows: np.ndarray) -> dict[str, np.ndarray]:
+        X, y, worst = self.data.X_test, self.data.y_test, self.worst
+        ask = partial(self.tracer.influence, method=method, rows=rows)
+        if isinstance(method, lt.LeafRefit):  # one pass for both: it needs the loss of every test row in any case
+            every = ask(X, y).values
+            return {"mean": every.mean(axis=1, dtype=float), "worst": every[:, worst]}
+        return {"mean": ask(X, y, reduce="mean").values[:, 0], "worst": ask(X.iloc[worst], y[worst]).values}
 
 
 @cache

@@ -22,7 +22,7 @@ def run(full: bool) -> Section:
         every = np.arange(n)
         rows = every if full else np.sort(np.random.default_rng(3).choice(n, 2_000, replace=False))
         for (family, update_set), method in methods().items():
-            values = world.influence(f"{family}, {update_set}", method, None, rows)
+            values, _ = world.influence(f"{family}, {update_set}", method, rows)
             lines.append((name, family, update_set, auc(world.flipped[rows], values), len(rows)))
         sample = np.random.default_rng(4).permutation(n)[:alone]
         others = {

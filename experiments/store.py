@@ -10,12 +10,14 @@ import json
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
 FOLDER = Path(os.environ.get("LEAFTRACE_CACHE", Path(__file__).parents[1] / "build" / "experiments"))
 LIBRARIES = ("catboost", "lightgbm", "numpy", "scikit-learn", "xgboost")
@@ -56,5 +58,6 @@ def hashed(*tables: Any) -> str:
 
 def parallel(work: Callable[[A], B], items: Iterable[A]) -> list[B]:
     """One item a core: many small models train faster so than one at a time on all cores."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    alone = partial(threadpool_limits, 1, "openmp")  # for scikit-learn, whose models cannot be told
+    with ThreadPoolExecutor(os.cpu_count(), initializer=alone) as pool:
         return list(pool.map(work, items))
