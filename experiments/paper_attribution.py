@@ -3,9 +3,9 @@
     LDS       the model is trained on random halves of the rows; rank correlation, over the halves, of a test row's
               loss with the sum of influences on it over the rows of the half; mean over test rows
     remove    the rows most helpful to other test rows leave (1, 2, 5 % of all): rise of the mean loss, retrained
-    clean     the most harmful ones leave: fall of the mean loss
+    clean     the most harmful ones leave: change of the mean loss
     relabel   the most helpful ones get wrong labels: rise of the mean loss
-The last three are judged on test rows that chose nothing, and averaged over the three shares."""
+The last three are judged on test rows that chose nothing."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from data import Data, adult, amazon, drawn, hospital, houses, wine
+from matplotlib.figure import Figure
 from models import KINDS, LIBRARIES, losses, other_labels
 from results import COLOURS, Section, axes, markdown
 from store import cached, hashed, parallel
@@ -25,6 +26,7 @@ from tqdm import tqdm
 import leaftrace as lt
 
 SHARES = (0.01, 0.02, 0.05)  # of the rows; Amazon's rarer class is 6 % of them
+ACTS = {"remove": "most helpful removed", "clean": "most harmful removed", "relabel": "most helpful relabelled"}
 AGAIN = 1_000  # seeds of retraining begin here; no model that is asked has one of them
 EXACT, SEEDS, CEILING = "LeafInfluence, exact", "LeafInfluence, 10 seeds", "retrained twice"
 SINGLE = {
@@ -134,11 +136,11 @@ class World:
         return self.mean_loss(slice(None))
 
     def curves(self, order: np.ndarray) -> dict[str, float]:
-        """Mean changes of the loss, in per cent of what it was, over the shares."""
+        """Changes of the loss in per cent of what it was, for each act and share."""
         found = cached("curves", self.key | {"order": hashed(order), "shares": SHARES}, lambda: self._curves(order))
-        return {name: float(value) for name, value in found.items()}
+        return {column(act, share): float(v) for act in ACTS for share, v in zip(SHARES, found[act], strict=True)}
 
-    def _curves(self, order: np.ndarray) -> dict[str, float]:
+    def _curves(self, order: np.ndarray) -> dict[str, np.ndarray]:
         n, wrong = len(order), other_labels(self.data.y, self.kind)
         counts = [round(share * n) for share in SHARES]
 
@@ -150,8 +152,12 @@ class World:
         remove = parallel(lambda k: self.mean_loss(np.sort(order[k:])), counts)
         clean = parallel(lambda k: self.mean_loss(np.sort(order[: n - k])), counts)
         relabel = parallel(lambda k: self.mean_loss(slice(None), relabelled(order[:k])), counts)
-        change = lambda after: 100 * (np.mean(after) / self.before - 1)  # noqa: E731
-        return {"remove": change(remove), "clean": -change(clean), "relabel": change(relabel)}
+        change = lambda after: 100 * (np.array(after) / self.before - 1)  # noqa: E731
+        return {"remove": change(remove), "clean": change(clean), "relabel": change(relabel)}
+
+
+def column(act: str, share: float) -> str:
+    return f"{act}_{share:.0%}"
 
 
 def correlations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -184,8 +190,8 @@ def section(numbers: pd.DataFrame, size: Size) -> Section:
     ahead = rivals.gt(lds[EXACT], axis=0)
     exceptions = [f"{method} on {', '.join(place)}" for place, row in ahead.iterrows() for method in row.index[row]]
     table = lds.map(lambda v: "" if np.isnan(v) else f"{v:.2f}").reset_index()
-    acts = numbers[numbers["method"] != CEILING]
-    means = acts.groupby("method", sort=False)[["remove", "clean", "relabel"]].mean().loc[list(lds.columns[:-1])]
+    acts = numbers[numbers["method"] != CEILING].groupby("method", sort=False)
+    means = acts[[column(act, share) for act in ACTS for share in SHARES]].mean().loc[list(lds.columns[:-1])]
     wins = lds[EXACT].gt(rivals.drop(columns=["LeafRefit, exact"], errors="ignore").max(axis=1)).sum()
     claims = {
         "exact LeafInfluence has the highest LDS of all single-model methods, everywhere": not exceptions,
@@ -209,14 +215,16 @@ FIGURE
 Leaving out LeafRefit, which computes the same to second order, exact LeafInfluence is first of the single-model
 methods in {wins} of {len(lds)} lines. Ahead of it: {"; ".join(exceptions) or "none"}.
 
-Acting on the rankings, mean over all {len(lds)} lines, in per cent of the loss. The ranking is of mean influence on
-{5 * size.tests} test rows; {5 * size.tests} others judge; three seeds are retrained. "Remove": rise of the loss without
-the most helpful 1, 2 and 5 % of the rows (mean of the three). "Clean": fall without the most harmful ones. "Relabel":
-rise when the most helpful ones get wrong labels.
+Acting on the rankings (the curves): changes of the mean loss in per cent, mean over all {len(lds)} lines. Rows are
+ranked by their mean influence on {5 * size.tests} test rows; {5 * size.tests} others judge; three seeds are retrained.
+"remove": without the 1, 2 and 5 % most helpful rows, more is better. "clean": without the most harmful ones, less is
+better. "relabel": the most helpful ones get wrong labels, more is better.
 
 {markdown(means.map("{:+.1f}".format).reset_index())}
 """
-    figure, panels = axes(len(size.data), height=4.2, width=11, sharey=True, sharex=True)
+    figure = Figure(figsize=(11, 8), layout="constrained")
+    above, below = figure.subfigures(2, 1)
+    _, panels = axes(len(size.data), figure=above, sharey=True, sharex=True)
     marks = dict(zip(size.libraries, "os^D", strict=False))
     for ax, name in zip(panels, size.data, strict=True):
         for colour, (library, mark) in zip(COLOURS, marks.items(), strict=False):
@@ -226,4 +234,12 @@ rise when the most helpful ones get wrong labels.
         ax.tick_params(labelsize=8)
     panels[0].invert_yaxis()
     panels[-1].legend(frameon=False, fontsize=8)
+    _, panels = axes(len(ACTS), figure=below)
+    styles = [(colour, line) for line in ("-", "--") for colour in COLOURS]
+    for ax, (act, title) in zip(panels, ACTS.items(), strict=True):
+        for (colour, line), method in zip(styles, means.index, strict=False):
+            change = [0, *(means.loc[method, column(act, share)] for share in SHARES)]
+            ax.plot([0, *(100 * s for s in SHARES)], change, line, marker=".", color=colour, label=method)
+        ax.set(title=title.capitalize(), xlabel="% of the training rows", ylabel="change of the mean loss, %")
+    below.legend(*panels[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside right")
     return Section("Beyond the paper: which method predicts retraining best?", text, numbers, figure, claims)

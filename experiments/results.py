@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 
 ROOT = Path(__file__).parents[1]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")  # Okabe and Ito
@@ -59,10 +59,10 @@ def sign(value: float, digits: int) -> str:
 
 
 def axes(
-    columns: int = 1, height: float = 3.2, width: float = 8.0, rows: int = 1, **more: object
-) -> tuple[Figure, Sequence]:
-    """A figure of its own, not one of pyplot's, and its axes in one list."""
-    figure = Figure(figsize=(width, height), layout="constrained")
+    columns: int = 1, height: float = 3.2, width: float = 8.0, figure: FigureBase | None = None, **more: object
+) -> tuple[FigureBase, Sequence]:
+    """A figure of its own, not one of pyplot's (or a given one, or a part of one), and its axes in one list."""
+    figure = figure or Figure(figsize=(width, height), layout="constrained")
     found = figure.subplots(1, columns, squeeze=False, **more).ravel().tolist()
     for ax in found:
         ax.spines[["top", "right"]].set_visible(False)

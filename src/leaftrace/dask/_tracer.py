@@ -132,9 +132,7 @@ class Tracer:
             raise InvalidInput("the partitions have no training rows of non-zero weight.")
         empty = [part[0] for part, n in zip(parts, labels.index, strict=True) if not n]
         if any(self._on.client.gather(self._on.client.map(len, empty))):
-            raise InvalidInput(
-                "a partition of y is empty, that of X is not; pass the same rows in both."
-            )
+            raise InvalidInput("a partition of y is empty, that of X is not; pass the same rows in both.")
         parts = [part for part, n in zip(parts, labels.index, strict=True) if n]
         y, w = stand_in_rows(labels)
         few = self._on.client.submit(_first_rows, parts[0][0], len(y), pure=False).result()
