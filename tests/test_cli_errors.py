@@ -107,7 +107,7 @@ WRONG = {
     "cleaned to nowhere": (nothing, [*CLEAN, "--out", "no/t.csv"], "there is no folder"),
     "cleaned to a picture": (nothing, [*CLEAN, "--out", "t.png"], "its name should end in"),
     "cleaned over input": (nothing, [*CLEAN, "--out", "test.csv"], "one of the files to read"),
-    "no option": (nothing, ["check", "lgb.txt", "--train", "train.csv"], "--target"),
+    "no option": (nothing, ["check", "lgb.txt", "--train", "train.csv"], "'--target'. See: leaftrace check --help"),
     "unknown option": (nothing, ["check", "lgb.txt", *DATA, "--colour"], "--colour"),
     "baseline of test rows": (nothing, ["groups", *EXPLAIN[1:], *TEST, "--by", "k", "--baseline", "w"], "baseline"),
 }

@@ -57,7 +57,8 @@ def run(app: Any, argv: list[str]) -> int:
 def _explain(error: Exception) -> int:
     """One line on stderr, and the exit code."""
     if hasattr(error, "format_message"):  # typer's own, of wrong options
-        _say(f"{error.format_message()} See: leaftrace --help")  # pyright: ignore[reportAttributeAccessIssue]
+        command = getattr(getattr(error, "ctx", None), "command_path", "leaftrace")
+        _say(f"{error.format_message()} See: {command} --help")  # pyright: ignore[reportAttributeAccessIssue]
     elif isinstance(error, LeaftraceError):
         _say(str(error))
     elif isinstance(error, ImportError):
