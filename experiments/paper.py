@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
 import sys
 
-from results import ROOT, folder_of
+from results import MARKS, ROOT, folder_of
 
 NAMES = ("proxies", "times", "noise", "fixing", "mismatch", "attribution")
 HEAD = """# The paper, reproduced
@@ -55,11 +56,23 @@ def assemble(full: bool) -> str:
     folder = folder_of(full)
     done = [name for name in NAMES if (folder / f"{name}.md").exists()]
     parts = [(folder / f"{name}.md").read_text().strip() for name in done]
+    parts.insert(0, summary(parts))
     if len(done) < len(NAMES):
         parts.insert(0, f"Not run yet at this size: {', '.join(name for name in NAMES if name not in done)}.")
     page = ROOT / "docs" / "paper.md" if full else folder / "paper.md"
     page.write_text("\n\n".join([HEAD, *parts]) + "\n")
     return str(page)
+
+
+def summary(parts: list[str]) -> str:
+    """How many conclusions of each section hold, and which do not."""
+    lines = ["| section | conclusions that hold | that do not |", "| --- | ---: | --- |"]
+    for part in parts:
+        title = part.partition("\n")[0].removeprefix("## ")
+        found = {mark: re.findall(f"^- {re.escape(mark)}: (.*)$", part, re.MULTILINE) for mark in MARKS.values()}
+        holds, fails = found[MARKS[True]], found[MARKS[False]]
+        lines.append(f"| {title} | {len(holds)} of {len(holds) + len(fails)} | {'; '.join(fails)} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from methods import methods
-from noisy import SETS, WORST, Noisy, noisy
+from noisy import SETS, TITLES, WORST, Noisy, noisy
 from paper_noise import detector
 from results import COLOURS, Section, axes, markdown
 from store import cached, hashed, parallel
@@ -88,7 +88,11 @@ def section(numbers: pd.DataFrame, steps: int, count: int) -> Section:
         "the exact variants leave the whole test set better off than SinglePoint does": bool(better.all()),
     }
     table = pd.concat(
-        [own.map("{:.3f}".format).add_suffix(", the row"), whole.map("{:+.4f}".format).add_suffix(", all")], axis=1
+        [
+            own.map("{:.3f}".format).rename(columns=TITLES).add_suffix(", the row"),
+            whole.map("{:+.4f}".format).rename(columns=TITLES).add_suffix(", all"),
+        ],
+        axis=1,
     )
     text = f"""
 Of each data set with flipped labels, the {count} test rows whose loss rose most by the flips. For each, its most
@@ -106,7 +110,7 @@ The paper shows this as bars without numbers and does not say how many batches i
     names = [f"{m} {u}" for m, u in own.index]
     for ax, which, title in zip(panels, (own, whole), ("on the row itself", "on the whole test set"), strict=True):
         for shift, (colour, name) in enumerate(zip(COLOURS, which.columns, strict=False)):
-            ax.barh(np.arange(len(names))[::-1] - 0.27 * shift, which[name], 0.26, color=colour, label=name)
+            ax.barh(np.arange(len(names))[::-1] - 0.27 * shift, which[name], 0.26, color=colour, label=TITLES[name])
         ax.axvline(0, color="black", lw=0.6)
         ax.set_yticks(np.arange(len(names))[::-1] - 0.27, names, fontsize=8)
         ax.set(title=f"DCG of loss reductions {title}")

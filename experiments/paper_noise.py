@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from methods import methods
-from noisy import SETS, Noisy, auc, noisy
+from noisy import SETS, TITLES, Noisy, auc, noisy
 from results import COLOURS, Section, axes, markdown
 from store import cached, parallel
 from tqdm import tqdm
@@ -67,13 +67,12 @@ def section(numbers: pd.DataFrame, full: bool) -> Section:
         "all variants are within 0.05 of Detector on every data set": bool(below > -0.05),
         "Leave-One-Out is far below all of them (by 0.1 and more)": bool((ours.min() - alone > 0.1).all()),
     }
-    table = found.map("{:.3f}".format).reset_index()
+    table = found.map("{:.3f}".format).rename(columns=TITLES).reset_index()
     text = f"""
 4,000 (Upselling: 3,500) training labels are flipped; the model is trained on them; training rows are ranked by their
 mean influence on the test rows, the most harmful first. ROC-AUC of finding the flipped ones. Detector scores a row by
 the model's probability of the other class. Leave-One-Out retrains without each of {sizes["Leave-One-Out"]:,} random
-rows of each data set; the others rank {"all training rows" if full else "2,000 random training rows"}. Of Upselling
-only 45 of 230 columns could be had.
+rows of each data set; the others rank {"all training rows" if full else "2,000 random training rows"}.
 
 {markdown(table)}
 
@@ -88,6 +87,6 @@ The paper shows this as bars without numbers. Smallest difference of a variant t
     ]
     for ax, name in zip(panels, found.columns, strict=True):
         ax.barh(names[::-1], found[name][::-1], color=tones[::-1])
-        ax.set(title=name.capitalize(), xlim=(0.4, 1.0), xlabel="ROC-AUC")
+        ax.set(title=TITLES[name], xlim=(0.4, 1.0), xlabel="ROC-AUC")
         ax.tick_params(labelsize=8)
     return Section("RQ3 and RQ4: finding flipped labels", text, numbers, figure, claims)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from data import catboost
 from methods import methods
-from noisy import SETS
+from noisy import SETS, TITLES
 from results import COLOURS, Section, axes, markdown
 
 import leaftrace as lt
@@ -57,9 +57,9 @@ def seconds(tracer: lt.Tracer, data, method: lt.Method, rows: np.ndarray | None,
 
 def section(numbers: pd.DataFrame) -> Section:
     found = numbers.pivot_table(index=["method", "update_set"], columns="data", values="seconds", sort=False)
-    table = (1000 * found).map("{:.3g}".format).add_suffix(", ms").reset_index()
+    table = (1000 * found).map("{:.3g}".format).rename(columns=TITLES).reset_index()
     theirs = [THEIRS.get((m, u)) for m, u in found.index]
-    table["authors' code, Adult, ms"] = ["" if t is None else f"{1000 * t:,.0f}" for t in theirs]
+    table["authors' code, Adult"] = ["" if t is None else f"{1000 * t:,.0f}" for t in theirs]
     refit, derivative = found.loc["LeafRefit"], found.loc["LeafInfluence"]
     adjoint, exact = found.loc["adjoint, exact"].iloc[0], derivative.loc["Top64Leaves"]
     claims = {
@@ -93,6 +93,6 @@ LeafInfluence, since it still solves every leaf of every tree anew.
     tones = [{"LeafRefit": COLOURS[0], "LeafInfluence": COLOURS[1]}.get(m, COLOURS[2]) for m, _ in found.index]
     for ax, name in zip(panels, found.columns, strict=True):
         ax.barh(names[::-1], 1000 * found[name][::-1], color=tones[::-1])
-        ax.set(title=name.capitalize(), xscale="log", xlabel="milliseconds a training row")
+        ax.set(title=TITLES[name], xscale="log", xlabel="milliseconds a training row")
         ax.tick_params(labelsize=8)
     return Section("RQ2: time a training row", text, numbers, figure, claims)

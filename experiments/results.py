@@ -16,6 +16,7 @@ from matplotlib.figure import Figure, FigureBase
 
 ROOT = Path(__file__).parents[1]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")  # Okabe and Ito
+MARKS = {True: "Holds", False: "**Does not hold**"}
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Section:
         self.numbers.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
         self.figure.savefig(folder / f"{name}.png", dpi=120)
         self.figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
-        held = [f"- {'Holds' if holds else '**Does not hold**'}: {claim}" for claim, holds in self.claims.items()]
+        held = [f"- {MARKS[holds]}: {claim}" for claim, holds in self.claims.items()]
         picture = f"![{self.title}]({'paper/' if full else ''}{name}.png)"
         files = f"Numbers: [{name}.csv]({'paper/' if full else ''}{name}.csv)."
         parts = [f"## {self.title}", self.text.strip().replace("FIGURE", picture), "\n".join(held), files]
