@@ -14,6 +14,7 @@ FOLDER = Path(__file__).parents[1] / "experiments"
 sys.path.insert(0, str(FOLDER))
 
 import noisy  # noqa: E402
+import paper  # noqa: E402
 import paper_attribution  # noqa: E402
 import paper_fixing  # noqa: E402
 import paper_proxies  # noqa: E402
@@ -116,6 +117,7 @@ def test_a_claim_that_does_not_hold_is_told(tmp_path, monkeypatch):
     assert "- **Does not hold**: two is odd\n- Holds: one is odd" in text
     assert "![Title](paper/x.png)" in text
     assert {p.name for p in (tmp_path / "docs" / "paper").iterdir()} == {"x.csv", "x.md", "x.png", "x.svg"}
+    assert paper.summary([text]).splitlines()[-1] == "| Title | 1 of 2 | two is odd |"
 
 
 def test_the_command(tmp_path, capfd, monkeypatch):
