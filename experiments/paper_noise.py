@@ -61,11 +61,12 @@ def leave_one_out(world: Noisy, rows: np.ndarray) -> np.ndarray:
 def section(numbers: pd.DataFrame, full: bool) -> Section:
     found = numbers.pivot_table(index=["method", "update_set"], columns="data", values="auc", sort=False)
     ours = found.loc[["LeafRefit", "LeafInfluence"]]
-    below = (ours - found.loc["Detector"].iloc[0]).min().min()
+    below = (found.loc["Detector"].iloc[0] - ours).max(axis=1)  # over the data sets
+    large = below[below.index.get_level_values("update_set").isin(("Top8Leaves", "Top22Leaves", "Top64Leaves"))]
     alone, sizes = found.loc["Leave-One-Out"].iloc[0], numbers.groupby("method", sort=False)["rows"].min()
     claims = {
-        "all variants are within 0.05 of Detector on every data set": bool(below > -0.05),
-        "Leave-One-Out is far below all of them (by 0.1 and more)": bool((ours.min() - alone > 0.1).all()),
+        "variants of eight leaves and more are within 0.05 of Detector on every data set": bool((large < 0.05).all()),
+        "Leave-One-Out is far below every variant (by 0.1 and more)": bool((ours.min() - alone > 0.1).all()),
     }
     table = found.map("{:.3f}".format).rename(columns=TITLES).reset_index()
     text = f"""
@@ -78,7 +79,11 @@ rows of each data set; the others rank {"all training rows" if full else "2,000 
 
 FIGURE
 
-The paper shows this as bars without numbers. Smallest difference of a variant to Detector: {below:+.3f}.
+The paper shows this as bars without numbers and finds all variants close to Detector. Here those of eight leaves and
+more are at most {large.max():.3f} below it, but smaller update sets up to {below.max():.3f}, on
+{(found.loc["Detector"].iloc[0] - ours).max().idxmax().capitalize()}: they leave out that later trees make up for much
+of what a row does to earlier ones, and come closer with the update set just as in Table 1. Leave-One-Out measures what
+one more training run happens to do, of which the row is a small part.
 """
     figure, panels = axes(len(found.columns), height=3.6, width=9.5, sharey=True)
     names = [f"{m}{', ' if u else ''}{u}" for m, u in found.index]
