@@ -64,7 +64,8 @@ def load(name: str, size: Size) -> Data:
     if name in ("houses", "wine"):
         return (houses if name == "houses" else wine)(size.rows, count)
     whole = {"adult": adult, "amazon": amazon, "hospital": lambda: hospital(biased=False)}[name]()
-    return drawn(whole.X, whole.y, size.rows, count)
+    X = whole.X.rename(columns=lambda text: text.replace("[", "").replace("<", "below "))  # XGBoost takes none of them
+    return drawn(X, whole.y, size.rows, count)
 
 
 class World:
