@@ -30,13 +30,14 @@ ACTS = {"remove": "most helpful removed", "clean": "most harmful removed", "rela
 AGAIN = 1_000  # seeds of retraining begin here; no model that is asked has one of them
 EXACT, SEEDS, CEILING = "LeafInfluence, exact", "LeafInfluence, 10 seeds", "retrained twice"
 TOP8, REFIT = "LeafInfluence, Top8Leaves", "LeafRefit, exact"
+SINGLE_POINT, BOOSTIN = "LeafInfluence, SinglePoint", "BoostIn"
 NO_L2 = ("LightGBM", "HistGradientBoosting")
 SINGLE = {
     EXACT: lt.LeafInfluence(),
-    "LeafInfluence, SinglePoint": lt.LeafInfluence(lt.SinglePoint()),
+    SINGLE_POINT: lt.LeafInfluence(lt.SinglePoint()),
     TOP8: lt.LeafInfluence(lt.TopKLeaves(8)),
     REFIT: lt.LeafRefit(),
-    "BoostIn": lt.baselines.BoostIn(),
+    BOOSTIN: lt.baselines.BoostIn(),
     "TreeSim": lt.baselines.TreeSim(),
     "TREX": lt.baselines.TREX("path"),  # with "count" its surrogate hardly learns
     "Detector": lt.baselines.Detector(),
@@ -195,7 +196,7 @@ def with_l2(lds: pd.DataFrame) -> str:
     if not {"LightGBM", "LightGBM, l2 = 10"} <= set(lead):
         return ""
     none, some = lead["LightGBM"].mean(), lead["LightGBM, l2 = 10"].mean()
-    return f"The same LightGBM with l2 = 10: mean lead of LeafRefit {some:+.3f} instead of {none:+.3f}. "
+    return f"The same LightGBM with l2 = 10: mean lead of LeafRefit {some:+.4f} instead of {none:+.4f}. "
 
 
 def section(numbers: pd.DataFrame, size: Size) -> Section:
@@ -218,6 +219,7 @@ def section(numbers: pd.DataFrame, size: Size) -> Section:
     }
     errors = numbers[numbers["method"] == EXACT]["lds_error"]
     alone = f"retrains {size.alone[0]} {size.rows:,} times" if size.alone else "is left out here"
+    at = lambda act, method: f"{middle.loc[method, column(act, SHARES[-1])]:+.1f}"  # noqa: E731
     text = f"""
 {size.rows:,} training rows of each data set, models of 100 trees that draw half of the columns for each split with
 their seed (`experiments/models.py`). LDS (linear datamodelling score): the model is trained on {size.halves} random
@@ -236,7 +238,8 @@ TopKLeaves(8) approximates it and is at most {ahead[TOP8].max():.3f} ahead. Leaf
 row does, without the derivative's limit of small changes; it is up to {ahead[REFIT][no_l2].max():.3f} ahead where
 leaves have no l2 (the defaults of LightGBM and HistGradientBoosting), and at most {ahead[REFIT][~no_l2].max():.3f}
 elsewhere: in a leaf with little second derivative and no l2 the derivative of a row is far larger than what its removal
-can do. {with_l2(lds)}Averaging seeds can pass "{CEILING}", since one of its two trainings is a single draw as well.
+can do. {with_l2(lds)}"{CEILING.capitalize()}" compares one random training with another; an average over seeds is less
+random than either and can pass it.
 
 Acting on the rankings (the curves): changes of the mean loss in per cent, medians over all lines. Rows are ranked by
 their mean influence on {5 * size.tests} test rows; {5 * size.tests} others judge; three seeds are retrained. "remove":
@@ -245,10 +248,11 @@ without the 1, 2 and 5 % most helpful rows, more is better. "clean": without the
 
 {markdown(middle.map("{:+.1f}".format).reset_index())}
 
-The order is another one here: many rows go at once, which no method is about, and SinglePoint, which lets no later
-tree make up for them, chooses rows whose loss hurts more. Taking out the most harmful rows does not help: no label was
-made wrong here, unlike above. In the CSV Amazon's numbers are the largest, since 5 % of its rows are most of its rarer
-class.
+The order is another one here: many rows change at once, which no method is about. By removal of 5 %, exact
+LeafInfluence has {at("remove", EXACT)}, SinglePoint {at("remove", SINGLE_POINT)} and BoostIn {at("remove", BOOSTIN)};
+by relabelling, {at("relabel", EXACT)}, {at("relabel", SINGLE_POINT)} and {at("relabel", BOOSTIN)}. Taking out the most
+harmful rows does not help with any of them: no label was made wrong here, unlike above. Amazon has the largest changes
+(see the CSV), since 5 % of its rows are most of its rarer class.
 """
     figure = Figure(figsize=(11, 8), layout="constrained")
     above, below = figure.subfigures(2, 1)

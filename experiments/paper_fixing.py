@@ -73,20 +73,23 @@ def spread(values: np.ndarray) -> float:
 
 
 def section(numbers: pd.DataFrame, steps: int, count: int) -> Section:
-    own, whole = (
+    own, whole, error = (
         numbers.pivot_table(index=["method", "update_set"], columns="data", values=which, sort=False)
-        for which in ("own", "whole")
+        for which in ("own", "whole", "whole_error")
     )
-    ours = own.loc[["LeafRefit", "LeafInfluence"]]
-    rival = own.loc[["Detector", "Random"]].max()
-    ends = {u: whole.xs(u, level="update_set").mean() for u in ("SinglePoint", "Top64Leaves")}
-    better = ends["Top64Leaves"] > ends["SinglePoint"]
+    families = ["LeafRefit", "LeafInfluence"]
+    ours, rival = own.loc[families], own.loc[["Detector", "Random"]].max()
+    ends = [whole.loc[families].xs(u, level="update_set").mean() for u in ("SinglePoint", "Top64Leaves")]
+    noise = error.loc[families].max()
     claims = {
-        "every variant's DCG on the targeted row is at least twice that of Detector and of random rows": bool(
-            (ours.min() > 2 * rival.clip(lower=0)).all()
+        "every variant's DCG on the targeted row is at least five times that of Detector and of random rows": bool(
+            (ours.min() > 5 * rival.clip(lower=0)).all()
         ),
-        "the exact variants leave the whole test set better off than SinglePoint does": bool(better.all()),
+        "no variant makes the whole test set worse by more than two standard errors": bool(
+            (whole.loc[families] > -2 * error.loc[families]).all().all()
+        ),
     }
+    gains = "; ".join(f"{TITLES[d]} {ends[0][d]:+.4f} and {ends[1][d]:+.4f} (± {noise[d]:.4f})" for d in whole.columns)
     table = pd.concat(
         [
             own.map("{:.3f}".format).rename(columns=TITLES).add_suffix(", the row"),
@@ -104,15 +107,18 @@ of full reduction: {dcg(np.ones((steps, 1)))[0]:.2f}), mean over the test rows.
 
 FIGURE
 
-The paper shows this as bars without numbers and does not say how many batches it took.
+The paper shows this as bars without numbers and does not say how many batches it took. As there, all update sets fix
+the row equally well, and Detector and random rows do not fix it. In the paper small update sets make the rest of the
+test set worse. Here they do not; SinglePoint and Top64Leaves, mean of both methods, on all test rows: {gains}.
 """
-    figure, panels = axes(2, height=4.2, width=9.5)
+    figure, panels = axes(2, height=4.4, width=9.5, sharey=True)
     names = [f"{m} {u}" for m, u in own.index]
-    for ax, which, title in zip(panels, (own, whole), ("on the row itself", "on the whole test set"), strict=True):
+    for ax, which, title in zip(panels, (own, whole), ("The row itself", "The whole test set"), strict=True):
         for shift, (colour, name) in enumerate(zip(COLOURS, which.columns, strict=False)):
             ax.barh(np.arange(len(names))[::-1] - 0.27 * shift, which[name], 0.26, color=colour, label=TITLES[name])
         ax.axvline(0, color="black", lw=0.6)
         ax.set_yticks(np.arange(len(names))[::-1] - 0.27, names, fontsize=8)
-        ax.set(title=f"DCG of loss reductions {title}")
+        ax.set(title=title, xlabel="DCG of reductions of the loss")
+        ax.locator_params(axis="x", nbins=5)
     panels[0].legend(frameon=False)
     return Section("RQ3 and RQ4: fixing one prediction", text, numbers, figure, claims)
