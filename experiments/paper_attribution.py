@@ -232,8 +232,9 @@ leaves have no l2 (the defaults of LightGBM and HistGradientBoosting), and at mo
 elsewhere: in a leaf with little second derivative and no l2 the derivative of a row is far larger than what its removal
 can do. The same LightGBM with l2 = 10: a mean lead of {lead["LightGBM, l2 = 10"]:+.4f} instead of
 {lead["LightGBM"]:+.4f}. So LeafRefit is the safer choice for models without l2. On XGBoost its mean lead
-is {lead["XGBoost"]:+.3f}: it follows the rule that a leaf below min_child_weight is zero, where a retraining would make another leaf. "{CEILING.capitalize()}" compares one random
-training with another; an average over seeds is less random than either and can pass it.
+is {lead["XGBoost"]:+.3f}: it follows the rule that a leaf below min_child_weight is zero, where a retraining would make
+another leaf. "{CEILING.capitalize()}" compares one random training with another; an average over seeds is less random
+than either and can pass it.
 
 Acting on the rankings (the curves): changes of the mean loss in per cent, medians over all lines. Rows are ranked by
 their mean influence on {5 * size.tests} test rows; {5 * size.tests} others judge; three seeds are retrained. "remove":
