@@ -15,6 +15,7 @@ U holds for changes from earlier steps; within a step, a leaf's own inner iterat
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -195,11 +196,16 @@ class _Block:
         self._own_leaves, self._own_w = np.ascontiguousarray(self.e.leaves[:, self.index]), self.e.w[self.index]
         self.only_updated = isinstance(update_set, TopKLeaves) and update_set.accumulate == "updated"
         self.own_D = self.base.copy()  # (K, B) change of the row in question itself
-        self.D = zeros((self.e.n_rows, self.e.n_outputs, self.B), work.dtype)
-        self.D += self.form(self.base)
         self.bound = float(np.abs(self.base).max(initial=0.0))  # |D| is no larger
         self._done: dict[int, tuple[F64, F64]] = {}  # changes of leaves, and of them those that all rows take in
         self._pending: tuple[Ids, Ints, Real] | None = None  # changes of the last step, not yet in D
+
+    @cached_property
+    def D(self) -> Real:  # noqa: N802
+        """(n, K, B) changes of all scores; SinglePoint with one inner iteration never asks."""
+        D = zeros((self.e.n_rows, self.e.n_outputs, self.B), self.work.dtype)
+        D += self.form(self.base)
+        return D
 
     def form(self, d: F64) -> Real:
         """Changes as D keeps them."""
