@@ -19,7 +19,7 @@ import pandas as pd
 from data import Data, adult, amazon, drawn, hospital, houses, wine
 from matplotlib.figure import Figure
 from models import KINDS, LIBRARIES, losses, other_labels
-from results import COLOURS, Section, axes, markdown
+from results import COLOURS, Section, axes, legend, markdown
 from store import cached, hashed, parallel
 from tqdm import tqdm
 
@@ -261,7 +261,7 @@ are most of its rarer class.
         ax.grid(axis="y", alpha=0.3)
         ax.tick_params(labelsize=8)
     panels[0].invert_yaxis()
-    above.legend(*panels[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside right")
+    legend(above, panels[0], "right", 1)
     _, panels = axes(len(ACTS), figure=below)
     styles = [(colour, line) for line in ("-", "--") for colour in COLOURS]
     for ax, (act, title) in zip(panels, ACTS.items(), strict=True):
@@ -269,5 +269,5 @@ are most of its rarer class.
             change = [0, *(middle.loc[method, column(act, share)] for share in SHARES)]
             ax.plot([0, *(100 * s for s in SHARES)], change, line, marker=".", color=colour, label=method)
         ax.set(title=title.capitalize(), xlabel="% of the training rows", ylabel="change of the mean loss, %")
-    below.legend(*panels[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside right")
+    legend(below, panels[0], "right", 1)
     return Section("Beyond the paper: which method predicts retraining best?", text, numbers, figure, claims)

@@ -7,7 +7,7 @@ import pandas as pd
 from methods import methods
 from noisy import SETS, TITLES, WORST, Noisy, noisy
 from paper_noise import detector
-from results import COLOURS, Section, axes, markdown
+from results import COLOURS, Section, axes, legend, markdown
 from store import cached, hashed, parallel
 from tqdm import tqdm
 
@@ -120,5 +120,5 @@ test set worse. Here they do not; SinglePoint and Top64Leaves, mean of both meth
         ax.set_yticks(np.arange(len(names))[::-1] - 0.27, names, fontsize=8)
         ax.set(title=title, xlabel="DCG of reductions of the loss")
         ax.locator_params(axis="x", nbins=5)
-    panels[0].legend(frameon=False)
+    legend(figure, panels[0])
     return Section("RQ3 and RQ4: fixing one prediction", text, numbers, figure, claims)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from data import MIDDLE_AGED, Data, catboost, hospital
 from methods import methods
-from results import COLOURS, Section, axes, markdown, sign
+from results import COLOURS, Section, axes, legend, markdown, sign
 
 import leaftrace as lt
 
@@ -105,5 +105,5 @@ equal, as they should be for single rows of 20,000: {sign(ours.loc["LeafRefit"].
         ax.set_xticks(np.arange(6) + 0.3, ours.loc[family].index, rotation=35)
         ax.set(title=family)
     panels[0].set_ylabel("mean influence x 1,000")
-    panels[1].legend(frameon=False, fontsize=8)
+    legend(figure, panels[1])
     return Section("RQ5: a part of the training rows is missing (Table 3)", text, numbers, figure, claims)

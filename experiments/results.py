@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure, FigureBase
@@ -68,3 +69,8 @@ def axes(
     for ax in found:
         ax.spines[["top", "right"]].set_visible(False)
     return figure, found
+
+
+def legend(figure: FigureBase, ax: Any, place: str = "lower center", columns: int = 5) -> None:
+    """Outside of all axes, so that it hides nothing."""
+    figure.legend(*ax.get_legend_handles_labels(), frameon=False, fontsize=8, ncols=columns, loc=f"outside {place}")
