@@ -13,7 +13,7 @@ import importlib
 import re
 import sys
 
-from results import MARKS, ROOT, folder_of
+from results import DIFFERS, MARKS, ROOT, folder_of
 
 NAMES = ("proxies", "times", "noise", "fixing", "mismatch", "attribution")
 HEAD = """# The paper, reproduced
@@ -65,13 +65,16 @@ def assemble(full: bool) -> str:
 
 
 def summary(parts: list[str]) -> str:
-    """How many conclusions of each section hold, and which do not."""
-    lines = ["| section | conclusions that hold | that do not |", "| --- | ---: | --- |"]
+    """What holds in each section, what does not, and what differs from the paper."""
+    lines = [f"| section | conclusions that hold | that do not | {DIFFERS[0].lower() + DIFFERS[1:]} |"]
+    lines.append("| --- | ---: | --- | --- |")
     for part in parts:
         title = part.partition("\n")[0].removeprefix("## ")
-        found = {mark: re.findall(f"^- {re.escape(mark)}: (.*)$", part, re.MULTILINE) for mark in MARKS.values()}
-        holds, fails = found[MARKS[True]], found[MARKS[False]]
-        lines.append(f"| {title} | {len(holds)} of {len(holds) + len(fails)} | {'; '.join(fails)} |")
+        marks = MARKS[True], MARKS[False], DIFFERS
+        holds, fails, differs = (re.findall(f"^- {re.escape(m)}: (.*)$", part, re.MULTILINE) for m in marks)
+        lines.append(
+            f"| {title} | {len(holds)} of {len(holds) + len(fails)} | {'; '.join(fails)} | {''.join(differs)} |"
+        )
     return "\n".join(lines)
 
 

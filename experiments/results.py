@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from matplotlib import rc_context
 from matplotlib.figure import Figure, FigureBase
 
 ROOT = Path(__file__).parents[1]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")  # Okabe and Ito
 MARKS = {True: "Holds", False: "**Does not hold**"}
+DIFFERS = "Differs from the paper"
 
 
 @dataclass(frozen=True)
@@ -29,14 +31,17 @@ class Section:
     numbers: pd.DataFrame
     figure: Figure
     claims: dict[str, bool] = field(default_factory=dict)  # conclusion: does it hold in these numbers?
+    differs: str = ""  # what the paper found and we do not
 
     def write(self, name: str, full: bool) -> Path:
         folder = folder_of(full)
         folder.mkdir(parents=True, exist_ok=True)
         self.numbers.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
         self.figure.savefig(folder / f"{name}.png", dpi=120)
-        self.figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
+        with rc_context({"svg.hashsalt": name}):  # the same picture is the same file
+            self.figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
         held = [f"- {MARKS[holds]}: {claim}" for claim, holds in self.claims.items()]
+        held += [f"- {DIFFERS}: {self.differs}"] if self.differs else []
         picture = f"![{self.title}]({'paper/' if full else ''}{name}.png)"
         files = f"Numbers: [{name}.csv]({'paper/' if full else ''}{name}.csv)."
         parts = [f"## {self.title}", self.text.strip().replace("FIGURE", picture), "\n".join(held), files]

@@ -112,12 +112,14 @@ def test_a_claim_that_does_not_hold_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "ROOT", tmp_path)
     figure, _ = results.axes()
     numbers = pd.DataFrame({"a": [1.5]})
-    section = results.Section("Title", "Text.\n\nFIGURE", numbers, figure, {"two is odd": False, "one is odd": True})
+    section = results.Section(
+        "Title", "Text.\n\nFIGURE", numbers, figure, {"two is odd": False, "one is odd": True}, "less"
+    )
     text = section.write("x", full=True).read_text()
-    assert "- **Does not hold**: two is odd\n- Holds: one is odd" in text
+    assert "- **Does not hold**: two is odd\n- Holds: one is odd\n- Differs from the paper: less" in text
     assert "![Title](paper/x.png)" in text
     assert {p.name for p in (tmp_path / "docs" / "paper").iterdir()} == {"x.csv", "x.md", "x.png", "x.svg"}
-    assert paper.summary([text]).splitlines()[-1] == "| Title | 1 of 2 | two is odd |"
+    assert paper.summary([text]).splitlines()[-1] == "| Title | 1 of 2 | two is odd | less |"
 
 
 def test_the_command(tmp_path, capfd, monkeypatch):
