@@ -168,7 +168,7 @@ def column(act: str, share: float) -> str:
 
 
 def correlations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """(tests,) Spearman's, over the halves; 0 where one side is constant."""
+    """(tests,) Spearman's, over the halves; ties are ranked in the order of the halves."""
     a, b = (x.argsort(axis=0).argsort(axis=0).astype(float) for x in (a, b))
     a, b = a - a.mean(axis=0), b - b.mean(axis=0)
     return (a * b).sum(axis=0) / np.sqrt((a**2).sum(axis=0) * (b**2).sum(axis=0))
@@ -236,10 +236,10 @@ is {lead["XGBoost"]:+.3f}: it follows the rule that a leaf below min_child_weigh
 another leaf. "{CEILING.capitalize()}" compares one random training with another; an average over seeds is less random
 than either and can pass it.
 
-Acting on the rankings (the curves): changes of the mean loss in per cent, medians over all lines. Rows are ranked by
-their mean influence on {5 * size.tests} test rows; {5 * size.tests} others judge; three seeds are retrained. "remove":
-without the 1, 2 and 5 % most helpful rows, more is better. "clean": without the most harmful ones, less is better.
-"relabel": the most helpful ones get wrong labels, more is better.
+Acting on the rankings (the curves): changes of the mean loss in per cent, medians over a method's lines. Rows are
+ranked by their mean influence on {5 * size.tests} test rows; {5 * size.tests} others judge; three seeds are retrained.
+"remove": without the 1, 2 and 5 % most helpful rows, more is better. "clean": without the most harmful ones, less is
+better. "relabel": the most helpful ones get wrong labels, more is better.
 
 {markdown(middle.map("{:+.1f}".format).reset_index())}
 
