@@ -24,7 +24,10 @@ methods which it does not have. Written by `make paper-full` (`experiments/paper
 at small sizes in about ten minutes and checks the same conclusions. CatBoost trains 100 trees of depth 6 with plain
 boosting and one Newton step a leaf; learning rates are those of the paper's supplement. The data sets are not part of
 this repository: `LEAFTRACE_DATA` names the folder that holds them; the public ones are otherwise downloaded from OpenML
-(adult, Amazon_employee_access, KDDCup09_upselling, Diabetes130US, california_housing, wine_quality)."""
+(adult, Amazon_employee_access, KDDCup09_upselling, Diabetes130US, california_housing, wine_quality).
+
+Conclusions are worded by what the full run shows, and every run checks them. Where the paper concludes something else,
+the last column of this table says so."""
 
 
 def main() -> None:
