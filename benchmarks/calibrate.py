@@ -1,4 +1,4 @@
-"""Measure what the passes cost and print the table of prices in src/leaftrace/_costs.py: python benchmarks/calibrate.py
+"""Measure what the passes cost and print the table of prices in _engine/costs.py: python benchmarks/calibrate.py
 
 One thread, a generated ensemble whose rows no longer fit in the caches: what is worth estimating is of that size.
 """
@@ -9,16 +9,16 @@ import time
 
 import numpy as np
 
-from leaftrace import _costs, _leafspace
-from leaftrace._adjoint import expand_training, leaf_adjoint
-from leaftrace._ensemble import Ensemble, LeafRule
-from leaftrace._forward import refit, tangent
+from leaftrace._engine import costs, leaf_space
+from leaftrace._engine.backward import expand_training, leaf_adjoint
+from leaftrace._engine.forward import refit, tangent
+from leaftrace._engine.methods import AllPoints
+from leaftrace._engine.queries import make_queries
+from leaftrace._engine.replay import replay
+from leaftrace._engine.workspace import Workspace
 from leaftrace._kernels import BLOCKS
-from leaftrace._losses import Logistic
-from leaftrace._methods import AllPoints
-from leaftrace._queries import make_queries
-from leaftrace._replay import replay
-from leaftrace._workspace import Workspace
+from leaftrace._model.ensemble import Ensemble, LeafRule
+from leaftrace._model.losses import Logistic
 
 N, T, L = 200_000, 40, 64
 
@@ -79,14 +79,14 @@ def main() -> None:
         }
         for name, fn in passes.items():
             prices[name][B] = best(fn) / (cells * B)
-    prices["pairs"] = best(lambda: _leafspace.build(work), 3) / (N * T * T / 2)
-    space, B = _leafspace.build(work), BLOCKS[-1]
+    prices["pairs"] = best(lambda: leaf_space.build(work), 3) / (N * T * T / 2)
+    space, B = leaf_space.build(work), BLOCKS[-1]
     prices["solve"] = best(lambda: space.adjoint(work, queries, slice(0, B))) / (B * (T * L) ** 2 / 2)
-    _costs.machine.cache_clear()
+    costs.machine.cache_clear()
     for name, price in prices.items():
         shown = {b: round(p, 2) for b, p in price.items()} if isinstance(price, dict) else round(price, 3)
         print(f'    "{name}": {shown},')
-    print(f"PROBE = {_costs.PROBE * _costs.machine():.2f}")
+    print(f"PROBE = {costs.PROBE * costs.machine():.2f}")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,9 @@ import numpy as np
 from catboost import CatBoost, CatBoostClassifier, Pool
 
 import leaftrace as lt
-from leaftrace import _costs, _engine, _kernels, _twins
+from leaftrace import _kernels
+from leaftrace._engine import costs, engine
+from leaftrace._kernels import numpy as twins
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -142,8 +144,8 @@ def kernels_against_twins(data) -> Table:
     X, y, X_test, y_test = data
     model = CatBoostClassifier(**PAPER, **QUIET).fit(X, y)
     table = [["exact influence, 32 test rows, one thread", "time", "against NumPy twins"]]
-    names = "_adjoint", "_effects", "_ensemble", "_queries", "_steps", "_forward", "_costs"
-    modules = [sys.modules[f"leaftrace.{name}"] for name in names]
+    names = "backward", "row_effects", "queries", "steps", "forward", "costs"
+    modules = [sys.modules["leaftrace._model.ensemble"], *(sys.modules[f"leaftrace._engine.{name}"] for name in names)]
     times = {}
     for name in ("NumPy twins", "baseline", "avx2", "avx512"):
         native = name != "NumPy twins"
@@ -153,7 +155,7 @@ def kernels_against_twins(data) -> Table:
             except ValueError:
                 continue
         for module in modules:
-            module.kernels = _kernels.kernels if native else _twins
+            module.kernels = _kernels.kernels if native else twins
         tracer = lt.Tracer(model, X, y, n_jobs=1)
         tracer.influence(X_test[:32], y_test[:32])
         times[name] = median(lambda t=tracer: t.influence(X_test[:32], y_test[:32]), 7 if native else 3)
@@ -231,10 +233,10 @@ def many_queries() -> Table:
     rows = np.arange(1000)
     tracer.influence(X[:1], y[:1])
     table = [[f"{m:,} queries on {len(rows):,} of {n:,} rows", "estimated", "measured", "largest difference"]]
-    values, pays = {}, _costs.leaf_form_pays
+    values, pays = {}, costs.leaf_form_pays
     for form in ("row form", "leaf form"):
         chosen = pays if form == "leaf form" else lambda *_: False
-        _costs.leaf_form_pays = _engine.leaf_form_pays = chosen
+        costs.leaf_form_pays = engine.leaf_form_pays = chosen
         estimate = tracer.estimate(m, rows=rows)
         assert estimate.form == form, estimate
         start = time.perf_counter()

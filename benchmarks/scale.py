@@ -251,7 +251,7 @@ def expected(
     n: float, trees: float, leaves: float, queries: float, workers: float, partitions: float
 ) -> dict[str, float]:
     """The cost model of the page, one output, float32; ``workers`` of one thread each. See docs/scale.md."""
-    from leaftrace._costs import PRICES, machine
+    from leaftrace._engine.costs import PRICES, machine
     from leaftrace.dask._tracer import ROUND, WIRE
 
     ns, blocks, width = 1e-9 * machine(), -(-queries // 32), 1 if queries == 1 else 8 if queries <= 8 else 32

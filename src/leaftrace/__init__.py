@@ -9,12 +9,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ._adapters import record_catboost
-from ._altered import RefittedModel, RetrainedModel
-from ._costs import Estimate
-from ._errors import FidelityError, FidelityWarning, InvalidInput, LeaftraceError, UnsupportedModel
-from ._fidelity import Fidelity
-from ._influence import Influence
-from ._methods import (
+from ._data.errors import FidelityError, FidelityWarning, InvalidInput, LeaftraceError, UnsupportedModel
+from ._engine.costs import Estimate
+from ._engine.fidelity import Fidelity
+from ._engine.methods import (
     AllPoints,
     FastLeafInfluence,
     FastLeafRefit,
@@ -24,19 +22,21 @@ from ._methods import (
     SinglePoint,
     TopKLeaves,
 )
-from ._tracer import Tracer
+from ._engine.refit import RefittedModel, RetrainedModel
+from ._tracer.influence import Influence
+from ._tracer.tracer import Tracer
 
 if TYPE_CHECKING:
     from . import baselines, goals, plot
     from ._actions.acquire import Acquisition, acquire
-    from ._actions.clean import Clean, clean
+    from ._actions.clean.action import Clean, clean
     from ._actions.curve import RemovalCurve, removal_curve
-    from ._actions.fix import Fix, fix
+    from ._actions.fix.action import Fix, fix
     from ._actions.groups import GroupEffects, group_effects
-    from ._actions.impact import RemovalImpact, removal_impact
-    from ._actions.mismatch import Mismatch, mismatch
-    from ._actions.noise import LabelNoise, label_noise
-    from ._actions.stability import EnsembleInfluence, ensemble_influence
+    from ._actions.impact.action import RemovalImpact, removal_impact
+    from ._actions.mismatch.action import Mismatch, mismatch
+    from ._actions.noise.action import LabelNoise, label_noise
+    from ._actions.stability.action import EnsembleInfluence, ensemble_influence
     from ._report import Report, report
 
 __version__ = "0.1.0"

@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ._arrays import F64, Ints
-from ._errors import InvalidInput
-from ._goal import Goal, GoalRows, ReadyGoal
-from ._inputs import vector, weights
+from ._data.arrays import F64, Ints
+from ._data.errors import InvalidInput
+from ._data.inputs import vector, weights
+from ._model.goal import Goal, GoalRows, ReadyGoal
 
 __all__ = ["AUC", "DemographicParityGap", "EqualOpportunityGap", "ExpectedProfit", "Goal", "MeanLoss", "SliceLoss"]
 

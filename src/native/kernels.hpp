@@ -1,4 +1,4 @@
-// The native kernels: raw arrays in, raw arrays out. src/leaftrace/_twins.py says in a few lines of NumPy what each
+// The native kernels: raw arrays in, raw arrays out. src/leaftrace/_kernels/numpy.py says in a few lines of NumPy what each
 // one computes, and the tests hold the two together.
 //
 // Legend: n rows, R trees in a step, K outputs, O outputs of a leaf, M leaves of a step, B columns, Q inner iterations.
@@ -30,7 +30,7 @@ struct StepLeaves {
     bool plain(Index K) const { return R == 1 && O == 1 && K == 1; }
 };
 
-// What one inner iteration of a one-output step is made of (K = 1): see _replay.py.
+// What one inner iteration of a one-output step is made of (K = 1): see _engine/replay.py.
 struct RowData {
     LossKind loss;
     const double* state;  // (n, C)

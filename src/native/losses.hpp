@@ -1,4 +1,4 @@
-// Losses of one output: g, h, k from a row's state moved by a leaf's shift (see _losses.py).
+// Losses of one output: g, h, k from a row's state moved by a leaf's shift (see _model/losses.py).
 #pragma once
 #include "kernels.hpp"
 #include "lanes.hpp"

@@ -113,7 +113,7 @@ void replay_sums(LossKind kind, StepLeaves<Leaf> at, bool skip, const std::int64
     }
 }
 
-// State, as _losses.py has it, of scores.
+// State, as _model/losses.py has it, of scores.
 inline void state_of(Squared*, double A, double* state) { state[0] = A; }
 inline void state_of(Poisson*, double A, double* state) { state[0] = fast_exp(A); }
 inline void state_of(Logistic*, double A, double* state) {

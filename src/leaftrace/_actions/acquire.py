@@ -25,13 +25,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .. import _inputs
-from .._arrays import F64, Ids, Ints
-from .._errors import InvalidInput, UnsupportedModel
-from .._progress import progress
-from .._tables import table
-from .._tracer import Tracer
-from ._common import Effect, Finding, Interruptible, check_tracer, effects_table
+from .._data import inputs
+from .._data.arrays import F64, Ids, Ints
+from .._data.errors import InvalidInput, UnsupportedModel
+from .._data.progress import progress
+from .._data.tables import table
+from .._tracer.tracer import Tracer
+from .common import Effect, Finding, Interruptible, check_tracer, effects_table
 
 NOT_RETRAINED = "Not retrained: only a retrained model tells what these labels are worth."
 
@@ -82,7 +82,7 @@ class Acquisition(Finding):
         ``retrain``  train again with them; otherwise only the first-order and the fixed-structure effect are given
 
         Models that draw rows at random cannot be refitted with new rows: `refitted` is then left out."""
-        added = self.X_new, _inputs.vector(y_new, "y_new", len(self.rows))
+        added = self.X_new, inputs.vector(y_new, "y_new", len(self.rows))
         tracer, judge = self.tracer, (X_holdout, y_holdout)
         before = tracer._unchanged.loss(*judge)  # (m,)
         predicted = tracer.score_candidates(self.X_new, *judge, added[1], reduce="mean").values.sum()
@@ -127,7 +127,7 @@ def acquire(
     The result has `.rows`, a table with the effect of every possible label, and `.check` for when labels are there."""
     check_tracer(tracer)
     tracer._needs_derivatives()
-    n = _inputs.row_count(X_pool)
+    n = inputs.row_count(X_pool)
     if not 1 <= k <= n:
         raise InvalidInput(f"k is {k}, and the pool has {n} rows; ask for 1 to {n}.")
     if diversity < 0:
@@ -144,9 +144,9 @@ def acquire(
     expected = _mean(response) if tracer.classes is None else tracer.classes[response.argmax(axis=1)]
     return Acquisition(
         tracer,
-        X_new=_inputs.take_rows(X_pool, rows),
+        X_new=inputs.take_rows(X_pool, rows),
         rows=rows,
-        names=_inputs.row_index(X_pool, n)[rows],
+        names=inputs.row_index(X_pool, n)[rows],
         scores=size,
         similarity=similarity,
         expected_label=expected,
@@ -164,7 +164,7 @@ def label_effects(tracer: Tracer, X_pool: Any, X_test: Any, y_test: Any) -> tupl
             raise UnsupportedModel("this classifier has no probabilities, by which possible labels are weighed.")
         found = tracer.score_candidates(X_pool, X_test, y_test, reduce="mean").per_label or {}
         return {label: v[:, 0].astype(float) for label, v in found.items()}, response
-    error = _inputs.numbers(y_test, "y_test", _inputs.row_count(X_test)) - _mean(_response(tracer, X_test))
+    error = inputs.numbers(y_test, "y_test", inputs.row_count(X_test)) - _mean(_response(tracer, X_test))
     sd, mean = np.sqrt(np.mean(error**2)), _mean(response)
     effects = {}
     for name, y in (("low", mean - sd), ("high", mean + sd)):

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import _inputs
-from .._arrays import F64, Ints
-from .._errors import InvalidInput
-from .._influence import Influence
-from .._progress import progress
-from .._tables import table
-from .._tracer import Tracer
-from ._common import Finding, Interruptible, check_tracer, mean_loss
+from .._data import inputs
+from .._data.arrays import F64, Ints
+from .._data.errors import InvalidInput
+from .._data.progress import progress
+from .._data.tables import table
+from .._tracer.influence import Influence
+from .._tracer.tracer import Tracer
+from .common import Finding, Interruptible, check_tracer, mean_loss
 
 SHARES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # of the training rows
 
@@ -70,7 +70,7 @@ def removal_curve(
     known = bool(np.isfinite(retrained[1:]).any())
     best = (retrained, random_retrained, "retrained") if known else (refitted, random_refitted, "refitted")
     advice = ("Interrupted. " if run.interrupted else "") + _advice(counted, *best)
-    title = f"Mean loss of {_inputs.row_count(X_hold):,} held-out rows as training rows leave"
+    title = f"Mean loss of {inputs.row_count(X_hold):,} held-out rows as training rows leave"
     curves = refitted, retrained, random_refitted, random_retrained
     return RemovalCurve(title, advice, counted, *curves, run.interrupted, tracer._kind)
 
@@ -104,7 +104,7 @@ class RemovalCurve(Finding):
 def _order(tracer: Tracer, order: Any, X_hold: Any) -> Ints:
     """Positions of training rows, first to leave first."""
     if not isinstance(order, Influence):
-        rows = _inputs.row_numbers(order, tracer.n_rows, "order")
+        rows = inputs.row_numbers(order, tracer.n_rows, "order")
         if not len(rows) or len(np.unique(rows)) < len(rows):
             raise InvalidInput("order must name at least one training row, and each of them once.")
         return rows

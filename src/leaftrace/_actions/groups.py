@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import _inputs
-from .._arrays import F64
-from .._errors import InvalidInput, UnsupportedModel
-from .._grouping import Groups, groups_of, shown
-from .._progress import progress
-from .._tables import table
-from .._tracer import Tracer
-from ._common import Finding, Interruptible, check_tracer
+from .._data import inputs
+from .._data.arrays import F64
+from .._data.errors import InvalidInput, UnsupportedModel
+from .._data.grouping import Groups, groups_of, shown
+from .._data.progress import progress
+from .._data.tables import table
+from .._tracer.tracer import Tracer
+from .common import Finding, Interruptible, check_tracer
 
 
 def group_effects(
@@ -51,10 +51,10 @@ def group_effects(
     of the largest effect known so far come first, and Ctrl-C ends the work with those that are finished.
     """
     check_tracer(tracer)
-    m = _inputs.row_count(X_test)
+    m = inputs.row_count(X_test)
     if m == 0:
         raise InvalidInput("X_test has no rows; pass at least one test row.")
-    y = _inputs.vector(y_test, "y_test", m)
+    y = inputs.vector(y_test, "y_test", m)
     every = Groups(np.array(["all"]), np.zeros(m, np.intp))
     rows = groups_of(groups, tracer.X_train, tracer.n_rows, "groups", bins=bins)
     slices = every if test_groups is None else groups_of(test_groups, X_test, m, "test_groups", tracer.X_train, bins)
@@ -67,7 +67,7 @@ def group_effects(
     try:
         for s in range(len(slices)):
             part = slices.rows(s)
-            influence = tracer.influence(_inputs.take_rows(X_test, part), y[part], reduce="mean")
+            influence = tracer.influence(inputs.take_rows(X_test, part), y[part], reduce="mean")
             predicted[:, s] = rows.sums(influence.change)[:, 0]
     except UnsupportedModel:  # leaves that jump have no first order, but can be refitted
         if not (refit or retrain):

@@ -10,11 +10,11 @@ import os
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from .._arrays import F64, Ids
-from .._ensemble import Ensemble
-from .._errors import UnsupportedModel
-from .._parted import PartedTable
-from ._common import Alteration as Alteration
+from .._data.arrays import F64, Ids
+from .._data.errors import UnsupportedModel
+from .._data.parquet import PartedTable
+from .._model.ensemble import Ensemble
+from .base import Alteration as Alteration
 
 
 class Retrained(Protocol):
@@ -88,7 +88,7 @@ def open_model(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, pa
 
     if not isinstance(X, PartedTable):
         return of_table(X)
-    from .parted import PartedSource
+    from .parquet import PartedSource
 
     return PartedSource(of_table(X), X, of_table)
 

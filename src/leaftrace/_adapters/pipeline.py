@@ -7,9 +7,9 @@ import pickle
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .._arrays import F64, Ids
-from .._parted import PartedTable
-from ._common import Wrapped, for_sklearn
+from .._data.arrays import F64, Ids
+from .._data.parquet import PartedTable
+from .base import Wrapped, for_sklearn
 
 if TYPE_CHECKING:
     from . import Alteration, Retrained, Source

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from .._actions.clean import Clean
-from .._errors import InvalidInput
-from .._files import whole_file
-from .._tracer import Tracer
+from .._actions.clean.action import Clean
+from .._data.errors import InvalidInput
+from .._data.files import whole_file
+from .._tracer.tracer import Tracer
 from .job import Job
 from .tables import File, check_ending, read_whole, write_table
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._actions._audit import plain
-from .._actions.impact import RemovalImpact
-from .._errors import InvalidInput
+from .._actions.impact.action import RemovalImpact
+from .._actions.impact.audit import plain
+from .._data.errors import InvalidInput
 from .models import Told
 from .tables import File
 

@@ -11,8 +11,8 @@ import numpy as np
 import typer
 
 from .. import __version__
-from .._actions._common import Finding, Interruptible
-from .._errors import InvalidInput
+from .._actions.common import Finding, Interruptible
+from .._data.errors import InvalidInput
 from . import NO, OK
 from .explain import explain_rows
 from .job import Job, Rows, command, row_list, split
@@ -106,7 +106,7 @@ def noise(
     fail_above: Threshold = None,
 ) -> int:
     """Which training labels are likely wrong? --fail-above is a share of the training rows."""
-    from .._actions.noise import label_noise
+    from .._actions.noise.action import label_noise
 
     if val is not None or hold is not None:
         job.no_baseline("noise")
@@ -140,7 +140,7 @@ def clean(
     ] = None,
 ) -> int:
     """Remove, relabel or reweight training rows that do harm, by retraining. Exit code 1: it does not help."""
-    from .._actions.clean import clean as cleaned_by
+    from .._actions.clean.action import clean as cleaned_by
     from .cleaned import changed_rows, check_cleaned, write_cleaned
 
     job.no_baseline("clean")
@@ -202,7 +202,7 @@ def fix(
     tolerance: Annotated[float | None, typer.Option(help="For numbers: the error to get down to.")] = None,
 ) -> int:
     """The fewest training rows to remove or relabel so that one test row is predicted right, by retraining."""
-    from .._actions.fix import fix as fixed_by
+    from .._actions.fix.action import fix as fixed_by
 
     job.no_baseline("fix")
     training, other = job.open(job.options.train), job.open(test)
@@ -234,7 +234,7 @@ def impact(
     fail_above: Threshold = None,
 ) -> int:
     """How far do all predictions move without some training rows? --fail-above is the mean move."""
-    from .._actions.impact import removal_impact
+    from .._actions.impact.action import removal_impact
 
     job.no_baseline("impact")
     job.writes(audit, test, rows)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._errors import LeaftraceError
+from .._data.errors import LeaftraceError
 from . import OK
 
 _ROWS, _FLIPPED = 600, 0.08

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import _inputs
-from .._actions._common import Interruptible
-from .._arrays import F64, Ints
-from .._influence import rank
-from .._progress import progress
+from .._actions.common import Interruptible
+from .._data import inputs
+from .._data.arrays import F64, Ints
+from .._data.progress import progress
 from .._report.outcomes import as_trained
-from .._tracer import Tracer
+from .._tracer.influence import rank
+from .._tracer.tracer import Tracer
 from .job import Job, Rows
 from .output import cell
 
@@ -58,7 +58,7 @@ def _training_rows(job: Job, tracer: Tracer, test: Rows, rows: Ints, top: int) -
     """For each of these test rows the `top` training rows, most important first."""
     y, baseline = (None if x is None else x[rows] for x in (test.y, test.baseline))
     influence = tracer.influence(
-        _inputs.take_rows(test.X, rows), y, of="prediction" if y is None else "loss", baseline=baseline
+        inputs.take_rows(test.X, rows), y, of="prediction" if y is None else "loss", baseline=baseline
     )
     out = []
     for positions, effects, changes in rank(influence, top, None):

@@ -14,8 +14,8 @@ import pandas as pd
 import typer
 
 from .. import __version__
-from .._errors import InvalidInput
-from .._tracer import Tracer
+from .._data.errors import InvalidInput
+from .._tracer.tracer import Tracer
 from . import INTERRUPTED
 from .columns import Labels, Types, features, need, target_of
 from .models import Told, read_model

@@ -15,7 +15,7 @@ from typing import Any
 
 from .._adapters import _MODULES as LIBRARIES
 from .._adapters import _library_of_file
-from .._errors import LeaftraceError, UnsupportedModel
+from .._data.errors import LeaftraceError, UnsupportedModel
 
 # Of pickle, and of joblib's compressed ones.
 _PICKLES = (b"\x80", b"x\x01", b"x^", b"x\x9c", b"x\xda", b"\x1f\x8b", b"BZh", b"\xfd7zXZ")
@@ -55,7 +55,7 @@ def read_model(path: str, allow_pickle: bool) -> Told:
             raise UnsupportedModel(f"the pickle '{path}' holds a {type(model).__qualname__}, which is no tree model.")
         return _TOLD[library](model, model)
     library = _library_of_file(path)
-    loaded = importlib.import_module(f"leaftrace._adapters.{LIBRARIES[library]}")._load(path)
+    loaded = importlib.import_module(f"leaftrace._adapters.{LIBRARIES[library]}.source")._load(path)
     return _TOLD[library](path, loaded)
 
 
@@ -101,7 +101,7 @@ def _of_catboost(model: Any, loaded: Any) -> Told:
 
 def _of_xgboost(model: Any, loaded: Any) -> Told:
     booster = loaded.get_booster() if hasattr(loaded, "get_booster") else getattr(loaded, "booster", loaded)
-    from .._adapters._xgboost_model import learner
+    from .._adapters.xgboost.model import learner
 
     objective, classes = learner(booster)["objective"], 0
     if objective["name"].startswith("multi:"):
@@ -120,7 +120,7 @@ def _of_xgboost(model: Any, loaded: Any) -> Told:
 
 
 def _of_lightgbm(model: Any, loaded: Any) -> Told:
-    from .._adapters._lightgbm_model import read
+    from .._adapters.lightgbm.model import read
 
     booster = getattr(loaded, "booster_", loaded)
     told = read(booster.model_to_string())

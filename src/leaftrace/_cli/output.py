@@ -17,8 +17,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from .._actions._audit import plain
-from .._errors import InvalidInput
+from .._actions.impact.audit import plain
+from .._data.errors import InvalidInput
 
 SHOWN = 20  # rows of a table on the terminal
 

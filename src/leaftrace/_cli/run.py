@@ -11,7 +11,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-from .._errors import LeaftraceError
+from .._data.errors import LeaftraceError
 from . import FAILED, INTERRUPTED, OK, WRONG
 from .output import clean, in_options
 

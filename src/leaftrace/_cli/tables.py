@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet
 
-from .._errors import InvalidInput
-from .._files import whole_file
-from .._progress import Bar, bar, progress
+from .._data.errors import InvalidInput
+from .._data.files import whole_file
+from .._data.progress import Bar, bar, progress
 
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst", ".csv.bz2")
 _PARQUET = (".parquet", ".pq")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from .._files import whole_file
-from .._tracer import Tracer
+from .._data.files import whole_file
+from .._tracer.tracer import Tracer
 from .summary import Settings, summarise
 
 

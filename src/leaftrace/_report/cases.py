@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import _inputs
-from .._arrays import Ints, Real
-from .._influence import Influence, rank
-from .._tracer import Tracer
+from .._data import inputs
+from .._data.arrays import Ints, Real
+from .._tracer.influence import Influence, rank
+from .._tracer.tracer import Tracer
 from .cells import Grid, compare, short
 from .outcomes import Outcomes, outcomes, outcomes_of
 
@@ -72,7 +72,7 @@ class Shown:
         for start in range(0, len(self), BLOCK):
             block = np.arange(start, min(start + BLOCK, len(self)))
             labels, of = (None, "prediction") if self.y is None else (self.y[block], "loss")
-            yield from sides(self.tracer.influence(_inputs.take_rows(self.X, block), labels, of=of), top)
+            yield from sides(self.tracer.influence(inputs.take_rows(self.X, block), labels, of=of), top)
 
     def describe(self, j: int, both: Sides | None) -> dict[str, Any]:
         """Test row j, and the training rows behind it with their features side by side."""
@@ -93,7 +93,7 @@ class Shown:
         where = [j for j, (gone, *_) in enumerate(ranked) if len(gone) and _every_class_stays(self.tracer, gone)]
         if not where:
             return
-        sets, X = [ranked[j][0] for j in where], _inputs.take_rows(self.X, np.array(where, dtype=np.intp))
+        sets, X = [ranked[j][0] for j in where], inputs.take_rows(self.X, np.array(where, dtype=np.intp))
         for j, F in zip(where, self.tracer._scores_without(sets, X, "without the most harmful rows"), strict=True):
             row, (gone, effects, _) = int(self.rows[j]), ranked[j]
             after = outcomes_of(self.tracer._source, F[None], None if self.y is None else self.y[[j]])
@@ -110,7 +110,7 @@ class Shown:
 
     def retrained(self, j: int, both: Sides) -> dict[str, Any]:
         """Test row j after the model was trained again without these rows."""
-        row, one = int(self.rows[j]), _inputs.take_rows(self.X, np.array([j]))
+        row, one = int(self.rows[j]), inputs.take_rows(self.X, np.array([j]))
         model = self.tracer.retrain(both[_removed_side(self.every, row)][0])
         label = None if self.y is None else self.y[[j]]
         return _essence(outcomes(model, one, label).of(0, self.every.watched(row)))

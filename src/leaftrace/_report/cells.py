@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import _inputs
-from .._arrays import Ints
-from .._errors import InvalidInput
-from .._inputs import row_count, row_index
+from .._data import inputs
+from .._data.arrays import Ints
+from .._data.errors import InvalidInput
+from .._data.inputs import row_count, row_index
 
 TEXT = 200  # characters of one value that are kept
 SAME, HIGHER, LOWER, OTHER = "=", ">", "<", "!"  # a training row's value beside the test row's
@@ -69,7 +69,7 @@ class Grid:
         """(rows, columns) plain values, as objects."""
         if not self.names:
             return np.empty((len(rows), 0), dtype=object)
-        part = _inputs.take_rows(self.table, np.asarray(rows))
+        part = inputs.take_rows(self.table, np.asarray(rows))
         return _plain(_objects(part)[:, self.places])
 
     def row(self, position: int) -> dict[str, Plain]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .._errors import InvalidInput
-from .._tracer import Tracer
+from .._data.errors import InvalidInput
+from .._tracer.tracer import Tracer
 from .cells import Plain, short
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from .._adapters import Alteration, Source
-from .._altered import AlteredModel, RefittedModel
-from .._arrays import F64, Ints
-from .._tracer import Tracer
+from .._data.arrays import F64, Ints
+from .._engine.refit import AlteredModel, RefittedModel
+from .._tracer.tracer import Tracer
 from .cells import Plain, short
 
 CLASSES = 5  # probabilities that are shown of one row

@@ -14,7 +14,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from .._errors import LeaftraceError
+from .._data.errors import LeaftraceError
 
 LIMIT = 4_800_000  # bytes of the page; 5 MB go through most mail servers
 SEEN = 28  # characters of a value that a cell shows; the rest is in its title

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import _inputs
-from .._actions._audit import versions
-from .._actions._common import Interruptible, check_tracer
-from .._errors import InvalidInput, UnsupportedModel
-from .._progress import progress
-from .._tracer import Tracer
+from .._actions.common import Interruptible, check_tracer
+from .._actions.impact.audit import versions
+from .._data import inputs
+from .._data.errors import InvalidInput, UnsupportedModel
+from .._data.progress import progress
+from .._tracer.tracer import Tracer
 from .cases import COLUMNS, Shown, choose, effect_rows, sides
 from .cells import Grid, open_grids, short
 from .names import check_names, with_names
@@ -68,11 +68,11 @@ def summarise(tracer: Tracer, X_test: Any, y_test: Any, settings: Settings) -> d
     check_tracer(tracer)
     settings.check()
     check_names(tracer, settings.classes)
-    m = _inputs.row_count(X_test)
+    m = inputs.row_count(X_test)
     train, test = open_grids(tracer.X_train, X_test, settings.hidden)
     y = tracer._source.own_labels(X_test) if y_test is None else y_test
-    y = None if y is None else _inputs.vector(y, "y_test", m)
-    rows = None if settings.rows is None else _inputs.row_numbers(settings.rows, m, "rows", "test rows")
+    y = None if y is None else inputs.vector(y, "y_test", m)
+    rows = None if settings.rows is None else inputs.row_numbers(settings.rows, m, "rows", "test rows")
     if m == 0 or (rows is not None and not len(rows)):
         raise InvalidInput("there are no test rows to show; pass at least one.")
     if rows is not None and len(rows) > MOST_CASES:
@@ -83,7 +83,7 @@ def summarise(tracer: Tracer, X_test: Any, y_test: Any, settings: Settings) -> d
     every = outcomes(as_trained(tracer), X_test, y)
     chosen, how = choose(every, rows, settings.worst)
     shown = Shown(
-        tracer, train, test, every, chosen, _inputs.take_rows(X_test, chosen), None if y is None else y[chosen]
+        tracer, train, test, every, chosen, inputs.take_rows(X_test, chosen), None if y is None else y[chosen]
     )
     cases, missing, stopped = _cases(shown, settings)
     overall = noise = groups = None

@@ -18,13 +18,13 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from .._arrays import F64, Ids, Ints, Real
-from .._engine import blocks_of
-from .._ensemble import Ensemble
-from .._errors import InvalidInput
-from .._neighbours import at_leaves, shared_sums
-from .._progress import progress
-from .._workspace import Workspace
+from .._data.arrays import F64, Ids, Ints, Real
+from .._data.errors import InvalidInput
+from .._data.progress import progress
+from .._engine.engine import blocks_of
+from .._engine.workspace import Workspace
+from .._model.ensemble import Ensemble
+from .._tracer.neighbours import at_leaves, shared_sums
 
 Weighting = Literal["count", "path", "output"]
 CHUNK_BYTES = 1 << 25  # of what is computed for some training rows and all test rows

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._arrays import F64, Ints, Real
-from .._errors import InvalidInput
-from .._methods import Baseline
-from .._queries import Queries
-from .._workspace import Workspace
+from .._data.arrays import F64, Ints, Real
+from .._data.errors import InvalidInput
+from .._engine.methods import Baseline
+from .._engine.queries import Queries
+from .._engine.workspace import Workspace
 
 
 def needs_loss(queries: Queries, name: str) -> None:

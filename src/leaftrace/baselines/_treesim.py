@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._arrays import Ints, Real
-from .._methods import Baseline
-from .._queries import Queries
-from .._workspace import Workspace
+from .._data.arrays import Ints, Real
+from .._engine.methods import Baseline
+from .._engine.queries import Queries
+from .._engine.workspace import Workspace
 from ._kernel import Weighting, by_training_rows, check_weighting, embedding
 from ._rows import needs_loss
 

@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .._arrays import F64, Ids, Ints, Real
-from .._ensemble import Ensemble
-from .._errors import InvalidInput, LeaftraceError, UnsupportedModel
+from .._data.arrays import F64, Ids, Ints, Real
+from .._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
+from .._engine.methods import Baseline
+from .._engine.queries import Queries
+from .._engine.workspace import Workspace
 from .._kernels import kernels
-from .._methods import Baseline
-from .._queries import Queries
-from .._workspace import Workspace
+from .._model.ensemble import Ensemble
 from ._kernel import Weighting, by_training_rows, check_weighting, embedding
 
 TOLERANCE = 1e-7  # of the gradient at the optimum, relative to that at W = 0

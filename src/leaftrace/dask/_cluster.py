@@ -16,7 +16,7 @@ from dask.delayed import delayed
 from distributed import Client, Future, KilledWorker, get_client, wait
 from distributed.client import FutureCancelledError
 
-from .._errors import InvalidInput, LeaftraceError
+from .._data.errors import InvalidInput, LeaftraceError
 
 SPLIT = 8  # partitions, or sums of them, that one task adds up
 

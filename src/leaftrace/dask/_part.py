@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from .. import _inputs
 from .._adapters import Source
-from .._adjoint import LeafAdjoint, backward_chunks, expand_training
-from .._altered import class_factors
-from .._arrays import F64, Ids, Ints, Real
-from .._ensemble import Ensemble
-from .._influence import Influence, rank
+from .._data import inputs
+from .._data.arrays import F64, Ids, Ints, Real
+from .._engine.backward import LeafAdjoint, backward_chunks, expand_training
+from .._engine.leaf_space import LeafSpace, build
+from .._engine.refit import class_factors
+from .._engine.replay import Trace, base_labels, largest_gradient
+from .._engine.steps import Ask, Step, sums_of_all_steps
+from .._engine.workspace import Workspace
 from .._kernels import zeros
-from .._leafspace import LeafSpace, build
-from .._replay import Trace, base_labels, largest_gradient
-from .._steps import Ask, Step, sums_of_all_steps
-from .._workspace import Workspace
+from .._model.ensemble import Ensemble
+from .._tracer.influence import Influence, rank
 
 FEW = 1000  # so many different labels are counted one by one
 
@@ -55,10 +55,10 @@ class Labels:
 
 def labels_of(y: Any, w: Any) -> Labels:
     y = np.asarray(y).ravel()
-    y = _inputs.vector(y, "y", len(y))
-    w = np.ones(len(y)) if w is None else _inputs.numbers(np.asarray(w), "sample_weight", len(y))
+    y = inputs.vector(y, "y", len(y))
+    w = np.ones(len(y)) if w is None else inputs.numbers(np.asarray(w), "sample_weight", len(y))
     if (w < 0).any():
-        raise _inputs.InvalidInput("sample_weight has negative values; weights must be zero or more.")
+        raise inputs.InvalidInput("sample_weight has negative values; weights must be zero or more.")
     names, code = np.unique(y, return_inverse=True)
     of_label = dict(zip(names.tolist(), np.bincount(code, w, len(names)).tolist(), strict=True))
     few = of_label if len(names) <= FEW else None
@@ -99,14 +99,14 @@ def part_of(source: Source, X: Any, y: Any, w: Any, start: int) -> Part:
     """``start``: rows in the partitions before."""
     leaves, offset = source.rows(X)
     if offset is not None:
-        raise _inputs.InvalidInput("models that start from scores given to each row are not for leaftrace.dask.")
+        raise inputs.InvalidInput("models that start from scores given to each row are not for leaftrace.dask.")
     n, e = leaves.shape[1], source.ensemble
     codes = source.labels(np.asarray(y).ravel(), n, "y")
-    weight = np.ones(n) if w is None else _inputs.numbers(np.asarray(w), "sample_weight", n)
+    weight = np.ones(n) if w is None else inputs.numbers(np.asarray(w), "sample_weight", n)
     own = [e.w_factor] if e.base_factor is None else [e.w_factor, e.base_factor]
     factor, *base = class_factors(source, codes, own)
     labels, weight = source.as_trained(codes, weight, factor, base[0] if base else None)
-    names = _inputs.row_index(X, n) if hasattr(X, "index") else np.arange(start, start + n)
+    names = inputs.row_index(X, n) if hasattr(X, "index") else np.arange(start, start + n)
     return Part(np.ascontiguousarray(leaves), labels, weight, factor, base[0] if base else None, names)
 
 

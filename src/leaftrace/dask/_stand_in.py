@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._arrays import F64
-from .._base import float32_parts, mean_labels
+from .._data.arrays import F64
+from .._model.start import float32_parts, mean_labels
 from ._part import Labels
 
 

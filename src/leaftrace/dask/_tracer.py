@@ -1,7 +1,7 @@
 """`Tracer` over a Dask DataFrame or Array. Partitions keep their rows; what travels are sums over leaves.
 
 The model's own leaf values give every row's score before each step, so one map-reduce gives the sums of all steps, and
-the replay compares them with the model. Then there are two ways backwards (see _adjoint.py and _leafspace.py):
+the replay compares them with the model. Then there are two ways backwards (see _engine/backward.py and leaf_space.py):
 
     row form    a reduction a step: partitions send what the leaves of the step before feel
     leaf form   one reduction that builds W, once; the client solves for any number of queries
@@ -21,23 +21,23 @@ import dask.array as da
 import numpy as np
 from distributed import Client, Future
 
-from .. import _inputs
 from .._adapters import Source, open_model
-from .._adjoint import LeafAdjoint, felt_by_rows, finished
-from .._base import condensed
-from .._costs import backward_cost, build_cost, machine, solve_cost
-from .._engine import Engine, blocks_of, settings_of
-from .._ensemble import Ensemble
-from .._errors import FidelityError, FidelityWarning, InvalidInput, UnsupportedModel
-from .._fidelity import Fidelity
-from .._influence import top_table
+from .._data import inputs
+from .._data.errors import FidelityError, FidelityWarning, InvalidInput, UnsupportedModel
+from .._engine.backward import LeafAdjoint, felt_by_rows, finished
+from .._engine.costs import backward_cost, build_cost, machine, solve_cost
+from .._engine.engine import Engine, blocks_of, settings_of
+from .._engine.fidelity import Fidelity
+from .._engine.leaf_space import LeafSpace, fits, space_bytes
+from .._engine.methods import LeafInfluence
+from .._engine.queries import Of, Queries, Reduce
+from .._engine.replay import Trace, replay_apart
+from .._engine.steps import Ask
+from .._engine.workspace import Workspace, available_memory
 from .._kernels import BLOCKS, block_width
-from .._leafspace import LeafSpace, fits, space_bytes
-from .._methods import LeafInfluence
-from .._queries import Of, Queries, Reduce
-from .._replay import Trace, replay_apart
-from .._steps import Ask
-from .._workspace import Workspace, available_memory
+from .._model.ensemble import Ensemble
+from .._model.start import condensed
+from .._tracer.influence import top_table
 from . import _part
 from ._cluster import Cluster, as_array, partitions, told
 from ._stand_in import stand_in_rows
@@ -284,7 +284,7 @@ def _pairs(edges: np.ndarray) -> Iterator[tuple[int, int]]:
 
 def _first_rows(X: Any, count: int) -> Any:
     """So many rows, which may repeat."""
-    return _inputs.take_rows(X, np.arange(count) % len(X))
+    return inputs.take_rows(X, np.arange(count) % len(X))
 
 
 def _refuse(e: Ensemble) -> None:

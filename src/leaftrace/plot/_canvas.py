@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._errors import InvalidInput, LeaftraceError
+from .._data.errors import InvalidInput, LeaftraceError
 from .._report.cells import short
 
 if TYPE_CHECKING:

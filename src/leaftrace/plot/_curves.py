@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import _inputs
 from .._actions.curve import RemovalCurve
-from .._actions.noise import LabelNoise
-from .._errors import InvalidInput
-from .._fidelity import Fidelity
-from .._influence import Influence
-from .._tracer import Tracer
+from .._actions.noise.action import LabelNoise
+from .._data import inputs
+from .._data.errors import InvalidInput
+from .._engine.fidelity import Fidelity
+from .._tracer.influence import Influence
+from .._tracer.tracer import Tracer
 from ._canvas import GREY, HARM, HELP, STYLES, axes, expect, name, plain_frame, whole_numbers
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def noise(noise: LabelNoise, is_noisy: Any = None, *, ax: Axes | None = None) ->
     wrong = None
     if is_noisy is not None:
         wrong = np.zeros(n, bool)
-        wrong[_inputs.row_numbers(is_noisy, n, "is_noisy")] = True
+        wrong[inputs.row_numbers(is_noisy, n, "is_noisy")] = True
     ax, k, issues = axes(ax), _log_spaced(n), int(noise.is_label_issue.sum())
     ax.plot(k, noise.label_score[order][k - 1], color=HELP, linewidth=2, label="label score (0: surely wrong)")
     if issues:

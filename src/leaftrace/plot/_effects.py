@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _frames
-from .._actions._common import Finding
+from .._actions.common import Finding
 from .._actions.groups import GroupEffects
-from .._arrays import F64
-from .._errors import InvalidInput
-from .._tables import columns_of
+from .._data import frames
+from .._data.arrays import F64
+from .._data.errors import InvalidInput
+from .._data.tables import columns_of
 from ._canvas import BLACK, GREEN, GREY, HELP, axes, name, plain_frame, signed
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _numbered(values: Any, counts: Any = None) -> tuple[list[str], NDArray[np.in
 
 def _needs(lines: Any, columns: Sequence[str], how: str) -> Any:
     """This table, checked; of polars and Arrow its columns."""
-    lines = columns_of(lines) if _frames.kind(lines) else lines
+    lines = columns_of(lines) if frames.kind(lines) else lines
     if not hasattr(lines, "keys") or any(c not in lines for c in columns):
         raise InvalidInput(f"this needs a table with the columns {', '.join(columns)}; pass {how}.")
     return lines

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import _inputs
-from .._actions._common import check_tracer
-from .._errors import InvalidInput
-from .._influence import _ACTIONS, Influence, rank
+from .._actions.common import check_tracer
+from .._data import inputs
+from .._data.errors import InvalidInput
 from .._report.cells import HIGHER, LOWER, OTHER, SAME, compare, open_grids
-from .._tracer import Tracer
+from .._tracer.influence import _ACTIONS, Influence, rank
+from .._tracer.tracer import Tracer
 from ._canvas import GREY, STYLES, axes, expect, name, plain_frame, signed
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def top(influence: Influence, test_row: int = 0, k: int = 10, *, ax: Axes | None
     ``k``         rows of either side: harmful and helpful for a loss, raising and lowering otherwise
     """
     expect(influence, Influence, "what tracer.influence(X_test, y_test) returns")
-    j = _inputs.row_numbers([test_row], influence.shape[1], "test_row", "test rows")
+    j = inputs.row_numbers([test_row], influence.shape[1], "test_row", "test rows")
     one = replace(influence, values=influence.values[:, j], test_index=influence.test_index[j], per_label=None)
     sides = [rank(one, k, effect)[0] for effect in one._words]
     order = np.argsort(np.concatenate([change for _, _, change in sides]), kind="stable")
@@ -71,7 +71,7 @@ def side_by_side(
     ``columns``  how many features at most: those in which most rows differ
     """
     check_tracer(tracer)
-    if _inputs.row_count(x) != 1:
+    if inputs.row_count(x) != 1:
         raise InvalidInput("x must be one row, as a table: X_test[7:8] of an array, X_test.iloc[[7]] of a DataFrame.")
     if columns < 1:
         raise InvalidInput(f"columns is {columns}; show 1 or more.")

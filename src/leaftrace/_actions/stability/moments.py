@@ -1,0 +1,74 @@
+"""What members say together: moments that are kept while they come, ranks with intervals from the spread over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..._data.arrays import F64, Ints, Real
+
+LEVEL, DRAWS = 0.9, 200  # of rank intervals, and how many ensembles are drawn for them
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Of the members' values so far, for each row over the members that have it. Never changed in place, so that Ctrl-C
+    always finds a whole one."""
+
+    count: Ints  # (n,)
+    mean: Real  # (n, queries)
+    squares: Real  # (n, queries) sum of squared distances from the mean
+
+    @classmethod
+    def none(cls, n: int, queries: int, dtype: Any) -> Moments:
+        zeros = np.zeros((n, queries), dtype)
+        return cls(np.zeros(n, np.intp), zeros, zeros)
+
+    def add(self, rows: Ints, values: Real) -> Moments:
+        """With the values (rows, queries) of one more member, by Welford's update."""
+        count, mean, squares = self.count.copy(), self.mean.copy(), self.squares.copy()
+        count[rows] += 1
+        step = values - mean[rows]
+        mean[rows] += step / count[rows, None].astype(values.dtype)
+        squares[rows] += step * (values - mean[rows])
+        return Moments(count, mean, squares)
+
+    @property
+    def error(self) -> Real:
+        """(n, queries) standard errors of the means; NaN for rows of a single member."""
+        count = self.count[:, None].astype(self.mean.dtype)
+        return np.sqrt(np.where(count > 1, self.squares, np.nan) / np.maximum(count * (count - 1), 1))
+
+
+def summary(changes: F64) -> tuple[F64, F64, F64]:
+    """(n,) mean, its standard error and the share of members with its sign, over each row's members."""
+    known = ~np.isnan(changes)  # (members, n)
+    count, filled = known.sum(axis=0), np.where(known, changes, 0.0)
+    mean = filled.sum(axis=0) / count
+    spread = np.where(known, changes - mean, 0.0)
+    squares = np.where(count > 1, (spread**2).sum(axis=0), np.nan)
+    agree = (known & (np.sign(filled) == np.sign(mean))).sum(axis=0)
+    return mean, np.sqrt(squares / np.maximum(count * (count - 1), 1)), agree / count
+
+
+def ranks(size: F64, rows: Ints) -> Ints:
+    """Of these rows among all sizes (n,), from the largest; 1 is the first, ties share the best rank."""
+    return len(size) - np.searchsorted(np.sort(size), size[rows], side="right") + 1
+
+
+def rank_intervals(changes: F64, rows: Ints) -> tuple[Ints, Ints]:
+    """Between which ranks the rows are in 90 % of the ensembles of as many members, drawn from these with replacement.
+
+    A row that is in the bag of none of the drawn members counts with its mean over all."""
+    rng, members = np.random.default_rng(0), len(changes)
+    known = ~np.isnan(changes)
+    filled, mean = np.where(known, changes, 0.0), summary(changes)[0]
+    found = np.empty((DRAWS, len(rows)))
+    for d in range(DRAWS):
+        times = rng.multinomial(members, np.full(members, 1 / members)).astype(float)  # (members,)
+        count = times @ known
+        found[d] = ranks(np.abs(np.where(count > 0, times @ filled / np.maximum(count, 1), mean)), rows)
+    low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    return np.floor(low).astype(int), np.ceil(high).astype(int)

@@ -1,0 +1,210 @@
+"""What the adapters share: numbering leaves, reading labels, the parts of a `Source` that are the same for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._data import frames, inputs
+from .._data.arrays import F64, Ids, Ints
+from .._data.errors import InvalidInput
+from .._data.parquet import PartedTable
+from .._model.ensemble import Ensemble
+
+if TYPE_CHECKING:
+    from . import Retrained, Source
+
+
+def f32(x: Any) -> F64:
+    """x rounded to float32, as float64."""
+    return np.asarray(x, np.float32).astype(np.float64)
+
+
+def cumulative(counts: Any) -> NDArray[np.int64]:
+    """0 and the running totals: (k,) counts -> (k + 1,) edges."""
+    return np.concatenate([[0], np.cumsum(np.asarray(counts, dtype=np.int64))])
+
+
+def pack_leaves(ids: Iterable[Any], tree_leaves: NDArray[np.int64], step_trees: NDArray[np.int64], n: int) -> Ids:
+    """(trees, n) leaves numbered over all leaves of each step, in the smallest type that holds them.
+
+    ``ids`` gives, tree by tree, the leaf (n,) of each row counted within the tree from 0."""
+    starts = tree_leaves[step_trees]
+    offset = tree_leaves[:-1] - np.repeat(starts[:-1], np.diff(step_trees))
+    largest = int(np.diff(starts).max(initial=1))
+    small = np.uint8 if largest <= 1 << 8 else np.uint16 if largest <= 1 << 16 else np.uint32
+    out = np.empty((len(offset), n), small)
+    for r, tree in enumerate(ids):
+        out[r] = np.asarray(tree) + offset[r]
+    return out
+
+
+def given_scores(values: Any, name: str, m: int, K: int) -> F64 | None:
+    """Scores (m, K) that the user gives to rows (baseline, base_margin, init_score), checked."""
+    if values is None:
+        return None
+    offset = np.asarray(values, dtype=np.float64)
+    if offset.ndim == 1 and offset.size == m * K:
+        offset = offset.reshape(m, K)
+    if offset.shape != (m, K) or not np.isfinite(offset).all():
+        raise InvalidInput(f"{name} has shape {offset.shape} for {m} rows; expected finite numbers, shape ({m}, {K}).")
+    return offset
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """Another training set: some of the training rows, perhaps with other labels or weights, perhaps with new rows.
+
+    ``keep`` (k,) positions; ``y``, ``sample_weight`` (n,) for all training rows, None: as they were;
+    ``added``: table, labels and weights of new rows. Labels are the user's own."""
+
+    keep: Ints
+    y: NDArray[Any] | None = None
+    sample_weight: F64 | None = None
+    added: tuple[Any, NDArray[Any], F64] | None = None
+
+    def table(self, X: Any) -> Any:
+        X = inputs.take_rows(X, self.keep)
+        return X if self.added is None else _below(X, self.added[0])
+
+    def labels(self, y: NDArray[Any]) -> NDArray[Any]:
+        y = (y if self.y is None else self.y)[self.keep]
+        return y if self.added is None else np.concatenate([y, self.added[1]])
+
+    def weights(self, w: F64 | None, n: int) -> F64 | None:
+        """For n training rows; None if there were none and are none: quantiles of rows of weight one may differ."""
+        w = w if self.sample_weight is None else self.sample_weight
+        if w is None and (self.added is None or np.all(self.added[2] == 1)):
+            return None
+        w = (np.ones(n) if w is None else w)[self.keep]
+        return w if self.added is None else np.concatenate([w, self.added[2]])
+
+    def offset(self, offset: F64 | None) -> F64 | None:
+        if offset is not None and self.added is not None:
+            raise InvalidInput("this model was trained with a baseline, which new rows lack; they cannot be added.")
+        return None if offset is None else offset[self.keep]
+
+
+def _below(X: Any, more: Any) -> Any:
+    """The rows of two tables of one kind."""
+    if hasattr(X, "iloc"):
+        import pandas as pd
+
+        more = frames.to_pandas(more)
+        more = more if hasattr(more, "iloc") else pd.DataFrame(np.asarray(more), columns=X.columns)
+        more = more[list(X.columns)].astype(X.dtypes.to_dict())  # categories stay categories
+        return pd.concat([X, more])
+    if hasattr(X, "tocsr"):
+        from scipy.sparse import vstack
+
+        return vstack([X, more]).tocsr()
+    if frames.kind(X):
+        return frames.below(X, more)
+    return np.concatenate([X, np.asarray(more)])
+
+
+UNWEIGHTED = "it was trained without, and quantiles of rows with weights have another form"  # of leaves or the start
+
+
+class BaseSource:
+    """Labels and defaults of a `Source`. Adapters set ``classes`` for classifiers, otherwise the range of labels."""
+
+    name: str
+    ensemble: Ensemble
+    notes: Sequence[str] = ()
+    classes: NDArray[Any] | None = None
+    label_range: tuple[float, float] = (-np.inf, np.inf)
+
+    def labels(self, y: Any, length: int, name: str) -> F64:
+        if self.classes is not None:
+            return inputs.class_codes(inputs.vector(y, name, length), self.classes, name)
+        numbers = inputs.numbers(y, name, length)
+        low, high = self.label_range
+        if length and (numbers.min() < low or numbers.max() > high):
+            raise InvalidInput(
+                f"{name} goes from {numbers.min():g} to {numbers.max():g}; the labels of this {self.name} "
+                f"are numbers from {low:g} to {high:g}."
+            )
+        return numbers
+
+    def own_labels(self, X: Any) -> Any | None:
+        return None
+
+    def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
+        raise NotImplementedError
+
+    def training_rows(self, X: Any, baseline: Any) -> tuple[Ids, F64 | None]:
+        """`rows` of the training set, whose table may come in parts."""
+        if isinstance(X, PartedTable):
+            return X.leaves(self.rows, self.structure(), baseline)
+        return self.rows(X, baseline)
+
+    def rebased(self, base: F64) -> Ensemble:
+        """The ensemble with this starting score, where it was computed from labels that are not those of training."""
+        return self.ensemble
+
+    def structure(self) -> bytes:
+        """What decides in which leaf a row falls: the same for the same model, however it was loaded."""
+        raise NotImplementedError
+
+    def as_trained(self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None) -> tuple[F64, F64]:
+        """Labels and weights of training rows as training kept them. ``factor``, ``base_factor``: see `Ensemble`."""
+        return codes, weight * factor
+
+
+class Wrapped:
+    """A `Source` that is another one but for what it says itself."""
+
+    inner: Source
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def ensemble(self) -> Ensemble:
+        return self.inner.ensemble
+
+    @property
+    def tolerance(self) -> float:
+        return self.inner.tolerance
+
+    @property
+    def classes(self) -> Any | None:
+        return self.inner.classes
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return self.inner.notes
+
+    def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
+        return self.inner.rows(X, baseline)
+
+    def labels(self, y: Any, length: int, name: str) -> F64:
+        return self.inner.labels(y, length, name)
+
+    def own_labels(self, X: Any) -> Any | None:
+        return self.inner.own_labels(X)
+
+    def rebased(self, base: F64) -> Ensemble:
+        return self.inner.rebased(base)
+
+    def as_trained(self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None) -> tuple[F64, F64]:
+        return self.inner.as_trained(codes, weight, factor, base_factor)
+
+    def retrain(self, rows: Alteration, threads: int) -> Retrained:
+        return self.inner.retrain(rows, threads)
+
+
+def for_sklearn(X: Any) -> Any:
+    """A table as scikit-learn takes it; versions before 1.9 do not know the columns of polars' newest tables."""
+    if not frames.kind(X):
+        return X
+    import sklearn
+
+    knows_polars = tuple(int(part) for part in sklearn.__version__.split(".")[:2]) >= (1, 9)
+    return X if frames.kind(X) == "polars" and knows_polars else frames.to_pandas(X)

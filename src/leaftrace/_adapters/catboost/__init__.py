@@ -1,0 +1,4 @@
+"""CatBoost: models, Pools, `.cbm` and `.json` files."""
+
+from .source import open_model as open_model
+from .source import record_catboost as record_catboost

@@ -1,0 +1,145 @@
+"""What a LightGBM model says of itself: `Booster.model_to_string()`, which is also what a .txt file holds.
+
+Leaf values stand there with all their digits, parameters with six. A Booster that was not read from a file still has
+the parameters it was given; elsewhere the missing digits are recovered from the leaf values (`recover.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._data.arrays import F64, Ints
+from ..base import cumulative
+
+# Parameters that leaf values depend on smoothly.
+CONTINUOUS = (
+    "learning_rate", "lambda_l1", "lambda_l2", "cat_l2", "max_delta_step", "sigmoid", "scale_pos_weight", "alpha",
+    "fair_c", "poisson_max_delta_step", "tweedie_variance_power",
+)  # fmt: skip
+# Those that leaf values depend on, for models that do not report them.
+DEFAULTS = {
+    "boosting": "gbdt", "data_sample_strategy": "bagging", "num_iterations": 0, "learning_rate": 0.1,
+    "num_threads": 0, "bagging_fraction": 1.0, "pos_bagging_fraction": 1.0, "neg_bagging_fraction": 1.0,
+    "bagging_freq": 0, "bagging_seed": 3, "bagging_by_query": 0, "max_delta_step": 0.0, "lambda_l1": 0.0,
+    "lambda_l2": 0.0, "drop_rate": 0.1, "max_drop": 50, "skip_drop": 0.5, "xgboost_dart_mode": 0,
+    "uniform_drop": 0, "drop_seed": 4, "top_rate": 0.2, "other_rate": 0.1, "cat_l2": 10.0,
+    "max_cat_to_onehot": 4, "monotone_constraints": "", "refit_decay_rate": 0.9, "path_smooth": 0.0,
+    "use_quantized_grad": 0, "quant_train_renew_leaf": 0, "is_unbalance": 0, "scale_pos_weight": 1.0,
+    "sigmoid": 1.0, "boost_from_average": 1, "alpha": 0.9, "fair_c": 1.0, "poisson_max_delta_step": 0.7,
+    "tweedie_variance_power": 1.5, "categorical_feature": "",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One tree of L leaves. Nodes are numbered splits first: 0 .. L - 2, then leaves L - 1 .. 2 L - 2."""
+
+    values: F64  # (L,)
+    counts: F64 | None  # (L,) rows in training
+    shrinkage: float  # what the values were multiplied with; 1 if a starting score was added to them
+    linear: bool
+    children: Ints  # (L - 1, 2) nodes
+    features: Ints  # (L - 1,) what the splits look at
+    categorical: NDArray[np.bool_]  # (L - 1,) splits of categories
+    split_values: F64  # (L - 1,) six digits of what a leaf there would have held
+
+    @cached_property
+    def parent(self) -> Ints:
+        """(2 L - 1,) the split above each node; -1 above the root."""
+        above = np.full(2 * len(self.values) - 1, -1)
+        above[self.children] = np.arange(len(self.children))[:, None]
+        return above
+
+    def many(self, bins: Ints, onehot: float) -> NDArray[np.bool_]:
+        """(2 L - 1,) whether the split above each node parts many categories from many."""
+        split = np.append(self.categorical & (bins[self.features] > onehot), False)
+        return split[self.parent]  # -1, above the root, is the last
+
+
+@dataclass(frozen=True)
+class Model:
+    trees: list[Tree]
+    outputs: int  # trees an iteration
+    objective: list[str]  # its name, then options
+    averaged: bool
+    bins: Ints  # (features,) categories a feature was binned into, one for "other" included; 0 for numbers
+    params: dict[str, str]
+
+    @property
+    def iterations(self) -> int:
+        return len(self.trees) // self.outputs
+
+    @cached_property
+    def step_trees(self) -> NDArray[np.int64]:
+        return np.arange(0, len(self.trees) + 1, self.outputs)
+
+    @cached_property
+    def tree_leaves(self) -> NDArray[np.int64]:
+        return cumulative([len(tree.values) for tree in self.trees])
+
+
+def read(text: str) -> Model:
+    head, _, rest = text.partition("\nTree=0\n")
+    body, _, tail = rest.partition("\nend of trees")
+    fields = _fields(head)
+    infos = fields.get("feature_infos", "").split(" ")
+    return Model(
+        trees=[_tree(_fields(block)) for block in re.split(r"\nTree=\d+\n", body)] if body else [],
+        outputs=int(fields.get("num_tree_per_iteration", 1)),
+        objective=fields.get("objective", "").split(" "),
+        averaged="\naverage_output" in head,
+        bins=np.array([0 if info.startswith("[") or info == "none" else info.count(":") + 1 for info in infos]),
+        params=dict(re.findall(r"^\[(\w+): ?(.*)\]$", tail.partition("\nparameters:")[2], re.MULTILINE)),
+    )
+
+
+def _fields(text: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+
+
+def _tree(fields: dict[str, str]) -> Tree:
+    def numbers(name: str, kind: Any = int) -> np.ndarray:
+        return np.array(fields.get(name, "").split(), dtype=kind)
+
+    L = int(fields["num_leaves"])
+    values, counts = numbers("leaf_value", float), numbers("leaf_count", float)
+    children = np.stack([numbers("left_child"), numbers("right_child")], axis=1)[: L - 1]
+    return Tree(
+        values=values,
+        counts=counts if len(counts) == L else None,
+        shrinkage=float(fields["shrinkage"]),
+        linear=fields.get("is_linear", "0") == "1",
+        children=np.where(children < 0, L - 1 + ~children, children),  # a leaf is given as ~leaf
+        features=numbers("split_feature"),
+        categorical=(numbers("decision_type") & 1).astype(bool),
+        split_values=numbers("internal_value", float),
+    )
+
+
+def parameters(texts: dict[str, str], trained_with: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The parameters' values, from what the Booster was trained with where it has more digits; and the names of those
+    that may lack digits."""
+    full = {f"{v:.6g}": v for v in trained_with.values() if isinstance(v, float) and float(f"{v:.6g}") != v}
+    unreported = {name: v for name, v in trained_with.items() if name in DEFAULTS and name not in texts}
+    if "goss" in trained_with.values():  # under one of several names; LightGBM 4.0 does not report it
+        unreported["data_sample_strategy"] = "goss"
+    values = DEFAULTS | unreported | {name: full.get(text, _value(text)) for name, text in texts.items()}
+    return values, [name for name in CONTINUOUS if _digits(texts.get(name, "")) >= 6 and texts[name] not in full]
+
+
+def _value(text: str) -> Any:
+    try:
+        return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
+    except ValueError:
+        return text
+
+
+def _digits(text: str) -> int:
+    """Significant digits."""
+    return len(re.sub(r"e.*|\D", "", text).strip("0"))

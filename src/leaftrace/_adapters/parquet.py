@@ -1,0 +1,48 @@
+"""A model whose training table is read part by part. What needs all columns at once reads them, where they fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from .._data.arrays import F64, Ids
+from .._data.errors import InvalidInput
+from .._data.parquet import PartedTable
+from .base import Wrapped
+
+if TYPE_CHECKING:
+    from . import Alteration, Retrained, Source
+
+
+@dataclass
+class PartedSource(Wrapped):
+    """``inner`` has no table in memory; ``reopen`` makes the same of one that is."""
+
+    inner: Source
+    table: PartedTable
+    reopen: Callable[[Any], Source]
+
+    def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
+        if isinstance(X, PartedTable):
+            raise InvalidInput(
+                "X_test is a table of files; pass test rows that are in memory, such as X_train.take(rows)."
+            )
+        return super().rows(X, baseline)
+
+    def own_labels(self, X: Any) -> Any | None:
+        return None if isinstance(X, PartedTable) else super().own_labels(X)
+
+    @cached_property
+    def _in_memory(self) -> Source:
+        if not self.table.fits(len(self.table)):
+            raise InvalidInput(
+                f"training again takes the whole table, about {self.table.size(len(self.table)) / 1e9:.1f} GB, and "
+                f"memory_limit is {self.table.memory / 1e9:.1f} GB; use refit(), which needs the leaves alone, or give "
+                "Tracer.from_files a larger memory_limit."
+            )
+        return self.reopen(self.table.whole())
+
+    def retrain(self, rows: Alteration, threads: int) -> Retrained:
+        return self._in_memory.retrain(rows, threads)

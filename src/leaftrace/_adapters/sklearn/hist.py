@@ -1,0 +1,176 @@
+"""HistGradientBoostingClassifier and HistGradientBoostingRegressor.
+
+    value = -learning_rate G / (H + l2_regularization + 1e-15)        w g and w h rounded to float32
+    absolute_error, quantile:  learning_rate * quantile of the residuals
+
+A tree that is only a root has the value zero, whatever its rows. For more than 10,000 rows, or with
+early_stopping=True, some rows are held out; the model keeps the seed of that split.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import train_test_split
+from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
+
+from ..._data.arrays import F64, Ids, Ints
+from ..._data.errors import InvalidInput, UnsupportedModel
+from ..._model.ensemble import Ensemble, LeafRule, Recorded, Rounding
+from ..._model.general_losses import Gamma, Pinball
+from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
+from ..._model.start import BaseRule, Mean, OfLabels
+from ..base import UNWEIGHTED
+from .source import OfResiduals, Rows, SklearnSource, Trees
+
+_LOSSES: dict[str, tuple[Loss, BaseRule]] = {
+    "squared_error": (SquaredError(), Mean()),
+    "poisson": (Poisson(), Mean("log")),
+    "gamma": (Gamma(), Mean("log")),
+    "log_loss": (Logistic(), Mean("logit")),
+}
+_QUANTILES = ("absolute_error", "quantile")
+
+
+def _threads(X: Any) -> int:
+    """Threads to predict with: for few rows they cost more than they bring."""
+    return _openmp_effective_n_threads() if len(X) > 10_000 else 1
+
+
+class HistTrees(Trees):
+    def __init__(self, model: Any) -> None:
+        self.predictors = [tree for step in model._predictors for tree in step]
+        super().__init__(model, [t.nodes["is_leaf"].astype(bool) for t in self.predictors], len(model._predictors[0]))
+
+    def read(self, X: Any) -> Any:
+        return self.model._preprocess_X(X, reset=False)
+
+    def nodes(self, X: Any) -> Iterator[Ints]:
+        """There is no apply(): a copy of each tree that holds its node numbers as values predicts them."""
+        bitsets = self.model._bin_mapper.make_known_categories_bitsets()
+        for tree in self.predictors:
+            numbered = copy.copy(tree)
+            numbered.nodes = tree.nodes.copy()
+            numbered.nodes["value"] = np.arange(len(tree.nodes))
+            yield numbered.predict(X, *bitsets, _threads(X)).astype(np.intp)
+
+    def bytes(self) -> bytes:
+        # Fields one by one: the gaps between them hold whatever was in memory.
+        arrays = [
+            array
+            for tree in self.predictors
+            for array in (
+                *map(tree.nodes.__getitem__, tree.nodes.dtype.names),
+                tree.raw_left_cat_bitsets,
+                tree.binned_left_cat_bitsets,
+            )
+        ]
+        known = self.model._bin_mapper.make_known_categories_bitsets()
+        return b"".join(np.ascontiguousarray(array).tobytes() for array in (*arrays, *known))
+
+    def field(self, name: str) -> NDArray[Any]:
+        """(leaves,)."""
+        return self.of_leaves([tree.nodes[name] for tree in self.predictors])
+
+
+class HistSource(SklearnSource):
+    """A HistGradientBoosting model with its training data."""
+
+    trees: HistTrees
+
+    def _refuse(self) -> None:
+        loss = self.params["loss"]
+        if loss not in (*_LOSSES, *_QUANTILES):
+            raise UnsupportedModel(
+                f"the loss {loss!r} of this {self.name} is not supported; supported are {', '.join(_LOSSES)} and, "
+                f"by LeafRefit, {', '.join(_QUANTILES)}."
+            )
+        self._refuse_constraints()
+        self.label_range = (0.0 if loss in ("poisson", "gamma") else -np.inf, np.inf)
+
+    def _trees(self, model: Any) -> HistTrees:
+        return HistTrees(model)
+
+    def _ensemble(self, leaves: Ids, offset: F64 | None, rows: Rows) -> Ensemble:
+        model, K = self.model, len(self.model._predictors[0])
+        factor = model._finalize_sample_weight(np.ones(len(rows.y)), rows.y)  # class weights
+        if not np.all(factor):
+            raise UnsupportedModel("class_weight gives a class no weight at all; train without the rows of that class.")
+        rows = Rows(rows.y, rows.w * factor, factor, rows.given)
+        held = self._held_out(rows.y)
+        self._stopped_by_others = model.do_early_stopping_ and model._use_validation_data and held is None
+        if held is not None:
+            rows = rows.hold_out(held)
+            self.notes = ("rows held out for early stopping found again, checked by the row count of every leaf",)
+        loss, base_rule, statistic = self._loss(K, rows)
+        alone = np.repeat(np.diff(self.trees.tree_leaves) == 1, np.diff(self.trees.tree_leaves))
+        rates = np.asarray(self.params["learning_rate"], dtype=np.float64)
+        return Ensemble(
+            loss=loss,
+            rule=LeafRule(l2=float(self.params["l2_regularization"]) + 1e-15, statistic=statistic),
+            learning_rate=float(rates) if rates.ndim == 0 else rates,
+            leaves=leaves,
+            **self.trees.arrays,
+            values=self.trees.field("value")[:, None],
+            y=rows.y,
+            w=rows.w,
+            w_factor=rows.factor,
+            base=model._baseline_prediction.ravel().astype(np.float64),
+            base_rule=base_rule,
+            fixed=alone if statistic is None and alone.any() else None,
+            recorded=Recorded("rows", self.trees.field("count").astype(np.float64)),
+            rounding=Rounding(terms=True),
+            weights_fixed="" if statistic is None or statistic.weighted else UNWEIGHTED,
+        )
+
+    def _loss(self, K: int, rows: Rows) -> tuple[Loss, BaseRule, OfResiduals | None]:
+        name = self.params["loss"]
+        if name in _LOSSES:
+            return (Softmax(K), Mean("centred log"), None) if K > 1 else (*_LOSSES[name], None)
+        level = 0.5 if name == "absolute_error" else float(self.params["quantile"])
+        kind = "median" if name == "absolute_error" else f"{level:g} quantile"
+
+        def fit(values: F64, weights: F64 | None) -> Any:
+            return self.model._loss.fit_intercept_only(y_true=values, sample_weight=weights)
+
+        return (
+            Pinball(level, name.replace("_", " ")),
+            OfLabels(rows.constant(fit)),
+            OfResiduals(kind, fit, rows.given),
+        )
+
+    def _held_out(self, y: F64) -> NDArray[np.bool_] | None:
+        """(n,) the rows that only decided when to stop; None if training saw all. Rows given as X_val are not in X."""
+        model, n, trained = self.model, len(y), int(self.trees.predictors[0].nodes["count"][0])
+        splits = model.do_early_stopping_ and self.params["validation_fraction"] is not None
+        if not splits or trained == n:
+            return None
+        try:
+            kept, _ = train_test_split(
+                np.arange(n),
+                test_size=self.params["validation_fraction"],
+                stratify=None if self.classes is None else y,
+                random_state=model._random_seed,
+            )
+        except ValueError as error:
+            raise InvalidInput(
+                f"the split for early stopping cannot be made with these {n} rows ({error}); pass all rows that were "
+                "given to fit()."
+            ) from None
+        held = np.ones(n, bool)
+        held[kept] = False
+        return held
+
+    def _scores(self, model: Any, X: Any) -> F64:
+        scores = np.tile(model._baseline_prediction, (X.shape[0], 1))
+        model._predict_iterations(X, model._predictors, scores, False, _threads(X))
+        return scores
+
+    def _fresh(self, model: Any, threads: int) -> Any:
+        if self._stopped_by_others:  # rows given as X_val, which are not here
+            return model.set_params(early_stopping=False, max_iter=len(self.model._predictors))
+        return model

@@ -1,0 +1,135 @@
+"""What an XGBoost booster holds: its trees and its training parameters, read from its JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xgboost as xgb
+from numpy.typing import NDArray
+
+from ..._data.arrays import F64
+from ..base import cumulative, f32
+
+# Every parameter has one name here; XGBoost reports most under several.
+ALIASES = {
+    "eta": "learning_rate",
+    "lambda": "reg_lambda",
+    "alpha": "reg_alpha",
+    "gamma": "min_split_loss",
+    "random_state": "seed",
+    "n_jobs": "nthread",
+}
+
+
+@dataclass(frozen=True)
+class Trees:
+    """Trees with a number in each leaf. A tree with vectors, which XGBoost computes one output at a time, stands here
+    as ``width`` trees, one for each output.
+
+    ``leaf``    for each tree (nodes,) the number of the leaf a node is, counted from 0; -1: not a leaf
+    ``edges``   (trees + 1,) leaves of each tree in the list of all leaves
+    ``values``  (leaves, 1); ``cover`` (leaves,) sum of second derivatives, or None
+    ``output``  (trees,) the output a tree writes to
+    ``rounds``  (rounds + 1,) trees of each round
+    ``weight``  (trees,) what DART multiplies each tree with, or None
+    """
+
+    leaf: list[NDArray[np.int64]]
+    edges: NDArray[np.int64]
+    values: F64
+    cover: F64 | None
+    output: NDArray[np.int32]
+    rounds: NDArray[np.int64]
+    weight: NDArray[np.float32] | None
+    width: int
+
+    def __len__(self) -> int:
+        return len(self.leaf)
+
+    @property
+    def steps(self) -> NDArray[np.int64]:
+        """(T + 1,) trees of each step: a round, whose trees read the same scores. But DART moves single trees."""
+        return self.rounds if self.weight is None else np.arange(len(self) + 1)
+
+    def first(self, rounds: int) -> Trees:
+        """The trees of the first rounds alone."""
+        trees = int(self.rounds[rounds])
+        leaves = int(self.edges[trees])
+        return Trees(
+            self.leaf[:trees],
+            self.edges[: trees + 1],
+            self.values[:leaves],
+            None if self.cover is None else self.cover[:leaves],
+            self.output[:trees],
+            self.rounds[: rounds + 1],
+            None if self.weight is None else self.weight[:trees],
+            self.width,
+        )
+
+
+def learner(booster: xgb.Booster) -> dict[str, Any]:
+    return json.loads(bytes(booster.save_raw("json")))["learner"]
+
+
+def parse_trees(model: dict[str, Any]) -> Trees:
+    """The trees of a learner."""
+    gradient_booster = model["gradient_booster"]
+    weight = gradient_booster.get("weight_drop")
+    forest = gradient_booster.get("gbtree", gradient_booster)["model"]
+    parts = [_leaves(tree) for tree in forest["trees"]]
+    width = parts[0][1].shape[1] if parts else 1
+    columns = [(number, values, cover) for number, vectors, cover in parts for values in vectors.T]
+    covers = [cover for _, _, cover in columns if cover is not None]
+    output = np.tile(np.arange(width), len(parts)) if width > 1 else forest["tree_info"]
+    return Trees(
+        leaf=[number for number, _, _ in columns],
+        edges=cumulative([len(values) for _, values, _ in columns]),
+        values=f32(np.concatenate([[], *(values for _, values, _ in columns)]))[:, None],
+        cover=f32(np.concatenate([[], *covers])) if len(covers) == len(columns) else None,
+        output=np.asarray(output, np.int32),
+        rounds=np.asarray(forest["iteration_indptr"], np.int64) * width,
+        weight=None if weight is None else np.asarray(weight, np.float32),
+        width=width,
+    )
+
+
+def _leaves(tree: dict[str, Any]) -> tuple[NDArray[np.int64], F64, F64 | None]:
+    """Number of the leaf each node is, leaf values (L, O), cover (L,)."""
+    left, right = np.asarray(tree["left_children"]), np.asarray(tree["right_children"])
+    inner = left >= 0
+    alive = np.zeros(len(left), bool)  # a pruned tree keeps the nodes it has cut off
+    alive[0] = alive[left[inner]] = alive[right[inner]] = True
+    nodes = np.flatnonzero(alive & ~inner)
+    number = np.full(len(left), -1)
+    number[nodes] = np.arange(len(nodes))
+    width = int(tree["tree_param"]["size_leaf_vector"])
+    if width <= 1:
+        return number, np.asarray(tree["split_conditions"])[nodes, None], np.asarray(tree["sum_hessian"])[nodes]
+    if "leaf_weights" in tree:  # since 3.2; a leaf's "right child" is its place there
+        return number, np.asarray(tree["leaf_weights"]).reshape(-1, width)[right[nodes]], None
+    return number, np.asarray(tree["base_weights"]).reshape(-1, width)[nodes], None
+
+
+def parameters(booster: xgb.Booster) -> dict[str, str]:
+    """Training parameters the booster reports, by one name each. A loaded model reports XGBoost's defaults, but for
+    those of its objective, which the file keeps."""
+    config = json.loads(booster.save_config())["learner"]
+    found: dict[str, str] = {}
+    for section in (config, config["objective"]):  # Poisson's max_delta_step stands in both
+        pending: list[dict[str, Any]] = [section]
+        while pending:
+            for name, value in pending.pop().items():
+                if isinstance(value, dict):
+                    pending.append(value)
+                elif isinstance(value, str) and name != "name":
+                    found[ALIASES.get(name, name)] = value
+    return found
+
+
+def reports_defaults(booster: xgb.Booster) -> bool:
+    """Whether the booster was loaded from a file. Training sets up a metric, loading does not."""
+    config = json.loads(booster.save_config())["learner"]
+    return not config["metrics"] and config["learner_train_param"]["disable_default_eval_metric"] == "0"

@@ -1,0 +1,180 @@
+"""XGBoost's estimated base_score as a starting score, with its derivative.
+
+How it is estimated depends on the objective and on the version that trained; a file tells neither the version nor
+whether a link was applied. So every rule that some version had is tried, and the one that gives the model's own number
+is taken:
+
+    squarederror                       weighted mean
+    logistic, poisson, gamma, tweedie  since 3.0 link(weighted mean), logitraw without the link; before, and wherever
+                                       scale_pos_weight is not 1, one Newton step from zero
+    squaredlogerror, pseudohubererror  one Newton step from zero
+    softmax                            since 3.2 log(share + 1e-6), centred; 3.1 the share itself; before, 0.5
+    hinge                              since 2.1 1 or 0, whichever side has more weight; before, 0.5
+    absoluteerror, quantileerror       quantile of the labels
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..._data.arrays import F64, Ints
+from ..._model.losses import Loss
+from ..._model.start import BaseRule, Mean, NewtonStep
+
+_DEFAULT = 0.5  # where nothing is estimated
+_LINKS = {
+    "reg:squarederror": "identity",
+    "reg:logistic": "logit",
+    "binary:logistic": "logit",
+    "binary:logitraw": "identity",
+    "count:poisson": "log",
+    "reg:gamma": "log",
+    "reg:tweedie": "log",
+}
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Share p of each class in the weight: log(p + 1e-6) less the mean of these, or p itself."""
+
+    logarithm: bool
+    smooth: bool = True
+
+    def fit(self, loss: Loss, y: F64, b: F64) -> F64:
+        return self._score(np.bincount(y.astype(int), b, loss.n_outputs) / b.sum())
+
+    def fit_float32(self, loss: Loss, y: F64, b: F64) -> F64:
+        """The same with XGBoost's sums, which are float32."""
+        b32 = b.astype(np.float32)
+        totals = [np.cumsum(b32[y == k])[-1:].sum() for k in range(loss.n_outputs)]
+        return self._score(np.array(totals, np.float64) / np.cumsum(b32)[-1])
+
+    def effects(self, loss: Loss, y: F64, b: F64, at: F64) -> tuple[F64, F64]:
+        eye, total = np.eye(loss.n_outputs), b.sum()
+        p = np.bincount(y.astype(int), b, loss.n_outputs) / total
+        slope = (np.diag(1 / (p + 1e-6)) - 1 / (len(p) * (p + 1e-6)) if self.logarithm else eye) / total
+        return (eye[at.astype(int)] - p) @ slope.T, np.broadcast_to(slope, (len(at), *slope.shape))
+
+    def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
+        gone = np.eye(loss.n_outputs)[y[index].astype(int)] * b[index, None]
+        totals = np.bincount(y.astype(int), b, loss.n_outputs) - gone
+        return self._score((totals / (b.sum() - b[index, None])).T)
+
+    def of_means(self, loss: Loss, y: F64) -> bool:
+        return True
+
+    def _score(self, p: F64) -> F64:
+        """(K, ...) scores of shares (K, ...)."""
+        logs = np.log(np.maximum(p, 0) + 1e-6)
+        return logs - logs.mean(axis=0) if self.logarithm else p
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A Newton step of a loss whose second derivative XGBoost multiplies with a constant."""
+
+    factor: float
+    smooth: bool = True
+
+    def fit(self, loss: Loss, y: F64, b: F64) -> F64:
+        return self.factor * NewtonStep().fit(loss, y, b)
+
+    def effects(self, loss: Loss, y: F64, b: F64, at: F64) -> tuple[F64, F64]:
+        by_weight, by_label = NewtonStep().effects(loss, y, b, at)
+        return self.factor * by_weight, self.factor * by_label
+
+    def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
+        return self.factor * NewtonStep().without(loss, y, b, index)
+
+    def of_means(self, loss: Loss, y: F64) -> bool:
+        return NewtonStep().of_means(loss, y)
+
+
+@dataclass(frozen=True)
+class Side:
+    """1 where the labels 1 weigh more than the labels 0, otherwise 0. It moves with no single weight."""
+
+    smooth: bool = True
+
+    def fit(self, loss: Loss, y: F64, b: F64) -> F64:
+        return np.array([float(b @ (2 * y - 1) > 0)])
+
+    def effects(self, loss: Loss, y: F64, b: F64, at: F64) -> tuple[F64, F64]:
+        return np.zeros((len(at), 1)), np.zeros((len(at), 1, 1))
+
+    def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
+        return (b @ (2 * y - 1) - b[index] * (2 * y[index] - 1) > 0).astype(float)[None]
+
+    def of_means(self, loss: Loss, y: F64) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """Another rule, and how far XGBoost's float32 is from it: much where a share near 1 becomes a logit."""
+
+    rule: BaseRule
+    rounding: F64  # (K,)
+
+    @property
+    def smooth(self) -> bool:
+        return self.rule.smooth
+
+    def fit(self, loss: Loss, y: F64, b: F64) -> F64:
+        return self.rule.fit(loss, y, b) + self.rounding
+
+    def effects(self, loss: Loss, y: F64, b: F64, at: F64) -> tuple[F64, F64]:
+        return self.rule.effects(loss, y, b, at)
+
+    def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
+        return self.rule.without(loss, y, b, index) + self.rounding[:, None]
+
+    def of_means(self, loss: Loss, y: F64) -> bool:
+        return self.rule.of_means(loss, y)
+
+
+def margin(objective: str, base_score: F64) -> F64:
+    """(K,) the raw score that a stored base_score stands for, computed in float32."""
+    b = base_score.astype(np.float32)
+    link = _LINKS.get(objective, "identity")
+    if link == "logit":
+        b = np.clip(b, np.float32(1e-6), np.float32(1) - np.float32(1e-6))
+        b = -np.log(np.float32(1) / b - np.float32(1))
+    elif link == "log":
+        b = np.log(b)
+    return b.astype(np.float64)
+
+
+def rule_of(
+    objective: str, loss: Loss, y: F64, w: F64, stored: F64, hessian_factor: float, quantile: BaseRule | None
+) -> BaseRule | None:
+    """How an estimated base_score, as it is stored, came from the data; None where nothing was estimated."""
+    rules: list[tuple[BaseRule, F64]] = []  # with the number each would store
+    if objective.startswith("multi:"):
+        rules = [(rule, rule.fit_float32(loss, y, w)) for rule in (Shares(True), Shares(False))]
+    elif quantile is not None or objective == "binary:hinge":
+        rule = quantile or Side()
+        rules = [(rule, rule.fit(loss, y, w))]
+    else:
+        if (link := _LINKS.get(objective)) is not None:
+            rules.append((Mean(link), np.array([np.average(y, weights=w)])))  # pyright: ignore[reportArgumentType]
+        newton = Scaled(1 / hessian_factor)
+        rules.append((newton, _response(objective, newton.fit(loss, y, w))))
+    errors = [float(np.abs(number - stored).max()) for _, number in rules]
+    rule, error = rules[int(np.argmin(errors))][0], min(errors)
+    if error <= 1e-6 * max(float(np.abs(stored).max()), 0.1):
+        with np.errstate(divide="ignore"):  # all labels the same: XGBoost stays a little below infinity
+            fit = rule.fit(loss, y, w)
+        return Rounded(rule, margin(objective, stored) - fit) if np.isfinite(fit).all() else None
+    # No rule gives this number: it is XGBoost's default, or (as the replay will find out) there are other labels.
+    return None if np.all(stored == _DEFAULT) else rule
+
+
+def _response(objective: str, score: F64) -> F64:
+    """What a raw score stands for."""
+    link = _LINKS.get(objective, "identity")
+    if link == "identity":
+        return score
+    return np.exp(score) if link == "log" else 1 / (1 + np.exp(-score))

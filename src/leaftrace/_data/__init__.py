@@ -1,0 +1,1 @@
+"""Tables, arrays and files as users bring them and get them back; errors and progress."""

@@ -1,0 +1,180 @@
+"""Checks on what users pass in. Every message says what came, what was expected and what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import frames
+from .arrays import F64, Ints
+from .errors import InvalidInput
+from .parquet import PartedTable
+
+
+def vector(values: Any, name: str, length: int) -> np.ndarray:
+    """A one-dimensional array of this length, without missing values."""
+    array = frames.plain(values)
+    if array.ndim == 2 and 1 in array.shape:
+        array = array.ravel()
+    if array.ndim != 1:
+        raise InvalidInput(f"{name} has shape {array.shape}; expected one value a row, shape ({length},).")
+    if len(array) != length:
+        raise InvalidInput(f"{name} has {len(array)} values but X has {length} rows; pass one value for each row.")
+    missing = _missing(array)
+    if missing.any():
+        where = np.flatnonzero(missing)
+        raise InvalidInput(
+            f"{name} has {len(where)} missing value(s), the first at row {where[0]}; "
+            "pass the values the model was trained on, without missing ones."
+        )
+    return array
+
+
+def _missing(array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind == "f":
+        return np.isnan(array)
+    if array.dtype.kind in "OU":
+        return np.array([v is None or v != v for v in array], dtype=bool)
+    return np.zeros(len(array), dtype=bool)
+
+
+def numbers(values: Any, name: str, length: int) -> F64:
+    """Like `vector`, as finite float64."""
+    array = vector(values, name, length)
+    try:
+        array = array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{name} has dtype {array.dtype}; expected numbers.") from None
+    if not np.isfinite(array).all():
+        raise InvalidInput(f"{name} has infinite values; expected finite numbers.")
+    return array
+
+
+def weights(values: Any, length: int) -> F64:
+    """Sample weights: finite, not negative, not all zero. None means one for every row."""
+    if values is None:
+        return np.ones(length)
+    w = numbers(values, "sample_weight", length)
+    if (w < 0).any():
+        where = np.flatnonzero(w < 0)
+        raise InvalidInput(
+            f"sample_weight has {len(where)} negative value(s), the first {w[where[0]]:g} at row {where[0]}; "
+            "weights must be zero or more."
+        )
+    if length and not w.any():
+        raise InvalidInput("sample_weight is zero for every row; the model cannot have been trained like that.")
+    return w
+
+
+def class_codes(y: np.ndarray, classes: np.ndarray, name: str) -> F64:
+    """The number of each label in `classes`."""
+    if classes.dtype.kind in "OUS":
+        y, classes = y.astype(str), classes.astype(str)
+    elif y.dtype.kind in "OUS":
+        try:
+            y = y.astype(classes.dtype)
+        except (TypeError, ValueError):
+            y = y.astype(str)  # none of them a class
+    codes = np.full(len(y), -1.0)
+    if len(classes) <= 8:  # so many comparisons are cheaper than sorting the labels
+        for code, label in enumerate(classes):
+            codes[y == label] = code
+    else:
+        names, which = np.unique(y, return_inverse=True)
+        known = {label: code for code, label in enumerate(classes.tolist())}
+        codes = np.array([known.get(name, -1) for name in names.tolist()], dtype=np.float64)[which]
+    if (codes < 0).any():
+        strangers = sorted({str(label) for label in y[codes < 0].tolist()})[:5]
+        raise InvalidInput(
+            f"{name} has label(s) {', '.join(strangers)} that the model does not know; "
+            f"its classes are {', '.join(map(str, classes.tolist()))}."
+        )
+    return codes
+
+
+def row_numbers(rows: Any, n: int, name: str = "rows", of: str = "training rows") -> Ints:
+    """Positions of rows, from positions or a mask; None means all."""
+    if rows is None:
+        return np.arange(n)
+    array = np.atleast_1d(np.asarray(rows))
+    if array.dtype == bool:
+        if array.shape != (n,):
+            raise InvalidInput(f"{name} is a mask of shape {array.shape}; expected ({n},), one for each of the {of}.")
+        return np.flatnonzero(array)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise InvalidInput(f"{name} must be positions of {of} (whole numbers) or a boolean mask.")
+    array = array.astype(np.intp)
+    outside = array[(array < 0) | (array >= n)]
+    if len(outside):
+        table = "X_train" if of == "training rows" else "X_test"
+        raise InvalidInput(
+            f"{name} has {outside[0]}, but positions of {of} go from 0 to {n - 1}; "
+            f"rows are counted from 0 in the order of {table}, whatever its index."
+        )
+    return array
+
+
+def row_count(X: Any) -> int:
+    """Rows of a table."""
+    shape = getattr(X, "shape", None)
+    return int(shape[0]) if shape else int(X.num_row()) if hasattr(X, "num_row") else len(X)
+
+
+def take_rows(X: Any, keep: Ints) -> Any:
+    """Rows of a table of any kind."""
+    if hasattr(X, "iloc"):
+        return X.iloc[keep]
+    if hasattr(X, "tocsr"):
+        return X.tocsr()[keep]
+    if isinstance(X, PartedTable):
+        return X.take(keep)
+    if frames.kind(X):
+        return frames.take(X, keep)
+    if hasattr(X, "get_label"):  # a booster's own matrix
+        return X.slice(keep.tolist()) if hasattr(X, "slice") else take_rows(X.get_data(), keep)
+    return X[keep] if hasattr(X, "shape") else np.asarray(X)[keep]
+
+
+def columns(X: Any, names: list[str]) -> Any:
+    """X with the model's columns in the model's order; checks names and number."""
+    if isinstance(X, PartedTable):  # of which each part comes here
+        return X
+    frame = frames.opened(X) if frames.kind(X) else X if hasattr(X, "iloc") else None
+    if frame is not None:
+        given = [str(c) for c in frame.columns]
+        positional = names == [str(i) for i in range(len(names))]
+        if not positional and given != names:
+            missing = [c for c in names if c not in given]
+            if missing:
+                extra = [c for c in given if c not in names]
+                raise InvalidInput(
+                    f"X lacks the column(s) {_some(missing)} that the model was trained on"
+                    + (f", and has {_some(extra)} instead" if extra else "")
+                    + "; pass the columns under the names used in training."
+                )
+            frame = X.iloc[:, [given.index(c) for c in names]] if frame is X else frame.select(names)
+        X = frame.to_native() if frames.kind(X) else frame
+    shape = getattr(X, "shape", None) or np.shape(X)
+    if len(shape) != 2:
+        raise InvalidInput(f"X has shape {tuple(shape)}; expected a table of rows and {len(names)} columns.")
+    if shape[1] != len(names):
+        raise InvalidInput(f"X has {shape[1]} columns, but the model was trained on {len(names)}: {_some(names)}.")
+    return X
+
+
+def _some(names: list[str], most: int = 8) -> str:
+    shown = ", ".join(f"'{name}'" for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def row_index(X: Any, n: int) -> np.ndarray:
+    """The labels of X's rows: a DataFrame's index, otherwise 0 .. n - 1."""
+    index = getattr(X, "index", None)
+    if index is None or callable(index):
+        return np.arange(n)
+    if getattr(index, "nlevels", 1) > 1:
+        labels = np.empty(n, dtype=object)
+        labels[:] = list(index)
+        return labels
+    return np.asarray(index)

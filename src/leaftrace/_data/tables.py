@@ -1,0 +1,75 @@
+"""Tables that leaftrace returns, in the kind of the user's X_train: polars, Arrow; otherwise pandas where it is
+installed, or a dict of columns. Notebooks show all alike."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from . import frames
+from .errors import InvalidInput
+
+
+def table(columns: Mapping[str, Any], kind: str = "") -> Any:
+    """``kind``: that of X_train, by `frames.kind`."""
+    if kind:
+        return frames.made(columns, kind)
+    try:
+        import pandas as pd
+    except ImportError:
+        return dict(columns)
+    return pd.DataFrame(dict(columns))
+
+
+def wide(values: np.ndarray, index: np.ndarray, columns: np.ndarray, kind: str = "") -> Any:
+    try:
+        import pandas as pd
+    except ImportError:
+        pd = None
+    if pd is not None and not kind:
+        return pd.DataFrame(values, index=pd.Index(index, name="train_row"), columns=pd.Index(columns, name="test_row"))
+    names = [str(c) for c in columns]
+    if len({"train_row", *names}) <= len(names):
+        raise InvalidInput("test rows share a name, which columns of this kind of table cannot; use `values` or top().")
+    return table({"train_row": index, **dict(zip(names, values.T, strict=True))}, kind)
+
+
+def columns_of(table: Any) -> dict[str, np.ndarray]:
+    """The columns of a table of any kind."""
+    names = getattr(table, "column_names", getattr(table, "columns", table))
+    return {name: np.asarray(table[name]) for name in names}
+
+
+MOST = 20  # lines of a table in a notebook
+
+
+def notebook(title: str, *parts: Any) -> str:
+    """HTML of a result: a title, then tables and sentences. It has no colours of its own, so it suits light and dark
+    pages, and loads nothing."""
+    shown = [f"<p>{escaped(part)}</p>" if isinstance(part, str) else _table(part) for part in parts]
+    return "\n".join([f"<p><b>{escaped(title)}</b></p>", *shown])
+
+
+def escaped(x: Any) -> str:
+    """A value from the data as HTML text. Half characters, which no page can hold, are replaced."""
+    if x is None:
+        return "–"
+    if isinstance(x, (float, np.floating)):
+        return "–" if np.isnan(x) else f"{x:.4g}"
+    return html.escape(str(x).encode("utf-8", "replace").decode("utf-8")).replace("\x00", "\N{REPLACEMENT CHARACTER}")
+
+
+def _table(table: Any) -> str:
+    columns = columns_of(table)
+    values = list(columns.values())
+    head = "".join(f"<th>{escaped(name)}</th>" for name in columns)
+    lines = [
+        "<tr>" + "".join(f"<td>{escaped(v)}</td>" for v in line) + "</tr>"
+        for line in zip(*(v[:MOST] for v in values), strict=True)
+    ]
+    count = max(map(len, values), default=0)
+    more = f"<p>... and {count - MOST:,} more</p>" if count > MOST else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>{more}"

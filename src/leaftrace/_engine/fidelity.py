@@ -1,0 +1,82 @@
+"""Fidelity: does the replay give the model's own leaf values, and if not, where and why not?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._data.arrays import F64
+from .._data.tables import notebook
+from .._model.ensemble import Ensemble
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """How well the replay matches the model.
+
+    ``max_error``  largest difference of a leaf value, relative to the largest leaf value of the model
+    ``exact``      whether everything agrees to rounding
+    ``verdict``    one sentence
+    ``per_step``   (T,) the largest relative difference in each step
+    """
+
+    max_error: float
+    exact: bool
+    verdict: str
+    per_step: F64
+
+    def __repr__(self) -> str:
+        return f"Fidelity(max_error={self.max_error:.2g}, exact={self.exact}: {self.verdict})"
+
+    def _repr_html_(self) -> str:
+        """In a notebook."""
+        return notebook(f"The replay is {'' if self.exact else 'not '}exact", self.verdict)
+
+
+def judge(
+    ensemble: Ensemble,
+    errors: F64,
+    worst_leaf: F64,
+    weight_errors: F64,
+    base_error: float,
+    tolerance: float,
+    notes: Sequence[str] = (),
+) -> Fidelity:
+    max_error = float(max(errors.max(initial=0.0), base_error))
+    bad = np.flatnonzero((errors > tolerance) | (weight_errors > tolerance))
+    exact = bool(len(bad) == 0 and base_error <= tolerance)
+    if exact:
+        verdict = (
+            f"exact: all {len(ensemble.values)} leaf values of {ensemble.n_steps} steps recomputed, "
+            f"largest relative difference {max_error:.1e}"
+        )
+    elif base_error > tolerance:
+        verdict = (
+            f"not this model's training data: the starting score differs by {base_error:.1e} (relative); "
+            f"likely wrong labels or weights"
+        )
+    else:
+        t = int(bad[0])
+        verdict = (
+            f"the replay differs from the model from step {t + 1} of {ensemble.n_steps} on "
+            f"({len(bad)} steps; there leaf {int(worst_leaf[t])} by {errors[t]:.1e}, in all {max_error:.1e} relative); "
+            f"{_reason(weight_errors[t], errors[t], t, tolerance)}"
+        )
+    return Fidelity(max_error, exact, "; ".join([verdict, *notes]), errors)
+
+
+def _reason(weight_error: float, error: float, t: int, tolerance: float) -> str:
+    if weight_error > tolerance:
+        return (
+            f"rows fall into other leaves than in training (leaf weights differ by {weight_error:.1e}): likely "
+            "other training rows, another row order of weights, forgotten or different sample weights, or "
+            "target statistics of categories"
+        )
+    if t == 0:
+        return (
+            "the rows fall into the right leaves but give other values from the first step on: likely other or "
+            "shuffled labels, a forgotten baseline, or changed training parameters"
+        )
+    return "likely a setting that changes leaf values after the first steps, or continued training"

@@ -1,0 +1,111 @@
+"""Methods and update sets: small values that say what to compute.
+
+The paper's family is two methods times an update set U^t, the rows whose accumulated changes are used at step t.
+FastLeafRefit and FastLeafInfluence are LeafRefit and LeafInfluence with another update set than AllPoints.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from .._data.arrays import Ints, Real
+from .._data.errors import InvalidInput
+from .queries import Queries
+from .workspace import Workspace
+
+# What the values of a method are: dQ/dw_i; Q(with) - Q(without); or numbers whose order alone means something.
+Gives = Literal["derivatives", "changes", "scores"]
+
+
+@dataclass(frozen=True)
+class AllPoints:
+    """Every row's change is used: exact."""
+
+
+@dataclass(frozen=True)
+class SinglePoint:
+    """No row's change is used: only the direct effect of the row in question."""
+
+
+@dataclass(frozen=True)
+class TopKLeaves:
+    """The rows of the k leaves of each tree with the largest sums of absolute changes; of equal ones the lower leaf.
+
+    ``sample``      estimate those sums from this many rows, drawn anew for each step (with ``seed``)
+    ``accumulate``  "all": changes accumulate for every row (the paper's text); "updated": only for rows of the
+                    update set and the row in question (the authors' and CatBoost's code)
+    """
+
+    k: int
+    sample: int | None = None
+    accumulate: Literal["all", "updated"] = "all"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.k, int) or self.k < 1:
+            raise InvalidInput(f"TopKLeaves has k={self.k!r}; k is the number of leaves, 1 or more.")
+        if self.sample is not None and (not isinstance(self.sample, int) or self.sample < 1):
+            raise InvalidInput(f"TopKLeaves has sample={self.sample!r}; it is a number of rows, or None for all.")
+        if self.accumulate not in ("all", "updated"):
+            raise InvalidInput(f"TopKLeaves has accumulate={self.accumulate!r}; it can be 'all' or 'updated'.")
+
+
+UpdateSet = AllPoints | SinglePoint | TopKLeaves
+
+
+@dataclass(frozen=True)
+class _WithUpdateSet:
+    update_set: UpdateSet = field(default_factory=AllPoints)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.update_set, (AllPoints, SinglePoint, TopKLeaves)):
+            raise InvalidInput(
+                f"{type(self).__name__} has the update set {self.update_set!r}; "
+                "it can be AllPoints(), SinglePoint() or TopKLeaves(k)."
+            )
+
+
+@dataclass(frozen=True)
+class LeafInfluence(_WithUpdateSet):
+    """dQ/dw_i: how the query moves with the weight of a row, tree structures fixed."""
+
+    gives: ClassVar[Gives] = "derivatives"
+    differentiates: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class LeafRefit(_WithUpdateSet):
+    """Q(with) - Q(without): refit every leaf value without the row, tree structures fixed."""
+
+    gives: ClassVar[Gives] = "changes"
+    differentiates: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class Retrain:
+    """Q(with) - Q(without) by training again without the row, with the model's own parameters."""
+
+    gives: ClassVar[Gives] = "changes"
+    differentiates: ClassVar[bool] = False
+
+
+class Baseline(ABC):
+    """A method from elsewhere, to compare with: see `baselines`. Of another kind than the others, it brings its own
+    computation. Positive values are those of rows that hurt, as everywhere."""
+
+    gives: ClassVar[Gives] = "scores"
+    differentiates: ClassVar[bool] = False  # whether it needs df/dw, which leaves that are quantiles lack
+
+    @abstractmethod
+    def values(self, work: Workspace, queries: Queries, index: Ints | None, classes: np.ndarray | None) -> Real:
+        """(rows, queries) of all training rows, or of those in `index`. classes: labels of a classifier, or None."""
+
+
+Method = LeafInfluence | LeafRefit | Retrain | Baseline
+
+FastLeafInfluence = LeafInfluence
+FastLeafRefit = LeafRefit

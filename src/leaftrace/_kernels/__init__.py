@@ -1,0 +1,47 @@
+"""The kernels in use: native ones, or their NumPy twins (``LEAFTRACE_KERNELS=numpy``, or a pure-Python install)."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+from typing import Any
+
+import numpy as np
+
+from .._data.arrays import Real
+from . import numpy as twins
+
+BLOCKS = (1, 8, 32)  # widths of a block of columns that the native kernels are compiled for
+
+
+def _load() -> Any:
+    choice = os.environ.get("LEAFTRACE_KERNELS", "native")
+    if choice not in ("native", "numpy"):
+        raise ImportError(f"LEAFTRACE_KERNELS is '{choice}'; it can be 'native' (the default) or 'numpy'.")
+    if choice == "native":
+        try:
+            return importlib.import_module("leaftrace._native")
+        except ModuleNotFoundError:  # installed with LEAFTRACE_PURE=1
+            pass
+    return twins
+
+
+kernels: Any = _load()
+
+
+def is_native() -> bool:
+    return kernels is not twins
+
+
+def block_width(columns: int) -> int:
+    """The compiled width to use for this many columns."""
+    return next((b for b in BLOCKS if columns <= b), BLOCKS[-1])
+
+
+def zeros(shape: tuple[int, ...], dtype: np.dtype) -> Real:
+    """Zeros that begin at a multiple of 64 bytes, so that no vector of a block crosses a cache line."""
+    size = math.prod(shape) * dtype.itemsize
+    room = np.zeros(size + 64, np.uint8)
+    start = -room.__array_interface__["data"][0] % 64
+    return room[start : start + size].view(dtype).reshape(shape)

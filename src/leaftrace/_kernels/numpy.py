@@ -1,0 +1,368 @@
+"""The kernels in NumPy: what each native function computes, in a few lines, and the test oracle for it.
+
+Every function writes into (adds to) the arrays it is given, like its native namesake in ``src/native``. A step's trees
+are given by ``leaf`` (R, n), leaf numbers counted over all M leaves of the step, and ``first`` (R,), the first output
+that each tree writes to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._data.arrays import F64, Ids, Ints, Real
+from .._model.losses import Logistic, Loss, Poisson, SquaredError
+
+
+def sum_by_leaf(leaf: Ids, x: Real, out: Real) -> None:
+    """out[l] += sum of x[j] over the rows j of leaf l. leaf (n,), x (n, ...), out (M, ...)."""
+    columns, sums = x.reshape(len(x), -1), out.reshape(len(out), -1)
+    for c in range(columns.shape[1]):
+        sums[:, c] += np.bincount(leaf, columns[:, c], len(out)).astype(out.dtype)
+
+
+def _loss(kernel: str) -> Loss:
+    return {"squared": SquaredError(), "logistic": Logistic(), "poisson": Poisson()}[kernel]
+
+
+def _moved(loss: Loss, state: F64, shift: F64 | None, leaf: Ids) -> F64:
+    return state if shift is None else loss.moved(state, shift[leaf][:, None])
+
+
+def leaf_sums(loss: str, leaf: Ids, state: F64, shift: F64, y: F64, w: F64, sums: F64) -> None:
+    """sums (M, 4) += w g, w h, w k over each leaf, at score A + S; the fourth column stays free. One output."""
+    fn = _loss(loss)
+    sum_by_leaf(leaf, w[:, None] * _derivatives(fn, _moved(fn, state, shift, leaf), y), sums[:, :3])
+
+
+def _derivatives(loss: Loss, at: F64, y: F64) -> F64:
+    """(n, 3) g, h, k of one output."""
+    one = np.ones((len(y), 1))
+    return np.concatenate([loss.gradient(at, y), loss.hessian(at, y)[:, 0], loss.third_dot(at, y, one)[:, 0]], axis=1)
+
+
+def tree_scores(leaf: Ids, first: Ints, offset: Ints, values: F64, A: F64) -> None:
+    """A (n, K) += values[offset + leaf] (all leaves, O) over all trees."""
+    for ids, o, start in zip(leaf, first, offset, strict=True):
+        A[:, o : o + values.shape[1]] += values[start:][ids]
+
+
+def tree_sums(leaf: Ids, first: Ints, offset: Ints, c: F64, out: F64) -> None:
+    """out (all leaves, O) at offset + leaf += c (n, K) over all rows and trees: what `tree_scores` is transposed."""
+    for ids, o, start in zip(leaf, first, offset, strict=True):
+        sum_by_leaf(ids, c[:, o : o + out.shape[1]], out[start:])
+
+
+def replay_sums(
+    loss: str,
+    leaf: Ids,
+    skip: bool,
+    edges: Ints,
+    values: F64,
+    A: F64,
+    y: F64,
+    w: F64,
+    rounding: int,
+    begin: int,
+    end: int,
+    sums: F64,
+) -> None:
+    """Rows begin .. end - 1 go through steps of one tree and one output each: sums (all leaves, 8) += w g, w h, w k, w
+    and 1 for w > 0 over each leaf; before each step but the first, A (n, 1) moves on by the step before.
+
+    Leaves of tree r: edges[r] .. edges[r + 1]; ``skip``: the first tree only moves the scores.
+    ``rounding``, to float32: 1 the terms w g and w h, 2 the derivatives before they are weighted, 4 the scores."""
+    part, fn = slice(begin, end), _loss(loss)
+    for r in range(int(skip), len(leaf)):
+        if r > 0:
+            A[part, 0] += values[edges[r - 1] :][leaf[r - 1, part]]
+        if rounding & 4:
+            A[part] = A[part].astype(np.float32)
+        terms = _derivatives(fn, fn.state(A[part]), y[part])
+        terms[:, :2] = terms[:, :2].astype(np.float32) if rounding & 2 else terms[:, :2]
+        terms *= w[part, None]
+        terms[:, :2] = terms[:, :2].astype(np.float32) if rounding & 1 else terms[:, :2]
+        here = sums[edges[r] : edges[r + 1], :5]
+        sum_by_leaf(leaf[r, part], np.column_stack([terms, w[part], w[part] > 0]), here)
+
+
+def row_effects(
+    loss: str,
+    newton: bool,
+    leaf: Ids,
+    begin: int,
+    end: int,
+    edges: Ints,
+    values: F64,
+    tables: Ints,
+    shift: F64,
+    s: F64,
+    N: F64,
+    A: F64,
+    y: F64,
+    w: F64,
+    V: Real,
+    U: Real,
+) -> None:
+    """V, U (R, n): direct and knock-on effect of rows begin .. end - 1 on their leaves' values, steps as in
+    `replay_sums`. A (end - begin,) their scores; shift, s, N of tree r are (Q, M) at tables[r] .. tables[r + 1]."""
+    part, fn = slice(begin, end), _loss(loss)
+    y, w = y[part], w[part]
+    for r, ids in enumerate(leaf[:, part]):
+        if r > 0:
+            A += values[edges[r - 1] :][leaf[r - 1, part]]
+        state, v, u = fn.state(A[:, None]), np.zeros(len(y)), np.zeros(len(y))
+        of_tree = (x[tables[r] : tables[r + 1]].reshape(-1, edges[r + 1] - edges[r]) for x in (shift, s, N))
+        for shift_q, s_q, N_q in zip(*of_tree, strict=True):
+            at, step = _moved(fn, state, shift_q, ids), s_q[ids]
+            h = fn.hessian(at, y)[:, 0, 0]
+            v += N_q[ids] * (fn.gradient(at, y)[:, 0] + (h if newton else 1.0) * step)
+            u += N_q[ids] * (h + newton * fn.third_dot(at, y, step[:, None])[:, 0, 0])
+        V[r, part], U[r, part] = v, w * u
+
+
+def backward_step(
+    leaf: Ids,
+    first: Ints,
+    U: Real,
+    fbar: Real,
+    abar: Real,
+    next_leaf: Ids | None,
+    next_first: Ints | None,
+    fbar_next: Real | None,
+) -> None:
+    """abar (n, K, B) += U' fbar[leaf], then fbar_next += sums of abar over the next step's leaves.
+
+    U (R, n, O, K), fbar (M, O, B)."""
+    for ids, u in zip(leaf, U, strict=True):
+        abar += np.einsum("nok,nob->nkb", u, fbar[ids])
+    if next_leaf is not None and next_first is not None and fbar_next is not None:
+        for ids, o in zip(next_leaf, next_first, strict=True):
+            sum_by_leaf(ids, abar[:, o : o + fbar_next.shape[1]], fbar_next)
+
+
+def expand(leaf: Ids, begin: int, end: int, offset: Ints, V: Real, fbar: Real, out: Real) -> None:
+    """out (n, B) += sum over all trees r of V[r] . fbar[offset[r] + leaf[r]], for rows begin .. end - 1.
+
+    V (R, n, O), fbar (all leaves, O, B)."""
+    for ids, start, v in zip(leaf, offset, V, strict=True):
+        out[begin:end] += np.einsum("no,nob->nb", v[begin:end], fbar[start:][ids[begin:end]])
+
+
+def advance(leaf: Ids, first: Ints, d: Real, D: Real) -> None:
+    """D (n, K, B) += d[leaf]: scores take in the changes d (M, O, B) of the leaves."""
+    for ids, o in zip(leaf, first, strict=True):
+        D[:, o : o + d.shape[1]] += d[ids]
+
+
+def _sweep(
+    leaf: Ids,
+    first: Ints,
+    O: int,
+    exponential: bool,
+    before: Ids | None,
+    first_before: Ints | None,
+    d_before: Real | None,
+    pick: Real | None,
+    D: Real,
+    ranking: Real | None,
+) -> None:
+    """What both sweeps begin with: D takes in the step before; ranking (M, B) += sums of |D| over the rows with pick 1.
+
+    ``exponential``: D and d_before hold exp(D) - 1, so (1 + D)(1 + d) - 1 follows."""
+    if before is not None and first_before is not None and d_before is not None:
+        for ids, o in zip(before, first_before, strict=True):
+            part = D[:, o : o + d_before.shape[1]]
+            part += d_before[ids] * (1 + part) if exponential else d_before[ids]
+    if ranking is not None:
+        for ids, o in zip(leaf, first, strict=True):
+            changes = np.abs(D[:, o : o + O]).sum(axis=1)
+            sum_by_leaf(ids, changes if pick is None else pick[:, None] * changes, ranking)
+
+
+def tangent_sums(
+    leaf: Ids,
+    first: Ints,
+    before: Ids | None,
+    first_before: Ints | None,
+    d_before: Real | None,
+    pick: Real | None,
+    U: Real,
+    D: Real,
+    ranking: Real | None,
+    out: Real,
+) -> None:
+    """out (M, O, B) += sums of U D over each leaf. U (R, n, O, K), D (n, K, B)."""
+    _sweep(leaf, first, min(out.shape[1], D.shape[1]), False, before, first_before, d_before, pick, D, ranking)
+    for ids, u in zip(leaf, U, strict=True):
+        sum_by_leaf(ids, np.einsum("nok,nkb->nob", u, D), out)
+
+
+def change_sums(
+    loss: Loss,
+    leaf: Ids,
+    first: Ints,
+    before: Ids | None,
+    first_before: Ints | None,
+    d_before: Real | None,
+    pick: Real | None,
+    form: int,
+    state: Real,
+    y: F64,
+    w: Real,
+    shift: Real | None,
+    inner: Real | None,
+    mask: Real | None,
+    D: Real,
+    ranking: Real | None,
+    dG: Real,
+    dH: Real,
+) -> None:
+    """dG (M, O, B), dH (M, O, O, B) += sums of the changes of w g and w h when scores change by D.
+
+    w (n,), or (R, n) where trees drew rows differently.
+
+    In an inner iteration (one tree a step) the state is first moved by ``shift`` (M, O), and scores change by
+    ``mask * D``, then by the leaf's own change ``inner`` (M, O, B). ``form``: changes come as D (0, or 2 if they are
+    small), or as exp(D) - 1 (1)."""
+    O, exponential = dG.shape[1], form == 1
+    _sweep(leaf, first, O, exponential, before, first_before, d_before, pick, D, ranking)
+    change = D
+    if shift is not None and inner is not None and mask is not None:
+        state = loss.moved(state, shift[leaf[0]])
+        change = mask[leaf[0]][:, None] * D
+        change = change + inner[leaf[0]] * (1 + change if exponential else 1)
+    dg, dh = loss.difference(state, np.log1p(change) if exponential else change, y)
+    for ids, o, tree_w in zip(leaf, first, np.broadcast_to(w, leaf.shape), strict=True):
+        sum_by_leaf(ids, tree_w[:, None, None] * dg[:, o : o + O], dG)
+        sum_by_leaf(ids, tree_w[:, None, None, None] * dh[:, o : o + O, o : o + O], dH)
+
+
+def pair_sums(
+    ids: Ids, offset: Ints, first: Ints, order: Ints, edges: Ints, U: Real, r: int, o: int, out: Real
+) -> None:
+    """out (L, M, O) = sums of U[r, :, o] (n, K) over the rows that each leaf of tree r shares with each leaf of the
+    earlier trees. ids (n, trees) by row; earlier tree i has leaves offset[i] + ids[:, i] and outputs first[i] .. + O;
+    the rows of leaf l are order[edges[l] : edges[l + 1]]."""
+    leaf = np.empty(len(ids), np.int64)
+    leaf[order] = np.repeat(np.arange(len(out)), np.diff(edges))
+    L, M, O = out.shape
+    out[:] = 0
+    for start, k, tree in zip(offset, first, ids.T, strict=False):
+        for i in range(O):
+            pairs = np.bincount(leaf * M + start + tree, U[r, :, o, k + i], L * M)
+            out[:, :, i] += pairs.reshape(L, M).astype(out.dtype)
+
+
+def top_leaves(sums: Real, k: int, mask: Real) -> None:
+    """mask (M, B) = 1 for the k leaves with the largest sums of each column, of equal ones the first; elsewhere 0."""
+    mask[:] = 0
+    np.put_along_axis(mask, np.argsort(-sums, axis=0, kind="stable")[:k], 1, axis=0)
+
+
+def lift(W: Real, own: Real, felt: Real) -> None:
+    """felt (rows, B) += W (rows, inner) own (inner, B)."""
+    felt += W @ own
+
+
+class Rule(Protocol):
+    """Of a LeafRule, what limits a step."""
+
+    @property
+    def l1(self) -> float: ...
+    @property
+    def max_step(self) -> float: ...
+    @property
+    def min_hessian(self) -> float: ...
+    @property
+    def diagonal(self) -> bool: ...
+    def step(self, G: F64, H: F64, D: F64) -> tuple[F64, NDArray[np.bool_]]: ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a leaf's step is when l1, a bound or a fixed value decide it."""
+
+    rule: Rule
+    G: F64  # (M, O) of the model
+    lam: F64  # (M,) likewise
+    fixed: NDArray[np.bool_]  # (M,)
+
+    def totals(self, dG: F64, dD: F64, D: F64, dlam: F64) -> tuple[F64, F64, F64]:
+        """G, H and D (M, O, B) after the change."""
+        D = np.einsum("maa->ma", D)[:, :, None] + np.einsum("maab->mab", dD)
+        return self.G[:, :, None] + dG, D - self.lam[:, None, None], D + dlam
+
+    @property
+    def told(self) -> tuple[F64, F64, F64, NDArray[np.bool_], bool]:
+        """The last arguments of `removal_step`."""
+        bounds = np.array([self.rule.l1, self.rule.max_step, self.rule.min_hessian])
+        return bounds, self.G, self.lam, self.fixed, self.rule.diagonal
+
+
+def bounded_step(
+    G: F64, H: F64, D: F64, l1: float, max_step: float, min_hessian: float
+) -> tuple[F64, NDArray[np.bool_]]:
+    """A leaf's step s with these limits, and whether it moves with G and D = H + lam. All of one shape."""
+    short = np.abs(G) - l1
+    free = (D > 0) & (min_hessian <= H) & ((short > 0) | (l1 == 0))
+    s = np.where(free, -np.sign(G) * short / np.where(D > 0, D, 1.0), 0.0)
+    moves = free & (np.abs(s) < max_step)
+    return np.clip(s, -max_step, max_step), moves
+
+
+def removal_step(
+    loss: Loss,
+    newton: bool,
+    own: Ids,
+    first: Ints,
+    own_state: F64,
+    move: F64,
+    y: F64,
+    w: F64,
+    s: F64,
+    D: F64,
+    rows: F64,
+    dlam: F64,
+    c: float,
+    dG: Real,
+    dH: Real,
+    dS: F64,
+    bounds: F64 | None = None,
+    G: F64 | None = None,
+    lam: F64 | None = None,
+    fixed: NDArray[np.bool_] | None = None,
+    diagonal: bool = False,
+) -> None:
+    """dS (M, O, B) += c ds: the leaf equations of one inner iteration solved without row b in column b.
+
+    ``own`` (R, B) leaves of the removed rows, ``own_state`` (B, C) and ``move`` (R, K, B) their scores now;
+    ``s`` (M, O), ``D`` (M, O, O), ``rows`` (M,) of the model; ``dG``, ``dH`` changes with the removed rows still in.
+    w (B,), or (R, B) where trees drew rows differently. A leaf left without rows falls to zero.
+
+    ``bounds`` (3,): l1, the longest step and the least sum of h, with G (M, O) and lam (M,) of the model; leaves that
+    are ``fixed`` (M,) stay. Where a leaf's outputs are solved together (not ``diagonal``), no bound is looked at."""
+    M, O, B = dS.shape
+    lanes, eye = np.arange(B), np.eye(O)
+    dG, dD = dG.astype(np.float64), dH.astype(np.float64) if newton else np.zeros((M, O, O, B))
+    alive = np.repeat(rows[:, None], B, axis=1)
+    for ids, o, moved, tree_w in zip(own, first, move, np.broadcast_to(w, own.shape), strict=True):
+        at, out = loss.moved(own_state, loss.shift(moved.T)), slice(o, o + O)
+        dG[ids, :, lanes] -= tree_w[:, None] * loss.gradient(at, y)[:, out]
+        dD[ids, :, :, lanes] -= tree_w[:, None, None] * (loss.hessian(at, y)[:, out, out] if newton else eye)
+        alive[ids, lanes] -= tree_w > 0
+    if bounds is not None and G is not None and lam is not None and fixed is not None and (diagonal or O == 1):
+        total = np.einsum("maa->ma", D)[:, :, None] + np.einsum("maab->mab", dD)
+        after, _ = bounded_step(G[:, :, None] + dG, total - lam[:, None, None], total + dlam, *bounds)
+        ds = np.where(alive[:, None] > 0, after - s[:, :, None], -s[:, :, None])
+        dS += c * np.where(fixed[:, None, None], 0.0, ds)
+        return
+    dD += eye[:, :, None] * dlam
+    total = np.moveaxis(D[..., None] + dD, 3, 1)  # (M, B, O, O)
+    ok = (alive > 0) & (np.einsum("mbaa->mba", total).min(axis=2) > 0)
+    right = -np.moveaxis(dG + np.einsum("mabc,mb->mac", dD, s), 2, 1)[..., None]
+    ds = np.linalg.solve(np.where(ok[..., None, None], total, eye), right)[..., 0]  # (M, B, O)
+    dS += c * np.where(ok[:, None], np.moveaxis(ds, 1, 2), -s[:, :, None])

@@ -1,0 +1,130 @@
+"""`Goal`: a scalar of all test predictions with its gradient; and what the ready-made ones of `goals` are built from.
+
+Goals of probabilities P need dP/dF. Five points of the model's own link give it for every loss, one output at a time:
+
+    dP/dF_k = (8 (P(F + h) - P(F - h)) - (P(F + 2h) - P(F - 2h))) / 12h,      error of order h^4
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .._data.arrays import F64
+from .._data.errors import InvalidInput
+from .._data.inputs import class_codes
+from .losses import Loss
+
+STEP = 1e-3  # of a score: 1e-12 from h^4, 1e-13 from rounding
+
+
+@dataclass(frozen=True)
+class GoalRows:
+    """What a goal may ask of the test rows and their model, besides the predictions."""
+
+    loss: Loss
+    classes: np.ndarray | None
+    y: F64 | None  # (m,) labels as the loss takes them
+    count: int  # m
+
+    def labels(self, goal: str) -> F64:
+        if self.y is None:
+            raise InvalidInput(f"{goal} needs the labels of the test rows; pass y_test.")
+        return self.y
+
+    def response(self, F: F64) -> F64:
+        """(m, C) class probabilities, or (m, 1) the expected label."""
+        P = self.loss.response(self.loss.state(F))
+        return P[:, None] if P.ndim == 1 else P
+
+    def pulled_back(self, F: F64, c: F64) -> F64:
+        """dQ/dF (m, K) from c = dQ/dP (m, C); every row's response depends on its own scores alone."""
+        out = np.empty_like(F)
+        for k, h in enumerate(STEP * np.eye(F.shape[1])):
+            near = self.response(F + h) - self.response(F - h)
+            far = self.response(F + 2 * h) - self.response(F - 2 * h)
+            out[:, k] = (c * (8 * near - far)).sum(axis=1) / (12 * STEP)
+        return out
+
+    def class_number(self, label: Any, goal: str) -> int:
+        """The column of the response that a class is; of two classes, the second unless a label is given."""
+        C = self.response(np.zeros((1, self.loss.n_outputs))).shape[1]
+        if C == 1:
+            if label is not None:
+                raise InvalidInput(f"{goal} has label={label!r}, but this model predicts numbers, not classes.")
+            return 0
+        classes = np.arange(C) if self.classes is None else self.classes
+        if label is not None:
+            return int(class_codes(np.array([label]), classes, "label")[0])
+        if C > 2:
+            raise InvalidInput(f"{goal}: say with label= which of the classes {', '.join(map(str, classes))} is meant.")
+        return 1
+
+    def needs_classes(self, goal: str) -> None:
+        if self.classes is None or self.response(np.zeros((1, self.loss.n_outputs))).shape[1] == 1:
+            raise InvalidInput(
+                f"{goal} is for classifiers with probabilities; this model has the {self.loss.name} loss."
+            )
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A goal of your own.
+
+    >>> Goal(lambda F: float(np.tanh(F).mean()), lambda F: (1 - np.tanh(F) ** 2) / len(F), name="mean_tanh").name
+    'mean_tanh'
+
+    ``value``     a number from raw predictions, (m,) or (m, K) for several outputs
+    ``gradient``  its gradient there, of the same shape. Without it central differences are taken: value is called
+                  2 m K times for each question
+    ``name``      for tables: they have a column ``<name>_change_if_removed``
+    ``lower_is_better``  with True or False tables say `harmful` and `helpful`, otherwise `raises` and `lowers`
+    """
+
+    value: Callable[[F64], float]
+    gradient: Callable[[F64], Any] | None = None
+    name: str = "goal"
+    lower_is_better: bool | None = None
+
+    def bind(self, test: GoalRows) -> Goal:
+        """The goal as it is asked of these test rows."""
+        return self if self.gradient is not None else replace(self, gradient=self._differences)
+
+    def at(self, F: F64) -> float:
+        """The value for scores (m, K)."""
+        value = self.value(plain(F))
+        try:
+            value = float(value)
+        except (TypeError, ValueError):
+            raise InvalidInput(f"the goal '{self.name}' gave {type(value).__name__}; expected one number.") from None
+        if not np.isfinite(value):
+            raise InvalidInput(f"the goal '{self.name}' has the value {value}; expected a finite number.")
+        return value
+
+    def _differences(self, scores: F64) -> F64:
+        F, h = np.array(scores, dtype=float), 1e-4  # of a mean over m rows: 1e-9 from h^2, 1e-12 m from rounding
+        out = np.empty_like(F)
+        for i in np.ndindex(F.shape):
+            F[i] += h
+            above = self.at(F)
+            F[i] -= 2 * h
+            out[i] = (above - self.at(F)) / (2 * h)
+            F[i] = scores[i]
+        return out
+
+
+def plain(F: F64) -> F64:
+    """Scores as users see them: (m,) for one output, otherwise (m, K)."""
+    return F[:, 0] if F.ndim == 2 and F.shape[1] == 1 else F
+
+
+class ReadyGoal:
+    """A goal that takes shape when it meets a model and its test rows."""
+
+    name: ClassVar[str]
+
+    def bind(self, test: GoalRows) -> Goal:
+        raise NotImplementedError

@@ -1,0 +1,133 @@
+"""CatBoost's losses and schedules beyond the contract: derivatives, every setting of a loss, refusals."""
+
+import re
+
+import numpy as np
+import pytest
+from boosters import numbers, three_classes, weights
+from cases_catboost import SMALL, raw
+from catboost import CatBoost, Pool
+
+import leaftrace as lt
+from leaftrace._adapters.catboost import losses
+
+POINTS = np.array([-2.3, -0.4, 0.3, 0.9, 3.1]), np.array([-1.0, 0.5, 0.1, 2.0, 2.5])  # scores, labels
+
+
+def says(error, *parts):
+    return pytest.raises(error, match=".*".join(re.escape(p) for p in parts))
+
+
+def slope(f, x, h=1e-5):
+    return (f(x + h) - f(x - h)) / (2 * h)
+
+
+@pytest.mark.parametrize("loss", [losses.LogCosh(), losses.Lq(2.0), losses.Lq(3.5), losses.Expectile(0.3)])
+def test_derivatives(loss):
+    A, y = POINTS
+    g, j, h, k = loss.terms(A, y)
+    np.testing.assert_allclose(g, slope(lambda a: loss.value(a[:, None], y), A), atol=1e-6)
+    np.testing.assert_allclose(j, slope(lambda a: loss.terms(a, y)[0], A), atol=1e-6)
+    np.testing.assert_allclose(h, j)
+    np.testing.assert_allclose(k, slope(lambda a: loss.terms(a, y)[2], A), atol=1e-5)
+    by_label = [slope(lambda b, i=i: loss.terms(A, b)[i], y) for i in (0, 2)]
+    np.testing.assert_allclose(loss.label_terms(A, y), by_label, atol=1e-5)
+
+
+@pytest.mark.parametrize("loss", [losses.Quantile(0.3, 1e-3), losses.RelativeError()])
+def test_gradients_of_broken_lines(loss):
+    A, y = POINTS
+    np.testing.assert_allclose(loss.terms(A, y)[0], slope(lambda a: loss.value(a[:, None], y), A), atol=1e-6)
+
+
+def traced(loss, data, w=None, **kw):
+    model = CatBoost({**SMALL, "iterations": 12, "loss_function": loss, **kw}).fit(Pool(data.X, data.y, weight=w))
+    return model, lt.Tracer(model, data.X, data.y, w, fidelity="ignore")
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("loss", "kw"),
+    [
+        ("MAE", {}),
+        ("MAE", {"leaf_estimation_method": "Gradient"}),
+        ("MAE", {"leaf_estimation_method": "Simple"}),
+        ("MAE", {"boost_from_average": False}),
+        ("Quantile:alpha=0.05;delta=0.001", {}),
+        ("Quantile:alpha=0.3;delta=0", {"grow_policy": "Lossguide"}),
+        ("Quantile:alpha=0.7", {"leaf_estimation_method": "Gradient", "leaf_estimation_iterations": 3}),
+        ("MAPE", {}),
+        ("MAPE", {"leaf_estimation_method": "Gradient"}),
+        ("LogCosh", {}),
+        ("LogCosh", {"leaf_estimation_method": "Gradient", "leaf_estimation_iterations": 3}),
+        ("Lq:q=3", {"leaf_estimation_iterations": 3}),
+        ("Expectile:alpha=0.25", {"leaf_estimation_iterations": 3}),
+        ("Tweedie:variance_power=1.5", {"leaf_estimation_iterations": 4}),
+        ("RMSE", {"leaf_estimation_method": "Simple"}),
+        ("RMSE", {"model_shrink_rate": 0.2}),
+        ("Huber:delta=1", {"model_shrink_rate": 0.2, "model_shrink_mode": "Decreasing"}),
+    ],
+)
+def test_settings_of_numbers(loss, kw, weighted):
+    data = numbers("positive" if loss.startswith("Tweedie") else "any")
+    model, tracer = traced(loss, data, weights(len(data.y)) if weighted else None, **kw)
+    assert tracer.fidelity.max_error <= 1e-9, tracer.fidelity.verdict
+    assert tracer.fidelity.exact
+    expected = raw(model, data.X_test)[:, 0]
+    np.testing.assert_allclose(tracer.refit(without=[]).predict(data.X_test), expected, atol=1e-12)
+    labels = tracer._source.labels(data.y_test, len(data.y_test), "y")
+    assert np.isfinite(tracer._source.ensemble.loss.value(expected[:, None], labels)).all()
+
+
+@pytest.mark.parametrize(
+    ("loss", "kw"),
+    [
+        ("MultiClassOneVsAll", {"leaf_estimation_method": "Gradient", "leaf_estimation_iterations": 2}),
+        ("MultiClassOneVsAll", {"leaf_estimation_iterations": 3}),
+        ("MultiClass", {"model_shrink_rate": 0.2}),
+        ("MultiClass", {"grow_policy": "Lossguide", "max_leaves": 5}),
+    ],
+)
+def test_settings_of_classes(loss, kw):
+    data = three_classes(text=True)
+    _, tracer = traced(loss, data, weights(len(data.y)), **kw)
+    assert tracer.fidelity.max_error <= 1e-9, tracer.fidelity.verdict
+    assert tracer._source.ensemble.recorded is not None  # weights of vector leaves, of trees of any shape
+
+
+def test_a_loss_that_keeps_exponentials_shrinks_roughly():
+    data = numbers("counts")
+    _, tracer = traced("Poisson", data, model_shrink_rate=0.1)
+    assert 1e-7 < tracer.fidelity.max_error < 1e-2
+    assert not tracer.fidelity.exact
+    assert "rounds the scores of this loss to about five digits" in tracer.fidelity.verdict
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        ("Lq:q=1.5", ["the loss 'Lq:q=1.5'", "q of 2 or more"]),
+        ("RMSEWithUncertainty", ["the loss 'RMSEWithUncertainty' is not supported", "RMSE, Logloss"]),
+        ("MultiQuantile:alpha=0.2,0.7", ["MultiQuantile", "is not supported"]),
+        ("LogLinQuantile", ["LogLinQuantile", "is not supported"]),
+    ],
+)
+def test_losses_that_are_refused(loss, words):
+    data = numbers("positive")
+    model = CatBoost({**SMALL, "iterations": 2, "loss_function": loss}).fit(data.X, data.y)
+    with says(lt.UnsupportedModel, *words):
+        lt.Tracer(model, data.X, data.y)
+
+
+def test_long_shrinking_models_are_refused():
+    data = numbers()
+    model = CatBoost({**SMALL, "iterations": 201, "depth": 1, "model_shrink_rate": 0.01}).fit(data.X, data.y)
+    with says(lt.UnsupportedModel, "up to 200 trees (this model has 201)", "model_shrink_rate=0"):
+        lt.Tracer(model, data.X, data.y)
+
+
+def test_labels_outside_the_range_of_the_loss():
+    data = numbers("positive")
+    _, tracer = traced("Tweedie:variance_power=1.5", data)
+    with says(lt.InvalidInput, "y_test goes from -1", "zero or more"):
+        tracer.influence(data.X_test[:2], [0.5, -1.0])

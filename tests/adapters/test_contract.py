@@ -1,0 +1,252 @@
+"""One body for every library and setting: the replay gives the model's own leaf values, and every number of leaftrace
+equals that of a refit it shares no code with: the oracle's, and the library's own where there is one."""
+
+from dataclasses import replace
+from functools import cache
+
+import cases_catboost
+import cases_lightgbm
+import cases_sklearn
+import cases_xgboost
+import numpy as np
+import oracle
+import pytest
+
+import leaftrace as lt
+
+CASES = {
+    f"{library}: {name}": make
+    for library, module in (
+        ("CatBoost", cases_catboost),
+        ("XGBoost", cases_xgboost),
+        ("LightGBM", cases_lightgbm),
+        ("scikit-learn", cases_sklearn),
+    )
+    for name, make in module.CASES.items()
+}
+STEP = 2e-3  # of a weight
+
+
+@cache
+def prepared(name):
+    """(case, tracer in float64, oracle's structure, steps of the test rows), once a run."""
+    case = CASES[name]()
+    tracer = lt.Tracer(case.model, case.data.X, case.data.y, case.weight, **arguments(case))
+    return case, tracer, *case.structure(case)
+
+
+def arguments(case, **more):
+    return {"baseline": case.baseline, "dtype": "float64", **case.tracer, **more}
+
+
+@pytest.fixture(params=CASES)
+def setting(request):
+    return prepared(request.param)
+
+
+@pytest.fixture
+def smooth(setting):
+    if not setting[0].smooth:
+        pytest.skip("its leaves have no derivatives: see test_leaves_without_derivatives")
+    return setting
+
+
+def accuracy(case):
+    """Of a derivative or a refit, relative to the largest: the replay reads the model's scores, rounded as it does."""
+    return max(1e-6, 10 * case.tolerance)
+
+
+def test_fidelity(setting):
+    case, tracer, *_ = setting
+    assert tracer.fidelity.exact, tracer.fidelity.verdict
+    assert tracer.fidelity.max_error <= case.tolerance
+
+
+def test_predictions_are_the_models(setting):
+    """From the replayed ensemble, and from the oracle, which takes nothing from leaftrace."""
+    case, tracer, structure, test_steps = setting
+    expected = case.raw(case.model, case.data.X_test).reshape(len(case.data.y_test), -1)
+    scale = max(1.0, np.abs(expected).max())
+    found = tracer.refit(without=[]).predict(case.data.X_test).reshape(expected.shape)
+    np.testing.assert_allclose(found, expected, atol=max(1e-9, 2 * case.tolerance) * scale)
+    own = oracle.predict(structure, oracle.refit(structure, case.data.codes, case.w), test_steps)
+    np.testing.assert_allclose(own, expected, atol=3e-6 * scale)  # float32 where the oracle has float64
+
+
+def oracle_loss(structure, case, test_steps, w):
+    F = oracle.predict(structure, oracle.refit(structure, case.data.codes, w), test_steps)
+    return structure.loss_of(F, case.data.test_codes)
+
+
+def some_rows(values, count=3):
+    order = np.argsort(values)
+    return np.unique(np.r_[order[:2], order[-2:], np.linspace(0, len(values) - 1, count).astype(int)])
+
+
+def test_influence_is_the_slope_of_a_refit(smooth):
+    case, tracer, structure, test_steps = smooth
+    values = tracer.influence(case.data.X_test, case.data.y_test, reduce="mean").values[:, 0]
+    rows = some_rows(values)
+
+    def loss_at(i, dw):
+        return oracle_loss(structure, case, test_steps, case.w + dw * np.eye(len(case.w))[i]).mean()
+
+    slopes = [oracle.slope(lambda e, i=i: loss_at(i, e), STEP) for i in rows]
+    np.testing.assert_allclose(values[rows], slopes, rtol=0, atol=accuracy(case) * np.abs(values).max())
+
+
+def test_refit_without_a_row(setting):
+    """LeafRefit, the group refit of one row, and the library's own refit at weight zero."""
+    case, tracer, structure, test_steps = setting
+    X, y, n = case.data.X_test, case.data.y_test, len(case.w)
+    drawn = np.flatnonzero(np.abs(spread(tracer, case)) > 0)
+    rows = drawn[np.linspace(0, len(drawn) - 1, 3).astype(int)]
+    changes = -tracer.influence(X, y, method=lt.LeafRefit(), rows=rows).values  # (rows, m)
+    before = oracle_loss(structure, case, test_steps, case.w)
+    scale = max(np.abs(changes).max(), 1e-9)  # where no median moves, all changes are rounding
+    for row, change in zip(rows, changes, strict=True):
+        keep = np.arange(n) != row
+        fitted = oracle.refit(structure.rows(keep), case.data.codes[keep], case.w[keep])
+        F = oracle.predict(structure, fitted, test_steps)
+        expected = structure.loss_of(F, case.data.test_codes) - before
+        np.testing.assert_allclose(change, expected, atol=2 * accuracy(case) * scale)
+        altered = tracer.refit(without=[row]).predict(X).reshape(F.shape)
+        np.testing.assert_allclose(altered, F, atol=3e-6 * max(1.0, np.abs(F).max()))
+        if case.own_refit is not None:
+            own = case.own_refit(case, np.where(keep, case.w, 0.0))
+            np.testing.assert_allclose(altered, own, atol=3e-6 * max(1.0, np.abs(F).max()))
+
+
+def spread(tracer, case):
+    """(n,) something that is zero for rows no tree ever drew."""
+    e = tracer._source.ensemble
+    return e.w if e.sample is None else e.w * np.sum(e.sample, axis=0)
+
+
+def test_leaves_without_derivatives(setting):
+    case, tracer, *_ = setting
+    if case.smooth:
+        assert np.isfinite(tracer.influence(case.data.X_test, case.data.y_test, reduce="mean").values).all()
+        return
+    for ask in (tracer.influence, tracer.label_influence, tracer.top):
+        with pytest.raises(lt.UnsupportedModel, match=r"LeafRefit\(\)"):
+            ask(case.data.X_test, case.data.y_test)
+    with pytest.raises(lt.InvalidInput, match="update set"):
+        tracer.influence(case.data.X_test, case.data.y_test, method=lt.LeafRefit(lt.TopKLeaves(2)))
+
+
+def test_forward_and_backward_agree(smooth):
+    """TopKLeaves with every leaf is AllPoints, by the tangent instead of the adjoint; and in float32."""
+    case, tracer, *_ = smooth
+    X, y = case.data.X_test[:3], case.data.y_test[:3]
+    rows = np.arange(0, len(case.w), 40)
+    exact = tracer.influence(X, y, rows=rows).values
+    forward = tracer.influence(X, y, rows=rows, method=lt.LeafInfluence(lt.TopKLeaves(100_000))).values
+    scale = np.abs(exact).max() or 1.0
+    np.testing.assert_allclose(forward, exact, atol=1e-9 * scale)
+    single = lt.Tracer(case.model, case.data.X, case.data.y, case.weight, **arguments(case, dtype="float32"))
+    np.testing.assert_allclose(single.influence(X, y, rows=rows).values, exact, atol=1e-4 * scale)
+
+
+def take(X, index):
+    return X.iloc[index] if hasattr(X, "iloc") else X[index]
+
+
+def test_permuting_the_rows_permutes_the_influences(smooth):
+    case, tracer, *_ = smooth
+    if case.ordered:
+        pytest.skip("rows were drawn by their position")
+    order = np.random.default_rng(0).permutation(len(case.w))
+    weight = None if case.weight is None else case.weight[order]
+    baseline = None if case.baseline is None else case.baseline[order]
+    again = lt.Tracer(
+        case.model, take(case.data.X, order), case.data.y[order], weight, **arguments(case, baseline=baseline)
+    )
+    X, y = case.data.X_test, case.data.y_test
+    values = tracer.influence(X, y, reduce="mean").values
+    permuted = again.influence(X, y, reduce="mean").values
+    np.testing.assert_allclose(permuted, values[order], atol=accuracy(case) * np.abs(values).max())
+
+
+def with_weights(case, w):
+    """The same setting trained with other weights."""
+    return case.fit(case.data.X, case.data.y, w, case.baseline)
+
+
+def test_weight_zero_is_removal(smooth):
+    """A model trained with two rows at weight zero, traced with and without them. Not where a library counts rows."""
+    case, *_ = smooth
+    if case.ordered or case.counts_rows:
+        pytest.skip("a row of weight zero still counts here")
+    w = case.w.copy()
+    w[[5, 9]] = 0.0
+    model, kept = with_weights(case, w), w > 0
+    baseline = None if case.baseline is None else case.baseline[kept]
+    whole = lt.Tracer(model, case.data.X, case.data.y, w, **arguments(case))
+    without = lt.Tracer(
+        model, take(case.data.X, kept), case.data.y[kept], w[kept], **arguments(case, baseline=baseline)
+    )
+    X, y = case.data.X_test, case.data.y_test
+    values = whole.influence(X, y, reduce="mean").values
+    rest = without.influence(X, y, reduce="mean").values
+    np.testing.assert_allclose(values[kept], rest, atol=accuracy(case) * np.abs(values).max())
+    assert np.all(whole.influence(X, y, method=lt.LeafRefit(), rows=[5, 9]).values == 0)
+
+
+def test_a_row_twice_is_a_row_of_weight_two(smooth):
+    case, *_ = smooth
+    if case.ordered or case.counts_rows:
+        pytest.skip("rows are counted here, not only weighed")
+    w = np.ones(len(case.w))
+    w[5] = 2.0
+    model, twice = with_weights(case, w), np.r_[np.arange(len(w)), 5]
+    baseline = None if case.baseline is None else case.baseline[twice]
+    heavy = lt.Tracer(model, case.data.X, case.data.y, w, **arguments(case))
+    double = lt.Tracer(
+        model, take(case.data.X, twice), case.data.y[twice], np.ones(len(twice)), **arguments(case, baseline=baseline)
+    )
+    X, y = case.data.X_test, case.data.y_test
+    values = heavy.influence(X, y, reduce="mean").values
+    doubled = double.influence(X, y, reduce="mean").values
+    np.testing.assert_allclose(doubled, values[twice], atol=accuracy(case) * np.abs(values).max())
+
+
+def test_other_labels_are_noticed(setting):
+    """Fidelity can fail: with two labels exchanged (or, for medians, all moved on) the replay is not the model's."""
+    case, tracer, *_ = setting
+    e = tracer._source.ensemble
+    here = np.flatnonzero(np.abs(spread(tracer, case)) > 0)
+    there = here[case.data.codes[here] != case.data.codes[here[0]]]
+    y = case.data.y.copy()
+    y[here[0]], y[there[-1]] = y[there[-1]], y[here[0]]
+    if not case.smooth:  # a median may not move for two labels
+        y = np.roll(case.data.y, 1)
+    if np.array_equal(e.leaves[:, here[0]], e.leaves[:, there[-1]]):
+        pytest.skip("the two rows share all leaves")
+    with pytest.raises(lt.FidelityError):
+        lt.Tracer(case.model, case.data.X, y, case.weight, **arguments(case))
+
+
+def test_cross_terms_of_classes():
+    """Removing a row of one class moves the scores of the others, through the softmax they share."""
+    names = [n for n in CASES if "multiclass" in n.lower() and "all" not in n.lower()]
+    assert len(names) >= 4
+    for name in names:
+        case, tracer, *_ = prepared(name)
+        e = tracer._source.ensemble
+        if not case.smooth or e.n_outputs < 3 or e.independent:
+            continue
+        row = int(np.flatnonzero((case.data.codes == 0) & (spread(tracer, case) > 0))[3])
+        moved = [
+            np.abs(tracer.influence(case.data.X_test, of="prediction", output=k, rows=[row]).values).max()
+            for k in range(e.n_outputs)
+        ]
+        assert min(moved) > 1e-4 * max(moved), name
+
+
+def test_the_oracle_can_disagree():
+    """A wrong learning rate in the oracle is a failure of the comparison, not something it forgives."""
+    case, _, structure, test_steps = prepared(next(iter(CASES)))
+    wrong = replace(structure, lr=np.asarray(structure.lr) * 1.01)
+    F = oracle.predict(wrong, oracle.refit(wrong, case.data.codes, case.w), test_steps)
+    assert np.abs(F - case.raw(case.model, case.data.X_test).reshape(F.shape)).max() > 1e-4

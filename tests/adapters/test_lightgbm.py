@@ -1,0 +1,469 @@
+"""What is LightGBM's own: refusals, files, parameters, rows drawn at random, retraining, tables by name.
+
+That all numbers are right is tested for every setting in test_contract.py."""
+
+import warnings
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+from boosters import binary, frame, numbers, three_classes, weights
+from cases_lightgbm import CASES, SMALL, VERSION, raw
+from scipy import sparse
+
+import leaftrace as lt
+
+NUMBERS, BINARY, CLASSES = numbers(), binary(), three_classes()
+MULTICLASS = {"objective": "multiclass", "num_class": 3}
+
+
+def train(data=NUMBERS, rounds=10, weight=None, init_score=None, **settings):
+    return lgb.train(
+        {**SMALL, **settings}, lgb.Dataset(data.X, data.codes, weight=weight, init_score=init_score), rounds
+    )
+
+
+def traced(data=NUMBERS, rounds=10, weight=None, **settings):
+    model = train(data, rounds, weight, **settings)
+    return lt.Tracer(model, data.X, data.codes, weight, dtype="float64")
+
+
+def saved(model, folder):
+    path = folder / "model.txt"
+    model.save_model(path)
+    return path
+
+
+def test_two_lines():
+    """The estimators as they come, on a table with missing values and categories, classes by name."""
+    for kind, target in ((lgb.LGBMClassifier, "class"), (lgb.LGBMRegressor, "number")):
+        data = frame(target, many=True)
+        model = kind(verbose=-1, n_jobs=1).fit(data.X, data.y)
+        tracer = lt.Tracer(model, data.X, data.y)
+        table = tracer.influence(data.X_test, data.y_test).top(3)
+        assert tracer.fidelity.max_error < 1e-12
+        assert set(table["train_row"]) <= set(data.X.index)
+
+
+# ---- refusals ----
+
+
+@pytest.mark.parametrize(
+    ("data", "settings", "message"),
+    [
+        (NUMBERS, {"monotone_constraints": [1] + [0] * 9}, "monotone_constraints .* train without"),
+        (NUMBERS, {"linear_tree": True}, "linear_tree=False"),
+        (numbers("fractions"), {"objective": "cross_entropy_lambda"}, "supported objectives are .*cross_entropy"),
+        (
+            BINARY,
+            {"objective": "binary", "boosting": "rf", "data_sample_strategy": "goss", "feature_fraction": 0.5},
+            "data_sample_strategy='bagging'",
+        ),
+        (NUMBERS, {"min_gain_to_split": 1e9}, "no splits"),
+    ],
+)
+def test_refused_settings(data, settings, message):
+    model = train(data, 3, **settings)
+    with pytest.raises(lt.UnsupportedModel, match=message):
+        lt.Tracer(model, data.X, data.codes)
+
+
+@pytest.mark.skipif(VERSION < (4, 6), reason="fails checks of its own")
+def test_quantised_gradients_are_refused():
+    model = train(rounds=3, use_quantized_grad=True)
+    with pytest.raises(lt.UnsupportedModel, match="quant_train_renew_leaf=True"):
+        lt.Tracer(model, NUMBERS.X, NUMBERS.codes)
+
+
+def test_ranking_is_refused():
+    y = np.clip(np.round(NUMBERS.codes), 0, 3).astype(int)
+    model = lgb.LGBMRanker(n_estimators=3, verbose=-1, n_jobs=1).fit(NUMBERS.X, y, group=[len(y)])
+    with pytest.raises(lt.UnsupportedModel, match=r"'lambdarank' .* pairs of rows.* 'regression'"):
+        lt.Tracer(model, NUMBERS.X, y)
+
+
+def test_a_custom_objective_is_refused():
+    settings = {"objective": lambda y, F: (F - y, np.ones_like(y)), "n_estimators": 3, "verbose": -1, "n_jobs": 1}
+    model = lgb.LGBMRegressor(**settings).fit(NUMBERS.X, NUMBERS.y)
+    with pytest.raises(lt.UnsupportedModel, match=r"custom objective .* supported objectives are regression"):
+        lt.Tracer(model, NUMBERS.X, NUMBERS.y)
+
+
+def test_what_is_no_fitted_model():
+    with pytest.raises(lt.UnsupportedModel, match="LGBMRegressor is not fitted; call fit"):
+        lt.Tracer(lgb.LGBMRegressor(), NUMBERS.X, NUMBERS.y)
+    folds = lgb.cv(SMALL, lgb.Dataset(NUMBERS.X, NUMBERS.y), 2, nfold=2, stratified=False, return_cvbooster=True)
+    with pytest.raises(lt.UnsupportedModel, match=r"CVBooster is not a LightGBM model; .* one of its boosters"):
+        lt.Tracer(folds["cvbooster"], NUMBERS.X, NUMBERS.y)
+
+
+def test_a_class_without_rows_is_refused():
+    few = CLASSES.codes < 2
+    model = lgb.train({**SMALL, **MULTICLASS}, lgb.Dataset(CLASSES.X[few], CLASSES.codes[few]), 3)
+    with pytest.raises(lt.UnsupportedModel, match="a class has no training rows"):
+        lt.Tracer(model, CLASSES.X[few], CLASSES.codes[few])
+
+
+def test_labels_are_checked():
+    model = train(BINARY, objective="binary")
+    with pytest.raises(lt.InvalidInput, match=r"label\(s\) -1.0 .* its classes are 0, 1"):
+        lt.Tracer(model, BINARY.X, 2 * BINARY.codes - 1)
+    counts = numbers("counts")
+    tracer = lt.Tracer(train(counts, objective="poisson"), counts.X, counts.y)
+    with pytest.raises(lt.InvalidInput, match="from 0 to inf"):
+        tracer.influence(counts.X_test, -counts.y_test - 1)
+    with pytest.raises(lt.InvalidInput, match="y_train is missing"):
+        lt.Tracer(model, BINARY.X)
+
+
+# ---- files and parameters ----
+
+
+def test_a_file_is_the_model(tmp_path):
+    """With categories: the file keeps their names too."""
+    data = frame(many=True)
+    model = lgb.LGBMClassifier(n_estimators=8, verbose=-1, n_jobs=1).fit(data.X, data.y)
+    path = saved(model.booster_, tmp_path)
+    codes, test_codes = data.codes.astype(int), data.test_codes.astype(int)
+    file = lt.Tracer(path, data.X, codes)
+    one = lt.Tracer(model, data.X, data.y).influence(data.X_test, data.y_test)
+    assert "Booster" in repr(file)
+    np.testing.assert_array_equal(file.influence(data.X_test, test_codes).values, one.values)
+
+
+def test_a_broken_file(tmp_path):
+    path = saved(train(), tmp_path)
+    path.write_text(path.read_text()[:2000])
+    with pytest.raises(lt.UnsupportedModel, match="cannot be read as a LightGBM model; is the file whole"):
+        lt.Tracer(path, NUMBERS.X, NUMBERS.codes)
+
+
+@pytest.mark.parametrize(
+    ("data", "settings", "bound"),
+    [
+        (NUMBERS, {"learning_rate": 0.0371829456, "lambda_l2": 1.23456789, "lambda_l1": 0.0123456789}, 1e-12),
+        (NUMBERS, {"objective": "quantile", "learning_rate": 0.123456789, "alpha": 0.3}, 1e-12),
+        (BINARY, {"objective": "binary", "scale_pos_weight": 2.3456789012}, 1e-7),
+        (CLASSES, {**MULTICLASS, "learning_rate": 0.0912345678}, 1e-12),
+    ],
+)
+def test_digits_that_a_file_lacks(tmp_path, data, settings, bound):
+    """Files keep six digits of parameters; leaf values know the others."""
+    w = weights(len(data.codes))
+    model = train(data, weight=w, **settings)
+    live, file = (lt.Tracer(m, data.X, data.codes, w) for m in (model, saved(model, tmp_path)))
+    assert live.fidelity.max_error <= 1e-12
+    assert file.fidelity.max_error <= bound, file.fidelity.verdict
+    assert "recovered from the leaf values, as files keep six digits" in file.fidelity.verdict
+    assert "recovered" not in live.fidelity.verdict
+    for name, value in settings.items():
+        if isinstance(value, float):
+            assert file._source.params[name] == pytest.approx(value, rel=1e-7)
+
+
+def test_parameters_can_be_given(tmp_path):
+    model = train(learning_rate=0.0371829456)
+    path = saved(model, tmp_path)
+    given = lt.Tracer(path, NUMBERS.X, NUMBERS.codes, params={"learning_rate": 0.0371829456})
+    assert "recovered" not in given.fidelity.verdict
+    assert given.fidelity.max_error <= 1e-12
+    with pytest.raises(lt.FidelityError):
+        lt.Tracer(model, NUMBERS.X, NUMBERS.codes, params={"learning_rate": 0.05})
+    with pytest.raises(lt.InvalidInput, match=r"params has eta, .* its parameters are .*learning_rate"):
+        lt.Tracer(model, NUMBERS.X, NUMBERS.codes, params={"eta": 0.05})
+
+
+def test_wrong_rows_are_noticed():
+    model = train()
+    with pytest.raises(lt.FidelityError, match="rows fall into other leaves"):
+        lt.Tracer(model, NUMBERS.X[:-1], NUMBERS.codes[:-1])
+    with pytest.raises(lt.FidelityError):
+        lt.Tracer(model, NUMBERS.X, NUMBERS.codes, weights(len(NUMBERS.codes)))
+
+
+def test_rows_of_weight_zero_count():
+    """In leaf_count, not in leaf values."""
+    w = weights(len(NUMBERS.codes))
+    w[[3, 50, 51]] = 0
+    tracer = traced(weight=w)
+    assert tracer.fidelity.max_error <= 1e-12
+    assert np.all(tracer.influence(NUMBERS.X_test, NUMBERS.y_test, method=lt.LeafRefit(), rows=[3, 50]).values == 0)
+
+
+# ---- rows drawn at random ----
+
+
+def test_sampling_is_confirmed_and_can_be_refuted():
+    for settings in ({"bagging_fraction": 0.6, "bagging_freq": 1}, {"data_sample_strategy": "goss"}):
+        model = train(learning_rate=0.3, **settings)
+        tracer = lt.Tracer(model, NUMBERS.X, NUMBERS.codes)
+        assert "confirmed by the number of rows in every leaf" in tracer.fidelity.verdict
+        assert tracer.fidelity.max_error <= 1e-12
+        with pytest.raises(lt.FidelityError) as error:
+            lt.Tracer(model, NUMBERS.X, NUMBERS.codes, params={"bagging_seed": 11})
+        assert "confirmed" not in str(error.value)
+
+
+def test_bags_that_left_no_tree():
+    """An iteration that finds no split draws rows and is forgotten; those rows must be drawn and forgotten here too."""
+    model = train(rounds=60, bagging_fraction=0.3, bagging_freq=1, min_gain_to_split=22)
+    assert 3 < model.num_trees() < 50
+    assert lt.Tracer(model, NUMBERS.X, NUMBERS.codes).fidelity.max_error <= 1e-12
+
+
+@pytest.mark.parametrize("threads", [0, 1, 2, 3])
+def test_goss_draws_by_thread(threads):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 4))
+    y = X[:, 0] + rng.normal(size=3000)
+    model = lgb.train(
+        {**SMALL, "data_sample_strategy": "goss", "learning_rate": 0.5, "num_threads": threads}, lgb.Dataset(X, y), 6
+    )
+    tracer = lt.Tracer(model, X, y)
+    assert tracer.fidelity.max_error <= 1e-12
+    assert "confirmed" in tracer.fidelity.verdict
+
+
+def test_bags_of_many_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 4))
+    y = X[:, 0] + rng.normal(size=3000)
+    model = lgb.train({**SMALL, "bagging_fraction": 0.4, "bagging_freq": 2}, lgb.Dataset(X, y), 6)
+    assert lt.Tracer(model, X, y).fidelity.max_error <= 1e-12
+
+
+def test_goss_of_weighted_rows():
+    """LightGBM rounds their terms twice to float32, the replay once."""
+    tracer = traced(weight=weights(len(NUMBERS.codes)), data_sample_strategy="goss", learning_rate=0.3)
+    assert tracer.fidelity.max_error <= 1e-6
+    assert "confirmed" in tracer.fidelity.verdict
+
+
+@pytest.mark.parametrize("limit", [2, 0, -1])
+def test_dart_drops_at_most(limit):
+    tracer = traced(boosting="dart", drop_rate=0.6, skip_drop=0.1, max_drop=limit)
+    assert tracer.fidelity.max_error <= 1e-12
+
+
+def test_a_forest_with_trees_without_splits():
+    """Such a tree is zero, not the starting score, so the mean is pulled to zero."""
+    model = train(boosting="rf", bagging_fraction=0.6, bagging_freq=1, min_gain_to_split=80, rounds=12)
+    leaves = [tree["num_leaves"] for tree in model.dump_model()["tree_info"]]
+    assert min(leaves) == 1 < max(leaves)
+    tracer = lt.Tracer(model, NUMBERS.X, NUMBERS.codes)
+    assert tracer.fidelity.max_error <= 1e-12
+    refitted = tracer.refit(without=[])
+    np.testing.assert_allclose(refitted.predict(NUMBERS.X_test), model.predict(NUMBERS.X_test), atol=1e-12)
+
+
+def test_a_forest_predicts_the_mean():
+    model = train(BINARY, objective="binary", boosting="rf", feature_fraction=0.5, rounds=7)
+    tracer = lt.Tracer(model, BINARY.X, BINARY.codes)
+    p = 1 / (1 + np.exp(-tracer.refit(without=[]).predict(BINARY.X_test)))
+    np.testing.assert_allclose(p, model.predict(BINARY.X_test), atol=1e-12)
+
+
+# ---- leaves ----
+
+
+@pytest.mark.parametrize(
+    ("data", "settings"),
+    [
+        (NUMBERS, {}),
+        (BINARY, {"objective": "binary", "lambda_l1": 0.2, "max_delta_step": 0.8}),
+        (CLASSES, MULTICLASS),
+        (numbers("counts"), {"objective": "poisson", "lambda_l2": 0.5}),
+        (NUMBERS, {"bagging_fraction": 0.6, "bagging_freq": 1}),
+        (NUMBERS, {"boosting": "dart"}),
+        (NUMBERS, {"objective": "regression_l1"}),
+    ],
+)
+def test_path_smooth_of_weighted_rows(data, settings):
+    """LightGBM then smooths by estimates of the number of rows; which, the outputs tell."""
+    tracer = traced(data, weight=weights(len(data.codes)), path_smooth=3.0, **settings)
+    assert tracer.fidelity.max_error <= 1e-12
+
+
+def test_trees_without_splits():
+    """Of one class only: its leaf is zero whatever the rows are."""
+    model = train(CLASSES, min_gain_to_split=12, **MULTICLASS)
+    leaves = [tree["num_leaves"] for tree in model.dump_model()["tree_info"]]
+    assert min(leaves) == 1
+    tracer = lt.Tracer(model, CLASSES.X, CLASSES.codes, dtype="float64")
+    assert tracer.fidelity.max_error <= 1e-12
+    found = tracer.refit(without=[]).predict(CLASSES.X_test)
+    np.testing.assert_allclose(found, model.predict(CLASSES.X_test, raw_score=True), atol=1e-12)
+
+
+def test_square_roots():
+    """reg_sqrt: the score is the square root, and so is the label."""
+    data = numbers("positive")
+    tracer = traced(data, reg_sqrt=True)
+    assert tracer.fidelity.max_error <= 1e-12
+    F = tracer.refit(without=[]).predict(data.X_test)
+    np.testing.assert_allclose(
+        tracer.refit(without=[]).loss(data.X_test, data.y_test), (F - np.sqrt(data.y_test)) ** 2 / 2, atol=1e-6
+    )
+
+
+def test_refitted_models():
+    """Booster.refit(decay_rate=0) on other rows is a model of those rows; with decay it is of both."""
+    model = train(lambda_l2=0.5)
+    rows, w = slice(0, 200), weights(200)
+    X, y = NUMBERS.X[rows], NUMBERS.codes[rows]
+    again = model.refit(X, y, decay_rate=0.0, weight=w)
+    tracer = lt.Tracer(again, X, y, w)
+    assert tracer.fidelity.max_error <= 1e-12
+    assert "Booster.refit(decay_rate=0)" in tracer.fidelity.verdict
+    found = tracer.refit(without=[]).predict(NUMBERS.X_test)
+    np.testing.assert_allclose(found, again.predict(NUMBERS.X_test), atol=1e-12)
+    with pytest.raises(lt.UnsupportedModel, match="trace the model it was made of"):
+        tracer.retrain(without=[1])
+    with pytest.raises(lt.FidelityError):
+        lt.Tracer(model.refit(X, y, decay_rate=0.5, weight=w), X, y, w)
+
+
+# ---- tables ----
+
+
+def test_columns_go_by_name():
+    data = frame(many=True)
+    X = data.X.rename(columns={"a": "the first"})  # LightGBM calls it the_first
+    model = lgb.LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1).fit(X, data.y)
+    tracer = lt.Tracer(model, X[X.columns[::-1]], data.y)
+    test = data.X_test.rename(columns={"a": "the first"})
+    one = tracer.influence(test, data.y_test).values
+    np.testing.assert_array_equal(tracer.influence(test[test.columns[[3, 1, 2, 0, 5, 4]]], data.y_test).values, one)
+    with pytest.raises(lt.InvalidInput, match=r"X lacks the column\(s\) 'town'"):
+        tracer.influence(test.drop(columns="town"), data.y_test)
+    with pytest.raises(lt.InvalidInput, match="X has 5 columns, but the model was trained on 6"):
+        tracer.influence(np.zeros((2, 5)), data.y_test[:2])
+    with pytest.raises(lt.InvalidInput, match=r"LightGBM cannot read these rows: .*categorical_feature"):
+        tracer.influence(test.assign(kind="red"), data.y_test)
+    with pytest.raises(lt.InvalidInput, match="no rows"):
+        tracer.influence(test.iloc[:0], data.y_test[:0])
+
+
+def test_a_frame_for_a_model_of_arrays():
+    import pandas as pd
+
+    model = train()
+    X = pd.DataFrame(NUMBERS.X, columns=list("abcdefghij"))
+    assert lt.Tracer(model, X, NUMBERS.codes).fidelity.exact
+    shuffled = pd.DataFrame(NUMBERS.X, columns=[f"Column_{i}" for i in range(10)]).iloc[:, ::-1]
+    assert lt.Tracer(model, shuffled, NUMBERS.codes).fidelity.exact
+
+
+@pytest.mark.parametrize("form", [sparse.csr_matrix, sparse.csc_matrix, sparse.coo_matrix, sparse.csr_array])
+def test_sparse_tables(form):
+    case = CASES["sparse, zero_as_missing, extra_trees"]()
+    values = [
+        lt.Tracer(case.model, make(case.data.X), case.data.y).influence(make(case.data.X_test), case.data.y_test).values
+        for make in (lambda X: X, form)
+    ]
+    np.testing.assert_array_equal(*values)
+
+
+def test_a_dataset_stands_for_table_labels_and_weights():
+    w, start = weights(len(NUMBERS.codes)), 0.1 * NUMBERS.X[:, 0]
+    rows = lgb.Dataset(NUMBERS.X, NUMBERS.codes, weight=w, init_score=start, free_raw_data=False)
+    model = lgb.train(SMALL, rows, 5)
+    test = lgb.Dataset(NUMBERS.X_test, NUMBERS.y_test, free_raw_data=False)
+    tracer = lt.Tracer(model, rows)
+    expected = lt.Tracer(model, NUMBERS.X, NUMBERS.codes, w, baseline=start)
+    np.testing.assert_array_equal(
+        tracer.influence(test).values, expected.influence(NUMBERS.X_test, NUMBERS.y_test).values
+    )
+    freed = lgb.Dataset(NUMBERS.X, NUMBERS.codes)
+    model = lgb.train(SMALL, freed, 5)
+    with pytest.raises(lt.InvalidInput, match=r"freed its raw data.* free_raw_data=False"):
+        lt.Tracer(model, freed)
+
+
+def test_given_scores_in_both_orders():
+    """(n, K), or LightGBM's own: one class after the other."""
+    start = np.random.default_rng(0).normal(size=(len(CLASSES.codes), 3))
+    model = train(CLASSES, 4, init_score=start, **MULTICLASS)
+    values = [
+        lt.Tracer(model, CLASSES.X, CLASSES.codes, baseline=given).influence(CLASSES.X_test, CLASSES.y_test).values
+        for given in (start, start.ravel(order="F"))
+    ]
+    np.testing.assert_array_equal(*values)
+    with pytest.raises(lt.InvalidInput, match="baseline has shape"):
+        lt.Tracer(model, CLASSES.X, CLASSES.codes, baseline=start[:, 0])
+    with pytest.raises(lt.FidelityError):
+        lt.Tracer(model, CLASSES.X, CLASSES.codes)
+
+
+def test_the_best_iteration_counts(tmp_path):
+    """As predict() takes it, in the wrapper, a Booster with more trees, and their files."""
+    model = lgb.LGBMRegressor(n_estimators=100, learning_rate=0.3, verbose=-1, n_jobs=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # eval_set has another name in later versions
+        model.fit(
+            NUMBERS.X, NUMBERS.y, eval_set=[(NUMBERS.X_test, NUMBERS.y_test)],
+            callbacks=[lgb.early_stopping(4, verbose=False)],
+        )  # fmt: skip
+    case = CASES["early stopping"]()
+    assert case.model.num_trees() > case.model.best_iteration
+    for m, best in ((model, model.best_iteration_), (case.model, case.model.best_iteration)):
+        path = saved(getattr(m, "booster_", m), tmp_path)
+        for source in (m, path):
+            tracer = lt.Tracer(source, NUMBERS.X, NUMBERS.y)
+            assert tracer._source.ensemble.n_steps == best
+            found = tracer.refit(without=[]).predict(NUMBERS.X_test)
+            np.testing.assert_allclose(found, raw(m, NUMBERS.X_test)[:, 0], atol=1e-12)
+
+
+# ---- training again ----
+
+AGAIN = [
+    "LGBMClassifier, defaults", "LGBMRegressor, defaults", "LGBMClassifier, balanced, scale_pos_weight, weights",
+    "multiclass, class_weight, weights, l1, l2, max_delta_step", "multiclass, init_score", "bagging, weights", "GOSS",
+    "multiclass, DART", "forest", "early stopping", "sparse, zero_as_missing, extra_trees", "path_smooth, l2",
+    "schedule of learning rates, weights", "continued training", "quantile, bagging",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_nothing_removed_gives_the_model_back(name):
+    """To the last bit: same parameters, same threads."""
+    case = CASES[name]()
+    tracer = lt.Tracer(case.model, case.data.X, case.data.y, case.weight, baseline=case.baseline, n_jobs=1)
+    again = tracer.retrain(without=[])
+    assert not again.structure_changed
+    expected = raw(case.model, case.data.X_test)
+    accuracy = 1e-14 if "schedule" in name or "continued" in name else 0.0  # rates that are recovered, not told
+    np.testing.assert_allclose(again.predict(case.data.X_test).reshape(expected.shape), expected, 0, accuracy)
+
+
+def test_retraining_without_rows(tmp_path):
+    """Also from a file, and with constraints that parameters spell out."""
+    w, gone = weights(len(NUMBERS.codes)), [3, 70, 71]
+    keep = np.setdiff1d(np.arange(len(w)), gone)
+    settings = {
+        **SMALL,
+        "interaction_constraints": [[0, 1, 2], [3, 4, 5, 6, 7, 8, 9]],
+        "feature_fraction": 0.7,
+        "seed": 5,
+    }
+    model = lgb.train(settings, lgb.Dataset(NUMBERS.X, NUMBERS.codes, weight=w), 8)
+    expected = lgb.train(settings, lgb.Dataset(NUMBERS.X[keep], NUMBERS.codes[keep], weight=w[keep]), 8)
+    for source in (model, saved(model, tmp_path)):
+        again = lt.Tracer(source, NUMBERS.X, NUMBERS.codes, w, n_jobs=1).retrain(without=gone)
+        np.testing.assert_array_equal(again.predict(NUMBERS.X_test), expected.predict(NUMBERS.X_test))
+
+
+def test_leave_one_out_and_changes_of_structure():
+    """A row whose removal moves nothing but leaf values, and one that carries a split."""
+    X = np.repeat([[0.0], [1.0], [5.0]], [30, 30, 6], axis=0)
+    y = np.repeat([0.0, 1.0, 40.0], [30, 30, 6])
+    settings = {**SMALL, "min_data_in_leaf": 6, "min_data_in_bin": 1}
+    model = lgb.train(settings, lgb.Dataset(X, y), 3)
+    tracer = lt.Tracer(model, X, y)
+    result = tracer.influence(X[:2], y[:2], method=lt.Retrain(), rows=[0, 60])
+    np.testing.assert_array_equal(result.structure_changed, [False, True])
+    keep = np.arange(66) != 60
+    without = lgb.train(settings, lgb.Dataset(X[keep], y[keep]), 3)
+    loss = [(m.predict(X[:2]) - y[:2]) ** 2 / 2 for m in (model, without)]
+    np.testing.assert_allclose(result.values[1], loss[0] - loss[1], rtol=1e-6)

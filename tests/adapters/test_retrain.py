@@ -1,0 +1,141 @@
+"""Real retraining: the ground truth of removal."""
+
+import numpy as np
+import pytest
+from catboost import CatBoostClassifier, CatBoostRegressor, Pool
+from test_catboost import tracer_of
+
+import leaftrace as lt
+from conftest import QUIET, case
+
+
+def test_leave_one_out_is_catboost_without_the_row():
+    c = case("logloss weights")
+    tracer = tracer_of(c, n_jobs=2)
+    rows = [3, 50]
+    result = tracer.influence(c.X_test, c.y_test, method=lt.Retrain(), rows=rows)
+    assert not result.derivative
+    for i, values in zip(rows, result.values, strict=True):
+        keep = np.arange(len(c.y)) != i
+        p = c.model.get_all_params()
+        model = CatBoostClassifier(
+            **QUIET, iterations=30, depth=4, l2_leaf_reg=1.7, learning_rate=p["learning_rate"],
+            leaf_estimation_iterations=p["leaf_estimation_iterations"],
+        ).fit(Pool(c.X[keep], c.y[keep], weight=c.weight[keep]))  # fmt: skip
+
+        def loss(m):
+            F = m.predict(c.X_test, prediction_type="RawFormulaVal")
+            return np.logaddexp(0, F) - c.y_test * F
+
+        np.testing.assert_allclose(values, loss(c.model) - loss(model), atol=1e-9)
+
+
+def test_nothing_removed_gives_the_model_back():
+    for name in ("logloss newton 10 backtracking", "categories and missing values", "multiclass", "logloss baseline",
+                 "rmse early stopping", "logloss ordered", "logloss lossguide", "logloss class weights"):  # fmt: skip
+        c = case(name)
+        again = tracer_of(c).retrain(without=[])
+        assert not again.structure_changed, name
+        raw = np.asarray(c.model.predict(c.X_test, prediction_type="RawFormulaVal"))
+        np.testing.assert_allclose(again.predict(c.X_test), raw, atol=1e-12, err_msg=name)
+
+
+def test_a_baseline_of_test_rows_counts_once():
+    """In a pool or as an argument: predictions, losses and influences are those of score plus baseline."""
+    c = case("logloss baseline")
+    tracer = tracer_of(c)
+    given = np.float32(np.random.default_rng(8).normal(size=len(c.y_test)))
+    pool = Pool(c.X_test, c.y_test, baseline=given)
+    F = c.model.predict(c.X_test, prediction_type="RawFormulaVal") + given
+    for altered in (tracer.refit(without=[]), tracer.retrain(without=[])):
+        np.testing.assert_allclose(altered.predict(pool), F, atol=1e-6)
+        np.testing.assert_allclose(altered.predict(c.X_test, baseline=given), F, atol=1e-6)
+        np.testing.assert_allclose(altered.loss(pool), np.logaddexp(0, F) - c.y_test * F, atol=1e-6)
+    for method in (lt.LeafInfluence(), lt.LeafRefit(), lt.Retrain()):
+        one = tracer.influence(pool, method=method, rows=[3]).values
+        two = tracer.influence(c.X_test, c.y_test, baseline=given, method=method, rows=[3]).values
+        np.testing.assert_allclose(one, two, atol=1e-6 * np.abs(two).max())
+        plain = tracer.influence(c.X_test, c.y_test, method=method, rows=[3]).values
+        assert np.abs(two - plain).max() > 1e-3 * np.abs(plain).max()
+
+
+def test_structure_changes_are_reported():
+    """A row whose removal moves nothing but leaf values, and one that carries a split."""
+    X = np.repeat([[0.0], [1.0], [5.0]], [30, 30, 1], axis=0)
+    y = np.r_[np.zeros(30), np.ones(30), 40.0]
+    settings = {
+        **QUIET,
+        "iterations": 3,
+        "depth": 2,
+        "bootstrap_type": "No",
+        "random_strength": 0,
+        "learning_rate": 0.5,
+    }
+    model = CatBoostRegressor(**settings).fit(X, y)
+    tracer = lt.Tracer(model, X, y)
+    result = tracer.influence(X[:2], y[:2], method=lt.Retrain(), rows=[0, 60])
+    np.testing.assert_array_equal(result.structure_changed, [False, True])
+    assert tracer.retrain(without=[60]).structure_changed
+
+
+def test_where_the_structure_stays_retraining_is_leaf_refit():
+    """The paper's claim for LeafRefit: exact when no tree changes."""
+    X = np.repeat([[0.0], [1.0], [2.0]], 40, axis=0)
+    rng = np.random.default_rng(0)
+    y = np.repeat([0.0, 3.0, 9.0], 40) + rng.normal(size=120) * 0.1
+    y = np.float32(y).astype(float)
+    settings = {
+        **QUIET,
+        "iterations": 5,
+        "depth": 2,
+        "bootstrap_type": "No",
+        "random_strength": 0,
+        "learning_rate": 0.5,
+    }
+    model = CatBoostRegressor(**settings).fit(X, y)
+    tracer = lt.Tracer(model, X, y, dtype="float64")
+    rows = [0, 41, 100]
+    retrained = tracer.influence(X[::40], y[::40], method=lt.Retrain(), rows=rows)
+    refitted = tracer.influence(X[::40], y[::40], method=lt.LeafRefit(), rows=rows)
+    assert not retrained.structure_changed.any()
+    # Bases of both models are rounded to float32.
+    np.testing.assert_allclose(refitted.values, retrained.values, atol=1e-5 * np.abs(retrained.values).max())
+    group = tracer.refit(without=range(0, 120, 9)).predict(X[::40])
+    np.testing.assert_allclose(group, tracer.retrain(without=range(0, 120, 9)).predict(X[::40]), atol=1e-5)
+
+
+def test_probabilities_and_losses():
+    c = case("multiclass")
+    again = tracer_of(c).retrain(without=[])
+    np.testing.assert_allclose(again.predict_proba(c.X_test), c.model.predict_proba(c.X_test), atol=1e-12)
+    p = c.model.predict_proba(c.X_test)
+    np.testing.assert_allclose(
+        again.loss(c.X_test, c.y_test), -np.log(p[np.arange(20), c.test_codes.astype(int)]), atol=1e-12
+    )
+    binary = case("logloss newton 1")
+    refit = tracer_of(binary).refit(without=[])
+    np.testing.assert_allclose(
+        refit.predict_proba(binary.X_test), binary.model.predict_proba(binary.X_test), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("kind", ["cbm", "json"])
+def test_models_from_files(tmp_path, kind):
+    for name in (
+        "logloss newton 10 backtracking",
+        "categories and missing values",
+        "multiclass weights",
+        "rmse weights",
+    ):
+        c = case(name)
+        path = tmp_path / "model.file"
+        c.model.save_model(
+            str(path), format=kind, **({"pool": Pool(c.X, cat_features=["kind"])} if "cat" in name else {})
+        )
+        tracer = lt.Tracer(path, c.X, c.y, c.weight, dtype="float64")
+        expected = tracer_of(c).influence(c.X_test, c.y_test).values
+        # JSON keeps 17 digits of a leaf value but may round the last.
+        np.testing.assert_allclose(
+            tracer.influence(c.X_test, c.y_test).values, expected, atol=1e-9 * np.abs(expected).max()
+        )
+        assert not tracer.retrain(without=[]).structure_changed

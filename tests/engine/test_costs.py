@@ -1,0 +1,67 @@
+"""Estimates before the work, and the form they choose."""
+
+import numpy as np
+import pytest
+from catboost import CatBoostClassifier
+
+import leaftrace as lt
+from conftest import QUIET, case
+from leaftrace._engine import costs
+
+
+@pytest.fixture(scope="module")
+def shallow():
+    """Few leaves, so that the leaf form pays for a few dozen queries."""
+    c = case("logloss newton 1")
+    model = CatBoostClassifier(**QUIET, iterations=30, depth=2).fit(c.X, c.y)
+    return model, c.X, c.y, np.tile(c.X_test, (20, 1)), np.tile(c.y_test, 20)
+
+
+def test_the_leaf_form_is_chosen_and_gives_the_same(shallow):
+    model, X, y, X_test, y_test = shallow
+    row, leaf = (lt.Tracer(model, X, y, dtype="float64", memory_limit=limit) for limit in (200_000, None))
+    assert row.estimate(X_test).form == "row form"  # the pairs of leaves would not fit
+    assert leaf.estimate(X_test).form == "leaf form"
+    assert leaf.estimate(X_test[:1]).form == "row form"
+    one, two = row.influence(X_test, y_test).values, leaf.influence(X_test, y_test).values
+    assert row._space is None
+    assert leaf._space is not None
+    np.testing.assert_allclose(two, one, atol=1e-12 * np.abs(one).max())
+    np.testing.assert_allclose(
+        leaf.label_influence(X_test, y_test).values, row.label_influence(X_test, y_test).values, atol=1e-12
+    )
+    assert leaf.estimate(X_test[:1]).form == "leaf form"  # built now, so it costs nothing more
+
+
+def test_more_work_costs_more(shallow):
+    model, X, y, *_ = shallow
+    tracer = lt.Tracer(model, X, y)
+    for kw in ({}, {"method": lt.LeafInfluence(lt.SinglePoint())}):
+        few, many = tracer.estimate(32, **kw), tracer.estimate(3200, **kw)
+        assert few.seconds < many.seconds
+        assert few.bytes < many.bytes
+        assert 3200 * len(y) * 4 <= many.bytes
+        assert tracer.estimate(3200, rows=[0, 1], **kw).bytes < many.bytes
+    for method in (lt.LeafRefit(), lt.LeafInfluence(lt.TopKLeaves(2))):
+        one, all_rows = (tracer.estimate(5, method=method, rows=rows) for rows in ([3], None))
+        assert one.seconds < all_rows.seconds
+    assert tracer.estimate(3200, reduce="mean").bytes < tracer.estimate(3200).bytes
+
+
+def test_bytes_count_what_is_kept_and_the_result(shallow):
+    model, X, y, *_ = shallow
+    estimate = lt.Tracer(model, X, y, dtype="float64", n_jobs=1).estimate(1)
+    effects, block, result = 2 * 30 * len(y) * 8, len(y) * 8, len(y) * 8
+    assert estimate.bytes == effects + block + result
+
+
+def test_an_estimate_reads_well():
+    assert repr(costs.Estimate(0.0123, 5_000_000, "row form")) == "Estimate(about 0.012 s, 5 MB; row form)"
+    assert repr(costs.Estimate(75, 2_500_000_000, "leaf form")) == "Estimate(about 1 min 15 s, 2.5 GB; leaf form)"
+    assert "2 h 3 min" in repr(costs.Estimate(7380, 0, "forwards"))
+
+
+def test_retraining_is_not_estimated(shallow):
+    model, X, y, *_ = shallow
+    with pytest.raises(lt.InvalidInput, match=r"tracer\.retrain"):
+        lt.Tracer(model, X, y).estimate(3, method=lt.Retrain())

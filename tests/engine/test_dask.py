@@ -1,0 +1,319 @@
+"""Training rows on a cluster of two processes: the answers of the same rows in one, also when a worker dies."""
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import pytest
+import xgboost as xgb
+from catboost import CatBoostClassifier, CatBoostRegressor
+
+import leaftrace as lt
+from leaftrace._model.general_losses import PseudoHuber
+from leaftrace._model.losses import Logistic, Softmax, SquaredError
+from leaftrace._model.start import Mean, NewtonStep, condensed
+
+da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe")
+distributed = pytest.importorskip("distributed")
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+from leaftrace.dask import Tracer, _part  # noqa: E402
+from leaftrace.dask._cluster import Cluster  # noqa: E402
+from leaftrace.dask._stand_in import stand_in_rows  # noqa: E402
+
+N, M, PARTS, TREES = 1200, 5, 4, 5
+QUIET = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
+
+
+@pytest.fixture(scope="module")
+def client():
+    how = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0", "silence_logs": 50}
+    with distributed.LocalCluster(**how) as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+@dataclass
+class Case:
+    fit: Any  # of X, y, w
+    target: str = "two"
+    plan: str = "leaves"
+    weighted: bool = True
+
+
+def lightgbm(kind=lgb.LGBMClassifier, **kw):
+    more = {"n_estimators": TREES, "num_leaves": 7, "verbosity": -1, "n_jobs": 1, **kw}
+    return lambda X, y, w: kind(**more).fit(X, y, sample_weight=w)
+
+
+def xgboost(kind=xgb.XGBClassifier, **kw):
+    more = {"n_estimators": TREES, "max_depth": 3, "n_jobs": 1, "enable_categorical": True, **kw}
+    return lambda X, y, w: kind(**more).fit(X, y, sample_weight=w)
+
+
+def catboost(kind=CatBoostClassifier, **kw):
+    more = {"iterations": TREES, "depth": 3, "one_hot_max_size": 10, "cat_features": ["kind"], **QUIET, **kw}
+    return lambda X, y, w: kind(**more).fit(X, y, sample_weight=w)
+
+
+CASES = {
+    "LightGBM": Case(lightgbm(scale_pos_weight=1.7), plan="rows"),
+    "LightGBM, class weights": Case(lightgbm(class_weight={0: 1.1, 1: 0.7, 2: 3.3}), "three"),
+    "LightGBM, number": Case(lightgbm(lgb.LGBMRegressor, reg_alpha=0.5, max_delta_step=0.6), "number", "rows"),
+    "LightGBM, count": Case(lightgbm(lgb.LGBMRegressor, objective="poisson"), "count", "leaves", False),
+    "XGBoost": Case(xgboost(), plan="rows"),
+    "XGBoost, three classes": Case(xgboost(), "three"),
+    "XGBoost, number": Case(xgboost(xgb.XGBRegressor), "number", "leaves", False),
+    "CatBoost": Case(catboost(leaf_estimation_iterations=4), plan="rows"),
+    "CatBoost, three classes": Case(catboost(class_weights=[1, 2, 1.5]), "three", "rows"),
+    "CatBoost, number": Case(catboost(CatBoostRegressor), "number"),
+}
+
+
+@cache
+def world():
+    rng = np.random.default_rng(1)
+    X = pd.DataFrame(rng.normal(size=(N + M, 4)), columns=list("abcd"))
+    X["kind"] = pd.Categorical(rng.choice(["red", "green", "blue"], N + M))
+    score = (X["a"] - X["b"] * (X["kind"] == "red") + 0.5 * rng.normal(size=N + M)).to_numpy()
+    X[list("abcd")] = X[list("abcd")].mask(rng.random((N + M, 4)) < 0.1)
+    # Sorted, so that the first partition has one class only.
+    order = np.concatenate([np.argsort(score[:N]), np.arange(N, N + M)])
+    X, score = X.iloc[order].set_axis([f"r{i}" for i in range(N + M)], axis=0), score[order]
+    labels = {"two": (score > 0.1).astype(int), "three": np.digitize(score, [-0.6, 0.7]), "number": score}
+    return X, labels | {"count": np.floor(np.exp(score / 2)).astype(float)}, rng.random(N + M) + 0.2
+
+
+@cache
+def made(name):
+    """(model, X, y, w) of training, (X, y) of test rows."""
+    case, (X, labels, w) = CASES[name], world()
+    y = pd.Series(labels[case.target], X.index)
+    w = pd.Series(w, X.index) if case.weighted else None
+    model = case.fit(X[:N], y[:N], None if w is None else w[:N])
+    return model, X[:N], y[:N], None if w is None else w[:N], X[N:], y[N:]
+
+
+def spread(x):
+    return None if x is None else dd.from_pandas(x, npartitions=PARTS, sort=False)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_answers_are_those_of_one_process(name, client):
+    model, X, y, w, X_test, y_test = made(name)
+    far = Tracer(model, *map(spread, (X, y, w)), client=client, plan=CASES[name].plan, dtype="float64")
+    near = lt.Tracer(model, X, y, w, dtype="float64")
+    assert far.fidelity.exact
+    assert far.n_rows == N
+    # Sums over leaves are taken in another order.
+    same = {"rtol": 1e-7, "atol": 1e-11}
+    for ask in ({}, {"reduce": "mean"}) if CASES[name].plan == "leaves" else ({"of": "prediction"},):
+        values = far.influence(X_test, y_test, **ask).compute()
+        np.testing.assert_allclose(values, near.influence(X_test, y_test, **ask).values, **same)
+    top = far.top(X_test[:2], y_test[:2], 3)
+    pd.testing.assert_frame_equal(top, near.top(X_test[:2], y_test[:2], 3), rtol=1e-6)
+
+
+def test_arrays(client):
+    X, labels, _ = world()
+    X, y = X[list("abcd")].to_numpy(), labels["two"]
+    model = lightgbm()(X[:N], y[:N], None)
+    far = Tracer(model, da.from_array(X[:N], chunks=(500, 2)), da.from_array(y[:N], chunks=500), client=client)
+    near = lt.Tracer(model, X[:N], y[:N])
+    pd.testing.assert_frame_equal(far.top(X[N:], y[N:], 2), near.top(X[N:], y[N:], 2), rtol=1e-4)
+    helpful = [t.top(X[N:], y[N:], 2, effect="helpful")["train_row"].tolist() for t in (far, near)]
+    assert helpful[0] == helpful[1]
+
+
+@pytest.mark.parametrize("plan", ["rows", "leaves"])
+@pytest.mark.parametrize("name", ["LightGBM", "XGBoost, three classes", "CatBoost"])
+def test_an_empty_partition(name, plan, client):
+    """As a filter leaves it."""
+    model, X, y, w, X_test, y_test = made(name)
+    empty = [dd.concat([spread(x), spread(x[:1]).map_partitions(lambda part: part[:0])]) for x in (X, y, w)]
+    assert empty[0].map_partitions(len).compute().tolist()[-1] == 0
+    far = Tracer(model, *empty, client=client, plan=plan, dtype="float64")
+    near = lt.Tracer(model, X, y, w, dtype="float64")
+    values = far.influence(X_test, y_test).compute()
+    np.testing.assert_allclose(values, near.influence(X_test, y_test).values, rtol=1e-7, atol=1e-11)
+    pd.testing.assert_frame_equal(far.top(X_test, y_test, 2), near.top(X_test, y_test, 2), rtol=1e-6)
+    with pytest.raises(lt.InvalidInput, match="a partition of y is empty, that of X is not"):
+        Tracer(model, dd.concat([spread(X), spread(X[:1])]), *empty[1:], client=client)
+
+
+def test_frames_of_files(tmp_path, client):
+    """Dask may read a single column in fewer partitions than the others."""
+    model, X, y, w, X_test, y_test = made("LightGBM")
+    table = X.assign(label=y, mass=w)
+    for f in range(4):
+        table[f * N // 4 : (f + 1) * N // 4].to_parquet(tmp_path / f"{f}.parquet")
+    frame = dd.read_parquet(str(tmp_path / "*.parquet"))
+    far = Tracer(model, frame[list(X.columns)], frame["label"], frame["mass"], client=client, dtype="float64")
+    near = lt.Tracer(model, X, y, w, dtype="float64")
+    pd.testing.assert_frame_equal(far.top(X_test, y_test, 2), near.top(X_test, y_test, 2), rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Parameter n_jobs will be ignored:UserWarning")
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
+def test_models_trained_on_the_cluster(library, client):
+    X, labels, w = world()
+    X, y, w = X[list("abcd")], pd.Series(labels["two"], X.index), pd.Series(w, X.index)
+    # Not sorted: LightGBM's workers number the classes that they see, and one that sees a single class is lost.
+    order = np.random.default_rng(2).permutation(N)
+    near = [x.iloc[order] for x in (X, y, w)]
+    far = [spread(x) for x in near]
+    if library == "lightgbm":
+        settings = {"n_estimators": TREES, "num_leaves": 7, "verbosity": -1, "time_out": 5}
+        model = lgb.DaskLGBMClassifier(client=client, **settings).fit(far[0], far[1], sample_weight=far[2])
+        local = model.to_local()
+    else:
+        from xgboost import dask as dxgb
+
+        settings = {"objective": "binary:logistic", "max_depth": 3}
+        rows = dxgb.DaskDMatrix(client, far[0], far[1], weight=far[2])
+        model = dxgb.train(client, settings, rows, num_boost_round=TREES)
+        local = model["booster"]
+    traced = Tracer(model, *far, client=client, dtype="float64")
+    assert traced.fidelity.exact
+    values = lt.Tracer(local, *near, dtype="float64").influence(X[N:], y[N:]).values
+    np.testing.assert_allclose(traced.influence(X[N:], y[N:]).compute(), values, rtol=1e-7, atol=1e-11)
+
+
+@pytest.mark.parametrize("plan", ["rows", "leaves"])
+def test_a_worker_dies_in_the_middle(plan, client, monkeypatch):
+    model, X, y, w, X_test, y_test = made("LightGBM")
+    far = Tracer(model, *map(spread, (X, y, w)), client=client, plan=plan, dtype="float64")
+    pids, sums, step = client.run(os.getpid), [], Cluster.added
+
+    def killing(self, parts):
+        sums.append(1)
+        if len(sums) == (4 if plan == "rows" else 1):  # with work of all partitions under way
+            os.kill(next(iter(pids.values())), signal.SIGKILL)
+        return step(self, parts)
+
+    monkeypatch.setattr(Cluster, "added", killing)
+    top, values = far.top(X_test, y_test, 4), far.influence(X_test, y_test).compute()
+    assert sums
+    assert set(client.run(os.getpid).values()) != set(pids.values())
+    near = lt.Tracer(model, X, y, w, dtype="float64")
+    pd.testing.assert_frame_equal(top, near.top(X_test, y_test, 4), rtol=1e-6)
+    np.testing.assert_allclose(values, near.influence(X_test, y_test).values, rtol=1e-8, atol=1e-12)
+
+
+def sent(client):
+    """Bytes that the workers have sent, to each other and to the client, as Dask counts them."""
+    return sum(client.run(lambda dask_worker: dask_worker.transfer_outgoing_bytes_total).values())
+
+
+@pytest.mark.parametrize("plan", ["rows", "leaves"])
+def test_bytes_of_a_query_do_not_grow_with_the_rows(plan, client):
+    model, X, y, _, X_test, y_test = made("XGBoost, number")
+    moved = []
+    for times in (1, 10):
+        frame, labels = (pd.concat([x] * times) for x in (X, y))
+        # The same rows many times are another training set, with other leaf values; what travels is the same.
+        far = Tracer(model, spread(frame), spread(labels), client=client, plan=plan, fidelity="ignore")
+        far.top(X_test[:1], y_test[:1], 3)
+        time.sleep(0.3)  # tasks of the opening may still be moved between workers
+        before = sent(client)
+        far.top(X_test, y_test, 3)
+        moved.append(sent(client) - before)
+    # Which sums meet on which worker is chance; one number a row would be 10 times as much for the second.
+    assert max(moved) < 20_000 < 10 * N * 4
+
+
+def test_adult(adult, paper_model, client):
+    """The paper's model: 100 trees on 32,561 rows, in float32."""
+    X, y, X_test, y_test = adult
+    rows = da.from_array(X, chunks=(9000, -1)), da.from_array(y, chunks=9000)
+    far, near = Tracer(paper_model, *rows, client=client), lt.Tracer(paper_model, X, y)
+    ask = X_test[:300], y_test[:300]
+    values, expected = far.influence(*ask, reduce="mean").compute(), near.influence(*ask, reduce="mean").values
+    assert np.abs(values - expected).max() <= 1e-6 * np.abs(expected).max()
+
+
+RULES = {
+    "mean": (Mean(), SquaredError(), "number"),
+    "logit": (Mean("logit", scale=2.0), Logistic(), "two"),
+    "logit of shares": (Mean("logit"), Logistic(), "share"),
+    "classes": (Mean("centred log"), Softmax(3), "three"),
+    "step": (NewtonStep(), Logistic(), "share"),
+    "step, not linear in the labels": (NewtonStep(), PseudoHuber(1.0), "number"),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_condensed_labels_give_the_same_start(name):
+    """Condensed in parts, put together and condensed again."""
+    rule, loss, target = RULES[name]
+    _, labels, w = world()
+    y = {**labels, "share": 1 / (1 + np.exp(-labels["number"]))}[target].astype(float)
+    parts = [condensed(rule, loss, y[i::4], w[i::4]) for i in range(4)]
+    few = condensed(rule, loss, *map(np.concatenate, zip(*parts, strict=True)))
+    if "not linear" not in name:
+        assert len(few[0]) < 30
+    np.testing.assert_allclose(rule.fit(loss, *few), rule.fit(loss, y, w), rtol=1e-12, atol=1e-14)
+    for here, there in zip(rule.effects(loss, *few, y), rule.effects(loss, y, w, y), strict=True):
+        np.testing.assert_allclose(here, there, rtol=1e-9, atol=1e-15)
+
+
+def test_stand_ins_have_the_sums_of_the_labels():
+    """Labels and weights that no float32 holds; sums to the last digits of a float64."""
+    rng = np.random.default_rng(0)
+    y, w = rng.normal(size=5000) + 1e3, rng.random(5000) / 3
+    parts = [_part.labels_of(y[i::3], w[i::3]) for i in range(3)]
+    for_all = parts[0] + parts[1] + parts[2]
+    few, weight = stand_in_rows(for_all)
+    assert len(few) < 10
+    np.testing.assert_array_equal(few, np.float32(few))
+    np.testing.assert_array_equal(weight, np.float32(weight))
+    np.testing.assert_allclose([weight.sum(), weight @ few], [w.sum(), w @ y], rtol=1e-14)
+
+
+# ---- what is refused ----
+
+
+@pytest.mark.parametrize(
+    ("fit", "why"),
+    [
+        (lightgbm(subsample=0.5, subsample_freq=1), "rows drawn for each tree"),
+        (xgboost(subsample=0.5), "drew or weighed rows"),
+        (lightgbm(boosting_type="dart"), "not plain boosting"),
+        (lightgbm(path_smooth=3.0), "path_smooth"),
+        (lightgbm(class_weight="balanced"), "class weights by the share"),
+        (catboost(one_hot_max_size=2), "needs all rows at once"),
+    ],
+    ids=["bagging", "subsample", "dart", "smoothing", "balanced", "target statistics"],
+)
+def test_models_that_need_all_rows(fit, why, client):
+    X, *_ = world()
+    y = (X["kind"] == "red").astype(int) ^ (np.arange(N + M) % 9 == 0)
+    model = fit(X[:N], y[:N], None)
+    with pytest.raises(lt.LeaftraceError, match=why):
+        Tracer(model, spread(X[:N]), spread(y[:N]), client=client)
+
+
+def test_other_rows_than_those_of_training(client):
+    model, X, y, w, *_ = made("LightGBM")
+    with pytest.raises(lt.FidelityError, match="shuffled labels"):
+        Tracer(model, spread(X), spread(1 - y), spread(w), client=client)
+
+
+def test_bad_input(client):
+    model, X, y, w, *_ = made("LightGBM")
+    with pytest.raises(lt.InvalidInput, match="y is a Series; pass a Dask"):
+        Tracer(model, spread(X), y, client=client)
+    with pytest.raises(lt.InvalidInput, match="the same partitions"):
+        Tracer(model, spread(X), dd.from_pandas(y, npartitions=2, sort=False), client=client)
+    with pytest.raises(lt.InvalidInput, match="plan is 'fast'"):
+        Tracer(model, spread(X), spread(y), client=client, plan="fast")
+    with pytest.raises(lt.InvalidInput, match="negative values"):
+        Tracer(model, spread(X), spread(y), spread(-w), client=client)
+    with pytest.raises(lt.InvalidInput, match="lacks the column"):
+        Tracer(model, spread(X[["a", "b"]]), spread(y), spread(w), client=client)

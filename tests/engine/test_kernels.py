@@ -1,0 +1,254 @@
+"""Native kernels against their NumPy twins, for every type, width and instruction set."""
+
+import numpy as np
+import pytest
+
+from leaftrace._engine.forward import SMALL
+from leaftrace._kernels import BLOCKS, is_native, kernels
+from leaftrace._kernels import numpy as twins
+from leaftrace._model.losses import Logistic, Poisson, Softmax, SquaredError
+
+pytestmark = pytest.mark.skipif(not is_native(), reason="native kernels are not in use")
+
+N, M = 300, 7
+SHAPES = [(1, 1, 1), (1, 3, 3), (3, 1, 3)]  # R trees, O outputs of a leaf, K outputs
+LOSSES = {"squared": SquaredError(), "logistic": Logistic(), "poisson": Poisson(), "softmax": Softmax(3)}
+
+
+@pytest.fixture(params=["baseline", "avx2", "avx512"])
+def isa(request):
+    before = kernels.isa()
+    try:
+        kernels.set_isa(request.param)
+    except ValueError:
+        pytest.skip(f"no {request.param} here")
+    yield
+    kernels.set_isa(before)
+
+
+def agree(name, inputs, outputs, dtype, works=True):
+    """Run both on copies of the outputs and compare."""
+    mine, twin = ([o.copy() if isinstance(o, np.ndarray) else o for o in outputs] for _ in range(2))
+    getattr(kernels, name)(*inputs, *mine)
+    getattr(twins, name)(*inputs, *twin)
+    compared = [t for t in zip(mine, twin, outputs, strict=True) if getattr(t[2], "dtype", np.dtype(int)).kind == "f"]
+    scale = max(np.abs(b).max(initial=0.0) for _, b, _ in compared)
+    assert works == any(np.any(b != before) for _, b, before in compared), "equality of nothing would prove nothing"
+    for a, b, _ in compared:
+        # Sums of N terms of order one: rounding of each partial sum.
+        np.testing.assert_allclose(a, b, atol=scale * N * np.finfo(dtype).eps)
+
+
+def arrays(dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    return lambda *shape: (rng.normal(size=shape) * 0.1).astype(dtype)
+
+
+def ids(rng, R, id_type):
+    return rng.integers(0, M, (R, N)).astype(id_type)
+
+
+@pytest.mark.parametrize("id_type", [np.uint8, np.uint16])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "poisson"])
+def test_one_output_sums_and_effects(isa, loss, id_type):
+    rng, C, T = np.random.default_rng(1), 2 if loss == "logistic" else 1, 3
+    leaf, state = ids(rng, T, id_type), rng.random((N, C)) + 0.1
+    if loss == "logistic":
+        state /= state.sum(axis=1, keepdims=True)
+    y, w, shift = rng.random(N), rng.random(N), rng.random((T, M)) + 0.5
+    agree("leaf_sums", (loss, leaf[0], state, shift[0], y, w), [np.zeros((M, 4))], np.float64)
+    w[::11] = 0
+    A = rng.normal(size=(N, 1)) * np.where(np.arange(N) % 7 == 0, 100, 1)[:, None]
+    if loss == "poisson":
+        A = A.clip(-30, 30)
+    edges, values = np.array([0, M, 2 * M + 1, 3 * M + 1]), rng.normal(size=3 * M + 1)  # one leaf stays empty
+    for skip in (False, True):
+        for rounding in (0, 3, 7):
+            outputs = [A, y, w, rounding, 3, N - 5, np.zeros((3 * M + 1, 8))]
+            inputs = loss, leaf, skip, edges, values
+            agree("replay_sums", inputs, outputs, np.float32 if rounding else np.float64)
+    # Squared error has no last bit to differ in, so there every row must be rounded as NumPy rounds it.
+    for begin in range(40):
+        if loss == "squared":
+            outputs = [A, y, w, 7, begin, begin + 37, np.zeros((3 * M + 1, 8))]
+            agree("replay_sums", (loss, leaf, False, edges, values), outputs, np.float64)
+    tables = np.array([0, M, 3 * M + 2, 4 * M + 2])  # one inner iteration, two, one
+    shift, s, factor = rng.random(4 * M + 2) + 0.5, rng.normal(size=4 * M + 2), rng.normal(size=4 * M + 2)
+    for dtype in (np.float32, np.float64):
+        for newton in (True, False):
+            for begin, end in ((0, N), (17, 200)):
+                inputs = loss, newton, leaf, begin, end, edges, values, tables, shift, s, factor
+                outputs = [A[begin:end, 0].copy(), y, w, np.zeros((T, N), dtype), np.zeros((T, N), dtype)]
+                agree("row_effects", inputs, outputs, dtype)
+
+
+def test_more_rows_than_a_tile(isa):
+    """The kernels take rows in tiles of up to 4096."""
+    rng, T, n = np.random.default_rng(11), 3, 9001
+    leaf, edges, values = rng.integers(0, M, (T, n)).astype(np.uint8), np.arange(T + 1) * M, rng.normal(size=T * M)
+    A, y, w = rng.normal(size=(n, 1)), rng.random(n), rng.random(n)
+    outputs = [A, y, w, 0, 1, n - 1, np.zeros((T * M, 8))]
+    agree("replay_sums", ("logistic", leaf, False, edges, values), outputs, np.float64)
+    tables = *np.ones((2, T * M)), rng.normal(size=T * M)
+    inputs = "logistic", True, leaf, 1, n - 1, edges, values, edges, *tables
+    agree("row_effects", inputs, [A[1:-1, 0].copy(), y, w, np.zeros((T, n)), np.zeros((T, n))], np.float64)
+    first, one = np.zeros(T, np.int32), values[:, None].copy()
+    agree("tree_scores", (leaf, first, edges[:-1].copy(), one), [A], np.float64)
+    agree("tree_sums", (leaf, first, edges[:-1].copy(), A), [one], np.float64)
+
+
+@pytest.mark.parametrize("id_type", [np.uint8, np.uint16, np.uint32])
+@pytest.mark.parametrize("shape", [*SHAPES, (11, 1, 1)])
+def test_passes_through_all_trees(isa, id_type, shape):
+    R, O, K = shape
+    rng = np.random.default_rng(8)
+    leaf, first = ids(rng, R, id_type), (np.arange(R) % (K - O + 1)).astype(np.int32)
+    offset, leaves = np.arange(R) * (M + 1), R * (M + 1)
+    agree("tree_scores", (leaf, first, offset, rng.normal(size=(leaves, O))), [rng.normal(size=(N, K))], np.float64)
+    agree("tree_sums", (leaf, first, offset, rng.normal(size=(N, K))), [rng.normal(size=(leaves, O))], np.float64)
+
+
+@pytest.mark.parametrize("B", BLOCKS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("id_type", [np.uint8, np.uint16, np.uint32])
+def test_block_kernels(isa, B, dtype, shape, id_type):
+    R, O, K = shape
+    rng, x = np.random.default_rng(2), arrays(dtype)
+    leaf, following = ids(rng, R, id_type), ids(rng, R, id_type)
+    first = np.arange(R, dtype=np.int32) * O
+    U, V, D = x(R, N, O, K), x(R, N, O), x(N, K, B)
+    agree("backward_step", (leaf, first, U, x(M, O, B)), [x(N, K, B), following, first, x(M, O, B)], dtype)
+    agree("backward_step", (leaf, first, U, x(M, O, B)), [x(N, K, B), None, None, None], dtype)
+    offset = np.arange(R, dtype=np.int64) * M
+    for begin, end in ((0, N), (17, 200), (5, 5)):
+        agree("expand", (leaf, begin, end, offset, V, x(R * M, O, B)), [x(N, B)], dtype, works=end > begin)
+    agree("advance", (leaf, first, x(M, O, B)), [D], dtype)
+    for before in ((None, None, None), (following, first, x(M, O, B))):
+        for pick, absolute in ((None, None), ((rng.random(N) < 0.5).astype(dtype), x(M * R, B))):
+            inputs = *sweep_of(rng, R, O, id_type), *before, pick, U
+            agree("tangent_sums", inputs, [D, absolute, x(M * R, O, B)], dtype)
+
+
+def sweep_of(rng, R, O, id_type):
+    """leaf and first of a step whose trees have M leaves each."""
+    leaf = (ids(rng, R, np.int64) + M * np.arange(R)[:, None]).astype(id_type)
+    return leaf, np.arange(R, dtype=np.int32) * O
+
+
+@pytest.mark.parametrize("B", BLOCKS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "poisson", "softmax"])
+@pytest.mark.parametrize("inner", [False, True])
+def test_change_sums(isa, B, dtype, loss, inner):
+    rng, x = np.random.default_rng(3), arrays(dtype)
+    for R, O, K in SHAPES:
+        if (loss == "softmax") != (K > 1) or (inner and R > 1):
+            continue
+        C = 2 if loss == "logistic" else K
+        state = (rng.random((N, C)) + 0.1).astype(dtype)
+        if loss in ("logistic", "softmax"):
+            state /= state.sum(axis=1, keepdims=True)
+        extra = (None, None, None)
+        if inner:
+            shift, mask = rng.random((M, O)) + 0.5, rng.random((M, B)) < 0.5
+            extra = shift.astype(dtype), x(M, O, B), mask.astype(dtype)
+        w, before = rng.random(N).astype(dtype), (ids(rng, 1, np.uint8), np.zeros(1, np.int32), x(M, K, B))
+        pick, ranking = np.ones(N, dtype), x(M * R, B)
+        for form, ranked in ((0, (None, None)), (0, (pick, ranking)), (2, (None, ranking)), (1, (None, None))):
+            if (form == 1 and loss == "squared") or (form == 2 and inner):
+                continue
+            before[2][:] *= 0.001 if form == 2 else 1
+            labels = np.zeros(N)  # none of these losses looks at them
+            inputs = LOSSES[loss], *sweep_of(rng, R, O, np.uint8), *before, ranked[0], form, state, labels, w, *extra
+            D = x(N, K, B) * dtype(0.001 if form == 2 else 1)
+            agree("change_sums", inputs, [D, ranked[1], x(M * R, O, B), x(M * R, O, O, B)], dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "poisson"])
+def test_removal_step(isa, dtype, loss):
+    rng, x, B = np.random.default_rng(4), arrays(dtype), 32
+    state = rng.random((B, 2 if loss == "logistic" else 1)) + 0.1
+    state /= state.sum(axis=1, keepdims=True) if loss == "logistic" else 1
+    w, rows = rng.random(B), rng.integers(0, 3, M).astype(float)
+    w[3] = 0.0
+    for newton in (True, False):
+        row = (
+            ids(rng, 1, np.uint8)[:, :B].copy(),
+            np.zeros(1, np.int32),
+            state,
+            rng.normal(size=(1, 1, B)),
+            rng.random(B),
+            w,
+        )
+        equations = rng.normal(size=(M, 1)), rng.random((M, 1, 1)) * 2, rows, rng.normal(size=B) * 0.1, 0.5
+        agree(
+            "removal_step",
+            (LOSSES[loss], newton, *row, *equations, x(M, 1, B), x(M, 1, 1, B)),
+            [np.zeros((M, 1, B))],
+            np.float64,
+        )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_exponential_of_a_change(dtype):
+    """The kernels' polynomial for exp(D) - 1, over changes no single row brings about, through the Poisson loss."""
+    D = np.r_[np.logspace(-8, np.log10(4), 200), -np.logspace(-8, np.log10(4), 200)].astype(dtype)
+    n = len(D)
+    leaf = np.arange(n, dtype=np.uint16)[None]
+    dG, dH, one = np.zeros((n, 1, 1), dtype), np.zeros((n, 1, 1, 1), dtype), np.ones(n, dtype)
+    sweep = leaf, np.zeros(1, np.int32), None, None, None, None
+    scores = one[:, None], np.zeros(n), one, None, None, None, D[:, None, None].copy()
+    kernels.change_sums(Poisson(), *sweep, 0, *scores, None, dG, dH)
+    error = np.abs(dG[:, 0, 0] / np.expm1(D.astype(np.float64)) - 1)
+    assert error[np.abs(D) <= 1].max() <= (1e-6 if dtype == np.float32 else 1e-14)
+    assert error.max() <= (2e-3 if dtype == np.float32 else 1e-10)
+    dG[:] = 0
+    kernels.change_sums(Poisson(), *sweep, 2, *scores, None, dG, dH)
+    error = np.abs(dG[:, 0, 0] / np.expm1(D.astype(np.float64)) - 1)
+    assert error[np.abs(D) <= SMALL[np.dtype(dtype).itemsize]].max() <= (3e-7 if dtype == np.float32 else 1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("k", [1, 3, 7, 9])
+def test_top_leaves(isa, dtype, k):
+    sums = np.random.default_rng(6).integers(0, 5, (M, 32)).astype(dtype)  # with equal ones
+    agree("top_leaves", (sums, k), [np.full((M, 32), 0.5, dtype)], dtype)
+
+
+def test_wrong_shapes_and_ids_are_refused():
+    leaf, first = np.zeros((1, N), np.uint8), np.zeros(1, np.int32)
+    E = np.zeros((N, 1, 8), np.float32)
+    with pytest.raises(ValueError, match="wrong shape: d"):
+        kernels.advance(leaf, first, np.zeros((M, 1, 1), np.float32), E)
+    with pytest.raises(ValueError, match="1, 8 or 32 columns"):
+        kernels.advance(leaf, first, np.zeros((M, 1, 5), np.float32), np.zeros((N, 1, 5), np.float32))
+    with pytest.raises(ValueError, match="an id beyond"):
+        kernels.advance(leaf + M, first, np.zeros((M, 1, 8), np.float32), E)
+    with pytest.raises(ValueError, match="outputs of a tree beyond K"):
+        kernels.advance(leaf, first + 1, np.zeros((M, 1, 8), np.float32), E)
+    with pytest.raises(TypeError):  # no silent conversion
+        kernels.advance(leaf, first, np.zeros((M, 1, 8)), E)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 1), (3, 3)])  # K, O
+def test_pair_sums(isa, dtype, shape):
+    K, O = shape
+    rng = np.random.default_rng(2)
+    by_row, own = rng.integers(0, M, (N, 5)).astype(np.uint8), rng.integers(0, 4, N)
+    order = np.argsort(own, kind="stable")
+    edges = np.searchsorted(own[order], np.arange(5))
+    offset, first = np.arange(3) * M, (np.arange(3) % (K - O + 1)).astype(np.int32)
+    U = rng.normal(size=(2, N, O, K)).astype(dtype)
+    out = np.zeros((4, 3 * M, O), dtype)
+    agree("pair_sums", (by_row, offset, first, order, edges, U, 1, O - 1), [out], dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("B", BLOCKS)
+@pytest.mark.parametrize("rows", [0, 3, 14])
+def test_lift(isa, dtype, B, rows):
+    new = arrays(dtype)
+    agree("lift", (new(rows, 7), new(7, B)), [new(rows, B)], dtype, works=rows > 0)

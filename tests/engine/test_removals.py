@@ -1,0 +1,65 @@
+"""Refits without sets of rows, many at once: against the oracle's for every setting of the contract."""
+
+from dataclasses import replace
+
+import numpy as np
+import oracle
+import pytest
+from test_contract import CASES, accuracy, prepared
+
+import leaftrace as lt
+from leaftrace._engine.removals import has_block_removal
+
+AT_ONCE = 20  # of the settings, no fewer; the others have several outputs, samples, quantiles
+
+
+def sets_of(case, structure, count):
+    """Of very different sizes, sharing rows: a single one, a tenth of all, and all of one leaf."""
+    n, rng = len(case.w), np.random.default_rng(4)
+    sets = [rng.choice(n, size, replace=False) for size in rng.permutation(np.geomspace(1, n // 10, count).astype(int))]
+    ids, sizes = np.unique(structure.steps[0][0][0], return_counts=True)
+    if len(ids) > 1:
+        sets[0] = np.flatnonzero(structure.steps[0][0][0] == ids[sizes.argmin()])
+    return [np.unique(rows) for rows in sets]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_scores_are_the_oracles(name):
+    case, tracer, structure, test_steps = prepared(name)
+    if structure.min_hessian == 0.99:  # min_child_weight of one, but for the sake of finite differences
+        structure = replace(structure, min_hessian=1.0)
+    if case.baseline is not None:
+        pytest.skip("test rows have no baseline here")
+    X = case.data.X_test
+    m = len(case.data.y_test)
+    sets = sets_of(case, structure, m)
+    found = list(tracer._scores_without(sets, X, "refits"))
+    scale = 0.0
+    for j, gone in enumerate(sets):
+        keep = ~np.isin(np.arange(len(case.w)), gone)
+        rest = structure.rows(keep)
+        expected = oracle.predict(rest, oracle.refit(rest, case.data.codes[keep], case.w[keep]), test_steps)
+        scale = max(1.0, scale, np.abs(expected).max())
+        np.testing.assert_allclose(found[j], expected[j], atol=max(3e-6, accuracy(case)) * scale, err_msg=str(j))
+
+
+def test_most_settings_go_at_once():
+    assert sum(has_block_removal(prepared(name)[1]._source.ensemble) for name in CASES) >= AT_ONCE
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_more_sets_than_a_block_on_any_number_of_threads(dtype):
+    """The changes of a set do not depend on those beside it."""
+    from lightgbm import LGBMClassifier
+
+    rng = np.random.default_rng(0)
+    X, w = rng.normal(size=(600, 4)), rng.random(600) + 0.5
+    y = (X[:, 0] + rng.normal(size=600) > 0).astype(int)
+    model = LGBMClassifier(n_estimators=15, n_jobs=1, verbose=-1).fit(X, y, sample_weight=w)
+    sets = [rng.choice(600, rng.integers(1, 30), replace=False) for _ in range(75)]
+    one, two = (lt.Tracer(model, X, y, w, dtype=dtype, n_jobs=jobs) for jobs in (1, 2))
+    found = np.array(list(two._scores_without(sets, X[:75], "refits")))
+    np.testing.assert_array_equal(list(one._scores_without(sets, X[:75], "refits")), found)
+    slow = np.array([one.refit(rows).scores(X[[j]])[0] for j, rows in enumerate(sets)])
+    moves = np.abs(slow - one.refit().scores(X[:75])).max()
+    np.testing.assert_allclose(found, slow, atol=1e-5 * moves)  # LightGBM's gradients are float32 numbers

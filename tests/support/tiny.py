@@ -1,0 +1,170 @@
+"""Hypothesis strategy: tiny ensembles of every shape the engine knows."""
+
+from __future__ import annotations
+
+import numpy as np
+import oracle
+from hypothesis import strategies as st
+
+from leaftrace._engine.replay import replay
+from leaftrace._engine.workspace import Workspace
+from leaftrace._model.ensemble import Ensemble, LeafRule, Smoothing
+from leaftrace._model.general_losses import Brier, Fair, Gamma, Huber, OneVsAll, PseudoHuber, ScaledLogistic, Tweedie
+from leaftrace._model.losses import Logistic, Poisson, Softmax, SquaredError
+from leaftrace._model.start import Mean
+
+LINKS = {"squared": "identity", "logistic": "logit", "poisson": "log", "softmax": "centred log"}
+LOSSES = {
+    "squared": SquaredError(),
+    "logistic": Logistic(),
+    "poisson": Poisson(),
+    "gamma": Gamma(),
+    "tweedie": Tweedie(1.3),
+    "huber": Huber(0.6),
+    "pseudo-huber": PseudoHuber(0.8),
+    "fair": Fair(1.2),
+    "scaled logistic": ScaledLogistic(0.7),
+}
+CLASSES = {"softmax": Softmax, "brier": Brier, "one-vs-all": lambda K: OneVsAll(K, 0.7)}
+
+
+@st.composite
+def tiny(draw):
+    """(Structure of the oracle, y, w, test steps, test labels), all consistent."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, m, T = draw(st.integers(3, 9)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    loss = draw(st.sampled_from([*LOSSES, *CLASSES, "squared", "logistic", "poisson", "softmax"]))
+    K = draw(st.integers(2, 3)) if loss in CLASSES else 1
+    separate = K > 1 and draw(st.booleans())  # a tree for each output, or vector leaves
+    parallel = K == 1 and draw(st.booleans()) and draw(st.booleans())  # two trees that share their scores
+    limited = draw(st.booleans()) and (K == 1 or separate)
+    Q = 1 if separate or parallel or limited else draw(st.integers(1, 3))
+    outputs = range(K) if separate else [0, 0] if parallel else [0]
+    trees = [[(draw(st.integers(1, 4)), o) for o in outputs] for _ in range(T)]
+    steps = [[(rng.integers(0, L, n), L, o) for L, o in step] for step in trees]
+    test_steps = [[(rng.integers(0, L, m), L, o) for L, o in step] for step in trees]
+    labels = {
+        "logistic": lambda k: rng.random(k),
+        "scaled logistic": lambda k: rng.random(k),
+        "poisson": lambda k: rng.poisson(2.0, k) + 0.5,
+        "gamma": lambda k: rng.random(k) + 0.5,
+        "tweedie": lambda k: rng.random(k) + 0.5,
+        **dict.fromkeys(CLASSES, lambda k: rng.permutation(np.arange(k) % K).astype(float)),
+    }.get(loss, lambda k: rng.normal(size=k))
+    w = rng.random(n) + 0.2
+    smoothed = Q == 1 and not (K > 1 and not separate) and draw(st.booleans()) and draw(st.booleans())
+    offset = rng.normal(size=(n, K)) * 0.3 if draw(st.booleans()) else 0.0
+    mean = draw(st.booleans()) and not np.ndim(offset) and loss in LINKS
+    if draw(st.booleans()) and not (mean and loss == "softmax"):  # that might leave a class without weight
+        w[rng.integers(0, n)] = 0.0
+    sample = [[rng.choice([0.0, 1.0, 2.0], n) for _ in step] for step in trees] if draw(st.booleans()) else None
+    structure = oracle.Structure(
+        loss=loss,
+        steps=steps,
+        K=K,
+        O=1 if separate else K,
+        newton=draw(st.booleans()) or smoothed,
+        l2=draw(st.sampled_from([0.5, 2.0])),
+        lr=draw(st.sampled_from([0.3, 1.0])),
+        scales=[[draw(st.sampled_from([1.0, 1.0, 0.5])) if Q > 1 else 1.0 for _ in range(Q)] for _ in range(T)],
+        base="mean" if mean else rng.normal(size=K) * 0.1,
+        l2_scales=draw(st.booleans()) and not limited and not smoothed,
+        offset=offset,
+        sample=sample,
+        moves=draw(st.sampled_from([None, None, _forest(T), _dart(rng, T)])),
+        l1=draw(st.sampled_from([0.0, 0.3])) if limited else 0.0,
+        max_step=draw(st.sampled_from([np.inf, 0.4])) if limited else np.inf,
+        min_hessian=draw(st.sampled_from([0.0, 0.5])) if limited else 0.0,
+        more_l2=[[rng.random(L) for L, _ in step] for step in trees]
+        if draw(st.booleans()) and Q == 1 and not smoothed
+        else None,
+        paths=[[_paths(rng, L) for L, _ in step] for step in trees] if smoothed else None,
+    )
+    return structure, labels(n), w, test_steps, labels(m)
+
+
+def _paths(rng, L):
+    """A root above all leaves and a node above the first half of them; each leaf leans on those above it."""
+    nodes = [(np.arange(L), rng.random()), (np.arange((L + 1) // 2), rng.random())]
+    own = [(np.array([leaf]), rng.random()) for leaf in range(L)]
+    return [[(below, rng.random(), l2) for below, l2 in [*nodes, own[leaf]] if leaf in below] for leaf in range(L)]
+
+
+def _smoothing(paths):
+    """The engine's Smoothing of a tree's paths: one node for each entry of each path."""
+    L, entries = len(paths), [(leaf, *entry) for leaf, path in enumerate(paths) for entry in path]
+    below, mix = np.zeros((len(entries), L)), np.zeros((L, len(entries)))
+    for a, (leaf, members, share, _) in enumerate(entries):
+        below[a, members], mix[leaf, a] = 1, share
+    return Smoothing(below, mix, np.array([l2 for *_, l2 in entries]))
+
+
+def _forest(T):
+    return [[] for _ in range(T)] + [[(t, 1 / T) for t in range(T)]]
+
+
+def _dart(rng, T):
+    """Each step is added; then some earlier ones are taken out, put back or shrunk, the starting score among them."""
+    return [[]] + [
+        [(t, rng.choice([1.0, 0.5])), *((int(rng.integers(-1, t + 1)), rng.normal() * 0.5) for _ in range(2))]
+        for t in range(T)
+    ]
+
+
+def ensemble_of(structure, y, w):
+    """The engine's Ensemble of an oracle's Structure."""
+    base, values = oracle.refit(structure, y, w)
+    counts, offset = [], 0
+    leaves, first = [], []
+    for step in structure.steps:
+        offset = 0
+        for ids, L, o in step:
+            leaves.append(ids + offset)
+            first.append(o)
+            counts.append(L)
+            offset += L
+    return Ensemble(
+        loss=CLASSES[structure.loss](structure.K) if structure.loss in CLASSES else LOSSES[structure.loss],
+        rule=LeafRule(
+            structure.newton,
+            structure.l2,
+            structure.l2_scales,
+            # A halved step uses up an iteration for each halving.
+            iterations=max(int(sum(1 + np.log2(1 / c) for c in step)) for step in structure.scales),
+            backtracking=any(c != 1 for s in structure.scales for c in s),
+            l1=structure.l1,
+            max_step=structure.max_step,
+            min_hessian=structure.min_hessian,
+        ),
+        learning_rate=structure.lr,
+        leaves=np.array(leaves, dtype=np.uint8),
+        first_output=np.array(first, np.int32),
+        step_trees=np.cumsum([0] + [len(s) for s in structure.steps]),
+        tree_leaves=np.cumsum([0, *counts]),
+        values=np.concatenate([v for step in values for v in step]),
+        y=y,
+        w=w,
+        w_factor=np.ones(len(y)),
+        base=np.array(base),
+        base_rule=Mean(LINKS[structure.loss]) if isinstance(structure.base, str) else None,
+        offset=np.array(structure.offset) if np.ndim(structure.offset) else None,
+        sample=None if structure.sample is None else [drawn for step in structure.sample for drawn in step],
+        moves=structure.moves,
+        smoothing=None if structure.paths is None else [_smoothing(p) for step in structure.paths for p in step],
+        leaf_l2=None if structure.more_l2 is None else np.concatenate([x for step in structure.more_l2 for x in step]),
+    )
+
+
+def leaves_of(steps):
+    """(trees, rows) leaves of other rows, numbered over each step's leaves."""
+    out = []
+    for step in steps:
+        offset = 0
+        for ids, L, _ in step:
+            out.append(ids + offset)
+            offset += L
+    return np.array(out, dtype=np.uint8)
+
+
+def workspace_of(ensemble, dtype="float64", n_jobs=1, memory_limit=1 << 30):
+    return Workspace(replay(ensemble, 1e-9), np.dtype(dtype), n_jobs, memory_limit)
