@@ -81,10 +81,16 @@ def main() -> None:
             prices[name][B] = best(fn) / (cells * B)
     prices["pairs"] = best(lambda: leaf_space.build(work), 3) / (N * T * T / 2)
     space, B = leaf_space.build(work), BLOCKS[-1]
-    prices["solve"] = best(lambda: space.adjoint(work, queries, slice(0, B))) / (B * (T * L) ** 2 / 2)
+    prices["solve"] = best(lambda: space.adjoint(work, queries, slice(0, B))) / (
+        B * (T * L) ** 2 / 2
+    )
     costs.machine.cache_clear()
     for name, price in prices.items():
-        shown = {b: round(p, 2) for b, p in price.items()} if isinstance(price, dict) else round(price, 3)
+        shown = (
+            {b: round(p, 2) for b, p in price.items()}
+            if isinstance(price, dict)
+            else round(price, 3)
+        )
         print(f'    "{name}": {shown},')
     print(f"PROBE = {costs.PROBE * costs.machine():.2f}")
 

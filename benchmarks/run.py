@@ -62,7 +62,9 @@ def exponent(n: list[int], seconds: list[float]) -> float:
     return float(np.polyfit(np.log(n), np.log(seconds), 1)[0])
 
 
-def against_catboost(data, sizes: list[int], slow_up_to: int) -> tuple[Table, dict[str, dict[int, float]], str]:
+def against_catboost(
+    data, sizes: list[int], slow_up_to: int
+) -> tuple[Table, dict[str, dict[int, float]], str]:
     X, y, X_test, y_test = data
     times: dict[str, dict[int, float]] = {}
     for n in sizes:
@@ -73,10 +75,21 @@ def against_catboost(data, sizes: list[int], slow_up_to: int) -> tuple[Table, di
         times.setdefault("leaftrace: build, first answer", {})[n] = time.perf_counter() - start
         for m in (1, 100):
             rows = X_test[:m], y_test[:m]
-            times.setdefault(f"leaftrace exact, m = {m}", {})[n] = median(lambda r=rows, t=tracer: t.influence(*r), 9)
-            for method, limit in (("AllPoints", slow_up_to), ("TopKLeaves:top=8", 8000), ("SinglePoint", 10**9)):
+            times.setdefault(f"leaftrace exact, m = {m}", {})[n] = median(
+                lambda r=rows, t=tracer: t.influence(*r), 9
+            )
+            for method, limit in (
+                ("AllPoints", slow_up_to),
+                ("TopKLeaves:top=8", 8000),
+                ("SinglePoint", 10**9),
+            ):
                 if n <= limit and (m == 1 or n <= 8000 or method == "SinglePoint"):
-                    ask = {"top_size": -1, "type": "PerObject", "update_method": method, "thread_count": -1}
+                    ask = {
+                        "top_size": -1,
+                        "type": "PerObject",
+                        "update_method": method,
+                        "thread_count": -1,
+                    }
                     pools = Pool(X_test[:m], y_test[:m]), Pool(X[:n], y[:n])
                     times.setdefault(f"CatBoost {method}, m = {m}", {})[n] = median(
                         lambda p=pools, a=ask, k=model: k.get_object_importance(*p, **a), 3
@@ -89,14 +102,23 @@ def against_catboost(data, sizes: list[int], slow_up_to: int) -> tuple[Table, di
         table.append([name, *[show(t[n]) if n in t else "" for n in sizes], growth])
     lines = []
     for m, n in ((1, 8000), (1, sizes[-1]), (100, 8000)):
-        theirs, ours = times[f"CatBoost AllPoints, m = {m}"].get(n), times[f"leaftrace exact, m = {m}"].get(n)
+        theirs, ours = (
+            times[f"CatBoost AllPoints, m = {m}"].get(n),
+            times[f"leaftrace exact, m = {m}"].get(n),
+        )
         if theirs and ours:
-            lines.append(f"- exact, m = {m}, n = {n:,}: {ratio(theirs / ours)} faster than CatBoost's AllPoints")
+            lines.append(
+                f"- exact, m = {m}, n = {n:,}: {ratio(theirs / ours)} faster than CatBoost's AllPoints"
+            )
     n = sizes[-1]
     crude, ours = times["CatBoost SinglePoint, m = 100"][n], times["leaftrace exact, m = 100"][n]
     build = times["leaftrace: build, first answer"][n]
-    lines.append(f"- exact, m = 100, n = {n:,}: {ratio(crude / ours)} faster than CatBoost's SinglePoint approximation")
-    lines.append(f"- the same with building the tracer counted in: {ratio(crude / (ours + build))} faster")
+    lines.append(
+        f"- exact, m = 100, n = {n:,}: {ratio(crude / ours)} faster than CatBoost's SinglePoint approximation"
+    )
+    lines.append(
+        f"- the same with building the tracer counted in: {ratio(crude / (ours + build))} faster"
+    )
     return table, times, "\n".join(lines)
 
 
@@ -106,9 +128,7 @@ def whole_test_set(data) -> str:
     tracer.influence(X_test[:1], y_test[:1])
     one = median(lambda: tracer.influence(X_test[:1], y_test[:1]), 9)
     all_rows = median(lambda: tracer.influence(X_test, y_test, reduce="mean"), 9)
-    return (
-        f"Mean loss of {len(y_test):,} test rows: {show(all_rows)}, {ratio(all_rows / one)} one test row ({show(one)})."
-    )
+    return f"Mean loss of {len(y_test):,} test rows: {show(all_rows)}, {ratio(all_rows / one)} one test row ({show(one)})."
 
 
 def removals(data) -> Table:
@@ -130,7 +150,10 @@ def removals(data) -> Table:
         return A
 
     base = median(numpy_refit, 9)
-    table = [["LeafRefit, one removal", "time", "against NumPy"], ["NumPy, vectorised over rows", show(base), ""]]
+    table = [
+        ["LeafRefit, one removal", "time", "against NumPy"],
+        ["NumPy, vectorised over rows", show(base), ""],
+    ]
     for update_set in (lt.AllPoints(), lt.TopKLeaves(8), lt.SinglePoint()):
         ask = {"method": lt.LeafRefit(update_set), "rows": np.arange(512)}
         tracer.influence(X_test[:1], y_test[:1], method=ask["method"], rows=np.arange(64))
@@ -145,7 +168,10 @@ def kernels_against_twins(data) -> Table:
     model = CatBoostClassifier(**PAPER, **QUIET).fit(X, y)
     table = [["exact influence, 32 test rows, one thread", "time", "against NumPy twins"]]
     names = "backward", "row_effects", "queries", "steps", "forward", "costs"
-    modules = [sys.modules["leaftrace._model.ensemble"], *(sys.modules[f"leaftrace._engine.{name}"] for name in names)]
+    modules = [
+        sys.modules["leaftrace._model.ensemble"],
+        *(sys.modules[f"leaftrace._engine.{name}"] for name in names),
+    ]
     times = {}
     for name in ("NumPy twins", "baseline", "avx2", "avx512"):
         native = name != "NumPy twins"
@@ -158,7 +184,9 @@ def kernels_against_twins(data) -> Table:
             module.kernels = _kernels.kernels if native else twins
         tracer = lt.Tracer(model, X, y, n_jobs=1)
         tracer.influence(X_test[:32], y_test[:32])
-        times[name] = median(lambda t=tracer: t.influence(X_test[:32], y_test[:32]), 7 if native else 3)
+        times[name] = median(
+            lambda t=tracer: t.influence(X_test[:32], y_test[:32]), 7 if native else 3
+        )
         table.append([name, show(times[name]), ratio(times["NumPy twins"] / times[name])])
     return table
 
@@ -170,7 +198,13 @@ def million(trees: int, memory_limit: int | None, model_file: str | None) -> Non
     X = rng.normal(size=(n, 10)).astype(np.float32)
     y = (X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(size=n) > 0).astype(np.float32)
     if model_file and not os.path.exists(model_file):
-        settings = {**PAPER, **QUIET, "iterations": trees, "max_bin": 64, "loss_function": "Logloss"}
+        settings = {
+            **PAPER,
+            **QUIET,
+            "iterations": trees,
+            "max_bin": 64,
+            "loss_function": "Logloss",
+        }
         CatBoost(settings).fit(X, y).save_model(model_file)
         return
     model = CatBoost().load_model(model_file)
@@ -187,13 +221,26 @@ def million(trees: int, memory_limit: int | None, model_file: str | None) -> Non
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     a, b = np.zeros(200_000_000, np.float32), np.ones(200_000_000, np.float32)
     copy = median(lambda: np.copyto(a, b), 5)
-    results = {"predict": predict, "build": build, "first": first, "again": again, "kept": int(kept)}
+    results = {
+        "predict": predict,
+        "build": build,
+        "first": first,
+        "again": again,
+        "kept": int(kept),
+    }
     results |= {"memory": peak - before, "bandwidth": 2 * a.nbytes / copy}
     print("\n".join(f"{k}={v}" for k, v in results.items()))
 
 
 def in_own_process(trees: int, memory_limit: int | None, folder: str) -> dict[str, float]:
-    command = [sys.executable, __file__, "--million", str(trees), "--model", os.path.join(folder, f"{trees}.cbm")]
+    command = [
+        sys.executable,
+        __file__,
+        "--million",
+        str(trees),
+        "--model",
+        os.path.join(folder, f"{trees}.cbm"),
+    ]
     command += ["--memory-limit", str(memory_limit)] if memory_limit else []
     if not os.path.exists(command[5]):
         subprocess.run(command, check=True)
@@ -215,10 +262,13 @@ def millions(folder: str) -> Table:
         ],
         "first query": [show(r["first"]) for r in runs],
         "a further query": [
-            f"{show(r['again'])} ({'row effects kept' if r['kept'] else 'recomputed to stay in memory'})" for r in runs
+            f"{show(r['again'])} ({'row effects kept' if r['kept'] else 'recomputed to stay in memory'})"
+            for r in runs
         ],
         "streaming bound (bytes touched / copy bandwidth)": [show(b) for b in bounds],
-        "query against the bound": [ratio(r["again"] / b) for r, b in zip(runs, bounds, strict=True)],
+        "query against the bound": [
+            ratio(r["again"] / b) for r, b in zip(runs, bounds, strict=True)
+        ],
         "peak memory beyond the input": [f"{r['memory']:.2f} GB" for r in runs],
     }
     return table + [[name, *cells] for name, cells in lines.items()]
@@ -232,7 +282,14 @@ def many_queries() -> Table:
     tracer = lt.Tracer(CatBoostClassifier(**PAPER, **QUIET, max_bin=64).fit(X, y), X, y)
     rows = np.arange(1000)
     tracer.influence(X[:1], y[:1])
-    table = [[f"{m:,} queries on {len(rows):,} of {n:,} rows", "estimated", "measured", "largest difference"]]
+    table = [
+        [
+            f"{m:,} queries on {len(rows):,} of {n:,} rows",
+            "estimated",
+            "measured",
+            "largest difference",
+        ]
+    ]
     values, pays = {}, costs.leaf_form_pays
     for form in ("row form", "leaf form"):
         chosen = pays if form == "leaf form" else lambda *_: False
@@ -244,7 +301,9 @@ def many_queries() -> Table:
         seconds = time.perf_counter() - start
         assert (tracer._space is None) == (form == "row form")
         table.append([form, show(estimate.seconds), show(seconds), ""])
-    difference = np.abs(values["leaf form"] - values["row form"]).max() / np.abs(values["row form"]).max()
+    difference = (
+        np.abs(values["leaf form"] - values["row form"]).max() / np.abs(values["row form"]).max()
+    )
     table[-1][3] = f"{difference:.0e}"
     return table
 
@@ -270,8 +329,14 @@ def plot(times: dict[str, dict[int, float]], path: Path) -> None:
         "CatBoost AllPoints, m = 1": ("#D55E00", "D"),
     }
     for name, (colour, marker) in chosen.items():
-        axes.loglog(list(times[name]), list(times[name].values()), marker=marker, color=colour, label=name)
-    axes.set(xlabel="training rows", ylabel="seconds", title="Influence of all rows on m test rows (Adult, 100 trees)")
+        axes.loglog(
+            list(times[name]), list(times[name].values()), marker=marker, color=colour, label=name
+        )
+    axes.set(
+        xlabel="training rows",
+        ylabel="seconds",
+        title="Influence of all rows on m test rows (Adult, 100 trees)",
+    )
     axes.grid(alpha=0.3, which="both")
     axes.legend(fontsize=8)
     figure.tight_layout()
@@ -281,7 +346,9 @@ def plot(times: dict[str, dict[int, float]], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="without the runs that take minutes")
-    parser.add_argument("--only", metavar="WORDS", help="measure one section again and keep the others of the page")
+    parser.add_argument(
+        "--only", metavar="WORDS", help="measure one section again and keep the others of the page"
+    )
     parser.add_argument("--million", type=int, metavar="TREES", help=argparse.SUPPRESS)
     parser.add_argument("--memory-limit", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--model", help=argparse.SUPPRESS)
@@ -301,7 +368,11 @@ def main() -> None:
     if args.quick:
         del sections["A million rows"]
     page = ROOT / "docs" / "benchmarks.md"
-    texts = dict(part.split("\n\n", 1) for part in page.read_text("utf-8").split("\n## ")[1:]) if args.only else {}
+    texts = (
+        dict(part.split("\n\n", 1) for part in page.read_text("utf-8").split("\n## ")[1:])
+        if args.only
+        else {}
+    )
     for name, measure in sections.items():
         if not args.only or args.only in name:
             texts[name] = f"{measure()}\n"
@@ -311,7 +382,9 @@ def main() -> None:
         f"{_catboost_version()}, NumPy {np.__version__}. Medians, with the tracer built unless said otherwise. "
         f"Adult has {len(data[1]):,} training rows; models have 100 trees of depth 6 unless said otherwise.\n"
     )
-    page.write_text("\n".join([head, *(f"## {name}\n\n{texts[name]}" for name in sections)]), encoding="utf-8")
+    page.write_text(
+        "\n".join([head, *(f"## {name}\n\n{texts[name]}" for name in sections)]), encoding="utf-8"
+    )
     print(page.read_text(encoding="utf-8"))
 
 

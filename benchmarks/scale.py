@@ -26,7 +26,13 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "scale.md"
 FEATURES, TREES, LEAVES, FILE_ROWS, TEST = 20, 100, 31, 250_000, 1000
 GB = 1e9
-TWO = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0", "silence_logs": 50}
+TWO = {
+    "n_workers": 2,
+    "threads_per_worker": 1,
+    "processes": True,
+    "dashboard_address": ":0",
+    "silence_logs": 50,
+}
 
 
 # ---- rows and model ----
@@ -88,7 +94,9 @@ def train(folder: Path, n: int) -> dict[str, float]:
 
     X, y = in_memory(folder, n)
     params = {"objective": "binary", "num_leaves": LEAVES, "learning_rate": 0.1, "verbosity": -1}
-    lgb.train(params, lgb.Dataset(X, y, params={"verbosity": -1}), TREES).save_model(folder / f"model-{n}.txt")
+    lgb.train(params, lgb.Dataset(X, y, params={"verbosity": -1}), TREES).save_model(
+        folder / f"model-{n}.txt"
+    )
     return {}
 
 
@@ -123,7 +131,9 @@ def files(folder: Path, n: int, limit: int) -> dict[str, float]:
     shutil.rmtree(folder / "leaves", ignore_errors=True)
     for name in ("open", "open again, leaves kept"):
         start = time.perf_counter()
-        tracer = lt.Tracer.from_files(model, paths, target="y", cache=folder / "leaves", memory_limit=limit)
+        tracer = lt.Tracer.from_files(
+            model, paths, target="y", cache=folder / "leaves", memory_limit=limit
+        )
         seconds[name] = time.perf_counter() - start
         if name == "open":
             del tracer
@@ -145,11 +155,15 @@ def cluster(folder: Path, n: int, plan: str) -> dict[str, float]:
     with LocalCluster(**TWO) as local, Client(local) as client:
 
         def sent() -> float:
-            return sum(client.run(lambda dask_worker: dask_worker.transfer_outgoing_bytes_total).values())
+            return sum(
+                client.run(lambda dask_worker: dask_worker.transfer_outgoing_bytes_total).values()
+            )
 
         frame = dd.read_parquet(paths, split_row_groups=False)
         start = time.perf_counter()
-        tracer = Tracer(model, frame[[f"x{i}" for i in range(FEATURES)]], frame["y"], client=client, plan=plan)
+        tracer = Tracer(
+            model, frame[[f"x{i}" for i in range(FEATURES)]], frame["y"], client=client, plan=plan
+        )
         seconds["open"] = time.perf_counter() - start
         start = time.perf_counter()
         tracer.top(X[:1], y[:1], 100)
@@ -175,7 +189,9 @@ def fitted(library: str, X: np.ndarray, y: np.ndarray):
         return xgb.XGBClassifier(n_estimators=20, max_depth=5).fit(X, y)
     from catboost import CatBoostClassifier
 
-    return CatBoostClassifier(iterations=20, depth=5, verbose=0, allow_writing_files=False).fit(X, y)
+    return CatBoostClassifier(iterations=20, depth=5, verbose=0, allow_writing_files=False).fit(
+        X, y
+    )
 
 
 def three_classes(x: list) -> np.ndarray:
@@ -191,7 +207,12 @@ def agree(folder: Path, n: int) -> dict[str, float]:
     import leaftrace as lt
     from leaftrace.dask import Tracer
 
-    names, (X, y), (X_test, y_test), found = [f"x{i}" for i in range(FEATURES)], in_memory(folder, n), test_rows(), {}
+    names, (X, y), (X_test, y_test), found = (
+        [f"x{i}" for i in range(FEATURES)],
+        in_memory(folder, n),
+        test_rows(),
+        {},
+    )
     with LocalCluster(**TWO) as local, Client(local) as client:
         frame = dd.read_parquet(files_of(folder, n), split_row_groups=False)[[*names, "y"]]
         classes = frame.map_partitions(
@@ -200,19 +221,39 @@ def agree(folder: Path, n: int) -> dict[str, float]:
         for library in ("CatBoost", "XGBoost", "LightGBM"):
             for what, here, there, test in (
                 ("two classes", y, frame["y"], y_test),
-                ("three classes", three_classes(list(X.T[:3])), classes, three_classes(list(X_test.T[:3]))),
+                (
+                    "three classes",
+                    three_classes(list(X.T[:3])),
+                    classes,
+                    three_classes(list(X_test.T[:3])),
+                ),
             ):
                 model = fitted(library, X, here)
-                near = lt.Tracer(model, X, here, dtype="float64").influence(X_test, test, reduce="mean").values
-                far = Tracer(model, frame[names], there, client=client, dtype="float64", plan="leaves")
+                near = (
+                    lt.Tracer(model, X, here, dtype="float64")
+                    .influence(X_test, test, reduce="mean")
+                    .values
+                )
+                far = Tracer(
+                    model, frame[names], there, client=client, dtype="float64", plan="leaves"
+                )
                 values = far.influence(X_test, test, reduce="mean").compute()
-                found[f"{library}, {what}"] = float(np.abs(values - near).max() / np.abs(near).max())
+                found[f"{library}, {what}"] = float(
+                    np.abs(values - near).max() / np.abs(near).max()
+                )
     return found
 
 
 def ask(what: str, folder: Path, n: int, *more: object) -> dict[str, float]:
     """One of these, in a process of its own."""
-    command = [sys.executable, __file__, "--folder", str(folder), "--one", json.dumps([what, n, *more])]
+    command = [
+        sys.executable,
+        __file__,
+        "--folder",
+        str(folder),
+        "--one",
+        json.dumps([what, n, *more]),
+    ]
     out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     return json.loads(out.strip().splitlines()[-1])
 
@@ -254,7 +295,11 @@ def expected(
     from leaftrace._engine.costs import PRICES, machine
     from leaftrace.dask._tracer import ROUND, WIRE
 
-    ns, blocks, width = 1e-9 * machine(), -(-queries // 32), 1 if queries == 1 else 8 if queries <= 8 else 32
+    ns, blocks, width = (
+        1e-9 * machine(),
+        -(-queries // 32),
+        1 if queries == 1 else 8 if queries <= 8 else 32,
+    )
     step = 2 * PRICES["effects"] + width * (PRICES["backward"][width] + PRICES["expand"][width])
     W = (trees * leaves) ** 2 / 2 * 4
     columns = blocks * width
@@ -262,7 +307,9 @@ def expected(
         PRICES["pairs"] * trees / 2 + PRICES["effects"]
     ) * ns * n * trees / workers + partitions / workers * W / WIRE
     solve = PRICES["solve"] * ns * queries * (trees * leaves) ** 2 / 2
-    solve += blocks * (PRICES["effects"] + width * PRICES["expand"][width]) * ns * n * trees / workers
+    solve += (
+        blocks * (PRICES["effects"] + width * PRICES["expand"][width]) * ns * n * trees / workers
+    )
     return {
         "row form": blocks * (step * ns * n * trees / workers + trees * ROUND),
         "row form bytes": partitions * columns * trees * leaves * 4,
@@ -279,7 +326,9 @@ def report(folder: Path, n: int, small: int, limit: int) -> str:
     lines = []
     for name in [*names, "open again, leaves kept", "refit without 0.1 % of the rows"]:
         known = name in here
-        each = [1e9 * x[name] / (rows * TREES) for x, rows in ((here, small), (there, n)) if name in x]
+        each = [
+            1e9 * x[name] / (rows * TREES) for x, rows in ((here, small), (there, n)) if name in x
+        ]
         ratio = f"{each[1] / each[0]:.2f}" if known else ""
         first = [clock(here[name]), f"{each[0]:.2f}"] if known else ["", ""]
         lines.append([name, *first, clock(there[name]), f"{each[-1]:.2f}", ratio])
@@ -312,7 +361,9 @@ def report(folder: Path, n: int, small: int, limit: int) -> str:
     for plan in ("rows", "leaves"):
         for rows in (small // 10, small):
             found = ask("cluster", folder, rows, plan)
-            first, ten = (expected(rows, TREES, LEAVES, q, 2, len(files_of(folder, rows))) for q in (1, 10))
+            first, ten = (
+                expected(rows, TREES, LEAVES, q, 2, len(files_of(folder, rows))) for q in (1, 10)
+            )
             form = "row form" if plan == "rows" else "leaf form"
             lines.append(
                 [
@@ -327,7 +378,16 @@ def report(folder: Path, n: int, small: int, limit: int) -> str:
                     size(found["bytes of a worker"]),
                 ]
             )
-    head = ["rows", "plan", "open", "first query", "expected", "10 more", "expected", "sent by workers for the 10"]
+    head = [
+        "rows",
+        "plan",
+        "open",
+        "first query",
+        "expected",
+        "10 more",
+        "expected",
+        "sent by workers for the 10",
+    ]
     head.append("a worker's memory")
     out.append(table(head, lines))
     differences = {name: x for name, x in ask("agree", folder, small).items() if name != "peak"}
@@ -343,18 +403,35 @@ def report(folder: Path, n: int, small: int, limit: int) -> str:
         keys = ("row form", "row form bytes", "leaf form", "leaf form bytes", "memory a worker")
         shown = [clock(cost[k]) if k in ("row form", "leaf form") else size(cost[k]) for k in keys]
         lines.append([f"{rows:,.0f}", f"{trees}", f"{workers}", *shown])
-    head = ["rows", "trees", "threads", "row form", "moved", "leaf form, first time", "moved", "memory a thread"]
+    head = [
+        "rows",
+        "trees",
+        "threads",
+        "row form",
+        "moved",
+        "leaf form, first time",
+        "moved",
+        "memory a thread",
+    ]
     out.append(table(head, lines))
     return "\n\n".join(out)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, required=True, help="where rows, models and leaves are kept")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--folder", type=Path, required=True, help="where rows, models and leaves are kept"
+    )
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows from files")
-    parser.add_argument("--small", type=int, default=1_000_000, help="rows in memory and on the cluster")
+    parser.add_argument(
+        "--small", type=int, default=1_000_000, help="rows in memory and on the cluster"
+    )
     parser.add_argument("--limit", type=float, default=2.5, help="memory_limit in GB")
-    parser.add_argument("--print", action="store_true", dest="show", help="print instead of writing the page")
+    parser.add_argument(
+        "--print", action="store_true", dest="show", help="print instead of writing the page"
+    )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
@@ -366,7 +443,10 @@ def main() -> None:
     text = PAGE.read_text(encoding="utf-8")
     marks = "<!-- measured by benchmarks/scale.py -->", "<!-- end -->"
     text = re.sub(
-        f"{marks[0]}.*{marks[1]}", f"{marks[0]}\n\n{found}\n\n{marks[1]}".replace("\\", r"\\"), text, flags=re.S
+        f"{marks[0]}.*{marks[1]}",
+        f"{marks[0]}\n\n{found}\n\n{marks[1]}".replace("\\", r"\\"),
+        text,
+        flags=re.S,
     )
     PAGE.write_text(text, encoding="utf-8")
 

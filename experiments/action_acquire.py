@@ -40,12 +40,17 @@ class Task:
     def parts(self, seed: int) -> list[tuple[pd.DataFrame, np.ndarray]]:
         order = np.random.default_rng(seed).permutation(len(self.y))
         edges = np.cumsum([self.train, self.pool, self.test])
-        return [(self.X.iloc[part].reset_index(drop=True), self.y[part]) for part in np.split(order, edges)]
+        return [
+            (self.X.iloc[part].reset_index(drop=True), self.y[part])
+            for part in np.split(order, edges)
+        ]
 
 
 def numbered(X: pd.DataFrame) -> pd.DataFrame:
     """Categories as numbers."""
-    return X.apply(lambda c: c if pd.api.types.is_numeric_dtype(c) else pd.factorize(c, sort=True)[0])
+    return X.apply(
+        lambda c: c if pd.api.types.is_numeric_dtype(c) else pd.factorize(c, sort=True)[0]
+    )
 
 
 def tasks() -> dict[str, Task]:
@@ -135,7 +140,9 @@ def checked(task: Task) -> list[str]:
 def run() -> str:
     every = tasks()
     task = every.pop(ADULT)
-    found = {way: np.array([losses(task, seed, how, 3) for seed in SEEDS]) for way, how in WAYS.items()}
+    found = {
+        way: np.array([losses(task, seed, how, 3) for seed in SEEDS]) for way, how in WAYS.items()
+    }
     return "\n".join([
         "## What to label next",
         "",

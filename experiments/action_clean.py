@@ -50,14 +50,27 @@ def noisy(name: str) -> str:
         label = f'`clean`, "{action}"' + (", the default" if action == "remove" else "")
         lines.append(line(label, spoilt, [r.rows for r in results], [r.model for r in results]))
     counts = [len(r.rows) for r in found["remove"]]
-    for label, most in (("Detector, as many rows", counts), ("Detector, 4,000 rows", [4000] * len(SEEDS))):
+    for label, most in (
+        ("Detector, as many rows", counts),
+        ("Detector, 4,000 rows", [4000] * len(SEEDS)),
+    ):
         rows = [s.detector(k) for s, k in zip(spoilt, most, strict=True)]
-        lines.append(line(label, spoilt, rows, [s.tracer.retrain(r) for s, r in zip(spoilt, rows, strict=True)]))
+        lines.append(
+            line(
+                label,
+                spoilt,
+                rows,
+                [s.tracer.retrain(r) for s, r in zip(spoilt, rows, strict=True)],
+            )
+        )
     same = [same_rows(s.tracer, *s.val) for s in spoilt]
     lines.append(line("same rows", spoilt, [m.without for m in same], same))
     told = found["remove"][0]
     note = f'The first draw with "remove", after {len(told.rounds)} rounds. {told.advice}'
-    head = ["| of | before | predicted | refitted | retrained |", "| --- | ---: | ---: | ---: | ---: |"]
+    head = [
+        "| of | before | predicted | refitted | retrained |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
     effects = [
         f"| {e['of']} | {e['before']:.4f} | {e['predicted']:+.4f} | {e['refitted']:+.4f} | {e['retrained']:+.4f} |"
         for e in told.effects.to_dict("records")
@@ -97,7 +110,9 @@ class Spoilt:
         return np.argsort(p[np.arange(len(p)), self.y])[:count]
 
 
-def removals(tracer: lt.Tracer, X: pd.DataFrame, y: np.ndarray, batch: int = 1000) -> Iterator[lt.RetrainedModel]:
+def removals(
+    tracer: lt.Tracer, X: pd.DataFrame, y: np.ndarray, batch: int = 1000
+) -> Iterator[lt.RetrainedModel]:
     """Models after one, two, three ... rounds of removals by influence on these rows, which go on for ever."""
     now, keep = tracer, np.arange(tracer.n_rows)
     while True:
@@ -122,7 +137,10 @@ def equal_numbers(s: Spoilt) -> str:
     """Influence and Detector, with the number of rows given."""
     models = list(islice(removals(s.tracer, *s.val), 5))
     counts = [len(m.without) for m in models]
-    lines = ["| rows removed | " + " | ".join(f"{k:,}" for k in counts) + " |", "| --- |" + " ---: |" * len(counts)]
+    lines = [
+        "| rows removed | " + " | ".join(f"{k:,}" for k in counts) + " |",
+        "| --- |" + " ---: |" * len(counts),
+    ]
     by_detector = [s.tracer.retrain(s.detector(k)) for k in counts]
     for label, each in (("rounds of 1,000 by influence", models), ("Detector", by_detector)):
         flipped = [s.flips[m.without].mean() for m in each]
@@ -148,7 +166,9 @@ def unspoilt() -> str:
                 low, high = (x / before for x in found.interval)
                 change = f"{found.effects.retrained[0] / before:+.1%} ({low:+.1%} to {high:+.1%})"
             says = f"change {len(found.rows):,} rows" if found.improved else "no improvement"
-            lines.append(f"| {name.capitalize()}, {action} | {len(found.rounds)} | {kept} | {change} | {says} |")
+            lines.append(
+                f"| {name.capitalize()}, {action} | {len(found.rounds)} | {kept} | {change} | {says} |"
+            )
         change = same_rows(tracer, *val).loss(*holdout).mean() / before - 1
         lines.append(f"| {name.capitalize()}, same rows | | | {change:+.1%} | |")
     return "\n".join(lines)

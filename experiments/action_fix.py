@@ -21,7 +21,9 @@ def run() -> str:
         found = [fixed(tracer, data, row, action) for row in rows]
         lines.append((action, found))
         sizes.append([len(f.rows) for f in found])
-    chance = sum(by_chance(tracer, data, row, size) for row, size in zip(rows, sizes[0], strict=True))
+    chance = sum(
+        by_chance(tracer, data, row, size) for row, size in zip(rows, sizes[0], strict=True)
+    )
     return f"""## Fixing a prediction
 
 Adult with 4,000 training labels flipped, the paper's CatBoost. Of the test rows that the model of clean labels has
@@ -47,7 +49,9 @@ zero.
 def worst_hit(data: Data, clean: object, model: object) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the test rows, and their margins (clean and noisy, rows)."""
     sign = np.where(data.y_test == 1, 1.0, -1.0)
-    margins = np.array([sign * m.predict(data.X_test, prediction_type="RawFormulaVal") for m in (clean, model)])
+    margins = np.array(
+        [sign * m.predict(data.X_test, prediction_type="RawFormulaVal") for m in (clean, model)]
+    )
     rise = np.logaddexp(0, -margins[1]) - np.logaddexp(0, -margins[0])
     hit = np.flatnonzero((margins[0] > 0) & (margins[1] < 0))
     rows = hit[np.argsort(-rise[hit], kind="stable")[:COUNT]]
@@ -57,7 +61,9 @@ def worst_hit(data: Data, clean: object, model: object) -> tuple[np.ndarray, np.
 def fixed(tracer: lt.Tracer, data: Data, row: int, action: str) -> lt.Fix:
     others = np.arange(len(data.y_test)) != row
     x, y = data.X_test.iloc[[row]], data.y_test[row]
-    return lt.fix(tracer, x, y, X_test=data.X_test[others], y_test=data.y_test[others], action=action)
+    return lt.fix(
+        tracer, x, y, X_test=data.X_test[others], y_test=data.y_test[others], action=action
+    )
 
 
 def by_chance(tracer: lt.Tracer, data: Data, row: int, size: int) -> bool:

@@ -53,7 +53,9 @@ def run() -> str:
         lt.group_effects(tracer, labels[column], data.X_test, data.y_test, sex)
     refitting = time.perf_counter() - start
     found = {
-        column: lt.group_effects(tracer, labels[column], data.X_test, data.y_test, sex, retrain=True)
+        column: lt.group_effects(
+            tracer, labels[column], data.X_test, data.y_test, sex, retrain=True
+        )
         for column in COLUMNS
     }
     both = time.perf_counter() - start - refitting

@@ -18,7 +18,9 @@ def run() -> str:
         "one row": rng.choice(tracer.n_rows, 1),
         "100 random rows": rng.choice(tracer.n_rows, 100, replace=False),
         "the second largest country": np.flatnonzero(country == second),
-        "all with label 1 aged 40 to 50": np.flatnonzero((data.y == 1) & data.X["age"].between(40, 49).to_numpy()),
+        "all with label 1 aged 40 to 50": np.flatnonzero(
+            (data.y == 1) & data.X["age"].between(40, 49).to_numpy()
+        ),
     }
     lines = []
     for name, rows in groups.items():

@@ -21,8 +21,16 @@ def part_table(tracer: lt.Tracer, X: pd.DataFrame, y: np.ndarray) -> str:
     age = np.where(tracer.X_train[MIDDLE_AGED] == 1, "40-50", "not 40-50")
     parts = [f"{a}, y = {label}" for a, label in zip(age, tracer.y_train, strict=True)]
     table = tracer.influence(X, y, reduce="mean").by(parts)
-    paper = {"40-50, y = 1": -0.511, "40-50, y = 0": 0.010, "not 40-50, y = 1": -0.011, "not 40-50, y = 0": 0.001}
-    lines = ["| training rows | rows | mean influence x 1000 | in the paper |", "| --- | ---: | ---: | ---: |"]
+    paper = {
+        "40-50, y = 1": -0.511,
+        "40-50, y = 0": 0.010,
+        "not 40-50, y = 1": -0.011,
+        "not 40-50, y = 0": 0.001,
+    }
+    lines = [
+        "| training rows | rows | mean influence x 1000 | in the paper |",
+        "| --- | ---: | ---: | ---: |",
+    ]
     for group, published in paper.items():
         line = table[table.group == group].iloc[0]
         lines.append(f"| {group} | {line.rows:,} | {1000 * line['mean']:+.4f} | {published:+.3f} |")
@@ -59,15 +67,23 @@ def run() -> str:
     tracer, X_test, y_test = tracer_of(biased=True)
     hit = (X_test[MIDDLE_AGED] == 1).to_numpy()
     X, y, others = X_test[hit], y_test[hit], (X_test[~hit], y_test[~hit])
-    seeds = [lt.mismatch(tracer, X, y, [MIDDLE_AGED], others=others, seed=seed) for seed in range(5)]
-    found, tree, whole = seeds[0], lt.mismatch(tracer, X, y, others=others), lt.mismatch(tracer, X_test, y_test)
+    seeds = [
+        lt.mismatch(tracer, X, y, [MIDDLE_AGED], others=others, seed=seed) for seed in range(5)
+    ]
+    found, tree, whole = (
+        seeds[0],
+        lt.mismatch(tracer, X, y, others=others),
+        lt.mismatch(tracer, X_test, y_test),
+    )
     fair, *_ = tracer_of(biased=False)
     unseen = X.iloc[found.unseen], y[found.unseen]
     ideal = fair.refit().loss(*unseen).mean() - found.judged[0].before
     control = lt.mismatch(fair, X, y, [MIDDLE_AGED])
     verdict = "improved" if control.improved else "no improvement"
     if control.judged:
-        verdict += " ({0.retrained:+.4f} on the unseen half, {0.low:+.4f} to {0.high:+.4f})".format(control.judged[0])
+        verdict += " ({0.retrained:+.4f} on the unseen half, {0.low:+.4f} to {0.high:+.4f})".format(
+            control.judged[0]
+        )
     named = sum(f.table.group[0] == found.table.group[0] and f.improved for f in seeds)
     changes = ", ".join(f"{f.judged[0].retrained:+.4f}" for f in seeds)
     return f"""## Domain mismatch: Hospital with readmitted patients of 40 to 50 taken out

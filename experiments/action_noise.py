@@ -21,7 +21,9 @@ CLASSIFIERS = {
     "XGBoost": XGBClassifier,
     "LightGBM": lambda: LGBMClassifier(verbose=-1),
     "LightGBM, 500 trees": lambda: LGBMClassifier(verbose=-1, n_estimators=500, num_leaves=63),
-    "HistGradientBoosting": lambda: HistGradientBoostingClassifier(early_stopping=False, random_state=0),
+    "HistGradientBoosting": lambda: HistGradientBoostingClassifier(
+        early_stopping=False, random_state=0
+    ),
     "XGBoost, scale_pos_weight=3": lambda: XGBClassifier(scale_pos_weight=3),
     "LightGBM, balanced": lambda: LGBMClassifier(verbose=-1, class_weight="balanced"),
 }
@@ -29,7 +31,9 @@ REGRESSORS = {
     "CatBoost": lambda: CatBoostRegressor(**QUIET),
     "XGBoost": XGBRegressor,
     "LightGBM": lambda: LGBMRegressor(verbose=-1),
-    "HistGradientBoosting": lambda: HistGradientBoostingRegressor(early_stopping=False, random_state=0),
+    "HistGradientBoosting": lambda: HistGradientBoostingRegressor(
+        early_stopping=False, random_state=0
+    ),
 }
 RUNS = [
     ("adult", "XGBoost"), ("adult", "LightGBM"), ("adult", "XGBoost, scale_pos_weight=3"), ("amazon", "LightGBM"),
@@ -133,10 +137,18 @@ def one(name: str, library: str, rate: float) -> tuple[list[float], float, float
         detector = np.abs(np.asarray(model.predict(X)) - given)
     else:
         detector = 1 - model.predict_proba(X)[np.arange(len(given)), given]
-    scores = (detector, *(n.scores["default"] for n in (plain, helped, noisy)), helped.scores["influence"])
+    scores = (
+        detector,
+        *(n.scores["default"] for n in (plain, helped, noisy)),
+        helped.scores["influence"],
+    )
     flags = plain.is_label_issue
     right = spoilt[flags].mean() if flags.any() else np.nan
-    return [float(roc_auc_score(spoilt, s)) for s in scores], float(flags[spoilt].mean()), float(right)
+    return (
+        [float(roc_auc_score(spoilt, s)) for s in scores],
+        float(flags[spoilt].mean()),
+        float(right),
+    )
 
 
 def spoil(y: np.ndarray, rate: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -166,7 +178,9 @@ def wine(good: bool = False) -> tuple:
 
 def california() -> tuple:
     """House values in 100,000 dollars."""
-    X = data.read("california_housing/california_housing").sample(frac=1, random_state=0, ignore_index=True)
+    X = data.read("california_housing/california_housing").sample(
+        frac=1, random_state=0, ignore_index=True
+    )
     y = X.pop("median_house_value").to_numpy(float) / 1e5
     X["ocean_proximity"] = pd.factorize(X["ocean_proximity"], sort=True)[0]
     return X[:14_000], y[:14_000], X[14_000:].reset_index(drop=True), y[14_000:]
@@ -190,7 +204,9 @@ def acting() -> str:
         noise = lt.label_noise(lt.Tracer(data.catboost(name).fit(d.X, y), d.X, y), X_val, y_val)
         for action in ("relabel", "remove"):
             for e in noise.confirm(*holdout, action=action).effects.to_dict("records"):
-                changes = " | ".join(f"{e[kind]:+.4f}" for kind in ("predicted", "refitted", "retrained"))
+                changes = " | ".join(
+                    f"{e[kind]:+.4f}" for kind in ("predicted", "refitted", "retrained")
+                )
                 lines.append(f"| {name.capitalize()} | {e['of']} | {e['before']:.4f} | {changes} |")
     return "\n".join(lines)
 

@@ -9,13 +9,19 @@ from lightgbm import LGBMRegressor
 import leaftrace as lt
 
 ROWS, TESTS, HALVES, ALONE = 5_000, 200, 100, 5
-GROUPS, GROUP, AGAIN = 20, 50, 5  # of the calibration: groups of rows, and models that are trained without them
+GROUPS, GROUP, AGAIN = (
+    20,
+    50,
+    5,
+)  # of the calibration: groups of rows, and models that are trained without them
 CHOSEN = 100  # rows to remove
 
 
 def make(seed: int) -> LGBMRegressor:
     """100 trees of 31 leaves; half of the columns, drawn at random, for every split."""
-    return LGBMRegressor(n_estimators=100, colsample_bynode=0.5, random_state=seed, n_jobs=1, verbosity=-1)
+    return LGBMRegressor(
+        n_estimators=100, colsample_bynode=0.5, random_state=seed, n_jobs=1, verbosity=-1
+    )
 
 
 def run() -> str:
@@ -30,14 +36,19 @@ def run() -> str:
         f"one model, {name}": np.mean(
             [lds(halves, ask(t, data, method), retrained[0]) for t in tracers[:ALONE]], axis=0
         )
-        for name, method in (("SinglePoint", lt.LeafInfluence(lt.SinglePoint())), ("exact", lt.LeafInfluence()))
+        for name, method in (
+            ("SinglePoint", lt.LeafInfluence(lt.SinglePoint())),
+            ("exact", lt.LeafInfluence()),
+        )
     }
     averaged = {
         "10 seeds, all rows": lds(halves, seeds.influence.values, retrained[0]),
         "20 bags of 75 % of the rows": lds(halves, bags.influence.values, retrained[0]),
         "retraining itself with another seed": correlations(retrained[1], retrained[0]),
     }
-    lines = [f"| {name} | {c.mean():.2f} | {error(c):.3f} |" for name, c in (alone | averaged).items()]
+    lines = [
+        f"| {name} | {c.mean():.2f} | {error(c):.3f} |" for name, c in (alone | averaged).items()
+    ]
     return f"""## Influence that does not hang on one model
 
 {ROWS:,} rows of California housing, {TESTS} test rows; LightGBM with 100 trees of 31 leaves, learning rate 0.1 and
@@ -56,7 +67,9 @@ half, averaged over the test rows. "One model" is the mean over {ALONE} seeds; n
 
 def predictions(data: Data, halves: np.ndarray, seed: int) -> np.ndarray:
     """(halves, tests)"""
-    return np.array([make(seed).fit(data.X[half], data.y[half]).predict(data.X_test) for half in halves])
+    return np.array(
+        [make(seed).fit(data.X[half], data.y[half]).predict(data.X_test) for half in halves]
+    )
 
 
 def ask(tracer: lt.Tracer, data: Data, method: lt.LeafInfluence) -> np.ndarray:
@@ -79,7 +92,9 @@ def error(values: np.ndarray) -> float:
     return values.std(ddof=1) / np.sqrt(len(values))
 
 
-def calibration(data: Data, tracers: list[lt.Tracer], found: dict[str, lt.EnsembleInfluence]) -> str:
+def calibration(
+    data: Data, tracers: list[lt.Tracer], found: dict[str, lt.EnsembleInfluence]
+) -> str:
     """Changes of predictions without random groups: slopes of what happens on what was predicted."""
     rng = np.random.default_rng(2)
     groups = [rng.choice(ROWS, GROUP, replace=False) for _ in range(GROUPS)]
@@ -96,7 +111,9 @@ def calibration(data: Data, tracers: list[lt.Tracer], found: dict[str, lt.Ensemb
         share = float(np.mean([member.bag.mean() for member in one.members]))
         lines.append(f"| {name} | {slopes[0]:.2f} | {slopes[1]:.2f} |")
         if share < 1:
-            lines.append(f"| the same, not scaled to all rows | {share * slopes[0]:.2f} | {share * slopes[1]:.2f} |")
+            lines.append(
+                f"| the same, not scaled to all rows | {share * slopes[0]:.2f} | {share * slopes[1]:.2f} |"
+            )
     return f"""Are the predicted changes of the right size? {GROUPS} random groups of {GROUP} rows are removed from
 {AGAIN} models of all rows. The slope of the mean change of predictions on the predicted one (1: the right size) is near
 1 with the trees fixed. Retraining moves predictions further: trees change too, which no influence of fixed trees sees.

@@ -28,12 +28,16 @@ def sections(page: str) -> dict[str, str]:
 
 def main(names: list[str]) -> None:
     if strangers := set(names) - set(NAMES):
-        sys.exit(f"there is no experiment {', '.join(sorted(strangers))}; there are {', '.join(NAMES)}.")
+        sys.exit(
+            f"there is no experiment {', '.join(sorted(strangers))}; there are {', '.join(NAMES)}."
+        )
     done = sections(PAGE.read_text()) if PAGE.exists() else {}
     for name in names or NAMES:
         done[name] = importlib.import_module(f"action_{name}").run().strip()
         parts = [HEAD, *(f"<!-- {name} -->\n{done[name]}" for name in NAMES if name in done)]
-        PAGE.write_text("\n\n".join(parts) + "\n")  # after each: an interrupted run keeps what it has
+        PAGE.write_text(
+            "\n\n".join(parts) + "\n"
+        )  # after each: an interrupted run keeps what it has
         print(done[name], flush=True)
 
 

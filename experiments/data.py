@@ -44,17 +44,25 @@ def read(name: str) -> pd.DataFrame:
         with pa.input_stream(path, compression="zstd") as file:
             return pd.read_csv(file)
     if FOLDER.exists():
-        stop(f"there is no {name}.parquet in {FOLDER}; set LEAFTRACE_DATA to the folder that has it.")
+        stop(
+            f"there is no {name}.parquet in {FOLDER}; set LEAFTRACE_DATA to the folder that has it."
+        )
     return download(name)
 
 
 def numbers(table: pd.DataFrame) -> pd.DataFrame:
     """Categories as numbers in the order of their names; missing ones are -1."""
-    made = {c: pd.factorize(table[c], sort=True)[0] for c in table if not pd.api.types.is_numeric_dtype(table[c])}
+    made = {
+        c: pd.factorize(table[c], sort=True)[0]
+        for c in table
+        if not pd.api.types.is_numeric_dtype(table[c])
+    }
     return table.assign(**made)
 
 
-def drawn(X: pd.DataFrame, y: np.ndarray, train: int, tests: int | None = None, seed: int = 0) -> Data:
+def drawn(
+    X: pd.DataFrame, y: np.ndarray, train: int, tests: int | None = None, seed: int = 0
+) -> Data:
     """Rows drawn at random: `train` of them, and `tests` or all others."""
     order = np.random.default_rng(seed).permutation(len(y))
     parts = order[:train], order[train : None if tests is None else train + tests]
@@ -82,14 +90,21 @@ def upselling() -> Data:
     """35,000 and 15,000 rows drawn at random, 45 of the 230 columns: the whole file could not be had."""
     every = read("upselling/upselling_50000rows_45of230cols")
     y = (every["upselling"].astype(int) == 1).to_numpy(int)
-    return drawn(numbers(every.drop(columns=["row", "upselling", "churn", "appetency"], errors="ignore")), y, 35_000)
+    return drawn(
+        numbers(every.drop(columns=["row", "upselling", "churn", "appetency"], errors="ignore")),
+        y,
+        35_000,
+    )
 
 
 def houses(train: int, tests: int) -> Data:
     """California housing, drawn at random; prices in units of 100,000."""
     every = numbers(read("california_housing/california_housing"))
     return drawn(
-        every.drop(columns="median_house_value"), every["median_house_value"].to_numpy(float) / 1e5, train, tests
+        every.drop(columns="median_house_value"),
+        every["median_house_value"].to_numpy(float) / 1e5,
+        train,
+        tests,
     )
 
 
@@ -116,7 +131,9 @@ def hospital(biased: bool = True) -> Data:
     known; here they are the first."""
     every = read("hospital/diabetic_data")
     y = every["readmitted"].eq("<30").to_numpy(int)
-    drugs = every.columns[every.columns.get_loc("max_glu_serum") : every.columns.get_loc("readmitted")]
+    drugs = every.columns[
+        every.columns.get_loc("max_glu_serum") : every.columns.get_loc("readmitted")
+    ]
     parts = [every[list(_NUMBERS)]]
     for name in ("gender", "race", "age", "discharge_disposition_id", *drugs):
         kind = every[name].fillna("?")

@@ -12,7 +12,9 @@ LEAVES = 64
 
 def update_sets(accumulate: str = "updated") -> dict[str, Any]:
     """As the authors' code reads TopKLeaves, or ("all") as their text does. All leaves of a tree are all points."""
-    sizes = {k: lt.AllPoints() if k == LEAVES else lt.TopKLeaves(k, accumulate=accumulate) for k in SIZES}
+    sizes = {
+        k: lt.AllPoints() if k == LEAVES else lt.TopKLeaves(k, accumulate=accumulate) for k in SIZES
+    }
     return {"SinglePoint": lt.SinglePoint()} | {f"Top{k}Leaves": u for k, u in sizes.items()}
 
 

@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 
-KINDS = {"adult": "classes", "amazon": "classes", "hospital": "classes", "wine": "classes", "houses": "numbers"}
+KINDS = {
+    "adult": "classes",
+    "amazon": "classes",
+    "hospital": "classes",
+    "wine": "classes",
+    "houses": "numbers",
+}
 
 
 def catboost(kind: str, seed: int) -> Any:
@@ -25,14 +31,28 @@ def xgboost(kind: str, seed: int) -> Any:
     from xgboost import XGBClassifier, XGBRegressor
 
     make = XGBClassifier if kind == "classes" else XGBRegressor
-    return make(n_estimators=100, max_depth=5, learning_rate=0.1, colsample_bynode=0.5, random_state=seed, n_jobs=1)
+    return make(
+        n_estimators=100,
+        max_depth=5,
+        learning_rate=0.1,
+        colsample_bynode=0.5,
+        random_state=seed,
+        n_jobs=1,
+    )
 
 
 def lightgbm(kind: str, seed: int, l2: float = 0.0) -> Any:
     from lightgbm import LGBMClassifier, LGBMRegressor
 
     make = LGBMClassifier if kind == "classes" else LGBMRegressor
-    return make(n_estimators=100, colsample_bynode=0.5, reg_lambda=l2, random_state=seed, n_jobs=1, verbosity=-1)
+    return make(
+        n_estimators=100,
+        colsample_bynode=0.5,
+        reg_lambda=l2,
+        random_state=seed,
+        n_jobs=1,
+        verbosity=-1,
+    )
 
 
 def histgradientboosting(kind: str, seed: int) -> Any:

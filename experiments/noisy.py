@@ -44,25 +44,40 @@ class Noisy:
         rise = self.losses(self.model) - self.losses(self.clean)
         return np.argsort(-rise, kind="stable")[:WORST]
 
-    def influence(self, label: str, method: lt.Method, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def influence(
+        self, label: str, method: lt.Method, rows: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Influences of these rows: (rows,) on the mean over all test rows, (rows, WORST) on the worst-hit ones."""
         parts = []
         for start in tqdm(
-            range(0, len(rows), CHUNK), desc=f"{self.name}, {label}", unit_scale=CHUNK, unit="row", leave=False
+            range(0, len(rows), CHUNK),
+            desc=f"{self.name}, {label}",
+            unit_scale=CHUNK,
+            unit="row",
+            leave=False,
         ):
             part = rows[start : start + CHUNK]
             settings = self.key | {"method": repr(method), "rows": hashed(part), "worst": WORST}
-            parts.append(cached("noisy-influence", settings, lambda p=part: self._influence(method, p)))
-        mean, worst = (np.concatenate([part[which] for part in parts]) for which in ("mean", "worst"))
+            parts.append(
+                cached("noisy-influence", settings, lambda p=part: self._influence(method, p))
+            )
+        mean, worst = (
+            np.concatenate([part[which] for part in parts]) for which in ("mean", "worst")
+        )
         return mean, worst
 
     def _influence(self, method: lt.Method, rows: np.ndarray) -> dict[str, np.ndarray]:
         X, y, worst = self.data.X_test, self.data.y_test, self.worst
         ask = partial(self.tracer.influence, method=method, rows=rows)
-        if isinstance(method, lt.LeafRefit):  # one pass for both: it needs the loss of every test row in any case
+        if isinstance(
+            method, lt.LeafRefit
+        ):  # one pass for both: it needs the loss of every test row in any case
             every = ask(X, y).values
             return {"mean": every.mean(axis=1, dtype=float), "worst": every[:, worst]}
-        return {"mean": ask(X, y, reduce="mean").values[:, 0], "worst": ask(X.iloc[worst], y[worst]).values}
+        return {
+            "mean": ask(X, y, reduce="mean").values[:, 0],
+            "worst": ask(X.iloc[worst], y[worst]).values,
+        }
 
 
 @cache
@@ -73,6 +88,9 @@ def noisy(name: str) -> Noisy:
 def auc(positive: np.ndarray, score: np.ndarray) -> float:
     """Area under the ROC curve: the share of pairs in the right order, ties half."""
     values, place = np.unique(score, return_inverse=True)
-    hits, others = (np.bincount(place[positive == side], minlength=len(values)).astype(float) for side in (True, False))
+    hits, others = (
+        np.bincount(place[positive == side], minlength=len(values)).astype(float)
+        for side in (True, False)
+    )
     below = np.cumsum(others) - others
     return float((hits * (below + others / 2)).sum() / (hits.sum() * others.sum()))

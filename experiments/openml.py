@@ -46,5 +46,9 @@ def download(name: str) -> pd.DataFrame:
     table = found.data.assign(**{TARGETS[title]: pd.Series(found.target).reset_index(drop=True)})
     if title == "adult":
         table["income"] = table["income"].astype(str).str.rstrip(".")
-        return table[:ADULT_TRAIN] if name.endswith("train") else table[ADULT_TRAIN:].reset_index(drop=True)
+        return (
+            table[:ADULT_TRAIN]
+            if name.endswith("train")
+            else table[ADULT_TRAIN:].reset_index(drop=True)
+        )
     return table

@@ -38,7 +38,9 @@ def main() -> None:
     size.add_argument("--full", action="store_true", help="the paper's sizes")
     given = parser.parse_args()
     if strangers := set(given.names) - set(NAMES):
-        parser.error(f"there is no experiment {', '.join(sorted(strangers))}; there are {', '.join(NAMES)}")
+        parser.error(
+            f"there is no experiment {', '.join(sorted(strangers))}; there are {', '.join(NAMES)}"
+        )
     broken = []
     try:
         for name in given.names or NAMES:
@@ -47,7 +49,10 @@ def main() -> None:
             broken += [claim for claim, holds in section.claims.items() if not holds]
             page = assemble(given.full)
     except KeyboardInterrupt:
-        print("interrupted; finished parts are kept, the same command goes on from here.", file=sys.stderr)
+        print(
+            "interrupted; finished parts are kept, the same command goes on from here.",
+            file=sys.stderr,
+        )
         sys.exit(130)
     print(f"Page: {page}")
     if broken:
@@ -61,7 +66,9 @@ def assemble(full: bool) -> str:
     parts = [(folder / f"{name}.md").read_text().strip() for name in done]
     parts.insert(0, summary(parts))
     if len(done) < len(NAMES):
-        parts.insert(0, f"Not run yet at this size: {', '.join(name for name in NAMES if name not in done)}.")
+        parts.insert(
+            0, f"Not run yet at this size: {', '.join(name for name in NAMES if name not in done)}."
+        )
     page = ROOT / "docs" / "paper.md" if full else folder / "paper.md"
     page.write_text("\n\n".join([HEAD, *parts]) + "\n")
     return str(page)
@@ -69,12 +76,16 @@ def assemble(full: bool) -> str:
 
 def summary(parts: list[str]) -> str:
     """What holds in each section, what does not, and what differs from the paper."""
-    lines = [f"| section | conclusions that hold | that do not | {DIFFERS[0].lower() + DIFFERS[1:]} |"]
+    lines = [
+        f"| section | conclusions that hold | that do not | {DIFFERS[0].lower() + DIFFERS[1:]} |"
+    ]
     lines.append("| --- | ---: | --- | --- |")
     for part in parts:
         title = part.partition("\n")[0].removeprefix("## ")
         marks = MARKS[True], MARKS[False], DIFFERS
-        holds, fails, differs = (re.findall(f"^- {re.escape(m)}: (.*)$", part, re.MULTILINE) for m in marks)
+        holds, fails, differs = (
+            re.findall(f"^- {re.escape(m)}: (.*)$", part, re.MULTILINE) for m in marks
+        )
         lines.append(
             f"| {title} | {len(holds)} of {len(holds) + len(fails)} | {'; '.join(fails)} | {''.join(differs)} |"
         )

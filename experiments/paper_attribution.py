@@ -26,7 +26,11 @@ from tqdm import tqdm
 import leaftrace as lt
 
 SHARES = (0.01, 0.02, 0.05)  # of the rows; Amazon's rarer class is 6 % of them
-ACTS = {"remove": "most helpful removed", "clean": "most harmful removed", "relabel": "most helpful relabelled"}
+ACTS = {
+    "remove": "most helpful removed",
+    "clean": "most harmful removed",
+    "relabel": "most helpful relabelled",
+}
 AGAIN = 1_000  # seeds of retraining begin here; no model that is asked has one of them
 EXACT, SEEDS, CEILING = "LeafInfluence, exact", "LeafInfluence, 10 seeds", "retrained twice"
 TOP8, REFIT = "LeafInfluence, Top8Leaves", "LeafRefit, exact"
@@ -67,7 +71,9 @@ def load(name: str, size: Size) -> Data:
     if name in ("houses", "wine"):
         return (houses if name == "houses" else wine)(size.rows, count)
     whole = {"adult": adult, "amazon": amazon, "hospital": lambda: hospital(biased=False)}[name]()
-    X = whole.X.rename(columns=lambda text: text.replace("[", "").replace("<", "below "))  # XGBoost takes none of them
+    X = whole.X.rename(
+        columns=lambda text: text.replace("[", "").replace("<", "below ")
+    )  # XGBoost takes none of them
     return drawn(X, whole.y, size.rows, count)
 
 
@@ -80,11 +86,18 @@ class World:
         m = size.tests
         self.asked, self.choose, self.judge = slice(0, m), slice(m, 6 * m), slice(6 * m, 11 * m)
         data = hashed(self.data.X, self.data.y, self.data.X_test, self.data.y_test)
-        self.key = {"data": data, "library": library, "model": repr(self.make(self.kind, 0)), "size": size.tests}
+        self.key = {
+            "data": data,
+            "library": library,
+            "model": repr(self.make(self.kind, 0)),
+            "size": size.tests,
+        }
         self.halves = np.random.default_rng(8).random((size.halves, size.rows)) < 0.5
 
     def fit(self, seed: int, keep: Any = slice(None), y: np.ndarray | None = None) -> Any:
-        return self.make(self.kind, seed).fit(self.data.X.iloc[keep], (self.data.y if y is None else y)[keep])
+        return self.make(self.kind, seed).fit(
+            self.data.X.iloc[keep], (self.data.y if y is None else y)[keep]
+        )
 
     def losses(self, model: Any, tests: slice) -> np.ndarray:
         return losses(model, self.kind, self.data.X_test.iloc[tests], self.data.y_test[tests])
@@ -94,16 +107,22 @@ class World:
         seeds = AGAIN + again * len(self.halves) + np.arange(len(self.halves))
         train = lambda h: self.losses(self.fit(int(seeds[h]), self.halves[h]), self.asked)  # noqa: E731
         make = lambda: {"v": np.array(parallel(train, range(len(self.halves))))}  # noqa: E731
-        return cached("halves", self.key | {"halves": hashed(self.halves), "seeds": seeds.tolist()}, make)["v"]
+        return cached(
+            "halves", self.key | {"halves": hashed(self.halves), "seeds": seeds.tolist()}, make
+        )["v"]
 
     @cached_property
     def tracers(self) -> list[lt.Tracer]:
-        return [lt.Tracer(self.fit(seed), self.data.X, self.data.y) for seed in range(self.size.seeds)]
+        return [
+            lt.Tracer(self.fit(seed), self.data.X, self.data.y) for seed in range(self.size.seeds)
+        ]
 
     def values(self, method: Any, tests: slice, reduce: str | None) -> list[np.ndarray]:
         """Influences (rows, tests) of each model that is asked."""
         X, y = self.data.X_test.iloc[tests], self.data.y_test[tests]
-        return [tracer.influence(X, y, method=method, reduce=reduce).values for tracer in self.tracers]
+        return [
+            tracer.influence(X, y, method=method, reduce=reduce).values for tracer in self.tracers
+        ]
 
     def averaged(self, tests: slice, reduce: str | None) -> list[np.ndarray]:
         X, y = self.data.X_test.iloc[tests], self.data.y_test[tests]
@@ -114,20 +133,34 @@ class World:
     def alone(self, tests: slice, reduce: str | None) -> list[np.ndarray]:
         """Leave-one-out: (rows, tests) losses with the row minus without it, of the model of seed 0."""
         every = np.arange(self.size.rows)
-        without = lambda i: self.losses(self.fit(0, np.delete(every, i)), slice(0, self.choose.stop))  # noqa: E731
-        make = lambda: {"v": np.array(parallel(without, tqdm(every, desc=f"{self.name}, alone", leave=False)))}  # noqa: E731
+        without = lambda i: self.losses(
+            self.fit(0, np.delete(every, i)), slice(0, self.choose.stop)
+        )  # noqa: E731
+        make = lambda: {
+            "v": np.array(parallel(without, tqdm(every, desc=f"{self.name}, alone", leave=False)))
+        }  # noqa: E731
         after = cached("alone", self.key, make)["v"]
         values = (self.losses(self.fit(0), slice(0, self.choose.stop)) - after)[:, tests]
         return [values.mean(axis=1, keepdims=True) if reduce else values]
 
-    def line(self, method: str, ask: Callable[[slice, str | None], list[np.ndarray]]) -> dict[str, float]:
+    def line(
+        self, method: str, ask: Callable[[slice, str | None], list[np.ndarray]]
+    ) -> dict[str, float]:
         """All columns of one line of the table."""
-        settings = self.key | {"method": method, "how": repr(SINGLE.get(method)), "seeds": self.size.seeds}
+        settings = self.key | {
+            "method": method,
+            "how": repr(SINGLE.get(method)),
+            "seeds": self.size.seeds,
+        }
         settings |= {"halves": hashed(self.halves), "shares": SHARES}
-        return {name: float(v) for name, v in cached("lines", settings, lambda: self._line(ask)).items()}
+        return {
+            name: float(v) for name, v in cached("lines", settings, lambda: self._line(ask)).items()
+        }
 
     def _line(self, ask: Callable[[slice, str | None], list[np.ndarray]]) -> dict[str, Any]:
-        found = np.concatenate([correlations(self.halves.astype(float) @ v, self.truth) for v in ask(self.asked, None)])
+        found = np.concatenate(
+            [correlations(self.halves.astype(float) @ v, self.truth) for v in ask(self.asked, None)]
+        )
         line = {"lds": found.mean(), "lds_error": found.std(ddof=1) / np.sqrt(self.size.tests)}
         order = np.argsort(ask(self.choose, "mean")[0][:, 0], kind="stable")  # most helpful first
         return line | self.curves(order)
@@ -138,7 +171,11 @@ class World:
 
     def mean_loss(self, keep: np.ndarray | slice, y: np.ndarray | None = None) -> float:
         """Of the rows that judge, over three seeds."""
-        return float(np.mean([self.losses(self.fit(AGAIN + s, keep, y), self.judge).mean() for s in range(3)]))
+        return float(
+            np.mean(
+                [self.losses(self.fit(AGAIN + s, keep, y), self.judge).mean() for s in range(3)]
+            )
+        )
 
     @cached_property
     def before(self) -> float:
@@ -160,7 +197,10 @@ class World:
         }
         todo = [(act, share) for act in ACTS for share in SHARES]
         after = parallel(lambda one: acts[one[0]](round(one[1] * n)), todo)
-        return {column(*one): 100 * (loss / self.before - 1) for one, loss in zip(todo, after, strict=True)}
+        return {
+            column(*one): 100 * (loss / self.before - 1)
+            for one, loss in zip(todo, after, strict=True)
+        }
 
 
 def column(act: str, share: float) -> str:
@@ -180,7 +220,9 @@ def run(full: bool) -> Section:
         for library in size.libraries:
             world = World(name, library, size)
             ways = {m: lambda t, r, how=how: world.values(how, t, r) for m, how in SINGLE.items()}  # noqa: B023
-            ways |= {SEEDS: world.averaged} | ({ALONE: world.alone} if library in size.alone else {})
+            ways |= {SEEDS: world.averaged} | (
+                {ALONE: world.alone} if library in size.alone else {}
+            )
             for method in tqdm(ways, desc=f"{name}, {library}", unit="method", leave=False):
                 found = world.line(method, ways[method])
                 lines.append({"data": name, "library": library, "method": method, **found})
@@ -193,11 +235,17 @@ def run(full: bool) -> Section:
 def section(numbers: pd.DataFrame, size: Size) -> Section:
     lds = numbers.pivot_table(index=["data", "library"], columns="method", values="lds", sort=False)
     lds = lds[[*(m for m in (SEEDS, *SINGLE, ALONE) if m in lds), CEILING]]
-    ahead = lds.drop(columns=[EXACT, SEEDS, CEILING]).sub(lds[EXACT], axis=0)  # of exact LeafInfluence
+    ahead = lds.drop(columns=[EXACT, SEEDS, CEILING]).sub(
+        lds[EXACT], axis=0
+    )  # of exact LeafInfluence
     others = ahead.drop(columns=[TOP8, REFIT])
     no_l2 = ahead.index.get_level_values("library").isin(NO_L2)
     acts = numbers[numbers["method"] != CEILING].groupby("method", sort=False)
-    middle = acts[[column(act, share) for act in ACTS for share in SHARES]].median().loc[list(lds.columns[:-1])]
+    middle = (
+        acts[[column(act, share) for act in ACTS for share in SHARES]]
+        .median()
+        .loc[list(lds.columns[:-1])]
+    )
     claims = {
         "exact LeafInfluence has a higher LDS than all methods but TopKLeaves(8) and LeafRefit, everywhere": bool(
             others.max().max() < 0
@@ -206,10 +254,16 @@ def section(numbers: pd.DataFrame, size: Size) -> Section:
         "LeafRefit is ahead of it by more than 0.01 only where leaves have no l2": bool(
             ahead[REFIT][~no_l2].max() < 0.01
         ),
-        "its average over ten seeds is ahead of it everywhere": bool((lds[SEEDS] > lds[EXACT]).all()),
+        "its average over ten seeds is ahead of it everywhere": bool(
+            (lds[SEEDS] > lds[EXACT]).all()
+        ),
     }
     errors = numbers[numbers["method"] == EXACT]["lds_error"]
-    alone = f"retrains {' and '.join(size.alone)} {size.rows:,} times" if size.alone else "is left out here"
+    alone = (
+        f"retrains {' and '.join(size.alone)} {size.rows:,} times"
+        if size.alone
+        else "is left out here"
+    )
     lead = ahead[REFIT].unstack("library").mean()
     at = lambda act, method: f"{middle.loc[method, column(act, SHARES[-1])]:+.1f}"  # noqa: E731
     text = f"""
@@ -267,7 +321,20 @@ are most of its rarer class.
     for ax, (act, title) in zip(panels, ACTS.items(), strict=True):
         for (colour, line), method in zip(styles, middle.index, strict=False):
             change = [0, *(middle.loc[method, column(act, share)] for share in SHARES)]
-            ax.plot([0, *(100 * s for s in SHARES)], change, line, marker=".", color=colour, label=method)
-        ax.set(title=title.capitalize(), xlabel="% of the training rows", ylabel="change of the mean loss, %")
+            ax.plot(
+                [0, *(100 * s for s in SHARES)],
+                change,
+                line,
+                marker=".",
+                color=colour,
+                label=method,
+            )
+        ax.set(
+            title=title.capitalize(),
+            xlabel="% of the training rows",
+            ylabel="change of the mean loss, %",
+        )
     legend(below, panels[0], "right", 1)
-    return Section("Beyond the paper: which method predicts retraining best?", text, numbers, figure, claims)
+    return Section(
+        "Beyond the paper: which method predicts retraining best?", text, numbers, figure, claims
+    )

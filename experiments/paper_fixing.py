@@ -28,11 +28,15 @@ def run(full: bool) -> Section:
             _, values = world.influence(", ".join(key), method, np.arange(len(world.y)))
             orders[key] = np.argsort(-values[:, :count], axis=0, kind="stable")[: BATCH * steps]
         for rival, score in rivals(world).items():
-            orders[rival, ""] = np.argsort(-score, kind="stable")[: BATCH * steps, None].repeat(count, axis=1)
+            orders[rival, ""] = np.argsort(-score, kind="stable")[: BATCH * steps, None].repeat(
+                count, axis=1
+            )
         for (family, update_set), order in orders.items():
             gains = reductions(world, tests, order, f"{name}, {family} {update_set}")
             own, whole = dcg(gains[0]), dcg(gains[1])
-            lines.append((name, family, update_set, own.mean(), whole.mean(), spread(own), spread(whole)))
+            lines.append(
+                (name, family, update_set, own.mean(), whole.mean(), spread(own), spread(whole))
+            )
     columns = ["data", "method", "update_set", "own", "whole", "own_error", "whole_error"]
     return section(pd.DataFrame(lines, columns=columns), steps, count)
 
@@ -54,10 +58,16 @@ def reductions(world: Noisy, tests: np.ndarray, order: np.ndarray, label: str) -
     found, known = np.empty((2, steps, len(tests))), {}
     for place, test in enumerate(tqdm(tests, desc=label, unit="test row", leave=False)):
         rows = order[:, place]
-        if (key := rows.tobytes()) not in known:  # an order that knows nothing of the test row is retrained once
+        if (
+            key := rows.tobytes()
+        ) not in known:  # an order that knows nothing of the test row is retrained once
             stops = range(BATCH, BATCH * steps + 1, BATCH)
-            make = lambda r=rows, s=stops: {"v": np.array(parallel(lambda stop: losses(stop, r), s))}  # noqa: E731
-            known[key] = cached("noisy-fixing", world.key | {"rows": hashed(rows), "batch": BATCH}, make)["v"]
+            make = lambda r=rows, s=stops: {
+                "v": np.array(parallel(lambda stop: losses(stop, r), s))
+            }  # noqa: E731
+            known[key] = cached(
+                "noisy-fixing", world.key | {"rows": hashed(rows), "batch": BATCH}, make
+            )["v"]
         after = known[key]  # (steps, tests of the data set)
         found[0, :, place] = 1 - after[:, test] / before[test]
         found[1, :, place] = 1 - after.mean(axis=1) / before.mean()
@@ -75,12 +85,16 @@ def spread(values: np.ndarray) -> float:
 
 def section(numbers: pd.DataFrame, steps: int, count: int) -> Section:
     own, whole, error = (
-        numbers.pivot_table(index=["method", "update_set"], columns="data", values=which, sort=False)
+        numbers.pivot_table(
+            index=["method", "update_set"], columns="data", values=which, sort=False
+        )
         for which in ("own", "whole", "whole_error")
     )
     families = ["LeafRefit", "LeafInfluence"]
     ours, rival = own.loc[families], own.loc[["Detector", "Random"]].max()
-    ends = [whole.loc[families].xs(u, level="update_set").mean() for u in ("SinglePoint", "Top64Leaves")]
+    ends = [
+        whole.loc[families].xs(u, level="update_set").mean() for u in ("SinglePoint", "Top64Leaves")
+    ]
     noise = error.loc[families].max()
     claims = {
         "every variant's DCG on the targeted row is at least five times that of Detector and of random rows": bool(
@@ -90,7 +104,10 @@ def section(numbers: pd.DataFrame, steps: int, count: int) -> Section:
             (whole.loc[families] > -2 * error.loc[families]).all().all()
         ),
     }
-    gains = "; ".join(f"{TITLES[d]} {ends[0][d]:+.4f} and {ends[1][d]:+.4f} (± {noise[d]:.4f})" for d in whole.columns)
+    gains = "; ".join(
+        f"{TITLES[d]} {ends[0][d]:+.4f} and {ends[1][d]:+.4f} (± {noise[d]:.4f})"
+        for d in whole.columns
+    )
     table = pd.concat(
         [
             own.map("{:.3f}".format).rename(columns=TITLES).add_suffix(", the row"),
@@ -114,9 +131,17 @@ test set worse. Here they do not; SinglePoint and Top64Leaves, mean of both meth
 """
     figure, panels = axes(2, height=4.4, width=9.5, sharey=True)
     names = [f"{m} {u}" for m, u in own.index]
-    for ax, which, title in zip(panels, (own, whole), ("The row itself", "The whole test set"), strict=True):
+    for ax, which, title in zip(
+        panels, (own, whole), ("The row itself", "The whole test set"), strict=True
+    ):
         for shift, (colour, name) in enumerate(zip(COLOURS, which.columns, strict=False)):
-            ax.barh(np.arange(len(names))[::-1] - 0.27 * shift, which[name], 0.26, color=colour, label=TITLES[name])
+            ax.barh(
+                np.arange(len(names))[::-1] - 0.27 * shift,
+                which[name],
+                0.26,
+                color=colour,
+                label=TITLES[name],
+            )
         ax.axvline(0, color="black", lw=0.6)
         ax.set_yticks(np.arange(len(names))[::-1] - 0.27, names, fontsize=8)
         ax.set(title=title, xlabel="DCG of reductions of the loss")

@@ -32,8 +32,13 @@ def run(full: bool) -> Section:
             "Oracle": (world.flipped, every),
             "Random": (np.random.default_rng(5).random(n), every),
         }
-        lines += [(name, rival, "", auc(world.flipped[who], v), len(who)) for rival, (v, who) in others.items()]
-    return section(pd.DataFrame(lines, columns=["data", "method", "update_set", "auc", "rows"]), full)
+        lines += [
+            (name, rival, "", auc(world.flipped[who], v), len(who))
+            for rival, (v, who) in others.items()
+        ]
+    return section(
+        pd.DataFrame(lines, columns=["data", "method", "update_set", "auc", "rows"]), full
+    )
 
 
 def detector(world: Noisy) -> np.ndarray:
@@ -48,26 +53,50 @@ def leave_one_out(world: Noisy, rows: np.ndarray) -> np.ndarray:
 
     def change(i: int) -> float:
         keep = np.delete(every, i)
-        return before - world.losses(world.fit(world.data.X.iloc[keep], world.y[keep], thread_count=1)).mean()
+        return (
+            before
+            - world.losses(world.fit(world.data.X.iloc[keep], world.y[keep], thread_count=1)).mean()
+        )
 
     for start in tqdm(
-        range(0, len(rows), BATCH), desc=f"{world.name}, leave-one-out", unit_scale=BATCH, unit="row", leave=False
+        range(0, len(rows), BATCH),
+        desc=f"{world.name}, leave-one-out",
+        unit_scale=BATCH,
+        unit="row",
+        leave=False,
     ):
         batch = rows[start : start + BATCH]
         settings = world.key | {"rows": batch.tolist()}
-        parts.append(cached("noisy-alone", settings, lambda b=batch: {"v": np.array(parallel(change, b))})["v"])
+        parts.append(
+            cached("noisy-alone", settings, lambda b=batch: {"v": np.array(parallel(change, b))})[
+                "v"
+            ]
+        )
     return np.concatenate(parts)
 
 
 def section(numbers: pd.DataFrame, full: bool) -> Section:
-    found = numbers.pivot_table(index=["method", "update_set"], columns="data", values="auc", sort=False)
+    found = numbers.pivot_table(
+        index=["method", "update_set"], columns="data", values="auc", sort=False
+    )
     ours = found.loc[["LeafRefit", "LeafInfluence"]]
     below = (found.loc["Detector"].iloc[0] - ours).max(axis=1)  # over the data sets
-    large = below[below.index.get_level_values("update_set").isin(("Top8Leaves", "Top22Leaves", "Top64Leaves"))]
-    alone, sizes = found.loc["Leave-One-Out"].iloc[0], numbers.groupby("method", sort=False)["rows"].min()
+    large = below[
+        below.index.get_level_values("update_set").isin(
+            ("Top8Leaves", "Top22Leaves", "Top64Leaves")
+        )
+    ]
+    alone, sizes = (
+        found.loc["Leave-One-Out"].iloc[0],
+        numbers.groupby("method", sort=False)["rows"].min(),
+    )
     claims = {
-        "variants of eight leaves and more are within 0.05 of Detector on every data set": bool((large < 0.05).all()),
-        "Leave-One-Out is far below every variant (by 0.1 and more)": bool((ours.min() - alone > 0.1).all()),
+        "variants of eight leaves and more are within 0.05 of Detector on every data set": bool(
+            (large < 0.05).all()
+        ),
+        "Leave-One-Out is far below every variant (by 0.1 and more)": bool(
+            (ours.min() - alone > 0.1).all()
+        ),
     }
     table = found.map("{:.3f}".format).rename(columns=TITLES).reset_index()
     text = f"""
@@ -89,7 +118,8 @@ one more training run happens to do, of which the row is a small part.
     figure, panels = axes(len(found.columns), height=3.6, width=9.5, sharey=True)
     names = [f"{m}{', ' if u else ''}{u}" for m, u in found.index]
     tones = [
-        COLOURS[0] if m == "LeafRefit" else COLOURS[1] if m == "LeafInfluence" else COLOURS[-1] for m, _ in found.index
+        COLOURS[0] if m == "LeafRefit" else COLOURS[1] if m == "LeafInfluence" else COLOURS[-1]
+        for m, _ in found.index
     ]
     for ax, name in zip(panels, found.columns, strict=True):
         ax.barh(names[::-1], found[name][::-1], color=tones[::-1])

@@ -38,13 +38,20 @@ class Retraining:
         self.pool.quantize(border_count=254)
         self.model = catboost("adult").fit(self.pool)
         self.leaves = self.model.calc_leaf_indexes(data.X)
-        self.key = {"data": hashed(data.X, data.y, self.tests), "model": self.model.get_params(), "batch": BATCH}
+        self.key = {
+            "data": hashed(data.X, data.y, self.tests),
+            "model": self.model.get_params(),
+            "batch": BATCH,
+        }
 
     def without(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """(rows, tests) raw scores, and (rows,) whether any tree changed."""
         every = np.arange(len(self.data.y))
         found = parallel(lambda i: self._train(self.pool.slice(np.delete(every, i).tolist())), rows)
-        return {"scores": np.array([scores for scores, _ in found]), "changed": np.array([c for _, c in found])}
+        return {
+            "scores": np.array([scores for scores, _ in found]),
+            "changed": np.array([c for _, c in found]),
+        }
 
     def perturbed(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """(rows, tests) derivatives of raw scores by weights; NaN if even the smallest step changes a tree."""
@@ -84,10 +91,14 @@ class Retraining:
 
     def _train(self, pool: Pool) -> tuple[np.ndarray, bool]:
         model = catboost("adult", thread_count=1).fit(pool)
-        return self.scores(model), bool((model.calc_leaf_indexes(self.data.X, thread_count=1) != self.leaves).any())
+        return self.scores(model), bool(
+            (model.calc_leaf_indexes(self.data.X, thread_count=1) != self.leaves).any()
+        )
 
 
-def leave_one_out(retraining: Retraining, count: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], int]:
+def leave_one_out(
+    retraining: Retraining, count: int
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], int]:
     """Rows (count,) of both kinds and their raw scores (count, tests), and how many rows it took to find them."""
     order = np.random.default_rng(1).permutation(len(retraining.data.y))
     kinds = {"same": False, "changed": True}
@@ -95,7 +106,11 @@ def leave_one_out(retraining: Retraining, count: int) -> tuple[dict[str, np.ndar
     with tqdm(total=2 * count, desc="leave-one-out", unit="row") as bar:
         for start in itertools.count(0, BATCH):
             batch = order[start : start + BATCH]
-            found = cached("leave-one-out", retraining.key | {"start": start}, lambda b=batch: retraining.without(b))
+            found = cached(
+                "leave-one-out",
+                retraining.key | {"start": start},
+                lambda b=batch: retraining.without(b),
+            )
             for kind, value in kinds.items():
                 hit = found["changed"] == value
                 rows[kind] += batch[hit].tolist()
@@ -113,10 +128,14 @@ def leave_one_out(retraining: Retraining, count: int) -> tuple[dict[str, np.ndar
 def slopes(retraining: Retraining, rows: np.ndarray) -> np.ndarray:
     """(rows, tests) derivatives of raw scores."""
     parts = []
-    for start in tqdm(range(0, len(rows), BATCH), desc="perturbed weights", unit_scale=BATCH, unit="row"):
+    for start in tqdm(
+        range(0, len(rows), BATCH), desc="perturbed weights", unit_scale=BATCH, unit="row"
+    ):
         batch = rows[start : start + BATCH]
         settings = retraining.key | {"rows": batch.tolist(), "steps": STEPS}
-        parts.append(cached("perturbed", settings, lambda b=batch: retraining.perturbed(b))["slopes"])
+        parts.append(
+            cached("perturbed", settings, lambda b=batch: retraining.perturbed(b))["slopes"]
+        )
     return np.concatenate(parts)
 
 
@@ -149,7 +168,9 @@ def run(full: bool) -> Section:
         for (family, truth), reading in itertools.product(TRUTH.items(), READINGS):
             for name, update_set in update_sets(reading).items():
                 method = FAMILIES[family](update_set)
-                values = tracer.influence(retraining.tests, data.y_test[asked], method=method, rows=chosen).values
+                values = tracer.influence(
+                    retraining.tests, data.y_test[asked], method=method, rows=chosen
+                ).values
                 labels = {"method": family, "update_set": name, "accumulate": reading, "rows": kind}
                 lines += lines_of(labels, truths[truth], values, cut)
     some = np.random.default_rng(3).choice(len(data.y), BATCH, replace=False)
@@ -157,11 +178,15 @@ def run(full: bool) -> Section:
     return section(pd.DataFrame(lines), count, tests, cut, took, int(anew["changed"].sum()))
 
 
-def lines_of(method: dict[str, str], truth: np.ndarray, guess: np.ndarray, cut: int) -> list[dict[str, Any]]:
+def lines_of(
+    method: dict[str, str], truth: np.ndarray, guess: np.ndarray, cut: int
+) -> list[dict[str, Any]]:
     """Lines of the table of numbers, one for each meaning of the gain."""
     found = {gain: ndcg(truth, guess, cut, gain) for gain in ("rank", "value")}
     spread = {gain: values.std(ddof=1) / np.sqrt(len(values)) for gain, values in found.items()}
-    return [method | {"gain": gain, "ndcg": found[gain].mean(), "error": spread[gain]} for gain in found]
+    return [
+        method | {"gain": gain, "ndcg": found[gain].mean(), "error": spread[gain]} for gain in found
+    ]
 
 
 def ndcg(truth: np.ndarray, guess: np.ndarray, cut: int, gain: str) -> np.ndarray:
@@ -176,15 +201,21 @@ def ndcg(truth: np.ndarray, guess: np.ndarray, cut: int, gain: str) -> np.ndarra
     return discount @ found / (discount @ -np.sort(-gains, axis=0)[:cut])
 
 
-def section(numbers: pd.DataFrame, count: int, tests: int, cut: int, took: int, moved: int) -> Section:
+def section(
+    numbers: pd.DataFrame, count: int, tests: int, cut: int, took: int, moved: int
+) -> Section:
     shown = numbers[numbers["gain"] == "rank"]
     ours = shown.set_index(["method", "rows", "accumulate", "update_set"])["ndcg"]
     columns = list(PAPER)
     table = {"update set": list(NAMES)}
     for family, kind in columns:
         table[f"{family}, {kind}: paper"] = [f"{v:.2f}" for v in PAPER[family, kind]]
-        table["ours" + " " * len(table)] = [f"{ours[family, kind, 'updated', name]:.2f}" for name in NAMES]
-        table["text" + " " * len(table)] = [f"{ours[family, kind, 'all', name]:.2f}" for name in NAMES]
+        table["ours" + " " * len(table)] = [
+            f"{ours[family, kind, 'updated', name]:.2f}" for name in NAMES
+        ]
+        table["text" + " " * len(table)] = [
+            f"{ours[family, kind, 'all', name]:.2f}" for name in NAMES
+        ]
     chance = shown[shown["method"] == "random"]["ndcg"].mean()
     at = lambda family, kind: ours[family, kind, "updated"].loc[list(NAMES)]  # noqa: E731
     steady = lambda values: bool((np.diff(values) > -0.01).all())  # noqa: E731
@@ -226,4 +257,11 @@ effect itself as the gain. On same rows small update sets do better here than in
         ax.tick_params(axis="x", rotation=35)
     panels[0].set_ylabel(f"NDCG@{cut}")
     panels[1].legend(frameon=False, loc="lower right")
-    return Section("RQ1: do the methods rank as retraining does? (Table 1)", text, numbers, figure, claims, DIFFERS)
+    return Section(
+        "RQ1: do the methods rank as retraining does? (Table 1)",
+        text,
+        numbers,
+        figure,
+        claims,
+        DIFFERS,
+    )

@@ -46,7 +46,9 @@ def forward(method: lt.Method) -> lt.Method:
     return lt.LeafInfluence(lt.TopKLeaves(64)) if exact else method
 
 
-def seconds(tracer: lt.Tracer, data, method: lt.Method, rows: np.ndarray | None, again: int) -> float:
+def seconds(
+    tracer: lt.Tracer, data, method: lt.Method, rows: np.ndarray | None, again: int
+) -> float:
     """Median of several."""
     found = []
     for _ in range(again):
@@ -57,7 +59,9 @@ def seconds(tracer: lt.Tracer, data, method: lt.Method, rows: np.ndarray | None,
 
 
 def section(numbers: pd.DataFrame) -> Section:
-    found = numbers.pivot_table(index=["method", "update_set"], columns="data", values="seconds", sort=False)
+    found = numbers.pivot_table(
+        index=["method", "update_set"], columns="data", values="seconds", sort=False
+    )
     table = (1000 * found).map("{:.3g}".format).rename(columns=TITLES).reset_index()
     theirs = [THEIRS.get((m, u)) for m, u in found.index]
     table["authors' code, Adult"] = ["" if t is None else f"{1000 * t:,.0f}" for t in theirs]
@@ -65,7 +69,10 @@ def section(numbers: pd.DataFrame) -> Section:
     adjoint, exact = found.loc["adjoint, exact"].iloc[0], derivative.loc["Top64Leaves"]
     claims = {
         "SinglePoint is the cheapest update set of both methods": bool(
-            all((f.drop("SinglePoint") > f.loc["SinglePoint"]).all().all() for f in (refit, derivative))
+            all(
+                (f.drop("SinglePoint") > f.loc["SinglePoint"]).all().all()
+                for f in (refit, derivative)
+            )
         ),
         "LeafInfluence is no slower than LeafRefit, update set by update set": bool(
             (derivative < 1.1 * refit).drop("Top64Leaves").all().all()
@@ -91,7 +98,10 @@ LeafInfluence, since it still solves every leaf of every tree anew.
 """
     figure, panels = axes(len(found.columns), height=3.6, width=9.5, sharey=True)
     names = [f"{m}, {u}" for m, u in found.index]
-    tones = [{"LeafRefit": COLOURS[0], "LeafInfluence": COLOURS[1]}.get(m, COLOURS[2]) for m, _ in found.index]
+    tones = [
+        {"LeafRefit": COLOURS[0], "LeafInfluence": COLOURS[1]}.get(m, COLOURS[2])
+        for m, _ in found.index
+    ]
     for ax, name in zip(panels, found.columns, strict=True):
         ax.barh(names[::-1], 1000 * found[name][::-1], color=tones[::-1])
         ax.set(title=TITLES[name], xscale="log", xlabel="milliseconds a training row")

@@ -17,7 +17,16 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure, FigureBase
 
 ROOT = Path(__file__).parents[1]
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")  # Okabe and Ito
+COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#000000",
+    "#999999",
+)  # Okabe and Ito
 MARKS = {True: "Holds", False: "**Does not hold**"}
 DIFFERS = "Differs from the paper"
 
@@ -30,7 +39,9 @@ class Section:
     text: str
     numbers: pd.DataFrame
     figure: Figure
-    claims: dict[str, bool] = field(default_factory=dict)  # conclusion: does it hold in these numbers?
+    claims: dict[str, bool] = field(
+        default_factory=dict
+    )  # conclusion: does it hold in these numbers?
     differs: str = ""  # what the paper found and we do not
 
     def write(self, name: str, full: bool) -> Path:
@@ -44,7 +55,12 @@ class Section:
         held += [f"- {DIFFERS}: {self.differs}"] if self.differs else []
         picture = f"![{self.title}]({'paper/' if full else ''}{name}.png)"
         files = f"Numbers: [{name}.csv]({'paper/' if full else ''}{name}.csv)."
-        parts = [f"## {self.title}", self.text.strip().replace("FIGURE", picture), "\n".join(held), files]
+        parts = [
+            f"## {self.title}",
+            self.text.strip().replace("FIGURE", picture),
+            "\n".join(held),
+            files,
+        ]
         path = folder / f"{name}.md"
         path.write_text("\n\n".join(part for part in parts if part) + "\n")
         return path
@@ -56,7 +72,10 @@ def folder_of(full: bool) -> Path:
 
 def markdown(table: pd.DataFrame) -> str:
     """A table of texts; numbers are written as they are given, so round before."""
-    rows = [list(map(str, table.columns)), *(["" if v is None else str(v) for v in row] for row in table.to_numpy())]
+    rows = [
+        list(map(str, table.columns)),
+        *(["" if v is None else str(v) for v in row] for row in table.to_numpy()),
+    ]
     right = ["---:" if i else "---" for i in range(len(table.columns))]
     return "\n".join(f"| {' | '.join(row)} |" for row in (rows[0], right, *rows[1:]))
 
@@ -66,7 +85,11 @@ def sign(value: float, digits: int) -> str:
 
 
 def axes(
-    columns: int = 1, height: float = 3.2, width: float = 8.0, figure: FigureBase | None = None, **more: object
+    columns: int = 1,
+    height: float = 3.2,
+    width: float = 8.0,
+    figure: FigureBase | None = None,
+    **more: object,
 ) -> tuple[FigureBase, Sequence]:
     """A figure of its own, not one of pyplot's (or a given one, or a part of one), and its axes in one list."""
     figure = figure or Figure(figsize=(width, height), layout="constrained")
@@ -78,4 +101,10 @@ def axes(
 
 def legend(figure: FigureBase, ax: Any, place: str = "lower center", columns: int = 5) -> None:
     """Outside of all axes, so that it hides nothing."""
-    figure.legend(*ax.get_legend_handles_labels(), frameon=False, fontsize=8, ncols=columns, loc=f"outside {place}")
+    figure.legend(
+        *ax.get_legend_handles_labels(),
+        frameon=False,
+        fontsize=8,
+        ncols=columns,
+        loc=f"outside {place}",
+    )

@@ -19,7 +19,9 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-FOLDER = Path(os.environ.get("LEAFTRACE_CACHE", Path(__file__).parents[1] / "build" / "experiments"))
+FOLDER = Path(
+    os.environ.get("LEAFTRACE_CACHE", Path(__file__).parents[1] / "build" / "experiments")
+)
 LIBRARIES = ("catboost", "lightgbm", "numpy", "scikit-learn", "xgboost")
 
 Arrays = dict[str, np.ndarray]

@@ -25,8 +25,12 @@ DATA = Path(os.environ.get("LEAFTRACE_DATA", Path(__file__).parents[2] / "shared
 def adult():
     """X_train, y_train, X_test, y_test of Adult, categories as numbers."""
     if not (DATA / "adult" / "train.parquet").exists():
-        pytest.skip("the Adult data are not here; set LEAFTRACE_DATA to the folder that holds adult/train.parquet")
-    train, test = (pd.read_parquet(DATA / "adult" / f"{part}.parquet") for part in ("train", "test"))
+        pytest.skip(
+            "the Adult data are not here; set LEAFTRACE_DATA to the folder that holds adult/train.parquet"
+        )
+    train, test = (
+        pd.read_parquet(DATA / "adult" / f"{part}.parquet") for part in ("train", "test")
+    )
     table = pd.concat([train, test], ignore_index=True)
     y = (table.pop("income") == ">50K").to_numpy(float)
     for name in table.columns[[not pd.api.types.is_numeric_dtype(d) for d in table.dtypes]]:
@@ -69,7 +73,18 @@ class Case:
     """A trained CatBoost model with its data, and what the oracle needs of them."""
 
     def __init__(
-        self, name, model, X, y, codes, X_test, y_test, test_codes, weight=None, effective=None, baseline=None
+        self,
+        name,
+        model,
+        X,
+        y,
+        codes,
+        X_test,
+        y_test,
+        test_codes,
+        weight=None,
+        effective=None,
+        baseline=None,
     ):
         self.name, self.model = name, model
         self.X, self.y, self.codes, self.weight, self.baseline = X, y, codes, weight, baseline
@@ -107,7 +122,9 @@ def _binary(name, kw):
     X, y = load_breast_cancer(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(y))
     X, y = X[order], y[order].astype(float)
-    flip = np.random.default_rng(1).random(len(y)) < 0.15  # without noise, boosting is over after a few trees
+    flip = (
+        np.random.default_rng(1).random(len(y)) < 0.15
+    )  # without noise, boosting is over after a few trees
     y[flip] = 1 - y[flip]
     X, y, _, X_test, y_test, _ = _split(X, y, y)
     rng = np.random.default_rng(2)
@@ -124,7 +141,11 @@ def _binary(name, kw):
 
 
 def _regression(name, kw):
-    weighted, count, fractions = kw.pop("weighted", False), kw.pop("count", False), kw.pop("fractions", False)
+    weighted, count, fractions = (
+        kw.pop("weighted", False),
+        kw.pop("count", False),
+        kw.pop("fractions", False),
+    )
     early = kw.pop("early", False)
     X, y = load_diabetes(return_X_y=True)
     y = y / y.std()
@@ -151,7 +172,9 @@ def _multiclass(name, kw):
     y = np.array(["barolo", "grignolino", "barbera"])[codes]
     X, y, codes, X_test, y_test, test_codes = _split(X, y, codes)
     w = rng.random(len(y)) + 0.3 if weighted else None
-    model = CatBoostClassifier(**{**QUIET, "iterations": 20, "depth": 3, "loss_function": "MultiClass", **kw})
+    model = CatBoostClassifier(
+        **{**QUIET, "iterations": 20, "depth": 3, "loss_function": "MultiClass", **kw}
+    )
     model.fit(Pool(X, y, weight=w))
     number = {label: i for i, label in enumerate(model.classes_)}
     codes, test_codes = (np.array([float(number[v]) for v in labels]) for labels in (y, y_test))
@@ -163,34 +186,59 @@ def _categories(name, kw):
     y = np.where(score > 0, "yes", "no")
     codes = (score > 0).astype(float)
     X, y, codes, X_test, y_test, test_codes = _split(X, y, codes)
-    model = CatBoostClassifier(**{**QUIET, "iterations": 30, "depth": 4, "cat_features": ["kind"], **kw})
+    model = CatBoostClassifier(
+        **{**QUIET, "iterations": 30, "depth": 4, "cat_features": ["kind"], **kw}
+    )
     model.fit(X, y)
     return Case(name, model, X, y, codes, X_test, y_test, test_codes)
 
 
 CASES = {
-    "logloss newton 1": (_binary, {"leaf_estimation_iterations": 1, "leaf_estimation_method": "Newton"}),
-    "logloss newton 10 backtracking": (_binary, {"leaf_estimation_iterations": 10, "learning_rate": 0.3}),
+    "logloss newton 1": (
+        _binary,
+        {"leaf_estimation_iterations": 1, "leaf_estimation_method": "Newton"},
+    ),
+    "logloss newton 10 backtracking": (
+        _binary,
+        {"leaf_estimation_iterations": 10, "learning_rate": 0.3},
+    ),
     "logloss newton 5 plain": (
         _binary,
-        {"leaf_estimation_iterations": 5, "leaf_estimation_backtracking": "No", "learning_rate": 0.3},
+        {
+            "leaf_estimation_iterations": 5,
+            "leaf_estimation_backtracking": "No",
+            "learning_rate": 0.3,
+        },
     ),
     "logloss gradient 3": (
         _binary,
-        {"leaf_estimation_iterations": 3, "leaf_estimation_method": "Gradient", "leaf_estimation_backtracking": "No"},
+        {
+            "leaf_estimation_iterations": 3,
+            "leaf_estimation_method": "Gradient",
+            "leaf_estimation_backtracking": "No",
+        },
     ),
     "logloss weights": (_binary, {"weighted": True, "l2_leaf_reg": 1.7}),
     "logloss class weights": (_binary, {"weighted": True, "class_weights": [1.0, 3.5]}),
-    "logloss scale_pos_weight": (_binary, {"scale_pos_weight": 2.5, "leaf_estimation_iterations": 4}),
+    "logloss scale_pos_weight": (
+        _binary,
+        {"scale_pos_weight": 2.5, "leaf_estimation_iterations": 4},
+    ),
     "logloss boost from average": (_binary, {"boost_from_average": True, "weighted": True}),
     "logloss baseline": (_binary, {"given_baseline": True}),
     "logloss bayesian": (_binary, {"bootstrap_type": "Bayesian", "random_strength": 3}),
-    "logloss bernoulli rsm": (_binary, {"bootstrap_type": "Bernoulli", "subsample": 0.6, "rsm": 0.5}),
+    "logloss bernoulli rsm": (
+        _binary,
+        {"bootstrap_type": "Bernoulli", "subsample": 0.6, "rsm": 0.5},
+    ),
     "logloss mvs": (_binary, {"bootstrap_type": "MVS", "subsample": 0.6}),
     "logloss depthwise": (_binary, {"grow_policy": "Depthwise"}),
     "logloss lossguide": (_binary, {"grow_policy": "Lossguide", "max_leaves": 9}),
     "logloss ordered": (_binary, {"boosting_type": "Ordered"}),
-    "logloss deep": (_binary, {"depth": 9, "iterations": 6, "leaf_estimation_iterations": 2}),  # 512 leaves a tree
+    "logloss deep": (
+        _binary,
+        {"depth": 9, "iterations": 6, "leaf_estimation_iterations": 2},
+    ),  # 512 leaves a tree
     "logloss l2 zero": (_binary, {"l2_leaf_reg": 0.0, "depth": 3, "leaf_estimation_iterations": 1}),
     "categories and missing values": (_categories, {"one_hot_max_size": 5}),
     "categories nan max": (_categories, {"one_hot_max_size": 5, "nan_mode": "Max"}),
@@ -202,7 +250,10 @@ CASES = {
         _regression,
         {"early": True, "iterations": 200, "learning_rate": 0.3, "early_stopping_rounds": 5},
     ),
-    "cross entropy": (_regression, {"loss_function": "CrossEntropy", "fractions": True, "weighted": True}),
+    "cross entropy": (
+        _regression,
+        {"loss_function": "CrossEntropy", "fractions": True, "weighted": True},
+    ),
     "poisson": (_regression, {"loss_function": "Poisson", "count": True, "weighted": True}),
     "poisson newton 5": (
         _regression,
@@ -217,10 +268,18 @@ CASES = {
     "multiclass weights": (_multiclass, {"weighted": True, "l2_leaf_reg": 0.7}),
     "multiclass newton 3": (
         _multiclass,
-        {"leaf_estimation_iterations": 3, "leaf_estimation_method": "Newton", "leaf_estimation_backtracking": "No"},
+        {
+            "leaf_estimation_iterations": 3,
+            "leaf_estimation_method": "Newton",
+            "leaf_estimation_backtracking": "No",
+        },
     ),
     "multiclass gradient 2": (
         _multiclass,
-        {"leaf_estimation_iterations": 2, "leaf_estimation_method": "Gradient", "leaf_estimation_backtracking": "No"},
+        {
+            "leaf_estimation_iterations": 2,
+            "leaf_estimation_method": "Gradient",
+            "leaf_estimation_backtracking": "No",
+        },
     ),
 }

@@ -31,14 +31,17 @@ def test_code_runs(page):
 
 
 def test_pages_with_code():
-    expected = {"README.md", "docs/quickstart.md", "docs/cli.md", *(f"docs/howto/{page}.md" for page in HOW_TO)}
+    expected = {
+        "README.md",
+        "docs/quickstart.md",
+        "docs/cli.md",
+        *(f"docs/howto/{page}.md" for page in HOW_TO),
+    }
     assert expected <= set(map(name, WITH_CODE))
 
 
 def test_output_stands_under_its_block():
-    page = (
-        "a\n\n```python\nx = 2\n```\n\n<!--\n```python\ny = 3\nprint(y)\n```\n-->\n\n```python\nprint(x * y)\n```\nb\n"
-    )
+    page = "a\n\n```python\nx = 2\n```\n\n<!--\n```python\ny = 3\nprint(y)\n```\n-->\n\n```python\nprint(x * y)\n```\nb\n"
     shown = with_output(page)
     assert shown.endswith("```python\nprint(x * y)\n```\n\n```{.text .output}\n6\n```\nb\n")
     assert shown.count("output") == 1
@@ -46,7 +49,9 @@ def test_output_stands_under_its_block():
 
 def test_pictures_stand_under_their_block():
     pytest.importorskip("matplotlib")
-    draw = "```python\nfrom matplotlib import pyplot\npyplot.subplots()[1].set_title('a < b')\n```\n"
+    draw = (
+        "```python\nfrom matplotlib import pyplot\npyplot.subplots()[1].set_title('a < b')\n```\n"
+    )
     shown = with_output(f"{draw}\n<!--\n{draw}-->\n\n```python\nx = 1\n```\n")
     assert shown.count('<img alt="a &lt; b" width="614" src="data:image/png;base64,iVBOR') == 1
     assert shown.startswith(draw + "\n<img")
@@ -86,7 +91,9 @@ def test_every_command_is_on_the_page():
 
 def test_commands_are_run():
     page = "```console\n$ pip install x\n$ leaftrace \\\n    --version\n```\n"
-    assert with_output(page) == page.replace("--version\n", f"--version\nleaftrace {lt.__version__}\n")
+    assert with_output(page) == page.replace(
+        "--version\n", f"--version\nleaftrace {lt.__version__}\n"
+    )
     with pytest.raises(RuntimeError, match=r"line 3.*\n.*exit code 2"):
         with_output("\n\n```console\n$ leaftrace explain nothing.cbm\n```\n")
 
@@ -100,17 +107,37 @@ REQUEST = re.compile(
 
 
 @pytest.mark.parametrize(
-    "asks", ['<script src="https://a.b/c.js">', "<link rel=stylesheet href=//a.b/c.css>", "url(https://a.b/c.woff)"]
+    "asks",
+    [
+        '<script src="https://a.b/c.js">',
+        "<link rel=stylesheet href=//a.b/c.css>",
+        "url(https://a.b/c.woff)",
+    ],
 )
 def test_requests_are_recognised(asks):
     assert REQUEST.search(asks)
-    assert not REQUEST.search('<a href="https://a.b/">x</a> <script src="assets/c.js"> url(data:image/svg+xml,x)')
+    assert not REQUEST.search(
+        '<a href="https://a.b/">x</a> <script src="assets/c.js"> url(data:image/svg+xml,x)'
+    )
 
 
 def test_site(tmp_path):
     pytest.importorskip("mkdocs", reason="the documentation needs the group `docs`")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
-    env = {**os.environ, "LEAFTRACE_DOCS_CODE": "0", "NO_MKDOCS_2_WARNING": "1"}  # the code is tested above
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        str(tmp_path),
+    ]
+    env = {
+        **os.environ,
+        "LEAFTRACE_DOCS_CODE": "0",
+        "NO_MKDOCS_2_WARNING": "1",
+    }  # the code is tested above
     built = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
     pages = list(tmp_path.rglob("*.html"))

@@ -31,7 +31,11 @@ def test_experiments_use_the_public_names_alone(path):
         names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         assert not [name for name in names if name.startswith("leaftrace.")]
         if isinstance(node, ast.Attribute):
-            assert not (node.attr.startswith("_") and isinstance(node.value, ast.Name) and node.value.id == "lt")
+            assert not (
+                node.attr.startswith("_")
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "lt"
+            )
 
 
 def test_ndcg():
@@ -43,7 +47,9 @@ def test_ndcg():
     place = (-truth).argsort(axis=0).argsort(axis=0)
     gains = np.where(place < 5, 5 - place, 0)
     found = paper_proxies.ndcg(truth, guess, 5, "rank")
-    np.testing.assert_allclose(found, [ndcg_score([t], [g], k=5) for t, g in zip(gains.T, guess.T, strict=True)])
+    np.testing.assert_allclose(
+        found, [ndcg_score([t], [g], k=5) for t, g in zip(gains.T, guess.T, strict=True)]
+    )
     np.testing.assert_allclose(paper_proxies.ndcg(truth, truth, 5, "rank"), 1)
 
 
@@ -54,7 +60,9 @@ def test_auc():
 
 
 def test_dcg():
-    np.testing.assert_allclose(paper_fixing.dcg(np.array([[1.0, 0], [0, 1], [2, 0]])), [1 + 2 / 2, 1 / np.log2(3)])
+    np.testing.assert_allclose(
+        paper_fixing.dcg(np.array([[1.0, 0], [0, 1], [2, 0]])), [1 + 2 / 2, 1 / np.log2(3)]
+    )
 
 
 def test_correlations():
@@ -104,7 +112,12 @@ def test_data_are_told_apart():
     table = pd.DataFrame({"a": [1, 2], "b": ["x", None]})
     same = store.hashed(table)
     assert same == store.hashed(table.copy())
-    others = [table.rename(columns={"a": "c"}), table.assign(a=[2, 1]), table.assign(a=[1.0, 2.0]), table[:1]]
+    others = [
+        table.rename(columns={"a": "c"}),
+        table.assign(a=[2, 1]),
+        table.assign(a=[1.0, 2.0]),
+        table[:1],
+    ]
     assert len({same, *(store.hashed(other) for other in others)}) == 5
 
 
@@ -113,12 +126,25 @@ def test_a_claim_that_does_not_hold_is_told(tmp_path, monkeypatch):
     figure, _ = results.axes()
     numbers = pd.DataFrame({"a": [1.5]})
     section = results.Section(
-        "Title", "Text.\n\nFIGURE", numbers, figure, {"two is odd": False, "one is odd": True}, "less"
+        "Title",
+        "Text.\n\nFIGURE",
+        numbers,
+        figure,
+        {"two is odd": False, "one is odd": True},
+        "less",
     )
     text = section.write("x", full=True).read_text()
-    assert "- **Does not hold**: two is odd\n- Holds: one is odd\n- Differs from the paper: less" in text
+    assert (
+        "- **Does not hold**: two is odd\n- Holds: one is odd\n- Differs from the paper: less"
+        in text
+    )
     assert "![Title](paper/x.png)" in text
-    assert {p.name for p in (tmp_path / "docs" / "paper").iterdir()} == {"x.csv", "x.md", "x.png", "x.svg"}
+    assert {p.name for p in (tmp_path / "docs" / "paper").iterdir()} == {
+        "x.csv",
+        "x.md",
+        "x.png",
+        "x.svg",
+    }
     assert paper.summary([text]).splitlines()[-1] == "| Title | 1 of 2 | two is odd | less |"
 
 
@@ -127,7 +153,9 @@ def test_the_command(tmp_path, capfd, monkeypatch):
 
     monkeypatch.chdir(FOLDER.parent)
     assert main(["paper", "nothing"]) == 2
-    assert "there is no experiment nothing; there are proxies, times, noise" in capfd.readouterr().err
+    assert (
+        "there is no experiment nothing; there are proxies, times, noise" in capfd.readouterr().err
+    )
     monkeypatch.setenv("LEAFTRACE_DATA", str(tmp_path))
     assert main(["paper", "mismatch"]) == 2
     assert "there is no hospital/diabetic_data.parquet in" in capfd.readouterr().err

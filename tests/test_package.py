@@ -30,9 +30,12 @@ ORDER = [
     "plot", "_cli",
 ]  # fmt: skip
 MODULES = {
-    ".".join(p.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): p for p in SOURCE.rglob("*.py")
+    ".".join(p.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): p
+    for p in SOURCE.rglob("*.py")
 }
-INSIDE = sorted(set(MODULES) - {"__init__", "__main__", "_engine"})  # _engine/__init__.py has a docstring only
+INSIDE = sorted(
+    set(MODULES) - {"__init__", "__main__", "_engine"}
+)  # _engine/__init__.py has a docstring only
 
 
 def test_exported_names():
@@ -82,7 +85,9 @@ def test_only_adapters_know_a_booster():
     boosters = {"catboost", "xgboost", "lightgbm", "sklearn"}
     for module in set(INSIDE) - {"_cli.demo"}:
         if not module.startswith("_adapters"):
-            assert not boosters & {name.partition(".")[0] for name in libraries_of(MODULES[module])}, module
+            assert not boosters & {
+                name.partition(".")[0] for name in libraries_of(MODULES[module])
+            }, module
 
 
 def libraries_of(path):
@@ -111,22 +116,31 @@ def test_import_loads_few_modules():
 
 def test_without_the_native_module(tmp_path):
     """As installed with LEAFTRACE_PURE=1."""
-    shutil.copytree(SOURCE, tmp_path / "leaftrace", ignore=shutil.ignore_patterns("_native*", "__pycache__"))
+    shutil.copytree(
+        SOURCE, tmp_path / "leaftrace", ignore=shutil.ignore_patterns("_native*", "__pycache__")
+    )
     code = (
         f"import sys; sys.path[:0] = {[str(tmp_path), *sys.path]}; import leaftrace; "
         "from leaftrace._kernels import is_native; print(is_native(), leaftrace.__file__)"
     )
-    out = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
+    out = subprocess.run(
+        [sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True
+    )
     assert out.stdout.split() == ["False", str(tmp_path / "leaftrace" / "__init__.py")]
 
 
 def test_twins_by_environment():
     code = "from leaftrace._kernels import is_native; print(is_native())"
     env = {"LEAFTRACE_KERNELS": "numpy", "PATH": ""}
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
+    )
     assert out.stdout.strip() == "False"
     bad = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**env, "LEAFTRACE_KERNELS": "cuda"}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**env, "LEAFTRACE_KERNELS": "cuda"},
     )
     assert "it can be 'native' (the default) or 'numpy'" in bad.stderr
 
@@ -137,5 +151,7 @@ def test_dask_is_found_when_asked_for():
         "from leaftrace import *\n"
         "try:\n    lt.dask\nexcept ImportError as error:\n    print(error)"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert out == "leaftrace.dask needs distributed; do: pip install 'leaftrace[dask]'\n"

@@ -29,7 +29,9 @@ def main() -> None:
     assert tracer.influence(X_test, y_test).shape == (len(y), len(y_test))
     page = lt.report(tracer, X_test, y_test, worst=2).html
     assert page.startswith("<!doctype html>"), page[:80]
-    print(f"leaftrace {lt.__version__} on Python {sys.version.split()[0]}: {tracer.fidelity.verdict}")
+    print(
+        f"leaftrace {lt.__version__} on Python {sys.version.split()[0]}: {tracer.fidelity.verdict}"
+    )
 
 
 if __name__ == "__main__":

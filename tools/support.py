@@ -20,7 +20,12 @@ import numpy as np
 
 import leaftrace as lt
 
-LIBRARIES = {"CatBoost": "catboost", "XGBoost": "xgboost", "LightGBM": "lightgbm", "scikit-learn": "sklearn"}
+LIBRARIES = {
+    "CatBoost": "catboost",
+    "XGBoost": "xgboost",
+    "LightGBM": "lightgbm",
+    "scikit-learn": "sklearn",
+}
 BOUNDS = {"XGBoost": 1e-6}  # of an exact row; others 1e-9
 TARGET = Path(__file__).parents[1] / "docs" / "support.md"
 
@@ -43,7 +48,12 @@ def outcome(option, make) -> Outcome:
         tracer = lt.Tracer(model, X, y, **{**arguments, "fidelity": "ignore"})
         return Outcome(option, "approximate", tracer.fidelity.max_error, tracer.fidelity.verdict)
     note = "; ".join(tracer.fidelity.verdict.split("; ")[1:])
-    return Outcome(option, "exact", tracer.fidelity.max_error, "; ".join(filter(None, [methods(tracer, X), note])))
+    return Outcome(
+        option,
+        "exact",
+        tracer.fidelity.max_error,
+        "; ".join(filter(None, [methods(tracer, X), note])),
+    )
 
 
 def methods(tracer, X) -> str:
@@ -91,7 +101,9 @@ def main() -> None:
     for library, rows in found.items():
         for row in rows:
             bound = BOUNDS.get(library, 1e-9)
-            assert row.verdict != "exact" or row.error <= bound, f"{library}, {row.option}: {row.error:.1e} > {bound}"
+            assert row.verdict != "exact" or row.error <= bound, (
+                f"{library}, {row.option}: {row.error:.1e} > {bound}"
+            )
     rows = [row for rows in found.values() for row in rows]
     counts = {v: sum(row.verdict == v for row in rows) for v in ("exact", "approximate", "refused")}
     text = "\n\n".join(

@@ -16,7 +16,9 @@ N = 500
 TABLE = pd.DataFrame(rng.normal(size=(N, 4)), columns=list("abcd"))
 HOLES = TABLE.mask(rng.random(TABLE.shape) < 0.1)
 KIND, TOWN = rng.choice(["red", "green", "blue"], N), rng.integers(0, 30, N)
-SCORE = (TABLE["a"] - TABLE["b"] * (KIND == "red") + rng.normal(size=30)[TOWN] + 0.5 * rng.normal(size=N)).to_numpy()
+SCORE = (
+    TABLE["a"] - TABLE["b"] * (KIND == "red") + rng.normal(size=30)[TOWN] + 0.5 * rng.normal(size=N)
+).to_numpy()
 CLASSES = np.where(SCORE > 0, "yes", "no")
 THREE = np.digitize(SCORE, [-0.7, 0.7])
 COUNTS = np.round(np.exp(SCORE / 2))
@@ -26,7 +28,9 @@ W = rng.random(N) + 0.3
 GIVEN = rng.normal(size=N)
 
 
-def option(y=SCORE, X=TABLE, weight=None, baseline=None, categories=None, held=None, more=None, **kw):
+def option(
+    y=SCORE, X=TABLE, weight=None, baseline=None, categories=None, held=None, more=None, **kw
+):
     """A row: trains with these settings; ``more`` are further arguments of Tracer."""
 
     def make():
@@ -50,7 +54,9 @@ def three(**kw):
 
 
 def mixed(**kw):
-    return option(CLASSES, CATEGORIES, categories=["kind", "town"], **{"loss_function": "Logloss", **kw})
+    return option(
+        CLASSES, CATEGORIES, categories=["kind", "town"], **{"loss_function": "Logloss", **kw}
+    )
 
 
 def estimator(kind, y, **kw):
@@ -73,7 +79,9 @@ def from_file(kind):
 def continued(rate):
     def make():
         first = CatBoost({**SMALL, "iterations": 10, "learning_rate": 0.1}).fit(TABLE, SCORE)
-        second = CatBoost({**SMALL, "iterations": 10, "learning_rate": rate}).fit(TABLE, SCORE, init_model=first)
+        second = CatBoost({**SMALL, "iterations": 10, "learning_rate": rate}).fit(
+            TABLE, SCORE, init_model=first
+        )
         return second, TABLE, SCORE, {}
 
     return make
@@ -115,7 +123,10 @@ def rows():
     yield "Expectile", numbers("Expectile:alpha=0.7")
     yield "Lq, q >= 2", numbers("Lq:q=2.5")
     yield "LogCosh", numbers("LogCosh")
-    yield "LogCosh, leaf_estimation_method=Newton", numbers("LogCosh", leaf_estimation_method="Newton")
+    yield (
+        "LogCosh, leaf_estimation_method=Newton",
+        numbers("LogCosh", leaf_estimation_method="Newton"),
+    )
     yield "MAE", numbers("MAE")
     yield "MAE, leaf_estimation_method=Gradient", numbers("MAE", leaf_estimation_method="Gradient")
     yield "Quantile", numbers("Quantile:alpha=0.7")
@@ -126,13 +137,22 @@ def rows():
     yield "RMSEWithUncertainty", numbers("RMSEWithUncertainty")
     # leaves
     yield "leaf_estimation_method=Gradient", classes(leaf_estimation_method="Gradient")
-    yield "leaf_estimation_iterations=10, backtracking", classes(leaf_estimation_iterations=10, learning_rate=0.3)
-    yield "leaf_estimation_backtracking=No", classes(leaf_estimation_iterations=5, leaf_estimation_backtracking="No")
+    yield (
+        "leaf_estimation_iterations=10, backtracking",
+        classes(leaf_estimation_iterations=10, learning_rate=0.3),
+    )
+    yield (
+        "leaf_estimation_backtracking=No",
+        classes(leaf_estimation_iterations=5, leaf_estimation_backtracking="No"),
+    )
     yield "l2_leaf_reg=0", numbers("RMSE", l2_leaf_reg=0)
     yield "boost_from_average with Logloss", classes(boost_from_average=True)
     yield "boost_from_average=False", numbers("RMSE", boost_from_average=False)
     yield "model_shrink_rate", numbers("RMSE", model_shrink_rate=0.2)
-    yield "model_shrink_mode=Decreasing", numbers("RMSE", model_shrink_rate=0.2, model_shrink_mode="Decreasing")
+    yield (
+        "model_shrink_mode=Decreasing",
+        numbers("RMSE", model_shrink_rate=0.2, model_shrink_mode="Decreasing"),
+    )
     yield "model_shrink_rate with Logloss", classes(model_shrink_rate=0.1)
     yield "monotone_constraints", numbers("RMSE", monotone_constraints=[1, 0, 0, 0])
     yield "langevin", numbers("RMSE", langevin=True)
@@ -141,13 +161,22 @@ def rows():
     yield "grow_policy=Depthwise", classes(grow_policy="Depthwise")
     yield "grow_policy=Lossguide", three(grow_policy="Lossguide", max_leaves=9)
     yield "boosting_type=Ordered", classes(boosting_type="Ordered")
-    yield "bootstrap_type=Bernoulli, rsm", classes(bootstrap_type="Bernoulli", subsample=0.6, rsm=0.5)
+    yield (
+        "bootstrap_type=Bernoulli, rsm",
+        classes(bootstrap_type="Bernoulli", subsample=0.6, rsm=0.5),
+    )
     yield "bootstrap_type=Bayesian", classes(bootstrap_type="Bayesian", bagging_temperature=2)
     yield "bootstrap_type=MVS", classes(bootstrap_type="MVS", subsample=0.6)
     yield "random_strength", numbers("RMSE", random_strength=5)
     yield (
         "early stopping",
-        numbers("RMSE", held=(TABLE[:100], SCORE[:100]), iterations=200, learning_rate=0.5, early_stopping_rounds=2),
+        numbers(
+            "RMSE",
+            held=(TABLE[:100], SCORE[:100]),
+            iterations=200,
+            learning_rate=0.5,
+            early_stopping_rounds=2,
+        ),
     )
     # rows
     yield "sample weights", classes(weight=W)
@@ -169,7 +198,10 @@ def rows():
     yield "categories, combinations", mixed(max_ctr_complexity=4)
     yield "categories, Lossguide", mixed(grow_policy="Lossguide")
     yield "categories, weights and class weights", mixed(weight=W, auto_class_weights="Balanced")
-    yield "categories, simple_ctr=Buckets", mixed(simple_ctr=["Buckets", "BinarizedTargetMeanValue"])
+    yield (
+        "categories, simple_ctr=Buckets",
+        mixed(simple_ctr=["Buckets", "BinarizedTargetMeanValue"]),
+    )
     yield "categories, only counts of them", mixed(simple_ctr="Counter", combinations_ctr="Counter")
     yield "categories, numbers to predict", option(SCORE, CATEGORIES, categories=["kind", "town"])
     yield (

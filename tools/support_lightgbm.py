@@ -17,18 +17,32 @@ N = 500
 TABLE = pd.DataFrame(rng.normal(size=(N, 4)), columns=list("abcd"))
 HOLES = TABLE.mask(rng.random(TABLE.shape) < 0.1)
 KIND, TOWN = rng.choice(["red", "green", "blue"], N), rng.integers(0, 30, N)
-SCORE = (TABLE["a"] - TABLE["b"] * (KIND == "red") + rng.normal(size=30)[TOWN] + 0.5 * rng.normal(size=N)).to_numpy()
+SCORE = (
+    TABLE["a"] - TABLE["b"] * (KIND == "red") + rng.normal(size=30)[TOWN] + 0.5 * rng.normal(size=N)
+).to_numpy()
 CLASSES = np.where(SCORE > 0, "yes", "no")
 BINARY = (SCORE > 0).astype(int)
 THREE = np.digitize(SCORE, [-0.7, 0.7])
 COUNTS, SIZES, SHARES = np.round(np.exp(SCORE / 2)), np.exp(SCORE / 2), 1 / (1 + np.exp(-SCORE))
-CATEGORIES = HOLES.assign(kind=pd.Categorical(KIND), town=pd.Categorical([f"town {t}" for t in TOWN]))
+CATEGORIES = HOLES.assign(
+    kind=pd.Categorical(KIND), town=pd.Categorical([f"town {t}" for t in TOWN])
+)
 W = rng.random(N) + 0.3
 GIVEN = rng.normal(size=N)
 MULTICLASS = {"objective": "multiclass", "num_class": 3}
 
 
-def train(y=SCORE, X=TABLE, weight=None, init_score=None, rounds=15, file=False, more=None, callbacks=(), **settings):
+def train(
+    y=SCORE,
+    X=TABLE,
+    weight=None,
+    init_score=None,
+    rounds=15,
+    file=False,
+    more=None,
+    callbacks=(),
+    **settings,
+):
     """A row: trains with these settings; ``more`` are further arguments of Tracer."""
 
     def make():
@@ -62,14 +76,21 @@ def estimator(kind, X, y, weight=None, **settings):
 
 def continued():
     first = lgb.train(SMALL, lgb.Dataset(TABLE, SCORE), 6)
-    model = lgb.train({**SMALL, "learning_rate": 0.05}, lgb.Dataset(TABLE, SCORE), 6, init_model=first)
+    model = lgb.train(
+        {**SMALL, "learning_rate": 0.05}, lgb.Dataset(TABLE, SCORE), 6, init_model=first
+    )
     return model, TABLE, SCORE, {}
 
 
 def stopped():
     rows, held = lgb.Dataset(TABLE[100:], SCORE[100:]), lgb.Dataset(TABLE[:100], SCORE[:100])
     stop = [lgb.early_stopping(3, verbose=False)]
-    return lgb.train(SMALL, rows, 300, valid_sets=[held], callbacks=stop), TABLE[100:], SCORE[100:], {}
+    return (
+        lgb.train(SMALL, rows, 300, valid_sets=[held], callbacks=stop),
+        TABLE[100:],
+        SCORE[100:],
+        {},
+    )
 
 
 def refitted(decay):
@@ -99,7 +120,9 @@ def ranking():
 
 
 def own_objective():
-    model = lgb.LGBMRegressor(**QUIET, n_estimators=3, objective=lambda y, F: (F - y, np.ones_like(y)))
+    model = lgb.LGBMRegressor(
+        **QUIET, n_estimators=3, objective=lambda y, F: (F - y, np.ones_like(y))
+    )
     return model.fit(TABLE, SCORE), TABLE, SCORE, {}
 
 
@@ -113,8 +136,14 @@ def rows():
         "LGBMRegressor, defaults: missing values, categories",
         estimator(lgb.LGBMRegressor, CATEGORIES, SCORE, n_estimators=100),
     )
-    yield "class_weight='balanced', weights", estimator(lgb.LGBMClassifier, TABLE, CLASSES, W, class_weight="balanced")
-    yield "class_weight={...}, three classes", estimator(lgb.LGBMClassifier, TABLE, THREE, class_weight={1: 2.5})
+    yield (
+        "class_weight='balanced', weights",
+        estimator(lgb.LGBMClassifier, TABLE, CLASSES, W, class_weight="balanced"),
+    )
+    yield (
+        "class_weight={...}, three classes",
+        estimator(lgb.LGBMClassifier, TABLE, THREE, class_weight={1: 2.5}),
+    )
 
     yield "objective regression, weights", train(weight=W)
     yield "objective regression, reg_sqrt", train(SIZES, reg_sqrt=True)
@@ -122,14 +151,20 @@ def rows():
     yield "objective fair, weights", train(objective="fair", weight=W)
     yield "objective poisson, weights", train(COUNTS, objective="poisson", weight=W)
     yield "objective gamma, weights", train(SIZES, objective="gamma", weight=W)
-    yield "objective tweedie, weights", train(SIZES, objective="tweedie", tweedie_variance_power=1.3, weight=W)
+    yield (
+        "objective tweedie, weights",
+        train(SIZES, objective="tweedie", tweedie_variance_power=1.3, weight=W),
+    )
     yield "objective binary, weights", binary(weight=W)
     yield "objective binary, sigmoid", binary(sigmoid=0.7)
     yield "objective binary, is_unbalance", binary(is_unbalance=True)
     yield "objective binary, scale_pos_weight", binary(scale_pos_weight=2.3)
     yield "objective cross_entropy, weights", train(SHARES, objective="cross_entropy", weight=W)
     yield "objective multiclass, weights", three(weight=W)
-    yield "objective multiclassova, weights", train(THREE, objective="multiclassova", num_class=3, weight=W)
+    yield (
+        "objective multiclassova, weights",
+        train(THREE, objective="multiclassova", num_class=3, weight=W),
+    )
     yield (
         "objective multiclassova, scale_pos_weight",
         train(THREE, objective="multiclassova", num_class=3, scale_pos_weight=2.0),
@@ -143,7 +178,10 @@ def rows():
     yield "max_delta_step", binary(max_delta_step=0.4)
     yield "path_smooth", train(path_smooth=3.0)
     yield "path_smooth, objective binary, weights", binary(path_smooth=3.0, weight=W)
-    yield "cat_l2, many categories", train(X=CATEGORIES, cat_l2=3.0, min_data_per_group=5, cat_smooth=1.0)
+    yield (
+        "cat_l2, many categories",
+        train(X=CATEGORIES, cat_l2=3.0, min_data_per_group=5, cat_smooth=1.0),
+    )
     yield "one-hot splits of many categories", train(X=CATEGORIES, max_cat_to_onehot=50)
     yield "boost_from_average=False", train(boost_from_average=False)
     yield "init_score", binary(init_score=GIVEN)
@@ -162,24 +200,45 @@ def rows():
     yield "scipy sparse", sparse
     yield "lightgbm.Dataset as training rows", dataset(free=False)
 
-    yield "bagging_fraction, bagging_freq, weights", train(bagging_fraction=0.6, bagging_freq=2, weight=W)
+    yield (
+        "bagging_fraction, bagging_freq, weights",
+        train(bagging_fraction=0.6, bagging_freq=2, weight=W),
+    )
     yield (
         "pos_bagging_fraction, neg_bagging_fraction",
         binary(pos_bagging_fraction=0.5, neg_bagging_fraction=0.8, bagging_freq=1),
     )
     yield "bagging, three classes", three(bagging_fraction=0.6, bagging_freq=1)
     yield "data_sample_strategy='goss'", binary(data_sample_strategy="goss", learning_rate=0.25)
-    yield "data_sample_strategy='goss', weights", binary(data_sample_strategy="goss", learning_rate=0.25, weight=W)
-    yield "data_sample_strategy='goss', three classes", three(data_sample_strategy="goss", learning_rate=0.25)
+    yield (
+        "data_sample_strategy='goss', weights",
+        binary(data_sample_strategy="goss", learning_rate=0.25, weight=W),
+    )
+    yield (
+        "data_sample_strategy='goss', three classes",
+        three(data_sample_strategy="goss", learning_rate=0.25),
+    )
     yield "boosting='dart'", train(boosting="dart", drop_rate=0.3, skip_drop=0.2)
-    yield "boosting='dart', uniform_drop, three classes", three(boosting="dart", uniform_drop=True, drop_rate=0.3)
+    yield (
+        "boosting='dart', uniform_drop, three classes",
+        three(boosting="dart", uniform_drop=True, drop_rate=0.3),
+    )
     yield (
         "boosting='dart', xgboost_dart_mode, bagging",
-        train(boosting="dart", xgboost_dart_mode=True, drop_rate=0.3, bagging_fraction=0.6, bagging_freq=1),
+        train(
+            boosting="dart",
+            xgboost_dart_mode=True,
+            drop_rate=0.3,
+            bagging_fraction=0.6,
+            bagging_freq=1,
+        ),
     )
     yield "boosting='rf', bagging", binary(boosting="rf", bagging_fraction=0.6, bagging_freq=1)
     yield "boosting='rf', feature_fraction", train(boosting="rf", feature_fraction=0.5)
-    yield "use_quantized_grad, quant_train_renew_leaf", train(use_quantized_grad=True, quant_train_renew_leaf=True)
+    yield (
+        "use_quantized_grad, quant_train_renew_leaf",
+        train(use_quantized_grad=True, quant_train_renew_leaf=True),
+    )
 
     yield "early stopping", stopped
     yield "continued training (init_model)", continued
@@ -198,4 +257,7 @@ def rows():
     yield "objective cross_entropy_lambda", train(SHARES, objective="cross_entropy_lambda")
     yield "objectives lambdarank, rank_xendcg", ranking
     yield "custom objective", own_objective
-    yield "boosting='rf' with goss", binary(boosting="rf", data_sample_strategy="goss", feature_fraction=0.5)
+    yield (
+        "boosting='rf' with goss",
+        binary(boosting="rf", data_sample_strategy="goss", feature_fraction=0.5),
+    )

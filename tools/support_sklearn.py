@@ -26,7 +26,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-HIST, GRADIENT, FOREST = {"max_iter": 10}, {"n_estimators": 10}, {"n_estimators": 10, "max_depth": 5}
+HIST, GRADIENT, FOREST = (
+    {"max_iter": 10},
+    {"n_estimators": 10},
+    {"n_estimators": 10, "max_depth": 5},
+)
 
 
 def numbers(kind="any"):
@@ -45,7 +49,9 @@ def classes(count=2):
 
 def frame():
     rng = np.random.default_rng(3)
-    X = pd.DataFrame(rng.normal(size=(300, 3)), columns=["a", "b", "c"]).mask(rng.random((300, 3)) < 0.1)
+    X = pd.DataFrame(rng.normal(size=(300, 3)), columns=["a", "b", "c"]).mask(
+        rng.random((300, 3)) < 0.1
+    )
     X["town"] = pd.Categorical([f"town-{c}" for c in rng.integers(0, 20, 300)])
     y = X["a"].fillna(0) + rng.normal(size=20)[X["town"].cat.codes] + 0.3 * rng.normal(size=300)
     return X, y.to_numpy()
@@ -105,7 +111,14 @@ def recorded_draws():
 def pipeline():
     X, y = frame()
     encode = make_column_transformer((OrdinalEncoder(), ["town"]), remainder="passthrough")
-    return make_pipeline(encode, HistGradientBoostingRegressor(**HIST, categorical_features=[0])).fit(X, y), X, y, {}
+    return (
+        make_pipeline(encode, HistGradientBoostingRegressor(**HIST, categorical_features=[0])).fit(
+            X, y
+        ),
+        X,
+        y,
+        {},
+    )
 
 
 def two_columns():
@@ -136,16 +149,31 @@ def hist():
     yield f"{name}, log_loss of two classes", fitted(classifier(), classes)
     yield f"{name}, log_loss of three classes", fitted(classifier(), lambda: classes(3))
     yield f"{name}, sample_weight", fitted(regressor(max_bins=32), numbers, weighted=True)
-    yield f"{name}, absolute_error with sample_weight", fitted(regressor("absolute_error"), numbers, weighted=True)
-    yield f"{name}, class_weight of numbers", fitted(classifier(class_weight={0: 2.0, 1: 0.5}), classes)
-    yield f"{name}, class_weight balanced", fitted(classifier(class_weight="balanced"), lambda: classes(3))
+    yield (
+        f"{name}, absolute_error with sample_weight",
+        fitted(regressor("absolute_error"), numbers, weighted=True),
+    )
+    yield (
+        f"{name}, class_weight of numbers",
+        fitted(classifier(class_weight={0: 2.0, 1: 0.5}), classes),
+    )
+    yield (
+        f"{name}, class_weight balanced",
+        fitted(classifier(class_weight="balanced"), lambda: classes(3)),
+    )
     yield f"{name}, l2_regularization", fitted(regressor(l2_regularization=5.0), numbers)
     yield f"{name}, max_features", fitted(regressor(max_features=0.5), numbers)
     yield f"{name}, interaction_cst", fitted(regressor(interaction_cst="no_interactions"), numbers)
     yield f"{name}, missing values", fitted(regressor(), with_holes)
-    yield f"{name}, category columns of a DataFrame", fitted(regressor(categorical_features="from_dtype"), frame)
+    yield (
+        f"{name}, category columns of a DataFrame",
+        fitted(regressor(categorical_features="from_dtype"), frame),
+    )
     yield f"{name}, more than 10,000 rows (early stopping)", fitted(regressor(), many_rows)
-    yield f"{name}, early_stopping of classes", fitted(classifier(early_stopping=True), lambda: classes(3))
+    yield (
+        f"{name}, early_stopping of classes",
+        fitted(classifier(early_stopping=True), lambda: classes(3)),
+    )
     yield f"{name}, X_val given", given_validation
     yield f"{name}, warm_start", warm(regressor(warm_start=True), {"max_iter": 20})
     yield f"{name}, monotonic_cst", fitted(regressor(monotonic_cst=[1] + [0] * 9), numbers)
@@ -167,19 +195,37 @@ def gradient():
     yield f"{name}, log_loss of three classes", fitted(classifier(), lambda: classes(3))
     yield f"{name}, loss exponential", fitted(classifier(loss="exponential"), classes)
     yield f"{name}, sample_weight", fitted(classifier(), classes, weighted=True)
-    yield f"{name}, subsample with an integer random_state", fitted(regressor(subsample=0.5, random_state=1), numbers)
+    yield (
+        f"{name}, subsample with an integer random_state",
+        fitted(regressor(subsample=0.5, random_state=1), numbers),
+    )
     yield f"{name}, subsample, draws recorded by a monitor", recorded_draws
     yield f"{name}, subsample with random_state=None", fitted(regressor(subsample=0.5), numbers)
-    yield f"{name}, huber with subsample", fitted(regressor("huber", subsample=0.5, random_state=1), numbers)
+    yield (
+        f"{name}, huber with subsample",
+        fitted(regressor("huber", subsample=0.5, random_state=1), numbers),
+    )
     stops = {"n_iter_no_change": 3, "random_state": 1}
-    yield f"{name}, n_iter_no_change with an integer random_state", fitted(classifier(**stops), lambda: classes(3))
-    yield f"{name}, n_iter_no_change with random_state=None", fitted(regressor(n_iter_no_change=3), numbers)
+    yield (
+        f"{name}, n_iter_no_change with an integer random_state",
+        fitted(classifier(**stops), lambda: classes(3)),
+    )
+    yield (
+        f"{name}, n_iter_no_change with random_state=None",
+        fitted(regressor(n_iter_no_change=3), numbers),
+    )
     yield f"{name}, init zero", fitted(classifier(init="zero"), lambda: classes(3))
     yield f"{name}, init an estimator", fitted(regressor(init=LinearRegression()), numbers)
-    yield f"{name}, max_features and max_leaf_nodes", fitted(regressor(max_features=3, max_leaf_nodes=9), numbers)
+    yield (
+        f"{name}, max_features and max_leaf_nodes",
+        fitted(regressor(max_features=3, max_leaf_nodes=9), numbers),
+    )
     yield f"{name}, ccp_alpha", fitted(regressor(ccp_alpha=0.01), numbers)
     yield f"{name}, sparse rows", fitted(regressor(), sparse)
-    yield f"{name}, warm_start", warm(regressor(warm_start=True, subsample=0.5, random_state=1), {"n_estimators": 20})
+    yield (
+        f"{name}, warm_start",
+        warm(regressor(warm_start=True, subsample=0.5, random_state=1), {"n_estimators": 20}),
+    )
 
 
 def forests():
@@ -192,26 +238,53 @@ def forests():
     yield "RandomForestRegressor", fitted(regressor(), numbers)
     yield "RandomForestClassifier", fitted(classifier(), lambda: classes(3))
     yield "RandomForest, max_samples", fitted(regressor(max_samples=0.4), numbers)
-    yield "RandomForest, bootstrap=False", fitted(regressor(bootstrap=False, max_features=0.5), numbers)
-    yield "RandomForest, criterion absolute_error", fitted(regressor(criterion="absolute_error"), numbers)
-    yield "RandomForest, criterion poisson", fitted(regressor(criterion="poisson"), lambda: numbers("counts"))
+    yield (
+        "RandomForest, bootstrap=False",
+        fitted(regressor(bootstrap=False, max_features=0.5), numbers),
+    )
+    yield (
+        "RandomForest, criterion absolute_error",
+        fitted(regressor(criterion="absolute_error"), numbers),
+    )
+    yield (
+        "RandomForest, criterion poisson",
+        fitted(regressor(criterion="poisson"), lambda: numbers("counts")),
+    )
     yield "RandomForest, criterion entropy", fitted(classifier(criterion="entropy"), classes)
     yield "RandomForest, sample_weight with bootstrap", fitted(regressor(), numbers, weighted=True)
-    yield "RandomForest, sample_weight without bootstrap", fitted(regressor(bootstrap=False), numbers, weighted=True)
+    yield (
+        "RandomForest, sample_weight without bootstrap",
+        fitted(regressor(bootstrap=False), numbers, weighted=True),
+    )
     for chosen in ("balanced", "balanced_subsample", {0: 3.0, 1: 0.5}):
-        yield f"RandomForest, class_weight {chosen}", fitted(classifier(class_weight=chosen), classes)
+        yield (
+            f"RandomForest, class_weight {chosen}",
+            fitted(classifier(class_weight=chosen), classes),
+        )
     yield "RandomForest, missing values", fitted(regressor(), with_holes)
     yield "RandomForest, sparse rows", fitted(regressor(), sparse)
     yield "RandomForest, ccp_alpha", fitted(regressor(ccp_alpha=0.005), numbers)
-    yield "RandomForest, warm_start", warm(regressor(warm_start=True, random_state=1), {"n_estimators": 15})
+    yield (
+        "RandomForest, warm_start",
+        warm(regressor(warm_start=True, random_state=1), {"n_estimators": 15}),
+    )
     yield "RandomForest, monotonic_cst", fitted(regressor(monotonic_cst=[1] + [0] * 9), numbers)
     yield "RandomForest, two columns of y", two_columns
     yield "ExtraTreesRegressor", fitted(ExtraTreesRegressor(**FOREST), numbers)
     yield "ExtraTreesClassifier", fitted(ExtraTreesClassifier(**FOREST), lambda: classes(3))
-    yield "ExtraTrees, class_weight balanced", fitted(ExtraTreesClassifier(class_weight="balanced", **FOREST), classes)
-    yield "ExtraTrees, bootstrap=True", fitted(ExtraTreesRegressor(bootstrap=True, **FOREST), numbers)
+    yield (
+        "ExtraTrees, class_weight balanced",
+        fitted(ExtraTreesClassifier(class_weight="balanced", **FOREST), classes),
+    )
+    yield (
+        "ExtraTrees, bootstrap=True",
+        fitted(ExtraTreesRegressor(bootstrap=True, **FOREST), numbers),
+    )
     yield "DecisionTreeClassifier", fitted(DecisionTreeClassifier(max_depth=5), classes)
-    yield "DecisionTreeRegressor", fitted(DecisionTreeRegressor(max_depth=5), numbers, weighted=True)
+    yield (
+        "DecisionTreeRegressor",
+        fitted(DecisionTreeRegressor(max_depth=5), numbers, weighted=True),
+    )
 
 
 def others():
@@ -219,5 +292,8 @@ def others():
     yield "AdaBoostClassifier", fitted(AdaBoostClassifier(n_estimators=5), classes)
     yield "BaggingRegressor", fitted(BaggingRegressor(n_estimators=5), numbers)
     yield "IsolationForest", fitted(IsolationForest(n_estimators=5), numbers)
-    yield "StackingRegressor", fitted(StackingRegressor([("tree", DecisionTreeRegressor(max_depth=2))]), numbers)
+    yield (
+        "StackingRegressor",
+        fitted(StackingRegressor([("tree", DecisionTreeRegressor(max_depth=2))]), numbers),
+    )
     yield "Ridge", fitted(Ridge(), numbers)

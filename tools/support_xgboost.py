@@ -34,7 +34,9 @@ def booster(y=NUMBER, rows=X, rounds=20, weight=None, base_margin=None, callback
     """A Booster with these parameters, and what a Tracer takes besides."""
 
     def make():
-        matrix = xgb.DMatrix(rows, y, weight=weight, base_margin=base_margin, enable_categorical=True)
+        matrix = xgb.DMatrix(
+            rows, y, weight=weight, base_margin=base_margin, enable_categorical=True
+        )
         given = {"sample_weight": weight, "baseline": base_margin}
         model = xgb.train({**BASE, **params}, matrix, rounds, callbacks=callbacks)
         return model, rows, y, {name: value for name, value in given.items() if value is not None}
@@ -109,7 +111,10 @@ def rows():
     yield "XGBClassifier(), three classes", estimator(xgb.XGBClassifier, CLASSES)
     yield "XGBRFRegressor()", estimator(xgb.XGBRFRegressor)
     yield "XGBRFClassifier()", estimator(xgb.XGBRFClassifier, CLASS)
-    yield "XGBRFClassifier(), three classes", estimator(xgb.XGBRFClassifier, CLASSES, n_estimators=30)
+    yield (
+        "XGBRFClassifier(), three classes",
+        estimator(xgb.XGBRFClassifier, CLASSES, n_estimators=30),
+    )
     yield "Booster", booster()
     yield (
         "Pipeline that ends in XGBRegressor",
@@ -125,7 +130,10 @@ def rows():
     yield "objective=multi:softprob", booster(CLASSES, **MULTI)
     yield "objective=count:poisson", booster(COUNT, objective="count:poisson")
     yield "objective=reg:gamma", booster(POSITIVE, objective="reg:gamma")
-    yield "objective=reg:tweedie", booster(POSITIVE, objective="reg:tweedie", tweedie_variance_power=1.3)
+    yield (
+        "objective=reg:tweedie",
+        booster(POSITIVE, objective="reg:tweedie", tweedie_variance_power=1.3),
+    )
     yield "objective=reg:squaredlogerror", booster(POSITIVE, objective="reg:squaredlogerror")
     yield (
         "objective=reg:pseudohubererror",
@@ -146,16 +154,25 @@ def rows():
         booster(CLASS, objective="binary:logistic", reg_lambda=0, min_child_weight=0, rounds=100),
     )
     yield "max_delta_step", booster(max_delta_step=0.3)
-    yield "count:poisson, max_delta_step", booster(COUNT, objective="count:poisson", max_delta_step=0.2)
+    yield (
+        "count:poisson, max_delta_step",
+        booster(COUNT, objective="count:poisson", max_delta_step=0.2),
+    )
     yield "min_child_weight, gamma", booster(min_child_weight=10, gamma=0.3)
     yield "sample weights", booster(weight=WEIGHT)
-    yield "scale_pos_weight", booster(CLASS, objective="binary:logistic", scale_pos_weight=3, weight=WEIGHT)
+    yield (
+        "scale_pos_weight",
+        booster(CLASS, objective="binary:logistic", scale_pos_weight=3, weight=WEIGHT),
+    )
     yield (
         "colsample_bytree, _bylevel, _bynode",
         booster(colsample_bytree=0.7, colsample_bylevel=0.8, colsample_bynode=0.8),
     )
     yield "num_parallel_tree", booster(num_parallel_tree=4, colsample_bynode=0.5, rounds=8)
-    yield "multi_strategy=multi_output_tree", booster(CLASSES, **MULTI, multi_strategy="multi_output_tree")
+    yield (
+        "multi_strategy=multi_output_tree",
+        booster(CLASSES, **MULTI, multi_strategy="multi_output_tree"),
+    )
     yield "interaction_constraints", booster(interaction_constraints="[[0,1],[2,3,4,5]]")
     yield "base_score given", booster(base_score=0.3)
     yield "base_margin", booster(base_margin=MARGIN)
@@ -171,7 +188,12 @@ def rows():
     yield (
         "booster=dart, weighted, forest, skip_drop, subsample",
         booster(
-            booster="dart", rate_drop=0.2, sample_type="weighted", normalize_type="forest", skip_drop=0.3, subsample=0.8
+            booster="dart",
+            rate_drop=0.2,
+            sample_type="weighted",
+            normalize_type="forest",
+            skip_drop=0.3,
+            subsample=0.8,
         ),
     )
     yield "booster=dart, three classes", booster(CLASSES, **MULTI, booster="dart", rate_drop=0.2)
@@ -189,15 +211,27 @@ def rows():
     yield "early stopping, XGBRegressor (best rounds)", early_stopping(False)
     yield "early stopping, Booster (all rounds)", early_stopping(True)
     yield "300 rounds, labels of 200,000", booster(np.float32(2e5 + 5e4 * SCORE), rounds=300)
-    yield "learning rates by callback", booster(callbacks=[xgb.callback.LearningRateScheduler(lambda i: 0.3 * 0.95**i)])
+    yield (
+        "learning rates by callback",
+        booster(callbacks=[xgb.callback.LearningRateScheduler(lambda i: 0.3 * 0.95**i)]),
+    )
     yield "continued training, another learning rate", continued()
     yield "continued training with subsample", continued(subsample=0.7)
     yield ".ubj file", file("ubj", eta=0.17, reg_lambda=2.5)
     yield ".json file", file("json", eta=0.17, reg_lambda=2.5, reg_alpha=0.5)
     yield "file, subsample not given", file("ubj", subsample=0.7, seed=3)
-    yield "file, params={'subsample', 'seed'}", file("ubj", {"subsample": 0.7, "seed": 3}, subsample=0.7, seed=3)
-    yield "quantile_alpha, several", booster(objective="reg:quantileerror", quantile_alpha=[0.1, 0.9])
-    yield "objective=reg:absoluteerror, tree_method=exact", booster(objective="reg:absoluteerror", tree_method="exact")
+    yield (
+        "file, params={'subsample', 'seed'}",
+        file("ubj", {"subsample": 0.7, "seed": 3}, subsample=0.7, seed=3),
+    )
+    yield (
+        "quantile_alpha, several",
+        booster(objective="reg:quantileerror", quantile_alpha=[0.1, 0.9]),
+    )
+    yield (
+        "objective=reg:absoluteerror, tree_method=exact",
+        booster(objective="reg:absoluteerror", tree_method="exact"),
+    )
     yield "monotone_constraints", booster(monotone_constraints="(1,0,0,0,0,0)")
     yield "sampling_method=gradient_based", booster(subsample=0.5, sampling_method="gradient_based")
     yield "booster=dart, one_drop", booster(booster="dart", rate_drop=0.1, one_drop=1)

@@ -9,7 +9,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ._adapters import record_catboost
-from ._data.errors import FidelityError, FidelityWarning, InvalidInput, LeaftraceError, UnsupportedModel
+from ._data.errors import (
+    FidelityError,
+    FidelityWarning,
+    InvalidInput,
+    LeaftraceError,
+    UnsupportedModel,
+)
 from ._engine.costs import Estimate
 from ._engine.fidelity import Fidelity
 from ._engine.methods import (

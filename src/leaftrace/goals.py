@@ -21,7 +21,15 @@ from ._data.errors import InvalidInput
 from ._data.inputs import vector, weights
 from ._model.goal import Goal, GoalRows, ReadyGoal
 
-__all__ = ["AUC", "DemographicParityGap", "EqualOpportunityGap", "ExpectedProfit", "Goal", "MeanLoss", "SliceLoss"]
+__all__ = [
+    "AUC",
+    "DemographicParityGap",
+    "EqualOpportunityGap",
+    "ExpectedProfit",
+    "Goal",
+    "MeanLoss",
+    "SliceLoss",
+]
 
 
 @dataclass(frozen=True)
@@ -63,7 +71,9 @@ class SliceLoss(ReadyGoal):
             )
         c = weights(self.sample_weight, test.count) * mask
         if not c.any():
-            raise InvalidInput("mask leaves no test row of non-zero weight; choose a slice that has some.")
+            raise InvalidInput(
+                "mask leaves no test row of non-zero weight; choose a slice that has some."
+            )
         return _mean_loss(test, c, self.name)
 
 
@@ -103,7 +113,9 @@ class AUC(ReadyGoal):
         high = (test.labels(self.name) == column).astype(float)  # (m,)
         pairs = high.sum() * (1 - high).sum()
         if not pairs:
-            raise InvalidInput("auc compares a class with the others, but y_test has only one side.")
+            raise InvalidInput(
+                "auc compares a class with the others, but y_test has only one side."
+            )
         sign = 1.0 if column else -1.0
 
         def ranked(F: F64) -> tuple[F64, Ints]:
@@ -177,7 +189,9 @@ class DemographicParityGap(ReadyGoal):
         size = np.bincount(code, counts)  # (groups,)
         if len(names) < 2 or not size.all():
             found = ", ".join(f"{s:.0f} of {name}" for name, s in zip(names, size, strict=True))
-            raise InvalidInput(f"{self.name} compares groups of test rows, but those that count are {found}.")
+            raise InvalidInput(
+                f"{self.name} compares groups of test rows, but those that count are {found}."
+            )
         if self.signed and len(names) > 2:
             raise InvalidInput(
                 f"signed=True is for two groups, and groups has {len(names)}; pass groups == {names[0]!r} to compare "
@@ -246,7 +260,9 @@ class ExpectedProfit(ReadyGoal):
             )
         T = 0.05 * np.ptp(M) if self.temperature is None else self.temperature
         if not T > 0:
-            raise InvalidInput(f"the temperature is {T}; payoffs must differ, and the temperature be above zero.")
+            raise InvalidInput(
+                f"the temperature is {T}; payoffs must differ, and the temperature be above zero."
+            )
         gain = M[test.labels(self.name).astype(int)]  # (m, D)
 
         def decisions(F: F64) -> F64:
@@ -258,7 +274,9 @@ class ExpectedProfit(ReadyGoal):
         def gradient(F: F64) -> F64:
             F = F.reshape(test.count, -1)
             q = decisions(F)
-            felt = q * (gain - (q * gain).sum(axis=1, keepdims=True)) / (T * test.count)  # (m, D) dQ/da
+            felt = (
+                q * (gain - (q * gain).sum(axis=1, keepdims=True)) / (T * test.count)
+            )  # (m, D) dQ/da
             return test.pulled_back(F, felt @ M.T)
 
         def value(F: F64) -> float:

@@ -40,7 +40,9 @@ def extended(case, structure, test_steps, rows, codes):
     ]
     factor = np.broadcast_to(structure.class_weight, len(case.w))
     new = [max(factor[case.data.codes == code], default=1.0) for code in codes]
-    return replace(structure, steps=steps, class_weight=np.r_[factor, new]), np.r_[case.data.codes, codes]
+    return replace(structure, steps=steps, class_weight=np.r_[factor, new]), np.r_[
+        case.data.codes, codes
+    ]
 
 
 def test_effects_of_labels_are_slopes_of_a_refit(setting):
@@ -55,10 +57,14 @@ def test_effects_of_labels_are_slopes_of_a_refit(setting):
 
             def loss_at(dw, both=both, labels=labels):
                 fitted = oracle.refit(both, labels, np.r_[case.w, dw], n=len(case.w))
-                return structure.loss_of(oracle.predict(structure, fitted, test_steps), case.data.test_codes).mean()
+                return structure.loss_of(
+                    oracle.predict(structure, fitted, test_steps), case.data.test_codes
+                ).mean()
 
             scale = np.abs(tracer.influence(X, y, reduce="mean").values).max()
-            assert effect == pytest.approx(oracle.slope(loss_at, 2e-3), abs=10 * accuracy(case) * scale)
+            assert effect == pytest.approx(
+                oracle.slope(loss_at, 2e-3), abs=10 * accuracy(case) * scale
+            )
 
 
 def test_scores_and_choice(setting):
@@ -70,22 +76,32 @@ def test_scores_and_choice(setting):
         p = case.model.predict_proba(X) if hasattr(case.model, "predict_proba") else proba(case, X)
         labels = [np.full(len(y), c) for c in tracer.classes]
         names = [str(c) for c in tracer.classes]
-        assert [str(v) for v in found.expected_label] == [names[c] for c in p.argmax(axis=1)[found.rows]]
+        assert [str(v) for v in found.expected_label] == [
+            names[c] for c in p.argmax(axis=1)[found.rows]
+        ]
     else:
         mean = np.exp(case.raw(case.model, X).ravel())
         sd = np.sqrt(np.mean((mean - y) ** 2))
         labels = [np.clip(mean + s * sd, case.data.y.min(), case.data.y.max()) for s in (-1, 1)]
         p, names = np.full((len(y), 2), 0.5), ["low", "high"]
         np.testing.assert_allclose(found.expected_label, mean[found.rows], rtol=1e-6)
-    effects = np.stack([tracer.score_candidates(X, X, y, c, reduce="mean").values[:, 0] for c in labels], axis=1)
+    effects = np.stack(
+        [tracer.score_candidates(X, X, y, c, reduce="mean").values[:, 0] for c in labels], axis=1
+    )
     score = np.sqrt((p * effects**2).sum(axis=1))
     np.testing.assert_allclose(found.scores, score, rtol=1e-5)
     assert list(found.by_label) == names
     ids = np.array([tree[0] for step in test_steps for tree in step])  # (trees, m)
     chosen = []
     for i in range(k):
-        similarity = [max((np.mean(ids[:, x] == ids[:, c]) for c in chosen), default=0.0) for x in range(len(y))]
-        worth = [-1 if x in chosen else found.scores[x] * (1 - similarity[x]) ** 1.5 for x in range(len(y))]
+        similarity = [
+            max((np.mean(ids[:, x] == ids[:, c]) for c in chosen), default=0.0)
+            for x in range(len(y))
+        ]
+        worth = [
+            -1 if x in chosen else found.scores[x] * (1 - similarity[x]) ** 1.5
+            for x in range(len(y))
+        ]
         chosen.append(int(np.argmax(worth)))
         assert found.similarity[i] == pytest.approx(similarity[chosen[-1]])
     assert list(found.rows) == chosen
@@ -122,7 +138,12 @@ def test_check_against_the_oracle(setting):
     assert line.predicted == pytest.approx(single.sum(), rel=1e-6)
     both, labels = extended(case, structure, test_steps, rows, case.data.test_codes[rows])
     fitted = oracle.refit(both, labels, np.r_[case.w, np.ones(4)])
-    expected = structure.loss_of(oracle.predict(structure, fitted, test_steps), case.data.test_codes).mean() - before
+    expected = (
+        structure.loss_of(
+            oracle.predict(structure, fitted, test_steps), case.data.test_codes
+        ).mean()
+        - before
+    )
     assert line.refitted == pytest.approx(expected, abs=1e-5 * abs(before))
     assert np.isnan(line.retrained)
     assert checked.advice.startswith("Not retrained")
@@ -141,7 +162,9 @@ def test_a_region_without_labels_is_asked_for():
     rng = np.random.default_rng(0)
     X, y, _ = blobs(300, [0] * 19 + [1], rng)
     X_pool, y_pool, where = blobs(600, [0, 1], rng)
-    model = LGBMClassifier(n_estimators=30, num_leaves=7, min_child_samples=5, verbosity=-1, n_jobs=1).fit(X, y)
+    model = LGBMClassifier(
+        n_estimators=30, num_leaves=7, min_child_samples=5, verbosity=-1, n_jobs=1
+    ).fit(X, y)
     found = acquire(lt.Tracer(model, X, y), X_pool, *blobs(300, [0, 1], rng)[:2], k=20)
     assert where[found.rows].mean() > 0.7
     checked = found.check(y_pool[found.rows], *blobs(2000, [0, 1], rng)[:2])
@@ -157,27 +180,41 @@ def test_a_region_without_labels_is_asked_for():
 def test_retrained_is_the_booster_with_the_rows_added():
     rng = np.random.default_rng(3)
     X, y, _ = blobs(200, [0, 1], rng)
-    w, settings = rng.random(200) + 0.3, {"n_estimators": 20, "num_leaves": 7, "verbosity": -1, "n_jobs": 1}
+    w, settings = (
+        rng.random(200) + 0.3,
+        {"n_estimators": 20, "num_leaves": 7, "verbosity": -1, "n_jobs": 1},
+    )
     old = LGBMClassifier(**settings).fit(X, y, w)
     tracer = lt.Tracer(old, X, y, w)
     X_pool, y_pool, _ = blobs(50, [0, 1], rng)
     found = acquire(tracer, X_pool, X, y, 10)
     rows = found.rows
-    new = LGBMClassifier(**settings).fit(np.r_[X, X_pool[rows]], np.r_[y, y_pool[rows]], np.r_[w, np.ones(10)])
+    new = LGBMClassifier(**settings).fit(
+        np.r_[X, X_pool[rows]], np.r_[y, y_pool[rows]], np.r_[w, np.ones(10)]
+    )
     X_hold, y_hold, _ = blobs(300, [0, 1], rng)
     before, after = (-np.log(m.predict_proba(X_hold)[np.arange(300), y_hold]) for m in (old, new))
     checked, change = found.check(y_pool[rows], X_hold, y_hold), after - before
     assert checked.outcome.retrained == pytest.approx(change.mean(), abs=1e-6)
     keep = change.mean() < -2 * change.std() / np.sqrt(300)
     assert checked.advice.startswith("Keep them" if keep else "No improvement")
-    assert f"{change.mean():+.4g} (give or take {2 * change.std() / np.sqrt(300):.2g}" in checked.advice
+    assert (
+        f"{change.mean():+.4g} (give or take {2 * change.std() / np.sqrt(300):.2g}"
+        in checked.advice
+    )
 
 
 def test_models_that_draw_rows_are_only_retrained():
     rng = np.random.default_rng(1)
     X, y, _ = blobs(300, [0, 1], rng)
     model = LGBMClassifier(
-        n_estimators=10, num_leaves=7, subsample=0.7, subsample_freq=1, verbosity=-1, n_jobs=1, random_state=0
+        n_estimators=10,
+        num_leaves=7,
+        subsample=0.7,
+        subsample_freq=1,
+        verbosity=-1,
+        n_jobs=1,
+        random_state=0,
     )
     tracer = lt.Tracer(model.fit(X, y), X, y)
     found = acquire(tracer, X[:50] + 0.1, X, y, 3).check([1, 0, 1], X, y)
@@ -241,9 +278,13 @@ def test_errors():
         acquire(tracer, *args, 2).check([0, 1, 1], *args[1:])
     number = catboost_case("rmse default rule")
     with pytest.raises(lt.InvalidInput, match="for classifiers"):
-        acquire(tracer_of(number), number.X_test, number.X_test, number.y_test, 2, score="uncertainty")
+        acquire(
+            tracer_of(number), number.X_test, number.X_test, number.y_test, 2, score="uncertainty"
+        )
     X, y, _ = blobs(100, [0], np.random.default_rng(2))
-    median = LGBMRegressor(objective="l1", n_estimators=3, verbosity=-1, n_jobs=1).fit(X, y + X[:, 0])
+    median = LGBMRegressor(objective="l1", n_estimators=3, verbosity=-1, n_jobs=1).fit(
+        X, y + X[:, 0]
+    )
     with pytest.raises(lt.UnsupportedModel, match="derivative"):
         acquire(lt.Tracer(median, X, y + X[:, 0]), X, X, y, 2)
     hinge = XGBClassifier(objective="binary:hinge", n_estimators=3, n_jobs=1).fit(X, y)

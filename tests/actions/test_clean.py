@@ -38,7 +38,11 @@ class Case:
 def parts(X, y, n):
     third = (len(y) - n) // 2
     take = X.iloc if hasattr(X, "iloc") else X
-    return take[:n], y[:n], (take[n : n + third], y[n : n + third], take[n + third :], y[n + third :])
+    return (
+        take[:n],
+        y[:n],
+        (take[n : n + third], y[n : n + third], take[n + third :], y[n + third :]),
+    )
 
 
 def binary(model, noise=0.2, n=700, weighted=False, text=False, missing=False, seed=0):
@@ -68,7 +72,13 @@ def digits(model):
     order = RNG(2).permutation(len(y))
     X, truth, held = parts(X[order], y[order], 360)
     rng = RNG(3)
-    return Case(model, X, np.where(rng.random(360) < 0.2, (truth + rng.integers(1, 4, 360)) % 4, truth), truth, held)
+    return Case(
+        model,
+        X,
+        np.where(rng.random(360) < 0.2, (truth + rng.integers(1, 4, 360)) % 4, truth),
+        truth,
+        held,
+    )
 
 
 LIGHT = {"n_estimators": 25, "num_leaves": 15, "verbose": -1, "n_jobs": 1}
@@ -82,7 +92,9 @@ CASES = {
     "xgboost, four classes": lambda: digits(XGBClassifier(**EXTREME)),
     "xgboost regression, weights": lambda: regression(XGBRegressor(**EXTREME), weighted=True),
     "sklearn, early stopping": lambda: binary(
-        HistGradientBoostingClassifier(max_iter=60, early_stopping=True, random_state=0, max_leaf_nodes=15)
+        HistGradientBoostingClassifier(
+            max_iter=60, early_stopping=True, random_state=0, max_leaf_nodes=15
+        )
     ),
     "lightgbm regression": lambda: regression(LGBMRegressor(**LIGHT)),
 }
@@ -106,7 +118,10 @@ def cleaned(name, action="remove", **kw):
     ("name", "action"),
     [
         *[("lightgbm", action) for action in ("remove", "relabel", "reweight", "auto")],
-        *[("catboost, text, weights, class weights, missing", action) for action in ("relabel", "reweight")],
+        *[
+            ("catboost, text, weights, class weights, missing", action)
+            for action in ("relabel", "reweight")
+        ],
         *[("xgboost, four classes", action) for action in ("remove", "reweight")],
         *[("xgboost regression, weights", action) for action in ("remove", "reweight")],
         ("sklearn, early stopping", "auto"),
@@ -225,7 +240,10 @@ def test_auto_takes_what_a_refit_finds_better_for_the_half_that_judges():
     order = RNG(0).permutation(len(y))
     proposing, judging = np.sort(order[: len(y) // 2]), np.sort(order[len(y) // 2 :])
     refitted = {
-        action: propose(c.tracer, X[proposing], y[proposing], 0.03).refit(c.tracer).loss(X[judging], y[judging]).mean()
+        action: propose(c.tracer, X[proposing], y[proposing], 0.03)
+        .refit(c.tracer)
+        .loss(X[judging], y[judging])
+        .mean()
         for action, propose in (("remove", remove), ("relabel", relabel))
     }
     assert first.action == min(refitted, key=lambda action: refitted[action])
@@ -235,7 +253,9 @@ def test_pools_are_tables_with_labels():
     c = case("catboost, text, weights, class weights, missing")
     X_val, y_val, X_new, y_new = c.held
     plain = clean(c.tracer, *c.held, max_rounds=2)
-    tracer = lt.Tracer(c.model, Pool(c.tracer.X_train, c.tracer.y_train, weight=c.tracer.sample_weight), n_jobs=1)
+    tracer = lt.Tracer(
+        c.model, Pool(c.tracer.X_train, c.tracer.y_train, weight=c.tracer.sample_weight), n_jobs=1
+    )
     pooled = clean(tracer, Pool(X_val, y_val), None, Pool(X_new, y_new), None, max_rounds=2)
     np.testing.assert_array_equal(pooled.without, plain.without)
     np.testing.assert_allclose(pooled.interval, plain.interval, rtol=1e-6)
@@ -267,12 +287,18 @@ def test_the_interval_covers_what_it_says():
     rng = RNG(5)
     draws = {
         "normal": lambda m: rng.normal(0.3, 1.0, m),
-        "skewed": lambda m: np.where(rng.random(m) < 0.7, 0.1 * rng.normal(size=m), rng.exponential(1.0, m)),
+        "skewed": lambda m: np.where(
+            rng.random(m) < 0.7, 0.1 * rng.normal(size=m), rng.exponential(1.0, m)
+        ),
     }
     for name, mean, m in (("normal", 0.3, 20), ("normal", 0.3, 200), ("skewed", 0.3, 400)):
         intervals = [paired_interval(draws[name](m)) for _ in range(3000)]
         covered = np.mean([low < mean < high for low, high in intervals])
-        assert 0.935 < covered < 0.965, (name, m, covered)  # three standard errors of the simulation
+        assert 0.935 < covered < 0.965, (
+            name,
+            m,
+            covered,
+        )  # three standard errors of the simulation
 
 
 # ---- what a round proposes ----
@@ -316,8 +342,13 @@ def test_new_labels_are_those_of_the_model_without_the_rows():
     np.testing.assert_array_equal(labels[rest], c.tracer.y_train[rest])
     c = case("lightgbm regression")
     rows, labels = worst(c.tracer, *c.held[:2], 0.1), relabel(c.tracer, *c.held[:2], 0.1).y
-    np.testing.assert_allclose(labels[rows], c.tracer.refit(without=rows).predict(c.tracer.X_train)[rows], rtol=1e-6)
-    assert np.abs(labels - c.truth)[c.wrong].mean() < np.abs(c.tracer.y_train - c.truth)[c.wrong].mean()
+    np.testing.assert_allclose(
+        labels[rows], c.tracer.refit(without=rows).predict(c.tracer.X_train)[rows], rtol=1e-6
+    )
+    assert (
+        np.abs(labels - c.truth)[c.wrong].mean()
+        < np.abs(c.tracer.y_train - c.truth)[c.wrong].mean()
+    )
 
 
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.9])
@@ -380,7 +411,11 @@ def test_changes_of_changes_count_the_first_rows():
 def test_bad_input_is_refused_before_the_work(monkeypatch, change, words):
     c = case("lightgbm")
     monkeypatch.setattr(lt.Tracer, "retrain", lambda *_: pytest.fail("retrained"))
-    given = dict(zip(("tracer", "X_val", "y_val", "X_holdout", "y_holdout"), (c.tracer, *c.held), strict=True))
+    given = dict(
+        zip(
+            ("tracer", "X_val", "y_val", "X_holdout", "y_holdout"), (c.tracer, *c.held), strict=True
+        )
+    )
     with pytest.raises(lt.InvalidInput, match=words):
         clean(**(given | change))
 

@@ -9,7 +9,9 @@ from conftest import case
 from leaftrace._actions import curve as module
 
 
-@pytest.fixture(scope="module", params=["logloss class weights", "multiclass weights", "rmse weights"])
+@pytest.fixture(
+    scope="module", params=["logloss class weights", "multiclass weights", "rmse weights"]
+)
 def setting(request):
     c = case(request.param)
     tracer = lt.Tracer(c.model, c.X, c.y, c.weight)
@@ -31,7 +33,9 @@ def test_points(setting):
     tracer, c, val, hold = setting
     influence = tracer.influence(*val)
     curve = lt.removal_curve(tracer, influence, *hold, counts=[9, 3], retrain=True, draws=2, seed=4)
-    order = np.argsort((-influence.values * tracer.sample_weight[:, None]).mean(axis=1), kind="stable")
+    order = np.argsort(
+        (-influence.values * tracer.sample_weight[:, None]).mean(axis=1), kind="stable"
+    )
     assert curve.removed.tolist() == [0, 3, 9]
     rng = np.random.default_rng(4)
     drawn = [rng.permutation(len(c.y)) for _ in range(2)]
@@ -41,8 +45,13 @@ def test_points(setting):
         keep = np.setdiff1d(np.arange(len(c.y)), rows)
         weight = None if c.weight is None else c.weight[keep]
         # What CatBoost set by itself depends on the number of rows; retraining keeps it as it was.
-        own = {k: c.model.get_all_params()[k] for k in ("loss_function", "learning_rate", "leaf_estimation_iterations")}
-        model = CatBoost({**c.model.get_params(), **own}).fit(Pool(c.X[keep], c.y[keep], weight=weight))
+        own = {
+            k: c.model.get_all_params()[k]
+            for k in ("loss_function", "learning_rate", "leaf_estimation_iterations")
+        }
+        model = CatBoost({**c.model.get_params(), **own}).fit(
+            Pool(c.X[keep], c.y[keep], weight=weight)
+        )
         return loss_of(c, model, hold[0], c.test_codes[10:])
 
     def refitted(rows):
@@ -107,7 +116,12 @@ def test_errors(setting):
         ({"draws": 0}, "draws is 0"),
     ):
         with pytest.raises(lt.InvalidInput, match=message):
-            lt.removal_curve(**({"tracer": tracer, "order": influence, "X_hold": hold[0], "y_hold": hold[1]} | bad))
+            lt.removal_curve(
+                **(
+                    {"tracer": tracer, "order": influence, "X_hold": hold[0], "y_hold": hold[1]}
+                    | bad
+                )
+            )
     with pytest.raises(lt.InvalidInput, match=r"pass a leaftrace\.Tracer"):
         lt.removal_curve(c.model, influence, *hold)
     if tracer.classes is not None:

@@ -28,14 +28,19 @@ MODELS = {
         lambda: XGBRegressor(**SMALL, max_depth=3, objective="count:poisson"),
         lambda: boosters.numbers("counts"),
     ),
-    "XGBoost, hinge": (lambda: XGBClassifier(**SMALL, max_depth=3, objective="binary:hinge"), boosters.binary),
+    "XGBoost, hinge": (
+        lambda: XGBClassifier(**SMALL, max_depth=3, objective="binary:hinge"),
+        boosters.binary,
+    ),
     "HistGradientBoosting, categories, missing values": models.HIST_CATEGORIES,
     "HistGradientBoosting, numbers": (
         lambda: HistGradientBoostingRegressor(max_iter=8, min_samples_leaf=10),
         boosters.numbers,
     ),
     "RandomForest": (
-        lambda: RandomForestClassifier(20, max_depth=5, random_state=0, bootstrap=False, max_features=3),
+        lambda: RandomForestClassifier(
+            20, max_depth=5, random_state=0, bootstrap=False, max_features=3
+        ),
         boosters.binary,
     ),
 }
@@ -57,7 +62,9 @@ def base(name):
     """The model as first trained."""
     make, data = MODELS[name]
     data = data()
-    return make().fit(data.X, data.y, sample_weight=boosters.weights(len(data.y)) if name in WEIGHTED else None)
+    return make().fit(
+        data.X, data.y, sample_weight=boosters.weights(len(data.y)) if name in WEIGHTED else None
+    )
 
 
 def trained(name, y=None, without=()):
@@ -83,7 +90,14 @@ def others(data, row):
 @cache
 def found(name, row, action="remove", **more) -> Fix:
     _, data, _, tracer = prepared(name)
-    return fix(tracer, take(data.X_test, [row]), data.y_test[row], **others(data, row), action=action, **more)
+    return fix(
+        tracer,
+        take(data.X_test, [row]),
+        data.y_test[row],
+        **others(data, row),
+        action=action,
+        **more,
+    )
 
 
 @pytest.mark.parametrize("action", ["remove", "relabel"])
@@ -105,7 +119,11 @@ def test_fixed_is_what_the_library_says_after_training_again(name, action):
             assert (data.y[result.rows] != data.y_test[row]).all()
             again = trained(name, labels)
         x = take(data.X_test, [row])
-        assert result.fixed == says_right(name, again, row) == any(a.retrained > 0 for a in result.attempts)
+        assert (
+            result.fixed
+            == says_right(name, again, row)
+            == any(a.retrained > 0 for a in result.attempts)
+        )
         assert result.title.startswith("Fixed" if result.fixed else "Not fixed")
         assert 1 <= len(set(result.rows.tolist())) == len(result.rows) <= len(data.y) // 10
         np.testing.assert_array_equal(result.table["given_label"], data.y[result.rows])
@@ -139,7 +157,11 @@ def is_right(model, x, code, y, tracer):
 
 def test_most_are_fixed():
     """Otherwise the test above would be about failures."""
-    asked = [(name, action) for name in MODELS for action in ("remove", "relabel")[: 1 + (name not in NUMBERS)]]
+    asked = [
+        (name, action)
+        for name in MODELS
+        for action in ("remove", "relabel")[: 1 + (name not in NUMBERS)]
+    ]
     results = [found(name, row, action) for name, action in asked for row in wrong_rows(name, 2)]
     assert np.mean([r.fixed for r in results]) > 0.7
 
@@ -149,7 +171,12 @@ def catboost_oracle(name):
     _, data, w, _ = prepared(name)
     model = base(name)
     structure, steps = oracle.from_catboost(model, data.X)
-    return structure, steps(data.X_test), np.float32(np.ones(len(data.y)) if w is None else w).astype(float), model
+    return (
+        structure,
+        steps(data.X_test),
+        np.float32(np.ones(len(data.y)) if w is None else w).astype(float),
+        model,
+    )
 
 
 def oracle_scores(structure, steps, codes, w, row):
@@ -179,14 +206,25 @@ def test_effects_are_those_of_the_oracle_and_of_training_again(name):
     # A row of weight zero still counts in the number of rows that scales l2: removal for the refit, weight for slopes.
     kept = np.setdiff1d(np.arange(len(w)), result.rows)
     start = scalars(oracle_scores(structure, steps, codes, w, row))
-    slope = oracle.slope(lambda e: scalars(oracle_scores(structure, steps, codes, w + e * direction, row)), 1e-3)
+    slope = oracle.slope(
+        lambda e: scalars(oracle_scores(structure, steps, codes, w + e * direction, row)), 1e-3
+    )
     without = scalars(oracle_scores(structure.rows(kept), steps, codes[kept], w[kept], row)) - start
     again = trained(name, without=result.rows)
     F = np.ravel(again.predict(data.X_test[[row]], prediction_type="RawFormulaVal"))
     retrained = scalars(F) - start
     lines = result.effects.iloc[:3]
-    assert list(lines["of"]) == ["loss of x", "margin of x", f"probability of {data.y_test[row]} for x"]
-    for column, expected in (("before", start), ("predicted", slope), ("refitted", without), ("retrained", retrained)):
+    assert list(lines["of"]) == [
+        "loss of x",
+        "margin of x",
+        f"probability of {data.y_test[row]} for x",
+    ]
+    for column, expected in (
+        ("before", start),
+        ("predicted", slope),
+        ("refitted", without),
+        ("retrained", retrained),
+    ):
         np.testing.assert_allclose(lines[column], expected, rtol=1e-5, atol=1e-6, err_msg=column)
 
 
@@ -210,8 +248,12 @@ def test_rows_come_in_the_order_of_the_oracles_derivatives(name):
     assert (np.diff(gains[: len(first)]) <= 0).all()
     for i, gain in list(zip(first, gains, strict=False))[:3]:
         np.testing.assert_allclose(gain, oracle.slope(lambda e, i=i: margin(i, e), 1e-3), rtol=1e-4)
-    rest = np.random.default_rng(0).choice(np.setdiff1d(np.arange(len(w)), result.rows), 8, replace=False)
-    assert max(oracle.slope(lambda e, i=i: margin(i, e), 1e-3) for i in rest) <= gains[len(first) - 1] * (1 + 1e-6)
+    rest = np.random.default_rng(0).choice(
+        np.setdiff1d(np.arange(len(w)), result.rows), 8, replace=False
+    )
+    assert max(oracle.slope(lambda e, i=i: margin(i, e), 1e-3) for i in rest) <= gains[
+        len(first) - 1
+    ] * (1 + 1e-6)
 
 
 def test_relabelling_is_the_oracles_refit_with_other_labels():
@@ -224,11 +266,15 @@ def test_relabelling_is_the_oracles_refit_with_other_labels():
     before = sign * oracle_scores(structure, steps, codes, w, row)[0]
     step = np.zeros(len(w))
     step[result.rows] = sign  # a code of 0 becomes 1, or the other way
-    slope = oracle.slope(lambda e: sign * oracle_scores(structure, steps, codes + e * step, w, row)[0], 1e-3)
+    slope = oracle.slope(
+        lambda e: sign * oracle_scores(structure, steps, codes + e * step, w, row)[0], 1e-3
+    )
     after = sign * oracle_scores(structure, steps, codes + step, w, row)[0]
     line = result.effects.iloc[1]
     np.testing.assert_allclose(
-        [line["before"], line["predicted"], line["refitted"]], [before, slope, after - before], rtol=1e-5
+        [line["before"], line["predicted"], line["refitted"]],
+        [before, slope, after - before],
+        rtol=1e-5,
     )
 
 
@@ -243,9 +289,13 @@ def test_the_cost_is_the_change_of_the_mean_loss_of_the_other_rows():
         return np.logaddexp(0, F) - (rest["y_test"] == model.classes_[1]) * F
 
     rise = losses(trained(name, without=result.rows)) - losses(base(name))
-    np.testing.assert_allclose(result.cost, [rise.mean(), 1.96 * rise.std() / np.sqrt(len(rise))], rtol=1e-9)
+    np.testing.assert_allclose(
+        result.cost, [rise.mean(), 1.96 * rise.std() / np.sqrt(len(rise))], rtol=1e-9
+    )
     line = result.effects.iloc[3]
-    np.testing.assert_allclose([line["before"], line["retrained"]], [losses(base(name)).mean(), rise.mean()], rtol=1e-9)
+    np.testing.assert_allclose(
+        [line["before"], line["retrained"]], [losses(base(name)).mean(), rise.mean()], rtol=1e-9
+    )
 
 
 def test_the_advice_warns_of_overfitting():
@@ -256,7 +306,9 @@ def test_the_advice_warns_of_overfitting():
     x, y = data.X_test[[row]], data.y_test[row]
     opposite = next(label for label in np.unique(data.y) if label != y)
     twins = np.repeat(x, 5, axis=0)
-    worse, better = (fix(tracer, x, y, X_test=twins, y_test=np.repeat(label, 5)) for label in (opposite, y))
+    worse, better = (
+        fix(tracer, x, y, X_test=twins, y_test=np.repeat(label, 5)) for label in (opposite, y)
+    )
     assert worse.cost[0] > 0 > better.cost[0]
     assert "this overfits x" in worse.advice
     assert "Other predictions gain too" in better.advice
@@ -279,7 +331,9 @@ def several_retrainings(action):
 def test_an_unconfirmed_set_is_enlarged_and_then_made_as_small_as_retraining_allows(action):
     name, row, result = several_retrainings(action)
     attempts = result.attempts
-    assert attempts[0].retrained <= 0 < attempts[0].refitted  # the trees as they are promised too much
+    assert (
+        attempts[0].retrained <= 0 < attempts[0].refitted
+    )  # the trees as they are promised too much
     assert attempts[1].rows >= 1.25 * attempts[0].rows
     confirmed = [a.rows for a in attempts if a.retrained > 0]
     assert len(result.rows) == min(confirmed)
@@ -317,10 +371,16 @@ def test_more_rows_are_chosen_by_the_retrained_model(monkeypatch):
     rows = fix(tracer, x, data.y_test[row]).rows
     keep = np.setdiff1d(np.arange(len(data.y)), rows[:first])
     model = trained(name, without=rows[:first])
-    again = lt.Tracer(model, take(data.X, keep), data.y[keep], None if w is None else w[keep], dtype="float64")
-    rise = again.influence(x, data.y_test[[row]]).values[:, 0] * again.sample_weight  # of the loss, by each row
+    again = lt.Tracer(
+        model, take(data.X, keep), data.y[keep], None if w is None else w[keep], dtype="float64"
+    )
+    rise = (
+        again.influence(x, data.y_test[[row]]).values[:, 0] * again.sample_weight
+    )  # of the loss, by each row
     assert len(rows) - first >= 4
-    np.testing.assert_array_equal(rows[first:], keep[np.argsort(-rise, kind="stable")][: len(rows) - first])
+    np.testing.assert_array_equal(
+        rows[first:], keep[np.argsort(-rise, kind="stable")][: len(rows) - first]
+    )
 
 
 def test_ctrl_c_before_anything_is_confirmed(monkeypatch):
@@ -344,7 +404,9 @@ def test_ctrl_c_keeps_the_best_set_so_far(monkeypatch):
     name, row, whole = several_retrainings("relabel")
     _, data, _, tracer = prepared(name)
     ask = dict(**others(data, row), action="relabel")
-    done = 1 + next(i for i, a in enumerate(whole.attempts) if a.retrained > 0)  # confirmed, not yet made smaller
+    done = 1 + next(
+        i for i, a in enumerate(whole.attempts) if a.retrained > 0
+    )  # confirmed, not yet made smaller
     for after in (1, done):
         with monkeypatch.context() as patch:
             interrupt(patch, after)
@@ -370,7 +432,9 @@ def test_limits_and_candidates():
     allowed[found(name, row).rows[1::2]] = True
     some = fix(tracer, x, y, rows=allowed)
     assert allowed[some.rows].all()
-    none = fix(tracer, x, y, rows=np.flatnonzero(data.y == y)[:1], action="relabel")  # it has that label
+    none = fix(
+        tracer, x, y, rows=np.flatnonzero(data.y == y)[:1], action="relabel"
+    )  # it has that label
     assert not none.fixed
     assert len(none.rows) == 0
     assert none.title == "Not fixed"
@@ -469,7 +533,9 @@ def test_what_is_refused_of_numbers_and_quantiles():
         fix(tracer, data.X_test[:1], data.y_test[0], tolerance=0.0)
     with pytest.raises(lt.InvalidInput, match=r"pass a leaftrace\.Tracer"):
         fix("model", data.X_test[:1], data.y_test[0])
-    median = LGBMRegressor(**SMALL, objective="regression_l1", num_leaves=8, verbose=-1).fit(data.X, data.y)
+    median = LGBMRegressor(**SMALL, objective="regression_l1", num_leaves=8, verbose=-1).fit(
+        data.X, data.y
+    )
     with pytest.raises(lt.UnsupportedModel, match="instead of having a derivative"):
         fix(lt.Tracer(median, data.X, data.y, n_jobs=1), data.X_test[:1], data.y_test[0])
 
@@ -479,6 +545,8 @@ def test_smallest():
         for guess in {1, (most + 1) // 2, most}:
             for need in range(1, most + 3):
                 probes = []
-                k = smallest(lambda k, need=need, probes=probes: probes.append(k) or k >= need, guess, most)
+                k = smallest(
+                    lambda k, need=need, probes=probes: probes.append(k) or k >= need, guess, most
+                )
                 assert k == min(need, most)
                 assert len(probes) <= 2 * np.log2(most) + 2

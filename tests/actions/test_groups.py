@@ -21,8 +21,12 @@ from leaftrace._actions.groups import group_effects
 from leaftrace._data.grouping import bin_edges, groups_of
 
 MODELS = {
-    "LightGBM": lambda: LGBMClassifier(n_estimators=20, num_leaves=8, min_child_samples=5, verbose=-1, n_jobs=1),
-    "scikit-learn": lambda: HistGradientBoostingClassifier(max_iter=20, max_leaf_nodes=8, random_state=0),
+    "LightGBM": lambda: LGBMClassifier(
+        n_estimators=20, num_leaves=8, min_child_samples=5, verbose=-1, n_jobs=1
+    ),
+    "scikit-learn": lambda: HistGradientBoostingClassifier(
+        max_iter=20, max_leaf_nodes=8, random_state=0
+    ),
 }
 
 
@@ -56,7 +60,9 @@ def test_bins_are_what_their_names_say():
     assert groups.names[-1] == "missing"
     for g, name in enumerate(groups.names):
         np.testing.assert_array_equal(groups.code == g, member(name, x))
-    assert np.abs(groups.count[:4] - 250).max() <= 10  # edges are short numbers, so bins are not exactly equal
+    assert (
+        np.abs(groups.count[:4] - 250).max() <= 10
+    )  # edges are short numbers, so bins are not exactly equal
     assert all(len(name) < 20 for name in groups.names)
     assert groups.phrase(0).startswith("x < ")
     assert groups.phrase(1).startswith("x in [")
@@ -108,12 +114,17 @@ def test_tables_without_names():
 
 
 def test_training_and_test_rows_have_the_same_bins():
-    train, test = pd.DataFrame({"x": np.arange(100.0)}), pd.DataFrame({"x": [5.0, 5.0, 99.0, np.nan]})
+    train, test = (
+        pd.DataFrame({"x": np.arange(100.0)}),
+        pd.DataFrame({"x": [5.0, 5.0, 99.0, np.nan]}),
+    )
     names = groups_of("x", train, 100, "groups").names
     slices = groups_of("x", test, 4, "test_groups", like=train)
     assert slices.names.tolist() == [names[0], names[-1], "missing"]
     assert slices.count.tolist() == [2, 1, 1]
-    other = groups_of("x", train, 100, "test_groups", like=train.rename(columns={"x": "z"}))  # its own bins then
+    other = groups_of(
+        "x", train, 100, "test_groups", like=train.rename(columns={"x": "z"})
+    )  # its own bins then
     np.testing.assert_array_equal(other.names, names)
 
 
@@ -134,7 +145,9 @@ def test_matrix_of_groups_and_slices(fitted):
     found = influence.by("kind", test_groups="kind")
     assert list(found.columns) == ["slice", "test_rows", "group", "rows", "effect", "total", "mean",
                                    "loss_change_if_removed"]  # fmt: skip
-    total, mean, change = by_pandas(influence, data.X["kind"].astype(str), data.X_test["kind"].astype(str))
+    total, mean, change = by_pandas(
+        influence, data.X["kind"].astype(str), data.X_test["kind"].astype(str)
+    )
     assert len(found) == total.size == 9
     for line in found.to_dict("records"):
         at = line["group"], line["slice"]
@@ -171,11 +184,15 @@ def test_groups_of_other_results(fitted):
     table = part.by("kind")
     kinds = data.X["kind"].iloc[rows].astype(str).to_numpy()
     assert table.group.tolist() == sorted(set(kinds))
-    assert table.total.tolist() == pytest.approx([part.values[kinds == k, 0].sum() for k in table.group])
+    assert table.total.tolist() == pytest.approx(
+        [part.values[kinds == k, 0].sum() for k in table.group]
+    )
     flips = tracer.label_influence(data.X_test, data.y_test, reduce="mean").by("kind")
     assert "loss_change_if_flipped" in flips
     assert flips.rows.sum() == len(data.y)
-    new = tracer.score_candidates(data.X_test, data.X_test, data.y_test, data.y_test, reduce="mean").by("kind")
+    new = tracer.score_candidates(
+        data.X_test, data.X_test, data.y_test, data.y_test, reduce="mean"
+    ).by("kind")
     assert new.rows.sum() == len(data.y_test)
 
 
@@ -184,7 +201,9 @@ def test_what_files_and_pickles_do_not_keep(fitted, tmp_path):
     influence = tracer.influence(data.X_test, data.y_test)
     influence.save(tmp_path / "a.npz")
     for again in (lt.Influence.load(tmp_path / "a.npz"), pickle.loads(pickle.dumps(influence))):
-        with pytest.raises(lt.InvalidInput, match="does not know its table; pass a label for each row"):
+        with pytest.raises(
+            lt.InvalidInput, match="does not know its table; pass a label for each row"
+        ):
             again.by("kind")
         pd.testing.assert_frame_equal(again.by(data.X["kind"]), influence.by("kind"))
     assert len(pickle.dumps(influence)) < 1.5 * influence.values.nbytes + 50_000
@@ -193,7 +212,9 @@ def test_what_files_and_pickles_do_not_keep(fitted, tmp_path):
 def test_errors_of_by(fitted):
     data, _, _, tracer = fitted
     influence = tracer.influence(data.X_test, data.y_test)
-    with pytest.raises(lt.InvalidInput, match="groups names the column 'age', but the columns are 'a', 'b', 'c'"):
+    with pytest.raises(
+        lt.InvalidInput, match="groups names the column 'age', but the columns are 'a', 'b', 'c'"
+    ):
         influence.by("age")
     with pytest.raises(lt.InvalidInput, match="test_groups names the column 'age'"):
         influence.by("kind", test_groups="age")
@@ -253,7 +274,9 @@ def test_refits_are_the_oracles(name):
 
 def test_retrained_is_the_model_without_the_group(fitted):
     data, weight, model, tracer = fitted
-    found = group_effects(tracer, "kind", data.X_test, data.y_test, "kind", refit=False, retrain=True)
+    found = group_effects(
+        tracer, "kind", data.X_test, data.y_test, "kind", refit=False, retrain=True
+    )
     assert found.table.refitted.isna().all()
     y = (data.y_test == model.classes_[1]).astype(int)
 
@@ -265,7 +288,9 @@ def test_retrained_is_the_model_without_the_group(fitted):
     with threadpool_limits(1, "openmp"):
         for kind in ("red", "green", "blue"):
             keep = (data.X["kind"] != kind).to_numpy()
-            again = type(model)(**model.get_params()).fit(data.X[keep], data.y[keep], sample_weight=weight[keep])
+            again = type(model)(**model.get_params()).fit(
+                data.X[keep], data.y[keep], sample_weight=weight[keep]
+            )
             change[kind] = losses(again) - losses(model)
     for line in found.table.itertuples():
         part = (data.X_test["kind"] == line.slice).to_numpy()
@@ -274,8 +299,12 @@ def test_retrained_is_the_model_without_the_group(fitted):
 
 def test_numbers_of_a_regression_and_words():
     data = numbers()
-    X, X_test = (pd.DataFrame(x, columns=[f"f{i}" for i in range(10)]) for x in (data.X, data.X_test))
-    tracer = lt.Tracer(XGBRegressor(n_estimators=10, max_depth=3, n_jobs=1).fit(X, data.y), X, data.y)
+    X, X_test = (
+        pd.DataFrame(x, columns=[f"f{i}" for i in range(10)]) for x in (data.X, data.X_test)
+    )
+    tracer = lt.Tracer(
+        XGBRegressor(n_estimators=10, max_depth=3, n_jobs=1).fit(X, data.y), X, data.y
+    )
     found = group_effects(tracer, "f2", X_test, data.y_test, bins=3)
     assert found.table.slice.tolist() == ["all"] * 3
     assert (np.diff(np.abs(found.table.refitted)) <= 0).all()  # what matters most comes first
@@ -286,7 +315,9 @@ def test_numbers_of_a_regression_and_words():
     else:
         assert "none to leave out" in found.advice
     assert "by f2" in repr(found)
-    assert "ask for refit=True" in group_effects(tracer, "f2", X_test, data.y_test, refit=False).advice
+    assert (
+        "ask for refit=True" in group_effects(tracer, "f2", X_test, data.y_test, refit=False).advice
+    )
     assert "ask for refit=True" not in found.advice
     assert "<table" in found._repr_html_()
 
@@ -310,7 +341,9 @@ def test_an_interrupt_keeps_what_is_finished(fitted, monkeypatch):
     np.testing.assert_array_equal(part.refitted[first], whole.refitted[first])
     assert np.isnan(part.retrained).all()
     assert np.isfinite(part.predicted).all()
-    assert part.advice.startswith(f"Interrupted: 2 of {len(whole.groups)} groups were refitted, 0 retrained.")
+    assert part.advice.startswith(
+        f"Interrupted: 2 of {len(whole.groups)} groups were refitted, 0 retrained."
+    )
 
 
 def test_no_matrix_of_rows_by_test_rows(fitted, monkeypatch):
@@ -340,9 +373,13 @@ def test_errors_of_group_effects(fitted):
         group_effects(tracer, "kind", X, y[:3])
     with pytest.raises(lt.InvalidInput, match="no rows"):
         group_effects(tracer, "kind", X[:0], y[:0])
-    with pytest.raises(lt.InvalidInput, match="all training rows of the class 'no' are in the group 'no'"):
+    with pytest.raises(
+        lt.InvalidInput, match="all training rows of the class 'no' are in the group 'no'"
+    ):
         group_effects(tracer, data.y, X, y)
     assert np.isfinite(group_effects(tracer, data.y, X, y, refit=False).predicted).all()
     case, pooled, *_ = prepared("CatBoost: logloss, weights, class weights")
     with pytest.raises(lt.InvalidInput, match="a Pool has no columns; pass a label for each row"):
-        group_effects(pooled, np.arange(len(case.w)) % 2, Pool(case.data.X_test), case.data.y_test, "a")
+        group_effects(
+            pooled, np.arange(len(case.w)) % 2, Pool(case.data.X_test), case.data.y_test, "a"
+        )

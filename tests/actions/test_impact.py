@@ -91,7 +91,9 @@ def test_retrained_is_the_library_without_the_rows(name):
     else:
         before, after = (m.predict_proba(data.X_test) for m in (model, again))
         move, unit = np.abs(after - before).max(axis=1), "probabilities"
-        flips = np.count_nonzero(np.ravel(model.predict(data.X_test)) != np.ravel(again.predict(data.X_test)))
+        flips = np.count_nonzero(
+            np.ravel(model.predict(data.X_test)) != np.ravel(again.predict(data.X_test))
+        )
         assert line(result, "decisions changed")["retrained"] == flips
         number = {label: i for i, label in enumerate(model.classes_)}
         codes = [number[label] for label in data.y_test]
@@ -99,11 +101,17 @@ def test_retrained_is_the_library_without_the_rows(name):
     close = {"rtol": 1e-4, "atol": 1e-6}  # XGBoost's scores are float32
     np.testing.assert_allclose(result.answers["before"], before, **close)
     np.testing.assert_allclose(result.answers["retrained"], after, **close)
-    np.testing.assert_allclose(line(result, f"mean move of {unit}")["retrained"], move.mean(), **close)
-    np.testing.assert_allclose(line(result, f"largest move of {unit}")["retrained"], move.max(), **close)
+    np.testing.assert_allclose(
+        line(result, f"mean move of {unit}")["retrained"], move.mean(), **close
+    )
+    np.testing.assert_allclose(
+        line(result, f"largest move of {unit}")["retrained"], move.max(), **close
+    )
     loss = line(result, "mean loss")
     np.testing.assert_allclose(
-        [loss["before"], loss["retrained"]], [losses[0].mean(), losses[1].mean() - losses[0].mean()], **close
+        [loss["before"], loss["retrained"]],
+        [losses[0].mean(), losses[1].mean() - losses[0].mean()],
+        **close,
     )
     # The table: those that move most, in order.
     names = data.X_test.index if hasattr(data.X_test, "iloc") else np.arange(len(data.y_test))
@@ -127,7 +135,11 @@ def test_refitted_and_predicted_are_the_oracles(name):
         return oracle.predict(structure, oracle.refit(structure, codes, w), steps)
 
     def probabilities(F):
-        return np.hstack([oracle.sigmoid(-F), oracle.sigmoid(F)]) if F.shape[1] == 1 else oracle.softmax(F)
+        return (
+            np.hstack([oracle.sigmoid(-F), oracle.sigmoid(F)])
+            if F.shape[1] == 1
+            else oracle.softmax(F)
+        )
 
     start, rest = scores(w), structure.rows(keep)
     ways = {
@@ -138,10 +150,15 @@ def test_refitted_and_predicted_are_the_oracles(name):
     for way, F in ways.items():
         np.testing.assert_allclose(result.answers[way], probabilities(F), atol=1e-8)
         move = np.abs(probabilities(F) - probabilities(start)).max(axis=1)
-        assert line(result, "mean move of probabilities")[way] == pytest.approx(move.mean(), rel=1e-5)
-        assert line(result, "largest move of probabilities")[way] == pytest.approx(move.max(), rel=1e-5)
+        assert line(result, "mean move of probabilities")[way] == pytest.approx(
+            move.mean(), rel=1e-5
+        )
+        assert line(result, "largest move of probabilities")[way] == pytest.approx(
+            move.max(), rel=1e-5
+        )
         change = (
-            oracle.loss_value(structure.loss, F, test_codes) - oracle.loss_value(structure.loss, start, test_codes)
+            oracle.loss_value(structure.loss, F, test_codes)
+            - oracle.loss_value(structure.loss, start, test_codes)
         ).mean()
         assert line(result, "mean loss")[way] == pytest.approx(change, rel=1e-4)
     top = result.table.iloc[0]
@@ -173,7 +190,8 @@ def test_without_retraining_nothing_is_claimed():
     assert result.audit()["retrained"] is None
     mask = np.isin(np.arange(len(data.y)), GONE)
     pd.testing.assert_frame_equal(
-        removal_impact(tracer, mask, data.X_test, data.y_test, retrain=False).effects, result.effects
+        removal_impact(tracer, mask, data.X_test, data.y_test, retrain=False).effects,
+        result.effects,
     )
 
 
@@ -184,7 +202,9 @@ def test_controls_are_random_groups_of_the_same_size():
     rng = np.random.default_rng(5)
     for control in result.controls:
         others = rng.choice(len(data.y), len(GONE), replace=False)
-        move = np.abs(retrained(name, others).predict_proba(data.X_test) - model.predict_proba(data.X_test)).max(axis=1)
+        move = np.abs(
+            retrained(name, others).predict_proba(data.X_test) - model.predict_proba(data.X_test)
+        ).max(axis=1)
         assert control == pytest.approx(move.mean(), rel=1e-6)
     assert f"{result.controls.max():.2g}" in result.advice
 
@@ -240,7 +260,9 @@ def test_the_audit_file_is_json_that_says_it_all(tmp_path):
     result = removal_impact(tracer, GONE, data.X_test, data.y_test, when=when)
     path = tmp_path / "request.json"
     result.save(path)
-    audit = json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    audit = json.loads(
+        path.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON")
+    )
     assert audit == result.audit()
     assert audit["time"] == "2024-05-06T05:08:00+00:00"
     assert audit["removed"] == {"count": 7, "positions": GONE.tolist(), "row_names": GONE.tolist()}
@@ -251,11 +273,18 @@ def test_the_audit_file_is_json_that_says_it_all(tmp_path):
         "weights": hash_values(tracer.sample_weight),
         "row_names": hash_values(np.arange(len(data.y))),
     }
-    assert audit["test"]["sha256"] == {"table": hash_table(data.X_test), "labels": hash_values(data.y_test)}
+    assert audit["test"]["sha256"] == {
+        "table": hash_table(data.X_test),
+        "labels": hash_values(data.y_test),
+    }
     keep = np.setdiff1d(np.arange(len(data.y)), GONE)
     after = lt.Tracer(retrained(name), data.X[keep], data.y[keep], w[keep], n_jobs=1)
     assert audit["retrained"]["sha256"] == hash_model(after._source.ensemble)
-    assert audit["model"]["sha256"] == hash_model(tracer._source.ensemble) != audit["retrained"]["sha256"]
+    assert (
+        audit["model"]["sha256"]
+        == hash_model(tracer._source.ensemble)
+        != audit["retrained"]["sha256"]
+    )
     assert audit["model"]["settings"]["learning_rate"] == pytest.approx(0.2)
     assert set(audit["versions"]) >= {"leaftrace", "numpy", "python", "catboost"}
     for found_line, (_, shown) in zip(audit["effects"], result.effects.iterrows(), strict=True):
@@ -285,9 +314,13 @@ def test_now_is_in_utc():
 def test_names_that_json_does_not_know(unit):
     _, data, _, _, _ = prepared("HistGradientBoosting, categories")
     X = data.X.set_axis(pd.date_range("2024-01-01", periods=len(data.X)).as_unit(unit))
-    model = HistGradientBoostingClassifier(max_iter=3, categorical_features="from_dtype").fit(X, data.y)
+    model = HistGradientBoostingClassifier(max_iter=3, categorical_features="from_dtype").fit(
+        X, data.y
+    )
     result = removal_impact(lt.Tracer(model, X, data.y, n_jobs=1), [1], data.X_test, retrain=False)
-    assert json.loads(json.dumps(result.audit()))["removed"]["row_names"][0].startswith("2024-01-02")
+    assert json.loads(json.dumps(result.audit()))["removed"]["row_names"][0].startswith(
+        "2024-01-02"
+    )
 
 
 def test_it_prints():
@@ -320,11 +353,17 @@ def test_a_frame_has_one_fingerprint_in_every_process():
     )
     seeds = [
         subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONHASHSEED": seed},
         ).stdout
         for seed in ("1", "2")
     ]
-    frame = pd.DataFrame({"number": [1.5, np.nan], "text": ["a", None], "kind": pd.Categorical(["x", "y"])})
+    frame = pd.DataFrame(
+        {"number": [1.5, np.nan], "text": ["a", None], "kind": pd.Categorical(["x", "y"])}
+    )
     assert seeds[0] == seeds[1] == hash_table(frame) + "\n"
 
 
@@ -370,7 +409,11 @@ def test_tables_of_every_kind_have_one_fingerprint():
     ):
         assert hash_table(same) == hash_table(FRAME)
     for name in ("count", "text", "flag", "number", "maybe", "kind"):
-        assert hash_values(pl.from_pandas(FRAME)[name]) == hash_values(arrow[name]) == hash_values(FRAME[name])
+        assert (
+            hash_values(pl.from_pandas(FRAME)[name])
+            == hash_values(arrow[name])
+            == hash_values(FRAME[name])
+        )
 
 
 def test_a_fingerprint_does_not_know_memory():
@@ -392,7 +435,9 @@ def test_a_fingerprint_does_not_know_memory():
     assert hash_table(np.zeros((2, 3))) != hash_table(np.zeros((3, 2)))
     integers = np.arange(6).reshape(3, 2)
     assert hash_table(integers) == hash_table(integers.astype(np.uint8))
-    assert hash_table(integers) != hash_table(integers.astype(float))  # another kind of column to a library
+    assert hash_table(integers) != hash_table(
+        integers.astype(float)
+    )  # another kind of column to a library
     assert hash_values(np.array([-1])) != hash_values(np.array([2**64 - 1], np.uint64))
     assert (
         hash_values(np.array(["a", "b"]))
@@ -402,7 +447,13 @@ def test_a_fingerprint_does_not_know_memory():
 
 
 def test_arrow_tables_whatever_their_chunks():
-    table = pa.table({"n": [1.0, 2.0, 3.0], "s": ["a", "b", None], "d": pa.array(["x", "y", "x"]).dictionary_encode()})
+    table = pa.table(
+        {
+            "n": [1.0, 2.0, 3.0],
+            "s": ["a", "b", None],
+            "d": pa.array(["x", "y", "x"]).dictionary_encode(),
+        }
+    )
     chunks = pa.concat_tables([table[:1], table[1:]])
     assert chunks["n"].num_chunks == 2
     assert hash_table(chunks) == hash_table(table)
@@ -413,7 +464,12 @@ def test_arrow_tables_whatever_their_chunks():
 def test_sparse_tables_by_what_they_store():
     dense = np.array([[0.0, 1.5, 0.0], [2.0, 0.0, 0.0], [0.0, 0.0, -1.0]])
     csr = sp.csr_matrix(dense)
-    for same in (sp.csc_matrix(dense), sp.coo_matrix(dense), csr.astype(np.float32), sp.csr_array(dense)):
+    for same in (
+        sp.csc_matrix(dense),
+        sp.coo_matrix(dense),
+        csr.astype(np.float32),
+        sp.csr_array(dense),
+    ):
         assert hash_table(same) == hash_table(csr)
     stored = csr.tolil().tocsr()
     stored.data[0] = 0.0  # stored zeros are values to a library, absent ones may be missing
@@ -432,15 +488,22 @@ def test_a_boosters_own_matrix_is_not_hashed():
     result = removal_impact(lt.Tracer(model, pool, n_jobs=1), GONE, Pool(data.X_test, data.y_test))
     audit = result.audit()
     assert audit["training"]["sha256"]["table"] == audit["test"]["sha256"]["table"] == NOT_HASHED
-    assert audit["training"]["sha256"]["labels"] == found("CatBoost, weights").audit()["training"]["sha256"]["labels"]
-    pd.testing.assert_frame_equal(result.effects, found("CatBoost, weights").effects, rtol=1e-4)  # float32 passes
+    assert (
+        audit["training"]["sha256"]["labels"]
+        == found("CatBoost, weights").audit()["training"]["sha256"]["labels"]
+    )
+    pd.testing.assert_frame_equal(
+        result.effects, found("CatBoost, weights").effects, rtol=1e-4
+    )  # float32 passes
 
 
 def test_models_differ_in_fingerprint_where_they_differ():
     _, data, w, model, tracer = prepared("CatBoost, weights")
     e = tracer._source.ensemble
     assert len(hash_model(e)) == hashlib.sha256().digest_size * 2
-    again = lt.Tracer(MODELS["CatBoost, weights"][0]().fit(data.X, data.y, sample_weight=w), data.X, data.y, w)
+    again = lt.Tracer(
+        MODELS["CatBoost, weights"][0]().fit(data.X, data.y, sample_weight=w), data.X, data.y, w
+    )
     assert hash_model(again._source.ensemble) == hash_model(e)
     shorter = model.copy()
     shorter.shrink(20)
@@ -448,6 +511,10 @@ def test_models_differ_in_fingerprint_where_they_differ():
     values = e.values.copy()
     values[7, 0] = np.nextafter(values[7, 0], 1)
     leaves = np.asfortranarray(e.leaves.astype(np.uint32))
-    assert hash_model(replace(e, values=values)) != hash_model(e) == hash_model(replace(e, leaves=leaves))
+    assert (
+        hash_model(replace(e, values=values))
+        != hash_model(e)
+        == hash_model(replace(e, leaves=leaves))
+    )
     leaves[2, 3] ^= 1
     assert hash_model(replace(e, leaves=leaves)) != hash_model(e)

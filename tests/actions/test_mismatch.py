@@ -46,7 +46,9 @@ def test_slopes_at_other_weights(name):
 
     def loss(i, dw):
         fit = oracle.refit(structure, made.data.codes, w + dw * (np.arange(len(w)) == i))
-        return structure.loss_of(oracle.predict(structure, fit, test_steps), made.data.test_codes).mean()
+        return structure.loss_of(
+            oracle.predict(structure, fit, test_steps), made.data.test_codes
+        ).mean()
 
     rows = np.r_[np.argsort(slopes)[[0, -1]], 5, 60]
     expected = [oracle.slope(lambda e, i=i: loss(i, e), 2e-3) for i in rows]
@@ -79,14 +81,18 @@ def test_projection_is_the_nearest_point():
         assert found.min() >= 0.2
         assert found.max() <= 5.0
         kept = {"type": "eq", "fun": lambda x, W=W: W @ (x - 1) / W.sum()}
-        other = minimize(distance, np.ones(5), bounds=[(0.2, 5.0)] * 5, constraints=kept, method="SLSQP")
+        other = minimize(
+            distance, np.ones(5), bounds=[(0.2, 5.0)] * 5, constraints=kept, method="SLSQP"
+        )
         assert distance(found) == pytest.approx(other.fun, rel=1e-4)
 
 
 def test_quantiles_of_student():
     for freedom in (9, 19):  # the fewest there can be, and the most
         for groups in (1, 8, 100):
-            assert student(0.025 / groups, freedom) == pytest.approx(t.isf(0.025 / groups, freedom), rel=5e-3)
+            assert student(0.025 / groups, freedom) == pytest.approx(
+                t.isf(0.025 / groups, freedom), rel=5e-3
+            )
 
 
 # ---- partitions ----
@@ -113,7 +119,10 @@ def mixed():
 
 def columns_of(mixed, names, bins=5):
     X, y, X_test, y_test = mixed
-    return [*(table_column(X, X_test, name, bins) for name in names), label_column(y, y_test, "y", bins, True)]
+    return [
+        *(table_column(X, X_test, name, bins) for name in names),
+        label_column(y, y_test, "y", bins, True),
+    ]
 
 
 def test_groups_by_values(mixed):
@@ -124,7 +133,10 @@ def test_groups_by_values(mixed):
             "town is missing" if v is None else f"town = {v}"
             for v in table.town.astype(object).where(table.town.notna(), None)
         ]
-        names = [f"{a} and kind = {b} and y = {c}" for a, b, c in zip(town, table.kind, labels, strict=True)]
+        names = [
+            f"{a} and kind = {b} and y = {c}"
+            for a, b, c in zip(town, table.kind, labels, strict=True)
+        ]
         assert [found.names[c] for c in code] == names
     assert len(found.names) == 18
     numbers = by_values(columns_of(mixed, ["age"], 2), len(y))
@@ -148,7 +160,11 @@ def holds(phrase, X, y):
             true = x.isna() if sign == "is" else x.notna()
         elif sign in ("<", ">="):
             number = float(value.removesuffix(" or missing"))
-            true = x < number if sign == "<" else (x >= number) | (value.endswith("missing") & x.isna())
+            true = (
+                x < number
+                if sign == "<"
+                else (x >= number) | (value.endswith("missing") & x.isna())
+            )
         else:
             true = x.astype(str) == value if sign == "=" else ~(x.astype(str) == value)
         out &= true.to_numpy()
@@ -175,7 +191,9 @@ def test_tree_finds_what_was_planted(mixed, planted):
         np.testing.assert_array_equal(holds(name, X, y), found.train == g, err_msg=name)
         np.testing.assert_array_equal(holds(name, X_test, y_test), found.test == g, err_msg=name)
     pure = [inside[found.train == g].mean() for g in range(len(found.names))]
-    edge = 3 if planted(X.assign(age=0.0), y).sum() != inside.sum() else 0  # of 32 bins, none ends exactly at 35
+    edge = (
+        3 if planted(X.assign(age=0.0), y).sum() != inside.sum() else 0
+    )  # of 32 bins, none ends exactly at 35
     assert sum(min(p, 1 - p) * (found.train == g).sum() for g, p in enumerate(pure)) <= 2 * edge
 
 
@@ -193,8 +211,14 @@ def test_tree_splits_where_it_gains_most(mixed):
             return sum(parts) - (w @ r) ** 2 / w.sum()
 
         sides = [X[c].isna().to_numpy() for c in ("town", "age")]
-        sides += [(X[c].astype(str) == v).to_numpy() for c in ("town", "kind") for v in X[c].dropna().unique()]
-        sides += [(X[c] < v).to_numpy() for c in ("flag", "floor") for v in range(1, 5)] + [y == "yes"]
+        sides += [
+            (X[c].astype(str) == v).to_numpy()
+            for c in ("town", "kind")
+            for v in X[c].dropna().unique()
+        ]
+        sides += [(X[c] < v).to_numpy() for c in ("flag", "floor") for v in range(1, 5)] + [
+            y == "yes"
+        ]
         sides += [(X.age < edge).to_numpy() for edge in columns[2].lower[1:]]
         best = max(gain(s) for s in sides if 20 <= s.sum() <= len(y) - 20)
         assert gain(found.train == 0) == pytest.approx(best)
@@ -302,7 +326,10 @@ def test_planted_mismatch_is_named_and_mended(planted):
         inside = (names == group).to_numpy()
         mean = np.average(influence[inside], weights=w[inside]) - total
         assert line.mean_influence == pytest.approx(mean, rel=1e-3, abs=1e-9)
-    again, refit = trained(maker, X, y, found.sample_weight), tracer.refit(sample_weight=found.sample_weight)
+    again, refit = (
+        trained(maker, X, y, found.sample_weight),
+        tracer.refit(sample_weight=found.sample_weight),
+    )
     before = trained(maker, X, y, w)
     parts = (unseen, chose, np.flatnonzero(~red))
     for effect, rows in zip(found.effects.itertuples(), parts, strict=True):
@@ -314,7 +341,9 @@ def test_planted_mismatch_is_named_and_mended(planted):
             log_loss(refit, *part).mean() - log_loss(before, *part).mean(), abs=1e-5
         )
         margin = t.isf(0.025, len(rows) - 1) * change.std(ddof=1) / np.sqrt(len(rows))
-        np.testing.assert_allclose([effect.low, effect.high], np.add(change.mean(), [-margin, margin]), atol=1e-5)
+        np.testing.assert_allclose(
+            [effect.low, effect.high], np.add(change.mean(), [-margin, margin]), atol=1e-5
+        )
     slopes = tracer.influence(X_test.iloc[unseen], y_test[unseen], reduce="mean").values[:, 0]
     assert found.judged[0].predicted == pytest.approx((found.sample_weight - w) @ slopes, rel=1e-4)
 
@@ -370,10 +399,14 @@ def test_directions_are_rarely_wrong_by_chance():
 def test_numbers():
     """A regression: the label falls into bins, and rows of large labels were taken out."""
     rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(3000, 3)), columns=["a", "b", "y"])  # one column has the label's name
+    X = pd.DataFrame(
+        rng.normal(size=(3000, 3)), columns=["a", "b", "y"]
+    )  # one column has the label's name
     y = (X["a"] + 0.5 * X["b"]).to_numpy() + rng.normal(size=3000)
     keep = (y[:1500] < 1) | (rng.random(1500) < 0.1)
-    model = LGBMRegressor(n_estimators=30, num_leaves=8, verbose=-1, n_jobs=1).fit(X[:1500][keep], y[:1500][keep])
+    model = LGBMRegressor(n_estimators=30, num_leaves=8, verbose=-1, n_jobs=1).fit(
+        X[:1500][keep], y[:1500][keep]
+    )
     tracer = lt.Tracer(model, X[:1500][keep], y[:1500][keep], n_jobs=1)
     found = mismatch(tracer, X[1500:], y[1500:], [], bins=4)
     assert len(found.table) == 4
@@ -381,7 +414,9 @@ def test_numbers():
     assert up.iloc[0].group == found.table.group[found.table.group.str.startswith("y >= ")].item()
     assert found.improved
     named = mismatch(tracer, X[1500:], y[1500:], ["y"], bins=2, retrain=False)
-    assert all(re.fullmatch(r"y (<|>=) \S+ and the label (<|>=) \S+", name) for name in named.table.group)
+    assert all(
+        re.fullmatch(r"y (<|>=) \S+ and the label (<|>=) \S+", name) for name in named.table.group
+    )
     assert not named.improved
     assert named.advice.startswith("Not retrained")
     assert named.effects.retrained.isna().all()
@@ -393,7 +428,9 @@ def test_arrays_and_text_labels():
     X_test, y_test = draw(1500, 7)
     arrays = [np.column_stack([x[["a", "b", "c"]], x["kind"] == "red"]) for x in (X, X_test)]
     labels = np.where(y == 1, "yes", "no")
-    model = LGBMClassifier(n_estimators=30, num_leaves=8, verbose=-1, n_jobs=1).fit(arrays[0], labels)
+    model = LGBMClassifier(n_estimators=30, num_leaves=8, verbose=-1, n_jobs=1).fit(
+        arrays[0], labels
+    )
     tracer = lt.Tracer(model, arrays[0], labels, n_jobs=1)
     found = mismatch(tracer, arrays[1], np.where(y_test == 1, "yes", "no"), [3])
     assert found.table.group[0] == "column 3 = 1 and y = yes"
@@ -414,7 +451,9 @@ def test_descent_lowers_the_refitted_loss():
     curve = [loss(np.array([1 - (h - 1) * W[1] / W[0], h])) for h in high]
     f, interrupted = descend(tracer, X_test, y_test, code, 5.0, 20)
     assert not interrupted
-    assert loss(f) - min(curve) < 0.02 * (curve[0] - min(curve))  # the last steps gain less than 1 % each
+    assert loss(f) - min(curve) < 0.02 * (
+        curve[0] - min(curve)
+    )  # the last steps gain less than 1 % each
 
 
 def test_interrupts(monkeypatch):
@@ -470,7 +509,10 @@ def test_prints():
 def test_errors():
     _, tracer, X_test, y_test = case("LightGBM")
     for problem, arguments in (
-        ("features names the column 'age', but the columns are 'a', 'b', 'c', 'kind'", {"features": ["age"]}),
+        (
+            "features names the column 'age', but the columns are 'a', 'b', 'c', 'kind'",
+            {"features": ["age"]},
+        ),
         ("by is 'leaf'", {"by": "leaf"}),
         ("by='values' needs features", {"by": "values"}),
         ("max_factor is 1.0", {"max_factor": 1.0}),
@@ -494,9 +536,13 @@ def test_errors():
 
 def test_pools_have_no_columns():
     X, y = draw(400, 0)
-    model = CatBoostClassifier(iterations=5, depth=3, verbose=0, allow_writing_files=False, thread_count=1)
+    model = CatBoostClassifier(
+        iterations=5, depth=3, verbose=0, allow_writing_files=False, thread_count=1
+    )
     pool = Pool(X[["a", "b"]], y)
     tracer = lt.Tracer(model.fit(pool), pool, n_jobs=1)
-    with pytest.raises(lt.InvalidInput, match="X_train is a Pool, whose columns are not known here"):
+    with pytest.raises(
+        lt.InvalidInput, match="X_train is a Pool, whose columns are not known here"
+    ):
         mismatch(tracer, X[["a", "b"]], y)
     assert len(mismatch(tracer, X[["a", "b"]], y, [], retrain=False).table) == 2

@@ -9,7 +9,11 @@ import pytest
 from catboost import CatBoostClassifier, CatBoostRegressor, Pool
 from lightgbm import LGBMClassifier, LGBMRegressor
 from scipy.stats import rankdata
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.metrics import roc_auc_score
 from test_contract import prepared
 from threadpoolctl import threadpool_limits
@@ -27,12 +31,18 @@ KAPPA = {"cancer": 1.0, "healthy": 3.0}  # class weights
 
 
 def staged_catboost(model, X):
-    return [np.asarray(F).reshape(len(X), -1) for F in model.staged_predict(X, prediction_type="RawFormulaVal")]
+    return [
+        np.asarray(F).reshape(len(X), -1)
+        for F in model.staged_predict(X, prediction_type="RawFormulaVal")
+    ]
 
 
 def staged_xgboost(model, X):
     ends = range(1, model.get_booster().num_boosted_rounds() + 1)
-    return [model.predict(X, output_margin=True, iteration_range=(0, t)).reshape(len(X), -1) for t in ends]
+    return [
+        model.predict(X, output_margin=True, iteration_range=(0, t)).reshape(len(X), -1)
+        for t in ends
+    ]
 
 
 def staged_lightgbm(model, X):
@@ -84,7 +94,13 @@ def trained(name):
     w = boosters.weights(len(d.y)) if weighted else None
     model = make().fit(d.X, d.y, sample_weight=w)
     X = d.X.to_numpy(dtype=object) if hasattr(d.X, "iloc") and "CatBoost" in name else d.X
-    return d, model, lt.Tracer(model, d.X, d.y, w, dtype="float64", n_jobs=1), staged(model, X), kappa
+    return (
+        d,
+        model,
+        lt.Tracer(model, d.X, d.y, w, dtype="float64", n_jobs=1),
+        staged(model, X),
+        kappa,
+    )
 
 
 def probabilities(F, kappa):
@@ -115,11 +131,15 @@ def test_scores_are_those_of_staged_predictions(name):
         margin = [np.delete(L[i], int(y[i])).max() - L[i, int(y[i])] for L in logs for i in rows]
         margin = np.reshape(margin, (len(staged), -1))
         distance = [P - np.eye(len(kappa))[y.astype(int)] for P in plain]
-        gradient = [np.abs(r[:, 1]) if r.shape[1] == 2 else np.sqrt((r**2).sum(axis=1)) for r in distance]
+        gradient = [
+            np.abs(r[:, 1]) if r.shape[1] == 2 else np.sqrt((r**2).sum(axis=1)) for r in distance
+        ]
     close = {"rtol": 1e-4, "atol": 1e-5}  # boosters round scores to float32
     np.testing.assert_allclose(column(noise, "detector"), detector, **close)
     for score, path in {"margin": margin, "loss": loss, "gradient": gradient}.items():
-        np.testing.assert_allclose(column(noise, score), np.mean(path, axis=0), **close, err_msg=score)
+        np.testing.assert_allclose(
+            column(noise, score), np.mean(path, axis=0), **close, err_msg=score
+        )
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -169,8 +189,14 @@ def own_pull(structure, y, w, i, keep=0.0):
             here = weight * (1 if structure.sample is None else structure.sample[t][r])
             here = np.where(np.arange(len(y)) == i, keep * here, here)
             more = 0.0 if structure.more_l2 is None else structure.more_l2[t][r]
-            left = oracle.tree_value(structure, ids, L, o, structure.scales[t], A, y, here, lam + more, t, r)
-            factor = sum(f for moves in structure.moves for q, f in moves if q == t) if structure.moves else 1.0
+            left = oracle.tree_value(
+                structure, ids, L, o, structure.scales[t], A, y, here, lam + more, t, r
+            )
+            factor = (
+                sum(f for moves in structure.moves for q, f in moves if q == t)
+                if structure.moves
+                else 1.0
+            )
             own[o : o + structure.O] += factor * (values[t][r] - left)[ids[i]]
         out.append(own.copy())
     return np.array(out)
@@ -183,7 +209,9 @@ def test_own_pull_is_that_of_the_leaves_without_the_row(name):
     found = np.array([own[rows] for _, own in left_out_path.path(tracer)])  # (T, rows, K)
     for i, pull in zip(rows, np.moveaxis(found, 1, 0), strict=True):
         expected = own_pull(structure, case.data.codes, case.w, i)
-        np.testing.assert_allclose(pull, expected, atol=3e-6 * np.abs(found).max(), err_msg=f"row {i}")
+        np.testing.assert_allclose(
+            pull, expected, atol=3e-6 * np.abs(found).max(), err_msg=f"row {i}"
+        )
 
 
 def test_own_pull_where_trees_are_dropped_and_put_back_is_that_of_the_end():
@@ -210,7 +238,9 @@ def test_own_pull_of_several_inner_steps_is_close():
         X = d.X.to_numpy(dtype=object) if hasattr(d.X, "iloc") else d.X
         p = model.get_all_params()
         structure, _ = oracle.from_catboost(model, X)
-        structure = oracle.replace(structure, scales=[[1.0] * p["leaf_estimation_iterations"]] * len(structure.steps))
+        structure = oracle.replace(
+            structure, scales=[[1.0] * p["leaf_estimation_iterations"]] * len(structure.steps)
+        )
         *_, (_, own) = left_out_path.path(tracer)
         rows = np.arange(0, 100, 4)
         w = np.float32(boosters.weights(len(d.y))).astype(float)
@@ -235,7 +265,9 @@ def test_a_forest_is_averaged_over_the_trees_that_keep_others_in_the_leaf():
     assert 0 < lonely.sum() < 10
     assert np.isnan(left[~lonely]).any()
     left[lonely] = model.predict(d.X)[lonely, None]
-    np.testing.assert_allclose(column(noise, "left_out"), np.abs(d.y - np.nanmean(left, axis=1)), atol=1e-7)
+    np.testing.assert_allclose(
+        column(noise, "left_out"), np.abs(d.y - np.nanmean(left, axis=1)), atol=1e-7
+    )
 
 
 def test_self_influence_is_the_own_loss_without_the_own_pull():
@@ -245,7 +277,8 @@ def test_self_influence_is_the_own_loss_without_the_own_pull():
     F = oracle.predict(structure, oracle.refit(structure, y, w), structure.steps)
     for i in (0, 31, 64):
         with_, without = (
-            structure.loss_of(x[None], y[i : i + 1])[0] for x in (F[i], F[i] - own_pull(structure, y, w, i)[-1])
+            structure.loss_of(x[None], y[i : i + 1])[0]
+            for x in (F[i], F[i] - own_pull(structure, y, w, i)[-1])
         )
         assert found[i] == pytest.approx(without - with_, rel=1e-4, abs=1e-7)
 
@@ -258,7 +291,9 @@ def test_exact_self_influence_is_a_finite_difference_of_the_refit():
         for i in (0, 31, 64):
             loss = partial(own_loss, structure, y, w, i)
             expected = -w[i] * oracle.slope(loss, 2e-3)
-            assert found[i] == pytest.approx(expected, rel=1e-4, abs=1e-6 * np.abs(found).max()), name
+            assert found[i] == pytest.approx(expected, rel=1e-4, abs=1e-6 * np.abs(found).max()), (
+                name
+            )
 
 
 def own_loss(structure, y, w, i, step):
@@ -297,7 +332,12 @@ def test_relabelling_gains_what_label_influence_says():
     d, _, tracer, _, _ = trained("XGBoost, three classes")
     noise = label_noise(tracer, d.X_test, d.y_test)
     P, rows = np.asarray(noise.scores["relabel"]), np.arange(len(d.y))
-    towards = np.stack([tracer.label_influence(d.X_test, d.y_test, reduce="mean", to=c).change[:, 0] for c in range(3)])
+    towards = np.stack(
+        [
+            tracer.label_influence(d.X_test, d.y_test, reduce="mean", to=c).change[:, 0]
+            for c in range(3)
+        ]
+    )
     for i in rows[noise.is_label_issue]:
         assert P[i] == pytest.approx(-towards[int(noise.predicted_label[i]), i], rel=1e-6)
     np.testing.assert_array_equal(
@@ -315,7 +355,13 @@ def digits(n=1500, seed=0):
     y = (X[:, 0] + X[:, 1] * X[:, 2] + 0.5 * rng.normal(size=len(X)) > 0.3).astype(int)
     flips = np.zeros(n, bool)
     flips[rng.choice(n, n // 10, replace=False)] = True
-    return X[:n], np.where(flips, 1 - y[:n], y[:n]), flips, (X[n:-1000], y[n:-1000]), (X[-1000:], y[-1000:])
+    return (
+        X[:n],
+        np.where(flips, 1 - y[:n], y[:n]),
+        flips,
+        (X[n:-1000], y[n:-1000]),
+        (X[-1000:], y[-1000:]),
+    )
 
 
 def auc(flips, noise, name="default"):
@@ -324,7 +370,9 @@ def auc(flips, noise, name="default"):
 
 def test_an_overfitted_model_is_seen_through():
     X, y, flips, _, _ = digits()
-    tracer = lt.Tracer(LGBMClassifier(n_estimators=200, num_leaves=31, verbose=-1, n_jobs=1).fit(X, y), X, y)
+    tracer = lt.Tracer(
+        LGBMClassifier(n_estimators=200, num_leaves=31, verbose=-1, n_jobs=1).fit(X, y), X, y
+    )
     noise = label_noise(tracer)
     assert noise.memorised > 0.5
     assert "by heart" in noise.advice
@@ -343,7 +391,9 @@ def test_class_weights_accuse_nobody():
 
 def test_clean_validation_rows_help_and_noisy_ones_are_left_aside():
     X, y, flips, (X_val, y_val), _ = digits()
-    tracer = lt.Tracer(CatBoostClassifier(**QUIET, iterations=60, depth=4, learning_rate=0.1).fit(X, y), X, y)
+    tracer = lt.Tracer(
+        CatBoostClassifier(**QUIET, iterations=60, depth=4, learning_rate=0.1).fit(X, y), X, y
+    )
     plain, helped = label_noise(tracer), label_noise(tracer, X_val, y_val)
     surprise = 1 - tracer.refit().predict_proba(X_val)[np.arange(len(y_val)), y_val]
     less = 1 - surprise.mean() / column(plain, "left_out").mean()
@@ -364,11 +414,15 @@ def test_clean_validation_rows_help_and_noisy_ones_are_left_aside():
 
 def test_flags_find_most_flips_and_are_mostly_right():
     X, y, flips, _, _ = digits()
-    tracer = lt.Tracer(CatBoostClassifier(**QUIET, iterations=60, depth=4, learning_rate=0.1).fit(X, y), X, y)
+    tracer = lt.Tracer(
+        CatBoostClassifier(**QUIET, iterations=60, depth=4, learning_rate=0.1).fit(X, y), X, y
+    )
     noise = label_noise(tracer)
     assert flips[noise.is_label_issue].mean() > 0.6
     assert noise.is_label_issue[flips].mean() > 0.6
-    np.testing.assert_array_equal(noise.predicted_label[noise.is_label_issue], 1 - y[noise.is_label_issue])
+    np.testing.assert_array_equal(
+        noise.predicted_label[noise.is_label_issue], 1 - y[noise.is_label_issue]
+    )
 
 
 def test_spoilt_numbers_are_found_where_they_outlie():
@@ -391,7 +445,12 @@ def test_tables_have_cleanlabs_form():
     d, _, tracer, _, _ = trained("CatBoost, categories, missing values, text")
     noise = label_noise(tracer)
     issues = noise.get_issues()
-    assert list(issues.columns) == ["is_label_issue", "label_score", "given_label", "predicted_label"]
+    assert list(issues.columns) == [
+        "is_label_issue",
+        "label_score",
+        "given_label",
+        "predicted_label",
+    ]
     assert len(issues) == len(d.y)
     assert issues["is_label_issue"].dtype == bool
     assert issues["label_score"].between(0, 1).all()
@@ -453,7 +512,9 @@ def test_confirm_is_the_librarys_own_retraining():
         effect = done.effects.iloc[0]
         before = losses(model, X_hold, y_hold).mean()
         assert effect["before"] == pytest.approx(before, rel=1e-6)
-        assert effect["retrained"] == pytest.approx(losses(other, X_hold, y_hold).mean() - before, abs=1e-6)
+        assert effect["retrained"] == pytest.approx(
+            losses(other, X_hold, y_hold).mean() - before, abs=1e-6
+        )
         assert effect["refitted"] < 0
         assert effect["predicted"] < 0
         assert action in effect["of"]
@@ -467,7 +528,9 @@ def test_confirm_is_the_librarys_own_retraining():
 def test_confirm_relabels_numbers_and_classes_as_the_user_writes_them(monkeypatch):
     asked = []
     retrain = common.Change.retrain
-    monkeypatch.setattr(common.Change, "retrain", lambda self, t: asked.append(self.y) or retrain(self, t))
+    monkeypatch.setattr(
+        common.Change, "retrain", lambda self, t: asked.append(self.y) or retrain(self, t)
+    )
     for name in ("CatBoost, three classes, text", "CatBoost, numbers"):
         d, _, tracer, _, kappa = trained(name)
         noise = label_noise(tracer)
@@ -499,7 +562,9 @@ def test_models_without_derivatives_do_with_what_they_have():
     assert "quantiles" in noise.advice
     assert "not used" in noise.advice
     assert noise.memorised == 0
-    np.testing.assert_allclose(column(noise, "left_out"), np.abs(model.predict(d.X) - d.y), atol=1e-6)
+    np.testing.assert_allclose(
+        column(noise, "left_out"), np.abs(model.predict(d.X) - d.y), atol=1e-6
+    )
     assert "influence" not in noise.scores
     effect = noise.confirm(d.X_test[10:], d.y_test[10:], k=3).effects.iloc[0]
     assert np.isnan(effect["predicted"])
@@ -525,7 +590,9 @@ def test_a_class_that_would_vanish_is_said():
     y = (rng.random(800) < 0.08).astype(int)  # nothing to learn: all of class 1 look wrong
     y[:40] = 1
     X[:8] += 6
-    noise = label_noise(lt.Tracer(LGBMClassifier(**SMALL, min_child_samples=60, verbose=-1).fit(X, y), X, y))
+    noise = label_noise(
+        lt.Tracer(LGBMClassifier(**SMALL, min_child_samples=60, verbose=-1).fit(X, y), X, y)
+    )
     share = noise.is_label_issue[y == 1].mean()
     assert (f"labelled 1, {share:.0%}" in noise.advice) == (share > 0.5)
     assert share > 0.5

@@ -25,12 +25,16 @@ QUIET = {"verbosity": -1, "num_threads": 1, "force_row_wise": True}
 
 
 def light(seed, **more):
-    return lgb.LGBMRegressor(**{**QUIET, "n_estimators": 10, "colsample_bytree": 0.5, "random_state": seed, **more})
+    return lgb.LGBMRegressor(
+        **{**QUIET, "n_estimators": 10, "colsample_bytree": 0.5, "random_state": seed, **more}
+    )
 
 
 def cat(seed):
     quiet = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
-    return CatBoostClassifier(**quiet, iterations=8, depth=4, cat_features=["kind"], random_seed=seed)
+    return CatBoostClassifier(
+        **quiet, iterations=8, depth=4, cat_features=["kind"], random_seed=seed
+    )
 
 
 def xgbooster(params, X, y, w):
@@ -88,17 +92,32 @@ def test_it_is_the_mean_of_a_plain_loop(name):
     w = weights(len(data.y)) if more.get("weighted") else None
     bag, fit = more.get("bag", 0.75), more.get("fit")
     found = ensemble_influence(
-        make, data.X, data.y, data.X_test, data.y_test, sample_weight=w, members=4, bag=bag, seed=3, fit=fit
+        make,
+        data.X,
+        data.y,
+        data.X_test,
+        data.y_test,
+        sample_weight=w,
+        members=4,
+        bag=bag,
+        seed=3,
+        fit=fit,
     )
     assert [member.seed for member in found.members] == [3, 4, 5, 6]
     n, m = len(data.y), len(data.y_test)
     values = np.full((4, n, m), np.nan)
     for k, member in enumerate(found.members):
         assert member.bag.sum() == round(bag * n)
-        model, rows = trained(make, member, data, w, fit, more.get("fit_arguments", "sample_weight"))
-        values[k, member.bag] = bag_share(member) * Tracer(model, *rows).influence(data.X_test, data.y_test).values
+        model, rows = trained(
+            make, member, data, w, fit, more.get("fit_arguments", "sample_weight")
+        )
+        values[k, member.bag] = (
+            bag_share(member) * Tracer(model, *rows).influence(data.X_test, data.y_test).values
+        )
     scale = np.nanmax(np.abs(values))
-    np.testing.assert_allclose(found.influence.values, np.nanmean(values, axis=0), atol=1e-5 * scale)
+    np.testing.assert_allclose(
+        found.influence.values, np.nanmean(values, axis=0), atol=1e-5 * scale
+    )
     count = (~np.isnan(values)).sum(axis=0)
     error = np.nanstd(values, axis=0, ddof=1) / np.sqrt(count)
     np.testing.assert_allclose(found.error, error, atol=1e-5 * scale)
@@ -118,10 +137,17 @@ def check_table(found, changes, data):
     rows = [index.index(name) for name in top["train_row"]]
     np.testing.assert_allclose(top["loss_change_if_removed"], mean[rows], rtol=1e-4)
     np.testing.assert_allclose(np.abs(mean[rows]), np.sort(np.abs(mean))[::-1][:20], rtol=1e-4)
-    larger = [1 + np.sum(np.abs(mean) > 1.0001 * size) for size in np.abs(mean[rows])]  # rows of one leaf are equal
+    larger = [
+        1 + np.sum(np.abs(mean) > 1.0001 * size) for size in np.abs(mean[rows])
+    ]  # rows of one leaf are equal
     assert top["rank"].tolist() == larger
-    assert top["effect"].tolist() == ["harmful" if change < 0 else "helpful" for change in mean[rows]]
-    same = [np.mean(np.sign(c[~np.isnan(c)]) == np.sign(c[~np.isnan(c)].mean())) for c in changes.T[rows]]
+    assert top["effect"].tolist() == [
+        "harmful" if change < 0 else "helpful" for change in mean[rows]
+    ]
+    same = [
+        np.mean(np.sign(c[~np.isnan(c)]) == np.sign(c[~np.isnan(c)].mean()))
+        for c in changes.T[rows]
+    ]
     np.testing.assert_allclose(top["agreement"], same)
     assert np.all(top["rank_low"] <= top["rank_high"])
     assert found.title in repr(found)
@@ -132,7 +158,14 @@ def test_confirm_is_a_plain_loop_of_removals():
     """Retraining by LightGBM itself, of predictions; the sum of influences and the refit by tracers made anew."""
     data, w = numbers(), weights(len(numbers().y))
     found = ensemble_influence(
-        light, data.X, data.y, data.X_test, sample_weight=w, members=4, of="prediction", reduce="mean"
+        light,
+        data.X,
+        data.y,
+        data.X_test,
+        sample_weight=w,
+        members=4,
+        of="prediction",
+        reduce="mean",
     )
     assert found.effects is None
     gone = np.r_[3, 50:80]
@@ -148,12 +181,16 @@ def test_confirm_is_a_plain_loop_of_removals():
         again = light(member.seed).fit(data.X[keep], data.y[keep], sample_weight=w[keep])
         refitted = tracer.refit(without=inside).predict(data.X_test).mean()
         retrained = again.predict(data.X_test).mean()
-        sizes.append([before, -(rows[2] * slopes)[inside].sum(), refitted - before, retrained - before])
+        sizes.append(
+            [before, -(rows[2] * slopes)[inside].sum(), refitted - before, retrained - before]
+        )
     confirmed = found.confirm(gone)
     line = confirmed.effects.iloc[0]
     assert line["of"] == "mean prediction of all test rows"
     columns = ["before", "predicted", "refitted", "retrained"]
-    np.testing.assert_allclose(line[columns].astype(float), np.mean(sizes, axis=0), rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(
+        line[columns].astype(float), np.mean(sizes, axis=0), rtol=1e-4, atol=1e-7
+    )
     spread = np.array(sizes)[:, 3]
     assert f"{spread.mean():+.3g} (standard error {spread.std(ddof=1) / 2:.2g})" in confirmed.advice
     assert "must be judged by others" in confirmed.advice
@@ -170,14 +207,18 @@ def test_confirm_on_other_rows():
     def make(seed):
         return lgb.LGBMClassifier(**QUIET, n_estimators=6, colsample_bytree=0.3, random_state=seed)
 
-    found = ensemble_influence(make, data.X, data.y, data.X_test[:5], data.y_test[:5], members=3, bag=1.0)
+    found = ensemble_influence(
+        make, data.X, data.y, data.X_test[:5], data.y_test[:5], members=3, bag=1.0
+    )
     effects = found.confirm([7, 8, 7]).effects
     assert effects["of"].tolist()[:2] == ["mean loss of 5 test rows", "loss of test row 0"]
     predicted = found.influence.change[[7, 8]].sum(axis=0)
     np.testing.assert_allclose(effects["predicted"], [predicted.mean(), *predicted], rtol=1e-5)
     np.testing.assert_allclose(effects["retrained"][0], effects["retrained"][1:].mean())
     other = found.confirm([7, 8], data.X_test[5:], data.y_test[5:])
-    direct = ensemble_influence(make, data.X, data.y, data.X_test[5:], data.y_test[5:], members=3, bag=1.0)
+    direct = ensemble_influence(
+        make, data.X, data.y, data.X_test[5:], data.y_test[5:], members=3, bag=1.0
+    )
     np.testing.assert_array_equal(other.effects, direct.confirm([7, 8]).effects)
     assert "must be judged" not in other.advice
 
@@ -218,12 +259,22 @@ def test_permuting_the_rows_permutes_the_result():
     data, w = numbers(), weights(len(numbers().y))
     order = np.random.default_rng(0).permutation(len(data.y))
     settings = {"members": 3, "bag": 1.0, "reduce": "mean"}
-    found = ensemble_influence(light, data.X, data.y, data.X_test, data.y_test, sample_weight=w, **settings)
+    found = ensemble_influence(
+        light, data.X, data.y, data.X_test, data.y_test, sample_weight=w, **settings
+    )
     again = ensemble_influence(
-        light, data.X[order], data.y[order], data.X_test, data.y_test, sample_weight=w[order], **settings
+        light,
+        data.X[order],
+        data.y[order],
+        data.X_test,
+        data.y_test,
+        sample_weight=w[order],
+        **settings,
     )
     scale = np.abs(found.influence.values).max()
-    np.testing.assert_allclose(again.influence.values, found.influence.values[order], atol=1e-5 * scale)
+    np.testing.assert_allclose(
+        again.influence.values, found.influence.values[order], atol=1e-5 * scale
+    )
     np.testing.assert_allclose(again.error, found.error[order], atol=1e-5 * scale)
     assert order[again.table["train_row"]].tolist() == found.table["train_row"].tolist()
 
@@ -306,7 +357,9 @@ def test_ctrl_c_keeps_the_finished_members():
 
 def test_ctrl_c_in_confirm(monkeypatch):
     data = numbers()
-    found = ensemble_influence(light, data.X, data.y, data.X_test, data.y_test, members=4, reduce="mean")
+    found = ensemble_influence(
+        light, data.X, data.y, data.X_test, data.y_test, members=4, reduce="mean"
+    )
     whole, retrain, calls = found.confirm([1, 2, 3]), Tracer.retrain, []
 
     def stopped(self, *args, **more):
@@ -329,7 +382,12 @@ def test_ctrl_c_in_confirm(monkeypatch):
 def test_views_of_the_average(tmp_path):
     data = frame("number")
     found = ensemble_influence(
-        lambda seed: light(seed, min_child_samples=5), data.X, data.y, data.X_test, data.y_test, members=3
+        lambda seed: light(seed, min_child_samples=5),
+        data.X,
+        data.y,
+        data.X_test,
+        data.y_test,
+        members=3,
     )
     assert found.influence.train_index.tolist() == data.X.index.tolist()
     groups = found.influence.by("kind", test_groups="kind")
@@ -337,7 +395,9 @@ def test_views_of_the_average(tmp_path):
     assert groups["rows"].sum() == 3 * len(data.y)
     assert found.influence.top(2)["train_row"].isin(data.X.index).all()
     found.influence.save(tmp_path / "mean.npz")
-    np.testing.assert_array_equal(lt.Influence.load(tmp_path / "mean.npz").values, found.influence.values)
+    np.testing.assert_array_equal(
+        lt.Influence.load(tmp_path / "mean.npz").values, found.influence.values
+    )
     harmful = found.top(5, "harmful")
     assert (harmful["loss_change_if_removed"] < 0).all()
     assert harmful["rank"].is_monotonic_increasing
@@ -349,27 +409,43 @@ def test_goals_methods_and_outputs():
     data = numbers()
     square = lt.goals.Goal(lambda F: float(np.mean(F**2)), lambda F: 2 * F / len(F), name="square")
     found = ensemble_influence(light, data.X, data.y, data.X_test, members=3, of=square)
-    plain = ensemble_influence(light, data.X, data.y, data.X_test, members=3, of=lambda F: 2 * F / len(F), reduce="sum")
+    plain = ensemble_influence(
+        light, data.X, data.y, data.X_test, members=3, of=lambda F: 2 * F / len(F), reduce="sum"
+    )
     np.testing.assert_allclose(found.influence.values, plain.influence.values, atol=1e-7)
     assert "on the square of all test rows" in found.title
     line, of_gradient = found.confirm([4, 5]).effects.iloc[0], plain.confirm([4, 5]).effects.iloc[0]
     before = np.mean([np.mean(member.model.predict(data.X_test) ** 2) for member in found.members])
     assert line["before"] == pytest.approx(before, rel=1e-6)
     assert np.isnan(of_gradient["before"])
-    medians = {"make_model": lambda seed: light(seed, objective="l1"), "X": data.X[:90], "y": data.y[:90], "members": 3}
+    medians = {
+        "make_model": lambda seed: light(seed, objective="l1"),
+        "X": data.X[:90],
+        "y": data.y[:90],
+        "members": 3,
+    }
     with pytest.raises(lt.UnsupportedModel, match="LeafRefit"):
         ensemble_influence(**medians, X_test=data.X_test, y_test=data.y_test)
     refits = ensemble_influence(
-        **medians, X_test=data.X_test[:1], y_test=data.y_test[:1], method=lt.LeafRefit(), sample_weight=weights(90)
+        **medians,
+        X_test=data.X_test[:1],
+        y_test=data.y_test[:1],
+        method=lt.LeafRefit(),
+        sample_weight=weights(90),
     )
     assert not refits.influence.derivative
-    effects = refits.confirm([9], retrain=False).effects.iloc[0]  # a row alone: the refit is what was predicted
+    effects = refits.confirm([9], retrain=False).effects.iloc[
+        0
+    ]  # a row alone: the refit is what was predicted
     assert effects["predicted"] == pytest.approx(effects["refitted"], rel=1e-4, abs=1e-9)
     classes, make = three_classes(text=True), SETTINGS["XGBoost, three classes"][1]
     rows = classes.X, np.unique(classes.y, return_inverse=True)[1], classes.X_test
     with pytest.raises(lt.InvalidInput, match="output="):
         ensemble_influence(make, *rows, members=3, of="prediction")
-    assert ensemble_influence(make, *rows, members=3, of="prediction", output=1).influence.of == "prediction"
+    assert (
+        ensemble_influence(make, *rows, members=3, of="prediction", output=1).influence.of
+        == "prediction"
+    )
 
 
 def test_bad_arguments():

@@ -12,20 +12,29 @@ from leaftrace import ensemble_influence, goals
 
 def light(seed):
     return lgb.LGBMRegressor(
-        n_estimators=8, colsample_bytree=0.5, random_state=seed, verbosity=-1, num_threads=1, force_row_wise=True
+        n_estimators=8,
+        colsample_bytree=0.5,
+        random_state=seed,
+        verbosity=-1,
+        num_threads=1,
+        force_row_wise=True,
     )
 
 
 def cat(seed):
     quiet = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
-    return CatBoostClassifier(**quiet, iterations=6, depth=4, cat_features=["kind"], random_seed=seed)
+    return CatBoostClassifier(
+        **quiet, iterations=6, depth=4, cat_features=["kind"], random_seed=seed
+    )
 
 
 def take(X, rows):
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
-@pytest.mark.parametrize(("data", "make", "weighted"), [(numbers(), light, True), (frame(), cat, False)])
+@pytest.mark.parametrize(
+    ("data", "make", "weighted"), [(numbers(), light, True), (frame(), cat, False)]
+)
 def test_values_are_those_of_a_plain_loop(data, make, weighted):
     X, y = data.X, data.y
     n, w = len(y), weights(len(y)) if weighted else None
@@ -37,12 +46,16 @@ def test_values_are_those_of_a_plain_loop(data, make, weighted):
         given = {} if w is None else {"sample_weight": w[inside]}
         model = make(member.seed).fit(take(X, inside), y[inside], **given)
         tracer = lt.Tracer(model, take(X, inside), y[inside], *given.values(), n_jobs=1)
-        each = tracer.influence(take(X, outside), y[outside]).values  # a column for each row left out
+        each = tracer.influence(
+            take(X, outside), y[outside]
+        ).values  # a column for each row left out
         total[inside] += each.mean(axis=1)
         count[inside] += 1
     expected = len(inside) / n * total / count
     assert found.influence.values.shape == (n, 1)
-    np.testing.assert_allclose(found.influence.values[:, 0], expected, atol=2e-6 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        found.influence.values[:, 0], expected, atol=2e-6 * np.abs(expected).max()
+    )
     assert "the mean loss of the rows left out of each bag" in found.title
 
 
@@ -66,7 +79,9 @@ def test_confirm_judges_by_the_rows_left_out():
 def test_a_goal():
     """The mean score of the rows left out: what `of="prediction"` says of each of them, averaged."""
     data = numbers()
-    goal = goals.Goal(lambda F: float(F.mean()), lambda F: np.ones_like(F) / len(F), name="mean_score")
+    goal = goals.Goal(
+        lambda F: float(F.mean()), lambda F: np.ones_like(F) / len(F), name="mean_score"
+    )
     found = ensemble_influence(light, data.X, data.y, members=3, bag=0.7, of=goal, n_jobs=1)
     total, count = np.zeros((2, len(data.y)))
     for member in found.members:
@@ -75,7 +90,9 @@ def test_a_goal():
         total[inside] += tracer.influence(data.X[outside], of="prediction").values.mean(axis=1)
         count[inside] += 1
     expected = len(inside) / len(data.y) * total / count
-    np.testing.assert_allclose(found.influence.values[:, 0], expected, atol=2e-6 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        found.influence.values[:, 0], expected, atol=2e-6 * np.abs(expected).max()
+    )
     assert found.influence.of == "mean_score"
 
 

@@ -42,15 +42,21 @@ def test_the_oracle_gives_the_models_predictions(setting):
     c, tracer = setting, tracer_of(setting)
     structure, test_steps = structure_of(c, tracer)
     F = oracle.predict(structure, oracle.refit(structure, c.codes, c.w_total), test_steps)
-    expected = np.asarray(c.model.predict(c.X_test, prediction_type="RawFormulaVal")).reshape(F.shape)
+    expected = np.asarray(c.model.predict(c.X_test, prediction_type="RawFormulaVal")).reshape(
+        F.shape
+    )
     np.testing.assert_allclose(F, expected, atol=2e-6)  # float32 rounding of the base score
-    np.testing.assert_allclose(tracer.refit(without=[]).predict(c.X_test).reshape(F.shape), expected, atol=1e-6)
+    np.testing.assert_allclose(
+        tracer.refit(without=[]).predict(c.X_test).reshape(F.shape), expected, atol=1e-6
+    )
 
 
 def some_rows(values, count=5):
     """The most and the least influential rows and a few others."""
     order = np.argsort(values)
-    return np.unique(np.r_[order[:2], order[-2:], np.linspace(0, len(values) - 1, count).astype(int)])
+    return np.unique(
+        np.r_[order[:2], order[-2:], np.linspace(0, len(values) - 1, count).astype(int)]
+    )
 
 
 def test_influence_on_the_mean_loss_is_the_slope_of_a_refit(setting):
@@ -83,7 +89,9 @@ def test_influence_on_single_predictions(setting):
         return oracle.predict(structure, oracle.refit(structure, c.codes, w), test_steps)[:, output]
 
     tolerance = 2e-7 if tracer._source.ensemble.base_rule else 1e-8
-    np.testing.assert_allclose(values[i], oracle.slope(prediction, STEP), atol=tolerance * np.abs(values).max())
+    np.testing.assert_allclose(
+        values[i], oracle.slope(prediction, STEP), atol=tolerance * np.abs(values).max()
+    )
 
 
 def test_float32_keeps_five_digits(setting):
@@ -104,7 +112,9 @@ def test_leaf_refit_is_a_refit_without_the_row(setting):
 
     def losses(keep):
         fitted = oracle.refit(structure.rows(keep), c.codes[keep], c.w_total[keep])
-        return oracle.loss_value(structure.loss, oracle.predict(structure, fitted, test_steps), c.test_codes)
+        return oracle.loss_value(
+            structure.loss, oracle.predict(structure, fitted, test_steps), c.test_codes
+        )
 
     everyone = np.arange(len(c.codes))
     expected = np.array([losses(everyone) - losses(everyone[everyone != i]) for i in rows])
@@ -122,7 +132,9 @@ def test_group_refit(setting):
     refitted = tracer.refit(without=group)
     np.testing.assert_allclose(refitted.predict(c.X_test).reshape(F.shape), F, atol=1e-6)
     np.testing.assert_allclose(
-        refitted.loss(c.X_test, c.y_test), oracle.loss_value(structure.loss, F, c.test_codes), atol=1e-6
+        refitted.loss(c.X_test, c.y_test),
+        oracle.loss_value(structure.loss, F, c.test_codes),
+        atol=1e-6,
     )
 
 
@@ -147,13 +159,19 @@ def test_label_influence_is_the_slope_of_a_refit(setting):
 def test_candidates_are_slopes_at_weight_zero(setting):
     c, tracer = setting, tracer_of(setting)
     structure, test_steps = structure_of(c, tracer)
-    values = tracer.score_candidates(c.X_test[:3], c.X_test, c.y_test, c.y_test[:3], reduce="mean").values[:, 0]
+    values = tracer.score_candidates(
+        c.X_test[:3], c.X_test, c.y_test, c.y_test[:3], reduce="mean"
+    ).values[:, 0]
     n, y = len(c.codes), np.r_[c.codes, c.test_codes[:3]]
     both = [
         [(np.r_[ids, new[:3]], L, o) for (ids, L, o), (new, _, _) in zip(step, test, strict=True)]
         for step, test in zip(structure.steps, test_steps, strict=True)
     ]
-    offset = structure.offset if not np.ndim(structure.offset) else np.r_[structure.offset, np.zeros((3, 1))]
+    offset = (
+        structure.offset
+        if not np.ndim(structure.offset)
+        else np.r_[structure.offset, np.zeros((3, 1))]
+    )
     extended = replace(structure, steps=both, offset=offset)
     of_class = [max(c.class_weight[c.codes == code], default=1.0) for code in c.test_codes[:3]]
 
@@ -174,7 +192,9 @@ def test_leaves_of_many_rows(monkeypatch):
     from leaftrace._adapters.catboost import source as adapter
 
     X = np.random.default_rng(0).normal(size=(250, 3))
-    model = catboost.CatBoostRegressor(iterations=5, depth=3, verbose=0, allow_writing_files=False).fit(X, X[:, 0])
+    model = catboost.CatBoostRegressor(
+        iterations=5, depth=3, verbose=0, allow_writing_files=False
+    ).fit(X, X[:, 0])
     monkeypatch.setattr(adapter, "_ROWS_AT_ONCE", 100)
     for pool in (catboost.Pool(X), catboost.Pool(X, group_id=np.arange(250) // 7)):
         np.testing.assert_array_equal(adapter._leaves(model, pool), model.calc_leaf_indexes(X).T)

@@ -23,7 +23,9 @@ def trained(data, w=None, eval_set=None, **kw):
     labels = len(np.unique(data.y))
     loss = "RMSE" if labels > 5 else "Logloss" if labels == 2 else "MultiClass"
     settings = {**SMALL, "loss_function": loss, "one_hot_max_size": 2, **kw}
-    return CatBoost(settings).fit(Pool(data.X, data.y, weight=w, cat_features=CATEGORIES), eval_set=eval_set)
+    return CatBoost(settings).fit(
+        Pool(data.X, data.y, weight=w, cat_features=CATEGORIES), eval_set=eval_set
+    )
 
 
 def leaves_of(model, data, w=None):
@@ -46,7 +48,11 @@ SETTINGS = {
     "many bins": {"simple_ctr": "Borders:CtrBorderCount=90"},
     "statistics for one column": {"per_feature_ctr": ["5:Buckets:Prior=0.1"]},
     "Depthwise": {"grow_policy": "Depthwise"},
-    "Lossguide": {"grow_policy": "Lossguide", "max_leaves": 7, "simple_ctr": ["Borders", "Counter"]},
+    "Lossguide": {
+        "grow_policy": "Lossguide",
+        "max_leaves": 7,
+        "simple_ctr": ["Borders", "Counter"],
+    },
     "Bayesian bootstrap": {"bootstrap_type": "Bayesian", "random_strength": 3},
     "class weights": {"auto_class_weights": "SqrtBalanced"},
 }
@@ -83,7 +89,12 @@ def test_statistics_of_numbers(kw):
 
 
 @pytest.mark.parametrize(
-    "kw", [{}, {"loss_function": "MultiClassOneVsAll"}, {"simple_ctr": ["BinarizedTargetMeanValue", "Buckets"]}]
+    "kw",
+    [
+        {},
+        {"loss_function": "MultiClassOneVsAll"},
+        {"simple_ctr": ["BinarizedTargetMeanValue", "Buckets"]},
+    ],
 )
 def test_statistics_of_classes(kw):
     data, w = three_kinds(), weights(400)
@@ -109,7 +120,9 @@ def test_leaves_that_have_the_same_value():
 def test_early_stopping():
     data, w = frame(many=True), weights(400)
     held = Pool(data.X_test, data.y_test, cat_features=CATEGORIES)
-    model = trained(data, w, held, iterations=300, learning_rate=0.5, early_stopping_rounds=3, eval_metric="AUC")
+    model = trained(
+        data, w, held, iterations=300, learning_rate=0.5, early_stopping_rounds=3, eval_metric="AUC"
+    )
     assert model.tree_count_ < 100
     tracer = lt.Tracer(model, data.X, data.y, w)
     assert tracer.fidelity.exact
@@ -141,7 +154,9 @@ def test_model_files(tmp_path):
         for kind in ("cbm", "json"):
             model.save_model(tmp_path / f"model.{kind}", format=kind)
             tracer = lt.Tracer(tmp_path / f"model.{kind}", data.X, data.y, w)
-            np.testing.assert_allclose(tracer.influence(data.X_test, data.y_test).values, expected, rtol=1e-5)
+            np.testing.assert_allclose(
+                tracer.influence(data.X_test, data.y_test).values, expected, rtol=1e-5
+            )
 
 
 def test_categories_of_any_type():
@@ -167,7 +182,9 @@ def test_categories_of_any_type():
 def test_pools():
     data = frame(many=True)
     model = trained(data)
-    with says(lt.InvalidInput, "a Pool does not give the categories", "Tracer(model, X_train, y_train)"):
+    with says(
+        lt.InvalidInput, "a Pool does not give the categories", "Tracer(model, X_train, y_train)"
+    ):
         lt.Tracer(model, Pool(data.X, data.y, cat_features=CATEGORIES))
     test = Pool(data.X_test, data.y_test, cat_features=CATEGORIES)
     tracer = lt.Tracer(model, data.X, data.y)
@@ -181,7 +198,11 @@ def test_what_is_not_the_training_data():
     model = trained(data, w)
     with says(lt.InvalidInput, "statistics count 400 training rows, but X has 399"):
         lt.Tracer(model, data.X[:-1], data.y[:-1], w[:-1])
-    with says(lt.FidelityError, "which the weights of the leaves do not confirm", "another version of CatBoost"):
+    with says(
+        lt.FidelityError,
+        "which the weights of the leaves do not confirm",
+        "another version of CatBoost",
+    ):
         lt.Tracer(model, data.X[::-1], data.y[::-1], w[::-1])
     with says(lt.FidelityError, "do not confirm"):
         lt.Tracer(model, data.X, data.y, w, params={"random_seed": 1})
@@ -202,7 +223,9 @@ def test_refusals():
         lt.Tracer(trained(data), data.X, data.y, params={"task_type": "GPU"})
     numbers = frame("number", many=True)
     model = trained(numbers, simple_ctr="BinarizedTargetMeanValue:TargetBorderCount=3")
-    with says(lt.UnsupportedModel, "BinarizedTargetMeanValue", "TargetBorderCount=1 only", "Borders"):
+    with says(
+        lt.UnsupportedModel, "BinarizedTargetMeanValue", "TargetBorderCount=1 only", "Borders"
+    ):
         lt.Tracer(model, numbers.X, numbers.y)
 
 
@@ -216,7 +239,11 @@ def test_counts_of_categories_need_no_order():
 
 def test_retraining():
     data, w = frame(many=True), weights(400)
-    for kw in ({}, {"boosting_type": "Ordered", "max_ctr_complexity": 3}, {"per_feature_ctr": ["5:Buckets:Prior=0.1"]}):
+    for kw in (
+        {},
+        {"boosting_type": "Ordered", "max_ctr_complexity": 3},
+        {"per_feature_ctr": ["5:Buckets:Prior=0.1"]},
+    ):
         model = trained(data, w, **kw)
         tracer = lt.Tracer(model, data.X, data.y, w)
         again = tracer.retrain(without=[])
@@ -231,7 +258,9 @@ def test_retraining():
 def test_default_classifier():
     """Nothing but the columns said: two lines from a table with categories to an answer."""
     data = frame(many=True)
-    model = CatBoostClassifier(iterations=40, cat_features=CATEGORIES, verbose=0, allow_writing_files=False)
+    model = CatBoostClassifier(
+        iterations=40, cat_features=CATEGORIES, verbose=0, allow_writing_files=False
+    )
     model.fit(data.X, data.y)
     tracer = lt.Tracer(model, data.X, data.y)
     assert tracer.fidelity.max_error <= 1e-9

@@ -11,7 +11,10 @@ from catboost import CatBoost, Pool
 import leaftrace as lt
 from leaftrace._adapters.catboost import losses
 
-POINTS = np.array([-2.3, -0.4, 0.3, 0.9, 3.1]), np.array([-1.0, 0.5, 0.1, 2.0, 2.5])  # scores, labels
+POINTS = (
+    np.array([-2.3, -0.4, 0.3, 0.9, 3.1]),
+    np.array([-1.0, 0.5, 0.1, 2.0, 2.5]),
+)  # scores, labels
 
 
 def says(error, *parts):
@@ -22,7 +25,9 @@ def slope(f, x, h=1e-5):
     return (f(x + h) - f(x - h)) / (2 * h)
 
 
-@pytest.mark.parametrize("loss", [losses.LogCosh(), losses.Lq(2.0), losses.Lq(3.5), losses.Expectile(0.3)])
+@pytest.mark.parametrize(
+    "loss", [losses.LogCosh(), losses.Lq(2.0), losses.Lq(3.5), losses.Expectile(0.3)]
+)
 def test_derivatives(loss):
     A, y = POINTS
     g, j, h, k = loss.terms(A, y)
@@ -37,11 +42,15 @@ def test_derivatives(loss):
 @pytest.mark.parametrize("loss", [losses.Quantile(0.3, 1e-3), losses.RelativeError()])
 def test_gradients_of_broken_lines(loss):
     A, y = POINTS
-    np.testing.assert_allclose(loss.terms(A, y)[0], slope(lambda a: loss.value(a[:, None], y), A), atol=1e-6)
+    np.testing.assert_allclose(
+        loss.terms(A, y)[0], slope(lambda a: loss.value(a[:, None], y), A), atol=1e-6
+    )
 
 
 def traced(loss, data, w=None, **kw):
-    model = CatBoost({**SMALL, "iterations": 12, "loss_function": loss, **kw}).fit(Pool(data.X, data.y, weight=w))
+    model = CatBoost({**SMALL, "iterations": 12, "loss_function": loss, **kw}).fit(
+        Pool(data.X, data.y, weight=w)
+    )
     return model, lt.Tracer(model, data.X, data.y, w, fidelity="ignore")
 
 
@@ -55,7 +64,10 @@ def traced(loss, data, w=None, **kw):
         ("MAE", {"boost_from_average": False}),
         ("Quantile:alpha=0.05;delta=0.001", {}),
         ("Quantile:alpha=0.3;delta=0", {"grow_policy": "Lossguide"}),
-        ("Quantile:alpha=0.7", {"leaf_estimation_method": "Gradient", "leaf_estimation_iterations": 3}),
+        (
+            "Quantile:alpha=0.7",
+            {"leaf_estimation_method": "Gradient", "leaf_estimation_iterations": 3},
+        ),
         ("MAPE", {}),
         ("MAPE", {"leaf_estimation_method": "Gradient"}),
         ("LogCosh", {}),
@@ -82,7 +94,10 @@ def test_settings_of_numbers(loss, kw, weighted):
 @pytest.mark.parametrize(
     ("loss", "kw"),
     [
-        ("MultiClassOneVsAll", {"leaf_estimation_method": "Gradient", "leaf_estimation_iterations": 2}),
+        (
+            "MultiClassOneVsAll",
+            {"leaf_estimation_method": "Gradient", "leaf_estimation_iterations": 2},
+        ),
         ("MultiClassOneVsAll", {"leaf_estimation_iterations": 3}),
         ("MultiClass", {"model_shrink_rate": 0.2}),
         ("MultiClass", {"grow_policy": "Lossguide", "max_leaves": 5}),
@@ -92,7 +107,9 @@ def test_settings_of_classes(loss, kw):
     data = three_classes(text=True)
     _, tracer = traced(loss, data, weights(len(data.y)), **kw)
     assert tracer.fidelity.max_error <= 1e-9, tracer.fidelity.verdict
-    assert tracer._source.ensemble.recorded is not None  # weights of vector leaves, of trees of any shape
+    assert (
+        tracer._source.ensemble.recorded is not None
+    )  # weights of vector leaves, of trees of any shape
 
 
 def test_a_loss_that_keeps_exponentials_shrinks_roughly():
@@ -107,7 +124,10 @@ def test_a_loss_that_keeps_exponentials_shrinks_roughly():
     ("loss", "words"),
     [
         ("Lq:q=1.5", ["the loss 'Lq:q=1.5'", "q of 2 or more"]),
-        ("RMSEWithUncertainty", ["the loss 'RMSEWithUncertainty' is not supported", "RMSE, Logloss"]),
+        (
+            "RMSEWithUncertainty",
+            ["the loss 'RMSEWithUncertainty' is not supported", "RMSE, Logloss"],
+        ),
         ("MultiQuantile:alpha=0.2,0.7", ["MultiQuantile", "is not supported"]),
         ("LogLinQuantile", ["LogLinQuantile", "is not supported"]),
     ],
@@ -121,7 +141,9 @@ def test_losses_that_are_refused(loss, words):
 
 def test_long_shrinking_models_are_refused():
     data = numbers()
-    model = CatBoost({**SMALL, "iterations": 201, "depth": 1, "model_shrink_rate": 0.01}).fit(data.X, data.y)
+    model = CatBoost({**SMALL, "iterations": 201, "depth": 1, "model_shrink_rate": 0.01}).fit(
+        data.X, data.y
+    )
     with says(lt.UnsupportedModel, "up to 200 trees (this model has 201)", "model_shrink_rate=0"):
         lt.Tracer(model, data.X, data.y)
 

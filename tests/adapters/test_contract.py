@@ -70,7 +70,9 @@ def test_predictions_are_the_models(setting):
     found = tracer.refit(without=[]).predict(case.data.X_test).reshape(expected.shape)
     np.testing.assert_allclose(found, expected, atol=max(1e-9, 2 * case.tolerance) * scale)
     own = oracle.predict(structure, oracle.refit(structure, case.data.codes, case.w), test_steps)
-    np.testing.assert_allclose(own, expected, atol=3e-6 * scale)  # float32 where the oracle has float64
+    np.testing.assert_allclose(
+        own, expected, atol=3e-6 * scale
+    )  # float32 where the oracle has float64
 
 
 def oracle_loss(structure, case, test_steps, w):
@@ -80,7 +82,9 @@ def oracle_loss(structure, case, test_steps, w):
 
 def some_rows(values, count=3):
     order = np.argsort(values)
-    return np.unique(np.r_[order[:2], order[-2:], np.linspace(0, len(values) - 1, count).astype(int)])
+    return np.unique(
+        np.r_[order[:2], order[-2:], np.linspace(0, len(values) - 1, count).astype(int)]
+    )
 
 
 def test_influence_is_the_slope_of_a_refit(smooth):
@@ -92,7 +96,9 @@ def test_influence_is_the_slope_of_a_refit(smooth):
         return oracle_loss(structure, case, test_steps, case.w + dw * np.eye(len(case.w))[i]).mean()
 
     slopes = [oracle.slope(lambda e, i=i: loss_at(i, e), STEP) for i in rows]
-    np.testing.assert_allclose(values[rows], slopes, rtol=0, atol=accuracy(case) * np.abs(values).max())
+    np.testing.assert_allclose(
+        values[rows], slopes, rtol=0, atol=accuracy(case) * np.abs(values).max()
+    )
 
 
 def test_refit_without_a_row(setting):
@@ -126,7 +132,9 @@ def spread(tracer, case):
 def test_leaves_without_derivatives(setting):
     case, tracer, *_ = setting
     if case.smooth:
-        assert np.isfinite(tracer.influence(case.data.X_test, case.data.y_test, reduce="mean").values).all()
+        assert np.isfinite(
+            tracer.influence(case.data.X_test, case.data.y_test, reduce="mean").values
+        ).all()
         return
     for ask in (tracer.influence, tracer.label_influence, tracer.top):
         with pytest.raises(lt.UnsupportedModel, match=r"LeafRefit\(\)"):
@@ -141,10 +149,14 @@ def test_forward_and_backward_agree(smooth):
     X, y = case.data.X_test[:3], case.data.y_test[:3]
     rows = np.arange(0, len(case.w), 40)
     exact = tracer.influence(X, y, rows=rows).values
-    forward = tracer.influence(X, y, rows=rows, method=lt.LeafInfluence(lt.TopKLeaves(100_000))).values
+    forward = tracer.influence(
+        X, y, rows=rows, method=lt.LeafInfluence(lt.TopKLeaves(100_000))
+    ).values
     scale = np.abs(exact).max() or 1.0
     np.testing.assert_allclose(forward, exact, atol=1e-9 * scale)
-    single = lt.Tracer(case.model, case.data.X, case.data.y, case.weight, **arguments(case, dtype="float32"))
+    single = lt.Tracer(
+        case.model, case.data.X, case.data.y, case.weight, **arguments(case, dtype="float32")
+    )
     np.testing.assert_allclose(single.influence(X, y, rows=rows).values, exact, atol=1e-4 * scale)
 
 
@@ -160,7 +172,11 @@ def test_permuting_the_rows_permutes_the_influences(smooth):
     weight = None if case.weight is None else case.weight[order]
     baseline = None if case.baseline is None else case.baseline[order]
     again = lt.Tracer(
-        case.model, take(case.data.X, order), case.data.y[order], weight, **arguments(case, baseline=baseline)
+        case.model,
+        take(case.data.X, order),
+        case.data.y[order],
+        weight,
+        **arguments(case, baseline=baseline),
     )
     X, y = case.data.X_test, case.data.y_test
     values = tracer.influence(X, y, reduce="mean").values
@@ -184,7 +200,11 @@ def test_weight_zero_is_removal(smooth):
     baseline = None if case.baseline is None else case.baseline[kept]
     whole = lt.Tracer(model, case.data.X, case.data.y, w, **arguments(case))
     without = lt.Tracer(
-        model, take(case.data.X, kept), case.data.y[kept], w[kept], **arguments(case, baseline=baseline)
+        model,
+        take(case.data.X, kept),
+        case.data.y[kept],
+        w[kept],
+        **arguments(case, baseline=baseline),
     )
     X, y = case.data.X_test, case.data.y_test
     values = whole.influence(X, y, reduce="mean").values
@@ -203,7 +223,11 @@ def test_a_row_twice_is_a_row_of_weight_two(smooth):
     baseline = None if case.baseline is None else case.baseline[twice]
     heavy = lt.Tracer(model, case.data.X, case.data.y, w, **arguments(case))
     double = lt.Tracer(
-        model, take(case.data.X, twice), case.data.y[twice], np.ones(len(twice)), **arguments(case, baseline=baseline)
+        model,
+        take(case.data.X, twice),
+        case.data.y[twice],
+        np.ones(len(twice)),
+        **arguments(case, baseline=baseline),
     )
     X, y = case.data.X_test, case.data.y_test
     values = heavy.influence(X, y, reduce="mean").values
@@ -238,7 +262,9 @@ def test_cross_terms_of_classes():
             continue
         row = int(np.flatnonzero((case.data.codes == 0) & (spread(tracer, case) > 0))[3])
         moved = [
-            np.abs(tracer.influence(case.data.X_test, of="prediction", output=k, rows=[row]).values).max()
+            np.abs(
+                tracer.influence(case.data.X_test, of="prediction", output=k, rows=[row]).values
+            ).max()
             for k in range(e.n_outputs)
         ]
         assert min(moved) > 1e-4 * max(moved), name

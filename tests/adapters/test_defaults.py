@@ -23,7 +23,11 @@ from xgboost import XGBClassifier, XGBRegressor
 import leaftrace as lt
 
 CATEGORIES = ["kind", "town"]
-QUIET = {"verbose": 0, "allow_writing_files": False, "cat_features": CATEGORIES}  # nothing that changes the model
+QUIET = {
+    "verbose": 0,
+    "allow_writing_files": False,
+    "cat_features": CATEGORIES,
+}  # nothing that changes the model
 ESTIMATORS = {
     "CatBoostClassifier": lambda: CatBoostClassifier(**QUIET),
     "CatBoostRegressor": lambda: CatBoostRegressor(**QUIET),
@@ -31,8 +35,12 @@ ESTIMATORS = {
     "XGBRegressor": lambda: XGBRegressor(enable_categorical=True),
     "LGBMClassifier": lambda: LGBMClassifier(verbose=-1),
     "LGBMRegressor": lambda: LGBMRegressor(verbose=-1),
-    "HistGradientBoostingClassifier": lambda: HistGradientBoostingClassifier(categorical_features="from_dtype"),
-    "HistGradientBoostingRegressor": lambda: HistGradientBoostingRegressor(categorical_features="from_dtype"),
+    "HistGradientBoostingClassifier": lambda: HistGradientBoostingClassifier(
+        categorical_features="from_dtype"
+    ),
+    "HistGradientBoostingRegressor": lambda: HistGradientBoostingRegressor(
+        categorical_features="from_dtype"
+    ),
     "GradientBoostingClassifier": GradientBoostingClassifier,
     "GradientBoostingRegressor": GradientBoostingRegressor,
     "RandomForestClassifier": RandomForestClassifier,
@@ -71,7 +79,9 @@ def test_two_lines(name):
     assert np.isfinite(influence.values).all()
     assert influence.top(2)["train_row"].isin(X.index).all()
     if "Forest" in name or "Extra" in name:
-        assert "label_influence" in tracer.fidelity.verdict  # grown to the end, every leaf holds one label
+        assert (
+            "label_influence" in tracer.fidelity.verdict
+        )  # grown to the end, every leaf holds one label
     else:
         assert np.abs(influence.values).max() > 0
 

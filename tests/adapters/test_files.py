@@ -39,10 +39,15 @@ def world(seed=0):
     """A table with gaps and a category; two and three classes, a number, weights."""
     rng = np.random.default_rng(seed)
     X = pd.DataFrame(rng.normal(size=(N + M, 4)).astype(np.float32), columns=list("abcd"))
-    X["kind"] = pd.Categorical(rng.choice(["red", "green", "blue", "grey"], N + M), ["red", "green", "blue", "grey"])
+    X["kind"] = pd.Categorical(
+        rng.choice(["red", "green", "blue", "grey"], N + M), ["red", "green", "blue", "grey"]
+    )
     score = X["a"] - X["b"] * (X["kind"] == "red") + 0.4 * rng.normal(size=N + M)
     X[list("abcd")] = X[list("abcd")].mask(rng.random((N + M, 4)) < 0.1)
-    y = {"two": (score > 0).astype(int), "three": pd.cut(score, [-9, -0.7, 0.6, 9], labels=["lo", "mid", "up"])}
+    y = {
+        "two": (score > 0).astype(int),
+        "three": pd.cut(score, [-9, -0.7, 0.6, 9], labels=["lo", "mid", "up"]),
+    }
     y = {"number": score.to_numpy(), **{name: np.asarray(codes) for name, codes in y.items()}}
     return X, y, rng.integers(0, 4, N + M) / 2 + 0.25
 
@@ -56,8 +61,19 @@ class Case:
 
 
 def lightgbm(**kw):
-    kind = lgb.LGBMRegressor if kw.get("objective") in ("regression", "quantile") else lgb.LGBMClassifier
-    more = {"n_estimators": 12, "num_leaves": 7, "verbosity": -1, "n_jobs": 1, "min_child_samples": 5, **kw}
+    kind = (
+        lgb.LGBMRegressor
+        if kw.get("objective") in ("regression", "quantile")
+        else lgb.LGBMClassifier
+    )
+    more = {
+        "n_estimators": 12,
+        "num_leaves": 7,
+        "verbosity": -1,
+        "n_jobs": 1,
+        "min_child_samples": 5,
+        **kw,
+    }
     return lambda X, y, w: kind(**more).fit(X, y, sample_weight=w)
 
 
@@ -66,7 +82,9 @@ def xgboost(**kw):
 
     def fit(X, y, w):
         codes = y if y.dtype.kind in "if" else np.unique(y, return_inverse=True)[1]
-        return (xgb.XGBRegressor if y.dtype.kind == "f" else xgb.XGBClassifier)(**more).fit(X, codes, sample_weight=w)
+        return (xgb.XGBRegressor if y.dtype.kind == "f" else xgb.XGBClassifier)(**more).fit(
+            X, codes, sample_weight=w
+        )
 
     return fit
 
@@ -87,14 +105,18 @@ def sklearn(kind, **kw):
 
 def pipeline(X, y, w):
     scaled = make_column_transformer((StandardScaler(), ["a", "b"]), remainder="drop")
-    return make_pipeline(scaled, lgb.LGBMClassifier(n_estimators=5, verbosity=-1, n_jobs=1)).fit(X, y)
+    return make_pipeline(scaled, lgb.LGBMClassifier(n_estimators=5, verbosity=-1, n_jobs=1)).fit(
+        X, y
+    )
 
 
 NUMBERS = ("a", "b", "c", "d")
 CASES = {
     "LightGBM": Case(lightgbm()),
     "LightGBM, three classes, balanced": Case(lightgbm(class_weight="balanced"), "three"),
-    "LightGBM, bagging": Case(lightgbm(subsample=0.6, subsample_freq=1, random_state=3), "two", False),
+    "LightGBM, bagging": Case(
+        lightgbm(subsample=0.6, subsample_freq=1, random_state=3), "two", False
+    ),
     "LightGBM, quantile": Case(lightgbm(objective="quantile", alpha=0.3), "number", False),
     "XGBoost": Case(xgboost(scale_pos_weight=2.0)),
     "XGBoost, subsample": Case(xgboost(subsample=0.7, seed=5), "number"),
@@ -102,15 +124,28 @@ CASES = {
     "CatBoost, three classes": Case(catboost(class_weights=[1, 2, 1.5]), "three"),
     "CatBoost, number": Case(catboost(CatBoostRegressor), "number"),
     "HistGradientBoosting, rows held out": Case(
-        sklearn(HistGradientBoostingClassifier, max_iter=4, early_stopping=True, categorical_features="from_dtype")
+        sklearn(
+            HistGradientBoostingClassifier,
+            max_iter=4,
+            early_stopping=True,
+            categorical_features="from_dtype",
+        )
     ),
-    "HistGradientBoosting": Case(sklearn(HistGradientBoostingRegressor, max_iter=8), "number", columns=NUMBERS),
+    "HistGradientBoosting": Case(
+        sklearn(HistGradientBoostingRegressor, max_iter=8), "number", columns=NUMBERS
+    ),
     "GradientBoosting, own start": Case(
-        sklearn(GradientBoostingRegressor, n_estimators=8, init=HistGradientBoostingRegressor(max_iter=2)),
+        sklearn(
+            GradientBoostingRegressor,
+            n_estimators=8,
+            init=HistGradientBoostingRegressor(max_iter=2),
+        ),
         "number",
         columns=("c", "d"),
     ),
-    "RandomForest": Case(sklearn(RandomForestRegressor, n_estimators=6, min_samples_leaf=5), "number", False, NUMBERS),
+    "RandomForest": Case(
+        sklearn(RandomForestRegressor, n_estimators=6, min_samples_leaf=5), "number", False, NUMBERS
+    ),
     "Pipeline": Case(pipeline, "two", False),
 }
 
@@ -133,7 +168,9 @@ def written(folder, X, y, w=None, files=3, group=130):
     table = X.assign(label=y, **({} if w is None else {"mass": w}))
     edges = np.linspace(0, 1, files + 1) ** 1.3 * len(table)
     folder.mkdir(parents=True, exist_ok=True)
-    for f, (begin, end) in enumerate(zip(edges[:-1].astype(int), edges[1:].astype(int), strict=True)):
+    for f, (begin, end) in enumerate(
+        zip(edges[:-1].astype(int), edges[1:].astype(int), strict=True)
+    ):
         table[begin:end].to_parquet(folder / f"part-{f}.parquet", row_group_size=group, index=False)
     return str(folder / "*.parquet")
 
@@ -142,7 +179,12 @@ def both(name, tmp_path, **settings):
     model, X, y, w, *test = made(name)
     pattern = written(tmp_path / "rows", X, y, w)
     files = lt.Tracer.from_files(
-        model, pattern, target="label", weight=None if w is None else "mass", dtype="float64", **settings
+        model,
+        pattern,
+        target="label",
+        weight=None if w is None else "mass",
+        dtype="float64",
+        **settings,
     )
     return files, lt.Tracer(model, X, y, w, dtype="float64"), *test
 
@@ -194,13 +236,22 @@ def test_leaf_form_adds_up_over_chunks(name, tmp_path, in_pieces, monkeypatch):
 
 def test_other_questions(tmp_path):
     files, memory, X, y = both("LightGBM", tmp_path)
-    pd.testing.assert_frame_equal(files.neighbours(X, 3, y_test=y), memory.neighbours(X, 3, y_test=y), rtol=1e-7)
+    pd.testing.assert_frame_equal(
+        files.neighbours(X, 3, y_test=y), memory.neighbours(X, 3, y_test=y), rtol=1e-7
+    )
     ask = {"rows": [3, 4], "method": lt.LeafRefit()}
-    np.testing.assert_allclose(files.influence(X, y, **ask).values, memory.influence(X, y, **ask).values, rtol=1e-8)
-    here, there = files.label_influence(X, y, reduce="mean"), memory.label_influence(X, y, reduce="mean")
+    np.testing.assert_allclose(
+        files.influence(X, y, **ask).values, memory.influence(X, y, **ask).values, rtol=1e-8
+    )
+    here, there = (
+        files.label_influence(X, y, reduce="mean"),
+        memory.label_influence(X, y, reduce="mean"),
+    )
     np.testing.assert_allclose(here.values, there.values, rtol=1e-8, atol=1e-12)
     added = X, y
-    np.testing.assert_allclose(files.refit([1], added=added).predict(X), memory.refit([1], added=added).predict(X))
+    np.testing.assert_allclose(
+        files.refit([1], added=added).predict(X), memory.refit([1], added=added).predict(X)
+    )
 
 
 def test_rows_are_read_when_asked_for(tmp_path):
@@ -208,14 +259,18 @@ def test_rows_are_read_when_asked_for(tmp_path):
     rows = np.array([700, 3, 3, 899, 120])
     pd.testing.assert_frame_equal(files.X_train.take(rows), memory.X_train.iloc[rows])
     assert files.X_train.shape == memory.X_train.shape
-    np.testing.assert_array_equal(files.retrain([1, 2]).predict(X), memory.retrain([1, 2]).predict(X))
+    np.testing.assert_array_equal(
+        files.retrain([1, 2]).predict(X), memory.retrain([1, 2]).predict(X)
+    )
     names = files.top(X, None, 2, of="prediction")["train_row"]
     assert names.isin(range(N)).all()
 
 
 def test_actions_read_what_they_need(tmp_path):
     files, memory, X, y = both("LightGBM", tmp_path)
-    here, there = (lt.removal_impact(tracer, [1, 2, 3], X, y, retrain=False) for tracer in (files, memory))
+    here, there = (
+        lt.removal_impact(tracer, [1, 2, 3], X, y, retrain=False) for tracer in (files, memory)
+    )
     assert hash_table(files.X_train) == hash_table(memory.X_train)
     pd.testing.assert_frame_equal(here.table, there.table, rtol=1e-7)
     by = [lt.group_effects(tracer, "kind", X, y, retrain=False).table for tracer in (files, memory)]
@@ -234,14 +289,20 @@ def test_scores_given_to_rows(tmp_path):
     X, labels, _ = world()
     X, y, given = X[:N][list(NUMBERS)], labels["two"][:N], np.linspace(-1, 1, N)
     model = lgb.train(
-        {"objective": "binary", "verbosity": -1, "num_threads": 1}, lgb.Dataset(X, y, init_score=given), 5
+        {"objective": "binary", "verbosity": -1, "num_threads": 1},
+        lgb.Dataset(X, y, init_score=given),
+        5,
     )
     pattern = written(tmp_path, X.assign(start=given), y)
     for place in (None, tmp_path / "cache", tmp_path / "cache"):  # computed, written, read
-        files = lt.Tracer.from_files(model, pattern, target="label", baseline="start", cache=place, dtype="float64")
+        files = lt.Tracer.from_files(
+            model, pattern, target="label", baseline="start", cache=place, dtype="float64"
+        )
         memory = lt.Tracer(model, X, y, baseline=given, dtype="float64")
         ask = {"of": "prediction", "reduce": "mean"}
-        np.testing.assert_allclose(files.influence(X, **ask).values, memory.influence(X, **ask).values, rtol=1e-8)
+        np.testing.assert_allclose(
+            files.influence(X, **ask).values, memory.influence(X, **ask).values, rtol=1e-8
+        )
 
 
 def test_categories_in_another_order_in_every_file(tmp_path):
@@ -253,7 +314,9 @@ def test_categories_in_another_order_in_every_file(tmp_path):
     order = [["blue", "grey", "green", "red"], ["red", "green", "blue", "grey"]]
     for f, categories in enumerate(order):
         part = slice(f * N // 2, (f + 1) * N // 2)
-        table = X[part].assign(kind=X["kind"][part].cat.reorder_categories(categories), label=y[part], mass=w[part])
+        table = X[part].assign(
+            kind=X["kind"][part].cat.reorder_categories(categories), label=y[part], mass=w[part]
+        )
         table.to_parquet(tmp_path / f"{f}.parquet", index=False)
     files = lt.Tracer.from_files(model, tmp_path, target="label", weight="mass")
     np.testing.assert_array_equal(files._source.ensemble.leaves, memory._source.ensemble.leaves)
@@ -283,7 +346,9 @@ def count(monkeypatch):
     return reads
 
 
-@pytest.mark.parametrize("name", ["LightGBM", "XGBoost", "CatBoost", "HistGradientBoosting, rows held out"])
+@pytest.mark.parametrize(
+    "name", ["LightGBM", "XGBoost", "CatBoost", "HistGradientBoosting, rows held out"]
+)
 def test_cache_is_used_again(name, tmp_path, count):
     pattern, tracer = opened(tmp_path, name)
     first = tracer()
@@ -393,7 +458,8 @@ def test_different_columns(tmp_path):
     table = pd.read_parquet(path)
     table.assign(b=table["b"].astype(str)).to_parquet(path, index=False)
     with pytest.raises(
-        lt.InvalidInput, match=r"differ in the column 'b': .*has it as float, .*part-1.*has it as .*str"
+        lt.InvalidInput,
+        match=r"differ in the column 'b': .*has it as float, .*part-1.*has it as .*str",
     ):
         tracer()
     table.drop(columns="c").to_parquet(path, index=False)

@@ -28,7 +28,13 @@ from threadpoolctl import threadpool_limits
 
 import leaftrace as lt
 
-CAT = {"verbose": 0, "allow_writing_files": False, "thread_count": 1, "iterations": 12, "learning_rate": 0.3}
+CAT = {
+    "verbose": 0,
+    "allow_writing_files": False,
+    "thread_count": 1,
+    "iterations": 12,
+    "learning_rate": 0.3,
+}
 LIGHT = {"verbosity": -1, "num_threads": 1, "force_row_wise": True, "n_estimators": 12}
 XG = {"n_jobs": 1, "n_estimators": 8}
 MODELS = {  # model, data, weighted
@@ -81,9 +87,17 @@ def raw(model, X):
     if library == "sklearn":
         hist = hasattr(model, "_predictors")
         forest = "forest" in type(model).__module__
-        by = cases_sklearn.hist_raw if hist else cases_sklearn.forest_raw if forest else cases_sklearn.gradient_raw
+        by = (
+            cases_sklearn.hist_raw
+            if hist
+            else cases_sklearn.forest_raw
+            if forest
+            else cases_sklearn.gradient_raw
+        )
     else:
-        by = {"catboost": cases_catboost, "lightgbm": cases_lightgbm, "xgboost": cases_xgboost}[library].raw
+        by = {"catboost": cases_catboost, "lightgbm": cases_lightgbm, "xgboost": cases_xgboost}[
+            library
+        ].raw
     return np.asarray(by(model, X)).reshape(X.shape[0], -1)
 
 
@@ -109,7 +123,11 @@ def altered(data, w):
     rows = take(data.X_test, range(7)), data.y_test[:7]
     yield (
         {"added": rows},
-        (below(data.X, rows[0]), np.append(data.y, rows[1]), None if w is None else np.append(w, np.ones(7))),
+        (
+            below(data.X, rows[0]),
+            np.append(data.y, rows[1]),
+            None if w is None else np.append(w, np.ones(7)),
+        ),
     )
 
 
@@ -118,13 +136,18 @@ def altered(data, w):
 def test_retraining_is_fitting(name):
     model, data, weighted = MODELS[name]
     w = weights(len(data.y)) if weighted else None
-    tracer = lt.Tracer(fitted(model, data.X, data.y, w), data.X, data.y, w, n_jobs=1, dtype="float64")
+    tracer = lt.Tracer(
+        fitted(model, data.X, data.y, w), data.X, data.y, w, n_jobs=1, dtype="float64"
+    )
     assert not tracer.retrain().structure_changed
     for arguments, rows in altered(data, w):
         retrained, direct = tracer.retrain(**arguments), fitted(model, *rows)
         check_followed(tracer, retrained, direct, raw(direct, data.X_test), rows, data)
         if "added" in arguments:
-            index = tracer.train_index.tolist() + np.asarray(getattr(data.X_test, "index", range(7)))[:7].tolist()
+            index = (
+                tracer.train_index.tolist()
+                + np.asarray(getattr(data.X_test, "index", range(7)))[:7].tolist()
+            )
             assert tracer.follow(retrained).train_index.tolist() == index
 
 
@@ -139,7 +162,11 @@ def check_followed(tracer, retrained, direct, expected, rows, data, **more):
     own = lt.Tracer(direct, *rows, n_jobs=1, dtype="float64", **more)
     np.testing.assert_allclose(followed.sample_weight, own.sample_weight, rtol=1e-6)
     smooth = not own._source.ensemble.not_smooth
-    ask = {"reduce": "mean"} if smooth else {"reduce": "mean", "method": lt.LeafRefit(), "rows": [1, 20, 50]}
+    ask = (
+        {"reduce": "mean"}
+        if smooth
+        else {"reduce": "mean", "method": lt.LeafRefit(), "rows": [1, 20, 50]}
+    )
     expected = own.influence(data.X_test, data.y_test, **ask).values
     found = followed.influence(data.X_test, data.y_test, **ask).values
     np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
@@ -171,12 +198,16 @@ def test_pipelines(name):
         direct = fitted(pipeline[-1], first.transform(rows[0]), rows[1], None)
         retrained = tracer.retrain(**arguments)
         expected = raw(direct, first.transform(data.X_test))
-        np.testing.assert_allclose(retrained.scores(data.X_test), expected, atol=2e-6 * max(1, np.abs(expected).max()))
+        np.testing.assert_allclose(
+            retrained.scores(data.X_test), expected, atol=2e-6 * max(1, np.abs(expected).max())
+        )
         followed = tracer.follow(retrained)
         assert followed.fidelity.exact
         np.testing.assert_array_equal(followed.X_train, rows[0])
         np.testing.assert_array_equal(followed.y_train, rows[1])
-        np.testing.assert_allclose(followed.refit().scores(data.X_test), retrained.scores(data.X_test), atol=2e-6)
+        np.testing.assert_allclose(
+            followed.refit().scores(data.X_test), retrained.scores(data.X_test), atol=2e-6
+        )
         transformed = arguments
         if "added" in arguments:
             transformed = {"added": (first.transform(arguments["added"][0]), arguments["added"][1])}
@@ -189,7 +220,13 @@ def test_pipelines(name):
 
 def test_an_xgboost_matrix():
     data, w = cases_xgboost.binary(), weights(len(binary().y))
-    params = {"objective": "binary:logistic", "nthread": 1, "scale_pos_weight": 1.5, "subsample": 0.8, "seed": 3}
+    params = {
+        "objective": "binary:logistic",
+        "nthread": 1,
+        "scale_pos_weight": 1.5,
+        "subsample": 0.8,
+        "seed": 3,
+    }
     tracer = lt.Tracer(
         xgb.train(params, xgb.DMatrix(data.X, data.y, weight=w), 6),
         xgb.DMatrix(data.X, data.y, weight=w), n_jobs=1, dtype="float64",
@@ -197,22 +234,30 @@ def test_an_xgboost_matrix():
     (arguments, rows), (added, _) = altered(data, w)
     table = lt.Tracer(tracer._source.booster, data.X, data.y, w, n_jobs=1)
     np.testing.assert_array_equal(
-        tracer.refit(**arguments).predict(data.X_test), table.refit(**arguments).predict(data.X_test)
+        tracer.refit(**arguments).predict(data.X_test),
+        table.refit(**arguments).predict(data.X_test),
     )
     direct = xgb.train(params, xgb.DMatrix(rows[0], rows[1], weight=rows[2]), 6)
-    check_followed(tracer, tracer.retrain(**arguments), direct, raw(direct, data.X_test), rows, data)
+    check_followed(
+        tracer, tracer.retrain(**arguments), direct, raw(direct, data.X_test), rows, data
+    )
     with pytest.raises(lt.InvalidInput, match="rows cannot be added to a DMatrix"):
         tracer.retrain(**added)
 
 
 def test_a_lightgbm_dataset():
     data, w = binary(), weights(len(binary().y))
-    params = {k: v for k, v in LIGHT.items() if k != "n_estimators"} | {"objective": "binary", "is_unbalance": True}
+    params = {k: v for k, v in LIGHT.items() if k != "n_estimators"} | {
+        "objective": "binary",
+        "is_unbalance": True,
+    }
     dataset = lgb.Dataset(data.X, data.y, weight=w, free_raw_data=False)
     tracer = lt.Tracer(lgb.train(params, dataset, 8), dataset, n_jobs=1, dtype="float64")
     for arguments, rows in altered(data, w):
         direct = lgb.train(params, lgb.Dataset(rows[0], rows[1], weight=rows[2]), 8)
-        check_followed(tracer, tracer.retrain(**arguments), direct, raw(direct, data.X_test), rows, data)
+        check_followed(
+            tracer, tracer.retrain(**arguments), direct, raw(direct, data.X_test), rows, data
+        )
 
 
 def test_a_catboost_pool():
@@ -222,7 +267,8 @@ def test_a_catboost_pool():
     (arguments, _), (added, _) = altered(data, w)
     table = lt.Tracer(tracer._source.model, data.X, data.y, w, n_jobs=1)
     np.testing.assert_array_equal(
-        tracer.refit(**arguments).predict(data.X_test), table.refit(**arguments).predict(data.X_test)
+        tracer.refit(**arguments).predict(data.X_test),
+        table.refit(**arguments).predict(data.X_test),
     )
     for refused in ({"y": arguments["y"]}, added):
         with pytest.raises(lt.InvalidInput, match="of a Pool cannot be changed"):
@@ -230,7 +276,9 @@ def test_a_catboost_pool():
     gone, new = arguments["without"], arguments["sample_weight"]
     keep = np.setdiff1d(np.arange(len(data.y)), gone)
     rows = data.X.iloc[keep], data.y[keep], new[keep]
-    direct = CatBoostClassifier(**CAT).fit(Pool(rows[0], rows[1], weight=rows[2], cat_features=["kind"]))
+    direct = CatBoostClassifier(**CAT).fit(
+        Pool(rows[0], rows[1], weight=rows[2], cat_features=["kind"])
+    )
     retrained = tracer.retrain(gone, sample_weight=new)
     check_followed(tracer, retrained, direct, raw(direct, data.X_test), rows, data)
 
@@ -253,22 +301,33 @@ def test_baselines():
         return xgb.train({"objective": "binary:logistic", "nthread": 1}, matrix, 8)
 
     def xgboost_raw(model, X):
-        return model.predict(xgb.DMatrix(X, base_margin=at_test), output_margin=True)[:, None] - at_test[:, None]
+        return (
+            model.predict(xgb.DMatrix(X, base_margin=at_test), output_margin=True)[:, None]
+            - at_test[:, None]
+        )
 
     (arguments, rows), (added, _) = altered(data, w)
     keep = np.setdiff1d(np.arange(len(data.y)), arguments["without"])
     for fit, by in ((catboost, raw), (lightgbm, raw), (xgboost, xgboost_raw)):
-        tracer = lt.Tracer(fit(data.X, data.y, w, given), data.X, data.y, w, baseline=given, n_jobs=1)
+        tracer = lt.Tracer(
+            fit(data.X, data.y, w, given), data.X, data.y, w, baseline=given, n_jobs=1
+        )
         retrained, direct = tracer.retrain(**arguments), fit(*rows, given[keep])
         expected = by(direct, data.X_test) + at_test[:, None]
         np.testing.assert_allclose(retrained.scores(data.X_test, at_test), expected, atol=5e-6)
         followed = tracer.follow(retrained)
         assert followed.fidelity.exact
-        np.testing.assert_allclose(followed.refit().scores(data.X_test, at_test), expected, atol=5e-6)
+        np.testing.assert_allclose(
+            followed.refit().scores(data.X_test, at_test), expected, atol=5e-6
+        )
         # Without a baseline the base score takes its place; it is as it was, for no training row had it.
-        np.testing.assert_allclose(followed.refit().scores(data.X_test), retrained.scores(data.X_test), atol=5e-6)
+        np.testing.assert_allclose(
+            followed.refit().scores(data.X_test), retrained.scores(data.X_test), atol=5e-6
+        )
         for way in (tracer.refit, tracer.retrain):
-            with pytest.raises(lt.InvalidInput, match="trained with a baseline, which new rows lack"):
+            with pytest.raises(
+                lt.InvalidInput, match="trained with a baseline, which new rows lack"
+            ):
                 way(**added)
 
 
@@ -293,5 +352,9 @@ def test_early_stopping_keeps_its_rounds():
     ):
         assert 3 < rounds < 90
         tracer = lt.Tracer(model, data.X, data.y, w, n_jobs=1, dtype="float64")
-        direct = fitted(clone(model).set_params(**{name: rounds, "early_stopping_rounds": None}), *rows)
-        check_followed(tracer, tracer.retrain(**arguments), direct, raw(direct, data.X_test), rows, data)
+        direct = fitted(
+            clone(model).set_params(**{name: rounds, "early_stopping_rounds": None}), *rows
+        )
+        check_followed(
+            tracer, tracer.retrain(**arguments), direct, raw(direct, data.X_test), rows, data
+        )

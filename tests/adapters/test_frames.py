@@ -32,14 +32,23 @@ QUIET = {"verbose": 0, "allow_writing_files": False, "thread_count": 1, "random_
 LIBRARIES = ["catboost", "xgboost", "lightgbm", "sklearn"]
 KINDS = ["pandas", "polars", "arrow"]
 CATEGORIES = ["kind", "town"]
-VERSIONS = {m.__name__: tuple(int(v) for v in m.__version__.split(".")) for m in (catboost, lgb, sklearn, xgb)}
-OLD = VERSIONS["catboost"] < (1, 2, 10) or VERSIONS["lightgbm"] < (4, 7) or VERSIONS["xgboost"] < (3, 1)
+VERSIONS = {
+    m.__name__: tuple(int(v) for v in m.__version__.split("."))
+    for m in (catboost, lgb, sklearn, xgb)
+}
+OLD = (
+    VERSIONS["catboost"] < (1, 2, 10)
+    or VERSIONS["lightgbm"] < (4, 7)
+    or VERSIONS["xgboost"] < (3, 1)
+)
 needs_new = pytest.mark.skipif(OLD, reason="older libraries do not train on such tables")
 
 
 def skip_old(library, of="categories"):
     if library == "xgboost" and of == "categories" and VERSIONS["xgboost"] < (3, 1):
-        pytest.skip("XGBoost before 3.1 knows categories by their number only, and pandas alone says which")
+        pytest.skip(
+            "XGBoost before 3.1 knows categories by their number only, and pandas alone says which"
+        )
     if library == "sklearn" and of == "numbers" and VERSIONS["sklearn"] < (1, 8):
         pytest.skip("forests of scikit-learn before 1.8 misplace missing values")
 
@@ -85,14 +94,22 @@ def model(library, of):
         return {
             "catboost": lambda: CatBoostRegressor(iterations=6, depth=3, **QUIET),
             "xgboost": lambda: xgb.XGBRegressor(n_estimators=6, max_depth=3, n_jobs=1),
-            "lightgbm": lambda: lgb.LGBMRegressor(n_estimators=6, min_child_samples=5, n_jobs=1, verbose=-1),
+            "lightgbm": lambda: lgb.LGBMRegressor(
+                n_estimators=6, min_child_samples=5, n_jobs=1, verbose=-1
+            ),
             "sklearn": lambda: RandomForestRegressor(6, max_depth=4, random_state=0),
         }[library]()
     return {
         "catboost": lambda: CatBoostClassifier(iterations=6, cat_features=CATEGORIES, **QUIET),
-        "xgboost": lambda: xgb.XGBClassifier(n_estimators=6, max_depth=3, enable_categorical=True, n_jobs=1),
-        "lightgbm": lambda: lgb.LGBMClassifier(n_estimators=6, min_child_samples=5, n_jobs=1, verbose=-1),
-        "sklearn": lambda: HistGradientBoostingClassifier(max_iter=6, categorical_features="from_dtype"),
+        "xgboost": lambda: xgb.XGBClassifier(
+            n_estimators=6, max_depth=3, enable_categorical=True, n_jobs=1
+        ),
+        "lightgbm": lambda: lgb.LGBMClassifier(
+            n_estimators=6, min_child_samples=5, n_jobs=1, verbose=-1
+        ),
+        "sklearn": lambda: HistGradientBoostingClassifier(
+            max_iter=6, categorical_features="from_dtype"
+        ),
     }[library]()
 
 
@@ -139,7 +156,10 @@ def same(found, expected):
 
 
 def _tables_of(x):
-    return {name: frames.plain(x[name]) for name in (x.column_names if hasattr(x, "column_names") else x.columns)}
+    return {
+        name: frames.plain(x[name])
+        for name in (x.column_names if hasattr(x, "column_names") else x.columns)
+    }
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
@@ -193,19 +213,25 @@ def test_trained_on_other_tables(library, of, kind):
 def test_text_of_catboost():
     """Columns of text, and categories that are numbers."""
     X, X_test, y, y_test = data("categories")
-    X, X_test = (x.astype({"kind": str}).assign(town=x["town"].cat.codes.astype(int)) for x in (X, X_test))
+    X, X_test = (
+        x.astype({"kind": str}).assign(town=x["town"].cat.codes.astype(int)) for x in (X, X_test)
+    )
     fitted = CatBoostClassifier(iterations=6, cat_features=CATEGORIES, **QUIET).fit(X, y)
     expected = asked(traced(fitted, X, y), X_test, y_test)
     for kind in KINDS[1:]:
         same(asked(traced(fitted, table(X, kind), y), table(X_test, kind), y_test), expected)
-    recorded = lt.record_catboost(CatBoostClassifier(iterations=3, **QUIET), pl.DataFrame({"a": X["a"]}), pl.Series(y))
+    recorded = lt.record_catboost(
+        CatBoostClassifier(iterations=3, **QUIET), pl.DataFrame({"a": X["a"]}), pl.Series(y)
+    )
     assert traced(recorded, pl.DataFrame({"a": X["a"]}), y).fidelity.exact
 
 
 def test_a_pipeline():
     X, X_test, y, y_test = data("categories")
     X, X_test = (x.assign(a=x["a"].fillna(0.5), b=x["b"].fillna(0.5)) for x in (X, X_test))
-    steps = make_column_transformer((OneHotEncoder(), ["kind"]), ("passthrough", ["a", "b"]), sparse_threshold=0)
+    steps = make_column_transformer(
+        (OneHotEncoder(), ["kind"]), ("passthrough", ["a", "b"]), sparse_threshold=0
+    )
     pipeline = make_pipeline(steps, HistGradientBoostingClassifier(max_iter=4)).fit(X, y)
     expected = asked(traced(pipeline, X, y), X_test, y_test)
     for kind in KINDS[1:]:
@@ -234,7 +260,9 @@ def test_text_is_refused_where_the_library_cannot_take_it(library, kind):
     skip_old(library)
     fitted, X, X_test, y, y_test, w, _ = world(library, "categories")
     tracer = traced(fitted, table(X, kind), y, w)
-    with pytest.raises(lt.InvalidInput, match="the column 'kind' is String; pass it as in training, as a category"):
+    with pytest.raises(
+        lt.InvalidInput, match="the column 'kind' is String; pass it as in training, as a category"
+    ):
         tracer.influence(table(X_test.astype({"kind": str}), kind), y_test)
 
 
@@ -252,7 +280,11 @@ def test_names_with_spaces_and_arrays_without_names():
         expected = traced(fitted, bare, y).influence(bare[:5], y[:5]).values
         for kind in KINDS[1:]:
             rows = table(X.drop(columns="flag"), kind)
-            found = traced(fitted, rows, y).influence(inputs.take_rows(rows, np.arange(5)), y[:5]).values
+            found = (
+                traced(fitted, rows, y)
+                .influence(inputs.take_rows(rows, np.arange(5)), y[:5])
+                .values
+            )
             np.testing.assert_array_equal(found, expected)
 
 
@@ -265,7 +297,12 @@ def test_labels_and_weights_of_any_kind():
         pd.Series(text, dtype="string"), pd.Series(text, dtype="category"), pd.DataFrame({"y": text}),
     ):  # fmt: skip
         assert inputs.vector(values, "y", 3).tolist() == text
-    for make in (pl.Series, pa.array, lambda v: pd.Series(v, dtype="Int64"), lambda v: pa.chunked_array([v])):
+    for make in (
+        pl.Series,
+        pa.array,
+        lambda v: pd.Series(v, dtype="Int64"),
+        lambda v: pa.chunked_array([v]),
+    ):
         assert inputs.numbers(make([3, 1, 2]), "y", 3).tolist() == [3, 1, 2]
         with pytest.raises(lt.InvalidInput, match=r"y has 1 missing value.*at row 1"):
             inputs.numbers(make([3, None, 2]), "y", 3)
@@ -285,10 +322,18 @@ def test_a_lazy_frame_and_a_batch():
 @pytest.mark.parametrize("kind", KINDS[1:])
 def test_rows_below_rows(kind):
     """Types stay; rows of another kind of table fit in."""
-    X = pd.DataFrame({"x": np.float32([1, 2, 3]), "k": pd.Categorical(["u", "v", None]), "b": [True, False, True]})
+    X = pd.DataFrame(
+        {
+            "x": np.float32([1, 2, 3]),
+            "k": pd.Categorical(["u", "v", None]),
+            "b": [True, False, True],
+        }
+    )
     more = pd.DataFrame({"b": [False], "k": pd.Categorical(["v"]), "x": [9.0]}, index=["name"])
     for added in (more, table(more, "polars"), table(more, "arrow")):
-        made = Alteration(np.array([0, 2]), added=(added, np.zeros(1), np.ones(1))).table(table(X, kind))
+        made = Alteration(np.array([0, 2]), added=(added, np.zeros(1), np.ones(1))).table(
+            table(X, kind)
+        )
         assert made.schema == table(X, kind).schema
         assert _tables_of(made)["x"].tolist() == [1, 3, 9]
         assert list(_tables_of(made)["k"]) == ["u", None, "v"]
@@ -318,7 +363,9 @@ def test_tables_come_back_in_the_kind_of_the_training_table(told):
     kind, tracer, X_test, y_test = told
     influence = tracer.influence(X_test, y_test)
     again = pickle.loads(pickle.dumps(influence))
-    other = table(world("lightgbm", "categories")[2], "pandas")  # test rows of another kind do not count
+    other = table(
+        world("lightgbm", "categories")[2], "pandas"
+    )  # test rows of another kind do not count
     tables = [
         influence.top(3), influence.by("kind"), influence.by("a", test_groups="kind"), influence.to_frame(),
         again.top(2), influence.mean().to_frame(), tracer.top(X_test, y_test, 3),
@@ -328,7 +375,9 @@ def test_tables_come_back_in_the_kind_of_the_training_table(told):
     assert all(type(x) is type(X_test) for x in tables)
     fitted, X, Z, y, z, w, _ = world("lightgbm", "categories")
     plain = traced(fitted, X, y, w).influence(Z, z)
-    for mine, theirs in zip(tables[1:3], (plain.by("kind"), plain.by("a", test_groups="kind")), strict=True):
+    for mine, theirs in zip(
+        tables[1:3], (plain.by("kind"), plain.by("a", test_groups="kind")), strict=True
+    ):
         mine, theirs = _tables_of(mine), _tables_of(theirs)
         assert list(mine) == list(theirs)
         assert all(list(mine[c]) == list(theirs[c]) for c in mine if c != "test_row")
@@ -372,12 +421,16 @@ def test_actions(told):
     if kind != "pandas":
         fitted, X, Z, y, z, w, _ = world("lightgbm", "categories")
         audits = [
-            lt.removal_impact(t, [1, 2], Q, z).audit() for t, Q in ((tracer, X_test), (traced(fitted, X, y, w), Z))
+            lt.removal_impact(t, [1, 2], Q, z).audit()
+            for t, Q in ((tracer, X_test), (traced(fitted, X, y, w), Z))
         ]
         assert audits[0]["model"] == audits[1]["model"]
         assert audits[0]["retrained"] == audits[1]["retrained"]
         for part in ("training", "test"):  # but for the names of the rows
-            hashes = [{k: v for k, v in audit[part]["sha256"].items() if k != "row_names"} for audit in audits]
+            hashes = [
+                {k: v for k, v in audit[part]["sha256"].items() if k != "row_names"}
+                for audit in audits
+            ]
             assert hashes[0] == hashes[1]
 
 
@@ -386,7 +439,9 @@ def test_actions(told):
 def test_an_ensemble(kind):
     X, X_test, y, y_test = data("numbers")
     X, X_test = table(X, kind), table(X_test, kind)
-    found = lt.ensemble_influence(lambda seed: model("lightgbm", "numbers"), X, y, X_test, y_test, members=3)
+    found = lt.ensemble_influence(
+        lambda seed: model("lightgbm", "numbers"), X, y, X_test, y_test, members=3
+    )
     assert type(found.table) is type(found.top(2)) is type(found.influence.top(1)) is type(X)
 
 
@@ -409,7 +464,10 @@ def test_a_report_and_pictures(told, tmp_path):
 def test_columns_of_objects():
     names = np.array([1, "missing", None, ("a", 2)], dtype=object)
     for kind in ("polars", "pyarrow"):
-        made = frames.made({"group": names, "n": np.arange(4), "share": np.array([0.5, np.nan, None, 1], object)}, kind)
+        made = frames.made(
+            {"group": names, "n": np.arange(4), "share": np.array([0.5, np.nan, None, 1], object)},
+            kind,
+        )
         assert list(_tables_of(made)["group"]) == ["1", "missing", None, "('a', 2)"]
         assert np.asarray(made["share"], float)[[0, 3]].tolist() == [0.5, 1]
     influence = lt.Influence(np.zeros((2, 2)), np.arange(2), np.array(["x", "x"]), tables=_polars())
@@ -470,6 +528,11 @@ print(read(pl.DataFrame({"a": [1, 2], "b": [3, 4]})))
 """
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.split() == ["False", "False", "True"]
-    without = "import sys; sys.modules['narwhals'] = None\n" + code.replace("print(read(X), read(X.to_numpy()))", "")
+    without = "import sys; sys.modules['narwhals'] = None\n" + code.replace(
+        "print(read(X), read(X.to_numpy()))", ""
+    )
     out = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True)
-    assert "InvalidInput: reading a polars table needs narwhals; pip install 'leaftrace[frames]'" in out.stderr
+    assert (
+        "InvalidInput: reading a polars table needs narwhals; pip install 'leaftrace[frames]'"
+        in out.stderr
+    )

@@ -19,7 +19,9 @@ MULTICLASS = {"objective": "multiclass", "num_class": 3}
 
 def train(data=NUMBERS, rounds=10, weight=None, init_score=None, **settings):
     return lgb.train(
-        {**SMALL, **settings}, lgb.Dataset(data.X, data.codes, weight=weight, init_score=init_score), rounds
+        {**SMALL, **settings},
+        lgb.Dataset(data.X, data.codes, weight=weight, init_score=init_score),
+        rounds,
     )
 
 
@@ -53,10 +55,19 @@ def test_two_lines():
     [
         (NUMBERS, {"monotone_constraints": [1] + [0] * 9}, "monotone_constraints .* train without"),
         (NUMBERS, {"linear_tree": True}, "linear_tree=False"),
-        (numbers("fractions"), {"objective": "cross_entropy_lambda"}, "supported objectives are .*cross_entropy"),
+        (
+            numbers("fractions"),
+            {"objective": "cross_entropy_lambda"},
+            "supported objectives are .*cross_entropy",
+        ),
         (
             BINARY,
-            {"objective": "binary", "boosting": "rf", "data_sample_strategy": "goss", "feature_fraction": 0.5},
+            {
+                "objective": "binary",
+                "boosting": "rf",
+                "data_sample_strategy": "goss",
+                "feature_fraction": 0.5,
+            },
             "data_sample_strategy='bagging'",
         ),
         (NUMBERS, {"min_gain_to_split": 1e9}, "no splits"),
@@ -83,17 +94,33 @@ def test_ranking_is_refused():
 
 
 def test_a_custom_objective_is_refused():
-    settings = {"objective": lambda y, F: (F - y, np.ones_like(y)), "n_estimators": 3, "verbose": -1, "n_jobs": 1}
+    settings = {
+        "objective": lambda y, F: (F - y, np.ones_like(y)),
+        "n_estimators": 3,
+        "verbose": -1,
+        "n_jobs": 1,
+    }
     model = lgb.LGBMRegressor(**settings).fit(NUMBERS.X, NUMBERS.y)
-    with pytest.raises(lt.UnsupportedModel, match=r"custom objective .* supported objectives are regression"):
+    with pytest.raises(
+        lt.UnsupportedModel, match=r"custom objective .* supported objectives are regression"
+    ):
         lt.Tracer(model, NUMBERS.X, NUMBERS.y)
 
 
 def test_what_is_no_fitted_model():
     with pytest.raises(lt.UnsupportedModel, match="LGBMRegressor is not fitted; call fit"):
         lt.Tracer(lgb.LGBMRegressor(), NUMBERS.X, NUMBERS.y)
-    folds = lgb.cv(SMALL, lgb.Dataset(NUMBERS.X, NUMBERS.y), 2, nfold=2, stratified=False, return_cvbooster=True)
-    with pytest.raises(lt.UnsupportedModel, match=r"CVBooster is not a LightGBM model; .* one of its boosters"):
+    folds = lgb.cv(
+        SMALL,
+        lgb.Dataset(NUMBERS.X, NUMBERS.y),
+        2,
+        nfold=2,
+        stratified=False,
+        return_cvbooster=True,
+    )
+    with pytest.raises(
+        lt.UnsupportedModel, match=r"CVBooster is not a LightGBM model; .* one of its boosters"
+    ):
         lt.Tracer(folds["cvbooster"], NUMBERS.X, NUMBERS.y)
 
 
@@ -134,14 +161,20 @@ def test_a_file_is_the_model(tmp_path):
 def test_a_broken_file(tmp_path):
     path = saved(train(), tmp_path)
     path.write_text(path.read_text()[:2000])
-    with pytest.raises(lt.UnsupportedModel, match="cannot be read as a LightGBM model; is the file whole"):
+    with pytest.raises(
+        lt.UnsupportedModel, match="cannot be read as a LightGBM model; is the file whole"
+    ):
         lt.Tracer(path, NUMBERS.X, NUMBERS.codes)
 
 
 @pytest.mark.parametrize(
     ("data", "settings", "bound"),
     [
-        (NUMBERS, {"learning_rate": 0.0371829456, "lambda_l2": 1.23456789, "lambda_l1": 0.0123456789}, 1e-12),
+        (
+            NUMBERS,
+            {"learning_rate": 0.0371829456, "lambda_l2": 1.23456789, "lambda_l1": 0.0123456789},
+            1e-12,
+        ),
         (NUMBERS, {"objective": "quantile", "learning_rate": 0.123456789, "alpha": 0.3}, 1e-12),
         (BINARY, {"objective": "binary", "scale_pos_weight": 2.3456789012}, 1e-7),
         (CLASSES, {**MULTICLASS, "learning_rate": 0.0912345678}, 1e-12),
@@ -169,7 +202,9 @@ def test_parameters_can_be_given(tmp_path):
     assert given.fidelity.max_error <= 1e-12
     with pytest.raises(lt.FidelityError):
         lt.Tracer(model, NUMBERS.X, NUMBERS.codes, params={"learning_rate": 0.05})
-    with pytest.raises(lt.InvalidInput, match=r"params has eta, .* its parameters are .*learning_rate"):
+    with pytest.raises(
+        lt.InvalidInput, match=r"params has eta, .* its parameters are .*learning_rate"
+    ):
         lt.Tracer(model, NUMBERS.X, NUMBERS.codes, params={"eta": 0.05})
 
 
@@ -187,14 +222,20 @@ def test_rows_of_weight_zero_count():
     w[[3, 50, 51]] = 0
     tracer = traced(weight=w)
     assert tracer.fidelity.max_error <= 1e-12
-    assert np.all(tracer.influence(NUMBERS.X_test, NUMBERS.y_test, method=lt.LeafRefit(), rows=[3, 50]).values == 0)
+    assert np.all(
+        tracer.influence(NUMBERS.X_test, NUMBERS.y_test, method=lt.LeafRefit(), rows=[3, 50]).values
+        == 0
+    )
 
 
 # ---- rows drawn at random ----
 
 
 def test_sampling_is_confirmed_and_can_be_refuted():
-    for settings in ({"bagging_fraction": 0.6, "bagging_freq": 1}, {"data_sample_strategy": "goss"}):
+    for settings in (
+        {"bagging_fraction": 0.6, "bagging_freq": 1},
+        {"data_sample_strategy": "goss"},
+    ):
         model = train(learning_rate=0.3, **settings)
         tracer = lt.Tracer(model, NUMBERS.X, NUMBERS.codes)
         assert "confirmed by the number of rows in every leaf" in tracer.fidelity.verdict
@@ -217,7 +258,9 @@ def test_goss_draws_by_thread(threads):
     X = rng.normal(size=(3000, 4))
     y = X[:, 0] + rng.normal(size=3000)
     model = lgb.train(
-        {**SMALL, "data_sample_strategy": "goss", "learning_rate": 0.5, "num_threads": threads}, lgb.Dataset(X, y), 6
+        {**SMALL, "data_sample_strategy": "goss", "learning_rate": 0.5, "num_threads": threads},
+        lgb.Dataset(X, y),
+        6,
     )
     tracer = lt.Tracer(model, X, y)
     assert tracer.fidelity.max_error <= 1e-12
@@ -234,7 +277,9 @@ def test_bags_of_many_rows():
 
 def test_goss_of_weighted_rows():
     """LightGBM rounds their terms twice to float32, the replay once."""
-    tracer = traced(weight=weights(len(NUMBERS.codes)), data_sample_strategy="goss", learning_rate=0.3)
+    tracer = traced(
+        weight=weights(len(NUMBERS.codes)), data_sample_strategy="goss", learning_rate=0.3
+    )
     assert tracer.fidelity.max_error <= 1e-6
     assert "confirmed" in tracer.fidelity.verdict
 
@@ -247,13 +292,17 @@ def test_dart_drops_at_most(limit):
 
 def test_a_forest_with_trees_without_splits():
     """Such a tree is zero, not the starting score, so the mean is pulled to zero."""
-    model = train(boosting="rf", bagging_fraction=0.6, bagging_freq=1, min_gain_to_split=80, rounds=12)
+    model = train(
+        boosting="rf", bagging_fraction=0.6, bagging_freq=1, min_gain_to_split=80, rounds=12
+    )
     leaves = [tree["num_leaves"] for tree in model.dump_model()["tree_info"]]
     assert min(leaves) == 1 < max(leaves)
     tracer = lt.Tracer(model, NUMBERS.X, NUMBERS.codes)
     assert tracer.fidelity.max_error <= 1e-12
     refitted = tracer.refit(without=[])
-    np.testing.assert_allclose(refitted.predict(NUMBERS.X_test), model.predict(NUMBERS.X_test), atol=1e-12)
+    np.testing.assert_allclose(
+        refitted.predict(NUMBERS.X_test), model.predict(NUMBERS.X_test), atol=1e-12
+    )
 
 
 def test_a_forest_predicts_the_mean():
@@ -302,7 +351,9 @@ def test_square_roots():
     assert tracer.fidelity.max_error <= 1e-12
     F = tracer.refit(without=[]).predict(data.X_test)
     np.testing.assert_allclose(
-        tracer.refit(without=[]).loss(data.X_test, data.y_test), (F - np.sqrt(data.y_test)) ** 2 / 2, atol=1e-6
+        tracer.refit(without=[]).loss(data.X_test, data.y_test),
+        (F - np.sqrt(data.y_test)) ** 2 / 2,
+        atol=1e-6,
     )
 
 
@@ -333,12 +384,16 @@ def test_columns_go_by_name():
     tracer = lt.Tracer(model, X[X.columns[::-1]], data.y)
     test = data.X_test.rename(columns={"a": "the first"})
     one = tracer.influence(test, data.y_test).values
-    np.testing.assert_array_equal(tracer.influence(test[test.columns[[3, 1, 2, 0, 5, 4]]], data.y_test).values, one)
+    np.testing.assert_array_equal(
+        tracer.influence(test[test.columns[[3, 1, 2, 0, 5, 4]]], data.y_test).values, one
+    )
     with pytest.raises(lt.InvalidInput, match=r"X lacks the column\(s\) 'town'"):
         tracer.influence(test.drop(columns="town"), data.y_test)
     with pytest.raises(lt.InvalidInput, match="X has 5 columns, but the model was trained on 6"):
         tracer.influence(np.zeros((2, 5)), data.y_test[:2])
-    with pytest.raises(lt.InvalidInput, match=r"LightGBM cannot read these rows: .*categorical_feature"):
+    with pytest.raises(
+        lt.InvalidInput, match=r"LightGBM cannot read these rows: .*categorical_feature"
+    ):
         tracer.influence(test.assign(kind="red"), data.y_test)
     with pytest.raises(lt.InvalidInput, match="no rows"):
         tracer.influence(test.iloc[:0], data.y_test[:0])
@@ -354,11 +409,15 @@ def test_a_frame_for_a_model_of_arrays():
     assert lt.Tracer(model, shuffled, NUMBERS.codes).fidelity.exact
 
 
-@pytest.mark.parametrize("form", [sparse.csr_matrix, sparse.csc_matrix, sparse.coo_matrix, sparse.csr_array])
+@pytest.mark.parametrize(
+    "form", [sparse.csr_matrix, sparse.csc_matrix, sparse.coo_matrix, sparse.csr_array]
+)
 def test_sparse_tables(form):
     case = CASES["sparse, zero_as_missing, extra_trees"]()
     values = [
-        lt.Tracer(case.model, make(case.data.X), case.data.y).influence(make(case.data.X_test), case.data.y_test).values
+        lt.Tracer(case.model, make(case.data.X), case.data.y)
+        .influence(make(case.data.X_test), case.data.y_test)
+        .values
         for make in (lambda X: X, form)
     ]
     np.testing.assert_array_equal(*values)
@@ -385,7 +444,9 @@ def test_given_scores_in_both_orders():
     start = np.random.default_rng(0).normal(size=(len(CLASSES.codes), 3))
     model = train(CLASSES, 4, init_score=start, **MULTICLASS)
     values = [
-        lt.Tracer(model, CLASSES.X, CLASSES.codes, baseline=given).influence(CLASSES.X_test, CLASSES.y_test).values
+        lt.Tracer(model, CLASSES.X, CLASSES.codes, baseline=given)
+        .influence(CLASSES.X_test, CLASSES.y_test)
+        .values
         for given in (start, start.ravel(order="F"))
     ]
     np.testing.assert_array_equal(*values)
@@ -429,12 +490,18 @@ AGAIN = [
 def test_nothing_removed_gives_the_model_back(name):
     """To the last bit: same parameters, same threads."""
     case = CASES[name]()
-    tracer = lt.Tracer(case.model, case.data.X, case.data.y, case.weight, baseline=case.baseline, n_jobs=1)
+    tracer = lt.Tracer(
+        case.model, case.data.X, case.data.y, case.weight, baseline=case.baseline, n_jobs=1
+    )
     again = tracer.retrain(without=[])
     assert not again.structure_changed
     expected = raw(case.model, case.data.X_test)
-    accuracy = 1e-14 if "schedule" in name or "continued" in name else 0.0  # rates that are recovered, not told
-    np.testing.assert_allclose(again.predict(case.data.X_test).reshape(expected.shape), expected, 0, accuracy)
+    accuracy = (
+        1e-14 if "schedule" in name or "continued" in name else 0.0
+    )  # rates that are recovered, not told
+    np.testing.assert_allclose(
+        again.predict(case.data.X_test).reshape(expected.shape), expected, 0, accuracy
+    )
 
 
 def test_retraining_without_rows(tmp_path):
@@ -448,10 +515,14 @@ def test_retraining_without_rows(tmp_path):
         "seed": 5,
     }
     model = lgb.train(settings, lgb.Dataset(NUMBERS.X, NUMBERS.codes, weight=w), 8)
-    expected = lgb.train(settings, lgb.Dataset(NUMBERS.X[keep], NUMBERS.codes[keep], weight=w[keep]), 8)
+    expected = lgb.train(
+        settings, lgb.Dataset(NUMBERS.X[keep], NUMBERS.codes[keep], weight=w[keep]), 8
+    )
     for source in (model, saved(model, tmp_path)):
         again = lt.Tracer(source, NUMBERS.X, NUMBERS.codes, w, n_jobs=1).retrain(without=gone)
-        np.testing.assert_array_equal(again.predict(NUMBERS.X_test), expected.predict(NUMBERS.X_test))
+        np.testing.assert_array_equal(
+            again.predict(NUMBERS.X_test), expected.predict(NUMBERS.X_test)
+        )
 
 
 def test_leave_one_out_and_changes_of_structure():

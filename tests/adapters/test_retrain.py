@@ -99,18 +99,26 @@ def test_where_the_structure_stays_retraining_is_leaf_refit():
     refitted = tracer.influence(X[::40], y[::40], method=lt.LeafRefit(), rows=rows)
     assert not retrained.structure_changed.any()
     # Bases of both models are rounded to float32.
-    np.testing.assert_allclose(refitted.values, retrained.values, atol=1e-5 * np.abs(retrained.values).max())
+    np.testing.assert_allclose(
+        refitted.values, retrained.values, atol=1e-5 * np.abs(retrained.values).max()
+    )
     group = tracer.refit(without=range(0, 120, 9)).predict(X[::40])
-    np.testing.assert_allclose(group, tracer.retrain(without=range(0, 120, 9)).predict(X[::40]), atol=1e-5)
+    np.testing.assert_allclose(
+        group, tracer.retrain(without=range(0, 120, 9)).predict(X[::40]), atol=1e-5
+    )
 
 
 def test_probabilities_and_losses():
     c = case("multiclass")
     again = tracer_of(c).retrain(without=[])
-    np.testing.assert_allclose(again.predict_proba(c.X_test), c.model.predict_proba(c.X_test), atol=1e-12)
+    np.testing.assert_allclose(
+        again.predict_proba(c.X_test), c.model.predict_proba(c.X_test), atol=1e-12
+    )
     p = c.model.predict_proba(c.X_test)
     np.testing.assert_allclose(
-        again.loss(c.X_test, c.y_test), -np.log(p[np.arange(20), c.test_codes.astype(int)]), atol=1e-12
+        again.loss(c.X_test, c.y_test),
+        -np.log(p[np.arange(20), c.test_codes.astype(int)]),
+        atol=1e-12,
     )
     binary = case("logloss newton 1")
     refit = tracer_of(binary).refit(without=[])
@@ -130,12 +138,16 @@ def test_models_from_files(tmp_path, kind):
         c = case(name)
         path = tmp_path / "model.file"
         c.model.save_model(
-            str(path), format=kind, **({"pool": Pool(c.X, cat_features=["kind"])} if "cat" in name else {})
+            str(path),
+            format=kind,
+            **({"pool": Pool(c.X, cat_features=["kind"])} if "cat" in name else {}),
         )
         tracer = lt.Tracer(path, c.X, c.y, c.weight, dtype="float64")
         expected = tracer_of(c).influence(c.X_test, c.y_test).values
         # JSON keeps 17 digits of a leaf value but may round the last.
         np.testing.assert_allclose(
-            tracer.influence(c.X_test, c.y_test).values, expected, atol=1e-9 * np.abs(expected).max()
+            tracer.influence(c.X_test, c.y_test).values,
+            expected,
+            atol=1e-9 * np.abs(expected).max(),
         )
         assert not tracer.retrain(without=[]).structure_changed

@@ -40,7 +40,9 @@ import leaftrace as lt
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread():
-    with threadpool_limits(1, "openmp"):  # on so few rows threads wait for each other most of the time
+    with threadpool_limits(
+        1, "openmp"
+    ):  # on so few rows threads wait for each other most of the time
         yield
 
 
@@ -76,13 +78,18 @@ DEFAULTS = [
 @pytest.mark.parametrize("model", DEFAULTS, ids=lambda model: type(model).__name__)
 def test_the_defaults_in_two_lines(model):
     """On a DataFrame with what the estimator takes: categories, missing values, or neither."""
-    data = frame("class" if hasattr(model, "classes_") or "Classifier" in type(model).__name__ else "number", n=150)
+    data = frame(
+        "class" if hasattr(model, "classes_") or "Classifier" in type(model).__name__ else "number",
+        n=150,
+    )
     X, X_test = data.X, data.X_test
     if isinstance(model, (HistGradientBoostingClassifier, HistGradientBoostingRegressor)):
         model.set_params(categorical_features="from_dtype")
     else:
         X, X_test = (part.drop(columns="kind") for part in (X, X_test))
-    if "Hist" not in type(model).__name__ and ("Gradient" in type(model).__name__ or VERSION < (1, 8)):
+    if "Hist" not in type(model).__name__ and (
+        "Gradient" in type(model).__name__ or VERSION < (1, 8)
+    ):
         X, X_test = X.fillna(0.0), X_test.fillna(0.0)
     model.fit(X, data.y)
     tracer = exact(model, X, data.y)
@@ -100,7 +107,9 @@ def test_leaves_of_one_label_do_not_move_with_weights():
     assert "leaves of one label only" in tracer.fidelity.verdict
     assert np.abs(tracer.influence(data.X_test, data.y_test).values).max() < 1e-12
     kernel = tracer.label_influence(data.X_test, of="prediction").values
-    same = (model.apply(data.X)[:, None] == model.apply(data.X_test)[None]).astype(float)  # (n, m, trees)
+    same = (model.apply(data.X)[:, None] == model.apply(data.X_test)[None]).astype(
+        float
+    )  # (n, m, trees)
     np.testing.assert_allclose(kernel, (same / same.sum(axis=0)).mean(axis=2), atol=1e-12)
     np.testing.assert_allclose(kernel.T @ data.y, model.predict(data.X_test), atol=1e-9)
 
@@ -115,8 +124,12 @@ def test_a_leaf_without_rows_falls_back_to_the_mean():
     alone = (at == leaf[row]) & ((leaf == leaf[row]).sum(axis=0) == 1)
     assert alone.any()
     expected = np.where(alone, data.y.mean(), values).mean(axis=1)
-    np.testing.assert_allclose(tracer.refit(without=[row]).predict(data.X_test), expected, atol=1e-12)
-    change = tracer.influence(data.X_test, of="prediction", method=lt.LeafRefit(), rows=[row]).values[0]
+    np.testing.assert_allclose(
+        tracer.refit(without=[row]).predict(data.X_test), expected, atol=1e-12
+    )
+    change = tracer.influence(
+        data.X_test, of="prediction", method=lt.LeafRefit(), rows=[row]
+    ).values[0]
     np.testing.assert_allclose(change, values.mean(axis=1) - expected, atol=1e-9)
 
 
@@ -146,7 +159,9 @@ def test_early_stopping_beyond_ten_thousand_rows():
 
 def test_early_stopping_of_classes_is_stratified():
     data = three_classes(text=True)
-    model = HistGradientBoostingClassifier(max_iter=5, early_stopping=True, validation_fraction=0.25)
+    model = HistGradientBoostingClassifier(
+        max_iter=5, early_stopping=True, validation_fraction=0.25
+    )
     exact(model.fit(data.X, data.y), data.X, data.y)
     exact(clone(model).set_params(validation_fraction=30).fit(data.X, data.y), data.X, data.y)
     exact(clone(model).set_params(validation_fraction=None).fit(data.X, data.y), data.X, data.y)
@@ -161,7 +176,9 @@ def test_a_held_out_row_missing_is_noticed():
 
 def test_validation_rows_given_by_the_user():
     data = numbers()
-    model = HistGradientBoostingRegressor(max_iter=30, early_stopping=True, n_iter_no_change=2, learning_rate=0.5)
+    model = HistGradientBoostingRegressor(
+        max_iter=30, early_stopping=True, n_iter_no_change=2, learning_rate=0.5
+    )
     try:
         model.fit(data.X, data.y, X_val=data.X_test, y_val=data.y_test)
     except TypeError:
@@ -176,10 +193,17 @@ def test_validation_rows_given_by_the_user():
 
 def test_recorded_draws_of_any_random_state():
     data = numbers()
-    model = GradientBoostingRegressor(n_estimators=5, subsample=0.5, random_state=np.random.RandomState(3))
+    model = GradientBoostingRegressor(
+        n_estimators=5, subsample=0.5, random_state=np.random.RandomState(3)
+    )
     masks = []
     model.fit(data.X, data.y, monitor=lambda i, model, local: masks.append(local["sample_mask"]))
-    with says(lt.UnsupportedModel, "subsample=0.5", "integer random_state", "params={'sample_mask': masks}"):
+    with says(
+        lt.UnsupportedModel,
+        "subsample=0.5",
+        "integer random_state",
+        "params={'sample_mask': masks}",
+    ):
         lt.Tracer(model, data.X, data.y)
     tracer = exact(model, data.X, data.y, params={"sample_mask": masks})
     assert "subsample replayed" in tracer.fidelity.verdict
@@ -191,7 +215,9 @@ def test_recorded_draws_of_any_random_state():
 
 def test_another_seed_is_noticed():
     data = numbers()
-    model = GradientBoostingRegressor(n_estimators=5, subsample=0.5, random_state=3).fit(data.X, data.y)
+    model = GradientBoostingRegressor(n_estimators=5, subsample=0.5, random_state=3).fit(
+        data.X, data.y
+    )
     exact(model, data.X, data.y)
     with says(lt.FidelityError, "rows fall into other leaves"):
         lt.Tracer(model, data.X, data.y, params={"random_state": 4})
@@ -212,7 +238,10 @@ def test_forest_weights():
     tracer = exact(model, data.X, data.y, w)
     chances = hasattr(model, "_sample_weight")
     assert ("chances of being drawn" in tracer.fidelity.verdict) == chances
-    with says(lt.InvalidInput if chances else lt.FidelityError, "sample_weight" if chances else "other leaves"):
+    with says(
+        lt.InvalidInput if chances else lt.FidelityError,
+        "sample_weight" if chances else "other leaves",
+    ):
         lt.Tracer(model, data.X, data.y)
     # The value of a leaf, from its rows.
     count = np.bincount(model.estimators_samples_[0], minlength=422) * (1.0 if chances else w)
@@ -236,7 +265,11 @@ def test_missing_values_that_were_trained_elsewhere():
 def test_class_weights_of_forests(chosen, bootstrap):
     data, w = three_classes(text=True), weights(158)
     model = ExtraTreesClassifier(
-        n_estimators=4, max_depth=3, class_weight=chosen, bootstrap=bootstrap, max_samples=60 if bootstrap else None
+        n_estimators=4,
+        max_depth=3,
+        class_weight=chosen,
+        bootstrap=bootstrap,
+        max_samples=60 if bootstrap else None,
     )
     tracer = exact(model.fit(data.X, data.y, sample_weight=w), data.X, data.y, w)
     found = tracer.refit(without=[]).predict(data.X_test)
@@ -265,7 +298,9 @@ def test_fewer_rows_than_a_forest_drew_from():
 def test_warm_start(model):
     """Trained on; with other rows the second time it is not the same training, and that is noticed."""
     data, model = numbers(), clone(model)
-    more = {"max_iter": 6} if isinstance(model, HistGradientBoostingRegressor) else {"n_estimators": 6}
+    more = (
+        {"max_iter": 6} if isinstance(model, HistGradientBoostingRegressor) else {"n_estimators": 6}
+    )
     model.fit(data.X, data.y).set_params(**more).fit(data.X, data.y)
     assert exact(model, data.X, data.y).fidelity.per_step.shape == (6,)
     other = clone(model).set_params(**{name: 3 for name in more}).fit(data.X, data.y)
@@ -277,7 +312,9 @@ def test_warm_start(model):
 def test_a_training_that_goes_on_when_all_is_learnt():
     """Scores beyond 30: scikit-learn's p (1 - p) has few digits left there, and the replay loses the same ones."""
     X, y = load_breast_cancer(return_X_y=True)
-    model = GradientBoostingClassifier(n_estimators=120, learning_rate=1.0, max_features=4, max_depth=4, random_state=0)
+    model = GradientBoostingClassifier(
+        n_estimators=120, learning_rate=1.0, max_features=4, max_depth=4, random_state=0
+    )
     model.fit(X, y)
     assert np.abs(model.decision_function(X)).max() > 20
     tracer = exact(model, X, y)
@@ -301,7 +338,9 @@ def test_an_init_estimator_is_taken_as_given(kind):
     if kind == "regression":
         model = GradientBoostingRegressor(n_estimators=6, init=LinearRegression(), random_state=0)
     else:
-        first = make_pipeline(StandardScaler(), RandomForestClassifier(20, max_depth=2, random_state=0))
+        first = make_pipeline(
+            StandardScaler(), RandomForestClassifier(20, max_depth=2, random_state=0)
+        )
         model = GradientBoostingClassifier(n_estimators=4, init=first, random_state=0)
     model.fit(data.X, data.y)
     tracer = exact(model, data.X, data.y)
@@ -342,7 +381,9 @@ def test_retraining_on_all_rows_gives_the_model_back(model):
 def test_retraining_without_a_category():
     """Codes of the remaining categories are the new model's own."""
     data = frame(many=True)
-    model = HistGradientBoostingClassifier(max_iter=5, categorical_features="from_dtype", random_state=0)
+    model = HistGradientBoostingClassifier(
+        max_iter=5, categorical_features="from_dtype", random_state=0
+    )
     model.fit(data.X, data.y)
     tracer = exact(model, data.X, data.y)
     gone = np.flatnonzero(data.X["town"] == "town-03")
@@ -355,7 +396,9 @@ def test_retraining_without_a_category():
 
 def test_retraining_needs_every_class():
     data = three_classes()
-    tracer = exact(RandomForestClassifier(n_estimators=2, max_depth=2).fit(data.X, data.y), data.X, data.y)
+    tracer = exact(
+        RandomForestClassifier(n_estimators=2, max_depth=2).fit(data.X, data.y), data.X, data.y
+    )
     with says(lt.InvalidInput, "a class has none left"):
         tracer.retrain(without=data.y == 1)
 
@@ -369,7 +412,9 @@ def test_leave_one_out_by_retraining():
     fresh = clone(model).fit(data.X[keep], data.y[keep])
 
     def loss(m):
-        return 0.5 * ((m.predict_proba(data.X_test) - np.eye(3)[data.test_codes.astype(int)]) ** 2).sum(axis=1)
+        return 0.5 * (
+            (m.predict_proba(data.X_test) - np.eye(3)[data.test_codes.astype(int)]) ** 2
+        ).sum(axis=1)
 
     np.testing.assert_allclose(values, loss(model) - loss(fresh), atol=1e-12)
 
@@ -380,9 +425,19 @@ def test_leave_one_out_by_retraining():
 def test_columns_by_name():
     data = frame("number", many=True)
     for model, X, X_test in (
-        (HistGradientBoostingRegressor(max_iter=5, categorical_features="from_dtype"), data.X, data.X_test),
-        (GradientBoostingRegressor(n_estimators=5), *(x[list("abcd")].fillna(0) for x in (data.X, data.X_test))),
-        (RandomForestRegressor(n_estimators=5), *(x[list("abcd")].fillna(0) for x in (data.X, data.X_test))),
+        (
+            HistGradientBoostingRegressor(max_iter=5, categorical_features="from_dtype"),
+            data.X,
+            data.X_test,
+        ),
+        (
+            GradientBoostingRegressor(n_estimators=5),
+            *(x[list("abcd")].fillna(0) for x in (data.X, data.X_test)),
+        ),
+        (
+            RandomForestRegressor(n_estimators=5),
+            *(x[list("abcd")].fillna(0) for x in (data.X, data.X_test)),
+        ),
     ):
         tracer = exact(model.fit(X, data.y), X, data.y)
         expected = tracer.influence(X_test, data.y_test).values
@@ -403,16 +458,22 @@ def test_sparse_rows():
         sparse = clone(model).fit(csr_matrix(X), data.y)
         tracer = exact(sparse, csr_matrix(X), data.y)
         test = csr_matrix(np.where(np.abs(data.X_test) < 0.03, 0.0, data.X_test))
-        np.testing.assert_allclose(tracer.refit(without=[]).predict(test), sparse.predict(test), atol=1e-12)
+        np.testing.assert_allclose(
+            tracer.refit(without=[]).predict(test), sparse.predict(test), atol=1e-12
+        )
         assert not tracer.retrain(without=[]).structure_changed
 
 
 def test_categories_by_number_and_missing_values():
     data = frame(many=True)
-    X = data.X.assign(town=data.X["town"].cat.codes.astype(float), kind=data.X["kind"].cat.codes.astype(float))
+    X = data.X.assign(
+        town=data.X["town"].cat.codes.astype(float), kind=data.X["kind"].cat.codes.astype(float)
+    )
     X = X.to_numpy(float)
     X[::9, -1] = np.nan
-    model = HistGradientBoostingClassifier(max_iter=6, categorical_features=[4, 5], min_samples_leaf=4).fit(X, data.y)
+    model = HistGradientBoostingClassifier(
+        max_iter=6, categorical_features=[4, 5], min_samples_leaf=4
+    ).fit(X, data.y)
     assert any(tree.nodes["is_categorical"].any() for step in model._predictors for tree in step)
     exact(model, X, data.y)
 
@@ -430,7 +491,9 @@ def test_params_come_before_the_models():
 
 def test_a_learning_rate_that_changed_at_a_warm_start():
     data = numbers()
-    model = HistGradientBoostingRegressor(max_iter=2, learning_rate=0.3, warm_start=True).fit(data.X, data.y)
+    model = HistGradientBoostingRegressor(max_iter=2, learning_rate=0.3, warm_start=True).fit(
+        data.X, data.y
+    )
     model.set_params(learning_rate=0.1, max_iter=4).fit(data.X, data.y)
     exact(model, data.X, data.y, params={"learning_rate": [0.3, 0.3, 0.1, 0.1]})
 
@@ -496,7 +559,9 @@ def test_a_pipeline_with_a_forest():
     X, X_test = (x.fillna({c: 0.0 for c in "abcd"}) for x in (data.X, data.X_test))
     pipeline.fit(X, data.y, extratreesregressor__sample_weight=w)
     tracer = exact(pipeline, X, data.y, w)
-    np.testing.assert_allclose(tracer.refit(without=[]).predict(X_test), pipeline.predict(X_test), atol=1e-12)
+    np.testing.assert_allclose(
+        tracer.refit(without=[]).predict(X_test), pipeline.predict(X_test), atol=1e-12
+    )
     assert np.isfinite(tracer.influence(X_test, data.y_test, reduce="mean").values).all()
 
 
@@ -530,13 +595,18 @@ def test_other_estimators(model, words):
     [
         (HistGradientBoostingRegressor(monotonic_cst=[1] + [0] * 9), "monotonic_cst"),
         (RandomForestRegressor(monotonic_cst=[0, -1] + [0] * 8), "monotonic_cst"),
-        (GradientBoostingRegressor(loss="huber", subsample=0.5, random_state=0), "train with subsample=1"),
+        (
+            GradientBoostingRegressor(loss="huber", subsample=0.5, random_state=0),
+            "train with subsample=1",
+        ),
     ],
     ids=["hist", "forest", "huber"],
 )
 def test_refused_settings(model, words):
     data = numbers()
-    model.set_params(**({"max_iter": 2} if "max_iter" in model.get_params() else {"n_estimators": 2}))
+    model.set_params(
+        **({"max_iter": 2} if "max_iter" in model.get_params() else {"n_estimators": 2})
+    )
     with says(lt.UnsupportedModel, words):
         lt.Tracer(model.fit(data.X, data.y), data.X, data.y)
 
@@ -545,16 +615,26 @@ def test_constraints_that_constrain_nothing():
     data = frame("number")
     X = data.X[["a", "b"]]
     for monotonic in ([0, 0], {"a": 0}):
-        exact(HistGradientBoostingRegressor(max_iter=2, monotonic_cst=monotonic).fit(X, data.y), X, data.y)
+        exact(
+            HistGradientBoostingRegressor(max_iter=2, monotonic_cst=monotonic).fit(X, data.y),
+            X,
+            data.y,
+        )
     with says(lt.UnsupportedModel, "monotonic_cst"):
-        lt.Tracer(HistGradientBoostingRegressor(max_iter=2, monotonic_cst={"a": 1}).fit(X, data.y), X, data.y)
+        lt.Tracer(
+            HistGradientBoostingRegressor(max_iter=2, monotonic_cst={"a": 1}).fit(X, data.y),
+            X,
+            data.y,
+        )
 
 
 def test_a_loss_of_ones_own():
     from sklearn._loss.loss import HalfTweedieLoss
 
     data = numbers("positive")
-    model = HistGradientBoostingRegressor(loss=HalfTweedieLoss(power=1.5), max_iter=2).fit(data.X, data.y)
+    model = HistGradientBoostingRegressor(loss=HalfTweedieLoss(power=1.5), max_iter=2).fit(
+        data.X, data.y
+    )
     with says(lt.UnsupportedModel, "is not supported", "squared_error, poisson, gamma"):
         lt.Tracer(model, data.X, data.y)
 

@@ -42,7 +42,11 @@ def exact(model, data=NUMBERS, weight=None, **arguments):
 
 @pytest.mark.parametrize("estimator", [xgb.XGBClassifier, xgb.XGBRegressor])
 def test_defaults_on_a_frame(estimator):
-    data = cases.coded(boosters.frame(many=True)) if estimator is xgb.XGBClassifier else boosters.frame("number")
+    data = (
+        cases.coded(boosters.frame(many=True))
+        if estimator is xgb.XGBClassifier
+        else boosters.frame("number")
+    )
     model = estimator(enable_categorical=True, n_jobs=1).fit(data.X, data.y)
     tracer = exact(model, data)
     influence = tracer.influence(data.X_test, data.y_test)
@@ -53,7 +57,9 @@ def test_defaults_on_a_frame(estimator):
 
 
 def test_in_a_pipeline():
-    model = make_pipeline(StandardScaler(), xgb.XGBRegressor(n_estimators=5, n_jobs=1)).fit(NUMBERS.X, NUMBERS.y)
+    model = make_pipeline(StandardScaler(), xgb.XGBRegressor(n_estimators=5, n_jobs=1)).fit(
+        NUMBERS.X, NUMBERS.y
+    )
     exact(model)
 
 
@@ -63,7 +69,9 @@ def test_class_labels():
     exact(model, replace(BINARY, y=BINARY.y.astype(bool)))
     with pytest.raises(lt.InvalidInput, match=r"benign.* does not know; its classes are 0, 1"):
         lt.Tracer(model, BINARY.X, np.where(BINARY.y == 1, "benign", "malignant"))
-    with pytest.raises(lt.InvalidInput, match="from 0 to 2; the labels of this Booster are numbers from 0 to 1"):
+    with pytest.raises(
+        lt.InvalidInput, match="from 0 to 2; the labels of this Booster are numbers from 0 to 1"
+    ):
         lt.Tracer(trained(BINARY, objective="binary:logistic"), BINARY.X, 2 * BINARY.y)
 
 
@@ -115,7 +123,9 @@ def test_refusals(setting):
         lt.Tracer(make(), NUMBERS.X, NUMBERS.y)
 
 
-@pytest.mark.skipif(cases.VERSION < (3, 2), reason="older versions sample by gradients on GPUs only")
+@pytest.mark.skipif(
+    cases.VERSION < (3, 2), reason="older versions sample by gradients on GPUs only"
+)
 def test_gradient_based_sampling_is_refused():
     with pytest.raises(lt.UnsupportedModel, match="sampling_method='uniform'"):
         lt.Tracer(trained(subsample=0.5, sampling_method="gradient_based"), NUMBERS.X, NUMBERS.y)
@@ -143,8 +153,13 @@ def test_a_file_and_what_it_does_not_keep(tmp_path, ending):
     booster = trained(weight=WEIGHT, eta=0.17, reg_lambda=2.5)
     booster.save_model(path)
     tracer = exact(path, weight=WEIGHT)
-    assert "learning_rate=0.17, reg_lambda=2.5 recovered from the leaf values, as a file" in tracer.fidelity.verdict
-    np.testing.assert_allclose(tracer.refit([]).predict(NUMBERS.X_test), margins(booster, NUMBERS.X_test), atol=1e-6)
+    assert (
+        "learning_rate=0.17, reg_lambda=2.5 recovered from the leaf values, as a file"
+        in tracer.fidelity.verdict
+    )
+    np.testing.assert_allclose(
+        tracer.refit([]).predict(NUMBERS.X_test), margins(booster, NUMBERS.X_test), atol=1e-6
+    )
     assert "recovered" not in exact(booster, weight=WEIGHT).fidelity.verdict
     given = exact(path, weight=WEIGHT, params={"eta": 0.17, "lambda": 2.5})
     assert "recovered" not in given.fidelity.verdict
@@ -170,7 +185,9 @@ def test_parameters_recovered(data, params, recovered):
 
 
 def test_what_cannot_be_recovered_can_be_given():
-    loaded = xgb.Booster(model_file=trained(weight=WEIGHT, subsample=0.7, eta=0.2, seed=5).save_raw("ubj"))
+    loaded = xgb.Booster(
+        model_file=trained(weight=WEIGHT, subsample=0.7, eta=0.2, seed=5).save_raw("ubj")
+    )
     with pytest.raises(lt.FidelityError, match=r"loaded from a file.*params=\{'subsample'"):
         lt.Tracer(loaded, NUMBERS.X, NUMBERS.y, WEIGHT)
     tracer = exact(loaded, weight=WEIGHT, params={"subsample": 0.7, "random_state": 5})
@@ -186,7 +203,9 @@ def test_wrong_labels_are_not_explained_by_other_parameters():
 
 
 def test_given_parameters_are_checked():
-    with pytest.raises(lt.InvalidInput, match=r"params has bagging_freq.*it has .*learning_rate.*subsample"):
+    with pytest.raises(
+        lt.InvalidInput, match=r"params has bagging_freq.*it has .*learning_rate.*subsample"
+    ):
         lt.Tracer(trained(), NUMBERS.X, NUMBERS.y, params={"bagging_freq": 1})
     with pytest.raises(lt.InvalidInput, match="reg_lambda='much'; expected a number"):
         lt.Tracer(trained(), NUMBERS.X, NUMBERS.y, params={"reg_lambda": "much"})
@@ -222,7 +241,9 @@ def test_training_continued():
     exact(xgb.train({"max_depth": 2, "nthread": 1, "eta": 0.1}, rows, 4, xgb_model=first))
     drawn = {"max_depth": 3, "nthread": 1, "subsample": 0.6}
     with pytest.raises(lt.FidelityError):
-        lt.Tracer(xgb.train(drawn, rows, 4, xgb_model=xgb.train(drawn, rows, 4)), NUMBERS.X, NUMBERS.y)
+        lt.Tracer(
+            xgb.train(drawn, rows, 4, xgb_model=xgb.train(drawn, rows, 4)), NUMBERS.X, NUMBERS.y
+        )
 
 
 # ---- rounds and draws ----
@@ -232,7 +253,12 @@ def test_training_continued():
 def test_early_stopping(tmp_path, booster):
     """The scikit-learn classes predict with the best rounds, a Booster with all."""
     model = xgb.XGBRegressor(
-        n_estimators=40, max_depth=3, early_stopping_rounds=3, n_jobs=1, booster=booster, rate_drop=0.2
+        n_estimators=40,
+        max_depth=3,
+        early_stopping_rounds=3,
+        n_jobs=1,
+        booster=booster,
+        rate_drop=0.2,
     )
     if booster == "gbtree":
         model.set_params(rate_drop=None)
@@ -246,7 +272,9 @@ def test_early_stopping(tmp_path, booster):
     np.testing.assert_allclose(tracer.refit([]).predict(NUMBERS.X_test), F, atol=1e-6)
     np.testing.assert_allclose(tracer.retrain([]).predict(NUMBERS.X_test), F, atol=1e-6)
     np.testing.assert_allclose(
-        whole.refit([]).predict(NUMBERS.X_test), margins(model.get_booster(), NUMBERS.X_test), atol=1e-6
+        whole.refit([]).predict(NUMBERS.X_test),
+        margins(model.get_booster(), NUMBERS.X_test),
+        atol=1e-6,
     )
     if booster == "gbtree":
         model.save_model(tmp_path / "model.ubj")
@@ -263,8 +291,19 @@ def test_early_stopping(tmp_path, booster):
         {"tree_method": "exact", "num_parallel_tree": 2, "colsample_bytree": 0.5},
         {"tree_method": "hist", "seed_per_iteration": True, "seed": 11},
         {"tree_method": "exact", "seed_per_iteration": True, "seed": 11},
-        {"objective": "multi:softprob", "num_class": 3, "multi_strategy": "multi_output_tree", "tree_method": "hist"},
-        {"booster": "dart", "rate_drop": 0.4, "skip_drop": 0.3, "sample_type": "weighted", "normalize_type": "forest"},
+        {
+            "objective": "multi:softprob",
+            "num_class": 3,
+            "multi_strategy": "multi_output_tree",
+            "tree_method": "hist",
+        },
+        {
+            "booster": "dart",
+            "rate_drop": 0.4,
+            "skip_drop": 0.3,
+            "sample_type": "weighted",
+            "normalize_type": "forest",
+        },
         {"booster": "dart", "rate_drop": 0.4, "num_parallel_tree": 2, "tree_method": "exact"},
         {"objective": "reg:absoluteerror"},
     ],
@@ -351,9 +390,13 @@ def test_nothing_removed_gives_the_model_back(setting):
 
 
 def test_rows_removed():
-    model = xgb.XGBRegressor(n_estimators=8, n_jobs=1).fit(NUMBERS.X, NUMBERS.y, sample_weight=WEIGHT)
+    model = xgb.XGBRegressor(n_estimators=8, n_jobs=1).fit(
+        NUMBERS.X, NUMBERS.y, sample_weight=WEIGHT
+    )
     keep = np.setdiff1d(np.arange(len(NUMBERS.y)), [3, 50])
-    other = xgb.XGBRegressor(n_estimators=8, n_jobs=1).fit(NUMBERS.X[keep], NUMBERS.y[keep], sample_weight=WEIGHT[keep])
+    other = xgb.XGBRegressor(n_estimators=8, n_jobs=1).fit(
+        NUMBERS.X[keep], NUMBERS.y[keep], sample_weight=WEIGHT[keep]
+    )
     again = exact(model, weight=WEIGHT).retrain(without=[3, 50])
     np.testing.assert_array_equal(again.predict(NUMBERS.X_test), other.predict(NUMBERS.X_test))
     assert again.structure_changed
@@ -362,7 +405,9 @@ def test_rows_removed():
 def test_a_loaded_model_is_retrained_only_with_its_parameters():
     booster = trained(max_depth=4, eta=0.2)
     loaded = xgb.Booster(model_file=booster.save_raw("ubj"))
-    with pytest.raises(lt.UnsupportedModel, match=r"does not come out the same.*params=\{'max_depth'"):
+    with pytest.raises(
+        lt.UnsupportedModel, match=r"does not come out the same.*params=\{'max_depth'"
+    ):
         exact(loaded).retrain(without=[3])
     again = exact(loaded, params={"max_depth": 4}).retrain(without=[])
     np.testing.assert_array_equal(again.predict(NUMBERS.X_test), margins(booster, NUMBERS.X_test))
@@ -383,11 +428,17 @@ def test_a_matrix_stands_for_everything():
     for altered in (tracer.refit([]), tracer.retrain([])):
         np.testing.assert_allclose(altered.predict(test), F, atol=1e-6)
         np.testing.assert_allclose(altered.predict(NUMBERS.X_test, baseline=given), F, atol=1e-6)
-        np.testing.assert_allclose(altered.predict(NUMBERS.X_test), margins(booster, NUMBERS.X_test), atol=1e-6)
-        np.testing.assert_allclose(altered.loss(test), (F - NUMBERS.y_test) ** 2 / 2, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(
+            altered.predict(NUMBERS.X_test), margins(booster, NUMBERS.X_test), atol=1e-6
+        )
+        np.testing.assert_allclose(
+            altered.loss(test), (F - NUMBERS.y_test) ** 2 / 2, rtol=1e-4, atol=1e-6
+        )
     one = tracer.influence(test).values
     two = (
-        exact(booster, weight=WEIGHT, baseline=margin).influence(NUMBERS.X_test, NUMBERS.y_test, baseline=given).values
+        exact(booster, weight=WEIGHT, baseline=margin)
+        .influence(NUMBERS.X_test, NUMBERS.y_test, baseline=given)
+        .values
     )
     np.testing.assert_allclose(one, two)
     with pytest.raises(lt.InvalidInput, match="3 columns, but the model was trained on 10"):
@@ -416,7 +467,9 @@ def test_a_baseline_takes_the_place_of_the_base_score():
         exact(trained()).influence(NUMBERS.X_test, of="prediction", baseline=given[:20])
     booster = trained(base_score=0.7)
     F = booster.predict(xgb.DMatrix(NUMBERS.X_test, base_margin=given[:20]), output_margin=True)
-    np.testing.assert_allclose(exact(booster).refit([]).predict(NUMBERS.X_test, baseline=given[:20]), F, atol=1e-6)
+    np.testing.assert_allclose(
+        exact(booster).refit([]).predict(NUMBERS.X_test, baseline=given[:20]), F, atol=1e-6
+    )
 
 
 def test_sparse_rows_and_missing_values():
@@ -425,14 +478,21 @@ def test_sparse_rows_and_missing_values():
     rows, columns = np.nonzero(~holes)
     sparse = scipy.sparse.csr_matrix((NUMBERS.X[rows, columns], (rows, columns)), NUMBERS.X.shape)
     model = xgb.XGBRegressor(n_estimators=6, n_jobs=1).fit(dense, NUMBERS.y)
-    one, two = exact(model, replace(NUMBERS, X=dense)), exact(model, replace(NUMBERS, X=sparse.tocsc()))
+    one, two = (
+        exact(model, replace(NUMBERS, X=dense)),
+        exact(model, replace(NUMBERS, X=sparse.tocsc())),
+    )
     np.testing.assert_array_equal(
-        one.influence(dense[:5], of="prediction").values, two.influence(sparse[:5], of="prediction").values
+        one.influence(dense[:5], of="prediction").values,
+        two.influence(sparse[:5], of="prediction").values,
     )
     trained_sparse = xgb.XGBRegressor(n_estimators=6, n_jobs=1).fit(sparse, NUMBERS.y)
     assert not exact(trained_sparse, replace(NUMBERS, X=sparse)).retrain([]).structure_changed
     zeros = np.where(holes, 0.0, NUMBERS.X)
-    exact(xgb.XGBRegressor(n_estimators=6, n_jobs=1, missing=0.0).fit(zeros, NUMBERS.y), replace(NUMBERS, X=zeros))
+    exact(
+        xgb.XGBRegressor(n_estimators=6, n_jobs=1, missing=0.0).fit(zeros, NUMBERS.y),
+        replace(NUMBERS, X=zeros),
+    )
 
 
 def test_categories_by_feature_types():
@@ -478,7 +538,13 @@ def test_rows_predicted_with_certainty(objective):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 4))
     y = np.digitize(X[:, 0], [0.0] if objective == "binary:logistic" else [-0.5, 0.5])
-    params = {"objective": objective, "reg_lambda": 0, "min_child_weight": 0, "nthread": 1, "max_depth": 3}
+    params = {
+        "objective": objective,
+        "reg_lambda": 0,
+        "min_child_weight": 0,
+        "nthread": 1,
+        "max_depth": 3,
+    }
     if objective == "multi:softprob":
         params["num_class"] = 3
     booster = xgb.train(params, xgb.DMatrix(X, y), 60)
@@ -511,10 +577,14 @@ def test_rules_of_starting_scores(rule, loss, y):
         up, down = (rule.fit(loss, y, B + d * np.eye(len(y))[i]) for d in (step, -step))
         np.testing.assert_allclose(by_weight[i], (up - down) / (2 * step), atol=1e-8)
         keep = np.arange(len(y)) != i
-        np.testing.assert_allclose(rule.without(loss, y, B, np.array([i]))[:, 0], rule.fit(loss, y[keep], B[keep]))
+        np.testing.assert_allclose(
+            rule.without(loss, y, B, np.array([i]))[:, 0], rule.fit(loss, y[keep], B[keep])
+        )
         if loss.n_outputs == 1 and not isinstance(rule, start.Side):
             up, down = (rule.fit(loss, y + d * np.eye(len(y))[i], B) for d in (step, -step))
-            np.testing.assert_allclose(by_label[i, :, 0] * B[i], (up - down) / (2 * step), atol=1e-8)
+            np.testing.assert_allclose(
+                by_label[i, :, 0] * B[i], (up - down) / (2 * step), atol=1e-8
+            )
     assert by_label.shape == (len(y), loss.n_outputs, loss.n_outputs)
 
 
@@ -525,8 +595,15 @@ def test_few_rows_of_a_class(share, scale_pos_weight):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(5000, 3))
     y = (X[:, 0] > np.quantile(X[:, 0], 1 - share)).astype(int)
-    params = {"objective": "binary:logistic", "scale_pos_weight": scale_pos_weight, "nthread": 1, "max_depth": 2}
-    booster = xgb.train({**params, "num_parallel_tree": 30, "subsample": 0.5, "eta": 0.05}, xgb.DMatrix(X, y), 1)
+    params = {
+        "objective": "binary:logistic",
+        "scale_pos_weight": scale_pos_weight,
+        "nthread": 1,
+        "max_depth": 2,
+    }
+    booster = xgb.train(
+        {**params, "num_parallel_tree": 30, "subsample": 0.5, "eta": 0.05}, xgb.DMatrix(X, y), 1
+    )
     tracer = lt.Tracer(booster, X, y)
     assert tracer.fidelity.exact
     assert tracer._source.ensemble.base_rule.smooth
@@ -534,7 +611,9 @@ def test_few_rows_of_a_class(share, scale_pos_weight):
     np.testing.assert_allclose(tracer.refit([]).predict(X[:9]), margins(booster, X[:9]), atol=1e-5)
 
 
-@pytest.mark.skipif((3, 0) <= cases.VERSION < (3, 2), reason="these versions do not train on a single class")
+@pytest.mark.skipif(
+    (3, 0) <= cases.VERSION < (3, 2), reason="these versions do not train on a single class"
+)
 def test_all_labels_the_same():
     y = np.ones(len(NUMBERS.y), int)
     booster = trained(replace(NUMBERS, y=y), objective="binary:logistic")
@@ -555,7 +634,11 @@ def test_sums_of_many_weights_in_float32():
 @pytest.mark.parametrize("alpha", [0.05, 0.3, 0.5, 0.97])
 def test_quantiles(alpha, weighted):
     rng = np.random.default_rng(3)
-    leaf, r, w = rng.integers(0, 6, 90), rng.normal(size=90), rng.random(90) * (rng.random(90) > 0.2)
+    leaf, r, w = (
+        rng.integers(0, 6, 90),
+        rng.normal(size=90),
+        rng.random(90) * (rng.random(90) > 0.2),
+    )
     w = w if weighted else (w > 0).astype(float)
     found = Quantile(float(np.float32(alpha)), weighted)(leaf, 8, r, r, w)
     expected = cases.quantile_leaf(float(np.float32(alpha)), weighted)(leaf, 8, r, r, w)
@@ -564,7 +647,8 @@ def test_quantiles(alpha, weighted):
 
 
 @pytest.mark.parametrize(
-    "name", ["categories and missing values", "multiclass, parallel trees", "dart", "early stopping"]
+    "name",
+    ["categories and missing values", "multiclass, parallel trees", "dart", "early stopping"],
 )
 def test_leaves_of_many_rows_are_asked_for_in_parts(name, monkeypatch):
     case = cases.CASES[name]()

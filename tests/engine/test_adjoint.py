@@ -7,7 +7,12 @@ from hypothesis import assume, given, settings
 from tiny import ensemble_of, leaves_of, tiny, workspace_of
 
 from leaftrace._engine import leaf_space
-from leaftrace._engine.backward import expand_candidates, expand_labels, expand_training, leaf_adjoint
+from leaftrace._engine.backward import (
+    expand_candidates,
+    expand_labels,
+    expand_training,
+    leaf_adjoint,
+)
 from leaftrace._engine.forward import refit, tangent
 from leaftrace._engine.methods import AllPoints, SinglePoint
 from leaftrace._engine.queries import make_queries
@@ -25,7 +30,9 @@ def check_path(work, structure):
 
 
 def queries_of(work, test_steps, y_test, reduce=None):
-    return make_queries(work.trace.ensemble, leaves_of(test_steps), None, y_test, "loss", reduce, None)
+    return make_queries(
+        work.trace.ensemble, leaves_of(test_steps), None, y_test, "loss", reduce, None
+    )
 
 
 def adjoint_values(work, queries, **kw):
@@ -39,13 +46,17 @@ def tangent_values(work, queries, update_set):
 
 def slopes_of(loss_at, n):
     """Slopes of loss_at(i, .) at 0. Where two steps disagree, a bound or an l1 term begins to decide in between."""
-    fine, coarse = ([oracle.slope(lambda e, i=i: loss_at(i, e), h) for i in range(n)] for h in (STEP, 4 * STEP))
+    fine, coarse = (
+        [oracle.slope(lambda e, i=i: loss_at(i, e), h) for i in range(n)] for h in (STEP, 4 * STEP)
+    )
     assume(np.allclose(fine, coarse, rtol=1e-4, atol=1e-7))
     return fine
 
 
 def mean_loss(structure, fitted, test_steps, y_test):
-    return oracle.loss_value(structure.loss, oracle.predict(structure, fitted, test_steps), y_test).mean()
+    return oracle.loss_value(
+        structure.loss, oracle.predict(structure, fitted, test_steps), y_test
+    ).mean()
 
 
 @every
@@ -91,7 +102,9 @@ def test_influence_is_the_slope_of_a_refit(case):
     values = adjoint_values(work, queries_of(work, test_steps, y_test, "mean"))[:, 0]
 
     def loss_at(i, dw):
-        return mean_loss(structure, oracle.refit(structure, y, w + dw * np.eye(len(y))[i]), test_steps, y_test)
+        return mean_loss(
+            structure, oracle.refit(structure, y, w + dw * np.eye(len(y))[i]), test_steps, y_test
+        )
 
     slopes = slopes_of(loss_at, len(y))
     np.testing.assert_allclose(values, slopes, atol=1e-8 * max(1.0, np.abs(slopes).max()))
@@ -109,7 +122,9 @@ def test_label_influence_is_the_slope_of_a_refit(case):
     values = expand_labels(work, adjoint, work.rows)[:, 0, 0]
 
     def loss_at(i, dy):
-        return mean_loss(structure, oracle.refit(structure, y + dy * np.eye(len(y))[i], w), test_steps, y_test)
+        return mean_loss(
+            structure, oracle.refit(structure, y + dy * np.eye(len(y))[i], w), test_steps, y_test
+        )
 
     slopes = slopes_of(loss_at, len(y))
     np.testing.assert_allclose(values, slopes, atol=1e-8 * max(1.0, np.abs(slopes).max()))
@@ -133,7 +148,9 @@ def test_refit_without_each_row(case):
         expected = np.concatenate([v for step in values for v in step])
         scale = max(1.0, np.abs(expected).max())
         if changes is not None:
-            np.testing.assert_allclose(e.values + changes.leaves[..., i], expected, atol=1e-9 * scale)
+            np.testing.assert_allclose(
+                e.values + changes.leaves[..., i], expected, atol=1e-9 * scale
+            )
         group = refit_on(work.trace, e.take(np.flatnonzero(keep)))
         np.testing.assert_allclose(group.values, expected, atol=1e-9 * scale)
 
@@ -164,7 +181,10 @@ def test_leaf_space_is_the_row_form(case):
     work = workspace_of(ensemble_of(structure, y, w))
     assume(leaf_space.fits(work.trace.ensemble))
     queries = queries_of(work, test_steps, y_test)
-    row, leaf = leaf_adjoint(work, queries, slice(None)), leaf_space.build(work).adjoint(work, queries, slice(None))
+    row, leaf = (
+        leaf_adjoint(work, queries, slice(None)),
+        leaf_space.build(work).adjoint(work, queries, slice(None)),
+    )
     for name in ("fbar", "base", "lam"):
         one, two = getattr(row, name), getattr(leaf, name)
         np.testing.assert_allclose(two, one, atol=1e-12 * max(1.0, np.abs(one).max()))
@@ -176,11 +196,17 @@ def test_a_candidate_is_a_training_row_of_weight_zero(case):
     structure, y, w, test_steps, y_test = case
     w = w.copy()
     w[0] = 0.0
-    if not w.any() or (isinstance(structure.base, str) and structure.loss == "softmax") or structure.sample is not None:
+    if (
+        not w.any()
+        or (isinstance(structure.base, str) and structure.loss == "softmax")
+        or structure.sample is not None
+    ):
         return
     e = ensemble_of(structure, y, w)
     work = workspace_of(e)
     adjoint = leaf_adjoint(work, queries_of(work, test_steps, y_test), slice(None))
-    candidate = candidate_rows(work.trace, e.leaves[:, :1].copy(), e.start()[:1], y[:1], np.ones(1), np.ones(1))
+    candidate = candidate_rows(
+        work.trace, e.leaves[:, :1].copy(), e.start()[:1], y[:1], np.ones(1), np.ones(1)
+    )
     trained = expand_training(work, adjoint, None)[:1]
     np.testing.assert_allclose(expand_candidates(work, adjoint, candidate), trained, atol=1e-13)

@@ -15,12 +15,16 @@ def check(model, X, y, X_test, y_test, rows_of, removed=3):
     tracer = lt.Tracer(model, X, y, dtype="float64")
     single = lt.Tracer(model, X, y)
     assert tracer.fidelity.max_error <= 1e-8
-    structure, steps = oracle.from_catboost(model, X, [list(step.scale) for step in tracer._work.trace.steps])
+    structure, steps = oracle.from_catboost(
+        model, X, [list(step.scale) for step in tracer._work.trace.steps]
+    )
     test_steps, n = steps(X_test), len(y)
 
     def losses(keep, w):
         fitted = oracle.refit(structure.rows(keep), y[keep], w[keep])
-        return oracle.loss_value(structure.loss, oracle.predict(structure, fitted, test_steps), y_test)
+        return oracle.loss_value(
+            structure.loss, oracle.predict(structure, fitted, test_steps), y_test
+        )
 
     exact, float32 = (t.influence(X_test, y_test).values for t in (tracer, single))
     rows, everyone, w = rows_of(exact), np.arange(n), np.ones(n)
@@ -29,11 +33,15 @@ def check(model, X, y, X_test, y_test, rows_of, removed=3):
         assert np.all(np.abs(exact[i] - slopes) <= 1e-8 * np.abs(exact).max(axis=0))
         assert np.all(np.abs(float32[i] - slopes) <= 1e-5 * np.abs(exact).max(axis=0))
     for update_set in (lt.SinglePoint(), lt.TopKLeaves(8)):
-        values = tracer.influence(X_test, y_test, method=lt.LeafRefit(update_set), rows=rows[:1]).values[0]
+        values = tracer.influence(
+            X_test, y_test, method=lt.LeafRefit(update_set), rows=rows[:1]
+        ).values[0]
         change = transcription(structure, y, w, rows[0], None, True, update_set)
         F = oracle.predict(structure, oracle.refit(structure, y, w), test_steps)
         F_hat = F + oracle.predict(structure, change, test_steps)
-        expected = oracle.loss_value(structure.loss, F, y_test) - oracle.loss_value(structure.loss, F_hat, y_test)
+        expected = oracle.loss_value(structure.loss, F, y_test) - oracle.loss_value(
+            structure.loss, F_hat, y_test
+        )
         # The model's base score is rounded to float32, the oracle's is not.
         np.testing.assert_allclose(values, expected, atol=1e-6 * np.abs(expected).max())
     refitted = single.influence(X_test, y_test, method=lt.LeafRefit(), rows=rows[:removed]).values
@@ -59,7 +67,9 @@ def test_update_sets_are_the_transcription(adult, paper_model, update_set):
     test_steps, w, row = steps(X_test[:5]), np.ones(len(y)), 777
 
     def prediction(dw):
-        return oracle.predict(structure, transcription(structure, y, w, row, dw, False, update_set), test_steps)[:, 0]
+        return oracle.predict(
+            structure, transcription(structure, y, w, row, dw, False, update_set), test_steps
+        )[:, 0]
 
     tracer = lt.Tracer(paper_model, X, y, dtype="float64")
     ask = {"of": "prediction", "method": lt.LeafInfluence(update_set), "rows": [row]}
@@ -75,7 +85,15 @@ def test_default_classifier(adult):
     X, y = X[:4000], y[:4000]
     model = CatBoostClassifier(**QUIET).fit(X, y)
     assert model.get_all_params()["leaf_estimation_iterations"] == 10
-    check(model, X, y, X_test[:3], y_test[:3], lambda v: np.r_[v.mean(axis=1).argmax(), 999], removed=2)
+    check(
+        model,
+        X,
+        y,
+        X_test[:3],
+        y_test[:3],
+        lambda v: np.r_[v.mean(axis=1).argmax(), 999],
+        removed=2,
+    )
 
 
 def test_default_regressor(adult):
@@ -104,6 +122,8 @@ def test_one_test_row_alone_or_among_others(adult, paper_model, dtype):
     tracer = lt.Tracer(paper_model, X, y, dtype=dtype)
     alone, few, many = (tracer.influence(X_test[:m], y_test[:m]).values for m in (1, 5, 40))
     assert alone.shape == (32561, 1)
-    tolerance = 32561 * np.finfo(dtype).eps / 100  # rounding of sums over rows, which partly cancels
+    tolerance = (
+        32561 * np.finfo(dtype).eps / 100
+    )  # rounding of sums over rows, which partly cancels
     for values in (few, many):
         np.testing.assert_allclose(values[:, :1], alone, atol=tolerance * np.abs(alone).max())

@@ -22,17 +22,31 @@ def counts(case):
 
 # What the rows of each class are multiplied with, from the settings of the models.
 CLASS_WEIGHTS = {
-    "CatBoost: logloss, weights, class weights": lambda case: case.model.get_all_params()["class_weights"],
+    "CatBoost: logloss, weights, class weights": lambda case: case.model.get_all_params()[
+        "class_weights"
+    ],
     "CatBoost: categories, multiclass, Lossguide": lambda case: [1.0, 2.0, 0.5],
     "XGBoost: scale_pos_weight, weights": lambda case: [1.0, 2.5],
-    "LightGBM: binary, sigmoid, is_unbalance": lambda case: np.maximum(counts(case)[::-1] / counts(case), 1),
+    "LightGBM: binary, sigmoid, is_unbalance": lambda case: np.maximum(
+        counts(case)[::-1] / counts(case), 1
+    ),
     "LightGBM: LGBMClassifier, balanced, scale_pos_weight, weights": lambda case: (
         len(case.w) / 2 / counts(case) * [1, 1.7]
     ),
-    "LightGBM: multiclass, class_weight, weights, l1, l2, max_delta_step": lambda case: [1.0, 2.5, 1.0],
-    "scikit-learn: HistGradientBoosting, balanced classes, weights and l2": lambda case: len(case.w) / 2 / counts(case),
+    "LightGBM: multiclass, class_weight, weights, l1, l2, max_delta_step": lambda case: [
+        1.0,
+        2.5,
+        1.0,
+    ],
+    "scikit-learn: HistGradientBoosting, balanced classes, weights and l2": lambda case: (
+        len(case.w) / 2 / counts(case)
+    ),
     "scikit-learn: HistGradientBoosting, early stopping, class weights": lambda case: [2.0, 0.5],
-    "scikit-learn: ExtraTreesClassifier, multiclass, class weights, weights": lambda case: [2.0, 0.5, 1.0],
+    "scikit-learn: ExtraTreesClassifier, multiclass, class weights, weights": lambda case: [
+        2.0,
+        0.5,
+        1.0,
+    ],
 }
 # Quantiles of rows without weights, and classes that every tree weighs its own way: refits of others are refused.
 UNWEIGHTED = {
@@ -74,14 +88,20 @@ def with_classes(structure, name, case, codes):
         assert np.ndim(old) == 0 or np.ptp(old[old > 0]) == 0
         return structure
     return replace(
-        structure, class_weight=np.where(old == 0, 0.0, np.asarray(CLASS_WEIGHTS[name](case))[codes.astype(int)])
+        structure,
+        class_weight=np.where(
+            old == 0, 0.0, np.asarray(CLASS_WEIGHTS[name](case))[codes.astype(int)]
+        ),
     )
 
 
 def with_added(structure, test_steps, name, case, count):
     """The structure with the first test rows below the training rows."""
     steps = [
-        [(np.append(ids, more[:count]), L, o) for (ids, L, o), (more, _, _) in zip(step, test, strict=True)]
+        [
+            (np.append(ids, more[:count]), L, o)
+            for (ids, L, o), (more, _, _) in zip(step, test, strict=True)
+        ]
         for step, test in zip(structure.steps, test_steps, strict=True)
     ]
     factor, more = structure.class_weight, np.ones(count)
@@ -97,12 +117,16 @@ def test_refits_are_the_oracles(name):
     """Without some rows, with other labels and other weights, all at once; and with new rows."""
     case, tracer, structure, test_steps = prepared(name)
     n, X, data = len(case.w), case.data.X_test, case.data
-    if structure.min_hessian == 0.99:  # min_child_weight of one, but for the sake of finite differences
+    if (
+        structure.min_hessian == 0.99
+    ):  # min_child_weight of one, but for the sake of finite differences
         structure = replace(structure, min_hessian=1.0)
     y, codes = other_labels(data)
     w = other_weights(case.w)
     if name in UNWEIGHTED:
-        with pytest.raises(lt.UnsupportedModel, match=r"other weights: it was trained without.*use retrain\(\)"):
+        with pytest.raises(
+            lt.UnsupportedModel, match=r"other weights: it was trained without.*use retrain\(\)"
+        ):
             tracer.refit(sample_weight=w)
         w = np.where(w > 0, case.w, 0.0)  # without the row of weight zero
     if name in CLASSES_BY_TREE:
@@ -125,7 +149,9 @@ def test_refits_are_the_oracles(name):
             tracer.refit(added=added)
         return
     more = with_added(structure, test_steps, name, case, 5)
-    fitted = oracle.refit(more, np.append(data.codes, data.test_codes[:5]), np.append(case.w, np.ones(5)))
+    fitted = oracle.refit(
+        more, np.append(data.codes, data.test_codes[:5]), np.append(case.w, np.ones(5))
+    )
     check(tracer.refit(added=added), X, oracle.predict(more, fitted, test_steps), case)
 
 
@@ -151,10 +177,19 @@ def test_class_weights_of_a_booster():
     expected = oracle.predict(structure, oracle.refit(structure, codes, case.w), test_steps)
     check(tracer.refit(y=y), case.data.X_test, expected, case)
     more = with_added(structure, test_steps, "", case, 5)
-    more = replace(more, class_weight=np.where(np.append(codes, case.data.test_codes[:5]) == 1, 2.5, 1.0))
-    fitted = oracle.refit(more, np.append(codes, case.data.test_codes[:5]), np.append(case.w, np.ones(5)))
+    more = replace(
+        more, class_weight=np.where(np.append(codes, case.data.test_codes[:5]) == 1, 2.5, 1.0)
+    )
+    fitted = oracle.refit(
+        more, np.append(codes, case.data.test_codes[:5]), np.append(case.w, np.ones(5))
+    )
     added = case.data.X_test[:5], case.data.y_test[:5]
-    check(tracer.refit(y=y, added=added), case.data.X_test, oracle.predict(more, fitted, test_steps), case)
+    check(
+        tracer.refit(y=y, added=added),
+        case.data.X_test,
+        oracle.predict(more, fitted, test_steps),
+        case,
+    )
 
 
 def test_own_labels_and_weights_change_nothing():
@@ -165,22 +200,34 @@ def test_own_labels_and_weights_change_nothing():
         "scikit-learn: HistGradientBoosting, early stopping, class weights",
     ):
         case, tracer, *_ = prepared(name)
-        same = tracer.refit(y=tracer.y_train, sample_weight=tracer.sample_weight).scores(case.data.X_test)
-        np.testing.assert_allclose(same, tracer.refit().scores(case.data.X_test), rtol=1e-9, atol=1e-12, err_msg=name)
+        same = tracer.refit(y=tracer.y_train, sample_weight=tracer.sample_weight).scores(
+            case.data.X_test
+        )
+        np.testing.assert_allclose(
+            same, tracer.refit().scores(case.data.X_test), rtol=1e-9, atol=1e-12, err_msg=name
+        )
 
 
 @pytest.mark.skipif(
-    tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9), reason="weights multiply the draws there"
+    tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9),
+    reason="weights multiply the draws there",
 )
 def test_weights_that_only_set_chances():
     data, w = numbers(), weights(len(numbers().y))
     forest = RandomForestRegressor(5, min_samples_leaf=5, random_state=0)
     model = clone(forest).fit(data.X, data.y, sample_weight=w)
     tracer = lt.Tracer(model, data.X, data.y, w)
-    with pytest.raises(lt.UnsupportedModel, match="other weights: those of this forest only set the chances"):
+    with pytest.raises(
+        lt.UnsupportedModel, match="other weights: those of this forest only set the chances"
+    ):
         tracer.refit(sample_weight=2 * w)
     plain = lt.Tracer(forest.fit(data.X, data.y), data.X, data.y)
-    assert np.abs(plain.refit(sample_weight=w).predict(data.X_test) - plain.refit().predict(data.X_test)).max() > 1e-3
+    assert (
+        np.abs(
+            plain.refit(sample_weight=w).predict(data.X_test) - plain.refit().predict(data.X_test)
+        ).max()
+        > 1e-3
+    )
 
 
 def test_what_cannot_be():
@@ -189,7 +236,10 @@ def test_what_cannot_be():
     new = data.X_test[:2]
     for arguments, message in (
         ({"y": data.y[:-1]}, f"y has {n - 1} values"),
-        ({"y": np.where(np.arange(n) == 4, "perhaps", data.y)}, "label.* perhaps that the model does not know"),
+        (
+            {"y": np.where(np.arange(n) == 4, "perhaps", data.y)},
+            "label.* perhaps that the model does not know",
+        ),
         ({"sample_weight": -np.ones(n)}, "negative"),
         ({"sample_weight": np.ones(3)}, "sample_weight has 3 values"),
         ({"without": [n]}, "positions of training rows go from 0"),

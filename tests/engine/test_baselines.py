@@ -35,7 +35,16 @@ FORESTS = [
 ]
 WITHOUT_DERIVATIVES = "LightGBM: regression_l1, weights"
 TESTED = [0, 7, 11]  # test rows
-ALL = [BoostIn(), TreeSim(), TreeSim("path"), TREX(), TREX("output", 0.1), Detector(), RowLoss(), SelfInfluence()]
+ALL = [
+    BoostIn(),
+    TreeSim(),
+    TreeSim("path"),
+    TREX(),
+    TREX("output", 0.1),
+    Detector(),
+    RowLoss(),
+    SelfInfluence(),
+]
 
 
 def asked(name, method, **how):
@@ -46,7 +55,9 @@ def asked(name, method, **how):
 
 
 def gradient(structure, A, y):
-    return (structure.derivatives or (lambda A, y: oracle.derivatives(structure.loss, A, y)))(A, y)[0]
+    return (structure.derivatives or (lambda A, y: oracle.derivatives(structure.loss, A, y)))(A, y)[
+        0
+    ]
 
 
 def row_slopes(structure, case, tree, row):
@@ -60,7 +71,9 @@ def row_slopes(structure, case, tree, row):
     def values(d):
         moved = (case.w + d * one) * structure.class_weight
         moved = moved if structure.sample is None else moved * structure.sample[t][r]
-        return oracle.tree_value(structure, ids, L, o, structure.scales[t], A, case.data.codes, moved, lam, t, r)
+        return oracle.tree_value(
+            structure, ids, L, o, structure.scales[t], A, case.data.codes, moved, lam, t, r
+        )
 
     return factor * oracle.slope(values, 1e-3 * case.w[row])
 
@@ -90,7 +103,9 @@ def test_boostin(name):
             expected[i] += (row_slopes(structure, case, tree, row)[test[t][r][0]] * c).sum(axis=1)
     assert np.abs(expected).max() > 0
     # The oracle's differences have nine digits; boosters that round to float32 differ by as much as their leaves.
-    np.testing.assert_allclose(values[rows], expected, atol=max(1e-7, 30 * case.tolerance) * np.abs(values).max())
+    np.testing.assert_allclose(
+        values[rows], expected, atol=max(1e-7, 30 * case.tolerance) * np.abs(values).max()
+    )
 
 
 def test_boostin_written_out():
@@ -107,9 +122,13 @@ def test_boostin_written_out():
         H = (w * h)[ids == leaf].sum() + structure.l2
         s = -(w * g)[ids == leaf].sum() / H
         effect = -structure.rate(t) * (g + h * s) / H * structure.class_weight
-        expected += np.where(ids == leaf, effect, 0.0) * (oracle.sigmoid(F) - case.data.test_codes[x])
+        expected += np.where(ids == leaf, effect, 0.0) * (
+            oracle.sigmoid(F) - case.data.test_codes[x]
+        )
         A, F = A + leaf_values[t][0][ids, 0], F + leaf_values[t][0][leaf, 0]
-    np.testing.assert_allclose(asked(name, BoostIn()).values[:, 1], expected, atol=1e-6 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        asked(name, BoostIn()).values[:, 1], expected, atol=1e-6 * np.abs(expected).max()
+    )
 
 
 def test_boostin_is_single_point_where_the_gradient_does_not_move():
@@ -137,9 +156,13 @@ def test_boostin_of_a_goal():
 def test_self_influence_is_the_diagonal_of_boostin(name):
     case, tracer, *_ = prepared(name)
     n = 40
-    own = tracer.influence(case.data.X[:n], case.data.y[:n], method=BoostIn(), rows=np.arange(n)).values
+    own = tracer.influence(
+        case.data.X[:n], case.data.y[:n], method=BoostIn(), rows=np.arange(n)
+    ).values
     found = asked(name, SelfInfluence(), rows=np.arange(n)).values
-    np.testing.assert_allclose(found, np.repeat(-np.diag(own)[:, None], 3, axis=1), atol=1e-9 * np.abs(found).max())
+    np.testing.assert_allclose(
+        found, np.repeat(-np.diag(own)[:, None], 3, axis=1), atol=1e-9 * np.abs(found).max()
+    )
 
 
 # ---- the tree kernel ----
@@ -150,7 +173,10 @@ def dense_embedding(structure, case, steps, weighting):
     values = oracle.refit(structure, case.data.codes, case.w)[1]
     factor = np.ones(len(steps))
     if structure.moves is not None:
-        factor[:] = [sum(f for moves in structure.moves for r, f in moves if r == t) for t in range(len(factor))]
+        factor[:] = [
+            sum(f for moves in structure.moves for r, f in moves if r == t)
+            for t in range(len(factor))
+        ]
     out = []
     for t, step in enumerate(steps):
         for r, (ids, L, _) in enumerate(step):
@@ -175,7 +201,10 @@ KERNEL = [*BOOSTED, *FORESTS, WITHOUT_DERIVATIVES, "XGBoost: logistic of fractio
 def dense_kernel(name, weighting):
     case, _, structure, test_steps = prepared(name)
     test = [[(ids[TESTED], L, o) for ids, L, o in step] for step in test_steps]
-    train = dense_embedding(structure, case, structure.steps, weighting) * trained(structure, case)[:, None]
+    train = (
+        dense_embedding(structure, case, structure.steps, weighting)
+        * trained(structure, case)[:, None]
+    )
     test = dense_embedding(structure, case, test, weighting)
     if "vector leaves" in name and weighting != "output":  # such a tree counts once for each output
         train, test = np.sqrt(structure.K) * train, np.sqrt(structure.K) * test
@@ -189,13 +218,17 @@ def test_treesim(name, weighting):
     train, test = dense_kernel(name, weighting)
     K, y, y_test = train @ test.T, case.data.codes, case.data.test_codes[TESTED]
     F = oracle.predict(structure, oracle.refit(structure, y, case.w), test_steps)[TESTED]
-    link = {"poisson": np.exp}.get(name.split()[-1], oracle.sigmoid if "fractions" in name else lambda x: x)
+    link = {"poisson": np.exp}.get(
+        name.split()[-1], oracle.sigmoid if "fractions" in name else lambda x: x
+    )
     agree = y[:, None] == y_test
     if tracer.classes is None:
         agree = (y[:, None] >= link(F[:, 0])) == (y_test >= link(F[:, 0]))
     expected = np.where(agree, -K, K)
     found = asked(name, TreeSim(weighting))
-    np.testing.assert_allclose(found.values, expected, atol=max(1e-9, 30 * case.tolerance) * K.max())
+    np.testing.assert_allclose(
+        found.values, expected, atol=max(1e-9, 30 * case.tolerance) * K.max()
+    )
     assert (expected > 0).any()
     assert (expected < 0).any()
 
@@ -214,7 +247,13 @@ def surrogate_by_scipy(structure, case, train, l2):
         return w @ structure.loss_of(A, y) + l2 * (flat @ flat), (train.T @ g + 2 * l2 * W).ravel()
 
     options = {"maxiter": 5000, "maxfun": 10000, "ftol": 1e-16, "gtol": 1e-10, "maxcor": 30}
-    W = minimize(objective, np.zeros(train.shape[1] * structure.K), jac=True, method="L-BFGS-B", options=options).x
+    W = minimize(
+        objective,
+        np.zeros(train.shape[1] * structure.K),
+        jac=True,
+        method="L-BFGS-B",
+        options=options,
+    ).x
     W = W.reshape(-1, structure.K)
     return start, -w[:, None] * gradient(structure, start + train @ W, y) / (2 * l2)
 
@@ -231,7 +270,9 @@ SURROGATES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "method"), SURROGATES, ids=lambda v: v if isinstance(v, str) else repr(v))
+@pytest.mark.parametrize(
+    ("name", "method"), SURROGATES, ids=lambda v: v if isinstance(v, str) else repr(v)
+)
 def test_trex(name, method):
     case, _, structure, _ = prepared(name)
     train, test = dense_kernel(name, method.weighting)
@@ -241,12 +282,16 @@ def test_trex(name, method):
     whole, part = structure.loss_of(F, y), alpha[:, None, :] * K[:, :, None]  # (n, m, K)
     expected = np.array([whole - structure.loss_of(F - d, y) for d in part])
     found = asked(name, method).values
-    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())  # as far as L-BFGS comes
+    np.testing.assert_allclose(
+        found, expected, atol=1e-4 * np.abs(expected).max()
+    )  # as far as L-BFGS comes
     output = 0
     found = asked(name, method, of="prediction", output=output).values
     np.testing.assert_allclose(found, part[..., output], atol=1e-4 * np.abs(part).max())
     mean = asked(name, method, of=lt.goals.MeanLoss(), rows=[3, 1]).values[:, 0]
-    np.testing.assert_allclose(mean, expected[[3, 1]].mean(axis=1), atol=1e-4 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        mean, expected[[3, 1]].mean(axis=1), atol=1e-4 * np.abs(expected).max()
+    )
 
 
 def test_trex_of_squares_has_a_closed_form():
@@ -258,7 +303,9 @@ def test_trex_of_squares_has_a_closed_form():
     start = oracle.refit(structure, case.data.codes, case.w)[0]
     alpha = np.linalg.solve(train @ train.T + 2 * l2 * n * np.eye(n), case.data.codes - start)
     found = asked(name, TREX("path", l2), of="prediction").values
-    np.testing.assert_allclose(found, alpha[:, None] * (train @ test.T), atol=1e-6 * np.abs(found).max())
+    np.testing.assert_allclose(
+        found, alpha[:, None] * (train @ test.T), atol=1e-6 * np.abs(found).max()
+    )
 
 
 def test_scores_given_to_rows():
@@ -273,7 +320,10 @@ def test_scores_given_to_rows():
     alpha = surrogate_by_scipy(structure, case, train, 0.1)[1]
     K, y, given = train @ test.T, case.data.test_codes[TESTED], np.array([[1.0], [-2.0], [0.5]])
     F = oracle.refit(structure, case.data.codes, case.w)[0] + given + K.T @ alpha
-    expected = [structure.loss_of(F, y) - structure.loss_of(F - K[i][:, None] * alpha[i], y) for i in range(len(K))]
+    expected = [
+        structure.loss_of(F, y) - structure.loss_of(F - K[i][:, None] * alpha[i], y)
+        for i in range(len(K))
+    ]
     found = asked(name, TREX("path", 0.1), baseline=given[:, 0]).values
     np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
 
@@ -289,11 +339,19 @@ def test_detector_and_row_loss(name):
     F = oracle.predict(structure, fitted, structure.steps, structure.offset)
     loss = structure.loss_of(F, y)
     accuracy = max(1e-9, 30 * case.tolerance) * max(1.0, np.abs(F).max())
-    np.testing.assert_allclose(asked(name, RowLoss()).values, np.repeat(loss[:, None], 3, axis=1), atol=accuracy)
+    np.testing.assert_allclose(
+        asked(name, RowLoss()).values, np.repeat(loss[:, None], 3, axis=1), atol=accuracy
+    )
     expected = loss
     if tracer.classes is not None:
         one = F.shape[1] == 1
-        P = np.c_[oracle.sigmoid(-F), oracle.sigmoid(F)] if one else F if name in FORESTS else oracle.softmax(F)
+        P = (
+            np.c_[oracle.sigmoid(-F), oracle.sigmoid(F)]
+            if one
+            else F
+            if name in FORESTS
+            else oracle.softmax(F)
+        )
         expected = 1 - P[np.arange(len(y)), y.astype(int)]
     np.testing.assert_allclose(asked(name, Detector()).values[:, 2], expected, atol=accuracy)
 
@@ -303,8 +361,12 @@ def test_random():
     values = asked(name, Random(3)).values
     assert values.shape == (prepared(name)[1].n_rows, 3)
     np.testing.assert_array_equal(values, asked(name, Random(3)).values)
-    np.testing.assert_array_equal(values[[9, 2]], asked(name, Random(3), rows=[9, 2], of="prediction").values)
-    assert np.abs(np.corrcoef(np.c_[values, asked(name, Random(4)).values].T) - np.eye(6)).max() < 0.2
+    np.testing.assert_array_equal(
+        values[[9, 2]], asked(name, Random(3), rows=[9, 2], of="prediction").values
+    )
+    assert (
+        np.abs(np.corrcoef(np.c_[values, asked(name, Random(4)).values].T) - np.eye(6)).max() < 0.2
+    )
     assert abs(values.mean()) < 0.1
     assert 0.9 < values.std() < 1.1
 
@@ -313,7 +375,9 @@ def test_random():
 
 
 @pytest.mark.parametrize("method", ALL, ids=repr)
-@pytest.mark.parametrize("name", ["CatBoost: logloss, weights, class weights", "LightGBM: multiclass, bagging"])
+@pytest.mark.parametrize(
+    "name", ["CatBoost: logloss, weights, class weights", "LightGBM: multiclass, bagging"]
+)
 def test_rows_and_reduce(name, method):
     every = asked(name, method)
     scale = np.abs(every.values).max()
@@ -323,9 +387,13 @@ def test_rows_and_reduce(name, method):
     assert asked(name, method, rows=[]).shape == (0, 3)
     mean = asked(name, method, reduce="mean").values
     np.testing.assert_allclose(mean, every.values.mean(axis=1, keepdims=True), atol=1e-12 * scale)
-    if not isinstance(method, (Detector, RowLoss, SelfInfluence)):  # theirs is one number, however it is reduced
+    if not isinstance(
+        method, (Detector, RowLoss, SelfInfluence)
+    ):  # theirs is one number, however it is reduced
         total = asked(name, method, reduce="sum").values
-        np.testing.assert_allclose(total, every.values.sum(axis=1, keepdims=True), atol=1e-11 * scale)
+        np.testing.assert_allclose(
+            total, every.values.sum(axis=1, keepdims=True), atol=1e-11 * scale
+        )
     assert every.method == repr(method)
 
 
@@ -353,7 +421,11 @@ def test_wrong_labels_come_first(method, kind):
     y = np.where(wrong, 1 - made[:400] if kind == "classes" else -made[:400], made[:400])
     estimator = CatBoostClassifier if kind == "classes" else CatBoostRegressor
     model = estimator(**QUIET, iterations=30, depth=3).fit(X[:400], y)
-    found = lt.Tracer(model, X[:400], y).influence(X[400:], made[400:], method=method, reduce="mean").values[:, 0]
+    found = (
+        lt.Tracer(model, X[:400], y)
+        .influence(X[400:], made[400:], method=method, reduce="mean")
+        .values[:, 0]
+    )
     assert (found[wrong][:, None] > found[~wrong]).mean() > 0.8  # the area under the ROC curve
 
 
@@ -384,7 +456,9 @@ def test_removal_curves_take_them():
     """A harmful row leaves first."""
     case, tracer, *_ = prepared("CatBoost: default regressor")
     order = tracer.influence(case.data.X_test[:10], case.data.y_test[:10], method=RowLoss())
-    curve = lt.removal_curve(tracer, order, case.data.X_test[10:], case.data.y_test[10:], counts=[5], draws=1)
+    curve = lt.removal_curve(
+        tracer, order, case.data.X_test[10:], case.data.y_test[10:], counts=[5], draws=1
+    )
     gone = np.argsort(-order.values[:, 0])[:5]
     expected = tracer.refit(gone).loss(case.data.X_test[10:], case.data.y_test[10:])
     np.testing.assert_allclose(curve.refitted[1], np.mean(expected))
@@ -394,9 +468,13 @@ def test_errors():
     name = BOOSTED[0]
     for method in (TreeSim(), Detector(), RowLoss(), SelfInfluence()):
         for of in ("prediction", lt.goals.MeanLoss()):
-            with pytest.raises(lt.InvalidInput, match=f"{type(method).__name__} tells .* of='loss' alone"):
+            with pytest.raises(
+                lt.InvalidInput, match=f"{type(method).__name__} tells .* of='loss' alone"
+            ):
                 asked(name, method, of=of)
-    with pytest.raises(lt.InvalidInput, match="BoostIn takes the gradient at the scores before each tree"):
+    with pytest.raises(
+        lt.InvalidInput, match="BoostIn takes the gradient at the scores before each tree"
+    ):
         asked(name, BoostIn(), of=np.ones(3))
     assert asked(name, TREX(), of=np.ones(3)).shape[1] == 3
     for wrong in (TreeSim, TREX):
@@ -413,12 +491,16 @@ def test_errors():
     with pytest.raises(lt.InvalidInput, match="needs the labels"):
         tracer.influence(case.data.X_test, method=TreeSim())
     with pytest.raises(lt.InvalidInput, match="ensemble_influence"):
-        lt.ensemble_influence(case.fit, case.data.X, case.data.y, case.data.X_test, case.data.y_test, method=TreeSim())
+        lt.ensemble_influence(
+            case.fit, case.data.X, case.data.y, case.data.X_test, case.data.y_test, method=TreeSim()
+        )
 
 
 def test_models_they_are_not_for():
     for method in (BoostIn(), SelfInfluence()):
-        with pytest.raises(lt.UnsupportedModel, match="the trees of a forest do not read each other"):
+        with pytest.raises(
+            lt.UnsupportedModel, match="the trees of a forest do not read each other"
+        ):
             asked(FORESTS[0], method)
         with pytest.raises(lt.UnsupportedModel, match="instead of having a derivative"):
             asked(WITHOUT_DERIVATIVES, method)

@@ -19,7 +19,9 @@ def shallow():
 
 def test_the_leaf_form_is_chosen_and_gives_the_same(shallow):
     model, X, y, X_test, y_test = shallow
-    row, leaf = (lt.Tracer(model, X, y, dtype="float64", memory_limit=limit) for limit in (200_000, None))
+    row, leaf = (
+        lt.Tracer(model, X, y, dtype="float64", memory_limit=limit) for limit in (200_000, None)
+    )
     assert row.estimate(X_test).form == "row form"  # the pairs of leaves would not fit
     assert leaf.estimate(X_test).form == "leaf form"
     assert leaf.estimate(X_test[:1]).form == "row form"
@@ -28,7 +30,9 @@ def test_the_leaf_form_is_chosen_and_gives_the_same(shallow):
     assert leaf._space is not None
     np.testing.assert_allclose(two, one, atol=1e-12 * np.abs(one).max())
     np.testing.assert_allclose(
-        leaf.label_influence(X_test, y_test).values, row.label_influence(X_test, y_test).values, atol=1e-12
+        leaf.label_influence(X_test, y_test).values,
+        row.label_influence(X_test, y_test).values,
+        atol=1e-12,
     )
     assert leaf.estimate(X_test[:1]).form == "leaf form"  # built now, so it costs nothing more
 
@@ -56,8 +60,14 @@ def test_bytes_count_what_is_kept_and_the_result(shallow):
 
 
 def test_an_estimate_reads_well():
-    assert repr(costs.Estimate(0.0123, 5_000_000, "row form")) == "Estimate(about 0.012 s, 5 MB; row form)"
-    assert repr(costs.Estimate(75, 2_500_000_000, "leaf form")) == "Estimate(about 1 min 15 s, 2.5 GB; leaf form)"
+    assert (
+        repr(costs.Estimate(0.0123, 5_000_000, "row form"))
+        == "Estimate(about 0.012 s, 5 MB; row form)"
+    )
+    assert (
+        repr(costs.Estimate(75, 2_500_000_000, "leaf form"))
+        == "Estimate(about 1 min 15 s, 2.5 GB; leaf form)"
+    )
     assert "2 h 3 min" in repr(costs.Estimate(7380, 0, "forwards"))
 
 

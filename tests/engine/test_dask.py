@@ -34,7 +34,13 @@ QUIET = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
 
 @pytest.fixture(scope="module")
 def client():
-    how = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0", "silence_logs": 50}
+    how = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "processes": True,
+        "dashboard_address": ":0",
+        "silence_logs": 50,
+    }
     with distributed.LocalCluster(**how) as cluster, distributed.Client(cluster) as client:
         yield client
 
@@ -58,15 +64,26 @@ def xgboost(kind=xgb.XGBClassifier, **kw):
 
 
 def catboost(kind=CatBoostClassifier, **kw):
-    more = {"iterations": TREES, "depth": 3, "one_hot_max_size": 10, "cat_features": ["kind"], **QUIET, **kw}
+    more = {
+        "iterations": TREES,
+        "depth": 3,
+        "one_hot_max_size": 10,
+        "cat_features": ["kind"],
+        **QUIET,
+        **kw,
+    }
     return lambda X, y, w: kind(**more).fit(X, y, sample_weight=w)
 
 
 CASES = {
     "LightGBM": Case(lightgbm(scale_pos_weight=1.7), plan="rows"),
     "LightGBM, class weights": Case(lightgbm(class_weight={0: 1.1, 1: 0.7, 2: 3.3}), "three"),
-    "LightGBM, number": Case(lightgbm(lgb.LGBMRegressor, reg_alpha=0.5, max_delta_step=0.6), "number", "rows"),
-    "LightGBM, count": Case(lightgbm(lgb.LGBMRegressor, objective="poisson"), "count", "leaves", False),
+    "LightGBM, number": Case(
+        lightgbm(lgb.LGBMRegressor, reg_alpha=0.5, max_delta_step=0.6), "number", "rows"
+    ),
+    "LightGBM, count": Case(
+        lightgbm(lgb.LGBMRegressor, objective="poisson"), "count", "leaves", False
+    ),
     "XGBoost": Case(xgboost(), plan="rows"),
     "XGBoost, three classes": Case(xgboost(), "three"),
     "XGBoost, number": Case(xgboost(xgb.XGBRegressor), "number", "leaves", False),
@@ -86,7 +103,11 @@ def world():
     # Sorted, so that the first partition has one class only.
     order = np.concatenate([np.argsort(score[:N]), np.arange(N, N + M)])
     X, score = X.iloc[order].set_axis([f"r{i}" for i in range(N + M)], axis=0), score[order]
-    labels = {"two": (score > 0.1).astype(int), "three": np.digitize(score, [-0.6, 0.7]), "number": score}
+    labels = {
+        "two": (score > 0.1).astype(int),
+        "three": np.digitize(score, [-0.6, 0.7]),
+        "number": score,
+    }
     return X, labels | {"count": np.floor(np.exp(score / 2)).astype(float)}, rng.random(N + M) + 0.2
 
 
@@ -107,13 +128,17 @@ def spread(x):
 @pytest.mark.parametrize("name", CASES)
 def test_answers_are_those_of_one_process(name, client):
     model, X, y, w, X_test, y_test = made(name)
-    far = Tracer(model, *map(spread, (X, y, w)), client=client, plan=CASES[name].plan, dtype="float64")
+    far = Tracer(
+        model, *map(spread, (X, y, w)), client=client, plan=CASES[name].plan, dtype="float64"
+    )
     near = lt.Tracer(model, X, y, w, dtype="float64")
     assert far.fidelity.exact
     assert far.n_rows == N
     # Sums over leaves are taken in another order.
     same = {"rtol": 1e-7, "atol": 1e-11}
-    for ask in ({}, {"reduce": "mean"}) if CASES[name].plan == "leaves" else ({"of": "prediction"},):
+    for ask in (
+        ({}, {"reduce": "mean"}) if CASES[name].plan == "leaves" else ({"of": "prediction"},)
+    ):
         values = far.influence(X_test, y_test, **ask).compute()
         np.testing.assert_allclose(values, near.influence(X_test, y_test, **ask).values, **same)
     top = far.top(X_test[:2], y_test[:2], 3)
@@ -124,7 +149,12 @@ def test_arrays(client):
     X, labels, _ = world()
     X, y = X[list("abcd")].to_numpy(), labels["two"]
     model = lightgbm()(X[:N], y[:N], None)
-    far = Tracer(model, da.from_array(X[:N], chunks=(500, 2)), da.from_array(y[:N], chunks=500), client=client)
+    far = Tracer(
+        model,
+        da.from_array(X[:N], chunks=(500, 2)),
+        da.from_array(y[:N], chunks=500),
+        client=client,
+    )
     near = lt.Tracer(model, X[:N], y[:N])
     pd.testing.assert_frame_equal(far.top(X[N:], y[N:], 2), near.top(X[N:], y[N:], 2), rtol=1e-4)
     helpful = [t.top(X[N:], y[N:], 2, effect="helpful")["train_row"].tolist() for t in (far, near)]
@@ -136,13 +166,18 @@ def test_arrays(client):
 def test_an_empty_partition(name, plan, client):
     """As a filter leaves it."""
     model, X, y, w, X_test, y_test = made(name)
-    empty = [dd.concat([spread(x), spread(x[:1]).map_partitions(lambda part: part[:0])]) for x in (X, y, w)]
+    empty = [
+        dd.concat([spread(x), spread(x[:1]).map_partitions(lambda part: part[:0])])
+        for x in (X, y, w)
+    ]
     assert empty[0].map_partitions(len).compute().tolist()[-1] == 0
     far = Tracer(model, *empty, client=client, plan=plan, dtype="float64")
     near = lt.Tracer(model, X, y, w, dtype="float64")
     values = far.influence(X_test, y_test).compute()
     np.testing.assert_allclose(values, near.influence(X_test, y_test).values, rtol=1e-7, atol=1e-11)
-    pd.testing.assert_frame_equal(far.top(X_test, y_test, 2), near.top(X_test, y_test, 2), rtol=1e-6)
+    pd.testing.assert_frame_equal(
+        far.top(X_test, y_test, 2), near.top(X_test, y_test, 2), rtol=1e-6
+    )
     with pytest.raises(lt.InvalidInput, match="a partition of y is empty, that of X is not"):
         Tracer(model, dd.concat([spread(X), spread(X[:1])]), *empty[1:], client=client)
 
@@ -154,9 +189,13 @@ def test_frames_of_files(tmp_path, client):
     for f in range(4):
         table[f * N // 4 : (f + 1) * N // 4].to_parquet(tmp_path / f"{f}.parquet")
     frame = dd.read_parquet(str(tmp_path / "*.parquet"))
-    far = Tracer(model, frame[list(X.columns)], frame["label"], frame["mass"], client=client, dtype="float64")
+    far = Tracer(
+        model, frame[list(X.columns)], frame["label"], frame["mass"], client=client, dtype="float64"
+    )
     near = lt.Tracer(model, X, y, w, dtype="float64")
-    pd.testing.assert_frame_equal(far.top(X_test, y_test, 2), near.top(X_test, y_test, 2), rtol=1e-6)
+    pd.testing.assert_frame_equal(
+        far.top(X_test, y_test, 2), near.top(X_test, y_test, 2), rtol=1e-6
+    )
 
 
 @pytest.mark.filterwarnings("ignore:Parameter n_jobs will be ignored:UserWarning")
@@ -170,7 +209,9 @@ def test_models_trained_on_the_cluster(library, client):
     far = [spread(x) for x in near]
     if library == "lightgbm":
         settings = {"n_estimators": TREES, "num_leaves": 7, "verbosity": -1, "time_out": 5}
-        model = lgb.DaskLGBMClassifier(client=client, **settings).fit(far[0], far[1], sample_weight=far[2])
+        model = lgb.DaskLGBMClassifier(client=client, **settings).fit(
+            far[0], far[1], sample_weight=far[2]
+        )
         local = model.to_local()
     else:
         from xgboost import dask as dxgb
@@ -182,7 +223,9 @@ def test_models_trained_on_the_cluster(library, client):
     traced = Tracer(model, *far, client=client, dtype="float64")
     assert traced.fidelity.exact
     values = lt.Tracer(local, *near, dtype="float64").influence(X[N:], y[N:]).values
-    np.testing.assert_allclose(traced.influence(X[N:], y[N:]).compute(), values, rtol=1e-7, atol=1e-11)
+    np.testing.assert_allclose(
+        traced.influence(X[N:], y[N:]).compute(), values, rtol=1e-7, atol=1e-11
+    )
 
 
 @pytest.mark.parametrize("plan", ["rows", "leaves"])
@@ -218,7 +261,9 @@ def test_bytes_of_a_query_do_not_grow_with_the_rows(plan, client):
     for times in (1, 10):
         frame, labels = (pd.concat([x] * times) for x in (X, y))
         # The same rows many times are another training set, with other leaf values; what travels is the same.
-        far = Tracer(model, spread(frame), spread(labels), client=client, plan=plan, fidelity="ignore")
+        far = Tracer(
+            model, spread(frame), spread(labels), client=client, plan=plan, fidelity="ignore"
+        )
         far.top(X_test[:1], y_test[:1], 3)
         time.sleep(0.3)  # tasks of the opening may still be moved between workers
         before = sent(client)
@@ -234,7 +279,10 @@ def test_adult(adult, paper_model, client):
     rows = da.from_array(X, chunks=(9000, -1)), da.from_array(y, chunks=9000)
     far, near = Tracer(paper_model, *rows, client=client), lt.Tracer(paper_model, X, y)
     ask = X_test[:300], y_test[:300]
-    values, expected = far.influence(*ask, reduce="mean").compute(), near.influence(*ask, reduce="mean").values
+    values, expected = (
+        far.influence(*ask, reduce="mean").compute(),
+        near.influence(*ask, reduce="mean").values,
+    )
     assert np.abs(values - expected).max() <= 1e-6 * np.abs(expected).max()
 
 

@@ -36,7 +36,11 @@ def test_unfitted_model(c):
 
 
 def test_unknown_model(c):
-    with says(lt.UnsupportedModel, "cannot read a builtins.dict", "CatBoost, XGBoost, LightGBM or scikit-learn"):
+    with says(
+        lt.UnsupportedModel,
+        "cannot read a builtins.dict",
+        "CatBoost, XGBoost, LightGBM or scikit-learn",
+    ):
         lt.Tracer({"a": "model"}, c.X, c.y)
     with says(lt.UnsupportedModel, "LogisticRegression", "HistGradientBoosting"):
         lt.Tracer(LogisticRegression(), c.X, c.y)
@@ -44,8 +48,14 @@ def test_unknown_model(c):
 
 def test_unsupported_loss():
     c = case("rmse default rule")
-    model = CatBoostRegressor(**QUIET, iterations=3, loss_function="RMSEWithUncertainty").fit(c.X, c.y)
-    with says(lt.UnsupportedModel, "the loss 'RMSEWithUncertainty' is not supported", "RMSE, Logloss, CrossEntropy"):
+    model = CatBoostRegressor(**QUIET, iterations=3, loss_function="RMSEWithUncertainty").fit(
+        c.X, c.y
+    )
+    with says(
+        lt.UnsupportedModel,
+        "the loss 'RMSEWithUncertainty' is not supported",
+        "RMSE, Logloss, CrossEntropy",
+    ):
         lt.Tracer(model, c.X, c.y)
 
 
@@ -165,7 +175,9 @@ def test_other_number_of_columns(c):
 
 
 def test_other_column_names(named):
-    with says(lt.InvalidInput, "lacks the column(s) 'a'", "has 'alpha' instead", "names used in training"):
+    with says(
+        lt.InvalidInput, "lacks the column(s) 'a'", "has 'alpha' instead", "names used in training"
+    ):
         lt.Tracer(named.model, named.X.rename(columns={"a": "alpha"}), named.y)
 
 
@@ -226,7 +238,12 @@ def test_labels_the_model_does_not_know(c, named):
 
 def test_labels_may_come_in_other_types(c, named):
     expected = tracer_of(c).influence(c.X_test, c.y_test).values
-    for y in (c.y_test.astype(int), c.y_test.astype(bool), c.y_test.astype(int).astype(str), c.y_test.astype(object)):
+    for y in (
+        c.y_test.astype(int),
+        c.y_test.astype(bool),
+        c.y_test.astype(int).astype(str),
+        c.y_test.astype(object),
+    ):
         np.testing.assert_array_equal(tracer_of(c).influence(c.X_test, y).values, expected)
     with says(lt.InvalidInput, "y_test has label(s)", "no", "its classes are 0"):
         tracer_of(c).influence(c.X_test[:2], np.array([1, "no"], dtype=object))
@@ -235,7 +252,8 @@ def test_labels_may_come_in_other_types(c, named):
 
 
 @pytest.mark.parametrize(
-    ("name", "label", "words"), [("poisson", -1.0, "zero or more"), ("cross entropy", 1.5, "0 to 1")]
+    ("name", "label", "words"),
+    [("poisson", -1.0, "zero or more"), ("cross entropy", 1.5, "0 to 1")],
 )
 def test_labels_outside_the_range_of_the_loss(name, label, words):
     c = case(name)
@@ -276,7 +294,11 @@ def test_rows_out_of_range(c):
 
 
 def test_unknown_method(c):
-    with says(lt.InvalidInput, "method is 'LeafInfluence'", "LeafRefit(), Retrain() or one of lt.baselines"):
+    with says(
+        lt.InvalidInput,
+        "method is 'LeafInfluence'",
+        "LeafRefit(), Retrain() or one of lt.baselines",
+    ):
         tracer_of(c).influence(c.X_test, c.y_test, method="LeafInfluence")
     with says(lt.InvalidInput, "update set 'TopKLeaves'", "TopKLeaves(k)"):
         lt.LeafInfluence("TopKLeaves")
@@ -359,7 +381,8 @@ def test_pool_as_training_data(c):
     tracer = lt.Tracer(weighted.model, pool, dtype="float64")
     test = Pool(weighted.X_test, weighted.y_test)
     np.testing.assert_array_equal(
-        tracer.influence(test).values, tracer_of(weighted).influence(weighted.X_test, weighted.y_test).values
+        tracer.influence(test).values,
+        tracer_of(weighted).influence(weighted.X_test, weighted.y_test).values,
     )
     base = case("logloss baseline")
     given = lt.Tracer(base.model, Pool(base.X, base.y, baseline=base.baseline))

@@ -46,7 +46,10 @@ def test_every_loss_is_here():
     def below(cls):
         return {cls} if not cls.__subclasses__() else {cls}.union(*map(below, cls.__subclasses__()))
 
-    assert {type(loss) for loss in LOSSES} == (below(General) | below(_Separate)) - {General, _Separate}
+    assert {type(loss) for loss in LOSSES} == (below(General) | below(_Separate)) - {
+        General,
+        _Separate,
+    }
 
 
 def rows_of(loss, n, rng):
@@ -71,15 +74,26 @@ def test_no_digits_are_lost(isa, loss, dtype, size):
         pytest.skip("no numbers with more digits than float64 here")
     rng, K, n, B = np.random.default_rng(5), loss.n_outputs, 400, 8
     A, y = rows_of(loss, n, rng)
-    A = np.abs(A) if isinstance(loss, SquaredLog) else A  # 1 + A + D near zero is ill-conditioned: see below
+    A = (
+        np.abs(A) if isinstance(loss, SquaredLog) else A
+    )  # 1 + A + D near zero is ill-conditioned: see below
     D = (rng.uniform(0.3, 1.5, (n, K, B)) * rng.choice([-size, size], (n, K, B))).astype(dtype)
     dG, dH = np.zeros((n, K, B), dtype), np.zeros((n, K, K, B), dtype)
     sweep = np.arange(n, dtype=np.uint16)[None], np.zeros(1, np.int32), None, None, None, None
-    kernels.change_sums(loss, *sweep, 0, A, y, np.ones(n, dtype), None, None, None, D.copy(), None, dG, dH)
-    dg, dh = loss.difference(A.astype(np.longdouble), D.astype(np.longdouble), y.astype(np.longdouble))
+    kernels.change_sums(
+        loss, *sweep, 0, A, y, np.ones(n, dtype), None, None, None, D.copy(), None, dG, dH
+    )
+    dg, dh = loss.difference(
+        A.astype(np.longdouble), D.astype(np.longdouble), y.astype(np.longdouble)
+    )
     j, h, k = loss.jacobian(A, y), loss.hessian(A, y), loss.third_dot(A, y, np.ones_like(A))
-    first_order = [np.abs(np.einsum("nab,nbc->nac", j, D)), (np.abs(k) + np.abs(h))[..., None] * np.abs(D)[:, None]]
-    tolerance = 3e-6 if dtype == np.float32 else 1e-13 + 5e-17 / size  # the totals keep so many digits of a change
+    first_order = [
+        np.abs(np.einsum("nab,nbc->nac", j, D)),
+        (np.abs(k) + np.abs(h))[..., None] * np.abs(D)[:, None],
+    ]
+    tolerance = (
+        3e-6 if dtype == np.float32 else 1e-13 + 5e-17 / size
+    )  # the totals keep so many digits of a change
     for found, exact, scale in zip((dG, dH), (dg, dh), first_order, strict=True):
         assert (np.abs(found - exact) <= tolerance * (np.abs(exact) + scale)).all()
     assert np.any(dG != 0) or size < 0.4
@@ -89,11 +103,23 @@ def test_no_digits_are_lost(isa, loss, dtype, size):
 def test_scores_of_a_squared_log_error_at_their_end(isa, dtype):
     """The loss takes scores below -1 + 1e-6 for that: into it, out of it, within it."""
     loss = SquaredLog()
-    A, D = np.array([-0.5, -0.9, -1.5, -1.5, -2.0, -1 + 1e-6]), np.array([-0.7, -0.9, 0.7, -0.3, 0.5, 0.25])
+    A, D = (
+        np.array([-0.5, -0.9, -1.5, -1.5, -2.0, -1 + 1e-6]),
+        np.array([-0.7, -0.9, 0.7, -0.3, 0.5, 0.25]),
+    )
     y, n = np.array([0.0, 2.0, 1.0, 0.5, 3.0, -0.5]), 6
     dG, dH = np.zeros((n, 1, 1), dtype), np.zeros((n, 1, 1, 1), dtype)
     sweep = np.arange(n, dtype=np.uint8)[None], np.zeros(1, np.int32), None, None, None, None
-    scores = A[:, None], y, np.ones(n, dtype), None, None, None, D.astype(dtype)[:, None, None], None
+    scores = (
+        A[:, None],
+        y,
+        np.ones(n, dtype),
+        None,
+        None,
+        None,
+        D.astype(dtype)[:, None, None],
+        None,
+    )
     kernels.change_sums(loss, *sweep, 0, *scores, dG, dH)
     dg, dh = loss.difference(A[:, None], D[:, None, None], y)
     tolerance = 1e-5 if dtype == np.float32 else 1e-9  # the end itself is known to 1e-10 in float64
@@ -122,7 +148,11 @@ def test_change_sums(loss, dtype, B):
         state = loss.state(A).astype(np.float64 if loss.kernel is None else dtype)
         leaf, first = sweep_of(rng, R, O, np.uint8)[0], first_of(R, K)
         before = ids(rng, 1, np.uint8), np.zeros(1, np.int32), x(M, K, B)
-        extra = loss.shift(x(M, O)).astype(dtype), x(M, O, B), (rng.random((M, B)) < 0.5).astype(dtype)
+        extra = (
+            loss.shift(x(M, O)).astype(dtype),
+            x(M, O, B),
+            (rng.random((M, B)) < 0.5).astype(dtype),
+        )
         for w in (rng.random(N).astype(dtype), rng.random((R, N)).astype(dtype)):
             for inner, ranking in (((None,) * 3, None), ((None,) * 3, x(M * R, B)), (extra, None)):
                 if inner[0] is None or R == 1:
@@ -140,7 +170,10 @@ def test_removal_step(isa, loss, dtype):
         own = (rng.integers(0, M, (R, B)) + M * np.arange(R)[:, None]).astype(np.uint8)
         rows = rng.integers(0, 3, M * R).astype(float)
         root = rng.normal(size=(M * R, O, O))
-        D = root @ root.transpose(0, 2, 1) + np.eye(O) * rng.choice([3.0, -9.0], M * R, p=[0.9, 0.1])[:, None, None]
+        D = (
+            root @ root.transpose(0, 2, 1)
+            + np.eye(O) * rng.choice([3.0, -9.0], M * R, p=[0.9, 0.1])[:, None, None]
+        )
         bounds = (
             np.array([0.2, 0.6, 1.0]),
             rng.normal(size=(M * R, O)),
@@ -178,14 +211,21 @@ def test_refits_of_real_models(name, monkeypatch):
     """In float32 and float64, with all update sets, as with the twins in float64."""
     case, tracer, *_ = prepared(name)
     rows = [3, 40, 77]
-    single = lt.Tracer(case.model, case.data.X, case.data.y, case.weight, baseline=case.baseline, **case.tracer)
+    single = lt.Tracer(
+        case.model, case.data.X, case.data.y, case.weight, baseline=case.baseline, **case.tracer
+    )
     for update_set in (lt.AllPoints(), lt.TopKLeaves(2), lt.SinglePoint()):
-        found = [forward.refit(t._work, np.array(rows), update_set).leaves[..., :3] for t in (tracer, single)]
+        found = [
+            forward.refit(t._work, np.array(rows), update_set).leaves[..., :3]
+            for t in (tracer, single)
+        ]
         with monkeypatch.context() as patch:
             patch.setattr(forward, "kernels", twins)
             expected = forward.refit(tracer._work, np.array(rows), update_set).leaves[..., :3]
         scale = np.abs(expected).max()
         assert scale > 0
         # XGBoost's class probabilities are in float32, and the twin takes their sum for one.
-        np.testing.assert_allclose(found[0], expected, atol=(1e-7 if "multiclass" in name else 1e-9) * scale)
+        np.testing.assert_allclose(
+            found[0], expected, atol=(1e-7 if "multiclass" in name else 1e-9) * scale
+        )
         np.testing.assert_allclose(found[1], expected, atol=1e-5 * scale)

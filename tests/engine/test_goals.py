@@ -62,7 +62,11 @@ M_ROWS = 30
 WEIGHTS, MASK = rng.random(M_ROWS), rng.random(M_ROWS) < 0.4
 GROUPS2, GROUPS3 = rng.choice(["f", "m"], M_ROWS), rng.choice(["x", "y", "z"], M_ROWS)
 CLASSES = {2: np.array(["no", "yes"]), 3: np.array(["a", "b", "c"]), 0: None}
-SCORES = {1: rng.normal(size=(M_ROWS, 1)), 2: rng.dirichlet([1, 1], M_ROWS), 3: rng.normal(size=(M_ROWS, 3))}
+SCORES = {
+    1: rng.normal(size=(M_ROWS, 1)),
+    2: rng.dirichlet([1, 1], M_ROWS),
+    3: rng.normal(size=(M_ROWS, 3)),
+}
 SCORES[1][:4] = SCORES[1][4:8]  # trees give equal scores: here pairs of both classes and of one
 
 
@@ -75,7 +79,11 @@ LOSSES = {
     "logistic": (Logistic(), 2, lambda F: two(sigmoid(F[:, 0]))),
     "scaled logistic": (ScaledLogistic(0.7), 2, lambda F: two(sigmoid(0.7 * F[:, 0]))),
     "softmax": (Softmax(3), 3, softmax),
-    "one-vs-all": (OneVsAll(3, 0.6), 3, lambda F: sigmoid(0.6 * F) / sigmoid(0.6 * F).sum(axis=1, keepdims=True)),
+    "one-vs-all": (
+        OneVsAll(3, 0.6),
+        3,
+        lambda F: sigmoid(0.6 * F) / sigmoid(0.6 * F).sum(axis=1, keepdims=True),
+    ),
     "forest": (Brier(2), 2, lambda F: F),
     "squared": (SquaredError(), 0, lambda F: F),
     "poisson": (Poisson(), 0, np.exp),
@@ -91,20 +99,34 @@ def definitions(loss, C, respond, y):
     yield goals.MeanLoss(), lambda F: loss.value(F, y).mean()
     yield goals.MeanLoss(WEIGHTS), lambda F: np.average(loss.value(F, y), weights=WEIGHTS)
     yield goals.SliceLoss(MASK), lambda F: loss.value(F, y)[MASK].mean()
-    yield goals.SliceLoss(MASK, WEIGHTS), lambda F: np.average(loss.value(F, y)[MASK], weights=WEIGHTS[MASK])
-    yield parity(GROUPS2, label), lambda F: abs(np.subtract(*(respond(F)[g == GROUPS2, column].mean() for g in "mf")))
+    yield (
+        goals.SliceLoss(MASK, WEIGHTS),
+        lambda F: np.average(loss.value(F, y)[MASK], weights=WEIGHTS[MASK]),
+    )
+    yield (
+        parity(GROUPS2, label),
+        lambda F: abs(np.subtract(*(respond(F)[g == GROUPS2, column].mean() for g in "mf"))),
+    )
     yield parity(GROUPS3, label), lambda F: gap(respond(F)[:, column], GROUPS3)
     signed = parity(GROUPS3 == "y", label, signed=True)
     yield (
         signed,
-        lambda F: respond(F)[GROUPS3 == "y", column].mean() - respond(F)[GROUPS3 != "y", column].mean(),
+        lambda F: (
+            respond(F)[GROUPS3 == "y", column].mean() - respond(F)[GROUPS3 != "y", column].mean()
+        ),
     )
     if C == 0:
         return
     hit = y == column
-    yield goals.EqualOpportunityGap(GROUPS3, label), lambda F: gap(respond(F)[hit, column], GROUPS3[hit])
+    yield (
+        goals.EqualOpportunityGap(GROUPS3, label),
+        lambda F: gap(respond(F)[hit, column], GROUPS3[hit]),
+    )
     payoff = np.array(PAYOFF2 if C == 2 else PAYOFF3)
-    yield goals.ExpectedProfit(payoff), lambda F: profit(respond(F), y, payoff, 0.05 * np.ptp(payoff))
+    yield (
+        goals.ExpectedProfit(payoff),
+        lambda F: profit(respond(F), y, payoff, 0.05 * np.ptp(payoff)),
+    )
     yield goals.ExpectedProfit(payoff, 1.3), lambda F: profit(respond(F), y, payoff, 1.3)
     one = loss.n_outputs == 1
     h = 0.1 if one else 0.01
@@ -127,7 +149,9 @@ def test_values_and_gradients(name):
             slopes[i] = oracle.slope(lambda d, e=e, f=plainly: f(F + d * e), 1e-5)
         # Where scores are equal, Laplace's density has a kink: its difference quotient is off by the step / bandwidth.
         atol = (1e-4 if ready.name == "auc" else 1e-8) * np.abs(slopes).max()
-        np.testing.assert_allclose(np.reshape(goal.gradient(F), F.shape), slopes, atol=atol, err_msg=repr(ready))
+        np.testing.assert_allclose(
+            np.reshape(goal.gradient(F), F.shape), slopes, atol=atol, err_msg=repr(ready)
+        )
         assert np.abs(slopes).max() > 0
 
 
@@ -160,7 +184,9 @@ def test_small_bandwidth_is_the_auc():
 
 def test_low_temperature_is_the_best_decision():
     y, P, M = labels(3), softmax(SCORES[3]), np.array(PAYOFF3)
-    goal = goals.ExpectedProfit(M, temperature=1e-6).bind(GoalRows(Softmax(3), CLASSES[3], y, M_ROWS))
+    goal = goals.ExpectedProfit(M, temperature=1e-6).bind(
+        GoalRows(Softmax(3), CLASSES[3], y, M_ROWS)
+    )
     best = (P @ M).argmax(axis=1)
     assert goal.at(SCORES[3]) == pytest.approx(M[y.astype(int), best].mean(), abs=1e-9)
 
@@ -203,7 +229,10 @@ def asked(case, tracer, link):
     payoff = np.array(PAYOFF3 if several else PAYOFF2)
     yield goals.DemographicParityGap(groups, label=label), lambda F: gap(link(F)[:, 1], groups)
     yield goals.ExpectedProfit(payoff, 0.5), lambda F: profit(link(F), y, payoff, 0.5)
-    yield goals.AUC(label, bandwidth=0.5), lambda F: auc(link(F)[:, 1] if several else F[:, 0], y == 1, 0.5)
+    yield (
+        goals.AUC(label, bandwidth=0.5),
+        lambda F: auc(link(F)[:, 1] if several else F[:, 0], y == 1, 0.5),
+    )
 
 
 def test_influence_of_goals_is_the_slope_of_a_refit(setting):
@@ -221,7 +250,9 @@ def test_influence_of_goals_is_the_slope_of_a_refit(setting):
             one = np.eye(len(case.w))[i]
             slope = oracle.slope(lambda d, one=one, f=plainly: f(scores(case.w + d * one)), 2e-3)
             # More than for the loss: differences of probabilities near 0 and 1 show more of the scores' rounding.
-            assert values[i] == pytest.approx(slope, abs=30 * accuracy(case) * np.abs(values).max()), goal
+            assert values[i] == pytest.approx(
+                slope, abs=30 * accuracy(case) * np.abs(values).max()
+            ), goal
 
 
 def test_refits_of_goals(setting):
@@ -240,7 +271,9 @@ def test_refits_of_goals(setting):
         refit = tracer.influence(X, y, of=goal, method=lt.LeafRefit(), rows=rows)
         assert not refit.derivative
         expected = np.array([plainly(F) - plainly(before) for F in after])
-        np.testing.assert_allclose(refit.change[:, 0], expected, atol=20 * accuracy(case) * np.abs(expected).max())
+        np.testing.assert_allclose(
+            refit.change[:, 0], expected, atol=20 * accuracy(case) * np.abs(expected).max()
+        )
         if case.baseline is None:
             value = tracer.refit(without=rows).goal(goal, X, y)
             assert value == pytest.approx(plainly(scores(~np.isin(np.arange(n), rows))), rel=1e-5)
@@ -255,7 +288,9 @@ def test_retraining_of_goals(name):
     F, before = (case.raw(m, X).reshape(len(y), -1) for m in (model, case.model))
     for goal, plainly in asked(case, tracer, link):
         change = tracer.influence(X, y, of=goal, method=lt.Retrain(), rows=[7]).change[0, 0]
-        assert change == pytest.approx(plainly(F) - plainly(before), abs=1e-5 * abs(plainly(before)))
+        assert change == pytest.approx(
+            plainly(F) - plainly(before), abs=1e-5 * abs(plainly(before))
+        )
         assert tracer.retrain(without=[7]).goal(goal, X, y) == pytest.approx(plainly(F), rel=1e-5)
 
 
@@ -288,7 +323,9 @@ def test_a_goal_of_your_own_with_and_without_gradient(setting):
     np.testing.assert_allclose(given, by_array, rtol=1e-12)
     np.testing.assert_allclose(found, given, atol=1e-6 * np.abs(given).max())
     # labels and candidates take the same road
-    more = {"to": tracer.classes[1]} if given.shape and tracer._source.ensemble.n_outputs > 1 else {}
+    more = (
+        {"to": tracer.classes[1]} if given.shape and tracer._source.ensemble.n_outputs > 1 else {}
+    )
     for ask in (
         lambda **of: tracer.label_influence(X, y, **of, **more),
         lambda **of: tracer.score_candidates(X[:3], X, y, y[:3], **of),
@@ -306,9 +343,17 @@ def test_words(tmp_path):
     X, y, groups = case.data.X_test, case.data.y_test, np.arange(len(case.data.y_test)) % 2
     gain = tracer.influence(X, y, of=goals.AUC())
     table = gain.top(500)
-    assert list(table.columns) == ["test_row", "rank", "train_row", "effect", "auc_change_if_removed"]
+    assert list(table.columns) == [
+        "test_row",
+        "rank",
+        "train_row",
+        "effect",
+        "auc_change_if_removed",
+    ]
     assert set(table.test_row) == {"auc"}
-    np.testing.assert_array_equal(table.effect == "harmful", table.auc_change_if_removed > 0)  # higher is better
+    np.testing.assert_array_equal(
+        table.effect == "harmful", table.auc_change_if_removed > 0
+    )  # higher is better
     assert gain.top(500, effect="helpful").auc_change_if_removed.max() < 0
     np.testing.assert_allclose(
         tracer.top(X, y, 9, of=goals.AUC()).auc_change_if_removed, table.auc_change_if_removed[:9]
@@ -316,13 +361,18 @@ def test_words(tmp_path):
     cost = tracer.influence(X, y, of=goals.DemographicParityGap(groups)).top(500)
     np.testing.assert_array_equal(cost.effect == "harmful", cost.parity_gap_change_if_removed < 0)
     signed = tracer.influence(X, y, of=goals.DemographicParityGap(groups, signed=True)).top(500)
-    np.testing.assert_array_equal(signed.effect == "raises", signed.parity_gap_change_if_removed < 0)
+    np.testing.assert_array_equal(
+        signed.effect == "raises", signed.parity_gap_change_if_removed < 0
+    )
     own = goals.Goal(lambda F: F.sum(), np.ones_like, name="total", lower_is_better=False)
     result = tracer.influence(X, of=own)
     assert "queries of total" in repr(result) or "query of total" in repr(result)
     result.save(tmp_path / "x.npz")
     assert lt.Influence.load(tmp_path / "x.npz").top(3).equals(result.top(3))
-    assert set(tracer.score_candidates(X, X, y, of=goals.AUC(), reduce=None).top(50).effect) == {"harmful", "helpful"}
+    assert set(tracer.score_candidates(X, X, y, of=goals.AUC(), reduce=None).top(50).effect) == {
+        "harmful",
+        "helpful",
+    }
 
 
 def test_errors():
@@ -352,7 +402,10 @@ def test_errors():
     refused(goals.ExpectedProfit(np.ones((2, 2))), "payoffs must differ")
     refused(goals.Goal(lambda F: F), "expected one number")
     refused(goals.Goal(lambda F: np.nan), "finite number")
-    refused(goals.Goal(lambda F: 0.0, lambda F: 1.0, name="mine"), "gradient of the goal 'mine' returned shape")
+    refused(
+        goals.Goal(lambda F: 0.0, lambda F: 1.0, name="mine"),
+        "gradient of the goal 'mine' returned shape",
+    )
     several = prepared("XGBoost: XGBClassifier defaults, multiclass")
     here = {"tracer": several[1], "X": several[0].data.X_test, "y": several[0].data.y_test}
     refused(goals.AUC(), "say with label= which of the classes", **here)

@@ -32,7 +32,13 @@ def test_index_and_shape(named, influence):
 
 def test_top_is_sorted_and_says_what_it_means(influence):
     table = influence.top(5)
-    assert list(table.columns) == ["test_row", "rank", "train_row", "effect", "loss_change_if_removed"]
+    assert list(table.columns) == [
+        "test_row",
+        "rank",
+        "train_row",
+        "effect",
+        "loss_change_if_removed",
+    ]
     assert len(table) == 5 * 20
     one = table[table.test_row == "row-383"]
     assert list(one["rank"]) == [1, 2, 3, 4, 5]
@@ -59,7 +65,9 @@ def test_removal_takes_the_weight_away():
     c = case("logloss class weights")
     tracer = tracer_of(c)
     inf = tracer.influence(c.X_test, c.y_test, reduce="mean")
-    np.testing.assert_allclose(inf.change[:, 0], -inf.values[:, 0] * np.float32(c.weight), rtol=1e-6)
+    np.testing.assert_allclose(
+        inf.change[:, 0], -inf.values[:, 0] * np.float32(c.weight), rtol=1e-6
+    )
     exact = tracer.influence(c.X_test, c.y_test, reduce="mean", method=lt.LeafRefit())
     assert np.corrcoef(inf.change[:, 0], exact.change[:, 0])[0, 1] > 0.95
     np.testing.assert_array_equal(exact.change, -exact.values)
@@ -74,7 +82,11 @@ def test_words_for_labels(named):
     y = (named.y == "yes").astype(float)
     np.testing.assert_allclose(flips.change[:, 0], flips.values[:, 0] * (1 - 2 * y))
     several = case("multiclass")
-    moved = tracer_of(several).label_influence(several.X_test, several.y_test, to="barolo", reduce="mean").top(5)
+    moved = (
+        tracer_of(several)
+        .label_influence(several.X_test, several.y_test, to="barolo", reduce="mean")
+        .top(5)
+    )
     np.testing.assert_array_equal(moved.effect == "harmful", moved.loss_change_if_relabelled < 0)
     number = case("rmse default rule")
     raised = tracer_of(number).label_influence(number.X_test, number.y_test, reduce="mean").top(5)
@@ -82,14 +94,18 @@ def test_words_for_labels(named):
 
 
 def test_words_for_candidates(named):
-    scores = tracer_of(named).score_candidates(named.X_test, named.X_test, named.y_test, reduce="mean")
+    scores = tracer_of(named).score_candidates(
+        named.X_test, named.X_test, named.y_test, reduce="mean"
+    )
     table = scores.top(5)
     np.testing.assert_array_equal(table.effect == "harmful", table.loss_change_if_added > 0)
     assert "with it added the loss changes by" in repr(scores)
 
 
 def test_candidates_are_added_not_removed(named):
-    scores = tracer_of(named).score_candidates(named.X_test[:2], named.X_test, named.y_test, named.y_test[:2])
+    scores = tracer_of(named).score_candidates(
+        named.X_test[:2], named.X_test, named.y_test, named.y_test[:2]
+    )
     np.testing.assert_array_equal(scores.change, scores.values)
     assert list(scores.train_index) == ["row-380", "row-381"]
 
@@ -128,7 +144,15 @@ def test_save_and_load(named, influence, tmp_path, kind):
         "candidates": influence.train_index,
     }[kind]
     saved = lt.Influence(
-        influence.values, index, influence.test_index, "loss", "m", "removed", np.ones(n), True, np.zeros(n, bool)
+        influence.values,
+        index,
+        influence.test_index,
+        "loss",
+        "m",
+        "removed",
+        np.ones(n),
+        True,
+        np.zeros(n, bool),
     )
     if kind == "candidates":
         saved = tracer_of(named).score_candidates(named.X_test[:3], named.X_test, named.y_test)
@@ -172,7 +196,9 @@ def test_a_failed_save_leaves_the_old_file(influence, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "savez", full_disk)
-    with pytest.raises(lt.LeaftraceError, match=r"cannot write '.*x\.npz': No space left on device; choose"):
+    with pytest.raises(
+        lt.LeaftraceError, match=r"cannot write '.*x\.npz': No space left on device; choose"
+    ):
         influence.save(tmp_path / "x.npz")
     assert (tmp_path / "x.npz").read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["x.npz"]

@@ -12,7 +12,12 @@ pytestmark = pytest.mark.skipif(not is_native(), reason="native kernels are not 
 
 N, M = 300, 7
 SHAPES = [(1, 1, 1), (1, 3, 3), (3, 1, 3)]  # R trees, O outputs of a leaf, K outputs
-LOSSES = {"squared": SquaredError(), "logistic": Logistic(), "poisson": Poisson(), "softmax": Softmax(3)}
+LOSSES = {
+    "squared": SquaredError(),
+    "logistic": Logistic(),
+    "poisson": Poisson(),
+    "softmax": Softmax(3),
+}
 
 
 @pytest.fixture(params=["baseline", "avx2", "avx512"])
@@ -31,9 +36,15 @@ def agree(name, inputs, outputs, dtype, works=True):
     mine, twin = ([o.copy() if isinstance(o, np.ndarray) else o for o in outputs] for _ in range(2))
     getattr(kernels, name)(*inputs, *mine)
     getattr(twins, name)(*inputs, *twin)
-    compared = [t for t in zip(mine, twin, outputs, strict=True) if getattr(t[2], "dtype", np.dtype(int)).kind == "f"]
+    compared = [
+        t
+        for t in zip(mine, twin, outputs, strict=True)
+        if getattr(t[2], "dtype", np.dtype(int)).kind == "f"
+    ]
     scale = max(np.abs(b).max(initial=0.0) for _, b, _ in compared)
-    assert works == any(np.any(b != before) for _, b, before in compared), "equality of nothing would prove nothing"
+    assert works == any(np.any(b != before) for _, b, before in compared), (
+        "equality of nothing would prove nothing"
+    )
     for a, b, _ in compared:
         # Sums of N terms of order one: rounding of each partial sum.
         np.testing.assert_allclose(a, b, atol=scale * N * np.finfo(dtype).eps)
@@ -61,7 +72,10 @@ def test_one_output_sums_and_effects(isa, loss, id_type):
     A = rng.normal(size=(N, 1)) * np.where(np.arange(N) % 7 == 0, 100, 1)[:, None]
     if loss == "poisson":
         A = A.clip(-30, 30)
-    edges, values = np.array([0, M, 2 * M + 1, 3 * M + 1]), rng.normal(size=3 * M + 1)  # one leaf stays empty
+    edges, values = (
+        np.array([0, M, 2 * M + 1, 3 * M + 1]),
+        rng.normal(size=3 * M + 1),
+    )  # one leaf stays empty
     for skip in (False, True):
         for rounding in (0, 3, 7):
             outputs = [A, y, w, rounding, 3, N - 5, np.zeros((3 * M + 1, 8))]
@@ -73,25 +87,44 @@ def test_one_output_sums_and_effects(isa, loss, id_type):
             outputs = [A, y, w, 7, begin, begin + 37, np.zeros((3 * M + 1, 8))]
             agree("replay_sums", (loss, leaf, False, edges, values), outputs, np.float64)
     tables = np.array([0, M, 3 * M + 2, 4 * M + 2])  # one inner iteration, two, one
-    shift, s, factor = rng.random(4 * M + 2) + 0.5, rng.normal(size=4 * M + 2), rng.normal(size=4 * M + 2)
+    shift, s, factor = (
+        rng.random(4 * M + 2) + 0.5,
+        rng.normal(size=4 * M + 2),
+        rng.normal(size=4 * M + 2),
+    )
     for dtype in (np.float32, np.float64):
         for newton in (True, False):
             for begin, end in ((0, N), (17, 200)):
                 inputs = loss, newton, leaf, begin, end, edges, values, tables, shift, s, factor
-                outputs = [A[begin:end, 0].copy(), y, w, np.zeros((T, N), dtype), np.zeros((T, N), dtype)]
+                outputs = [
+                    A[begin:end, 0].copy(),
+                    y,
+                    w,
+                    np.zeros((T, N), dtype),
+                    np.zeros((T, N), dtype),
+                ]
                 agree("row_effects", inputs, outputs, dtype)
 
 
 def test_more_rows_than_a_tile(isa):
     """The kernels take rows in tiles of up to 4096."""
     rng, T, n = np.random.default_rng(11), 3, 9001
-    leaf, edges, values = rng.integers(0, M, (T, n)).astype(np.uint8), np.arange(T + 1) * M, rng.normal(size=T * M)
+    leaf, edges, values = (
+        rng.integers(0, M, (T, n)).astype(np.uint8),
+        np.arange(T + 1) * M,
+        rng.normal(size=T * M),
+    )
     A, y, w = rng.normal(size=(n, 1)), rng.random(n), rng.random(n)
     outputs = [A, y, w, 0, 1, n - 1, np.zeros((T * M, 8))]
     agree("replay_sums", ("logistic", leaf, False, edges, values), outputs, np.float64)
     tables = *np.ones((2, T * M)), rng.normal(size=T * M)
     inputs = "logistic", True, leaf, 1, n - 1, edges, values, edges, *tables
-    agree("row_effects", inputs, [A[1:-1, 0].copy(), y, w, np.zeros((T, n)), np.zeros((T, n))], np.float64)
+    agree(
+        "row_effects",
+        inputs,
+        [A[1:-1, 0].copy(), y, w, np.zeros((T, n)), np.zeros((T, n))],
+        np.float64,
+    )
     first, one = np.zeros(T, np.int32), values[:, None].copy()
     agree("tree_scores", (leaf, first, edges[:-1].copy(), one), [A], np.float64)
     agree("tree_sums", (leaf, first, edges[:-1].copy(), A), [one], np.float64)
@@ -104,8 +137,18 @@ def test_passes_through_all_trees(isa, id_type, shape):
     rng = np.random.default_rng(8)
     leaf, first = ids(rng, R, id_type), (np.arange(R) % (K - O + 1)).astype(np.int32)
     offset, leaves = np.arange(R) * (M + 1), R * (M + 1)
-    agree("tree_scores", (leaf, first, offset, rng.normal(size=(leaves, O))), [rng.normal(size=(N, K))], np.float64)
-    agree("tree_sums", (leaf, first, offset, rng.normal(size=(N, K))), [rng.normal(size=(leaves, O))], np.float64)
+    agree(
+        "tree_scores",
+        (leaf, first, offset, rng.normal(size=(leaves, O))),
+        [rng.normal(size=(N, K))],
+        np.float64,
+    )
+    agree(
+        "tree_sums",
+        (leaf, first, offset, rng.normal(size=(N, K))),
+        [rng.normal(size=(leaves, O))],
+        np.float64,
+    )
 
 
 @pytest.mark.parametrize("B", BLOCKS)
@@ -118,11 +161,22 @@ def test_block_kernels(isa, B, dtype, shape, id_type):
     leaf, following = ids(rng, R, id_type), ids(rng, R, id_type)
     first = np.arange(R, dtype=np.int32) * O
     U, V, D = x(R, N, O, K), x(R, N, O), x(N, K, B)
-    agree("backward_step", (leaf, first, U, x(M, O, B)), [x(N, K, B), following, first, x(M, O, B)], dtype)
+    agree(
+        "backward_step",
+        (leaf, first, U, x(M, O, B)),
+        [x(N, K, B), following, first, x(M, O, B)],
+        dtype,
+    )
     agree("backward_step", (leaf, first, U, x(M, O, B)), [x(N, K, B), None, None, None], dtype)
     offset = np.arange(R, dtype=np.int64) * M
     for begin, end in ((0, N), (17, 200), (5, 5)):
-        agree("expand", (leaf, begin, end, offset, V, x(R * M, O, B)), [x(N, B)], dtype, works=end > begin)
+        agree(
+            "expand",
+            (leaf, begin, end, offset, V, x(R * M, O, B)),
+            [x(N, B)],
+            dtype,
+            works=end > begin,
+        )
     agree("advance", (leaf, first, x(M, O, B)), [D], dtype)
     for before in ((None, None, None), (following, first, x(M, O, B))):
         for pick, absolute in ((None, None), ((rng.random(N) < 0.5).astype(dtype), x(M * R, B))):
@@ -153,14 +207,32 @@ def test_change_sums(isa, B, dtype, loss, inner):
         if inner:
             shift, mask = rng.random((M, O)) + 0.5, rng.random((M, B)) < 0.5
             extra = shift.astype(dtype), x(M, O, B), mask.astype(dtype)
-        w, before = rng.random(N).astype(dtype), (ids(rng, 1, np.uint8), np.zeros(1, np.int32), x(M, K, B))
+        w, before = (
+            rng.random(N).astype(dtype),
+            (ids(rng, 1, np.uint8), np.zeros(1, np.int32), x(M, K, B)),
+        )
         pick, ranking = np.ones(N, dtype), x(M * R, B)
-        for form, ranked in ((0, (None, None)), (0, (pick, ranking)), (2, (None, ranking)), (1, (None, None))):
+        for form, ranked in (
+            (0, (None, None)),
+            (0, (pick, ranking)),
+            (2, (None, ranking)),
+            (1, (None, None)),
+        ):
             if (form == 1 and loss == "squared") or (form == 2 and inner):
                 continue
             before[2][:] *= 0.001 if form == 2 else 1
             labels = np.zeros(N)  # none of these losses looks at them
-            inputs = LOSSES[loss], *sweep_of(rng, R, O, np.uint8), *before, ranked[0], form, state, labels, w, *extra
+            inputs = (
+                LOSSES[loss],
+                *sweep_of(rng, R, O, np.uint8),
+                *before,
+                ranked[0],
+                form,
+                state,
+                labels,
+                w,
+                *extra,
+            )
             D = x(N, K, B) * dtype(0.001 if form == 2 else 1)
             agree("change_sums", inputs, [D, ranked[1], x(M * R, O, B), x(M * R, O, O, B)], dtype)
 
@@ -182,7 +254,13 @@ def test_removal_step(isa, dtype, loss):
             rng.random(B),
             w,
         )
-        equations = rng.normal(size=(M, 1)), rng.random((M, 1, 1)) * 2, rows, rng.normal(size=B) * 0.1, 0.5
+        equations = (
+            rng.normal(size=(M, 1)),
+            rng.random((M, 1, 1)) * 2,
+            rows,
+            rng.normal(size=B) * 0.1,
+            0.5,
+        )
         agree(
             "removal_step",
             (LOSSES[loss], newton, *row, *equations, x(M, 1, B), x(M, 1, 1, B)),
@@ -207,7 +285,9 @@ def test_exponential_of_a_change(dtype):
     dG[:] = 0
     kernels.change_sums(Poisson(), *sweep, 2, *scores, None, dG, dH)
     error = np.abs(dG[:, 0, 0] / np.expm1(D.astype(np.float64)) - 1)
-    assert error[np.abs(D) <= SMALL[np.dtype(dtype).itemsize]].max() <= (3e-7 if dtype == np.float32 else 1e-15)
+    assert error[np.abs(D) <= SMALL[np.dtype(dtype).itemsize]].max() <= (
+        3e-7 if dtype == np.float32 else 1e-15
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -223,7 +303,9 @@ def test_wrong_shapes_and_ids_are_refused():
     with pytest.raises(ValueError, match="wrong shape: d"):
         kernels.advance(leaf, first, np.zeros((M, 1, 1), np.float32), E)
     with pytest.raises(ValueError, match="1, 8 or 32 columns"):
-        kernels.advance(leaf, first, np.zeros((M, 1, 5), np.float32), np.zeros((N, 1, 5), np.float32))
+        kernels.advance(
+            leaf, first, np.zeros((M, 1, 5), np.float32), np.zeros((N, 1, 5), np.float32)
+        )
     with pytest.raises(ValueError, match="an id beyond"):
         kernels.advance(leaf + M, first, np.zeros((M, 1, 8), np.float32), E)
     with pytest.raises(ValueError, match="outputs of a tree beyond K"):

@@ -39,7 +39,9 @@ ids = [type(loss).__name__ for loss, _ in CASES]
 
 
 def scores(K):
-    return np.random.default_rng(1).uniform(-0.4, 1.5, size=(3, K))  # above -1 for the squared log error
+    return np.random.default_rng(1).uniform(
+        -0.4, 1.5, size=(3, K)
+    )  # above -1 for the squared log error
 
 
 def bump(K, k):
@@ -55,7 +57,12 @@ def test_derivatives_in_the_score(loss, y):
         np.testing.assert_allclose(loss.gradient(loss.state(A), y)[:, k], g, atol=TOLERANCE)
         h = slope(lambda e, k=k: loss.gradient(loss.state(A + e * bump(K, k)), y), H)
         np.testing.assert_allclose(loss.jacobian(loss.state(A), y)[:, :, k], h, atol=TOLERANCE)
-        hs = slope(lambda e, k=k: np.einsum("nab,nb->na", loss.hessian(loss.state(A + e * bump(K, k)), y), s), H)
+        hs = slope(
+            lambda e, k=k: np.einsum(
+                "nab,nb->na", loss.hessian(loss.state(A + e * bump(K, k)), y), s
+            ),
+            H,
+        )
         np.testing.assert_allclose(loss.third_dot(loss.state(A), y, s)[:, :, k], hs, atol=TOLERANCE)
 
 
@@ -72,7 +79,9 @@ def test_derivatives_in_a_number_label(loss, y):
 def test_softmax_label_is_a_one_hot_row():
     loss, A = Softmax(3), scores(3)
     at = loss.state(A)
-    moved = loss.gradient(at, np.array([1.0, 1.0, 1.0])) - loss.gradient(at, np.array([2.0, 2.0, 2.0]))
+    moved = loss.gradient(at, np.array([1.0, 1.0, 1.0])) - loss.gradient(
+        at, np.array([2.0, 2.0, 2.0])
+    )
     slopes = loss.label_gradient(at, np.zeros(3))
     np.testing.assert_allclose(slopes[..., 1] - slopes[..., 2], moved, atol=1e-15)
 
@@ -81,7 +90,9 @@ def test_softmax_label_is_a_one_hot_row():
 def test_state_moves_without_an_exponential_per_row(loss, y):
     A = scores(loss.n_outputs)
     S = np.random.default_rng(3).normal(size=A.shape)
-    np.testing.assert_allclose(loss.moved(loss.state(A), loss.shift(S)), loss.state(A + S), rtol=1e-13)
+    np.testing.assert_allclose(
+        loss.moved(loss.state(A), loss.shift(S)), loss.state(A + S), rtol=1e-13
+    )
 
 
 @pytest.mark.parametrize(("loss", "y"), CASES, ids=ids)
@@ -99,11 +110,15 @@ def test_difference_form(loss, y, size):
             np.testing.assert_allclose(
                 dg[..., b], loss.gradient(moved, y) - loss.gradient(loss.state(A), y), rtol=1e-10
             )
-            np.testing.assert_allclose(dh[..., b], loss.hessian(moved, y) - h, rtol=1e-10, atol=1e-14)
+            np.testing.assert_allclose(
+                dh[..., b], loss.hessian(moved, y) - h, rtol=1e-10, atol=1e-14
+            )
         else:  # first order: h D, whose error is of relative order 1e-9
             first = np.einsum("nab,nb->na", loss.jacobian(loss.state(A), y), D[..., b])
             exact = loss.kernel is not None  # the others take the difference of totals
-            np.testing.assert_allclose(dg[..., b], first, rtol=1e-7 if exact else 1e-5, atol=0 if exact else 1e-15)
+            np.testing.assert_allclose(
+                dg[..., b], first, rtol=1e-7 if exact else 1e-5, atol=0 if exact else 1e-15
+            )
 
 
 def test_extreme_scores_stay_finite():

@@ -34,7 +34,10 @@ def trees_of(structure, case):
     A = np.tile(base, (len(w), 1)) + structure.offset
     factor = np.ones(len(structure.steps))
     if structure.moves is not None:
-        factor[:] = [sum(f for moves in structure.moves for r, f in moves if r == t) for t in range(len(factor))]
+        factor[:] = [
+            sum(f for moves in structure.moves for r, f in moves if r == t)
+            for t in range(len(factor))
+        ]
     for t, step in enumerate(structure.steps):
         A = oracle.move(structure, t, structure.steps, base, values, A)
         for r, (ids, L, o) in enumerate(step):
@@ -61,7 +64,9 @@ def tree_slope(structure, case, tree, row, k):
             return g, h
 
         moved_structure = oracle.replace(structure, derivatives=moved)
-        out = oracle.tree_value(moved_structure, ids, L, o, structure.scales[t], A, case.data.codes, w, lam, t, r)
+        out = oracle.tree_value(
+            moved_structure, ids, L, o, structure.scales[t], A, case.data.codes, w, lam, t, r
+        )
         return out[:, k - o]
 
     return factor * oracle.slope(values, 1e-5)
@@ -70,12 +75,17 @@ def tree_slope(structure, case, tree, row, k):
 @pytest.mark.parametrize("name", SETTINGS)
 def test_against_a_loop_over_trees(name):
     case, tracer, structure, test_steps = prepared(name)
-    work, queries = tracer._work, tracer._queries(case.data.X_test, None, "prediction", None, None, None)[0]
+    work, queries = (
+        tracer._work,
+        tracer._queries(case.data.X_test, None, "prediction", None, None, None)[0],
+    )
     x = [0, 7]
     output = queries.scores.argmax(axis=1)[x]
     similarity, weight = leaf_kernel(work, queries.leaves[:, x], output)
     trees = list(trees_of(structure, case))
-    same = np.array([[ids[:, None] == test_steps[t][r][0][x]] for t, r, ids, *_ in trees])[:, 0]  # (trees, n, 2)
+    same = np.array([[ids[:, None] == test_steps[t][r][0][x]] for t, r, ids, *_ in trees])[
+        :, 0
+    ]  # (trees, n, 2)
     np.testing.assert_allclose(similarity, same.mean(axis=0), atol=1e-12)
     order = np.argsort(-weight[:, 0])
     rows = np.r_[order[:2], order[len(order) // 2], order[-1]]
@@ -85,14 +95,20 @@ def test_against_a_loop_over_trees(name):
             for tree in trees:
                 t, r, o = tree[0], tree[1], tree[4]
                 if o <= k < o + structure.O:
-                    expected[i, b] += tree_slope(structure, case, tree, row, k)[test_steps[t][r][0][x[b]]]
+                    expected[i, b] += tree_slope(structure, case, tree, row, k)[
+                        test_steps[t][r][0][x[b]]
+                    ]
     assert expected[0, 0] > 0
     # The oracle's differences have nine digits; boosters that round to float32 differ by as much as their leaves.
-    np.testing.assert_allclose(weight[rows], expected, atol=max(1e-7, 20 * case.tolerance) * np.abs(weight).max())
+    np.testing.assert_allclose(
+        weight[rows], expected, atol=max(1e-7, 20 * case.tolerance) * np.abs(weight).max()
+    )
 
 
 def test_weights_of_a_forest_sum_to_one():
-    case, tracer, *_ = prepared("scikit-learn: RandomForest, multiclass, balanced_subsample, max_samples")
+    case, tracer, *_ = prepared(
+        "scikit-learn: RandomForest, multiclass, balanced_subsample, max_samples"
+    )
     table = tracer.neighbours(case.data.X_test, len(case.w))
     np.testing.assert_allclose(table.groupby("test_row").weight.sum(), 1.0, rtol=1e-9)
 
@@ -104,9 +120,16 @@ def test_the_table(by):
     X, y = c.X_test.loc[np.repeat(c.X_test.index, 4)], np.repeat(c.y_test, 4)  # 80 rows
     tracer = tracer_of(c, dtype="float32", n_jobs=2, memory_limit=200_000)
     leaves = tracer._source.rows(X)[0]
-    parts = [leaf_kernel(tracer._work, leaves[:, b : b + 20], np.zeros(20, int)) for b in range(0, 80, 20)]
+    parts = [
+        leaf_kernel(tracer._work, leaves[:, b : b + 20], np.zeros(20, int))
+        for b in range(0, 80, 20)
+    ]
     matrix = dict(
-        zip(("similarity", "weight"), (np.concatenate(p, axis=1) for p in zip(*parts, strict=True)), strict=True)
+        zip(
+            ("similarity", "weight"),
+            (np.concatenate(p, axis=1) for p in zip(*parts, strict=True)),
+            strict=True,
+        )
     )
     influence = tracer.influence(X, y)
     table = tracer.neighbours(X, 6, y_test=y, by=by)
@@ -122,8 +145,12 @@ def test_the_table(by):
         assert list(lines.label) == list(c.y[order])
         for name, values in matrix.items():
             np.testing.assert_allclose(lines[name], values[order, b], rtol=1e-6)
-        np.testing.assert_allclose(lines.loss_change_if_removed, influence.change[order, b], rtol=1e-4, atol=1e-9)
-        assert list(lines.effect) == ["harmful" if v > 0 else "helpful" for v in influence.values[order, b]]
+        np.testing.assert_allclose(
+            lines.loss_change_if_removed, influence.change[order, b], rtol=1e-4, atol=1e-9
+        )
+        assert list(lines.effect) == [
+            "harmful" if v > 0 else "helpful" for v in influence.values[order, b]
+        ]
     unlabelled = tracer.neighbours(X[:2], 3)
     assert list(unlabelled.columns)[-2:] == ["effect", "prediction_change_if_removed"]
 
@@ -132,7 +159,9 @@ def test_the_nearest_row_is_the_row_itself():
     case, tracer, *_ = prepared("XGBoost: XGBRegressor defaults")
     table = tracer.neighbours(case.data.X[:30], 1, by="similarity")
     assert (table.similarity == 1).all()
-    assert (table.train_row == np.arange(30)).mean() > 0.9  # some rows share all leaves with an earlier one
+    assert (
+        table.train_row == np.arange(30)
+    ).mean() > 0.9  # some rows share all leaves with an earlier one
 
 
 def test_held_out_and_weightless_rows_are_no_neighbours():

@@ -22,8 +22,18 @@ def catboost_says(model, X, y, X_test, y_test, update_method):
 
 def setup(**kw):
     c = case("logloss newton 1")
-    settings = {"iterations": 10, "depth": 4, "learning_rate": 0.2, "l2_leaf_reg": 0.0, "boosting_type": "Plain"}
-    settings |= {"leaf_estimation_method": "Newton", "leaf_estimation_iterations": 1, "boost_from_average": False}
+    settings = {
+        "iterations": 10,
+        "depth": 4,
+        "learning_rate": 0.2,
+        "l2_leaf_reg": 0.0,
+        "boosting_type": "Plain",
+    }
+    settings |= {
+        "leaf_estimation_method": "Newton",
+        "leaf_estimation_iterations": 1,
+        "boost_from_average": False,
+    }
     settings |= {"leaf_estimation_backtracking": "No"}
     model = CatBoostClassifier(**QUIET, **{**settings, **kw}).fit(c.X, c.y)
     tracer = lt.Tracer(model, c.X, c.y, dtype="float64")

@@ -41,7 +41,11 @@ def test_a_row_twice_is_a_row_of_weight_two(c):
     weighted = influence(c, model, c.X, c.y, heavy).values
     np.testing.assert_allclose(doubled[:-1], weighted, atol=1e-10 * np.abs(weighted).max())
     np.testing.assert_allclose(doubled[-1], weighted[5], atol=1e-10 * np.abs(weighted).max())
-    refitted = lt.Tracer(model, c.X[twice], c.y[twice]).refit(without=[5, len(twice) - 1]).predict(c.X_test)
+    refitted = (
+        lt.Tracer(model, c.X[twice], c.y[twice])
+        .refit(without=[5, len(twice) - 1])
+        .predict(c.X_test)
+    )
     without = lt.Tracer(model, c.X, c.y, heavy).refit(without=[5]).predict(c.X_test)
     np.testing.assert_allclose(refitted, without, atol=1e-10)
 
@@ -54,7 +58,9 @@ def test_weight_zero_is_a_removed_row(c):
     kept = zero > 0
     values = influence(c, model, c.X, c.y, zero)
     np.testing.assert_allclose(
-        values.values[kept], influence(c, model, c.X[kept], c.y[kept]).values, atol=1e-10 * np.abs(values.values).max()
+        values.values[kept],
+        influence(c, model, c.X[kept], c.y[kept]).values,
+        atol=1e-10 * np.abs(values.values).max(),
     )
     assert np.all(values.change[~kept] == 0)
     refit = influence(c, model, c.X, c.y, zero, method=lt.LeafRefit(), rows=[5, 9])
@@ -90,7 +96,9 @@ def test_a_slope_predicts_a_small_removal(c):
     assert np.corrcoef(linear, exact)[0, 1] > 0.95
 
 
-@pytest.mark.parametrize("method", [lt.LeafInfluence(), lt.LeafRefit(), lt.LeafInfluence(lt.TopKLeaves(2))], ids=repr)
+@pytest.mark.parametrize(
+    "method", [lt.LeafInfluence(), lt.LeafRefit(), lt.LeafInfluence(lt.TopKLeaves(2))], ids=repr
+)
 def test_threads_and_memory_do_not_change_a_bit(c, method):
     results = []
     for kw in ({"n_jobs": 1}, {"n_jobs": 3}, {"n_jobs": 2}):
@@ -117,7 +125,10 @@ def test_removing_a_row_of_one_class_moves_the_other_scores():
     c = case("multiclass")
     tracer = tracer_of(c)
     row = int(np.flatnonzero(c.codes == 0)[3])
-    moved = [np.abs(tracer.influence(c.X_test, of="prediction", output=k, rows=[row]).values).max() for k in range(3)]
+    moved = [
+        np.abs(tracer.influence(c.X_test, of="prediction", output=k, rows=[row]).values).max()
+        for k in range(3)
+    ]
     assert min(moved) > 1e-3 * max(moved)
 
 
@@ -127,9 +138,13 @@ def test_label_influence_of_classes():
     model, row = c.model, 4
     target = next(k for k in range(3) if k != c.codes[row])
     tracer = tracer_of(c)
-    slope = tracer.label_influence(c.X_test, c.y_test, to=model.classes_[target], rows=[row]).values[0]
+    slope = tracer.label_influence(
+        c.X_test, c.y_test, to=model.classes_[target], rows=[row]
+    ).values[0]
     # The relabelled copy as a candidate, minus the row itself: dw = +1 there and -1 here.
-    copy = tracer.score_candidates(c.X[row : row + 1], c.X_test, c.y_test, [model.classes_[target]]).values[0]
+    copy = tracer.score_candidates(
+        c.X[row : row + 1], c.X_test, c.y_test, [model.classes_[target]]
+    ).values[0]
     own = tracer.score_candidates(c.X[row : row + 1], c.X_test, c.y_test, [c.y[row]]).values[0]
     np.testing.assert_allclose(slope, copy - own, atol=1e-12 * np.abs(slope).max())
     same = tracer.label_influence(c.X_test, c.y_test, to=c.y[row], rows=[row]).values
@@ -144,14 +159,18 @@ def test_candidates_without_labels():
     assert scores.per_label is not None
     assert list(scores.per_label) == list(c.model.classes_)
     for label, values in scores.per_label.items():
-        given = tracer.score_candidates(c.X_test[:4], c.X_test, c.y_test, [label] * 4, reduce="mean").values
+        given = tracer.score_candidates(
+            c.X_test[:4], c.X_test, c.y_test, [label] * 4, reduce="mean"
+        ).values
         np.testing.assert_array_equal(values, given)
     expected = sum(p[:, k, None] * v for k, v in enumerate(scores.per_label.values()))
     np.testing.assert_allclose(scores.values, expected, atol=1e-12)
     r = case("rmse default rule")
     t = tracer_of(r)
     own = t.score_candidates(r.X_test[:4], r.X_test, r.y_test, reduce="mean").values
-    same = t.score_candidates(r.X_test[:4], r.X_test, r.y_test, r.model.predict(r.X_test[:4]), reduce="mean").values
+    same = t.score_candidates(
+        r.X_test[:4], r.X_test, r.y_test, r.model.predict(r.X_test[:4]), reduce="mean"
+    ).values
     np.testing.assert_allclose(own, same, atol=1e-12)
 
 
@@ -160,8 +179,15 @@ def test_numpy_twins_give_the_same_answers(c, monkeypatch):
     from leaftrace._kernels import numpy as twins
 
     native = tracer_of(c)
-    methods = [lt.LeafInfluence(), lt.LeafRefit(), lt.LeafInfluence(lt.TopKLeaves(2)), lt.LeafRefit(lt.TopKLeaves(2))]
-    expected = [native.influence(c.X_test, c.y_test, method=m, rows=range(20)).values for m in methods]
+    methods = [
+        lt.LeafInfluence(),
+        lt.LeafRefit(),
+        lt.LeafInfluence(lt.TopKLeaves(2)),
+        lt.LeafRefit(lt.TopKLeaves(2)),
+    ]
+    expected = [
+        native.influence(c.X_test, c.y_test, method=m, rows=range(20)).values for m in methods
+    ]
     for module in (backward, row_effects, forward, steps):
         monkeypatch.setattr(module, "kernels", twins)
     twins = tracer_of(c)

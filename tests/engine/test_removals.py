@@ -16,7 +16,10 @@ AT_ONCE = 20  # of the settings, no fewer; the others have several outputs, samp
 def sets_of(case, structure, count):
     """Of very different sizes, sharing rows: a single one, a tenth of all, and all of one leaf."""
     n, rng = len(case.w), np.random.default_rng(4)
-    sets = [rng.choice(n, size, replace=False) for size in rng.permutation(np.geomspace(1, n // 10, count).astype(int))]
+    sets = [
+        rng.choice(n, size, replace=False)
+        for size in rng.permutation(np.geomspace(1, n // 10, count).astype(int))
+    ]
     ids, sizes = np.unique(structure.steps[0][0][0], return_counts=True)
     if len(ids) > 1:
         sets[0] = np.flatnonzero(structure.steps[0][0][0] == ids[sizes.argmin()])
@@ -26,7 +29,9 @@ def sets_of(case, structure, count):
 @pytest.mark.parametrize("name", CASES)
 def test_scores_are_the_oracles(name):
     case, tracer, structure, test_steps = prepared(name)
-    if structure.min_hessian == 0.99:  # min_child_weight of one, but for the sake of finite differences
+    if (
+        structure.min_hessian == 0.99
+    ):  # min_child_weight of one, but for the sake of finite differences
         structure = replace(structure, min_hessian=1.0)
     if case.baseline is not None:
         pytest.skip("test rows have no baseline here")
@@ -38,9 +43,13 @@ def test_scores_are_the_oracles(name):
     for j, gone in enumerate(sets):
         keep = ~np.isin(np.arange(len(case.w)), gone)
         rest = structure.rows(keep)
-        expected = oracle.predict(rest, oracle.refit(rest, case.data.codes[keep], case.w[keep]), test_steps)
+        expected = oracle.predict(
+            rest, oracle.refit(rest, case.data.codes[keep], case.w[keep]), test_steps
+        )
         scale = max(1.0, scale, np.abs(expected).max())
-        np.testing.assert_allclose(found[j], expected[j], atol=max(3e-6, accuracy(case)) * scale, err_msg=str(j))
+        np.testing.assert_allclose(
+            found[j], expected[j], atol=max(3e-6, accuracy(case)) * scale, err_msg=str(j)
+        )
 
 
 def test_most_settings_go_at_once():
@@ -62,4 +71,6 @@ def test_more_sets_than_a_block_on_any_number_of_threads(dtype):
     np.testing.assert_array_equal(list(one._scores_without(sets, X[:75], "refits")), found)
     slow = np.array([one.refit(rows).scores(X[[j]])[0] for j, rows in enumerate(sets)])
     moves = np.abs(slow - one.refit().scores(X[:75])).max()
-    np.testing.assert_allclose(found, slow, atol=1e-5 * moves)  # LightGBM's gradients are float32 numbers
+    np.testing.assert_allclose(
+        found, slow, atol=1e-5 * moves
+    )  # LightGBM's gradients are float32 numbers

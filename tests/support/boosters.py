@@ -110,7 +110,9 @@ class Case:
     tracer: dict[str, Any] = field(default_factory=dict)  # more arguments of Tracer
     tolerance: float = 1e-9  # of the fidelity
     smooth: bool = True  # False: leaves are quantiles, so there is no LeafInfluence
-    ordered: bool = False  # rows were drawn at random by their position: rows cannot be permuted or left out
+    ordered: bool = (
+        False  # rows were drawn at random by their position: rows cannot be permuted or left out
+    )
     counts_rows: bool = False  # a row of weight zero, or a row twice, is not the same as its weight
     own_refit: Callable[[Case, np.ndarray], np.ndarray] | None = None
     # own_refit(case, w): the library's own fixed-structure refit with these weights, as raw test predictions (m, K)

@@ -50,7 +50,9 @@ def tweedie(p):
 
     return {
         "derivatives": derivatives,
-        "loss_value": lambda F, y: y * np.exp((1 - p) * F[:, 0]) / (p - 1) + np.exp((2 - p) * F[:, 0]) / (2 - p),
+        "loss_value": lambda F, y: (
+            y * np.exp((1 - p) * F[:, 0]) / (p - 1) + np.exp((2 - p) * F[:, 0]) / (2 - p)
+        ),
     }
 
 
@@ -72,7 +74,10 @@ def expectile(alpha):
         r = A - y[:, None]
         return column(2 * c(r) * r, 2 * c(r))
 
-    return {"derivatives": derivatives, "loss_value": lambda F, y: c(F[:, 0] - y) * (F[:, 0] - y) ** 2}
+    return {
+        "derivatives": derivatives,
+        "loss_value": lambda F, y: c(F[:, 0] - y) * (F[:, 0] - y) ** 2,
+    }
 
 
 def one_vs_all(A, y):
@@ -89,7 +94,9 @@ def weighted_quantile(x, w, alpha, delta):
     order = np.argsort(x, kind="stable")
     q = x[order][min(np.searchsorted(np.cumsum(w[order]), alpha * w.sum() - 2e-16), len(x) - 1)]
     if delta:
-        q += -delta if w[x < q].sum() + alpha * w[x == q].sum() >= alpha * w.sum() - 2e-16 else delta
+        q += (
+            -delta if w[x < q].sum() + alpha * w[x == q].sum() >= alpha * w.sum() - 2e-16 else delta
+        )
     return float(np.float32(q))
 
 
@@ -122,17 +129,29 @@ def log_cosh_derivatives(A, y):
     return column(np.tanh(r), np.cosh(r) ** -2.0)
 
 
-LOG_COSH = {"derivatives": log_cosh_derivatives, "loss_value": lambda F, y: np.log(np.cosh(F[:, 0] - y))}
+LOG_COSH = {
+    "derivatives": log_cosh_derivatives,
+    "loss_value": lambda F, y: np.log(np.cosh(F[:, 0] - y)),
+}
 SETTINGS = {
     "Tweedie:variance_power=1.3": tweedie(1.3),
     "Huber:delta=0.6": huber(0.6),
     "Lq:q=2.5": lq(2.5),
     "Expectile:alpha=0.7": expectile(0.7),
-    "MultiClassOneVsAll": {"derivatives": one_vs_all, "loss_value": one_vs_all_value, "diagonal": True},
+    "MultiClassOneVsAll": {
+        "derivatives": one_vs_all,
+        "loss_value": one_vs_all_value,
+        "diagonal": True,
+    },
     "MAE": quantile(0.5),
     "Quantile:alpha=0.7": quantile(0.7),
 }
-LOSSES = {"RMSE": "squared", "Logloss": "logistic", "CrossEntropy": "logistic", "Poisson": "poisson"}
+LOSSES = {
+    "RMSE": "squared",
+    "Logloss": "logistic",
+    "CrossEntropy": "logistic",
+    "Poisson": "poisson",
+}
 
 
 # ---- structures ----
@@ -202,8 +221,12 @@ def recorded_leaves(model, X, y, w, cat_features):
     # CatBoost shows rows in an order of its own, the same for all labels: with their numbers for labels it tells which.
     other = {k: v for k, v in params.items() if k not in ("class_weights", "auto_class_weights")}
     other |= {"loss_function": "RMSE", "iterations": 1, "boost_from_average": False}
-    rows = shown(other, Pool(X, np.arange(len(y), dtype=float), cat_features=cat_features))[1][0][1].astype(int)
-    before = np.tile(np.asarray(model.get_scale_and_bias()[1], float), (len(y), 1)).reshape(len(y), -1)
+    rows = shown(other, Pool(X, np.arange(len(y), dtype=float), cat_features=cat_features))[1][0][
+        1
+    ].astype(int)
+    before = np.tile(np.asarray(model.get_scale_and_bias()[1], float), (len(y), 1)).reshape(
+        len(y), -1
+    )
     leaves = np.empty((len(seen), len(y)), int)
     for t, ((scores, _), values) in enumerate(zip(seen, leaf_table(model)[1], strict=True)):
         distance = np.abs((scores - before)[:, None] - values).max(axis=2)  # (n, L)
@@ -221,7 +244,11 @@ def structure(case):
     model, d = case.model, case.data
     p, (counts, values) = model.get_all_params(), leaf_table(model)
     categories = model.get_cat_feature_indices()
-    offset = 0.0 if case.baseline is None else np.float32(case.baseline).astype(float).reshape(len(d.y), -1)
+    offset = (
+        0.0
+        if case.baseline is None
+        else np.float32(case.baseline).astype(float).reshape(len(d.y), -1)
+    )
     ids = final_leaves(model, Pool(d.X, cat_features=categories))
     if getattr(case, "on_targets", False):
         ids = recorded_leaves(model, d.X, d.y, case.weight, categories)
@@ -263,7 +290,9 @@ def shrinking(out, p, values):
     by = [1.0, *(1 - rate * out.lr if constant else 1 - rate / t for t in range(1, T))]
     moves = [[]]
     for t in range(1, T):
-        weight = [np.prod(by[r + 1 : t]) for r in range(t - 1)]  # of the steps before t - 1, before they shrink again
+        weight = [
+            np.prod(by[r + 1 : t]) for r in range(t - 1)
+        ]  # of the steps before t - 1, before they shrink again
         moves.append([(-1, np.prod(by[:t]) * (by[t] - 1)), (t - 1, by[t])])
         moves[-1] += [(r, c * (by[t] - 1)) for r, c in enumerate(weight)]
     return replace(out, moves=[*moves, [(T - 1, 1.0)]], base=out.base)
@@ -271,7 +300,10 @@ def shrinking(out, p, values):
 
 def backtracked(out, case, values, count):
     y, w = case.data.codes, case.w * out.class_weight
-    A = np.tile(np.reshape(case.model.get_scale_and_bias()[1], (-1,)).astype(float), (len(y), 1)) + out.offset
+    A = (
+        np.tile(np.reshape(case.model.get_scale_and_bias()[1], (-1,)).astype(float), (len(y), 1))
+        + out.offset
+    )
     scales = []
     for t, target in enumerate(values):
         scales.append(found_path(out, t, A, y, w, target, count))
@@ -287,7 +319,13 @@ def own_refit(case, w):
     y, w = case.data.codes[keep], (w * out.class_weight)[keep]
     base = np.float32(np.average(y, weights=w)) if p.get("boost_from_average") else 0.0
     A, F = np.full(len(y), float(base)), np.full(len(case.data.y_test), float(base))
-    names = ("learning_rate", "l2_leaf_reg", "leaf_estimation_method", "leaf_estimation_iterations", "loss_function")
+    names = (
+        "learning_rate",
+        "l2_leaf_reg",
+        "leaf_estimation_method",
+        "leaf_estimation_iterations",
+        "loss_function",
+    )
     for step, test, L in zip(out.steps, test_steps, counts, strict=True):
         leaves = step[0][0][keep]
         values = np.zeros(L)
@@ -299,7 +337,14 @@ def own_refit(case, w):
 def one_tree(params, leaves, depth, y, w, A):
     """Predictions of a tree that tells all these leaves apart; the greedy search may need some noise to find one."""
     bits = (leaves[:, None] >> np.arange(depth) & 1).astype(np.float32)
-    params = {**QUIET, **params, "iterations": 1, "depth": depth, "bootstrap_type": "No", "boost_from_average": False}
+    params = {
+        **QUIET,
+        **params,
+        "iterations": 1,
+        "depth": depth,
+        "bootstrap_type": "No",
+        "boost_from_average": False,
+    }
     for seed in range(100):
         tree = CatBoost({**params, "random_strength": 3 * seed, "random_seed": seed})
         tree.fit(Pool(bits, y, weight=w, baseline=A))
@@ -321,9 +366,22 @@ class CatBoostCase(Case):
     on_targets = False
 
 
-def make(name, data, estimator=CatBoost, weighted=False, baseline=None, on_targets=False, early=False, **kw):
+def make(
+    name,
+    data,
+    estimator=CatBoost,
+    weighted=False,
+    baseline=None,
+    on_targets=False,
+    early=False,
+    **kw,
+):
     def fit(X, y, sample_weight, given):
-        categories = [i for i, t in enumerate(X.dtypes) if str(t) == "category"] if hasattr(X, "dtypes") else None
+        categories = (
+            [i for i, t in enumerate(X.dtypes) if str(t) == "category"]
+            if hasattr(X, "dtypes")
+            else None
+        )
         pool = Pool(X, y, weight=sample_weight, baseline=given, cat_features=categories)
         held = (data.X_test, data.y_test) if early else None
         return estimator(**{**SMALL, **kw}).fit(pool, eval_set=held)
@@ -363,14 +421,22 @@ def cases():
     classifier, regressor = CatBoostClassifier, CatBoostRegressor
     yield "default classifier", binary(text=True), {"estimator": classifier, "depth": None}
     yield "default regressor", numbers(), {"estimator": regressor, "depth": None, "refit": True}
-    yield "default classifier of three classes (multiclass)", three_classes(), {"estimator": classifier, "depth": 3}
+    yield (
+        "default classifier of three classes (multiclass)",
+        three_classes(),
+        {"estimator": classifier, "depth": 3},
+    )
     yield "logloss, weights, class weights", binary(), {
         "estimator": classifier, "weighted": True, "auto_class_weights": "Balanced",
     }  # fmt: skip
     yield "logloss, 3 Newton steps with backtracking", binary(), {
         "estimator": classifier, "leaf_estimation_iterations": 3, "learning_rate": 0.5, "l2_leaf_reg": 0.3,
     }  # fmt: skip
-    yield "logloss, baseline", binary(), {"estimator": classifier, "baseline": baseline, "iterations": 12}
+    yield (
+        "logloss, baseline",
+        binary(),
+        {"estimator": classifier, "baseline": baseline, "iterations": 12},
+    )
     yield "cross entropy from the average, Depthwise, Bernoulli", numbers("fractions"), {
         "loss_function": "CrossEntropy", "boost_from_average": True, "grow_policy": "Depthwise", "subsample": 0.6,
         "bootstrap_type": "Bernoulli",
@@ -382,22 +448,46 @@ def cases():
     yield "one-vs-all, weights", three_classes(text=True), {
         "loss_function": "MultiClassOneVsAll", "weighted": True, "depth": 3,
     }  # fmt: skip
-    yield "tweedie", numbers("positive"), {"loss_function": "Tweedie:variance_power=1.3", "weighted": True}
-    yield "huber", numbers(), {"loss_function": "Huber:delta=0.6", "weighted": True, "iterations": 12}
+    yield (
+        "tweedie",
+        numbers("positive"),
+        {"loss_function": "Tweedie:variance_power=1.3", "weighted": True},
+    )
+    yield (
+        "huber",
+        numbers(),
+        {"loss_function": "Huber:delta=0.6", "weighted": True, "iterations": 12},
+    )
     yield "lq", numbers(), {"loss_function": "Lq:q=2.5"}
     yield "expectile", numbers(), {"loss_function": "Expectile:alpha=0.7", "iterations": 12}
-    yield "log-cosh, Newton", numbers(), {"loss_function": "LogCosh", "leaf_estimation_method": "Newton"}
+    yield (
+        "log-cosh, Newton",
+        numbers(),
+        {"loss_function": "LogCosh", "leaf_estimation_method": "Newton"},
+    )
     yield "log-cosh", numbers(), {"loss_function": "LogCosh", "smooth": False}
     yield "absolute error", numbers(), {"loss_function": "MAE", "smooth": False}
-    yield "quantile, weights", numbers(), {"loss_function": "Quantile:alpha=0.7", "smooth": False, "weighted": True}
-    yield "shrinking model", numbers(), {"loss_function": "RMSE", "model_shrink_rate": 0.3, "learning_rate": 0.3}
+    yield (
+        "quantile, weights",
+        numbers(),
+        {"loss_function": "Quantile:alpha=0.7", "smooth": False, "weighted": True},
+    )
+    yield (
+        "shrinking model",
+        numbers(),
+        {"loss_function": "RMSE", "model_shrink_rate": 0.3, "learning_rate": 0.3},
+    )
     yield "shrinking model, ever less", numbers(), {
         "loss_function": "RMSE", "model_shrink_rate": 0.3, "model_shrink_mode": "Decreasing", "weighted": True,
     }  # fmt: skip
     yield "early stopping", numbers(), {
         "estimator": regressor, "early": True, "iterations": 200, "learning_rate": 0.4, "early_stopping_rounds": 3,
     }  # fmt: skip
-    yield "categories one-hot, missing values", frame(), {"estimator": classifier, "one_hot_max_size": 5}
+    yield (
+        "categories one-hot, missing values",
+        frame(),
+        {"estimator": classifier, "one_hot_max_size": 5},
+    )
     yield "categories by target statistics, weights", frame(many=True), {
         "estimator": classifier, "weighted": True, "on_targets": True, "leaf_estimation_iterations": 1, "refit": True,
     }  # fmt: skip
@@ -414,4 +504,6 @@ def cases():
     }  # fmt: skip
 
 
-CASES = {name: (lambda name=name, data=data, kw=kw: make(name, data, **kw)) for name, data, kw in cases()}
+CASES = {
+    name: (lambda name=name, data=data, kw=kw: make(name, data, **kw)) for name, data, kw in cases()
+}

@@ -61,22 +61,33 @@ def all_classes(K):
         p = softmax(A)
         return p - np.eye(K)[y.astype(int)], (K / (K - 1) * p * (1 - p))[:, :, None] * np.eye(K)
 
-    return derivatives, lambda F, y: np.log(np.exp(F).sum(axis=1)) - F[np.arange(len(y)), y.astype(int)]
+    return (
+        derivatives,
+        lambda F, y: np.log(np.exp(F).sum(axis=1)) - F[np.arange(len(y)), y.astype(int)],
+    )
 
 
 def formulas(p):
     """(derivatives, loss value) of an objective with smooth leaves."""
     a, c, rho = p["alpha"], p["fair_c"], p["tweedie_variance_power"]
     return {
-        "regression": (one(lambda f, y: f - y, lambda f, y: 1.0), lambda F, y: (F[:, 0] - y) ** 2 / 2),
+        "regression": (
+            one(lambda f, y: f - y, lambda f, y: 1.0),
+            lambda F, y: (F[:, 0] - y) ** 2 / 2,
+        ),
         "huber": (
             one(lambda f, y: np.clip(f - y, -a, a), lambda f, y: 1.0),
             lambda F, y: np.where(
-                np.abs(F[:, 0] - y) <= a, (F[:, 0] - y) ** 2 / 2, a * np.abs(F[:, 0] - y) - a * a / 2
+                np.abs(F[:, 0] - y) <= a,
+                (F[:, 0] - y) ** 2 / 2,
+                a * np.abs(F[:, 0] - y) - a * a / 2,
             ),
         ),
         "fair": (
-            one(lambda f, y: c * (f - y) / (np.abs(f - y) + c), lambda f, y: c * c / (np.abs(f - y) + c) ** 2),
+            one(
+                lambda f, y: c * (f - y) / (np.abs(f - y) + c),
+                lambda f, y: c * c / (np.abs(f - y) + c) ** 2,
+            ),
             lambda F, y: c * c * (np.abs(F[:, 0] - y) / c - np.log(1 + np.abs(F[:, 0] - y) / c)),
         ),
         "poisson": (
@@ -90,9 +101,14 @@ def formulas(p):
         "tweedie": (
             one(
                 lambda f, y: np.exp((2 - rho) * f) - y * np.exp((1 - rho) * f),
-                lambda f, y: (2 - rho) * np.exp((2 - rho) * f) - (1 - rho) * y * np.exp((1 - rho) * f),
+                lambda f, y: (
+                    (2 - rho) * np.exp((2 - rho) * f) - (1 - rho) * y * np.exp((1 - rho) * f)
+                ),
             ),
-            lambda F, y: np.exp((2 - rho) * F[:, 0]) / (2 - rho) - y * np.exp((1 - rho) * F[:, 0]) / (1 - rho),
+            lambda F, y: (
+                np.exp((2 - rho) * F[:, 0]) / (2 - rho)
+                - y * np.exp((1 - rho) * F[:, 0]) / (1 - rho)
+            ),
         ),
         "binary": logistic(p["sigmoid"]),
         "cross_entropy": logistic(1.0),
@@ -109,7 +125,11 @@ def start(p, class_weight):
             w = w * class_weight[y.astype(int)]
         if p["num_class"] > 1:
             share = np.bincount(y.astype(int), w, p["num_class"]) / w.sum()
-            return np.log(share / (1 - share)) / p["sigmoid"] if p["objective"] == "multiclassova" else np.log(share)
+            return (
+                np.log(share / (1 - share)) / p["sigmoid"]
+                if p["objective"] == "multiclassova"
+                else np.log(share)
+            )
         mean = (w * y).sum() / w.sum()
         if p["objective"] in ("poisson", "gamma", "tweedie"):
             return np.array([np.log(mean)])
@@ -150,7 +170,11 @@ def quantile_leaves(p, weighted):
     alpha = float(np.float32(p["alpha"])) if p["objective"] == "quantile" else 0.5
 
     def scaled(y, w):
-        return np.float32(np.float32(1 / np.maximum(1, np.abs(y))) * np.float32(w)).astype(float) if relative else w
+        return (
+            np.float32(np.float32(1 / np.maximum(1, np.abs(y))) * np.float32(w)).astype(float)
+            if relative
+            else w
+        )
 
     def leaf(ids, L, residual, y, w):
         out = np.zeros(L)
@@ -186,7 +210,9 @@ class Random:
 def bags(p, y, T):
     """For each iteration 1 for rows in the bag."""
     n = len(y)
-    balanced = p["objective"] == "binary" and min(p["pos_bagging_fraction"], p["neg_bagging_fraction"]) < 1
+    balanced = (
+        p["objective"] == "binary" and min(p["pos_bagging_fraction"], p["neg_bagging_fraction"]) < 1
+    )
     if not p["bagging_freq"] or not (balanced or p["bagging_fraction"] < 1):
         return None
     chance = np.full(n, p["bagging_fraction"])
@@ -237,7 +263,9 @@ def dart(p, T):
             mean = total / t if t else 1.0
             limit = p["max_drop"] / (t if p["uniform_drop"] else total * mean) if t else 1.0
             for i in range(t):
-                chance = min(p["drop_rate"], limit) * (1.0 if p["uniform_drop"] else weight[i] / mean)
+                chance = min(p["drop_rate"], limit) * (
+                    1.0 if p["uniform_drop"] else weight[i] / mean
+                )
                 if random.next() < chance:
                     dropped.append(i)
                     if len(dropped) == p["max_drop"]:
@@ -341,20 +369,28 @@ def structure(case, kinds=None, class_weight=None, rates=None, **settings):
     if p["is_unbalance"] or p["scale_pos_weight"] != 1:
         for k in range(K):
             positive = (y == k) if K > 1 else (y > 0)
-            ratio = (~positive).sum() / positive.sum() if p["is_unbalance"] else p["scale_pos_weight"]
-            label_weight[:, k] = np.where(positive, max(ratio, 1), max(1 / ratio, 1) if p["is_unbalance"] else 1)
+            ratio = (
+                (~positive).sum() / positive.sum() if p["is_unbalance"] else p["scale_pos_weight"]
+            )
+            label_weight[:, k] = np.where(
+                positive, max(ratio, 1), max(1 / ratio, 1) if p["is_unbalance"] else 1
+            )
     if K == 1:
         row_weight = row_weight * label_weight[:, 0]
     elif drawn is None and np.any(label_weight != 1):
         drawn = [np.ones(len(y))] * T
     if drawn is not None:
-        more["sample"] = [[d * (label_weight[:, k] if K > 1 else 1.0) for k in range(K)] for d in drawn]
+        more["sample"] = [
+            [d * (label_weight[:, k] if K > 1 else 1.0) for k in range(K)] for d in drawn
+        ]
     dumped = [tree["tree_structure"] for tree in trees]
     if kinds is not None:
         l2 = [more_l2(tree, L, kinds, p["cat_l2"]) for tree, L in zip(dumped, counts, strict=True)]
         more["more_l2"] = [l2[t * K : (t + 1) * K] for t in range(T)]
     if p["path_smooth"]:
-        more["paths"] = [[leaning(tree, L, p["path_smooth"])] for tree, L in zip(dumped, counts, strict=True)]
+        more["paths"] = [
+            [leaning(tree, L, p["path_smooth"])] for tree, L in zip(dumped, counts, strict=True)
+        ]
     made = Structure(
         loss=p["objective"],
         steps=steps(case.data.X),
@@ -386,7 +422,9 @@ def raw(model, X):
     booster = getattr(model, "booster_", model)
     F = np.asarray(booster.predict(X, raw_score=True)).reshape(X.shape[0], -1)
     forest = "\naverage_output" in booster.model_to_string()[:2000]
-    return F / booster.current_iteration() if forest else F  # raw_score leaves out what predict() divides by
+    return (
+        F / booster.current_iteration() if forest else F
+    )  # raw_score leaves out what predict() divides by
 
 
 def train(data, rounds=15, weighted=False, baseline=None, callbacks=(), **settings):
@@ -399,7 +437,9 @@ def train(data, rounds=15, weighted=False, baseline=None, callbacks=(), **settin
         return lgb.train(params, rows, rounds, callbacks=list(callbacks))
 
     def refit(case, w):
-        again = case.model.refit(case.data.X, case.data.y, decay_rate=0.0, weight=w, init_score=case.baseline)
+        again = case.model.refit(
+            case.data.X, case.data.y, decay_rate=0.0, weight=w, init_score=case.baseline
+        )
         return raw(again, case.data.X_test)
 
     drawn = params.get("bagging_freq", 0) > 0 or params.get("data_sample_strategy") == "goss"
@@ -457,16 +497,32 @@ def three_classes_defaults():
 def balanced_classes():
     data = binary(text=True)
     share = np.bincount(data.codes.astype(int)) / len(data.codes)
-    like = {"objective": "binary", "scale_pos_weight": 1.7, "lambda_l2": 0.5, "class_weight": 1 / (2 * share)}
+    like = {
+        "objective": "binary",
+        "scale_pos_weight": 1.7,
+        "lambda_l2": 0.5,
+        "class_weight": 1 / (2 * share),
+    }
     settings = {"class_weight": "balanced", "scale_pos_weight": 1.7, "reg_lambda": 0.5}
     return wrapper(lgb.LGBMClassifier, data, like, True, n_estimators=15, **settings)
 
 
 def weighted_classes():
     more = {"max_delta_step": 0.9, "lambda_l1": 0.3, "lambda_l2": 0.7}
-    like = {"objective": "multiclass", "num_class": 3, "class_weight": np.array([1.0, 2.5, 1.0]), **more}
+    like = {
+        "objective": "multiclass",
+        "num_class": 3,
+        "class_weight": np.array([1.0, 2.5, 1.0]),
+        **more,
+    }
     return wrapper(
-        lgb.LGBMClassifier, three_classes(text=True), like, True, n_estimators=12, class_weight={"barolo": 2.5}, **more
+        lgb.LGBMClassifier,
+        three_classes(text=True),
+        like,
+        True,
+        n_estimators=12,
+        class_weight={"barolo": 2.5},
+        **more,
     )
 
 
@@ -497,13 +553,19 @@ def sparse():
     X = csr_matrix(np.where(holes, 0, np.concatenate([data.X, data.X_test])))
     n = len(data.y)
     case = train(
-        Data(X[:n], data.y, data.codes, X[n:], data.y_test, data.test_codes), zero_as_missing=True, extra_trees=True
+        Data(X[:n], data.y, data.codes, X[n:], data.y_test, data.test_codes),
+        zero_as_missing=True,
+        extra_trees=True,
     )
     return case
 
 
 def schedule():
-    case = train(numbers(), weighted=True, callbacks=[lgb.reset_parameter(learning_rate=lambda t: 0.3 * 0.9**t)])
+    case = train(
+        numbers(),
+        weighted=True,
+        callbacks=[lgb.reset_parameter(learning_rate=lambda t: 0.3 * 0.9**t)],
+    )
     case.structure = lambda case: structure(case, rates=[0.3 * 0.9**t for t in range(15)])
     return case
 
@@ -532,38 +594,75 @@ CASES = {
     "LGBMRegressor, defaults": regressor_defaults,
     "LGBMClassifier, defaults, multiclass": three_classes_defaults,
     "regression, weights, l1, l2, max_delta_step": lambda: train(
-        numbers(), weighted=True, lambda_l1=1.0, lambda_l2=2.0, max_delta_step=0.5, boost_from_average=False
+        numbers(),
+        weighted=True,
+        lambda_l1=1.0,
+        lambda_l2=2.0,
+        max_delta_step=0.5,
+        boost_from_average=False,
     ),
     "huber, weights": lambda: train(  # an alpha that no residual comes close to
         numbers(), 8, True, objective="huber", alpha=1.25, boost_from_average=False
     ),
     "fair": lambda: train(numbers(), objective="fair", fair_c=0.8),
-    "poisson, weights, l2": lambda: train(numbers("counts"), weighted=True, objective="poisson", lambda_l2=1.0),
-    "gamma, no starting score": lambda: train(numbers("positive"), objective="gamma", boost_from_average=False),
+    "poisson, weights, l2": lambda: train(
+        numbers("counts"), weighted=True, objective="poisson", lambda_l2=1.0
+    ),
+    "gamma, no starting score": lambda: train(
+        numbers("positive"), objective="gamma", boost_from_average=False
+    ),
     "tweedie, weights": lambda: train(
         numbers("positive"), weighted=True, objective="tweedie", tweedie_variance_power=1.3
     ),
-    "cross_entropy, weights": lambda: train(numbers("fractions"), weighted=True, objective="cross_entropy"),
-    "binary, sigmoid, is_unbalance": lambda: train(binary(), objective="binary", sigmoid=0.7, is_unbalance=True),
+    "cross_entropy, weights": lambda: train(
+        numbers("fractions"), weighted=True, objective="cross_entropy"
+    ),
+    "binary, sigmoid, is_unbalance": lambda: train(
+        binary(), objective="binary", sigmoid=0.7, is_unbalance=True
+    ),
     "LGBMClassifier, balanced, scale_pos_weight, weights": balanced_classes,
     "multiclass, class_weight, weights, l1, l2, max_delta_step": weighted_classes,
     "multiclassova, weights, scale_pos_weight": lambda: train(
-        three_classes(), 10, True, objective="multiclassova", num_class=3, sigmoid=1.2, scale_pos_weight=1.8
+        three_classes(),
+        10,
+        True,
+        objective="multiclassova",
+        num_class=3,
+        sigmoid=1.2,
+        scale_pos_weight=1.8,
     ),
     "init_score": lambda: train(
-        binary(), weighted=True, baseline=scores(binary()), objective="binary", boost_from_average=False
+        binary(),
+        weighted=True,
+        baseline=scores(binary()),
+        objective="binary",
+        boost_from_average=False,
     ),
-    "multiclass, init_score": lambda: train(three_classes(), baseline=scores(three_classes(), 3), **ROUNDS),
-    "bagging, weights": lambda: train(numbers(), weighted=True, bagging_fraction=0.6, bagging_freq=2),
+    "multiclass, init_score": lambda: train(
+        three_classes(), baseline=scores(three_classes(), 3), **ROUNDS
+    ),
+    "bagging, weights": lambda: train(
+        numbers(), weighted=True, bagging_fraction=0.6, bagging_freq=2
+    ),
     "binary, bagging of classes": lambda: train(
-        binary(), objective="binary", pos_bagging_fraction=0.5, neg_bagging_fraction=0.8, bagging_freq=1
+        binary(),
+        objective="binary",
+        pos_bagging_fraction=0.5,
+        neg_bagging_fraction=0.8,
+        bagging_freq=1,
     ),
-    "multiclass, bagging": lambda: train(three_classes(), bagging_fraction=0.7, bagging_freq=1, **ROUNDS),
-    "GOSS": lambda: train(binary(), objective="binary", data_sample_strategy="goss", learning_rate=0.25),
+    "multiclass, bagging": lambda: train(
+        three_classes(), bagging_fraction=0.7, bagging_freq=1, **ROUNDS
+    ),
+    "GOSS": lambda: train(
+        binary(), objective="binary", data_sample_strategy="goss", learning_rate=0.25
+    ),
     "GOSS, weights": lambda: train(
         binary(), weighted=True, objective="binary", data_sample_strategy="goss", learning_rate=0.25
     ),
-    "DART, weights": lambda: train(numbers(), weighted=True, boosting="dart", drop_rate=0.3, skip_drop=0.2),
+    "DART, weights": lambda: train(
+        numbers(), weighted=True, boosting="dart", drop_rate=0.3, skip_drop=0.2
+    ),
     "DART as in XGBoost, bagging": lambda: train(
         binary(),
         objective="binary",
@@ -577,7 +676,9 @@ CASES = {
     "multiclass, DART": lambda: train(
         three_classes(), boosting="dart", uniform_drop=True, drop_rate=0.3, skip_drop=0.2, **ROUNDS
     ),
-    "forest": lambda: train(binary(), objective="binary", boosting="rf", bagging_fraction=0.6, bagging_freq=1),
+    "forest": lambda: train(
+        binary(), objective="binary", boosting="rf", bagging_fraction=0.6, bagging_freq=1
+    ),
     "early stopping": early_stopping,
     "sparse, zero_as_missing, extra_trees": sparse,
     "schedule of learning rates, weights": schedule,
@@ -590,4 +691,6 @@ CASES = {
     "mape": lambda: train(numbers("positive"), objective="mape"),
 }
 if VERSION >= (4, 6):  # earlier ones fail a check of their own
-    CASES["quantised, leaves renewed"] = lambda: train(numbers(), use_quantized_grad=True, quant_train_renew_leaf=True)
+    CASES["quantised, leaves renewed"] = lambda: train(
+        numbers(), use_quantized_grad=True, quant_train_renew_leaf=True
+    )

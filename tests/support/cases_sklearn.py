@@ -99,19 +99,28 @@ def hist_structure(case, class_weight=1.0, stratify=True):
     def steps(X):
         nodes = hist_leaves(model, X)
         return [
-            [(ids, L, k) for k, (ids, L) in enumerate(zip(*t, strict=True))] for t in zip(nodes, counts, strict=True)
+            [(ids, L, k) for k, (ids, L) in enumerate(zip(*t, strict=True))]
+            for t in zip(nodes, counts, strict=True)
         ]
 
     used = np.ones(len(case.w))
     if model.do_early_stopping_:
         groups = case.data.codes if stratify else None
-        split = {"test_size": model.validation_fraction, "random_state": model._random_seed, "stratify": groups}
+        split = {
+            "test_size": model.validation_fraction,
+            "random_state": model._random_seed,
+            "stratify": groups,
+        }
         used[train_test_split(np.arange(len(used)), **split)[1]] = 0
     more = {}
     if p["loss"] in ("absolute_error", "quantile"):
         q = p["quantile"] or 0.5
         interpolated = case.weight is None
-        fit = (lambda v, w: np.quantile(v, q)) if interpolated else (lambda v, w: lower_quantile(v, w, q))
+        fit = (
+            (lambda v, w: np.quantile(v, q))
+            if interpolated
+            else (lambda v, w: lower_quantile(v, w, q))
+        )
         more = {
             "leaf": by_leaf(fit),
             "base_value": lambda y, w: np.array([fit(y, w)]),
@@ -144,7 +153,12 @@ def hist_refit(case, w):
     for (ids,), (at,) in zip(train, test, strict=True):
         X = ids[:, None].astype(float)
         again = type(model)(
-            loss=model.loss, max_iter=1, warm_start=True, early_stopping=False, min_samples_leaf=1, max_leaf_nodes=None
+            loss=model.loss,
+            max_iter=1,
+            warm_start=True,
+            early_stopping=False,
+            min_samples_leaf=1,
+            max_leaf_nodes=None,
         )
         again.fit(X[kept], y[kept], sample_weight=w[kept])
         if F is None:
@@ -174,7 +188,9 @@ def trained(make):
 
     def fit(X, y, sample_weight, baseline):
         assert baseline is None
-        with threadpool_limits(1, "openmp"):  # on so few rows threads wait for each other most of the time
+        with threadpool_limits(
+            1, "openmp"
+        ):  # on so few rows threads wait for each other most of the time
             return make().fit(X, y, sample_weight=sample_weight)
 
     return fit
@@ -228,7 +244,10 @@ def gradient_structure(case):
     if p["n_iter_no_change"]:
         groups = case.data.codes if hasattr(model, "classes_") else None
         order = train_test_split(
-            order, random_state=p["random_state"], test_size=p["validation_fraction"], stratify=groups
+            order,
+            random_state=p["random_state"],
+            test_size=p["validation_fraction"],
+            stratify=groups,
         )[0]
     used = np.isin(np.arange(n), order).astype(float)
     more = {}
@@ -247,10 +266,15 @@ def gradient_structure(case):
         more["base_value"] = lambda y, w: np.array([np.quantile(y, q)])
     elif p["loss"] == "huber":
         delta = model._loss.closs.delta
-        more |= {"leaf": huber_leaf(level), "base_value": lambda y, w: np.array([lower_quantile(y, w, 0.5)])}
+        more |= {
+            "leaf": huber_leaf(level),
+            "base_value": lambda y, w: np.array([lower_quantile(y, w, 0.5)]),
+        }
         more["loss_value"] = lambda F, y: huber_value(y - F[:, 0], delta)
     structure = Structure(
-        loss={"squared_error": "squared", "log_loss": "softmax" if K > 1 else "logistic"}.get(p["loss"], p["loss"]),
+        loss={"squared_error": "squared", "log_loss": "softmax" if K > 1 else "logistic"}.get(
+            p["loss"], p["loss"]
+        ),
         steps=steps(case.data.X),
         K=K,
         O=1,
@@ -315,12 +339,19 @@ def gradient_refit(case, w):
         again = type(model)(loss=model.loss, n_estimators=1, max_depth=None, init=Before(F[kept]))
         again.fit(ids[kept], y[kept], sample_weight=w[kept])
         tree = again.estimators_[0, 0]
-        F, G = F + again.learning_rate * tree.predict(ids), G + again.learning_rate * tree.predict(at)
+        F, G = (
+            F + again.learning_rate * tree.predict(ids),
+            G + again.learning_rate * tree.predict(at),
+        )
     return G[:, None]
 
 
 def gradient_raw(model, X):
-    return model.decision_function(X).reshape(len(X), -1) if hasattr(model, "classes_") else model.predict(X)[:, None]
+    return (
+        model.decision_function(X).reshape(len(X), -1)
+        if hasattr(model, "classes_")
+        else model.predict(X)[:, None]
+    )
 
 
 def gradient(name, data, model, **more):
@@ -342,7 +373,10 @@ def forest_structure(case, class_weight=1.0):
 
     more = {}
     if getattr(model, "bootstrap", False):
-        counts = [np.bincount(rows, minlength=len(codes)).astype(float) for rows in model.estimators_samples_]
+        counts = [
+            np.bincount(rows, minlength=len(codes)).astype(float)
+            for rows in model.estimators_samples_
+        ]
         if getattr(model, "class_weight", None) == "balanced_subsample":
             counts = [c * (c.sum() / K / np.bincount(codes, c, K))[codes] for c in counts]
         more["sample"] = [[c] for c in counts]
@@ -358,7 +392,9 @@ def forest_structure(case, class_weight=1.0):
         l2_scales=False,
         lr=1.0,
         scales=[[1.0]] * T,
-        base=np.average(labels, axis=0, weights=case.w * class_weight),  # what an emptied leaf falls back to
+        base=np.average(
+            labels, axis=0, weights=case.w * class_weight
+        ),  # what an emptied leaf falls back to
         diagonal=True,
         moves=[*([] for _ in range(T)), [(t, 1 / T) for t in range(T)]],
         class_weight=class_weight,
@@ -464,7 +500,9 @@ CASES = {
     "HistGradientBoosting, early stopping, weights": lambda: hist(
         "hist early stopping with weights",
         numbers(),
-        lambda: HistGradientBoostingRegressor(max_iter=15, early_stopping=True, validation_fraction=0.3),
+        lambda: HistGradientBoostingRegressor(
+            max_iter=15, early_stopping=True, validation_fraction=0.3
+        ),
         stratify=False,
         weight=weights(N_DIABETES),
         ordered=True,
@@ -473,7 +511,11 @@ CASES = {
         "hist single rows",
         numbers(),
         lambda: HistGradientBoostingRegressor(
-            max_iter=10, min_samples_leaf=1, max_leaf_nodes=60, interaction_cst="pairwise", learning_rate=0.5
+            max_iter=10,
+            min_samples_leaf=1,
+            max_leaf_nodes=60,
+            interaction_cst="pairwise",
+            learning_rate=0.5,
         ),
     ),
     "GradientBoostingClassifier": lambda: gradient(
@@ -503,20 +545,26 @@ CASES = {
     "GradientBoosting, subsample, weights": lambda: gradient(
         "gradient subsample",
         numbers(),
-        lambda: GradientBoostingRegressor(n_estimators=20, subsample=0.6, max_features=3, random_state=4),
+        lambda: GradientBoostingRegressor(
+            n_estimators=20, subsample=0.6, max_features=3, random_state=4
+        ),
         weight=weights(N_DIABETES),
         ordered=True,
     ),
     "GradientBoosting, multiclass, subsample, n_iter_no_change": lambda: gradient(
         "gradient multiclass subsample",
         three_classes(),
-        lambda: GradientBoostingClassifier(n_estimators=10, subsample=0.7, n_iter_no_change=4, random_state=5),
+        lambda: GradientBoostingClassifier(
+            n_estimators=10, subsample=0.7, n_iter_no_change=4, random_state=5
+        ),
         ordered=True,
     ),
     "GradientBoosting, multiclass, init zero, max_leaf_nodes": lambda: gradient(
         "gradient zero",
         three_classes(),
-        lambda: GradientBoostingClassifier(n_estimators=8, init="zero", max_leaf_nodes=6, learning_rate=0.3),
+        lambda: GradientBoostingClassifier(
+            n_estimators=8, init="zero", max_leaf_nodes=6, learning_rate=0.3
+        ),
     ),
     "GradientBoosting, huber, weights": lambda: gradient(
         "gradient huber",
@@ -528,16 +576,24 @@ CASES = {
     "GradientBoosting, quantile, subsample": lambda: gradient(
         "gradient quantile",
         numbers(),
-        lambda: GradientBoostingRegressor(loss="quantile", alpha=0.7, n_estimators=12, subsample=0.5, random_state=2),
+        lambda: GradientBoostingRegressor(
+            loss="quantile", alpha=0.7, n_estimators=12, subsample=0.5, random_state=2
+        ),
         smooth=False,
         ordered=True,
     ),
     # Leaves of one label do not move with the weights of their rows, so these forests stop growing earlier.
     "RandomForestClassifier, max_depth": lambda: forest(
-        "forest classifier", binary(), lambda: RandomForestClassifier(n_estimators=12, max_depth=4), ordered=True
+        "forest classifier",
+        binary(),
+        lambda: RandomForestClassifier(n_estimators=12, max_depth=4),
+        ordered=True,
     ),
     "RandomForestRegressor, min_samples_leaf": lambda: forest(
-        "forest regressor", numbers(), lambda: RandomForestRegressor(n_estimators=12, min_samples_leaf=3), ordered=True
+        "forest regressor",
+        numbers(),
+        lambda: RandomForestRegressor(n_estimators=12, min_samples_leaf=3),
+        ordered=True,
     ),
     "ExtraTreesClassifier, multiclass, class weights, weights": lambda: forest(
         "extra trees classifier",
@@ -570,7 +626,9 @@ CASES = {
     "RandomForest without bootstrap, missing values, ccp_alpha": lambda: forest(
         "forest without bootstrap",
         with_holes(numbers()),
-        lambda: RandomForestRegressor(n_estimators=8, bootstrap=False, max_features=0.5, ccp_alpha=0.002),
+        lambda: RandomForestRegressor(
+            n_estimators=8, bootstrap=False, max_features=0.5, ccp_alpha=0.002
+        ),
         weight=weights(N_DIABETES),
     ),
     "DecisionTreeClassifier": lambda: forest(

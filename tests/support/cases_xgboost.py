@@ -40,7 +40,9 @@ def matrix(X, **more):
 
 
 def raw(model, X):
-    F = booster_of(model).predict(matrix(X), output_margin=True, iteration_range=(0, rounds_of(model)))
+    F = booster_of(model).predict(
+        matrix(X), output_margin=True, iteration_range=(0, rounds_of(model))
+    )
     return F.astype(float).reshape(len(F), -1)
 
 
@@ -53,7 +55,11 @@ def steps_of(model, X):
     ids = ids.reshape(len(ids), -1).astype(int)
     vectors = int(forest["trees"][0]["tree_param"]["size_leaf_vector"]) > 1
     trees = [
-        (ids[:, t], int(forest["trees"][t]["tree_param"]["num_nodes"]), 0 if vectors else forest["tree_info"][t])
+        (
+            ids[:, t],
+            int(forest["trees"][t]["tree_param"]["num_nodes"]),
+            0 if vectors else forest["tree_info"][t],
+        )
         for t in range(ids.shape[1])
     ]
     if gb["name"] == "dart":
@@ -100,7 +106,9 @@ def derivatives(objective, p):
             return 1 - t * np.exp(-A), (t * np.exp(-A))[..., None]
         if objective == "reg:tweedie":
             a, b = 1 - f32(p["tweedie_variance_power"]), 2 - f32(p["tweedie_variance_power"])
-            return -t * np.exp(a * A) + np.exp(b * A), (-t * a * np.exp(a * A) + b * np.exp(b * A))[..., None]
+            return -t * np.exp(a * A) + np.exp(b * A), (-t * a * np.exp(a * A) + b * np.exp(b * A))[
+                ..., None
+            ]
         if objective == "reg:pseudohubererror":
             d, z = f32(p["huber_slope"]), A - t
             root = np.sqrt(1 + z**2 / d**2)
@@ -167,13 +175,23 @@ def base_value(objective, p, weighted, scale_pos_weight):
             K = int(p["num_class"])
             share = np.bincount(y.astype(int), w, K) / w.sum()
             logs = np.log(share + 1e-6)
-            return logs - logs.mean() if VERSION >= (3, 2) else share if VERSION >= (3, 1) else np.full(K, 0.5)
+            return (
+                logs - logs.mean()
+                if VERSION >= (3, 2)
+                else share
+                if VERSION >= (3, 1)
+                else np.full(K, 0.5)
+            )
         if objective == "binary:hinge":
             return np.array([float(newton(y, w)[0] > 0) if VERSION >= (2, 1) else 0.5])
         if objective in ("reg:absoluteerror", "reg:quantileerror"):
             alpha = 0.5 if objective == "reg:absoluteerror" else alpha_of(p)
             return np.array([quantile(y, w, alpha, weighted)])
-        if objective in ("reg:pseudohubererror", "reg:squaredlogerror") or VERSION < (3, 0) or scale_pos_weight != 1:
+        if (
+            objective in ("reg:pseudohubererror", "reg:squaredlogerror")
+            or VERSION < (3, 0)
+            or scale_pos_weight != 1
+        ):
             return newton(y, w)
         mean = np.array([w @ y / w.sum()])
         if objective in ("binary:logistic", "reg:logistic"):
@@ -214,7 +232,11 @@ def quantile_leaf(alpha, weighted):
 def link(objective, base_score):
     if objective in ("binary:logistic", "reg:logistic"):
         return np.log(base_score / (1 - base_score))
-    return np.log(base_score) if objective in ("count:poisson", "reg:gamma", "reg:tweedie") else base_score
+    return (
+        np.log(base_score)
+        if objective in ("count:poisson", "reg:gamma", "reg:tweedie")
+        else base_score
+    )
 
 
 # ---- XGBoost's random draws, in Python integers ----
@@ -296,7 +318,11 @@ def structure(case, given=None):
     steps, n = steps_of(model, data.X), len(data.y)
     K = max(1, int(p["num_class"]))
     vectors = K > 1 and p["multi_strategy"] == "multi_output_tree"
-    npt, rate, bound = int(p["num_parallel_tree"]), f32(p["learning_rate"]), f32(p["max_delta_step"])
+    npt, rate, bound = (
+        int(p["num_parallel_tree"]),
+        f32(p["learning_rate"]),
+        f32(p["max_delta_step"]),
+    )
     spw = f32(p.get("scale_pos_weight", 1))
     stored = np.atleast_1d(json.loads(details["learner_model_param"]["base_score"])).astype(float)
     base, offset = np.broadcast_to(link(objective, stored), K), 0.0
@@ -319,7 +345,9 @@ def structure(case, given=None):
     slack = 0.01 if objective == "reg:squarederror" and case.weight is None else 0.0
     leaf = None
     if objective in ("reg:absoluteerror", "reg:quantileerror"):
-        leaf = quantile_leaf(0.5 if objective == "reg:absoluteerror" else alpha_of(p), case.weight is not None)
+        leaf = quantile_leaf(
+            0.5 if objective == "reg:absoluteerror" else alpha_of(p), case.weight is not None
+        )
     return Structure(
         loss=objective,
         steps=steps,
@@ -351,7 +379,13 @@ def refresh(params):
 
     def refit(case, w):
         rounds = case.model.num_boosted_rounds()
-        params_now = {**params, "process_type": "update", "updater": "refresh", "refresh_leaf": True, "verbosity": 0}
+        params_now = {
+            **params,
+            "process_type": "update",
+            "updater": "refresh",
+            "refresh_leaf": True,
+            "verbosity": 0,
+        }
         rows = matrix(case.data.X, label=case.data.y, weight=w, base_margin=case.baseline)
         return raw(xgb.train(params_now, rows, rounds, xgb_model=case.model), case.data.X_test)
 
@@ -361,7 +395,12 @@ def refresh(params):
 def coded(data):
     """Labels as XGBoost takes them: whole numbers for classes."""
     return boosters.Data(
-        data.X, data.codes.astype(int), data.codes, data.X_test, data.test_codes.astype(int), data.test_codes
+        data.X,
+        data.codes.astype(int),
+        data.codes,
+        data.X_test,
+        data.test_codes.astype(int),
+        data.test_codes,
     )
 
 
@@ -407,7 +446,9 @@ def stopped_early():
 
     def fit(X, y, w, margin):
         model = xgb.XGBRegressor(n_jobs=1, n_estimators=40, max_depth=3, early_stopping_rounds=3)
-        return model.fit(X, y, sample_weight=w, eval_set=[(data.X_test, data.y_test)], verbose=False)
+        return model.fit(
+            X, y, sample_weight=w, eval_set=[(data.X_test, data.y_test)], verbose=False
+        )
 
     found = case("early stopping", data, fit, weight=True)
     assert rounds_of(found.model) < booster_of(found.model).num_boosted_rounds() < 40
@@ -417,7 +458,13 @@ def stopped_early():
 def loaded():
     """A file keeps no training parameters."""
     data = coded(boosters.binary())
-    params = {"max_depth": 3, "eta": 0.17, "reg_lambda": 2.5, "objective": "binary:logistic", "nthread": 1}
+    params = {
+        "max_depth": 3,
+        "eta": 0.17,
+        "reg_lambda": 2.5,
+        "objective": "binary:logistic",
+        "nthread": 1,
+    }
 
     def fit(X, y, w, margin):
         booster = xgb.train(params, matrix(X, label=y, weight=w), 12)

@@ -28,7 +28,9 @@ def people(n, seed):
     rng = np.random.default_rng(seed)
     town = rng.choice(["rome", "oslo", "bern"], n).astype(object)
     town[rng.random(n) < 0.1] = None
-    frame = pd.DataFrame({"age": rng.integers(18, 80, n), "home town": town, "income": rng.normal(size=n).round(3)})
+    frame = pd.DataFrame(
+        {"age": rng.integers(18, 80, n), "home town": town, "income": rng.normal(size=n).round(3)}
+    )
     frame["k"] = rng.choice([3, 5, 9], n)
     frame.loc[rng.random(n) < 0.1, "income"] = np.nan
     score = frame.income.fillna(0) + (town == "oslo") + 0.4 * rng.normal(size=n)
@@ -47,7 +49,10 @@ def build(folder):
         frame.to_csv(folder / f"{name}.csv", index=False)
         frame.to_parquet(folder / f"{name}.parquet")
     train, test = (pd.read_csv(folder / f"{name}.csv") for name in ("train", "test"))
-    plain, filled = (lambda t: t[FEATURES].astype(CATEGORIES)), (lambda t: t[FEATURES].fillna({"home town": "none"}))
+    plain, filled = (
+        (lambda t: t[FEATURES].astype(CATEGORIES)),
+        (lambda t: t[FEATURES].fillna({"home town": "none"})),
+    )
     codes = (train.repaid == "yes").astype(int)
     quiet = {"verbose": False, "allow_writing_files": False, "cat_features": ["home town", "k"]}
     cat = catboost.CatBoostClassifier(12, thread_count=1, **quiet).fit(
@@ -63,7 +68,9 @@ def build(folder):
     lgb.booster_.save_model(folder / "lgb.txt")
     # Numbers, from an array: columns without names.
     array = train[["age", "income"]].to_numpy()
-    xgboost.XGBRegressor(n_estimators=8, n_jobs=1).fit(array, train.amount).save_model(folder / "array.json")
+    xgboost.XGBRegressor(n_estimators=8, n_jobs=1).fit(array, train.amount).save_model(
+        folder / "array.json"
+    )
     models = {
         "cat.cbm": (cat, filled, ["--missing", "none"]),
         "xgb.ubj": (xgb, plain, []),

@@ -23,7 +23,13 @@ STRINGS = [
     "naïve 🌳 żółw",
 ]
 LABELS = ["<b>no</b>", "</script>yes"]
-COLUMNS = ["a", "b", "<i>text</i>", 'on"load=window.hacked=6', "</style><script>window.hacked = 7</script>"]
+COLUMNS = [
+    "a",
+    "b",
+    "<i>text</i>",
+    'on"load=window.hacked=6',
+    "</style><script>window.hacked = 7</script>",
+]
 
 
 def first_two(X):
@@ -40,9 +46,12 @@ def hostile(n=90, m=15, seed=0):
         text = [STRINGS[(i + j) % len(STRINGS)] for i in range(n + m)]
         X[name] = pd.Series(text, dtype=object)  # pandas' own strings refuse lone surrogates
     clean = [s for s in STRINGS if "\ud800" not in s]
-    X.index = pd.Index([f"{clean[i % len(clean)]} {i}" for i in range(n + m)], dtype=object, name="<u>passport</u>")
+    X.index = pd.Index(
+        [f"{clean[i % len(clean)]} {i}" for i in range(n + m)], dtype=object, name="<u>passport</u>"
+    )
     y = np.array(LABELS, dtype=object)[(a[:, 0] + 0.8 * rng.normal(size=n + m) > 0).astype(int)]
     model = make_pipeline(
-        FunctionTransformer(first_two), GradientBoostingClassifier(n_estimators=8, min_samples_leaf=5)
+        FunctionTransformer(first_two),
+        GradientBoostingClassifier(n_estimators=8, min_samples_leaf=5),
     )
     return model.fit(X[:n], y[:n]), X[:n], y[:n], X[n:], y[n:]

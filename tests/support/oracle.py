@@ -27,23 +27,35 @@ class Structure:
     l2_scales: bool = True
     offset: object = 0.0
     sample: list | None = None  # sample[t][r]: how often tree r of step t drew each row
-    moves: list | None = None  # moves[t]: (step, factor) added to the scores before step t; -1 is the base
+    moves: list | None = (
+        None  # moves[t]: (step, factor) added to the scores before step t; -1 is the base
+    )
     l1: float = 0.0
     max_step: float = np.inf
     min_hessian: float = 0.0
     more_l2: list | None = None  # more_l2[t][r] (L,)
-    paths: list | None = None  # paths[t][r][l]: (leaves below, share, more l2) of the nodes that leaf l leans on
+    paths: list | None = (
+        None  # paths[t][r][l]: (leaves below, share, more l2) of the nodes that leaf l leans on
+    )
     # What a library does its own way; None means the functions below.
     derivatives: object = None  # (A, y) -> g (n, K), h (n, K, K)
     loss_value: object = None  # (F, y) -> (m,)
     base_value: object = None  # (y, w) -> (K,); w before class weights
-    leaf: object = None  # (ids, L, residual, y, w) -> (L,): a statistic of the rows instead of a Newton step
+    leaf: object = (
+        None  # (ids, L, residual, y, w) -> (L,): a statistic of the rows instead of a Newton step
+    )
     diagonal: bool = False  # a vector leaf is solved one output at a time
-    class_weight: object = 1.0  # (n,): multiplies w in the leaves; and in the base unless base_value is given
+    class_weight: object = (
+        1.0  # (n,): multiplies w in the leaves; and in the base unless base_value is given
+    )
 
     def rows(self, keep):
         steps = [[(ids[keep], L, o) for ids, L, o in step] for step in self.steps]
-        sample = None if self.sample is None else [[drawn[keep] for drawn in step] for step in self.sample]
+        sample = (
+            None
+            if self.sample is None
+            else [[drawn[keep] for drawn in step] for step in self.sample]
+        )
         offset = self.offset[keep] if np.ndim(self.offset) else self.offset
         class_weight = self.class_weight[keep] if np.ndim(self.class_weight) else self.class_weight
         return replace(self, steps=steps, offset=offset, sample=sample, class_weight=class_weight)
@@ -90,7 +102,9 @@ def derivatives(loss, A, y):
         return 0.7 * (p - t), (0.49 * p * (1 - p))[..., None]
     if loss == "one-vs-all":  # scale 0.7
         p = sigmoid(0.7 * A)
-        return 0.7 * (p - np.eye(A.shape[1])[y.astype(int)]), 0.49 * (p * (1 - p))[..., None] * np.eye(A.shape[1])
+        return 0.7 * (p - np.eye(A.shape[1])[y.astype(int)]), 0.49 * (p * (1 - p))[
+            ..., None
+        ] * np.eye(A.shape[1])
     if loss == "brier":
         return A - np.eye(A.shape[1])[y.astype(int)], np.ones((*A.shape, 1)) * np.eye(A.shape[1])
     if loss == "squared":
@@ -159,12 +173,18 @@ def tree_value(structure, ids, L, o, scales, A, y, w, lam, t=0, r=0):
     if structure.leaf:
         return structure.rate(t) * structure.leaf(ids, L, y - A[:, o], y, w)[:, None]
     if structure.paths:
-        return structure.rate(t) * smoothed(structure, structure.paths[t][r], ids, L, o, A, y, w, lam)
+        return structure.rate(t) * smoothed(
+            structure, structure.paths[t][r], ids, L, o, A, y, w, lam
+        )
     S = np.zeros((L, O))
     for c in scales:
         B = A.copy()
         B[:, o : o + O] += S[ids]
-        g, h = structure.derivatives(B, y) if structure.derivatives else derivatives(structure.loss, B, y)
+        g, h = (
+            structure.derivatives(B, y)
+            if structure.derivatives
+            else derivatives(structure.loss, B, y)
+        )
         G = leaf_total(ids, w[:, None] * g[:, o : o + O], L)
         W = np.bincount(ids, w, L)
         if structure.newton:
@@ -173,7 +193,9 @@ def tree_value(structure, ids, L, o, scales, A, y, w, lam, t=0, r=0):
         else:
             D = W[:, None, None] * np.eye(O)
         H, D = D, D + np.reshape(lam, (-1, 1, 1)) * np.eye(O)
-        some = np.einsum("laa->la", D).min(axis=1) > 0  # otherwise the leaf is empty and there is no l2
+        some = (
+            np.einsum("laa->la", D).min(axis=1) > 0
+        )  # otherwise the leaf is empty and there is no l2
         step = np.zeros((L, O))
         step[some] = -np.linalg.solve(D[some], soft(G[some], structure.l1)[..., None])[..., 0]
         if structure.min_hessian:
@@ -184,7 +206,9 @@ def tree_value(structure, ids, L, o, scales, A, y, w, lam, t=0, r=0):
 
 def smoothed(structure, paths, ids, L, o, A, y, w, lam):
     """Each leaf a mixture of the steps of the nodes above it."""
-    g, h = structure.derivatives(A, y) if structure.derivatives else derivatives(structure.loss, A, y)
+    g, h = (
+        structure.derivatives(A, y) if structure.derivatives else derivatives(structure.loss, A, y)
+    )
     out = np.zeros((L, 1))
     for leaf, path in enumerate(paths):
         for below, share, more in path:
@@ -199,7 +223,11 @@ def smoothed(structure, paths, ids, L, o, A, y, w, lam):
 def refit(structure, y, w, n=None):
     """(base (K,), values[t][r] (L, O)) with these weights. n: rows that count in lam."""
     n = len(y) if n is None else n
-    base = structure.base_value(y, w) if structure.base_value else base_score(structure, y, w * structure.class_weight)
+    base = (
+        structure.base_value(y, w)
+        if structure.base_value
+        else base_score(structure, y, w * structure.class_weight)
+    )
     w = w * structure.class_weight
     lam = structure.l2 * w.sum() / n if structure.l2_scales else structure.l2
     A = np.tile(base, (len(y), 1)) + structure.offset
@@ -210,7 +238,9 @@ def refit(structure, y, w, n=None):
         for r, (ids, L, o) in enumerate(step):
             here = w if structure.sample is None else w * structure.sample[t][r]
             more = 0.0 if structure.more_l2 is None else structure.more_l2[t][r]
-            values[-1].append(tree_value(structure, ids, L, o, scales, A, y, here, lam + more, t, r))
+            values[-1].append(
+                tree_value(structure, ids, L, o, scales, A, y, here, lam + more, t, r)
+            )
     return base, values
 
 

@@ -23,7 +23,9 @@ CATBOOST_THREE = (
 LIGHTGBM_NUMBERS = (lambda: LGBMRegressor(**SMALL, num_leaves=8, verbose=-1), boosters.numbers)
 XGBOOST_THREE = (lambda: XGBClassifier(**SMALL, max_depth=3), boosters.three_classes)
 HIST_CATEGORIES = (
-    lambda: HistGradientBoostingClassifier(max_iter=8, categorical_features="from_dtype", random_state=0),
+    lambda: HistGradientBoostingClassifier(
+        max_iter=8, categorical_features="from_dtype", random_state=0
+    ),
     boosters.frame,
 )
 

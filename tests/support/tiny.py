@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from leaftrace._engine.replay import replay
 from leaftrace._engine.workspace import Workspace
 from leaftrace._model.ensemble import Ensemble, LeafRule, Smoothing
-from leaftrace._model.general_losses import Brier, Fair, Gamma, Huber, OneVsAll, PseudoHuber, ScaledLogistic, Tweedie
+from leaftrace._model.general_losses import (
+    Brier,
+    Fair,
+    Gamma,
+    Huber,
+    OneVsAll,
+    PseudoHuber,
+    ScaledLogistic,
+    Tweedie,
+)
 from leaftrace._model.losses import Logistic, Poisson, Softmax, SquaredError
 from leaftrace._model.start import Mean
 
@@ -36,7 +45,9 @@ def tiny(draw):
     loss = draw(st.sampled_from([*LOSSES, *CLASSES, "squared", "logistic", "poisson", "softmax"]))
     K = draw(st.integers(2, 3)) if loss in CLASSES else 1
     separate = K > 1 and draw(st.booleans())  # a tree for each output, or vector leaves
-    parallel = K == 1 and draw(st.booleans()) and draw(st.booleans())  # two trees that share their scores
+    parallel = (
+        K == 1 and draw(st.booleans()) and draw(st.booleans())
+    )  # two trees that share their scores
     limited = draw(st.booleans()) and (K == 1 or separate)
     Q = 1 if separate or parallel or limited else draw(st.integers(1, 3))
     outputs = range(K) if separate else [0, 0] if parallel else [0]
@@ -52,12 +63,20 @@ def tiny(draw):
         **dict.fromkeys(CLASSES, lambda k: rng.permutation(np.arange(k) % K).astype(float)),
     }.get(loss, lambda k: rng.normal(size=k))
     w = rng.random(n) + 0.2
-    smoothed = Q == 1 and not (K > 1 and not separate) and draw(st.booleans()) and draw(st.booleans())
+    smoothed = (
+        Q == 1 and not (K > 1 and not separate) and draw(st.booleans()) and draw(st.booleans())
+    )
     offset = rng.normal(size=(n, K)) * 0.3 if draw(st.booleans()) else 0.0
     mean = draw(st.booleans()) and not np.ndim(offset) and loss in LINKS
-    if draw(st.booleans()) and not (mean and loss == "softmax"):  # that might leave a class without weight
+    if draw(st.booleans()) and not (
+        mean and loss == "softmax"
+    ):  # that might leave a class without weight
         w[rng.integers(0, n)] = 0.0
-    sample = [[rng.choice([0.0, 1.0, 2.0], n) for _ in step] for step in trees] if draw(st.booleans()) else None
+    sample = (
+        [[rng.choice([0.0, 1.0, 2.0], n) for _ in step] for step in trees]
+        if draw(st.booleans())
+        else None
+    )
     structure = oracle.Structure(
         loss=loss,
         steps=steps,
@@ -66,7 +85,10 @@ def tiny(draw):
         newton=draw(st.booleans()) or smoothed,
         l2=draw(st.sampled_from([0.5, 2.0])),
         lr=draw(st.sampled_from([0.3, 1.0])),
-        scales=[[draw(st.sampled_from([1.0, 1.0, 0.5])) if Q > 1 else 1.0 for _ in range(Q)] for _ in range(T)],
+        scales=[
+            [draw(st.sampled_from([1.0, 1.0, 0.5])) if Q > 1 else 1.0 for _ in range(Q)]
+            for _ in range(T)
+        ],
         base="mean" if mean else rng.normal(size=K) * 0.1,
         l2_scales=draw(st.booleans()) and not limited and not smoothed,
         offset=offset,
@@ -87,7 +109,10 @@ def _paths(rng, L):
     """A root above all leaves and a node above the first half of them; each leaf leans on those above it."""
     nodes = [(np.arange(L), rng.random()), (np.arange((L + 1) // 2), rng.random())]
     own = [(np.array([leaf]), rng.random()) for leaf in range(L)]
-    return [[(below, rng.random(), l2) for below, l2 in [*nodes, own[leaf]] if leaf in below] for leaf in range(L)]
+    return [
+        [(below, rng.random(), l2) for below, l2 in [*nodes, own[leaf]] if leaf in below]
+        for leaf in range(L)
+    ]
 
 
 def _smoothing(paths):
@@ -106,7 +131,10 @@ def _forest(T):
 def _dart(rng, T):
     """Each step is added; then some earlier ones are taken out, put back or shrunk, the starting score among them."""
     return [[]] + [
-        [(t, rng.choice([1.0, 0.5])), *((int(rng.integers(-1, t + 1)), rng.normal() * 0.5) for _ in range(2))]
+        [
+            (t, rng.choice([1.0, 0.5])),
+            *((int(rng.integers(-1, t + 1)), rng.normal() * 0.5) for _ in range(2)),
+        ]
         for t in range(T)
     ]
 
@@ -124,7 +152,9 @@ def ensemble_of(structure, y, w):
             counts.append(L)
             offset += L
     return Ensemble(
-        loss=CLASSES[structure.loss](structure.K) if structure.loss in CLASSES else LOSSES[structure.loss],
+        loss=CLASSES[structure.loss](structure.K)
+        if structure.loss in CLASSES
+        else LOSSES[structure.loss],
         rule=LeafRule(
             structure.newton,
             structure.l2,
@@ -148,10 +178,16 @@ def ensemble_of(structure, y, w):
         base=np.array(base),
         base_rule=Mean(LINKS[structure.loss]) if isinstance(structure.base, str) else None,
         offset=np.array(structure.offset) if np.ndim(structure.offset) else None,
-        sample=None if structure.sample is None else [drawn for step in structure.sample for drawn in step],
+        sample=None
+        if structure.sample is None
+        else [drawn for step in structure.sample for drawn in step],
         moves=structure.moves,
-        smoothing=None if structure.paths is None else [_smoothing(p) for step in structure.paths for p in step],
-        leaf_l2=None if structure.more_l2 is None else np.concatenate([x for step in structure.more_l2 for x in step]),
+        smoothing=None
+        if structure.paths is None
+        else [_smoothing(p) for step in structure.paths for p in step],
+        leaf_l2=None
+        if structure.more_l2 is None
+        else np.concatenate([x for step in structure.more_l2 for x in step]),
     )
 
 

@@ -21,12 +21,28 @@ from leaftrace._cli import main
 def test_explain_gives_the_librarys_numbers(world, here, capsys, file):
     _, train, test, models = world
     model, prepare, more = models[file]
-    said = answer(capsys, "explain", file, *DATA, *TEST, *more, "--rows", "3,10-12", "--top", "4", "--id", "uid")
+    said = answer(
+        capsys,
+        "explain",
+        file,
+        *DATA,
+        *TEST,
+        *more,
+        "--rows",
+        "3,10-12",
+        "--top",
+        "4",
+        "--id",
+        "uid",
+    )
     binary = file == "xgb.ubj"
     y, y_test = ((t.repaid == "yes").astype(int) if binary else t.repaid for t in (train, test))
     tracer = lt.Tracer(model, prepare(train), y.to_numpy(), train.w.to_numpy())
     rows = [3, 10, 11, 12]
-    values = tracer.influence(prepare(test).iloc[rows], y_test.to_numpy()[rows]).values * train.w.to_numpy()[:, None]
+    values = (
+        tracer.influence(prepare(test).iloc[rows], y_test.to_numpy()[rows]).values
+        * train.w.to_numpy()[:, None]
+    )
     assert said["fidelity"]["exact"]
     assert [one["position"] for one in said["test_rows"]] == rows
     for j, one in enumerate(said["test_rows"]):
@@ -36,8 +52,12 @@ def test_explain_gives_the_librarys_numbers(world, here, capsys, file):
         assert one["label"] == test.repaid[rows[j]]
         assert [line["train_row"] for line in got] == train.uid[order].tolist()
         assert [line["label"] for line in got] == train.repaid[order].tolist()
-        np.testing.assert_allclose([line["loss_change_if_removed"] for line in got], -values[order, j], rtol=1e-5)
-        assert [line["effect"] for line in got] == np.where(values[order, j] > 0, "harmful", "helpful").tolist()
+        np.testing.assert_allclose(
+            [line["loss_change_if_removed"] for line in got], -values[order, j], rtol=1e-5
+        )
+        assert [line["effect"] for line in got] == np.where(
+            values[order, j] > 0, "harmful", "helpful"
+        ).tolist()
         right = model.predict(prepare(test).iloc[[rows[j]]])[0]
         assert one["predicted_label"] == (["no", "yes"][right] if binary else right)
 
@@ -47,18 +67,26 @@ def test_worst_are_those_of_largest_loss(world, here, capsys):
     model, prepare, _ = models["lgb.txt"]
     said = answer(capsys, "explain", "lgb.txt", *DATA, *TEST, "--worst", "5", "--top", "1")
     p = model.predict_proba(prepare(test))[np.arange(len(test)), (test.repaid == "yes").astype(int)]
-    assert [one["position"] for one in said["test_rows"]] == np.argsort(p, kind="stable")[:5].tolist()
-    np.testing.assert_allclose([one["loss"] for one in said["test_rows"]], -np.log(np.sort(p)[:5]), rtol=1e-6)
+    assert [one["position"] for one in said["test_rows"]] == np.argsort(p, kind="stable")[
+        :5
+    ].tolist()
+    np.testing.assert_allclose(
+        [one["loss"] for one in said["test_rows"]], -np.log(np.sort(p)[:5]), rtol=1e-6
+    )
 
 
 def test_without_labels_it_is_about_predictions(here, capsys):
     pd.read_csv("test.csv").drop(columns="repaid").to_csv("bare.csv", index=False)
-    said = answer(capsys, "explain", "lgb.txt", *DATA, "--test", "bare.csv", "--no-labels", "--worst", "2")
+    said = answer(
+        capsys, "explain", "lgb.txt", *DATA, "--test", "bare.csv", "--no-labels", "--worst", "2"
+    )
     assert said["of"] == "prediction"
     assert "loss" not in said["test_rows"][0]
 
 
-@pytest.mark.parametrize("ending", ["csv", "tsv", "semicolon.csv", "csv.gz", "csv.zst", "parquet", "feather", "arrow"])
+@pytest.mark.parametrize(
+    "ending", ["csv", "tsv", "semicolon.csv", "csv.gz", "csv.zst", "parquet", "feather", "arrow"]
+)
 @pytest.mark.parametrize("file", ["lgb.txt", "xgb.ubj"])
 def test_every_kind_of_table(here, capsys, ending, file):
     import pyarrow as pa
@@ -73,7 +101,9 @@ def test_every_kind_of_table(here, capsys, ending, file):
         with pa.ipc.new_stream(path, table.schema) as stream:
             stream.write_table(table)
     else:
-        text = frame.to_csv(index=ending == "tsv", sep={"tsv": "\t", "semicolon.csv": ";"}.get(ending, ","))
+        text = frame.to_csv(
+            index=ending == "tsv", sep={"tsv": "\t", "semicolon.csv": ";"}.get(ending, ",")
+        )
         with pa.output_stream(path) as out:  # compresses by the ending
             out.write(text.encode())
     said = answer(capsys, "check", file, "--train", path, "--target", "repaid", "--weight", "w")
@@ -82,7 +112,14 @@ def test_every_kind_of_table(here, capsys, ending, file):
 
 
 def test_model_without_names(here, capsys):
-    data = ["--train", "train.csv", "--target", "amount", "--drop", "home town,k,repaid,w,source,uid"]
+    data = [
+        "--train",
+        "train.csv",
+        "--target",
+        "amount",
+        "--drop",
+        "home town,k,repaid,w,source,uid",
+    ]
     assert answer(capsys, "check", "array.json", *data)["fidelity"]["exact"]
 
 
@@ -103,17 +140,40 @@ def test_numbers_that_the_model_knows_as_text(here, capsys, tmp_path):
         save(model.fit(X, (frame.repaid == "yes").astype(int)))
     frame.to_csv(tmp_path / "t.csv", index=False)
     for name in ("m", "m.ubj"):
-        said = answer(capsys, "check", str(tmp_path / name), "--train", str(tmp_path / "t.csv"), "--target", "repaid")
+        said = answer(
+            capsys,
+            "check",
+            str(tmp_path / name),
+            "--train",
+            str(tmp_path / "t.csv"),
+            "--target",
+            "repaid",
+        )
         assert said["fidelity"]["exact"]
 
 
 def test_labels_that_are_other_numbers(here, capsys, tmp_path):
-    frame = people(200, 5).assign(grade=lambda t: np.where(t.income.fillna(0) > 0.5, 7, np.where(t.age > 50, 2, 4)))
-    model = lightgbm.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1).fit(frame[["age", "income"]], frame.grade)
+    frame = people(200, 5).assign(
+        grade=lambda t: np.where(t.income.fillna(0) > 0.5, 7, np.where(t.age > 50, 2, 4))
+    )
+    model = lightgbm.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1).fit(
+        frame[["age", "income"]], frame.grade
+    )
     model.booster_.save_model(tmp_path / "m.txt")
     frame.to_csv(tmp_path / "t.csv", index=False)
     table = str(tmp_path / "t.csv")
-    call = ["explain", str(tmp_path / "m.txt"), "--train", table, "--target", "grade", "--test", table, "--worst", "3"]
+    call = [
+        "explain",
+        str(tmp_path / "m.txt"),
+        "--train",
+        table,
+        "--target",
+        "grade",
+        "--test",
+        table,
+        "--worst",
+        "3",
+    ]
     said = answer(capsys, *call)
     assert said["model"]["classes"] == [2, 4, 7]
     assert {one["label"] for one in said["test_rows"]} <= {2, 4, 7}
@@ -124,18 +184,35 @@ def test_labels_that_are_other_numbers(here, capsys, tmp_path):
 def test_baseline(capsys, tmp_path):
     """Scores given to training and test rows, by column."""
     train, test = people(200, 6), people(40, 7)
-    data = lightgbm.Dataset(train[["age", "income"]], train.repaid == "yes", init_score=train.amount)
+    data = lightgbm.Dataset(
+        train[["age", "income"]], train.repaid == "yes", init_score=train.amount
+    )
     model = lightgbm.train({"objective": "binary", "verbosity": -1}, data, 6)
     model.save_model(tmp_path / "m.txt")
     for name, frame in (("train", train), ("test", test)):
         frame.to_parquet(tmp_path / f"{name}.parquet")
     files = [str(tmp_path / name) for name in ("m.txt", "train.parquet", "test.parquet")]
-    call = ["explain", files[0], "--train", files[1], "--test", files[2], "--target", "repaid", "--baseline", "amount"]
+    call = [
+        "explain",
+        files[0],
+        "--train",
+        files[1],
+        "--test",
+        files[2],
+        "--target",
+        "repaid",
+        "--baseline",
+        "amount",
+    ]
     said = answer(capsys, *call, "--worst", "3", "--top", "1")
     F = model.predict(test[["age", "income"]], raw_score=True) + test.amount
     loss = np.logaddexp(0, np.where(test.repaid == "yes", -F, F))
-    assert [one["position"] for one in said["test_rows"]] == np.argsort(-loss, kind="stable")[:3].tolist()
-    np.testing.assert_allclose([one["loss"] for one in said["test_rows"]], np.sort(loss)[::-1][:3], rtol=1e-6)
+    assert [one["position"] for one in said["test_rows"]] == np.argsort(-loss, kind="stable")[
+        :3
+    ].tolist()
+    np.testing.assert_allclose(
+        [one["loss"] for one in said["test_rows"]], np.sort(loss)[::-1][:3], rtol=1e-6
+    )
 
 
 # ---- the other commands ----
@@ -150,7 +227,9 @@ def test_check_says_no(here, capsys):
 def test_noise_and_its_threshold(world, here, capsys):
     _, train, _, models = world
     model, prepare, _ = models["lgb.txt"]
-    found = lt.label_noise(lt.Tracer(model, prepare(train), train.repaid.to_numpy(), train.w.to_numpy()))
+    found = lt.label_noise(
+        lt.Tracer(model, prepare(train), train.repaid.to_numpy(), train.w.to_numpy())
+    )
     share = float(found.is_label_issue.mean())
     assert share > 0
     said = answer(capsys, "noise", "lgb.txt", *DATA, "--fail-above", str(share))
@@ -166,7 +245,9 @@ def test_noise_and_its_threshold(world, here, capsys):
 def test_groups(world, here, capsys):
     _, train, test, models = world
     model, prepare, _ = models["lgb.txt"]
-    said = answer(capsys, "groups", "lgb.txt", *DATA, *TEST, "--by", "source", "--test-by", "home town")
+    said = answer(
+        capsys, "groups", "lgb.txt", *DATA, *TEST, "--by", "source", "--test-by", "home town"
+    )
     tracer = lt.Tracer(model, prepare(train), train.repaid.to_numpy(), train.w.to_numpy())
     web = np.flatnonzero(train.source == "web")
     bern = np.flatnonzero(test["home town"] == "bern")
@@ -174,7 +255,9 @@ def test_groups(world, here, capsys):
     expected = tracer.refit(web).loss(*rows).mean() - tracer.refit().loss(*rows).mean()
     [line] = [line for line in said["table"] if line["slice"] == "bern" and line["group"] == "web"]
     assert line["refitted"] == pytest.approx(expected, rel=1e-6)
-    said = answer(capsys, "groups", "lgb.txt", *DATA, *TEST, "--by", "age", "--no-refit", "--bins", "3")
+    said = answer(
+        capsys, "groups", "lgb.txt", *DATA, *TEST, "--by", "age", "--no-refit", "--bins", "3"
+    )
     assert len(said["table"]) == 3
 
 
@@ -197,7 +280,9 @@ def test_impact_by_ids(here, capsys):
     audit = json.loads(Path("audit.json").read_text())
     assert audit["removed"]["positions"] == [3, 7]
     assert audit["removed"]["row_names"] == ["u0-3", "u0-7"]
-    by_position = answer(capsys, "impact", "lgb.txt", *DATA, *TEST, "--rows", "3,7-7", "--no-retrain")
+    by_position = answer(
+        capsys, "impact", "lgb.txt", *DATA, *TEST, "--rows", "3,7-7", "--no-retrain"
+    )
     assert by_position["effects"] == said["effects"]
 
 
@@ -218,7 +303,17 @@ def test_pickles_only_when_allowed(world, here, capsys):
 
 def test_report_and_redaction(here, capsys):
     said = answer(
-        capsys, "explain", "lgb.txt", *DATA, *TEST, "--worst", "2", "--html", "r.html", "--redact", "home town"
+        capsys,
+        "explain",
+        "lgb.txt",
+        *DATA,
+        *TEST,
+        "--worst",
+        "2",
+        "--html",
+        "r.html",
+        "--redact",
+        "home town",
     )
     page = Path(said["report"]).read_text()
     assert page.startswith("<!doctype html>")

@@ -61,7 +61,9 @@ def there(tables, monkeypatch):
 def by_hand(target, model, weighted=True, **how):
     train, val, hold = (pd.read_csv(f"{name}.csv") for name in ("train", "val", "hold"))
     X = [t[["a", "b", "c"]] for t in (train, val, hold)]
-    tracer = lt.Tracer(model, X[0], train[target].to_numpy(), train.w.to_numpy() if weighted else None, n_jobs=1)
+    tracer = lt.Tracer(
+        model, X[0], train[target].to_numpy(), train.w.to_numpy() if weighted else None, n_jobs=1
+    )
     return lt.clean(tracer, X[1], val[target].to_numpy(), X[2], hold[target].to_numpy(), **how)
 
 
@@ -71,7 +73,9 @@ AMOUNT = ["clean", "amount.txt", "--train", "train.csv", "--target", "amount", *
 
 def fitted():
     train = pd.read_csv("train.csv")
-    return lightgbm.LGBMClassifier(**MODEL).fit(train[["a", "b", "c"]], train.good, sample_weight=train.w)
+    return lightgbm.LGBMClassifier(**MODEL).fit(
+        train[["a", "b", "c"]], train.good, sample_weight=train.w
+    )
 
 
 def test_removes_what_the_library_removes(there, capsys):
@@ -81,20 +85,41 @@ def test_removes_what_the_library_removes(there, capsys):
     assert said["improved"]
     assert [line["position"] for line in said["rows"]] == found.rows.tolist()
     assert said["effects"][0]["retrained"] == pytest.approx(found.effects["retrained"][0])
-    lines, kept = Path("train.csv").read_text().splitlines(), Path("clean.csv").read_text().splitlines()
-    assert kept == [lines[0]] + [line for i, line in enumerate(lines[1:]) if i not in set(found.without)]
+    lines, kept = (
+        Path("train.csv").read_text().splitlines(),
+        Path("clean.csv").read_text().splitlines(),
+    )
+    assert kept == [lines[0]] + [
+        line for i, line in enumerate(lines[1:]) if i not in set(found.without)
+    ]
 
 
 def test_relabels_as_the_file_writes_classes(there, capsys):
     found = by_hand("good", fitted(), action="relabel", batch=0.05, max_rounds=4)
     assert found.improved
-    said = answer(capsys, *GOOD, "--action", "relabel", "--batch", "0.05", "--max-rounds", "4", "--out", "clean.csv")
-    before, after = (pd.read_csv(name, dtype=str, keep_default_na=False) for name in ("train.csv", "clean.csv"))
+    said = answer(
+        capsys,
+        *GOOD,
+        "--action",
+        "relabel",
+        "--batch",
+        "0.05",
+        "--max-rounds",
+        "4",
+        "--out",
+        "clean.csv",
+    )
+    before, after = (
+        pd.read_csv(name, dtype=str, keep_default_na=False) for name in ("train.csv", "clean.csv")
+    )
     changed = np.flatnonzero(before.good != after.good)
     assert changed.tolist() == found.rows.tolist() == [line["position"] for line in said["rows"]]
     assert after.good.tolist() == ["TRUE" if label else "FALSE" for label in found.labels]
     assert before.drop(columns="good").equals(after.drop(columns="good"))
-    assert {(line["label"], line["suggested_label"]) for line in said["rows"]} <= {(True, False), (False, True)}
+    assert {(line["label"], line["suggested_label"]) for line in said["rows"]} <= {
+        (True, False),
+        (False, True),
+    }
 
 
 @pytest.mark.parametrize("ending", ["parquet", "feather", "csv.gz", "tsv.zst"])
@@ -121,7 +146,9 @@ def test_numbers_and_a_column_of_weights_that_was_not_there(there, capsys):
     np.testing.assert_allclose(pd.read_csv("clean.csv").amount, found.labels, rtol=1e-12)
     found = by_hand("amount", model, False, action="reweight", max_rounds=2)
     answer(capsys, *AMOUNT, "--action", "reweight", "--max-rounds", "2", "--out", "clean.csv")
-    np.testing.assert_allclose(pd.read_csv("clean.csv").sample_weight, found.sample_weight, rtol=1e-12)
+    np.testing.assert_allclose(
+        pd.read_csv("clean.csv").sample_weight, found.sample_weight, rtol=1e-12
+    )
 
 
 def test_types_of_a_parquet_table_stay(there, capsys):
@@ -142,7 +169,9 @@ def test_types_of_a_parquet_table_stay(there, capsys):
         "clean.parquet",
     ]
     answer(capsys, *call)
-    before, after = (pyarrow.parquet.read_table(name) for name in ("typed.parquet", "clean.parquet"))
+    before, after = (
+        pyarrow.parquet.read_table(name) for name in ("typed.parquet", "clean.parquet")
+    )
     assert after.schema.equals(before.schema, check_metadata=True)
     assert before.drop_columns("good").equals(after.drop_columns("good"))
     assert not before["good"].equals(after["good"])
@@ -152,21 +181,54 @@ def test_types_of_a_parquet_table_stay(there, capsys):
 def test_a_list_of_rows_is_one_that_impact_reads(there, capsys):
     found = by_hand("good", fitted(), max_rounds=4)
     answer(capsys, *GOOD, "--id", "zip", "--max-rounds", "4", "--out", "rows.txt")
-    assert Path("rows.txt").read_text().split() == pd.read_csv("train.csv").zip[found.without].astype(str).tolist()
+    assert (
+        Path("rows.txt").read_text().split()
+        == pd.read_csv("train.csv").zip[found.without].astype(str).tolist()
+    )
     impact = ["impact", *GOOD[1:-4], "--id", "zip", "--rows", "rows.txt", "--test", "hold.csv"]
     answer(capsys, *impact, "--no-retrain", "--audit", "audit.json")
-    assert answer(capsys, *GOOD, "--max-rounds", "4", "--out", "positions.txt")["out"].endswith("positions.txt")
+    assert answer(capsys, *GOOD, "--max-rounds", "4", "--out", "positions.txt")["out"].endswith(
+        "positions.txt"
+    )
     assert list(map(int, Path("positions.txt").read_text().split())) == found.without.tolist()
     frame = pd.read_csv("train.csv")
     frame.assign(zip="same").to_csv("same.csv", index=False)
-    assert main([*GOOD[:3], "same.csv", *GOOD[4:], "--id", "note", "--max-rounds", "2", "--out", "r.txt"]) == 2
+    assert (
+        main(
+            [
+                *GOOD[:3],
+                "same.csv",
+                *GOOD[4:],
+                "--id",
+                "note",
+                "--max-rounds",
+                "2",
+                "--out",
+                "r.txt",
+            ]
+        )
+        == 2
+    )
     assert "names several training rows" in capsys.readouterr().err
     assert not Path("r.txt").exists()
 
 
 def test_no_improvement_is_a_no_and_writes_nothing(there, capsys):
-    people(300, 9, 0.5).to_csv("noise.csv", index=False)  # labels by chance: nothing can be learned from them
-    call = ["--val", "noise.csv", "--hold", "noise.csv", "--max-rounds", "1", "--batch", "0.01", "--out", "clean.csv"]
+    people(300, 9, 0.5).to_csv(
+        "noise.csv", index=False
+    )  # labels by chance: nothing can be learned from them
+    call = [
+        "--val",
+        "noise.csv",
+        "--hold",
+        "noise.csv",
+        "--max-rounds",
+        "1",
+        "--batch",
+        "0.01",
+        "--out",
+        "clean.csv",
+    ]
     assert main([*GOOD[:-4], *call]) == 1
     out, err = capsys.readouterr()
     assert "Keep the training set as it is" in " ".join(out.split())
@@ -175,7 +237,17 @@ def test_no_improvement_is_a_no_and_writes_nothing(there, capsys):
 
 
 def test_classes_by_number_keep_their_names(there, capsys):
-    call = ["clean", "good.ubj", "--train", "train.csv", "--target", "good", *TABLES, "--param", "max_depth=3"]
+    call = [
+        "clean",
+        "good.ubj",
+        "--train",
+        "train.csv",
+        "--target",
+        "good",
+        *TABLES,
+        "--param",
+        "max_depth=3",
+    ]
     said = answer(capsys, *call, "--action", "relabel", "--max-rounds", "2", "--out", "clean.csv")
     assert set(pd.read_csv("clean.csv", dtype=str).good) == {"TRUE", "FALSE"}
     assert {line["label"] for line in said["rows"]} <= {True, False}

@@ -121,7 +121,11 @@ def test_what_is_wrong_is_said_in_one_line(here, capsys, case):
     before = sorted(os.listdir())
     assert main(argv) == 2
     out, err = capsys.readouterr()
-    lines = [line for line in err.splitlines() if "warning" not in line and "knows its classes by number" not in line]
+    lines = [
+        line
+        for line in err.splitlines()
+        if "warning" not in line and "knows its classes by number" not in line
+    ]
     assert out == ""
     assert len(lines) == 1
     assert words in lines[0]
@@ -152,13 +156,18 @@ def test_help_has_exit_codes_and_fits(here):
     out, _ = run.communicate()
     assert run.returncode == 0
     assert "130" in out
-    assert all(word in out for word in ("explain", "noise", "clean", "groups", "fix", "impact", "check", "demo"))
+    assert all(
+        word in out
+        for word in ("explain", "noise", "clean", "groups", "fix", "impact", "check", "demo")
+    )
     assert max(map(len, out.splitlines())) <= 80
 
 
 def test_piped_text_is_plain_and_narrow(here, tmp_path):
     """No colours, no markup read from the data, no characters that act on a terminal."""
-    hostile = pd.read_csv("train.csv").assign(uid=lambda t: [f"[red]x{i}[/] \x1b[31m{i}" for i in range(len(t))])
+    hostile = pd.read_csv("train.csv").assign(
+        uid=lambda t: [f"[red]x{i}[/] \x1b[31m{i}" for i in range(len(t))]
+    )
     hostile.to_csv(tmp_path / "h.csv", index=False)
     data = ["--train", str(tmp_path / "h.csv"), *DATA[2:], *TEST, "--id", "uid", "--worst", "2"]
     run = process("explain", "lgb.txt", *data)
@@ -188,7 +197,18 @@ def test_no_space_for_the_report(here):
 
 def test_ctrl_c_keeps_what_is_finished(here):
     Path("stopped.json").unlink(missing_ok=True)
-    run = process("impact", "lgb.txt", *DATA, *TEST, "--rows", "0-9", "--controls", "100000", "--audit", "stopped.json")
+    run = process(
+        "impact",
+        "lgb.txt",
+        *DATA,
+        *TEST,
+        "--rows",
+        "0-9",
+        "--controls",
+        "100000",
+        "--audit",
+        "stopped.json",
+    )
     seen, deadline = "", time.time() + 60
     while "controls" not in seen and time.time() < deadline:  # the bar of the long part
         seen += run.stderr.read(1)

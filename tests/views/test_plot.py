@@ -76,7 +76,11 @@ def groups(binary):
 
 def bars(ax):
     """{label of the bar: length}, from the top."""
-    every = [(bar.get_y() + bar.get_height() / 2, bar.get_width()) for box in ax.containers for bar in box]
+    every = [
+        (bar.get_y() + bar.get_height() / 2, bar.get_width())
+        for box in ax.containers
+        for bar in box
+    ]
     return dict(zip(tick_labels(ax.yaxis), (width for _, width in sorted(every)), strict=True))
 
 
@@ -99,7 +103,10 @@ def test_top(any_model):
 def test_top_says_raises_and_lowers_of_a_prediction(binary):
     tracer, c = binary
     ax = plot.top(tracer.influence(c.X_test, of="prediction"), 0, 2)
-    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["rows that raise it", "rows that lower it"]
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == [
+        "rows that raise it",
+        "rows that lower it",
+    ]
     assert ax.get_xlabel() == "change of the prediction without it, to first order"
     refit = tracer.influence(c.X_test[:1], c.y_test[:1], method=lt.LeafRefit(), rows=[4])
     ax = drawn(plot.top(refit))
@@ -139,7 +146,9 @@ def test_side_by_side():
                 sign = "" if value == ours[column] else "≠ "
             else:
                 sign = "▲ " if value > ours[column] else "▼ " if value < ours[column] else ""
-            assert text == sign + ("missing" if pd.isna(value) else value if column == "kind" else f"{value:.6g}")
+            assert text == sign + (
+                "missing" if pd.isna(value) else value if column == "kind" else f"{value:.6g}"
+            )
 
 
 def test_side_by_side_keeps_few_columns_and_does_without_a_label(binary):
@@ -163,7 +172,10 @@ def test_distribution(any_model):
         x, y = line(ax, word)
         np.testing.assert_allclose(y, [sum(size[: int(k)]) / sum(size) for k in x], rtol=1e-5)
         half = next(k for k in range(1, len(size) + 1) if sum(size[:k]) >= sum(size) / 2)
-        assert any(f"{word}: half of it from {half:,} row" in t.get_text() for t in ax.get_legend().get_texts())
+        assert any(
+            f"{word}: half of it from {half:,} row" in t.get_text()
+            for t in ax.get_legend().get_texts()
+        )
     assert x[0] == 1
     assert x[-1] == tracer.n_rows
 
@@ -178,7 +190,9 @@ def test_distribution_of_one_row_and_of_none(binary):
     empty = replace(one, values=np.zeros((0, 1)), train_index=np.arange(0), weight=np.ones(0))
     with pytest.raises(lt.InvalidInput, match="0 training rows"):
         plot.distribution(empty)
-    with pytest.raises(lt.InvalidInput, match="test_row has 1, but positions of test rows go from 0 to 0"):
+    with pytest.raises(
+        lt.InvalidInput, match="test_row has 1, but positions of test rows go from 0 to 0"
+    ):
         plot.top(one, 1)
     assert len(plot.top(empty).containers) == 0
 
@@ -210,7 +224,9 @@ def test_fidelity(any_model):
     ax = drawn(plot.fidelity(tracer))
     (points,) = ax.get_lines()
     np.testing.assert_array_equal(points.get_ydata(), tracer.fidelity.per_step)
-    np.testing.assert_array_equal(points.get_xdata(), np.arange(1, len(tracer.fidelity.per_step) + 1))
+    np.testing.assert_array_equal(
+        points.get_xdata(), np.arange(1, len(tracer.fidelity.per_step) + 1)
+    )
     assert ax.get_title().startswith("The replay is exact")
     low, high = ax.get_ylim()
     assert low == 0  # exact zeros are seen
@@ -229,15 +245,26 @@ def test_removal_curve(binary):
     tracer, c = binary
     half = slice(0, 10), slice(10, None)
     influence = tracer.influence(c.X_test[half[0]], c.y_test[half[0]])
-    curve = lt.removal_curve(tracer, influence, c.X_test[half[1]], c.y_test[half[1]], counts=[5, 20], draws=1)
+    curve = lt.removal_curve(
+        tracer, influence, c.X_test[half[1]], c.y_test[half[1]], counts=[5, 20], draws=1
+    )
     ax = drawn(plot.removal_curve(curve))
-    assert [x.get_label() for x in ax.get_lines()[:2]] == ["random rows, refitted", "in order, refitted"]
-    for label, losses in (("in order, refitted", curve.refitted), ("random rows, refitted", curve.random_refitted)):
+    assert [x.get_label() for x in ax.get_lines()[:2]] == [
+        "random rows, refitted",
+        "in order, refitted",
+    ]
+    for label, losses in (
+        ("in order, refitted", curve.refitted),
+        ("random rows, refitted", curve.random_refitted),
+    ):
         x, y = line(ax, label)
         np.testing.assert_array_equal(x, [0, 5, 20])
         np.testing.assert_array_equal(y, losses)
     stopped = replace(curve, retrained=np.array([curve.refitted[0], 0.3, np.nan]))
-    assert line(plot.removal_curve(stopped), "in order, retrained")[1].tolist() == [curve.refitted[0], 0.3]
+    assert line(plot.removal_curve(stopped), "in order, retrained")[1].tolist() == [
+        curve.refitted[0],
+        0.3,
+    ]
 
 
 # ---- effects ----
@@ -249,12 +276,18 @@ def test_effects():
     assert tick_labels(ax.yaxis) == ["a", "b"]
     for way in ("predicted", "refitted", "retrained"):
         np.testing.assert_array_equal(line(ax, way)[0], every[way])
-    apart = drawn(plot.effects(effects_table([Effect("a", 1.0, 4.0, 2.0), Effect("b", 1.0, 0.001, -0.002)])))
+    apart = drawn(
+        plot.effects(effects_table([Effect("a", 1.0, 4.0, 2.0), Effect("b", 1.0, 0.001, -0.002)]))
+    )
     assert tick_labels(apart.yaxis) == ["a (1 = 4)", "b (1 = 0.002)"]
     np.testing.assert_allclose(line(apart, "predicted")[0], [1, 0.5])
     np.testing.assert_allclose(line(apart, "refitted")[0], [0.5, -1])
     assert "units of its largest" in apart.get_xlabel()
-    still = drawn(plot.effects(effects_table([Effect("nothing changes", 1.0, 0.0, 0.0), Effect("b", 1.0, 1e-3)])))
+    still = drawn(
+        plot.effects(
+            effects_table([Effect("nothing changes", 1.0, 0.0, 0.0), Effect("b", 1.0, 1e-3)])
+        )
+    )
     assert still.get_xlabel() == "change"
     assert line(still, "predicted")[0].tolist() == [0.0, 1e-3]
     drawn(plot.effects(effects_table([Effect("nothing at all", 1.0, 0.0)])))
@@ -265,10 +298,19 @@ def test_effects_of_actions(binary, groups):
     impact = lt.removal_impact(tracer, [1, 2, 3], c.X_test, c.y_test, retrain=False)
     assert len(plot.effects(impact).get_yticks()) == len(impact.effects)
     ax = drawn(plot.effects(groups))
-    assert tick_labels(ax.yaxis)[:4] == ["p, without x", "p, without y", "p, without z", "q, without x"]
+    assert tick_labels(ax.yaxis)[:4] == [
+        "p, without x",
+        "p, without y",
+        "p, without z",
+        "q, without x",
+    ]
     np.testing.assert_array_equal(line(ax, "refitted")[0], groups.refitted.T.ravel())
-    apart = groups.refitted * np.array([[1.0], [1e-3], [1.0]])  # of one loss, so they keep one scale
-    np.testing.assert_array_equal(line(plot.effects(replace(groups, refitted=apart)), "refitted")[0], apart.T.ravel())
+    apart = groups.refitted * np.array(
+        [[1.0], [1e-3], [1.0]]
+    )  # of one loss, so they keep one scale
+    np.testing.assert_array_equal(
+        line(plot.effects(replace(groups, refitted=apart)), "refitted")[0], apart.T.ravel()
+    )
     many = effects_table([Effect(str(i), 1.0, float(i)) for i in range(1, 25)])
     ax = plot.effects(many)
     assert tick_labels(ax.yaxis) == [str(i) for i in range(5, 25)]
@@ -317,8 +359,12 @@ def test_groups_of_a_table(binary):
     order = [[t[0] for t in tick_labels(axis)] for axis in (ax.yaxis, ax.xaxis)]
     found = pd.DataFrame(heat(ax), index=order[0], columns=order[1]).loc[list("xyz"), list("pq")]
     np.testing.assert_allclose(found, expected, rtol=1e-4)
-    few = plot.groups(replace(influence, values=influence.values[:, :4], test_index=np.arange(4)).by(rows))
-    np.testing.assert_allclose(heat(few), [change[rows == g][:, :4].sum(axis=0) for g in "xyz"], rtol=1e-4, atol=1e-9)
+    few = plot.groups(
+        replace(influence, values=influence.values[:, :4], test_index=np.arange(4)).by(rows)
+    )
+    np.testing.assert_allclose(
+        heat(few), [change[rows == g][:, :4].sum(axis=0) for g in "xyz"], rtol=1e-4, atol=1e-9
+    )
     with pytest.raises(lt.InvalidInput, match=f"{len(c.y)} groups, and a picture has room for 60"):
         plot.groups(influence.by(np.arange(len(c.y)), slices))
     with pytest.raises(lt.InvalidInput, match="columns group, rows"):
@@ -342,7 +388,9 @@ def test_axes_are_taken_and_returned(binary, groups):
     ]  # fmt: skip
     for (f, result), ax in zip(calls, places, strict=False):
         assert f(result, ax=ax) is ax
-        with pytest.raises(lt.InvalidInput, match=r"ax is a (Figure|ndarray); pass one matplotlib Axes"):
+        with pytest.raises(
+            lt.InvalidInput, match=r"ax is a (Figure|ndarray); pass one matplotlib Axes"
+        ):
             f(result, ax=figure if ax is places[0] else places)
         if f is not plot.groups and f is not plot.effects:
             with pytest.raises(lt.InvalidInput, match=r"this draws a \w+, and got a dict"):
@@ -434,17 +482,23 @@ def test_notebook_of_an_influence(binary):
     assert f"... and {len(c.y_test) - 3} more queries; .top(k) has them all" in page.words
     assert page.tags <= HARMLESS
     assert not page.attributes
-    empty = replace(influence, values=influence.values[:0], train_index=np.arange(0), weight=np.ones(0))
+    empty = replace(
+        influence, values=influence.values[:0], train_index=np.arange(0), weight=np.ones(0)
+    )
     assert "table" not in Page(empty._repr_html_()).tags
 
 
 def test_notebooks_are_escaped(evil, groups):
     tracer, X_test, y_test = evil
     influence = tracer.influence(X_test, y_test)
-    whole = [text for text in STRINGS if "\ud800" not in text]  # pandas takes no half characters where it infers types
+    whole = [
+        text for text in STRINGS if "\ud800" not in text
+    ]  # pandas takes no half characters where it infers types
     names = np.array([whole[i % len(whole)] for i in range(tracer.n_rows)], dtype=object)
     tests = np.array([whole[-i % len(whole)] for i in range(len(y_test))], dtype=object)
-    bad = replace(groups, title=STRINGS[0], advice=STRINGS[2], groups=replace(groups.groups, names=names[:3]))
+    bad = replace(
+        groups, title=STRINGS[0], advice=STRINGS[2], groups=replace(groups.groups, names=names[:3])
+    )
     column = pd.DataFrame({name: STRINGS for name in COLUMNS}, dtype=object)
     noise = label_noise(tracer)
     for result in (
@@ -467,7 +521,9 @@ def test_notebook_tables_are_short(binary):
     tracer, _ = binary
     page = Page(label_noise(tracer)._repr_html_())
     assert f"... and {tracer.n_rows - 20:,} more" in page.words
-    plain = notebook("t", {"a": np.array([1.0, np.nan]), "b": np.array(["x", None], dtype=object)})  # without pandas
+    plain = notebook(
+        "t", {"a": np.array([1.0, np.nan]), "b": np.array(["x", None], dtype=object)}
+    )  # without pandas
     framed = pd.DataFrame({"a": [1, np.nan], "b": ["x", None]})
     assert Page(plain).words == Page(notebook("t", framed)).words
     assert Page(plain).words.count("–") == 2

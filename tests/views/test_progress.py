@@ -57,12 +57,15 @@ def test_bytes(monkeypatch, capsys):
 
 def test_short_work_says_nothing(monkeypatch, capsys):
     list(progress(Clock(monkeypatch).items(10, 0.19), 10, "x", "step"))
-    list(progress(Clock(monkeypatch).items(1, 9.0), 1, "x", "step"))  # done when there would be something to say
+    list(
+        progress(Clock(monkeypatch).items(1, 9.0), 1, "x", "step")
+    )  # done when there would be something to say
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0.4, "0 s"), (89, "89 s"), (90, "1.5 min"), (1200, "20 min"), (9000, "2.5 h")]
+    ("seconds", "words"),
+    [(0.4, "0 s"), (89, "89 s"), (90, "1.5 min"), (1200, "20 min"), (9000, "2.5 h")],
 )
 def test_spans(seconds, words):
     assert span(seconds) == words

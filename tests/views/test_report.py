@@ -35,7 +35,9 @@ def categories():
     d = boosters.frame()
     X, X_test = (part.assign(kind=part["kind"].astype(str)) for part in (d.X, d.X_test))
     w = boosters.weights(len(d.y))
-    model = CatBoostClassifier(iterations=20, depth=4, cat_features=["kind"], **QUIET).fit(X, d.y, sample_weight=w)
+    model = CatBoostClassifier(iterations=20, depth=4, cat_features=["kind"], **QUIET).fit(
+        X, d.y, sample_weight=w
+    )
     return model, X, d.y, w, X_test, d.y_test, lt.Tracer(model, X, d.y, w)
 
 
@@ -94,7 +96,9 @@ def test_training_rows_of_a_case_and_their_features():
         assert [r["position"] for r in rows] == [*harmful, *helpful]
         assert [r["effect"] for r in rows] == ["harmful"] * 4 + ["helpful"] * 4
         assert [r["rank"] for r in rows] == [1, 2, 3, 4] * 2
-        np.testing.assert_allclose([r["change"] for r in rows], change[[*harmful, *helpful], j], rtol=1e-6)
+        np.testing.assert_allclose(
+            [r["change"] for r in rows], change[[*harmful, *helpful], j], rtol=1e-6
+        )
         assert case["columns"] == list(X.columns)
         ours = X_test.iloc[[3, 11][j]]
         for r in rows:
@@ -109,7 +113,9 @@ def test_training_rows_of_a_case_and_their_features():
                 elif pd.isna(theirs) or pd.isna(ours[name]) or isinstance(theirs, str):
                     assert mark == ("=" if theirs == ours[name] else "!")
                 else:
-                    assert mark == ("=" if theirs == ours[name] else ">" if theirs > ours[name] else "<")
+                    assert mark == (
+                        "=" if theirs == ours[name] else ">" if theirs > ours[name] else "<"
+                    )
 
 
 def test_without_the_harmful_rows_by_training_again():
@@ -118,14 +124,18 @@ def test_without_the_harmful_rows_by_training_again():
     for case in data["cases"]:
         gone = [r["position"] for r in case["training_rows"] if r["effect"] == "harmful"]
         keep = np.setdiff1d(np.arange(len(y)), gone)
-        again = CatBoostClassifier(iterations=20, depth=4, cat_features=["kind"], learning_rate=_rate(tracer), **QUIET)
+        again = CatBoostClassifier(
+            iterations=20, depth=4, cat_features=["kind"], learning_rate=_rate(tracer), **QUIET
+        )
         again.fit(X.iloc[keep], y[keep], sample_weight=w[keep])
         one = X_test.iloc[[case["position"]]]
         code = list(again.classes_).index(case["label"])
         removal = case["removal"]
         assert (removal["rows"], removal["effect"]) == (5, "harmful")
         assert removal["before"]["loss"] == case["loss"]
-        assert removal["retrained"]["probability"] == pytest.approx(again.predict_proba(one)[0, code])
+        assert removal["retrained"]["probability"] == pytest.approx(
+            again.predict_proba(one)[0, code]
+        )
         refitted = tracer.refit(gone).predict_proba(one)[0, code]
         assert removal["refitted"]["probability"] == pytest.approx(refitted)
         assert removal["refitted"]["loss"] == pytest.approx(-np.log(refitted))
@@ -137,7 +147,9 @@ def test_removals_leave_every_class():
     y = np.zeros(60, int)
     y[:2] = 1
     model = CatBoostClassifier(iterations=5, depth=2, boost_from_average=True, **QUIET).fit(X, y)
-    found = report(lt.Tracer(model, X, y), X, y, rows=[0, 30, 40, 50], top=20, retrain=True, noise=False)
+    found = report(
+        lt.Tracer(model, X, y), X, y, rows=[0, 30, 40, 50], top=20, retrain=True, noise=False
+    )
     lost = 0
     for case in found.data["cases"]:
         gone = {r["position"] for r in case["training_rows"] if r["effect"] == "harmful"}
@@ -157,7 +169,9 @@ def test_whole_test_set():
     every = tracer.influence(d.X_test, d.y_test).values.mean(axis=1)
     rows = overall["training_rows"]
     assert [r["position"] for r in rows] == [*np.argsort(-every)[:3], *np.argsort(every)[:3]]
-    np.testing.assert_allclose([r["change"] for r in rows], -every[[r["position"] for r in rows]], rtol=1e-4)
+    np.testing.assert_allclose(
+        [r["change"] for r in rows], -every[[r["position"] for r in rows]], rtol=1e-4
+    )
     assert [r["values"] for r in rows] == [d.X[r["position"]].tolist() for r in rows]
 
 
@@ -191,7 +205,9 @@ def test_without_labels_it_is_about_predictions():
     p = model.predict_proba(X_test)
     assert data["of"] == "prediction"
     assert data["overall"] is None
-    assert [c["position"] for c in data["cases"]] == np.argsort(p.max(axis=1), kind="stable").tolist()
+    assert [c["position"] for c in data["cases"]] == np.argsort(
+        p.max(axis=1), kind="stable"
+    ).tolist()
     change = -w[:, None] * tracer.influence(X_test, of="prediction").values
     sides = set()
     for case in data["cases"]:
@@ -205,7 +221,10 @@ def test_without_labels_it_is_about_predictions():
         assert case["probability"] == pytest.approx(p[row].max())
         sides.add(case["removal"]["effect"])
     assert sides == {"raises", "lowers"}
-    assert "without this training row the raw score falls" in report(tracer, X_test, worst=1, noise=False).html
+    assert (
+        "without this training row the raw score falls"
+        in report(tracer, X_test, worst=1, noise=False).html
+    )
 
 
 def test_a_forest_and_its_votes():
@@ -285,7 +304,10 @@ def test_other_kinds_of_cells():
 def test_test_columns_in_another_order():
     _, _, _, _, X_test, y_test, tracer = categories()
     mixed = X_test[["kind", "d", "a", "c", "b"]].assign(more=1)
-    assert data_of(tracer, mixed, y_test, worst=2)["cases"] == data_of(tracer, X_test, y_test, worst=2)["cases"]
+    assert (
+        data_of(tracer, mixed, y_test, worst=2)["cases"]
+        == data_of(tracer, X_test, y_test, worst=2)["cases"]
+    )
 
 
 def test_groups_are_those_of_the_action():
@@ -302,7 +324,9 @@ def test_groups_are_those_of_the_action():
         assert g["effects"][0]["predicted"] == pytest.approx(change[member].sum(), rel=1e-4)
         refitted = tracer.refit(np.flatnonzero(member)).loss(X_test, y_test).mean() - before
         assert g["effects"][0]["refitted"] == pytest.approx(refitted)
-    many = report(tracer, X_test, y_test, worst=1, groups=np.arange(400) % 40, noise=False).data["groups"]
+    many = report(tracer, X_test, y_test, worst=1, groups=np.arange(400) % 40, noise=False).data[
+        "groups"
+    ]
     assert len(many["groups"]) == 30
     assert many["left_out"] == 10
     assert many["groups"][0]["effects"][0]["refitted"] is None
@@ -347,7 +371,9 @@ def test_never_all_columns_at_once(monkeypatch):
         return out
 
     monkeypatch.setattr(lt.Tracer, "influence", spy)
-    monkeypatch.setattr(lt.Tracer, "_scores_without", lambda self, *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(
+        lt.Tracer, "_scores_without", lambda self, *_: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
     data = data_of(tracer, d.X, d.y, rows=np.arange(100), top=1)
     assert max(widths) <= 32
     assert sum(widths) == 100  # Ctrl-C came before the whole test set
@@ -364,7 +390,13 @@ def test_ctrl_c_keeps_what_is_finished(monkeypatch):
 
     monkeypatch.setattr(lt.Tracer, "_scores_without", interrupted)
     found = report(tracer, d.X_test, d.y_test, worst=5)
-    assert [c["removal"] is not None for c in found.data["cases"]] == [True, True, False, False, False]
+    assert [c["removal"] is not None for c in found.data["cases"]] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
     assert found.data["missing"][0]["why"] == "it was stopped by Ctrl-C"
     assert "stopped by Ctrl-C" in found.html
 
@@ -374,7 +406,9 @@ def test_ctrl_c_keeps_what_is_finished(monkeypatch):
 
 def test_redacted_columns_are_nowhere():
     model, X, y, X_test, y_test = hostile.hostile()
-    X, X_test = (part.assign(secret=[f"personal-{i}" for i in range(len(part))]) for part in (X, X_test))
+    X, X_test = (
+        part.assign(secret=[f"personal-{i}" for i in range(len(part))]) for part in (X, X_test)
+    )
     tracer = lt.Tracer(model, X, y)
     open_page = report(tracer, X_test, y_test, worst=2, noise=False)
     assert "personal-" in open_page.html
@@ -418,7 +452,9 @@ class Reader(HTMLParser):
 
     def handle_data(self, data):
         tag = self._within[-1] if self._within else ""
-        {"script": self.scripts, "style": self.styles, "title": self.titles}.get(tag, self.text).append(data)
+        {"script": self.scripts, "style": self.styles, "title": self.titles}.get(
+            tag, self.text
+        ).append(data)
 
 
 @pytest.fixture(scope="module")
@@ -426,7 +462,16 @@ def evil():
     model, X, y, X_test, y_test = hostile.hostile()
     tracer = lt.Tracer(model, X, y)
     kind = hostile.COLUMNS[2]
-    return report(tracer, X_test, y_test, worst=15, top=6, groups=kind, test_groups=kind, title=hostile.STRINGS[1])
+    return report(
+        tracer,
+        X_test,
+        y_test,
+        worst=15,
+        top=6,
+        groups=kind,
+        test_groups=kind,
+        title=hostile.STRINGS[1],
+    )
 
 
 def test_hostile_strings_stay_text(evil):
@@ -437,7 +482,9 @@ def test_hostile_strings_stay_text(evil):
     assert not [name for _, name, _ in seen.attributes if name.startswith("on") or name == "style"]
     links = [value for _, name, value in seen.attributes if name in ("href", "src", "action")]
     assert all(link.startswith("#") or link == "data:," for link in links)
-    whole = "".join(seen.text) + "".join(value or "" for _, name, value in seen.attributes if name == "title")
+    whole = "".join(seen.text) + "".join(
+        value or "" for _, name, value in seen.attributes if name == "title"
+    )
     for text in hostile.STRINGS[:7] + hostile.STRINGS[9:]:
         assert text in whole
     assert hostile.COLUMNS[4] in whole
@@ -448,13 +495,17 @@ def test_hostile_strings_stay_text(evil):
 
 
 def test_embedded_data_is_the_data(evil):
-    inside = re.search(r'<script type="application/json" id="data">(.*?)</script>', evil.html, re.S).group(1)
+    inside = re.search(
+        r'<script type="application/json" id="data">(.*?)</script>', evil.html, re.S
+    ).group(1)
     assert json.loads(inside) == evil.data
     assert not set("<>&\u2028\u2029") & set(inside)
 
 
 def test_the_policy_allows_this_style_and_script_and_no_request(evil):
-    policy = next(v for _, n, v in Reader(evil.html).attributes if n == "content" and "default-src" in v)
+    policy = next(
+        v for _, n, v in Reader(evil.html).attributes if n == "content" and "default-src" in v
+    )
     for tag, rule in (("style", "style-src"), ("script", "script-src")):
         content = re.search(f"<{tag}>(.*?)</{tag}>", evil.html, re.S).group(1)
         digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
@@ -467,7 +518,10 @@ def test_the_policy_allows_this_style_and_script_and_no_request(evil):
 @pytest.mark.parametrize("text", ["personal " * 111, '"<&🌳\u2028' * 200])
 def test_wide_tables_of_long_strings_stay_small(text):
     model, X, y, X_test, y_test = hostile.hostile(n=90, m=24)
-    long = {f"column {j} {text}": [f"{i}{text}{i}" for i in range(len(X) + len(X_test))] for j in range(300)}
+    long = {
+        f"column {j} {text}": [f"{i}{text}{i}" for i in range(len(X) + len(X_test))]
+        for j in range(300)
+    }
     more = pd.DataFrame(long, index=X.index.append(X_test.index), dtype=object)
     X, X_test = pd.concat([X, more[: len(X)]], axis=1), pd.concat([X_test, more[len(X) :]], axis=1)
     tracer = lt.Tracer(model, X, y)
@@ -534,7 +588,10 @@ def test_save(small, tmp_path):
 def test_files_that_cannot_be_written(small, tmp_path):
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "no" / "report.html", tmp_path / "file" / "report.html", tmp_path):
-        with pytest.raises(lt.LeaftraceError, match=r"cannot write the report .*; choose another place with 0\.\d MB"):
+        with pytest.raises(
+            lt.LeaftraceError,
+            match=r"cannot write the report .*; choose another place with 0\.\d MB",
+        ):
             small.save(path)
     assert os.listdir(tmp_path) == ["file"]
 

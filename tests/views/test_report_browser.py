@@ -16,7 +16,9 @@ import pytest
 import leaftrace as lt
 from leaftrace._report import report
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 QUIET = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -52,7 +54,9 @@ def found():
     X.iloc[::7, 1] = np.nan  # some missing values, in a column to sort by
     model = model.set_params(functiontransformer__func=without_missing).fit(X, y)
     kind = hostile.COLUMNS[2]
-    return report(lt.Tracer(model, X, y), X_test, y_test, worst=8, top=6, groups=kind, test_groups=kind)
+    return report(
+        lt.Tracer(model, X, y), X_test, y_test, worst=8, top=6, groups=kind, test_groups=kind
+    )
 
 
 def without_missing(X):
@@ -118,7 +122,9 @@ def test_opens_quietly_and_shows_everything(visit, found):
     text = rows.first.inner_text()
     assert "harmful" in text
     assert "−" in text  # what is harmful lowers the loss by going
-    assert first["training_rows"][0]["row"].split()[0] in page.locator(CASE).inner_text().replace("\n", " ")
+    assert first["training_rows"][0]["row"].split()[0] in page.locator(CASE).inner_text().replace(
+        "\n", " "
+    )
 
 
 def test_expand_and_collapse(visit):
@@ -142,15 +148,21 @@ def test_sorting_a_table(visit, found):
     assert seen == changes
     heading.get_by_role("button").click()
     assert heading.get_attribute("aria-sort") == "descending"
-    assert [float(c.get_attribute("data-v")) for c in page.locator(f"{CASE} td.change").all()] == changes[::-1]
+    assert [
+        float(c.get_attribute("data-v")) for c in page.locator(f"{CASE} td.change").all()
+    ] == changes[::-1]
 
     by_name = page.locator(f"{CASE} thead tr:first-child th")
     places = {by_name.nth(j).inner_text(): j for j in range(by_name.count())}
     by_name.nth(places["b"]).get_by_role("button").click()
     numbers = column(page, CASE, places["b"])
-    known = [float(re.sub("[^0-9.e-]", "", x.replace("−", "-"))) for x in numbers if "missing" not in x]
+    known = [
+        float(re.sub("[^0-9.e-]", "", x.replace("−", "-"))) for x in numbers if "missing" not in x
+    ]
     assert known == sorted(known)
-    assert numbers == [x for x in numbers if "missing" not in x] + ["missing"] * (len(numbers) - len(known))
+    assert numbers == [x for x in numbers if "missing" not in x] + ["missing"] * (
+        len(numbers) - len(known)
+    )
     assert page.locator(f"{CASE} thead tr.self").count() == 1  # the test row stays on top
     assert page.locator(f"{CASE} [aria-sort]").count() == 1
 
@@ -158,7 +170,11 @@ def test_sorting_a_table(visit, found):
 def test_chips_filter_by_effect(visit):
     page = visit()
     chips = page.locator(".case[open] .chips button")
-    assert [re.sub(r"\W+", " ", c.inner_text()) for c in chips.all()] == ["all 12", "harmful 6", "helpful 6"]
+    assert [re.sub(r"\W+", " ", c.inner_text()) for c in chips.all()] == [
+        "all 12",
+        "harmful 6",
+        "helpful 6",
+    ]
     chips.nth(1).click()
     assert shown_rows(page, CASE).count() == 6
     assert {r.get_attribute("data-effect") for r in shown_rows(page, CASE).all()} == {"harmful"}
@@ -176,7 +192,9 @@ def test_search_and_filters_of_test_rows(visit, found):
     wanted = [i for i, words in enumerate(text) if "javascript" in words and number in words]
     assert 0 < len(wanted) < 8
     page.get_by_label("Search").first.fill(f"  {number} JavaScript ")
-    assert [int(c.get_attribute("data-place")) for c in page.locator(".case:visible").all()] == wanted
+    assert [
+        int(c.get_attribute("data-place")) for c in page.locator(".case:visible").all()
+    ] == wanted
     page.locator("#find").fill(f"zzz {number}")
     assert page.locator(".case:visible").count() == 0
     assert page.locator("#nothing").is_visible()
@@ -200,7 +218,9 @@ def test_order_of_test_rows(visit, found):
     page.locator("#order").select_option("loss")
     assert order() == sorted(range(8), key=lambda i: cases[i]["loss"])
     page.locator("#order").select_option("gain")
-    assert order() == sorted(range(8), key=lambda i: cases[i]["removal"]["refitted"]["loss"] - cases[i]["loss"])
+    assert order() == sorted(
+        range(8), key=lambda i: cases[i]["removal"]["refitted"]["loss"] - cases[i]["loss"]
+    )
     page.locator("#order").select_option("place")
     assert order() == list(range(8))
 
@@ -232,7 +252,10 @@ def test_keys(visit):
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
     assert page.evaluate("document.activeElement.parentElement.dataset.place") == "2"
-    assert outline != "none" or page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+    assert (
+        outline != "none"
+        or page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+    )
     page.keyboard.press("Space")
     assert page.locator(".case").nth(2).get_attribute("open") is not None
     page.keyboard.press("Enter")
@@ -264,7 +287,12 @@ def test_everything_can_be_reached_with_tab(visit):
 
 
 def background(page):
-    return [int(x) for x in re.findall(r"\d+", page.evaluate("getComputedStyle(document.body).backgroundColor"))[:3]]
+    return [
+        int(x)
+        for x in re.findall(
+            r"\d+", page.evaluate("getComputedStyle(document.body).backgroundColor")
+        )[:3]
+    ]
 
 
 def test_dark_mode(visit):
@@ -298,11 +326,23 @@ def test_contrast_of_text(visit, scheme):
     page = visit(color_scheme=scheme)
 
     def colour(name):
-        value = page.evaluate(f"getComputedStyle(document.documentElement).getPropertyValue('--{name}').trim()")
+        value = page.evaluate(
+            f"getComputedStyle(document.documentElement).getPropertyValue('--{name}').trim()"
+        )
         return value if len(value) == 7 else "#" + "".join(2 * c for c in value[1:])
 
-    pairs = [(text, ground) for text in ("ink", "quiet", "up", "down") for ground in ("bg", "panel", "soft")]
-    for text, ground in [*pairs, ("up", "up-soft"), ("down", "down-soft"), ("ink", "up-mid"), ("ink", "down-mid")]:
+    pairs = [
+        (text, ground)
+        for text in ("ink", "quiet", "up", "down")
+        for ground in ("bg", "panel", "soft")
+    ]
+    for text, ground in [
+        *pairs,
+        ("up", "up-soft"),
+        ("down", "down-soft"),
+        ("ink", "up-mid"),
+        ("ink", "down-mid"),
+    ]:
         high, low = sorted((brightness(colour(text)), brightness(colour(ground))), reverse=True)
         assert (high + 0.05) / (low + 0.05) >= 4.5, (text, ground)
 

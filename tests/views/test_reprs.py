@@ -15,7 +15,12 @@ def test_tracer_and_fidelity():
     model = LGBMClassifier(n_estimators=3, n_jobs=1, verbose=-1).fit(X, y)
     tracer = lt.Tracer(model, X, y)
     shown = tracer._repr_html_()
-    for words in ("Tracer: LGBMClassifier", "<td>logistic</td>", "<td>200</td>", "&lt;i&gt;no, yes &amp; so"):
+    for words in (
+        "Tracer: LGBMClassifier",
+        "<td>logistic</td>",
+        "<td>200</td>",
+        "&lt;i&gt;no, yes &amp; so",
+    ):
         assert words in shown
     assert tracer.fidelity.verdict in shown
     assert "<i>" not in shown
@@ -30,5 +35,7 @@ def test_many_classes_and_none():
     y = NAMES[np.arange(200) % 7]
     tracer = lt.Tracer(LGBMClassifier(n_estimators=2, n_jobs=1, verbose=-1).fit(X, y), X, y)
     assert "and 2 more</td>" in tracer._repr_html_()
-    numbers = lt.Tracer(LGBMRegressor(n_estimators=2, n_jobs=1, verbose=-1).fit(X, X[:, 0]), X, X[:, 0])
+    numbers = lt.Tracer(
+        LGBMRegressor(n_estimators=2, n_jobs=1, verbose=-1).fit(X, X[:, 0]), X, X[:, 0]
+    )
     assert "classes" not in numbers._repr_html_()

@@ -58,12 +58,17 @@ def _pictures() -> list[str]:
     shown = []
     for number in [] if pyplot is None else pyplot.get_fignums():
         figure, file = pyplot.figure(number), io.BytesIO()
-        titles = (ax.get_title() or ax.get_title("left") or ax.get_xlabel() or ax.get_ylabel() for ax in figure.axes)
+        titles = (
+            ax.get_title() or ax.get_title("left") or ax.get_xlabel() or ax.get_ylabel()
+            for ax in figure.axes
+        )
         title = "; ".join(filter(None, titles)) or "picture"
         figure.savefig(file, format="png", dpi=110)
         content = base64.b64encode(file.getvalue()).decode()
         width = round(96 * figure.get_figwidth())
-        shown.append(f'<img alt="{html.escape(title)}" width="{width}" src="data:image/png;base64,{content}">')
+        shown.append(
+            f'<img alt="{html.escape(title)}" width="{width}" src="data:image/png;base64,{content}">'
+        )
         pyplot.close(figure)
     return shown
 
@@ -76,10 +81,15 @@ def _commands(text: str, line: int) -> str:
         if command.startswith("$ leaftrace"):
             words = shlex.split(command.removeprefix("$ leaftrace").replace("\\\n", " "))
             done = subprocess.run(
-                [sys.executable, "-m", "leaftrace", *words], capture_output=True, text=True, env=os.environ | TERMINAL
+                [sys.executable, "-m", "leaftrace", *words],
+                capture_output=True,
+                text=True,
+                env=os.environ | TERMINAL,
             )
             if done.returncode:
-                raise RuntimeError(f"line {line}: {command.strip()}\nexit code {done.returncode}: {done.stderr}")
+                raise RuntimeError(
+                    f"line {line}: {command.strip()}\nexit code {done.returncode}: {done.stderr}"
+                )
             output = done.stdout.replace(os.getcwd() + os.sep, "").strip("\n")
             shown += "\n".join(map(str.rstrip, output.splitlines())) + "\n\n"
     return shown.rstrip("\n") + "\n"

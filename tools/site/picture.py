@@ -18,7 +18,9 @@ WIDTH, HEIGHT = 1200, 1020
 
 def main(report: str) -> None:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
         page.goto(Path(report).resolve().as_uri())
         top = page.locator("#tests").bounding_box()
@@ -26,7 +28,9 @@ def main(report: str) -> None:
         clip = {"x": 0, "y": top["y"] - 20, "width": WIDTH, "height": HEIGHT}
         page.screenshot(path=PICTURE, clip=clip, full_page=True)  # pyright: ignore[reportArgumentType]
         browser.close()
-    Image.open(PICTURE).convert("RGB").quantize(128).save(PICTURE, optimize=True)  # a third of the size
+    Image.open(PICTURE).convert("RGB").quantize(128).save(
+        PICTURE, optimize=True
+    )  # a third of the size
 
 
 if __name__ == "__main__":

@@ -73,7 +73,9 @@ class Acquisition(Finding):
     def effects(self) -> Any:
         return None if self.outcome is None else effects_table([self.outcome], self.tracer._kind)
 
-    def check(self, y_new: Any, X_holdout: Any, y_holdout: Any, *, retrain: bool = True) -> Acquisition:
+    def check(
+        self, y_new: Any, X_holdout: Any, y_holdout: Any, *, retrain: bool = True
+    ) -> Acquisition:
         """Add the rows with their labels and measure the loss of rows that neither trained nor chose.
 
         >>> print(found.check(y_new, X_holdout, y_holdout))               # doctest: +SKIP
@@ -85,12 +87,23 @@ class Acquisition(Finding):
         added = self.X_new, inputs.vector(y_new, "y_new", len(self.rows))
         tracer, judge = self.tracer, (X_holdout, y_holdout)
         before = tracer._unchanged.loss(*judge)  # (m,)
-        predicted = tracer.score_candidates(self.X_new, *judge, added[1], reduce="mean").values.sum()
-        effect, advice = Effect("mean loss of the hold-out", float(before.mean()), float(predicted)), NOT_RETRAINED
+        predicted = tracer.score_candidates(
+            self.X_new, *judge, added[1], reduce="mean"
+        ).values.sum()
+        effect, advice = (
+            Effect("mean loss of the hold-out", float(before.mean()), float(predicted)),
+            NOT_RETRAINED,
+        )
         with Interruptible():
-            for how in progress(("refitted", "retrained")[: 1 + retrain], 1 + retrain, "checking", "model"):
+            for how in progress(
+                ("refitted", "retrained")[: 1 + retrain], 1 + retrain, "checking", "model"
+            ):
                 try:
-                    model = tracer.refit(added=added) if how == "refitted" else tracer.retrain(added=added)
+                    model = (
+                        tracer.refit(added=added)
+                        if how == "refitted"
+                        else tracer.retrain(added=added)
+                    )
                 except UnsupportedModel:
                     if how == "retrained":
                         raise
@@ -132,8 +145,12 @@ def acquire(
         raise InvalidInput(f"k is {k}, and the pool has {n} rows; ask for 1 to {n}.")
     if diversity < 0:
         raise InvalidInput(f"diversity is {diversity}; it is zero or more.")
-    if score not in ("effect", "uncertainty") or (score == "uncertainty" and tracer.classes is None):
-        raise InvalidInput(f"score is {score!r}; it can be 'effect' or, for classifiers, 'uncertainty'.")
+    if score not in ("effect", "uncertainty") or (
+        score == "uncertainty" and tracer.classes is None
+    ):
+        raise InvalidInput(
+            f"score is {score!r}; it can be 'effect' or, for classifiers, 'uncertainty'."
+        )
     effects, chances = label_effects(tracer, X_pool, X_test, y_test)
     size = 1 - chances.max(axis=1)
     if score == "effect":
@@ -141,7 +158,9 @@ def acquire(
     leaves, _ = tracer._source.rows(X_pool)
     rows, similarity = spread_out(size, leaves, k, diversity)
     response = _response(tracer, X_pool)[rows]
-    expected = _mean(response) if tracer.classes is None else tracer.classes[response.argmax(axis=1)]
+    expected = (
+        _mean(response) if tracer.classes is None else tracer.classes[response.argmax(axis=1)]
+    )
     return Acquisition(
         tracer,
         X_new=inputs.take_rows(X_pool, rows),
@@ -156,20 +175,32 @@ def acquire(
     )
 
 
-def label_effects(tracer: Tracer, X_pool: Any, X_test: Any, y_test: Any) -> tuple[dict[Any, F64], F64]:
+def label_effects(
+    tracer: Tracer, X_pool: Any, X_test: Any, y_test: Any
+) -> tuple[dict[Any, F64], F64]:
     """First-order change of the mean test loss (n,) under each possible label, and their probabilities (n, labels)."""
     response = _response(tracer, X_pool)
     if tracer.classes is not None:
         if response.ndim == 1:
-            raise UnsupportedModel("this classifier has no probabilities, by which possible labels are weighed.")
+            raise UnsupportedModel(
+                "this classifier has no probabilities, by which possible labels are weighed."
+            )
         found = tracer.score_candidates(X_pool, X_test, y_test, reduce="mean").per_label or {}
         return {label: v[:, 0].astype(float) for label, v in found.items()}, response
-    error = inputs.numbers(y_test, "y_test", inputs.row_count(X_test)) - _mean(_response(tracer, X_test))
+    error = inputs.numbers(y_test, "y_test", inputs.row_count(X_test)) - _mean(
+        _response(tracer, X_test)
+    )
     sd, mean = np.sqrt(np.mean(error**2)), _mean(response)
     effects = {}
     for name, y in (("low", mean - sd), ("high", mean + sd)):
-        y = np.clip(y, tracer.y_train.min(), tracer.y_train.max())  # labels of some losses are bounded
-        effects[name] = tracer.score_candidates(X_pool, X_test, y_test, y, reduce="mean").values[:, 0].astype(float)
+        y = np.clip(
+            y, tracer.y_train.min(), tracer.y_train.max()
+        )  # labels of some losses are bounded
+        effects[name] = (
+            tracer.score_candidates(X_pool, X_test, y_test, y, reduce="mean")
+            .values[:, 0]
+            .astype(float)
+        )
     return effects, np.full((len(mean), 2), 0.5)
 
 

@@ -63,7 +63,9 @@ def effects_table(effects: Sequence[Effect], kind: str = "") -> Any:
     """A line for each, or None where nothing was tried. ``kind`` of table, as X_train's."""
     if not effects:
         return None
-    return table({f.name: [getattr(effect, f.name) for effect in effects] for f in fields(effects[0])}, kind)
+    return table(
+        {f.name: [getattr(effect, f.name) for effect in effects] for f in fields(effects[0])}, kind
+    )
 
 
 @dataclass(frozen=True)
@@ -92,17 +94,24 @@ def first_order(tracer: Tracer, X: Any, y: Any, change: Change, of: Of = "loss")
 
     sum_i (w'_i - w_i) dL/dw_i + sum_i (y'_i - y_i) dL/dy_i, with classes as label mass that goes from one to the other.
     """
-    old, new = tracer.sample_weight, tracer.sample_weight if change.sample_weight is None else change.sample_weight
+    old, new = (
+        tracer.sample_weight,
+        tracer.sample_weight if change.sample_weight is None else change.sample_weight,
+    )
     new = np.array(new, dtype=float)
     if change.without is not None:
         new[np.asarray(change.without)] = 0.0
     moved = float((new - old) @ tracer.influence(X, y, of=of, reduce="mean").values[:, 0])
     if change.y is None:
         return moved
-    return moved + label_order(tracer, X, y, np.asarray(change.y), new / np.where(old > 0, old, 1.0), of)
+    return moved + label_order(
+        tracer, X, y, np.asarray(change.y), new / np.where(old > 0, old, 1.0), of
+    )
 
 
-def label_order(tracer: Tracer, X: Any, y: Any, labels: np.ndarray, share: F64, of: Of = "loss") -> float:
+def label_order(
+    tracer: Tracer, X: Any, y: Any, labels: np.ndarray, share: F64, of: Of = "loss"
+) -> float:
     """The part of `first_order` that comes from these labels (n,); rows keep this share (n,) of their weight."""
     rows = np.flatnonzero(labels != tracer.y_train)
     if not len(rows):
@@ -150,7 +159,11 @@ def student(tail: float, freedom: int) -> float:
     from statistics import NormalDist  # which brings in a dozen modules
 
     z = NormalDist().inv_cdf(1 - tail)
-    terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
     return z + sum(term / freedom**k for k, term in enumerate(terms, 1))
 
 
@@ -169,7 +182,10 @@ class Interruptible:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> bool:
         self.interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
         return self.interrupted
@@ -177,7 +193,9 @@ class Interruptible:
 
 def check_tracer(tracer: Any) -> None:
     if not isinstance(tracer, Tracer):
-        raise InvalidInput(f"the first argument is a {type(tracer).__name__}; pass a leaftrace.Tracer of your model.")
+        raise InvalidInput(
+            f"the first argument is a {type(tracer).__name__}; pass a leaftrace.Tracer of your model."
+        )
 
 
 def _text(x: Any) -> str:

@@ -57,10 +57,14 @@ def removal_curve(
     orders = [first, *(rng.permutation(tracer.n_rows) for _ in range(draws))]
     for rows in orders:
         _check_classes(tracer, rows[: sizes[-1]])
-    losses = np.full((2, 1 + draws, 1 + len(sizes)), np.nan)  # (refitted and retrained, orders, points)
+    losses = np.full(
+        (2, 1 + draws, 1 + len(sizes)), np.nan
+    )  # (refitted and retrained, orders, points)
     losses[:, :, 0] = mean_loss(tracer, X_hold, y_hold)
     with Interruptible() as run:
-        for out, make in zip(losses, [tracer.refit, tracer.retrain] if retrain else [tracer.refit], strict=False):
+        for out, make in zip(
+            losses, [tracer.refit, tracer.retrain] if retrain else [tracer.refit], strict=False
+        ):
             jobs = [(o, i, orders[o][:c]) for i, c in enumerate(sizes, 1) for o in range(1 + draws)]
             for o, i, gone in progress(jobs, len(jobs), f"{make.__name__} without rows", "model"):
                 out[o, i] = mean_loss(make(gone), X_hold, y_hold)
@@ -68,7 +72,11 @@ def removal_curve(
     random_refitted, random_retrained = losses[:, 1:].mean(axis=1)
     counted = np.append(0, sizes)
     known = bool(np.isfinite(retrained[1:]).any())
-    best = (retrained, random_retrained, "retrained") if known else (refitted, random_refitted, "refitted")
+    best = (
+        (retrained, random_retrained, "retrained")
+        if known
+        else (refitted, random_refitted, "refitted")
+    )
     advice = ("Interrupted. " if run.interrupted else "") + _advice(counted, *best)
     title = f"Mean loss of {inputs.row_count(X_hold):,} held-out rows as training rows leave"
     curves = refitted, retrained, random_refitted, random_retrained
@@ -114,7 +122,9 @@ def _order(tracer: Tracer, order: Any, X_hold: Any) -> Ints:
             f"expected that of tracer.influence(X_val, y_val) for all {tracer.n_rows:,} training rows."
         )
     if order.tables.test is X_hold:
-        raise InvalidInput("the order was chosen by these very rows; choose by validation rows and judge by others.")
+        raise InvalidInput(
+            "the order was chosen by these very rows; choose by validation rows and judge by others."
+        )
     change = order.change.mean(axis=1)  # of the query without the row
     return np.argsort(-change if order.lower_is_better is False else change, kind="stable")
 
@@ -125,8 +135,15 @@ def _counts(counts: Any, n: int, most: int) -> Ints:
         sizes = sizes[(sizes > 0) & (sizes <= min(most, n - 1))]
         return sizes if len(sizes) else np.array([1])
     sizes = np.unique(np.atleast_1d(np.asarray(counts)))
-    if not sizes.size or sizes.dtype.kind not in "iu" or sizes[0] < 1 or sizes[-1] > min(most, n - 1):
-        raise InvalidInput(f"counts must be whole numbers of rows to remove, from 1 to {min(most, n - 1)}.")
+    if (
+        not sizes.size
+        or sizes.dtype.kind not in "iu"
+        or sizes[0] < 1
+        or sizes[-1] > min(most, n - 1)
+    ):
+        raise InvalidInput(
+            f"counts must be whole numbers of rows to remove, from 1 to {min(most, n - 1)}."
+        )
     return sizes
 
 
@@ -136,7 +153,9 @@ def _check_classes(tracer: Tracer, gone: Ints) -> None:
         return
     left = np.unique(np.delete(tracer.y_train, gone).astype(str))
     if len(left) < len(np.unique(tracer.y_train.astype(str))):
-        raise InvalidInput(f"without {len(gone):,} rows a class has none left; pass smaller counts.")
+        raise InvalidInput(
+            f"without {len(gone):,} rows a class has none left; pass smaller counts."
+        )
 
 
 def _advice(removed: Ints, ours: F64, random: F64, way: str) -> str:
@@ -145,8 +164,14 @@ def _advice(removed: Ints, ours: F64, random: F64, way: str) -> str:
     best = int(np.nanargmin(ours))
     if best == 0:
         return f"The loss is lowest with all rows ({ours[0]:.4g}, {way}): there is nothing to remove in this order."
-    beside = "" if np.isnan(random[best]) else f" (as many random rows: {random[best] - ours[0]:+.2g})"
-    sure = "" if way == "retrained" else " Trees are held fixed: retrain=True tells what training again gives."
+    beside = (
+        "" if np.isnan(random[best]) else f" (as many random rows: {random[best] - ours[0]:+.2g})"
+    )
+    sure = (
+        ""
+        if way == "retrained"
+        else " Trees are held fixed: retrain=True tells what training again gives."
+    )
     return (
         f"The loss is lowest without the first {removed[best]:,} rows: {ours[0]:.4g} before, "
         f"{ours[best] - ours[0]:+.2g} {way}{beside}. The point was chosen by the rows that measured it: confirm it on "

@@ -57,9 +57,15 @@ def group_effects(
     y = inputs.vector(y_test, "y_test", m)
     every = Groups(np.array(["all"]), np.zeros(m, np.intp))
     rows = groups_of(groups, tracer.X_train, tracer.n_rows, "groups", bins=bins)
-    slices = every if test_groups is None else groups_of(test_groups, X_test, m, "test_groups", tracer.X_train, bins)
+    slices = (
+        every
+        if test_groups is None
+        else groups_of(test_groups, X_test, m, "test_groups", tracer.X_train, bins)
+    )
     if len(rows) < 2:
-        raise InvalidInput(f"all training rows are in the group '{shown(rows.names[0])}'; pass groups to tell apart.")
+        raise InvalidInput(
+            f"all training rows are in the group '{shown(rows.names[0])}'; pass groups to tell apart."
+        )
     if refit or retrain:
         _check_classes(tracer, rows)
     before = slices.means(tracer._unchanged.loss(X_test, y)[:, None])[:, 0]  # (S,)
@@ -73,7 +79,10 @@ def group_effects(
         if not (refit or retrain):
             raise
     with Interruptible() as run:
-        for wanted, make, out in ((refit, tracer.refit, refitted), (retrain, tracer.retrain, retrained)):
+        for wanted, make, out in (
+            (refit, tracer.refit, refitted),
+            (retrain, tracer.retrain, retrained),
+        ):
             size = np.abs(np.nan_to_num(_best(predicted, refitted, retrained))).max(axis=1)
             order = np.argsort(-size, kind="stable") if wanted else []
             for g in progress(order, len(order), f"{make.__name__} without groups", "group"):
@@ -122,7 +131,9 @@ class GroupEffects(Finding):
         best = np.nan_to_num(_best(self.predicted, self.refitted, self.retrained))
         g = np.argsort(-np.abs(best), axis=0, kind="stable").T.ravel()
         s = np.repeat(np.arange(len(self.slices)), len(self.groups))
-        words = np.array(["none", "helpful", "harmful"], dtype=object)  # of changes 0, > 0, < 0 without the group
+        words = np.array(
+            ["none", "helpful", "harmful"], dtype=object
+        )  # of changes 0, > 0, < 0 without the group
         return table(
             {
                 "slice": self.slices.names[s],
@@ -146,14 +157,24 @@ def _best(predicted: F64, refitted: F64, retrained: F64) -> F64:
 
 
 def _advice(
-    groups: Groups, slices: Groups, before: F64, predicted: F64, refitted: F64, retrained: F64, interrupted: bool
+    groups: Groups,
+    slices: Groups,
+    before: F64,
+    predicted: F64,
+    refitted: F64,
+    retrained: F64,
+    interrupted: bool,
 ) -> str:
     best = np.where(np.isnan(change := _best(predicted, refitted, retrained)), np.inf, change)
     g, s = np.unravel_index(best.argmin(), best.shape)
     text = "Every group lowers the loss of every slice: there is none to leave out."
     if best[g, s] < 0:
         how = (
-            "retrained" if np.isfinite(retrained[g, s]) else "refitted" if np.isfinite(refitted[g, s]) else "predicted"
+            "retrained"
+            if np.isfinite(retrained[g, s])
+            else "refitted"
+            if np.isfinite(refitted[g, s])
+            else "predicted"
         )
         share = f" ({100 * best[g, s] / before[s]:+.1f} %)" if before[s] > 0 else ""
         text = (

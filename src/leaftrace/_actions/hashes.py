@@ -31,7 +31,9 @@ def hash_table(X: Any) -> str:
     if hasattr(X, "tocsr"):
         X = X.tocsr(copy=True)
         X.sum_duplicates()  # and sorts
-        _add(digest, ["sparse", *X.shape], *(_plain(part) for part in (X.indptr, X.indices, X.data)))
+        _add(
+            digest, ["sparse", *X.shape], *(_plain(part) for part in (X.indptr, X.indices, X.data))
+        )
         return digest.hexdigest()
     parted = isinstance(X, PartedTable)  # of which one column at a time is in memory
     columns = _columns(X) if parted else list(_columns(X))
@@ -55,7 +57,15 @@ def hash_json(content: Any) -> str:
 def hash_model(e: Ensemble) -> str:
     """Of the trees as the training rows see them: which leaf holds which row, leaf values, starting score."""
     digest = hashlib.sha256(b"leaftrace-model-1")
-    parts = e.values, e.base, e.learning_rate, e.factors, e.first_output, e.step_trees, e.tree_leaves
+    parts = (
+        e.values,
+        e.base,
+        e.learning_rate,
+        e.factors,
+        e.first_output,
+        e.step_trees,
+        e.tree_leaves,
+    )
     _add(digest, e.loss.name, *(_plain(np.asarray(part)) for part in parts))
     for leaves in e.leaves:
         _add(digest, _plain(leaves))
@@ -73,12 +83,18 @@ def _add(digest: Any, *parts: Any) -> None:
 def _columns(X: Any) -> Iterator[tuple[str, Any, bool]]:
     """(name, values, whether they are categories) of a table."""
     if hasattr(X, "iloc"):
-        yield from ((str(name), x := X.iloc[:, i], x.dtype == "category") for i, name in enumerate(X.columns))
+        yield from (
+            (str(name), x := X.iloc[:, i], x.dtype == "category")
+            for i, name in enumerate(X.columns)
+        )
     elif isinstance(X, PartedTable):
         yield from ((name, x := X[name], x.dtype == "category") for name in X.column_names)
     elif frames.kind(X):
         table = frames.opened(X)
-        yield from ((name, table[name].to_native(), frames.is_category(dtype)) for name, dtype in table.schema.items())
+        yield from (
+            (name, table[name].to_native(), frames.is_category(dtype))
+            for name, dtype in table.schema.items()
+        )
     else:
         array = np.asarray(X)
         yield from ((str(i), array[:, i], False) for i in range(array.shape[1]))
@@ -89,7 +105,11 @@ def _categories(column: Any) -> list[Any]:
     values = column.to_pylist() if hasattr(column, "to_pylist") else frames.plain(column).tolist()
     names = sorted(dict.fromkeys(values), key=_text)
     number = {name: i for i, name in enumerate(names)}
-    return ["category", *_objects(names), _plain(np.array([number[v] for v in values], dtype=np.int64))]
+    return [
+        "category",
+        *_objects(names),
+        _plain(np.array([number[v] for v in values], dtype=np.int64)),
+    ]
 
 
 def _parts(column: Any) -> list[Any]:
@@ -131,5 +151,9 @@ def _text(value: Any) -> tuple[str, bytes]:
     if isinstance(value, bool):
         return "i", str(int(value)).encode()
     if isinstance(value, (int, float)):
-        return ("i", str(value).encode()) if isinstance(value, int) else ("f", (value + 0.0).hex().encode())
+        return (
+            ("i", str(value).encode())
+            if isinstance(value, int)
+            else ("f", (value + 0.0).hex().encode())
+        )
     return "o", str(value).encode()

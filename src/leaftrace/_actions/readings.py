@@ -18,7 +18,9 @@ class Reading:
     """Of scores F (m, K)."""
 
     loss: Loss
-    classes: np.ndarray | None  # labels by the number of their class; None: the model predicts numbers
+    classes: (
+        np.ndarray | None
+    )  # labels by the number of their class; None: the model predicts numbers
 
     def response(self, F: F64) -> F64:
         """Class probabilities (m, classes), or what is expected of the label (m,)."""
@@ -93,12 +95,18 @@ def side_of(tracer: Tracer, x: Any, y: Any, tolerance: float | None) -> Side:
         F = tracer._unchanged.scores(x)[0]
         tolerance = abs(Side(read, code).error(F)) / 2 if tolerance is None else tolerance
         if not tolerance > 0:
-            raise InvalidInput(f"tolerance is {tolerance}; it is the error to get below, a number above zero.")
+            raise InvalidInput(
+                f"tolerance is {tolerance}; it is the error to get below, a number above zero."
+            )
         return Side(read, code, float(tolerance))
     if tolerance is not None:
-        raise InvalidInput("tolerance= is for predictions of numbers; for classes, right is the class y.")
+        raise InvalidInput(
+            "tolerance= is for predictions of numbers; for classes, right is the class y."
+        )
     if code != int(code):
-        raise InvalidInput(f"y is {code:g}, a share and no class; which side of one half is right is not known.")
+        raise InvalidInput(
+            f"y is {code:g}, a share and no class; which side of one half is right is not known."
+        )
     return Side(read, code)
 
 

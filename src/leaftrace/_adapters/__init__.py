@@ -63,7 +63,9 @@ class Source(Protocol):
         """Labels that X itself carries (a Pool), or None."""
         ...
 
-    def as_trained(self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None) -> tuple[F64, F64]:
+    def as_trained(
+        self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None
+    ) -> tuple[F64, F64]:
         """Labels and weights of training rows as training kept them."""
         ...
 
@@ -74,7 +76,12 @@ class Source(Protocol):
     def retrain(self, rows: Alteration, threads: int) -> Retrained: ...
 
 
-_MODULES = {"catboost": "catboost", "xgboost": "xgboost", "lightgbm": "lightgbm", "sklearn": "sklearn"}
+_MODULES = {
+    "catboost": "catboost",
+    "xgboost": "xgboost",
+    "lightgbm": "lightgbm",
+    "sklearn": "sklearn",
+}
 _SUPPORTED = (
     "model of CatBoost, XGBoost, LightGBM or scikit-learn (HistGradientBoosting, GradientBoosting, RandomForest, "
     "ExtraTrees), a Pipeline that ends in one, or the path of a CatBoost .cbm or .json, XGBoost .ubj or .json or "
@@ -82,7 +89,9 @@ _SUPPORTED = (
 )
 
 
-def open_model(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, params: dict[str, Any]) -> Source:
+def open_model(
+    model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, params: dict[str, Any]
+) -> Source:
     def of_table(X: Any) -> Source:
         return _open(model, X, y, sample_weight, baseline, params)
 
@@ -93,11 +102,16 @@ def open_model(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, pa
     return PartedSource(of_table(X), X, of_table)
 
 
-def _open(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, params: dict[str, Any]) -> Source:
+def _open(
+    model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, params: dict[str, Any]
+) -> Source:
     if isinstance(model, (str, os.PathLike)):
         library = _library_of_file(os.fspath(model))
     else:
-        library = next((m for c in type(model).__mro__ if (m := c.__module__.partition(".")[0]) in _MODULES), None)
+        library = next(
+            (m for c in type(model).__mro__ if (m := c.__module__.partition(".")[0]) in _MODULES),
+            None,
+        )
         if library is None:
             raise UnsupportedModel(
                 f"leaftrace cannot read a {type(model).__module__}.{type(model).__qualname__}; pass a {_SUPPORTED}."
@@ -115,7 +129,9 @@ def record_catboost(
     return adapter.record_catboost(model, X, y, sample_weight, baseline, **fit)
 
 
-def _open_pipeline(pipeline: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, params: dict[str, Any]) -> Source:
+def _open_pipeline(
+    pipeline: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, params: dict[str, Any]
+) -> Source:
     from .pipeline import PipelineSource
 
     if not len(pipeline):

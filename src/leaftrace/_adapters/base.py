@@ -29,7 +29,9 @@ def cumulative(counts: Any) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(np.asarray(counts, dtype=np.int64))])
 
 
-def pack_leaves(ids: Iterable[Any], tree_leaves: NDArray[np.int64], step_trees: NDArray[np.int64], n: int) -> Ids:
+def pack_leaves(
+    ids: Iterable[Any], tree_leaves: NDArray[np.int64], step_trees: NDArray[np.int64], n: int
+) -> Ids:
     """(trees, n) leaves numbered over all leaves of each step, in the smallest type that holds them.
 
     ``ids`` gives, tree by tree, the leaf (n,) of each row counted within the tree from 0."""
@@ -51,7 +53,9 @@ def given_scores(values: Any, name: str, m: int, K: int) -> F64 | None:
     if offset.ndim == 1 and offset.size == m * K:
         offset = offset.reshape(m, K)
     if offset.shape != (m, K) or not np.isfinite(offset).all():
-        raise InvalidInput(f"{name} has shape {offset.shape} for {m} rows; expected finite numbers, shape ({m}, {K}).")
+        raise InvalidInput(
+            f"{name} has shape {offset.shape} for {m} rows; expected finite numbers, shape ({m}, {K})."
+        )
     return offset
 
 
@@ -85,7 +89,9 @@ class Alteration:
 
     def offset(self, offset: F64 | None) -> F64 | None:
         if offset is not None and self.added is not None:
-            raise InvalidInput("this model was trained with a baseline, which new rows lack; they cannot be added.")
+            raise InvalidInput(
+                "this model was trained with a baseline, which new rows lack; they cannot be added."
+            )
         return None if offset is None else offset[self.keep]
 
 
@@ -151,7 +157,9 @@ class BaseSource:
         """What decides in which leaf a row falls: the same for the same model, however it was loaded."""
         raise NotImplementedError
 
-    def as_trained(self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None) -> tuple[F64, F64]:
+    def as_trained(
+        self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None
+    ) -> tuple[F64, F64]:
         """Labels and weights of training rows as training kept them. ``factor``, ``base_factor``: see `Ensemble`."""
         return codes, weight * factor
 
@@ -193,7 +201,9 @@ class Wrapped:
     def rebased(self, base: F64) -> Ensemble:
         return self.inner.rebased(base)
 
-    def as_trained(self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None) -> tuple[F64, F64]:
+    def as_trained(
+        self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None
+    ) -> tuple[F64, F64]:
         return self.inner.as_trained(codes, weight, factor, base_factor)
 
     def retrain(self, rows: Alteration, threads: int) -> Retrained:

@@ -25,7 +25,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         import pyarrow  # noqa: F401
         import typer  # noqa: F401
     except ImportError as error:
-        print(f"leaftrace: {error.name} is missing; do: pip install 'leaftrace[cli]'", file=sys.stderr)
+        print(
+            f"leaftrace: {error.name} is missing; do: pip install 'leaftrace[cli]'", file=sys.stderr
+        )
         return WRONG
     from .commands import app
     from .run import run

@@ -58,7 +58,9 @@ def write_cleaned(path: str, job: Job, training: File, tracer: Tracer, found: Cl
         table = _set(table, job.options.target, _labels(table[job.options.target], tracer, found))
     if (found.sample_weight != tracer.sample_weight).any():
         name = job.options.weight or _WEIGHT
-        given = table[name] if name in table.column_names else pa.chunked_array([tracer.sample_weight])
+        given = (
+            table[name] if name in table.column_names else pa.chunked_array([tracer.sample_weight])
+        )
         table = _set(table, name, _numbers(given, found.sample_weight, tracer.sample_weight))
     keep = np.delete(np.arange(tracer.n_rows), found.without)
     write_table(table.take(keep), path)

@@ -26,7 +26,9 @@ def some(names: Sequence[Any], most: int = 6) -> str:
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def features(file: File, told: Told, target: str | None, others: Sequence[str], drop: Sequence[str]) -> list[str]:
+def features(
+    file: File, told: Told, target: str | None, others: Sequence[str], drop: Sequence[str]
+) -> list[str]:
     """Which columns of the file the model takes, in its order.
 
     ``others``  columns that have another use; ``drop``  columns that are not to be used at all"""
@@ -40,10 +42,14 @@ def features(file: File, told: Told, target: str | None, others: Sequence[str], 
             )
         return found
     if target in told.columns:
-        raise InvalidInput(f"the target '{target}' is one of the model's features; name the column of labels.")
+        raise InvalidInput(
+            f"the target '{target}' is one of the model's features; name the column of labels."
+        )
     if wanted := [n for n in drop if n in told.columns]:
         raise InvalidInput(f"the model needs {some(wanted)}, which --drop leaves out.")
-    by_name = {n.replace(" ", "_"): n for n in file.names} | {n: n for n in file.names}  # LightGBM writes no spaces
+    by_name = {n.replace(" ", "_"): n for n in file.names} | {
+        n: n for n in file.names
+    }  # LightGBM writes no spaces
     if missing := [n for n in told.columns if n not in by_name]:
         raise InvalidInput(
             f"'{file.path}' lacks the column(s) {some(missing)} that the model was trained on; it has "
@@ -55,7 +61,9 @@ def features(file: File, told: Told, target: str | None, others: Sequence[str], 
 def need(file: File, names: Sequence[str | None], option: str) -> None:
     for name in names:
         if name is not None and name not in file.names:
-            raise InvalidInput(f"'{file.path}' has no column '{name}' for {option}; it has {some(file.names, 12)}.")
+            raise InvalidInput(
+                f"'{file.path}' has no column '{name}' for {option}; it has {some(file.names, 12)}."
+            )
 
 
 @dataclass
@@ -72,10 +80,14 @@ class Types:
         for name in X.columns:
             key = name if known is None or name in known else str(name).replace(" ", "_")
             if known is not None and name in self.named and key not in known:
-                raise InvalidInput(f"the model takes '{name}' as numbers; leave it out of --categorical.")
+                raise InvalidInput(
+                    f"the model takes '{name}' as numbers; leave it out of --categorical."
+                )
             if (known is not None and key in known) or name in self.named:
                 X[name] = self._category(X[name], (known or {}).get(key), path)
-            elif known is not None or (self.told.library == "sklearn" and not _is_pipeline(self.told.model)):
+            elif known is not None or (
+                self.told.library == "sklearn" and not _is_pipeline(self.told.model)
+            ):
                 _check_numbers(X[name], path)
         return X
 
@@ -92,7 +104,11 @@ class Types:
         if kept is not None and kept and all(isinstance(v, str) for v in kept):
             column = as_text(column)
         if name not in self.categories:
-            dtype = column.dtype if isinstance(column.dtype, pd.CategoricalDtype) else column.astype("category").dtype
+            dtype = (
+                column.dtype
+                if isinstance(column.dtype, pd.CategoricalDtype)
+                else column.astype("category").dtype
+            )
             self.categories[name] = dtype if kept is None else pd.CategoricalDtype(list(kept))
         dtype = self.categories[name]
         strange = column[column.notna() & ~column.isin(dtype.categories)]
@@ -101,7 +117,9 @@ class Types:
                 f"'{path}' has {some(sorted(set(map(str, strange))))} in the column '{name}', which the model has "
                 "never seen; XGBoost has no answer for such rows: leave them out."
             )
-        return column.astype(object).astype(dtype)  # LightGBM takes what it has never seen as missing, as here
+        return column.astype(object).astype(
+            dtype
+        )  # LightGBM takes what it has never seen as missing, as here
 
 
 def _is_pipeline(model: Any) -> bool:
@@ -140,7 +158,9 @@ class Labels:
         so."""
         K = told.classes
         if given and not K:
-            raise InvalidInput("--classes is for models that know their classes by number; this one needs none.")
+            raise InvalidInput(
+                "--classes is for models that know their classes by number; this one needs none."
+            )
         found = sorted(set(y.tolist()), key=lambda v: (str(type(v)), v))
         numeric = y.dtype.kind in "iuf"
         if not K or (numeric and not given and (set(found) <= set(range(K)) or len(found) != K)):
@@ -178,7 +198,11 @@ class Labels:
         names = self.names.tolist()
 
         def words(text: str) -> str:
-            return re.sub(r"^probability of (\d+) for", lambda m: f"probability of {names[int(m[1])]} for", text)
+            return re.sub(
+                r"^probability of (\d+) for",
+                lambda m: f"probability of {names[int(m[1])]} for",
+                text,
+            )
 
         return {n: [words(v) for v in effects[n]] if n == "of" else effects[n] for n in effects}
 

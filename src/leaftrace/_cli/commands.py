@@ -32,7 +32,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Test = Annotated[str, typer.Option(help="Table of test rows, with the columns of training.", show_default=False)]
+Test = Annotated[
+    str, typer.Option(help="Table of test rows, with the columns of training.", show_default=False)
+]
 Retrain = Annotated[bool, typer.Option("--retrain", help="Also train again, the only sure answer.")]
 Top = Annotated[int, typer.Option(min=1, help="How many training rows to show.")]
 Threshold = Annotated[float | None, typer.Option(min=0.0, help="Exit with code 1 above this.")]
@@ -45,7 +47,9 @@ def _version(asked: bool) -> None:
 
 
 @app.callback()
-def _root(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False) -> None:
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+) -> None:
     pass
 
 
@@ -63,11 +67,19 @@ def explain(
     *,
     test: Test,
     rows: Annotated[str | None, typer.Option(help="Test rows by position: 0,5-9.")] = None,
-    worst: Annotated[int, typer.Option(min=1, help="How many test rows: those with the largest loss.")] = 20,
+    worst: Annotated[
+        int, typer.Option(min=1, help="How many test rows: those with the largest loss.")
+    ] = 20,
     top: Annotated[int, typer.Option(min=1, help="How many training rows for each test row.")] = 10,
-    html: Annotated[str | None, typer.Option(help="Write a report to this file: one page, no network.")] = None,
-    redact: Annotated[str, typer.Option(help="Columns that must not appear in the report: a,b.")] = "",
-    no_labels: Annotated[bool, typer.Option("--no-labels", help="The test table has no target.")] = False,
+    html: Annotated[
+        str | None, typer.Option(help="Write a report to this file: one page, no network.")
+    ] = None,
+    redact: Annotated[
+        str, typer.Option(help="Columns that must not appear in the report: a,b.")
+    ] = "",
+    no_labels: Annotated[
+        bool, typer.Option("--no-labels", help="The test table has no target.")
+    ] = False,
     retrain: Retrain = False,
 ) -> int:
     """Which training rows are behind the predictions of some test rows?"""
@@ -82,7 +94,12 @@ def explain(
     if html is not None:
         from .._report import report
 
-        asked: dict[str, Any] = {"rows": positions, "worst": worst, "top": top, "redact": split(redact)}
+        asked: dict[str, Any] = {
+            "rows": positions,
+            "worst": worst,
+            "top": top,
+            "redact": split(redact),
+        }
         asked["classes"] = job.labels.names
         with Interruptible() as run:
             report(tracer, given.X, given.y, retrain=retrain, **asked).save(html)
@@ -99,9 +116,15 @@ def explain(
 def noise(
     job: Job,
     *,
-    val: Annotated[str | None, typer.Option(help="Table of rows whose labels are cleaner than in training.")] = None,
-    hold: Annotated[str | None, typer.Option(help="Table of other rows, to confirm by retraining.")] = None,
-    score: Annotated[str, typer.Option(help="What to rank by; see leaftrace.label_noise.")] = "default",
+    val: Annotated[
+        str | None, typer.Option(help="Table of rows whose labels are cleaner than in training.")
+    ] = None,
+    hold: Annotated[
+        str | None, typer.Option(help="Table of other rows, to confirm by retraining.")
+    ] = None,
+    score: Annotated[
+        str, typer.Option(help="What to rank by; see leaftrace.label_noise.")
+    ] = "default",
     top: Top = 20,
     fail_above: Threshold = None,
 ) -> int:
@@ -119,7 +142,11 @@ def noise(
     if hold is not None and len(found.indices()):
         others = job.read(opened[hold])
         found = found.confirm(others.X, others.y)
-    job.out.document |= {"share": share, "fail_above": fail_above, "suspects": int(found.is_label_issue.sum())}
+    job.out.document |= {
+        "share": share,
+        "fail_above": fail_above,
+        "suspects": int(found.is_label_issue.sum()),
+    }
     _show(job, found, top, found.rank(max(top, len(found.indices()))))
     return _judge(job, "the share of labels that look wrong", share, fail_above)
 
@@ -128,15 +155,22 @@ def noise(
 def clean(
     job: Job,
     *,
-    val: Annotated[str, typer.Option(help="Table of rows with labels to be trusted, to choose by.")],
+    val: Annotated[
+        str, typer.Option(help="Table of rows with labels to be trusted, to choose by.")
+    ],
     hold: Annotated[str, typer.Option(help="Table of other such rows, to judge the outcome by.")],
-    action: Annotated[str, typer.Option(help="remove, relabel, reweight, or auto: the first two.")] = "remove",
-    batch: Annotated[float | None, typer.Option(help="Share of the rows (or weight) a round changes.")] = None,
+    action: Annotated[
+        str, typer.Option(help="remove, relabel, reweight, or auto: the first two.")
+    ] = "remove",
+    batch: Annotated[
+        float | None, typer.Option(help="Share of the rows (or weight) a round changes.")
+    ] = None,
     max_rounds: Annotated[int, typer.Option(min=1, help="Trainings at the most.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Of the parting of the validation rows.")] = 0,
     top: Top = 20,
     out: Annotated[
-        str | None, typer.Option(help="Write the cleaned table to this file, or (.txt) the rows to leave out.")
+        str | None,
+        typer.Option(help="Write the cleaned table to this file, or (.txt) the rows to leave out."),
     ] = None,
 ) -> int:
     """Remove, relabel or reweight training rows that do harm, by retraining. Exit code 1: it does not help."""
@@ -172,10 +206,18 @@ def groups(
     job: Job,
     *,
     test: Test,
-    by: Annotated[str, typer.Option(help="Column that makes the groups of training rows.", show_default=False)],
-    test_by: Annotated[str | None, typer.Option(help="Column that makes the slices of test rows.")] = None,
-    bins: Annotated[int, typer.Option(help="Groups that a column of many numbers is cut into.")] = 5,
-    no_refit: Annotated[bool, typer.Option("--no-refit", help="Only predict to first order: fast, rough.")] = False,
+    by: Annotated[
+        str, typer.Option(help="Column that makes the groups of training rows.", show_default=False)
+    ],
+    test_by: Annotated[
+        str | None, typer.Option(help="Column that makes the slices of test rows.")
+    ] = None,
+    bins: Annotated[
+        int, typer.Option(help="Groups that a column of many numbers is cut into.")
+    ] = 5,
+    no_refit: Annotated[
+        bool, typer.Option("--no-refit", help="Only predict to first order: fast, rough.")
+    ] = False,
     retrain: Retrain = False,
 ) -> int:
     """What do whole groups of training rows do to slices of the test rows?"""
@@ -186,7 +228,9 @@ def groups(
     tracer, trained = job.trace(training, extra=[by])
     given = job.read(other, extra=[test_by])
     both = _group(trained, by), None if test_by is None else _group(given, test_by)
-    found = group_effects(tracer, both[0], given.X, given.y, both[1], refit=not no_refit, retrain=retrain, bins=bins)
+    found = group_effects(
+        tracer, both[0], given.X, given.y, both[1], refit=not no_refit, retrain=retrain, bins=bins
+    )
     _show(job, found)
     return OK
 
@@ -197,9 +241,13 @@ def fix(
     *,
     test: Test,
     row: Annotated[int, typer.Option(min=0, help="The test row, by position.", show_default=False)],
-    action: Annotated[str, typer.Option(help="What to do to training rows: remove or relabel.")] = "remove",
+    action: Annotated[
+        str, typer.Option(help="What to do to training rows: remove or relabel.")
+    ] = "remove",
     max_rows: Annotated[int | None, typer.Option(help="Give up beyond this many.")] = None,
-    tolerance: Annotated[float | None, typer.Option(help="For numbers: the error to get down to.")] = None,
+    tolerance: Annotated[
+        float | None, typer.Option(help="For numbers: the error to get down to.")
+    ] = None,
 ) -> int:
     """The fewest training rows to remove or relabel so that one test row is predicted right, by retraining."""
     from .._actions.fix.action import fix as fixed_by
@@ -211,7 +259,9 @@ def fix(
     [row] = row_list(str(row), len(given.X), "test rows")
     assert given.y is not None
     rest = np.delete(np.arange(len(given.y)), row)
-    others: dict[str, Any] = {"X_test": given.X.iloc[rest], "y_test": given.y[rest]} if len(rest) else {}
+    others: dict[str, Any] = (
+        {"X_test": given.X.iloc[rest], "y_test": given.y[rest]} if len(rest) else {}
+    )
     how: Any = {"action": action, "max_rows": max_rows, "tolerance": tolerance}
     found = fixed_by(tracer, given.X.iloc[[row]], given.y[row], **others, **how)
     job.out.document |= {"fixed": found.fixed, "action": found.action}
@@ -225,12 +275,23 @@ def impact(
     *,
     test: Test,
     rows: Annotated[
-        str, typer.Option(help="Training rows: a file with one id a line (position without --id), or 0,5-9.")
+        str,
+        typer.Option(
+            help="Training rows: a file with one id a line (position without --id), or 0,5-9."
+        ),
     ],
-    audit: Annotated[str | None, typer.Option(help="Write the record of the removal to this JSON file.")] = None,
-    controls: Annotated[int, typer.Option(min=0, help="Random groups of the same size to compare with.")] = 0,
-    no_retrain: Annotated[bool, typer.Option("--no-retrain", help="Do not train again; nothing is confirmed.")] = False,
-    no_labels: Annotated[bool, typer.Option("--no-labels", help="The test table has no target.")] = False,
+    audit: Annotated[
+        str | None, typer.Option(help="Write the record of the removal to this JSON file.")
+    ] = None,
+    controls: Annotated[
+        int, typer.Option(min=0, help="Random groups of the same size to compare with.")
+    ] = 0,
+    no_retrain: Annotated[
+        bool, typer.Option("--no-retrain", help="Do not train again; nothing is confirmed.")
+    ] = False,
+    no_labels: Annotated[
+        bool, typer.Option("--no-labels", help="The test table has no target.")
+    ] = False,
     fail_above: Threshold = None,
 ) -> int:
     """How far do all predictions move without some training rows? --fail-above is the mean move."""
@@ -242,7 +303,9 @@ def impact(
     tracer, trained = job.trace(training)
     gone = _asked_rows(job, rows, trained)
     given = job.read(other, labelled=not no_labels)
-    found = removal_impact(tracer, gone, given.X, given.y, retrain=not no_retrain, controls=controls)
+    found = removal_impact(
+        tracer, gone, given.X, given.y, retrain=not no_retrain, controls=controls
+    )
     _show(job, found)
     if audit is not None:
         job.labels.on_record(found).save(audit)
@@ -267,8 +330,12 @@ def demo(
 
 @app.command()
 def paper(
-    names: Annotated[list[str] | None, typer.Argument(help="Some of the experiments; all if none is named.")] = None,
-    full: Annotated[bool, typer.Option("--full/--quick", help="The paper's sizes (hours), or small ones.")] = False,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Some of the experiments; all if none is named.")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="The paper's sizes (hours), or small ones.")
+    ] = False,
     experiments: Annotated[
         str, typer.Option(help="Folder of the experiments, in a copy of the repository.")
     ] = "experiments",
@@ -280,7 +347,9 @@ def paper(
             f"there is no {script}: the experiments are in the repository, not in the package. Clone it and run this "
             "in its folder, or name its experiments folder with --experiments."
         )
-    return subprocess.run([sys.executable, script, *(names or []), *(["--full"] if full else [])]).returncode
+    return subprocess.run(
+        [sys.executable, script, *(names or []), *(["--full"] if full else [])]
+    ).returncode
 
 
 def _group(rows: Rows, name: str) -> Any:
@@ -293,7 +362,9 @@ def _asked_rows(job: Job, text: str, trained: Rows) -> Any:
     n = len(trained.X)
     if not os.path.isfile(text):
         if not text[:1].isdigit():
-            raise InvalidInput(f"there is no file '{text}' of rows; give one id a line, or positions such as 0,5-9.")
+            raise InvalidInput(
+                f"there is no file '{text}' of rows; give one id a line, or positions such as 0,5-9."
+            )
         return row_list(text, n, "training rows")
     with open(text, encoding="utf-8") as file:
         asked = list(dict.fromkeys(line.strip() for line in file if line.strip()))

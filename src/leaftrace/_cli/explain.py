@@ -19,17 +19,24 @@ from .output import cell
 _VALUES = 50_000_000  # influences in memory at once
 
 
-def explain_rows(job: Job, tracer: Tracer, test: Rows, rows: list[int] | None, worst: int, top: int) -> None:
+def explain_rows(
+    job: Job, tracer: Tracer, test: Rows, rows: list[int] | None, worst: int, top: int
+) -> None:
     with job.out.step("predicting the test rows"):
         F = as_trained(tracer).scores(test.X, test.baseline)  # (m, K)
     loss = None  # (m,)
     if test.y is not None:
         codes = tracer._source.labels(test.y, len(F), "the target of the test rows")
         loss = tracer._source.ensemble.loss.value(F, codes)
-    chosen, size = _chosen(tracer, F, loss, rows, worst), max(32, min(1024, _VALUES // tracer.n_rows))
+    chosen, size = (
+        _chosen(tracer, F, loss, rows, worst),
+        max(32, min(1024, _VALUES // tracer.n_rows)),
+    )
     shown: list[dict[str, Any]] = []
     with Interruptible():
-        for start in progress(range(0, len(chosen), size), len(chosen), "explaining", "test row", size):
+        for start in progress(
+            range(0, len(chosen), size), len(chosen), "explaining", "test row", size
+        ):
             block = chosen[start : start + size]
             lines = _training_rows(job, tracer, test, block, top)
             for row, mine in zip(block.tolist(), lines, strict=True):
@@ -38,7 +45,9 @@ def explain_rows(job: Job, tracer: Tracer, test: Rows, rows: list[int] | None, w
     for one in shown:
         lines = one["training_rows"]
         job.out.text(_title(one), "bold")
-        job.out.table({name: np.array([line[name] for line in lines]) for name in (lines or [{}])[0]}, top)
+        job.out.table(
+            {name: np.array([line[name] for line in lines]) for name in (lines or [{}])[0]}, top
+        )
         job.out.text("")
 
 
@@ -54,27 +63,41 @@ def _chosen(tracer: Tracer, F: F64, loss: F64 | None, rows: list[int] | None, wo
     return np.arange(min(worst, len(F)))
 
 
-def _training_rows(job: Job, tracer: Tracer, test: Rows, rows: Ints, top: int) -> list[list[dict[str, Any]]]:
+def _training_rows(
+    job: Job, tracer: Tracer, test: Rows, rows: Ints, top: int
+) -> list[list[dict[str, Any]]]:
     """For each of these test rows the `top` training rows, most important first."""
     y, baseline = (None if x is None else x[rows] for x in (test.y, test.baseline))
     influence = tracer.influence(
-        inputs.take_rows(test.X, rows), y, of="prediction" if y is None else "loss", baseline=baseline
+        inputs.take_rows(test.X, rows),
+        y,
+        of="prediction" if y is None else "loss",
+        baseline=baseline,
     )
     out = []
     for positions, effects, changes in rank(influence, top, None):
-        columns = job.labels.shown({"train_row": tracer.train_index[positions], "label": tracer.y_train[positions]})
+        columns = job.labels.shown(
+            {"train_row": tracer.train_index[positions], "label": tracer.y_train[positions]}
+        )
         columns |= {"effect": effects, f"{influence.of}_change_if_removed": changes.astype(float)}
-        out.append([dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)])
+        out.append(
+            [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
+        )
     return out
 
 
-def _test_row(job: Job, tracer: Tracer, test: Rows, F: F64, loss: F64 | None, row: int) -> dict[str, Any]:
+def _test_row(
+    job: Job, tracer: Tracer, test: Rows, F: F64, loss: F64 | None, row: int
+) -> dict[str, Any]:
     said: dict[str, Any] = {"test_row": test.X.index[row], "position": int(row)}
     if test.y is not None and loss is not None:
         said |= {"label": test.y[row], "loss": float(loss[row])}
     named = "prediction" if tracer.classes is None else "predicted_label"
     said[named] = _decision(tracer, F[[row]])
-    return {name: values[0] for name, values in job.labels.shown({k: [v] for k, v in said.items()}).items()}
+    return {
+        name: values[0]
+        for name, values in job.labels.shown({k: [v] for k, v in said.items()}).items()
+    }
 
 
 def _decision(tracer: Tracer, F: F64) -> Any:

@@ -29,20 +29,40 @@ _TABLES = "CSV, Parquet, Arrow or Feather, by its ending"
 class Options:
     """What every command takes."""
 
-    model: Annotated[str, typer.Argument(help="File of a CatBoost, XGBoost or LightGBM model.", show_default=False)]
-    train: Annotated[str, typer.Option(help=f"The table the model was trained on: {_TABLES}.", show_default=False)]
+    model: Annotated[
+        str,
+        typer.Argument(help="File of a CatBoost, XGBoost or LightGBM model.", show_default=False),
+    ]
+    train: Annotated[
+        str,
+        typer.Option(help=f"The table the model was trained on: {_TABLES}.", show_default=False),
+    ]
     target: Annotated[str, typer.Option(help="Column of labels.", show_default=False)]
     weight: Annotated[str | None, typer.Option(help="Column of training weights.")] = None
-    baseline: Annotated[str | None, typer.Option(help="Column(s) of scores given before the first tree.")] = None
+    baseline: Annotated[
+        str | None, typer.Option(help="Column(s) of scores given before the first tree.")
+    ] = None
     id: Annotated[str | None, typer.Option(help="Column that names the rows in results.")] = None
     drop: Annotated[str, typer.Option(help="Columns not to use: a,b.")] = ""
-    categorical: Annotated[str, typer.Option(help="Columns of categories, where the model does not say: a,b.")] = ""
-    missing: Annotated[str | None, typer.Option(help="Text that stood for missing categories (CatBoost).")] = None
-    classes: Annotated[str, typer.Option(help="Classes in order, if the model knows them by number: no,yes.")] = ""
-    param: Annotated[list[str] | None, typer.Option(help="A training parameter the file lacks: max_depth=4.")] = None
-    fidelity: Annotated[str, typer.Option(help="If the replay is not exact: raise or warn.")] = "raise"
+    categorical: Annotated[
+        str, typer.Option(help="Columns of categories, where the model does not say: a,b.")
+    ] = ""
+    missing: Annotated[
+        str | None, typer.Option(help="Text that stood for missing categories (CatBoost).")
+    ] = None
+    classes: Annotated[
+        str, typer.Option(help="Classes in order, if the model knows them by number: no,yes.")
+    ] = ""
+    param: Annotated[
+        list[str] | None, typer.Option(help="A training parameter the file lacks: max_depth=4.")
+    ] = None
+    fidelity: Annotated[str, typer.Option(help="If the replay is not exact: raise or warn.")] = (
+        "raise"
+    )
     jobs: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None
-    allow_pickle: Annotated[bool, typer.Option("--allow-pickle", help="Read pickles, which run code in them.")] = False
+    allow_pickle: Annotated[
+        bool, typer.Option("--allow-pickle", help="Read pickles, which run code in them.")
+    ] = False
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False
 
@@ -56,7 +76,9 @@ def command(app: typer.Typer) -> Callable[[Callable[..., int]], Callable[..., in
         shared = get_type_hints(Options, include_extras=True)
 
         def called(**given: Any) -> int:
-            job = Job(Options(**{f.name: given.pop(f.name) for f in fields(Options)}), body.__name__)
+            job = Job(
+                Options(**{f.name: given.pop(f.name) for f in fields(Options)}), body.__name__
+            )
             try:
                 return job.out.finish(body(job, **given))
             except KeyboardInterrupt:
@@ -66,7 +88,9 @@ def command(app: typer.Typer) -> Callable[[Callable[..., int]], Callable[..., in
         kind = inspect.Parameter.KEYWORD_ONLY
         empty = inspect.Parameter.empty
         defaults = {f.name: empty if f.default is MISSING else f.default for f in fields(Options)}
-        plain = [inspect.Parameter(n, kind, default=d, annotation=shared[n]) for n, d in defaults.items()]
+        plain = [
+            inspect.Parameter(n, kind, default=d, annotation=shared[n]) for n, d in defaults.items()
+        ]
         more = [p.replace(kind=kind, annotation=hints[p.name]) for p in own]
         place = 3  # the required ones, then what is the command's own
         parameters = [*plain[:place], *more, *plain[place:]]
@@ -117,7 +141,9 @@ class Job:
     def writes(self, path: str | None, *more: str | None, device: bool = False) -> None:
         check_output(path, [self.options.model, self.options.train, *more], device)
 
-    def open(self, path: str, *, labelled: bool = True, extra: Sequence[str | None] = ()) -> tuple[File, list[str]]:
+    def open(
+        self, path: str, *, labelled: bool = True, extra: Sequence[str | None] = ()
+    ) -> tuple[File, list[str]]:
         """Check a table's columns: it, and the model's columns in it."""
         o, file = self.options, open_table(path)
         need(file, split(o.baseline or ""), "--baseline")
@@ -128,10 +154,17 @@ class Job:
             need(file, [o.target], "--target")
         others = [n for n in (o.weight, o.id, *split(o.baseline or ""), *extra) if n is not None]
         inside = set(extra) & set(self.told.columns or ())
-        return file, features(file, self.told, o.target, [n for n in others if n not in inside], split(o.drop))
+        return file, features(
+            file, self.told, o.target, [n for n in others if n not in inside], split(o.drop)
+        )
 
     def read(
-        self, opened: tuple[File, list[str]], *, training: bool = False, labelled: bool = True, extra: Any = ()
+        self,
+        opened: tuple[File, list[str]],
+        *,
+        training: bool = False,
+        labelled: bool = True,
+        extra: Any = (),
     ) -> Rows:
         o, (file, names) = self.options, opened
         weight, baseline = o.weight if training else None, split(o.baseline or "")
@@ -142,16 +175,24 @@ class Job:
             if o.id is not None:
                 frame.index = pd.Index(frame[o.id])
             features = set(names)  # what is left of the frame; large tables are not copied
-            aside = {n: frame[n] if n in features else frame.pop(n) for n in named if n not in features or n in extra}
+            aside = {
+                n: frame[n] if n in features else frame.pop(n)
+                for n in named
+                if n not in features or n in extra
+            }
             y = target_of(aside[o.target], file.path) if labelled else None
             if training and y is not None:
                 self.labels = Labels.of(y, self.told, split(o.classes))
                 if self.labels.names is not None:
-                    shown = ", ".join(f"{name} is {i}" for i, name in enumerate(self.labels.names.tolist()))
+                    shown = ", ".join(
+                        f"{name} is {i}" for i, name in enumerate(self.labels.names.tolist())
+                    )
                     self.out.say(f"the model knows its classes by number: {shown}")
             y = None if y is None else self.labels.codes(y, file.path)
             X = self._types.apply(frame, file.path)
-        scores = np.asarray(pd.concat([aside[b] for b in baseline], axis=1), float) if baseline else None
+        scores = (
+            np.asarray(pd.concat([aside[b] for b in baseline], axis=1), float) if baseline else None
+        )
         return Rows(X, y, None if weight is None else np.asarray(aside[weight]), scores, aside)
 
     def trace(
@@ -162,8 +203,14 @@ class Job:
         need(opened[0], [o.weight], "--weight")
         rows = self.read(opened, training=True, extra=extra)
         with self.out.step("replaying the training"):
-            given: Any = {"fidelity": fidelity or o.fidelity, "n_jobs": o.jobs, "params": self.params}
-            tracer = Tracer(self.told.model, rows.X, rows.y, rows.weight, baseline=rows.baseline, **given)
+            given: Any = {
+                "fidelity": fidelity or o.fidelity,
+                "n_jobs": o.jobs,
+                "params": self.params,
+            }
+            tracer = Tracer(
+                self.told.model, rows.X, rows.y, rows.weight, baseline=rows.baseline, **given
+            )
         f, e = tracer.fidelity, tracer._source.ensemble
         self.out.document |= {
             "model": {"file": o.model, "name": tracer._source.name, "loss": e.loss.name, "steps": e.n_steps,
@@ -177,7 +224,9 @@ class Job:
 
     def no_baseline(self, what: str) -> None:
         if self.options.baseline is not None:
-            raise InvalidInput(f"{what} cannot give test rows a baseline; `explain` without --html and `check` can.")
+            raise InvalidInput(
+                f"{what} cannot give test rows a baseline; `explain` without --html and `check` can."
+            )
 
 
 def split(text: str) -> list[str]:
@@ -190,9 +239,13 @@ def row_list(text: str, n: int, of: str) -> list[int]:
     for part in split(text):
         low, dash, high = part.partition("-")
         if not low.isdecimal() or (dash and not high.isdecimal()):
-            raise InvalidInput(f"'{part}' is not a row or a range of rows; write positions such as 0,5-9.")
+            raise InvalidInput(
+                f"'{part}' is not a row or a range of rows; write positions such as 0,5-9."
+            )
         if int(high if dash else low) >= n:
-            raise InvalidInput(f"there is no row {part}: the {of} go from 0 to {n - 1}, counted in the table's order.")
+            raise InvalidInput(
+                f"there is no row {part}: the {of} go from 0 to {n - 1}, counted in the table's order."
+            )
         rows += range(int(low), int(high if dash else low) + 1)
     if not rows:
         raise InvalidInput("no rows were given; write positions such as 0,5-9.")

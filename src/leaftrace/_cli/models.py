@@ -50,9 +50,14 @@ def read_model(path: str, allow_pickle: bool) -> Told:
         is_pickle = file.read(8).startswith(_PICKLES)
     if is_pickle:
         model = _unpickle(path, allow_pickle)
-        library = next((m for c in type(model).__mro__ if (m := c.__module__.partition(".")[0]) in LIBRARIES), "")
+        library = next(
+            (m for c in type(model).__mro__ if (m := c.__module__.partition(".")[0]) in LIBRARIES),
+            "",
+        )
         if not library:
-            raise UnsupportedModel(f"the pickle '{path}' holds a {type(model).__qualname__}, which is no tree model.")
+            raise UnsupportedModel(
+                f"the pickle '{path}' holds a {type(model).__qualname__}, which is no tree model."
+            )
         return _TOLD[library](model, model)
     library = _library_of_file(path)
     loaded = importlib.import_module(f"leaftrace._adapters.{LIBRARIES[library]}.source")._load(path)
@@ -100,7 +105,11 @@ def _of_catboost(model: Any, loaded: Any) -> Told:
 
 
 def _of_xgboost(model: Any, loaded: Any) -> Told:
-    booster = loaded.get_booster() if hasattr(loaded, "get_booster") else getattr(loaded, "booster", loaded)
+    booster = (
+        loaded.get_booster()
+        if hasattr(loaded, "get_booster")
+        else getattr(loaded, "booster", loaded)
+    )
     from .._adapters.xgboost.model import learner
 
     objective, classes = learner(booster)["objective"], 0
@@ -110,7 +119,9 @@ def _of_xgboost(model: Any, loaded: Any) -> Told:
         classes = 2
     names, count = booster.feature_names, int(booster.num_features())
     kinds = booster.feature_types or []
-    categories: dict[str, Any] = {name: None for name, kind in zip(names or [], kinds, strict=False) if kind == "c"}
+    categories: dict[str, Any] = {
+        name: None for name, kind in zip(names or [], kinds, strict=False) if kind == "c"
+    }
     if categories and hasattr(booster, "get_categories"):  # since 3.1
         kept = booster.get_categories(export_to_arrow=True)
         for name, values in [] if kept is None else kept.to_arrow():
@@ -126,13 +137,27 @@ def _of_lightgbm(model: Any, loaded: Any) -> Told:
     told = read(booster.model_to_string())
     classes = 0
     if not hasattr(loaded, "classes_"):
-        classes = 2 if told.objective[0] == "binary" else told.outputs if told.objective[0].startswith("multi") else 0
+        classes = (
+            2
+            if told.objective[0] == "binary"
+            else told.outputs
+            if told.objective[0].startswith("multi")
+            else 0
+        )
     names, kept = booster.feature_name(), booster.pandas_categorical or []
-    where = [int(i) for i in str(told.params.get("categorical_feature", "")).split(",") if i.strip().isdigit()]
+    where = [
+        int(i)
+        for i in str(told.params.get("categorical_feature", "")).split(",")
+        if i.strip().isdigit()
+    ]
     # Numbers that stand for categories keep none; where both kinds are mixed, the file does not say which is which.
-    categories = dict(zip((names[i] for i in where), kept, strict=True)) if len(where) == len(kept) else None
+    categories = (
+        dict(zip((names[i] for i in where), kept, strict=True)) if len(where) == len(kept) else None
+    )
     categories = categories if kept else {}
-    return Told(model, "lightgbm", _names(names, "Column_{}".format), len(names), categories, classes)
+    return Told(
+        model, "lightgbm", _names(names, "Column_{}".format), len(names), categories, classes
+    )
 
 
 def _of_sklearn(model: Any, loaded: Any) -> Told:
@@ -141,4 +166,9 @@ def _of_sklearn(model: Any, loaded: Any) -> Told:
     return Told(model, "sklearn", None if names is None else [str(n) for n in names], count, None)
 
 
-_TOLD = {"catboost": _of_catboost, "xgboost": _of_xgboost, "lightgbm": _of_lightgbm, "sklearn": _of_sklearn}
+_TOLD = {
+    "catboost": _of_catboost,
+    "xgboost": _of_xgboost,
+    "lightgbm": _of_lightgbm,
+    "sklearn": _of_sklearn,
+}

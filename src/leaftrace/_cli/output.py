@@ -91,7 +91,10 @@ class Output:
             kept[name] = [cell(v) for v in values[:most].tolist()]
             number = values.dtype.kind in "iuf"
             table.add_column(
-                clean(name).replace("_", " "), justify="right" if number else "left", no_wrap=number, overflow="fold"
+                clean(name).replace("_", " "),
+                justify="right" if number else "left",
+                no_wrap=number,
+                overflow="fold",
             )
         for line in zip(*kept.values(), strict=True):
             table.add_row(*(Text(value, style=_STYLES.get(value, "")) for value in line))
@@ -107,7 +110,11 @@ class Output:
         """A part of the work, and a line if it took its time. With ``clock``, one on the terminal: for work that cannot
         tell how far it is."""
         start, shown = time.perf_counter(), clock and self._errors.is_terminal
-        columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            TimeElapsedColumn(),
+        )
         with Progress(*columns, console=self._errors, transient=True, disable=not shown) as spinner:
             spinner.add_task(clean(what), total=None)
             yield
@@ -134,12 +141,19 @@ def check_output(path: str | None, inputs: Sequence[str | None], device: bool = 
         if device:
             return
         raise InvalidInput(f"cannot write '{path}': it is not a plain file; choose another name.")
-    if any(i is not None and os.path.exists(i) and os.path.realpath(i) == os.path.realpath(path) for i in inputs):
-        raise InvalidInput(f"'{path}' is one of the files to read; choose another name to write to.")
+    if any(
+        i is not None and os.path.exists(i) and os.path.realpath(i) == os.path.realpath(path)
+        for i in inputs
+    ):
+        raise InvalidInput(
+            f"'{path}' is one of the files to read; choose another name to write to."
+        )
     if not os.path.isdir(folder):
         raise InvalidInput(f"cannot write '{path}': there is no folder '{folder}'; make it first.")
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise InvalidInput(f"cannot write '{path}': {error.strerror}; choose another folder.") from None
+        raise InvalidInput(
+            f"cannot write '{path}': {error.strerror}; choose another folder."
+        ) from None

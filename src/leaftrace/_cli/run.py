@@ -62,15 +62,25 @@ def _explain(error: Exception) -> int:
     elif isinstance(error, LeaftraceError):
         _say(str(error))
     elif isinstance(error, ImportError):
-        _say(f"{error.name or error} is missing; install it, for example: pip install 'leaftrace[{error.name}]'")
+        _say(
+            f"{error.name or error} is missing; install it, for example: pip install 'leaftrace[{error.name}]'"
+        )
     elif isinstance(error, MemoryError):
-        _say("there is not enough memory; give fewer test rows (--rows, --worst), or a machine with more.")
+        _say(
+            "there is not enough memory; give fewer test rows (--rows, --worst), or a machine with more."
+        )
     elif isinstance(error, OSError):
         where = f" '{error.filename}'" if error.filename else ""
-        hint = "free some space or choose another place" if error.errno in _NO_SPACE else "check the path"
+        hint = (
+            "free some space or choose another place"
+            if error.errno in _NO_SPACE
+            else "check the path"
+        )
         _say(f"cannot use the file{where}: {error.strerror or error}; {hint}.")
     else:
-        _say(f"leaftrace failed: {type(error).__name__}: {error} (--debug shows where; please report it)")
+        _say(
+            f"leaftrace failed: {type(error).__name__}: {error} (--debug shows where; please report it)"
+        )
         return FAILED
     return WRONG
 

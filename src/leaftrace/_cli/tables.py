@@ -36,7 +36,9 @@ class File:
     @property
     def at_once(self) -> bool:
         """Whether it is read in one go, so that no one can tell how far it is."""
-        return not (self.path.endswith(_TEXT) or (self.path.endswith(_PARQUET) and _groups(self.path) > 1))
+        return not (
+            self.path.endswith(_TEXT) or (self.path.endswith(_PARQUET) and _groups(self.path) > 1)
+        )
 
     def read(self, columns: Sequence[str]) -> Any:
         """These columns alone; rows are named as the file names them, or by position."""
@@ -48,7 +50,9 @@ class File:
                     frame = _with_index(reader.read_all(), columns).to_pandas()
             else:
                 with _text(self.path) as stream:
-                    frame = pd.read_csv(stream, sep=self.separator, usecols=list(columns), low_memory=False)
+                    frame = pd.read_csv(
+                        stream, sep=self.separator, usecols=list(columns), low_memory=False
+                    )
         if not len(frame):
             raise InvalidInput(f"the table '{self.path}' has no rows; give one with at least one.")
         return frame
@@ -71,7 +75,9 @@ def open_table(path: str) -> File:
         file = _open(path)
     twice = sorted({name for name in file.names if file.names.count(name) > 1})
     if twice:
-        raise InvalidInput(f"'{path}' has more than one column '{twice[0]}'; give each column its own name.")
+        raise InvalidInput(
+            f"'{path}' has more than one column '{twice[0]}'; give each column its own name."
+        )
     return file
 
 
@@ -84,7 +90,9 @@ def _open(path: str) -> File:
     with pa.input_stream(path) as stream:
         line = stream.read(_HEAD).partition(b"\n")[0].decode("utf-8-sig")
     separator = max(",;\t", key=line.count)
-    head = pd.read_csv(io.StringIO(line), sep=separator, header=None, dtype=str, keep_default_na=False)
+    head = pd.read_csv(
+        io.StringIO(line), sep=separator, header=None, dtype=str, keep_default_na=False
+    )
     # A column without a name is what pandas writes an index as, and reads as "Unnamed".
     return File(path, [str(n) or f"Unnamed: {i}" for i, n in enumerate(head.iloc[0])], separator)
 
@@ -157,9 +165,15 @@ def read_whole(file: File, path: str) -> Any:
         if file.path.endswith(_ARROW):
             with _arrow(file.path) as reader:
                 return reader.read_all()
-        how: Any = {"dtype": str, "keep_default_na": False} if path.endswith(_TEXT) else {"low_memory": False}
+        how: Any = (
+            {"dtype": str, "keep_default_na": False}
+            if path.endswith(_TEXT)
+            else {"low_memory": False}
+        )
         with _text(file.path) as stream:
-            return pa.Table.from_pandas(pd.read_csv(stream, sep=file.separator, **how), preserve_index=False)
+            return pa.Table.from_pandas(
+                pd.read_csv(stream, sep=file.separator, **how), preserve_index=False
+            )
 
 
 def write_table(table: Any, path: str) -> None:
@@ -175,18 +189,30 @@ def write_table(table: Any, path: str) -> None:
             stream: Any = file if packed is None else pa.CompressedOutputStream(file, packed)
             with io.TextIOWrapper(stream, encoding="utf-8", newline="") as text:
                 own = not isinstance(frame.index, pd.RangeIndex)
-                frame.to_csv(text, sep="\t" if ".tsv" in path else ",", index=own, lineterminator="\n")
+                frame.to_csv(
+                    text, sep="\t" if ".tsv" in path else ",", index=own, lineterminator="\n"
+                )
 
 
 @contextmanager
 def _reading(path: str) -> Any:
     try:
         yield
-    except (pa.ArrowException, pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError, EOFError) as error:
+    except (
+        pa.ArrowException,
+        pd.errors.ParserError,
+        pd.errors.EmptyDataError,
+        UnicodeDecodeError,
+        EOFError,
+    ) as error:
         first = " ".join(str(error).split())[:200]
-        raise InvalidInput(f"'{path}' cannot be read; is it whole, and what its ending says? {first}") from None
+        raise InvalidInput(
+            f"'{path}' cannot be read; is it whole, and what its ending says? {first}"
+        ) from None
     except OSError as error:
         if error.errno:
             raise
         first = " ".join(str(error).split())[:200]
-        raise InvalidInput(f"'{path}' cannot be read; is it whole, and what its ending says? {first}") from None
+        raise InvalidInput(
+            f"'{path}' cannot be read; is it whole, and what its ending says? {first}"
+        ) from None

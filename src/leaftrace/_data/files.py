@@ -11,7 +11,9 @@ from .errors import LeaftraceError
 
 
 @contextmanager
-def whole_file(path: str | os.PathLike[str], what: str = "", hint: str = "choose another folder") -> Iterator[BinaryIO]:
+def whole_file(
+    path: str | os.PathLike[str], what: str = "", hint: str = "choose another folder"
+) -> Iterator[BinaryIO]:
     """A new file to write to, which gets its name when it is finished. A device or a pipe is written to as it is."""
     target = os.path.realpath(path)
     special = os.path.exists(target) and not os.path.isfile(target)

@@ -23,9 +23,13 @@ _KINDS = {"polars": "a polars", "pyarrow": "an Arrow"}
 
 def kind(X: Any) -> str:
     """ "polars" or "pyarrow" for their tables; "" for all else: pandas, arrays, sparse tables, boosters' matrices."""
-    library = next((m for c in type(X).__mro__ if (m := c.__module__.partition(".")[0]) in _KINDS), "")
+    library = next(
+        (m for c in type(X).__mro__ if (m := c.__module__.partition(".")[0]) in _KINDS), ""
+    )
     if library and hasattr(X, "collect_schema") and not hasattr(X, "get_columns"):
-        raise InvalidInput("this is a polars LazyFrame, whose rows are not there yet; pass what its collect() returns.")
+        raise InvalidInput(
+            "this is a polars LazyFrame, whose rows are not there yet; pass what its collect() returns."
+        )
     return library if hasattr(X, "get_columns" if library == "polars" else "column_names") else ""
 
 
@@ -68,16 +72,22 @@ def below(X: Any, more: Any) -> Any:
         bottom = made(dict(zip(top.columns, np.asarray(more).T, strict=True)), kind(X))
         bottom = nw.from_native(bottom, eager_only=True)
     if missing := [name for name in top.columns if name not in bottom.columns]:
-        raise InvalidInput(f"the added rows lack the column(s) {', '.join(map(repr, missing))} of X_train.")
+        raise InvalidInput(
+            f"the added rows lack the column(s) {', '.join(map(repr, missing))} of X_train."
+        )
     if kind(X) == "pyarrow":  # whose dictionaries narwhals cannot cast to
         import pyarrow as pa
 
         table = top.to_native()
-        return pa.concat_tables([table, _cast_arrow(bottom.select(top.columns).to_arrow(), table.schema)])
+        return pa.concat_tables(
+            [table, _cast_arrow(bottom.select(top.columns).to_arrow(), table.schema)]
+        )
     import polars as pl
 
     table = top.to_native()
-    return pl.concat([table, pl.DataFrame(bottom.select(top.columns).to_arrow()).cast(dict(table.schema))])
+    return pl.concat(
+        [table, pl.DataFrame(bottom.select(top.columns).to_arrow()).cast(dict(table.schema))]
+    )
 
 
 def _cast_arrow(table: Any, schema: Any) -> Any:
@@ -109,9 +119,15 @@ def to_pandas(X: Any) -> Any:
         ) from None
     table = opened(X)
     # pandas would make objects of truth values with gaps; of numbers with gaps it makes floats.
-    holes = [c for c, t in table.schema.items() if t == nw.Boolean and table.get_column(c).is_null().any()]
+    holes = [
+        c
+        for c, t in table.schema.items()
+        if t == nw.Boolean and table.get_column(c).is_null().any()
+    ]
     table = table.with_columns(*(nw.col(c).cast(nw.Int8) for c in holes)) if holes else table
-    if kind(X) == "pyarrow":  # whose notes on an index that some columns once were do not count here
+    if (
+        kind(X) == "pyarrow"
+    ):  # whose notes on an index that some columns once were do not count here
         return table.to_native().to_pandas(ignore_metadata=True)
     return table.to_pandas()
 
@@ -124,7 +140,9 @@ def in_order(X: Any, categories: Mapping[str, list[Any]]) -> Any:
             own = X[name].cat.categories
             if own.tolist() != first:
                 known = set(first)
-                columns[name] = X[name].cat.set_categories([*first, *(c for c in own if c not in known)])
+                columns[name] = X[name].cat.set_categories(
+                    [*first, *(c for c in own if c not in known)]
+                )
     return X.assign(**columns) if columns else X
 
 
@@ -134,7 +152,9 @@ def categories_as_text(X: Any) -> Any:
 
     table = opened(X)
     names = [c for c, t in table.schema.items() if is_category(t)]
-    return table.with_columns(*(nw.col(c).cast(nw.String) for c in names)).to_native() if names else X
+    return (
+        table.with_columns(*(nw.col(c).cast(nw.String) for c in names)).to_native() if names else X
+    )
 
 
 def has_categories(X: Any, library: str) -> bool:
@@ -160,9 +180,15 @@ def is_category(dtype: nw.dtypes.DType) -> bool:
 
 def plain(x: Any) -> NDArray[Any]:
     """A column of any kind as an array: numbers, or objects with None where they are missing."""
-    if hasattr(x, "isna") and hasattr(x, "dtype"):  # pandas, whose own types keep missing values in their own way
+    if hasattr(x, "isna") and hasattr(
+        x, "dtype"
+    ):  # pandas, whose own types keep missing values in their own way
         if x.dtype.kind in "iuf":
-            return x.to_numpy(dtype=float, na_value=np.nan) if x.isna().any() else x.to_numpy(dtype=x.dtype.kind + "8")
+            return (
+                x.to_numpy(dtype=float, na_value=np.nan)
+                if x.isna().any()
+                else x.to_numpy(dtype=x.dtype.kind + "8")
+            )
         if x.dtype.kind not in "bmM" or (x.dtype.kind == "b" and x.isna().any()):
             out = np.array(x.astype(object), dtype=object)
             out[np.asarray(x.isna())] = None
@@ -177,14 +203,19 @@ def made(columns: Mapping[str, Any], kind: Any) -> Any:
     """A table of this kind. A column of objects becomes text unless all are of one type."""
     import narwhals as nw
 
-    return nw.from_dict({str(name): _typed(x) for name, x in columns.items()}, backend=kind).to_native()
+    return nw.from_dict(
+        {str(name): _typed(x) for name, x in columns.items()}, backend=kind
+    ).to_native()
 
 
 def _typed(x: Any) -> Any:
     x = np.asarray(x)
     if x.dtype != object:
         return x.tolist() if x.dtype.kind == "U" else x
-    plain = [v.item() if isinstance(v, np.generic) else None if v is None or v != v else v for v in x.tolist()]
+    plain = [
+        v.item() if isinstance(v, np.generic) else None if v is None or v != v else v
+        for v in x.tolist()
+    ]
     types = {type(v) for v in plain if v is not None}
     if len(types) <= 1 and types <= {str, bool, int, float}:
         return plain

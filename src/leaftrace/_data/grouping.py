@@ -111,7 +111,9 @@ def split(x: NDArray[Any], edges: F64 | None = None, by: str = "") -> Groups:
     absent = is_missing(x)
     code = np.zeros(len(x), np.intp)
     if edges is not None:
-        names, code[~absent] = np.unique(np.searchsorted(edges, x[~absent], side="right"), return_inverse=True)
+        names, code[~absent] = np.unique(
+            np.searchsorted(edges, x[~absent], side="right"), return_inverse=True
+        )
         names = np.array([bin_name(edges, int(b)) for b in names], dtype=object)
     else:
         names, code[~absent] = _distinct(x[~absent])
@@ -164,7 +166,11 @@ def _shortest(low: float, high: float) -> float:
 def bin_name(edges: F64, b: int) -> str:
     if b == 0:
         return f"< {shown(edges[0])}"
-    return f">= {shown(edges[-1])}" if b == len(edges) else f"[{shown(edges[b - 1])}, {shown(edges[b])})"
+    return (
+        f">= {shown(edges[-1])}"
+        if b == len(edges)
+        else f"[{shown(edges[b - 1])}, {shown(edges[b])})"
+    )
 
 
 def shown(value: Any) -> str:
@@ -174,7 +180,13 @@ def shown(value: Any) -> str:
 def is_missing(x: NDArray[Any]) -> NDArray[np.bool_]:
     if x.dtype == object:
         return np.array([v is None or v != v for v in x.tolist()], dtype=bool)
-    return np.isnan(x) if x.dtype.kind == "f" else np.isnat(x) if x.dtype.kind in "mM" else np.zeros(x.shape, bool)
+    return (
+        np.isnan(x)
+        if x.dtype.kind == "f"
+        else np.isnat(x)
+        if x.dtype.kind in "mM"
+        else np.zeros(x.shape, bool)
+    )
 
 
 def column_names(table: Any) -> list[Any]:
@@ -182,7 +194,9 @@ def column_names(table: Any) -> list[Any]:
     names = getattr(table, "column_names", getattr(table, "columns", None))
     if names is not None and not callable(names):
         return list(names)
-    shape = getattr(table, "shape", None) or (np.shape(table) if isinstance(table, (list, tuple)) else ())
+    shape = getattr(table, "shape", None) or (
+        np.shape(table) if isinstance(table, (list, tuple)) else ()
+    )
     return list(range(shape[1])) if len(shape) == 2 and hasattr(table, "__getitem__") else []
 
 
@@ -190,11 +204,19 @@ def column(table: Any, name: Any, what: str) -> NDArray[Any]:
     """A column of a table by its name, or of a plain array by its position."""
     names = column_names(table)
     if not names:
-        kind = "this result does not know its table" if table is None else f"a {type(table).__name__} has no columns"
-        raise InvalidInput(f"{what} names the column {name!r}, but {kind}; pass a label for each row instead.")
+        kind = (
+            "this result does not know its table"
+            if table is None
+            else f"a {type(table).__name__} has no columns"
+        )
+        raise InvalidInput(
+            f"{what} names the column {name!r}, but {kind}; pass a label for each row instead."
+        )
     found = [c for c in names if c == name] or [c for c in names if str(c) == str(name)]
     if not found:
-        shown = ", ".join(repr(c) for c in names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        shown = ", ".join(repr(c) for c in names[:8]) + (
+            f" and {len(names) - 8} more" if len(names) > 8 else ""
+        )
         raise InvalidInput(f"{what} names the column {name!r}, but the columns are {shown}.")
     if not hasattr(table, "column_names") and not hasattr(table, "columns"):
         x: Any = (table if hasattr(table, "shape") else np.asarray(table))[:, [found[0]]]

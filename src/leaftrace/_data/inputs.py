@@ -18,9 +18,13 @@ def vector(values: Any, name: str, length: int) -> np.ndarray:
     if array.ndim == 2 and 1 in array.shape:
         array = array.ravel()
     if array.ndim != 1:
-        raise InvalidInput(f"{name} has shape {array.shape}; expected one value a row, shape ({length},).")
+        raise InvalidInput(
+            f"{name} has shape {array.shape}; expected one value a row, shape ({length},)."
+        )
     if len(array) != length:
-        raise InvalidInput(f"{name} has {len(array)} values but X has {length} rows; pass one value for each row.")
+        raise InvalidInput(
+            f"{name} has {len(array)} values but X has {length} rows; pass one value for each row."
+        )
     missing = _missing(array)
     if missing.any():
         where = np.flatnonzero(missing)
@@ -63,7 +67,9 @@ def weights(values: Any, length: int) -> F64:
             "weights must be zero or more."
         )
     if length and not w.any():
-        raise InvalidInput("sample_weight is zero for every row; the model cannot have been trained like that.")
+        raise InvalidInput(
+            "sample_weight is zero for every row; the model cannot have been trained like that."
+        )
     return w
 
 
@@ -100,7 +106,9 @@ def row_numbers(rows: Any, n: int, name: str = "rows", of: str = "training rows"
     array = np.atleast_1d(np.asarray(rows))
     if array.dtype == bool:
         if array.shape != (n,):
-            raise InvalidInput(f"{name} is a mask of shape {array.shape}; expected ({n},), one for each of the {of}.")
+            raise InvalidInput(
+                f"{name} is a mask of shape {array.shape}; expected ({n},), one for each of the {of}."
+            )
         return np.flatnonzero(array)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InvalidInput(f"{name} must be positions of {of} (whole numbers) or a boolean mask.")
@@ -153,13 +161,19 @@ def columns(X: Any, names: list[str]) -> Any:
                     + (f", and has {_some(extra)} instead" if extra else "")
                     + "; pass the columns under the names used in training."
                 )
-            frame = X.iloc[:, [given.index(c) for c in names]] if frame is X else frame.select(names)
+            frame = (
+                X.iloc[:, [given.index(c) for c in names]] if frame is X else frame.select(names)
+            )
         X = frame.to_native() if frames.kind(X) else frame
     shape = getattr(X, "shape", None) or np.shape(X)
     if len(shape) != 2:
-        raise InvalidInput(f"X has shape {tuple(shape)}; expected a table of rows and {len(names)} columns.")
+        raise InvalidInput(
+            f"X has shape {tuple(shape)}; expected a table of rows and {len(names)} columns."
+        )
     if shape[1] != len(names):
-        raise InvalidInput(f"X has {shape[1]} columns, but the model was trained on {len(names)}: {_some(names)}.")
+        raise InvalidInput(
+            f"X has {shape[1]} columns, but the model was trained on {len(names)}: {_some(names)}."
+        )
     return X
 
 

@@ -24,7 +24,9 @@ from .arrays import F64, Ids
 from .errors import LeaftraceError
 
 _FORMAT = "leaftrace-leaves-1"
-Parts = Callable[[], Iterator[tuple[slice, Ids, F64 | None]]]  # rows, leaves (trees, rows), scores (rows, K)
+Parts = Callable[
+    [], Iterator[tuple[slice, Ids, F64 | None]]
+]  # rows, leaves (trees, rows), scores (rows, K)
 
 
 def temporary(n: int, parts: Parts) -> tuple[Ids, F64 | None]:
@@ -58,14 +60,18 @@ class LeafCache:
     def _build(self, place: Path, n: int, parts: Parts) -> None:
         with _told(place.parent):
             place.parent.mkdir(parents=True, exist_ok=True)
-            unfinished = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))
+            unfinished = Path(
+                tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent)
+            )
         try:
             _write(unfinished, self.key, n, parts)
             with _told(place):
                 try:
                     os.rename(unfinished, place)
                 except OSError:
-                    if not place.exists():  # otherwise another process was faster, with the same contents
+                    if (
+                        not place.exists()
+                    ):  # otherwise another process was faster, with the same contents
                         raise
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -78,10 +84,16 @@ def _write(place: Path, key: str, n: int, parts: Parts) -> None:
         for rows, leaves, given in parts():
             if not start:
                 shape, dtype = (len(leaves), n), leaves.dtype
-                header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+                header = {
+                    "descr": np.lib.format.dtype_to_descr(dtype),
+                    "fortran_order": False,
+                    "shape": shape,
+                }
                 np.lib.format.write_array_header_1_0(file, header)
                 start = file.tell()
-            for r, ids in enumerate(leaves):  # writes fail where the disk is full; a map would end the process
+            for r, ids in enumerate(
+                leaves
+            ):  # writes fail where the disk is full; a map would end the process
                 file.seek(start + (r * n + rows.start) * dtype.itemsize)
                 file.write(np.ascontiguousarray(ids).data)
             done = rows.stop
@@ -89,7 +101,9 @@ def _write(place: Path, key: str, n: int, parts: Parts) -> None:
         file.flush()
         os.fsync(file.fileno())
     if done != n:
-        raise LeaftraceError(f"{done} rows were read where {n} were expected; did a file change meanwhile?")
+        raise LeaftraceError(
+            f"{done} rows were read where {n} were expected; did a file change meanwhile?"
+        )
     with _told(place):
         if scores[0] is not None:
             np.save(place / "scores.npy", np.concatenate(scores))
@@ -101,7 +115,9 @@ def _read(place: Path, key: str, n: int) -> tuple[Ids, F64 | None]:
     try:
         manifest = json.loads((place / "manifest.json").read_text())
         if manifest != {"format": _FORMAT, "key": key, "rows": n}:
-            raise LeaftraceError(f"{wrong} is of another model or other data than its name says; delete it.")
+            raise LeaftraceError(
+                f"{wrong} is of another model or other data than its name says; delete it."
+            )
         # Private pages: nobody writes to them, but kernels may ask for arrays that they could write to.
         leaves = np.load(place / "leaves.npy", mmap_mode="c", allow_pickle=False)
         scores = np.load(place / "scores.npy") if (place / "scores.npy").exists() else None

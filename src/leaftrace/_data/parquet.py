@@ -108,7 +108,9 @@ class PartedTable:
         for (f, g, start), (_, _, stop) in zip(self.groups[:-1], self.groups[1:], strict=True):
             here = wanted[np.searchsorted(wanted, start) : np.searchsorted(wanted, stop)] - start
             if len(here):
-                found.append(self._frame(_row_group(self.files[f], g, self.column_names).take(here)))
+                found.append(
+                    self._frame(_row_group(self.files[f], g, self.column_names).take(here))
+                )
         table = pd.concat(found, ignore_index=True) if found else next(self.parts())[1].iloc[:0]
         back = np.empty(len(rows), np.intp)
         back[order] = np.arange(len(rows))
@@ -134,7 +136,9 @@ class PartedTable:
         import pandas as pd
         import pyarrow as pa
 
-        table = (batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])).select(self.column_names)
+        table = (batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])).select(
+            self.column_names
+        )
         frame = table.to_pandas(ignore_metadata=True)
         same = {name: pd.CategoricalDtype(values) for name, values in self._categories.items()}
         return frame.astype(same) if same else frame
@@ -147,13 +151,19 @@ class PartedTable:
 
         with opened(self.files[0]) as file:
             schema = file.schema_arrow
-        names = [name for name in self.column_names if pa.types.is_dictionary(schema.field(name).type)]
+        names = [
+            name for name in self.column_names if pa.types.is_dictionary(schema.field(name).type)
+        ]
         found: dict[str, Any] = {}
         for path in self.files if names else ():
             for batch in _batches(path, ROWS_AT_ONCE, names):
                 for name in names:
                     here = pd.Index(batch.column(name).dictionary.to_pandas())
-                    found[name] = here if name not in found else found[name].append(here.difference(found[name], False))
+                    found[name] = (
+                        here
+                        if name not in found
+                        else found[name].append(here.difference(found[name], False))
+                    )
         return found
 
     # ---- leaves ----
@@ -172,9 +182,9 @@ class PartedTable:
             return temporary(len(self), computed)
         data = json.dumps([fingerprint(self.files), self.column_names]).encode()
         given = b"" if baseline is None else baseline.tobytes()
-        return LeafCache(self.cache, key_of(model, data, given, *(contents for _, contents in self.steps))).get(
-            len(self), computed
-        )
+        return LeafCache(
+            self.cache, key_of(model, data, given, *(contents for _, contents in self.steps))
+        ).get(len(self), computed)
 
 
 def open_table(
@@ -190,19 +200,29 @@ def open_table(
         import pandas  # noqa: F401
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
-        raise InvalidInput(f"reading files needs {error.name}; pip install 'leaftrace[frames]'.") from None
+        raise InvalidInput(
+            f"reading files needs {error.name}; pip install 'leaftrace[frames]'."
+        ) from None
     files = _files(paths)
     with opened(files[0]) as file:
         first = file.schema_arrow
     for path in files[1:]:
         with opened(path) as file:
             _same_schema(first, files[0], file.schema_arrow, path)
-    wanted = [name for name in first.names if name not in not_columns] if columns is None else list(columns)
+    wanted = (
+        [name for name in first.names if name not in not_columns]
+        if columns is None
+        else list(columns)
+    )
     if absent := [name for name in [*not_columns, *wanted] if name not in first.names]:
-        raise InvalidInput(f"the files have no column '{absent[0]}'; they have {', '.join(map(repr, first.names))}.")
+        raise InvalidInput(
+            f"the files have no column '{absent[0]}'; they have {', '.join(map(repr, first.names))}."
+        )
     table = PartedTable(files, tuple(wanted), memory, None if cache is None else os.fspath(cache))
     if not len(table):
-        raise InvalidInput(f"the {len(files)} file(s) have no rows; pass those that the model was trained on.")
+        raise InvalidInput(
+            f"the {len(files)} file(s) have no rows; pass those that the model was trained on."
+        )
     return table
 
 
@@ -210,13 +230,17 @@ def _files(paths: Paths) -> tuple[str, ...]:
     if not isinstance(paths, (str, os.PathLike)):
         files = [os.fspath(path) for path in paths]
         if not files:
-            raise InvalidInput("the list of files is empty; pass the Parquet files that the model was trained on.")
+            raise InvalidInput(
+                "the list of files is empty; pass the Parquet files that the model was trained on."
+            )
         return tuple(files)
     path = os.fspath(paths)
     pattern = os.path.join(path, "*.parquet") if os.path.isdir(path) else path
     files = [pattern] if os.path.isfile(pattern) else sorted(glob.glob(pattern, recursive=True))
     if not files:
-        raise InvalidInput(f"no file matches '{pattern}'; pass Parquet files, a pattern or a folder of them.")
+        raise InvalidInput(
+            f"no file matches '{pattern}'; pass Parquet files, a pattern or a folder of them."
+        )
     return tuple(files)
 
 
@@ -227,7 +251,9 @@ def opened(path: str) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path)
     except FileNotFoundError:
-        raise InvalidInput(f"there is no file '{path}'; pass all files that the model was trained on.") from None
+        raise InvalidInput(
+            f"there is no file '{path}'; pass all files that the model was trained on."
+        ) from None
     except (pa.ArrowException, OSError) as error:
         raise InvalidInput(f"'{path}' is not a whole Parquet file: {_first_line(error)}") from None
 
@@ -237,9 +263,13 @@ def _batches(path: str, at_once: int, columns: Sequence[str]) -> Iterator[Any]:
 
     with opened(path) as file:
         try:
-            yield from (batch for batch in file.iter_batches(at_once, columns=list(columns)) if len(batch))
+            yield from (
+                batch for batch in file.iter_batches(at_once, columns=list(columns)) if len(batch)
+            )
         except (pa.ArrowException, OSError) as error:
-            raise InvalidInput(f"'{path}' cannot be read to its end; is it whole? {_first_line(error)}") from None
+            raise InvalidInput(
+                f"'{path}' cannot be read to its end; is it whole? {_first_line(error)}"
+            ) from None
 
 
 def _row_group(path: str, group: int, columns: Sequence[str]) -> Any:
@@ -249,7 +279,9 @@ def _row_group(path: str, group: int, columns: Sequence[str]) -> Any:
         try:
             return file.read_row_group(group, columns=list(columns))
         except (pa.ArrowException, OSError) as error:
-            raise InvalidInput(f"'{path}' cannot be read to its end; is it whole? {_first_line(error)}") from None
+            raise InvalidInput(
+                f"'{path}' cannot be read to its end; is it whole? {_first_line(error)}"
+            ) from None
 
 
 def _first_line(error: Exception) -> str:
@@ -262,12 +294,17 @@ def _same_schema(first: Any, name: str, other: Any, path: str) -> None:
     def plain(schema: Any) -> dict[str, str]:
         """Types by name; how categories are numbered does not count."""
         types = {field.name: field.type for field in schema}
-        return {c: f"categories of {t.value_type}" if pa.types.is_dictionary(t) else str(t) for c, t in types.items()}
+        return {
+            c: f"categories of {t.value_type}" if pa.types.is_dictionary(t) else str(t)
+            for c, t in types.items()
+        }
 
     one, two = plain(first), plain(other)
     for column in dict.fromkeys([*one, *two]):
         if one.get(column) != two.get(column):
-            there = [f"has it as {t}" if t else "lacks it" for t in (one.get(column), two.get(column))]
+            there = [
+                f"has it as {t}" if t else "lacks it" for t in (one.get(column), two.get(column))
+            ]
             raise InvalidInput(
                 f"the files differ in the column '{column}': '{name}' {there[0]}, '{path}' {there[1]}; pass files of "
                 "one table."

@@ -12,7 +12,11 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
-FIRST, AGAIN, LAST = 2.0, 15.0, 0.5  # seconds until the first line, between lines, and to the end after the last one
+FIRST, AGAIN, LAST = (
+    2.0,
+    15.0,
+    0.5,
+)  # seconds until the first line, between lines, and to the end after the last one
 
 
 class Bar(Protocol):
@@ -21,7 +25,9 @@ class Bar(Protocol):
     def update(self, n: float) -> Any: ...
 
 
-def progress(items: Iterable[T], total: int | None, what: str, unit: str, per_item: int = 1) -> Iterator[T]:
+def progress(
+    items: Iterable[T], total: int | None, what: str, unit: str, per_item: int = 1
+) -> Iterator[T]:
     """Pass the items on; each stands for `per_item` units. A total of None is not known: then it counts."""
     with bar(total, what, unit) as shown:
         for item in items:
@@ -36,7 +42,9 @@ def bar(total: int | None, what: str, unit: str) -> AbstractContextManager[Bar]:
             from tqdm.auto import tqdm
         except ImportError:
             return Lines(total, what, unit)
-        return tqdm(total=total, desc=what, unit=unit, delay=1.0, leave=False, unit_scale=unit == "B")
+        return tqdm(
+            total=total, desc=what, unit=unit, delay=1.0, leave=False, unit_scale=unit == "B"
+        )
     return Lines(total, what, unit)
 
 
@@ -70,12 +78,18 @@ class Lines:
         done = f"{self.what}: {self.n / size:,.0f}"
         if self.total is None or left is None:
             return f"{done} {unit} in {span(seconds)}"
-        return f"{done} of {self.total / size:,.0f} {unit} in {span(seconds)}, about {span(left)} left"
+        return (
+            f"{done} of {self.total / size:,.0f} {unit} in {span(seconds)}, about {span(left)} left"
+        )
 
 
 def span(seconds: float) -> str:
     """A time in words."""
     for size, name in ((3600, "h"), (60, "min")):
         if seconds >= 1.5 * size:
-            return f"{seconds / size:.0f} {name}" if seconds >= 10 * size else f"{seconds / size:.1f} {name}"
+            return (
+                f"{seconds / size:.0f} {name}"
+                if seconds >= 10 * size
+                else f"{seconds / size:.1f} {name}"
+            )
     return f"{seconds:.0f} s"

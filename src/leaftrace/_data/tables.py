@@ -30,10 +30,16 @@ def wide(values: np.ndarray, index: np.ndarray, columns: np.ndarray, kind: str =
     except ImportError:
         pd = None
     if pd is not None and not kind:
-        return pd.DataFrame(values, index=pd.Index(index, name="train_row"), columns=pd.Index(columns, name="test_row"))
+        return pd.DataFrame(
+            values,
+            index=pd.Index(index, name="train_row"),
+            columns=pd.Index(columns, name="test_row"),
+        )
     names = [str(c) for c in columns]
     if len({"train_row", *names}) <= len(names):
-        raise InvalidInput("test rows share a name, which columns of this kind of table cannot; use `values` or top().")
+        raise InvalidInput(
+            "test rows share a name, which columns of this kind of table cannot; use `values` or top()."
+        )
     return table({"train_row": index, **dict(zip(names, values.T, strict=True))}, kind)
 
 
@@ -59,7 +65,9 @@ def escaped(x: Any) -> str:
         return "–"
     if isinstance(x, (float, np.floating)):
         return "–" if np.isnan(x) else f"{x:.4g}"
-    return html.escape(str(x).encode("utf-8", "replace").decode("utf-8")).replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    return html.escape(str(x).encode("utf-8", "replace").decode("utf-8")).replace(
+        "\x00", "\N{REPLACEMENT CHARACTER}"
+    )
 
 
 def _table(table: Any) -> str:

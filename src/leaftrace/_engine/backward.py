@@ -44,7 +44,12 @@ class LeafAdjoint:
 
 
 def leaf_adjoint(
-    work: Workspace, queries: Queries, columns: slice, *, knock_on: bool = True, out: Real | None = None
+    work: Workspace,
+    queries: Queries,
+    columns: slice,
+    *,
+    knock_on: bool = True,
+    out: Real | None = None,
 ) -> LeafAdjoint:
     """Run the backward pass for some of the queries. ``out`` (n, B), of effects that are not kept: see `one_pass`."""
     trace, e = work.trace, work.trace.ensemble
@@ -53,7 +58,11 @@ def leaf_adjoint(
     fbar, base = queries.seeds(columns, B, work.dtype)
     if knock_on and not e.independent:
         abar = zeros((e.n_rows, e.n_outputs, B), work.dtype)
-        for t in _kept_steps(work, fbar, abar) if work.keeps_effects else _passing_steps(work, fbar, abar, out):
+        for t in (
+            _kept_steps(work, fbar, abar)
+            if work.keeps_effects
+            else _passing_steps(work, fbar, abar, out)
+        ):
             if not e.boosts(t):
                 _feel_moves(e, t, abar, fbar, base)
         base += abar.sum(axis=0, dtype=np.float64)
@@ -64,7 +73,9 @@ def finished(trace: Trace, fbar: Real, base: F64, count: int) -> LeafAdjoint:
     """With what all leaves feel known."""
     e, lam = trace.ensemble, lam_adjoint(trace, fbar)
     if e.smoothing is not None:
-        fbar = np.concatenate([felt_by_rows(trace, t, fbar[e.leaf_range(t)]) for t in range(e.n_steps)])
+        fbar = np.concatenate(
+            [felt_by_rows(trace, t, fbar[e.leaf_range(t)]) for t in range(e.n_steps)]
+        )
     return LeafAdjoint(fbar, base, lam, count)
 
 
@@ -73,7 +84,15 @@ def _kept_steps(work: Workspace, fbar: Real, abar: Real) -> Iterator[int]:
     e = work.trace.ensemble
     for t, U in work.knock_on_backwards():
         below = fbar[e.leaf_range(t - 1)] if e.boosts(t) else None
-        backward_rows(work.trace, t, e.leaves, U, felt_by_rows(work.trace, t, fbar[e.leaf_range(t)]), abar, below)
+        backward_rows(
+            work.trace,
+            t,
+            e.leaves,
+            U,
+            felt_by_rows(work.trace, t, fbar[e.leaf_range(t)]),
+            abar,
+            below,
+        )
         yield t
 
 
@@ -82,12 +101,20 @@ def _passing_steps(work: Workspace, fbar: Real, abar: Real, out: Real | None) ->
     e = work.trace.ensemble
     for t, A in work.scores_backwards():
         below = fbar[e.leaf_range(t - 1)] if e.boosts(t) else None
-        backward_chunks(work, t, A, felt_by_rows(work.trace, t, fbar[e.leaf_range(t)]), abar, below, out)
+        backward_chunks(
+            work, t, A, felt_by_rows(work.trace, t, fbar[e.leaf_range(t)]), abar, below, out
+        )
         yield t
 
 
 def backward_chunks(
-    work: Workspace, t: int, A: F64, felt: Real, abar: Real, below: Real | None, out: Real | None = None
+    work: Workspace,
+    t: int,
+    A: F64,
+    felt: Real,
+    abar: Real,
+    below: Real | None,
+    out: Real | None = None,
 ) -> None:
     """`backward_rows` of all rows, at their scores A (n, K) before step t, chunk by chunk on the threads. Then
     out (n, B) += V felt: what rows do with their weights through this step."""
@@ -100,7 +127,10 @@ def backward_chunks(
         sums = None if below is None else zeros(below.shape, work.dtype)
         backward_rows(work.trace, t, rows.leaves, U, felt, abar[part], sums)
         if out is not None:
-            leaves, first = np.ascontiguousarray(rows.leaves[work.trace.ensemble.trees(t)]), np.zeros(len(V), np.int64)
+            leaves, first = (
+                np.ascontiguousarray(rows.leaves[work.trace.ensemble.trees(t)]),
+                np.zeros(len(V), np.int64),
+            )
             kernels.expand(leaves, 0, len(rows), first, V, felt, out[part])
         return sums
 
@@ -109,7 +139,9 @@ def backward_chunks(
             below += sums
 
 
-def backward_rows(trace: Trace, t: int, leaves: Ids, U: Real, felt: Real, abar: Real, below: Real | None) -> None:
+def backward_rows(
+    trace: Trace, t: int, leaves: Ids, U: Real, felt: Real, abar: Real, below: Real | None
+) -> None:
     """Step t of the backward pass for some rows: abar (n, K, B) takes in what is felt of their leaves, and the leaves
     of the step below feel abar, unless None. leaves (trees, n), U (R, n, O, K), felt and below (M, O, B)."""
     e = trace.ensemble
@@ -137,7 +169,9 @@ def lam_adjoint(trace: Trace, fbar: Real) -> F64:
 def felt_by_rows(trace: Trace, t: int, fbar: Real) -> Real:
     """fbar (M, O, B) as the row effects of step t meet it."""
     spread = trace.steps[t].spread
-    return fbar if spread is None else np.einsum("kle,kb->leb", spread, fbar[:, 0]).astype(fbar.dtype)
+    return (
+        fbar if spread is None else np.einsum("kle,kb->leb", spread, fbar[:, 0]).astype(fbar.dtype)
+    )
 
 
 def _feel_moves(e: Ensemble, t: int, abar: Real, fbar: Real, base: F64) -> None:
@@ -170,7 +204,9 @@ def expand_training(work: Workspace, adjoint: LeafAdjoint, index: np.ndarray | N
         # Rows do not depend on each other: a block of few columns spreads its rows over the threads.
         return _expand(work, adjoint, rows, V, work.n_jobs if adjoint.columns < BLOCKS[-1] else 1)
     chunks = work.row_slices() if index is None else work.row_chunks(index)
-    starts = np.cumsum([0, *(len(range(len(work.rows))[c]) if isinstance(c, slice) else len(c) for c in chunks)])
+    starts = np.cumsum(
+        [0, *(len(range(len(work.rows))[c]) if isinstance(c, slice) else len(c) for c in chunks)]
+    )
     out = np.empty((starts[-1], adjoint.columns), work.dtype)
 
     def chunk(c: int) -> None:
@@ -214,6 +250,14 @@ def expand_labels(work: Workspace, adjoint: LeafAdjoint, rows: Rows) -> Real:
     Y, Y0 = label_effects(work.trace, rows, work.dtype), base_label_effect(work.trace, rows)
     out = np.zeros((Y.shape[3], len(rows), adjoint.fbar.shape[2]), work.dtype)
     for y in range(Y.shape[3]):
-        kernels.expand(rows.leaves, 0, len(rows), e.tree_offset, np.ascontiguousarray(Y[..., y]), adjoint.fbar, out[y])
+        kernels.expand(
+            rows.leaves,
+            0,
+            len(rows),
+            e.tree_offset,
+            np.ascontiguousarray(Y[..., y]),
+            adjoint.fbar,
+            out[y],
+        )
         out[y] += (Y0[..., y] @ adjoint.base).astype(work.dtype)
     return np.moveaxis(out, 0, 2)[:, : adjoint.columns]

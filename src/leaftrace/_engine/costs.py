@@ -50,11 +50,17 @@ class Estimate:
         return f"Estimate(about {clock}, {size}; {self.form})"
 
 
-def estimate(work: Workspace, built: bool, method: LeafInfluence | LeafRefit, columns: int, rows: int) -> Estimate:
+def estimate(
+    work: Workspace, built: bool, method: LeafInfluence | LeafRefit, columns: int, rows: int
+) -> Estimate:
     """Of `Tracer.influence`, for this many queries and training rows; ``built``: the leaf form is there already."""
     e, result = work.trace.ensemble, rows * columns * work.dtype.itemsize
     if isinstance(method, LeafInfluence) and not isinstance(method.update_set, TopKLeaves):
-        ns, kept, width = expand_cost(e, columns, rows), work.effect_bytes() if work.keeps_effects else 0, columns
+        ns, kept, width = (
+            expand_cost(e, columns, rows),
+            work.effect_bytes() if work.keeps_effects else 0,
+            columns,
+        )
         ns += 0.0 if work.has_effects else effects_cost(e)
         form = "row form"
         if isinstance(method.update_set, SinglePoint) or e.independent:
@@ -65,16 +71,30 @@ def estimate(work: Workspace, built: bool, method: LeafInfluence | LeafRefit, co
         else:
             ns += backward_cost(e, columns)
             if not work.keeps_effects:  # computed anew for every block
-                ns, width = ns + effects_cost(e) * (-(-columns // work.block) - 1), min(columns, work.block)
+                ns, width = (
+                    ns + effects_cost(e) * (-(-columns // work.block) - 1),
+                    min(columns, work.block),
+                )
     else:
-        what, form, width = "refit" if isinstance(method, LeafRefit) else "tangent", "forwards", rows
+        what, form, width = (
+            "refit" if isinstance(method, LeafRefit) else "tangent",
+            "forwards",
+            rows,
+        )
         keeps, size = (
-            (work.keeps_states, work.state_bytes()) if what == "refit" else (work.keeps_effects, work.effect_bytes())
+            (work.keeps_states, work.state_bytes())
+            if what == "refit"
+            else (work.keeps_effects, work.effect_bytes())
         )
         once = states_cost(e) if what == "refit" else effects_cost(e)
-        ns, kept = forward_cost(e, what, rows) + once * (1 if keeps else _blocks(rows)), size if keeps else 0
+        ns, kept = (
+            forward_cost(e, what, rows) + once * (1 if keeps else _blocks(rows)),
+            size if keeps else 0,
+        )
     block = e.n_rows * e.n_outputs * block_width(width) * work.dtype.itemsize if width else 0
-    return Estimate(1e-9 * ns * machine() / work.n_jobs, kept + block * work.blocks_ahead + result, form)
+    return Estimate(
+        1e-9 * ns * machine() / work.n_jobs, kept + block * work.blocks_ahead + result, form
+    )
 
 
 def _blocks(columns: int) -> int:
@@ -92,7 +112,9 @@ def leaf_form_pays(work: Workspace, built: bool, queries: int) -> bool:
 
 def backward_cost(e: Ensemble, queries: int) -> float:
     """Row form, nanoseconds of one core."""
-    return _width_price("backward", queries) * queries * e.leaves.size * e.effect_outputs * e.n_outputs
+    return (
+        _width_price("backward", queries) * queries * e.leaves.size * e.effect_outputs * e.n_outputs
+    )
 
 
 def build_cost(e: Ensemble) -> float:

@@ -38,13 +38,17 @@ class Settings:
     memory_limit: int | None
 
 
-def settings_of(fidelity: str, dtype: str, n_jobs: int | None, memory_limit: int | None) -> Settings:
+def settings_of(
+    fidelity: str, dtype: str, n_jobs: int | None, memory_limit: int | None
+) -> Settings:
     if fidelity not in ("raise", "warn", "ignore"):
         raise InvalidInput(f"fidelity is {fidelity!r}; it can be 'raise', 'warn' or 'ignore'.")
     if str(dtype) not in ("float32", "float64"):
         raise InvalidInput(f"dtype is {dtype!r}; it can be 'float32' or 'float64'.")
     if n_jobs is not None and n_jobs < 1:
-        raise InvalidInput(f"n_jobs is {n_jobs}; it is a number of threads, 1 or more, or None for all cores.")
+        raise InvalidInput(
+            f"n_jobs is {n_jobs}; it is a number of threads, 1 or more, or None for all cores."
+        )
     if memory_limit is not None and memory_limit <= 0:
         raise InvalidInput(f"memory_limit is {memory_limit}; it is a number of bytes, or None.")
     return Settings(fidelity, np.dtype(dtype), n_jobs or available_cores(), memory_limit)
@@ -65,7 +69,9 @@ class Engine:
                     'fidelity="warn" goes on regardless.'
                 )
             warnings.warn(self.fidelity.verdict, FidelityWarning, stacklevel=3)
-        self._work = Workspace(trace, settings.dtype, settings.n_jobs, settings.memory_limit or available_memory() // 2)
+        self._work = Workspace(
+            trace, settings.dtype, settings.n_jobs, settings.memory_limit or available_memory() // 2
+        )
         self._space: LeafSpace | None = None
 
     @property
@@ -81,16 +87,22 @@ class Engine:
             raise InvalidInput("X_test has no rows; pass at least one test row.")
         y = self._source.own_labels(X) if y is None else y
         codes = None if y is None else self._source.labels(y, m, "y_test")
-        queries = make_queries(self._source.ensemble, leaves, offset, codes, of, reduce, output, self._source.classes)
+        queries = make_queries(
+            self._source.ensemble, leaves, offset, codes, of, reduce, output, self._source.classes
+        )
         if queries.goal is not None:
             return queries, np.array([queries.of])
         return queries, np.array([reduce]) if reduce else inputs.row_index(X, m)
 
-    def _backwards(self, queries: Queries, method: LeafInfluence, index: Ints | None) -> Iterator[tuple[slice, Real]]:
+    def _backwards(
+        self, queries: Queries, method: LeafInfluence, index: Ints | None
+    ) -> Iterator[tuple[slice, Real]]:
         """(columns, values (rows, columns)) of LeafInfluence by the adjoint, block by block."""
         work, knock_on = self._work, not isinstance(method.update_set, SinglePoint)
         leaf_form = knock_on and leaf_form_pays(work, self._space is not None, len(queries))
-        passing = knock_on and not (leaf_form or work.keeps_effects or work.trace.ensemble.independent)
+        passing = knock_on and not (
+            leaf_form or work.keeps_effects or work.trace.ensemble.independent
+        )
         adjoint = self._adjoint(queries, knock_on)
 
         def block(columns: slice) -> tuple[slice, Real]:
@@ -115,7 +127,9 @@ class Engine:
         if isinstance(method, LeafInfluence):
             self._work.prepare_effects()
         elif np.count_nonzero(e.w) < 2:
-            raise InvalidInput("LeafRefit removes a row, so it needs at least two training rows of non-zero weight.")
+            raise InvalidInput(
+                "LeafRefit removes a row, so it needs at least two training rows of non-zero weight."
+            )
         else:
             self._work.prepare_states()
 
@@ -126,7 +140,13 @@ class Engine:
             changes = forward.tangent(self._work, index[part], method.update_set)
             return queries.slope(changes.score_changes(e, queries.leaves)).T
 
-        done = progress(self._work.map(block, blocks_of(len(index))), len(index), "training rows", "row", BLOCKS[-1])
+        done = progress(
+            self._work.map(block, blocks_of(len(index))),
+            len(index),
+            "training rows",
+            "row",
+            BLOCKS[-1],
+        )
         return np.concatenate([np.zeros((0, len(queries))), *done]).astype(self._work.dtype)
 
     def _by_refitting(self, queries: Queries, method: LeafRefit, index: Ints) -> Real:
@@ -138,7 +158,9 @@ class Engine:
             )
 
         def one(row: int) -> F64:
-            altered = refit_on(self._work.trace, self._source.ensemble.keep(self._rest(np.array([row]))))
+            altered = refit_on(
+                self._work.trace, self._source.ensemble.keep(self._rest(np.array([row])))
+            )
             change = altered.scores(queries.leaves) - self._source.ensemble.scores(queries.leaves)
             return -queries.change(change[:, :, None])[:, 0]
 
@@ -152,7 +174,9 @@ class Engine:
 
         def together(part: slice) -> F64:
             changes = refit_without(self._work, sets[part])
-            moved = changes.score_changes(e, np.ascontiguousarray(leaves[:, part]))  # (part, K, part)
+            moved = changes.score_changes(
+                e, np.ascontiguousarray(leaves[:, part])
+            )  # (part, K, part)
             return scores[part] + np.einsum("mkm->mk", moved)
 
         def one(j: int) -> F64:
@@ -181,15 +205,21 @@ class Engine:
                 "use method=LeafRefit(), refit(without=...) or Retrain(), which need none."
             )
 
-    def _by_retraining(self, X: Any, baseline: Any, queries: Queries, index: Ints) -> tuple[Real, np.ndarray]:
+    def _by_retraining(
+        self, X: Any, baseline: Any, queries: Queries, index: Ints
+    ) -> tuple[Real, np.ndarray]:
         offset = self._source.rows(X, baseline)[1]
 
         def one(row: int) -> tuple[F64, bool]:
             model = self._source.retrain(Alteration(self._rest(np.array([row]))), 1)
             scores = model.scores(X) + (0.0 if offset is None else offset)
-            return -queries.change((scores - queries.scores)[:, :, None])[:, 0], model.structure_changed
+            return -queries.change((scores - queries.scores)[:, :, None])[
+                :, 0
+            ], model.structure_changed
 
-        done = list(progress(self._work.map(one, index.tolist()), len(index), "retraining", "model"))
+        done = list(
+            progress(self._work.map(one, index.tolist()), len(index), "retraining", "model")
+        )
         values = np.array([v for v, _ in done]).reshape(len(index), len(queries))
         return values, np.array([changed for _, changed in done], dtype=bool)
 
@@ -197,7 +227,10 @@ class Engine:
         """(n,) d(mean loss of X, y)/d(sample weight) at the weights and leaf values of a refitted model that has all
         training rows."""
         self._needs_derivatives()
-        source, values = self._source, {"base": model.ensemble.base, "values": model.ensemble.values}
+        source, values = (
+            self._source,
+            {"base": model.ensemble.base, "values": model.ensemble.values},
+        )
         e = replace(alter(source, model.rows), **values)
         with ThreadPoolExecutor(self._settings.n_jobs) as threads:
             trace = replay(e, source.tolerance, (), threads)
@@ -206,9 +239,13 @@ class Engine:
         codes = source.labels(y, leaves.shape[1], "y_test")
         queries = make_queries(e, leaves, offset, codes, "loss", "mean", None)
         work.prepare_effects()
-        return expand_training(work, leaf_adjoint(work, queries, slice(0, 1)), None)[:, 0].astype(np.float64)
+        return expand_training(work, leaf_adjoint(work, queries, slice(0, 1)), None)[:, 0].astype(
+            np.float64
+        )
 
-    def _candidates(self, queries: Queries, leaves: np.ndarray, start: F64, labels: list[F64]) -> Real:
+    def _candidates(
+        self, queries: Queries, leaves: np.ndarray, start: F64, labels: list[F64]
+    ) -> Real:
         """(labelings, rows, columns): the same new rows under each of these labels."""
         adjoint_of, e = self._adjoint(queries), self._source.ensemble
         chunks = self._work.row_chunks(np.arange(len(start)))
@@ -219,8 +256,13 @@ class Engine:
 
         def block(columns: slice) -> Real:
             adjoint = adjoint_of(columns)
-            candidates = [candidate_rows(self._work.trace, leaves, start, y, *factors(y)) for y in labels]
-            parts = [[expand_candidates(self._work, adjoint, c.take(part)) for part in chunks] for c in candidates]
+            candidates = [
+                candidate_rows(self._work.trace, leaves, start, y, *factors(y)) for y in labels
+            ]
+            parts = [
+                [expand_candidates(self._work, adjoint, c.take(part)) for part in chunks]
+                for c in candidates
+            ]
             return np.stack([np.concatenate(p) for p in parts])
 
         return np.concatenate(list(self._work.map(block, blocks_of(len(queries)))), axis=2)
@@ -228,7 +270,9 @@ class Engine:
     def _rest(self, without: Ints) -> Ints:
         keep = np.delete(np.arange(self.n_rows), without)
         if not self._source.ensemble.w[keep].any():
-            raise InvalidInput("without= leaves no training row of non-zero weight; keep at least one.")
+            raise InvalidInput(
+                "without= leaves no training row of non-zero weight; keep at least one."
+            )
         return keep
 
 

@@ -31,7 +31,10 @@ from .methods import AllPoints, SinglePoint, TopKLeaves, UpdateSet
 from .row_effects import base_effect
 from .workspace import Workspace
 
-SMALL = {4: 0.5, 8: 0.012}  # bytes of a number: changes for which coth_of in the kernels is exact to rounding
+SMALL = {
+    4: 0.5,
+    8: 0.012,
+}  # bytes of a number: changes for which coth_of in the kernels is exact to rounding
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,9 @@ class LeafChanges:
         dF[:] = ensemble.base_scale * self.base
         for t, factor in enumerate(ensemble.factors):
             trees, d = ensemble.trees(t), self.leaves[ensemble.leaf_range(t)]
-            kernels.advance(leaves[trees], ensemble.first_output[trees], d if factor == 1 else factor * d, dF)
+            kernels.advance(
+                leaves[trees], ensemble.first_output[trees], d if factor == 1 else factor * d, dF
+            )
         return dF[..., : self.columns]
 
 
@@ -73,7 +78,9 @@ def tangent(work: Workspace, index: Ints, update_set: UpdateSet) -> LeafChanges:
             sums += knock_on if mask is None else knock_on * mask[:, None]
         for r, own in enumerate(block.own_leaves(t)):
             sums[own, :, block.lanes] += V[r, block.index] * factor[:, None]
-            if mask is not None and block.only_updated:  # the row itself is in U even if its leaf is not
+            if (
+                mask is not None and block.only_updated
+            ):  # the row itself is in U even if its leaf is not
                 u = np.einsum("bok,kb->bo", U[r, block.index], block.own_D)
                 sums[own, :, block.lanes] += (1 - mask[own, block.lanes])[:, None] * u
         spread = work.trace.steps[t].spread
@@ -106,11 +113,15 @@ def refit(work: Workspace, index: Ints, update_set: UpdateSet) -> LeafChanges:
     """Change of all leaf values when a row is removed, a column for each row in `index`."""
     e = work.trace.ensemble
     ranked = isinstance(update_set, TopKLeaves)  # by |D|, which exp(D) - 1 does not tell
-    block = _Block(work, index, update_set, _base_changes(e, index), e.loss.exponential and not ranked)
+    block = _Block(
+        work, index, update_set, _base_changes(e, index), e.loss.exponential and not ranked
+    )
     y, first = e.y[block.index], e.first_output
     dlam = np.zeros(block.B)
     if e.rule.l2_scales:
-        dlam = e.rule.l2 * ((e.total_weight - e.w[block.index]) / (e.n_rows - 1) - e.total_weight / e.n_rows)
+        dlam = e.rule.l2 * (
+            (e.total_weight - e.w[block.index]) / (e.n_rows - 1) - e.total_weight / e.n_rows
+        )
     limited = e.rule.limited or e.fixed is not None
     changes = np.zeros((len(e.values), e.leaf_outputs, block.B))
     for t, state in work.states_forwards():
@@ -149,7 +160,15 @@ def _changed_sums(
     if q > 0:
         shift = loss.shift(work.trace.steps[t].S[q]).astype(work.dtype)
         inner = shift, block.form(dS), block.usage(M, mask)
-        how = int(block.exponential), state, e.y, w, *inner, block.D, None  # the leaf's own change need not be small
+        how = (
+            int(block.exponential),
+            state,
+            e.y,
+            w,
+            *inner,
+            block.D,
+            None,
+        )  # the leaf's own change need not be small
         kernels.change_sums(loss, *block.sweep(t), *how, dG, dH)
     elif not isinstance(block.update_set, SinglePoint):
         ranking, inner = block.ranking(t), (None, None, None)
@@ -174,7 +193,9 @@ def _base_changes(ensemble: Ensemble, index: Ints) -> F64:
             f"without training row {row} the labels have no finite starting score (it is the last of its class); "
             "leave it out of rows=."
         )
-    return base - e.base_rule.without(e.loss, np.append(e.y, 0.0), np.append(e.base_weight, 0.0), np.array([e.n_rows]))
+    return base - e.base_rule.without(
+        e.loss, np.append(e.y, 0.0), np.append(e.base_weight, 0.0), np.array([e.n_rows])
+    )
 
 
 class _Block:
@@ -184,21 +205,37 @@ class _Block:
     for each leaf but not for each row."""
 
     def __init__(
-        self, work: Workspace, index: Ints, update_set: UpdateSet, base: F64, exponential: bool = False
+        self,
+        work: Workspace,
+        index: Ints,
+        update_set: UpdateSet,
+        base: F64,
+        exponential: bool = False,
     ) -> None:
         self.work, self.update_set, self.exponential = work, update_set, exponential
         self.e = work.trace.ensemble
         self.B = block_width(len(index))
         padding = self.B - len(index)  # up to a width the kernels know: the last row again
         self.index = np.concatenate([index, np.repeat(index[-1:], padding)])
-        self.base = np.concatenate([base, np.repeat(base[:, -1:], padding, axis=1)], axis=1)  # (K, B)
+        self.base = np.concatenate(
+            [base, np.repeat(base[:, -1:], padding, axis=1)], axis=1
+        )  # (K, B)
         self.lanes = np.arange(self.B)
-        self._own_leaves, self._own_w = np.ascontiguousarray(self.e.leaves[:, self.index]), self.e.w[self.index]
-        self.only_updated = isinstance(update_set, TopKLeaves) and update_set.accumulate == "updated"
+        self._own_leaves, self._own_w = (
+            np.ascontiguousarray(self.e.leaves[:, self.index]),
+            self.e.w[self.index],
+        )
+        self.only_updated = (
+            isinstance(update_set, TopKLeaves) and update_set.accumulate == "updated"
+        )
         self.own_D = self.base.copy()  # (K, B) change of the row in question itself
         self.bound = float(np.abs(self.base).max(initial=0.0))  # |D| is no larger
-        self._done: dict[int, tuple[F64, F64]] = {}  # changes of leaves, and of them those that all rows take in
-        self._pending: tuple[Ids, Ints, Real] | None = None  # changes of the last step, not yet in D
+        self._done: dict[
+            int, tuple[F64, F64]
+        ] = {}  # changes of leaves, and of them those that all rows take in
+        self._pending: tuple[Ids, Ints, Real] | None = (
+            None  # changes of the last step, not yet in D
+        )
 
     @cached_property
     def D(self) -> Real:  # noqa: N802
@@ -233,7 +270,11 @@ class _Block:
     def _pick(self, t: int) -> Real | None:
         """(n,) 1 for rows whose changes rank the leaves; None for all."""
         n, update_set = self.e.n_rows, self.update_set
-        if not isinstance(update_set, TopKLeaves) or update_set.sample is None or update_set.sample >= n:
+        if (
+            not isinstance(update_set, TopKLeaves)
+            or update_set.sample is None
+            or update_set.sample >= n
+        ):
             return None
         pick = np.zeros(n, self.work.dtype)
         rng = np.random.default_rng([update_set.seed, t])
@@ -265,7 +306,11 @@ class _Block:
 
     def usage(self, M: int, mask: Real | None) -> Real:
         """(M, B) 1 for leaves in U."""
-        return np.full((M, self.B), isinstance(self.update_set, AllPoints), self.work.dtype) if mask is None else mask
+        return (
+            np.full((M, self.B), isinstance(self.update_set, AllPoints), self.work.dtype)
+            if mask is None
+            else mask
+        )
 
     def finish(self, t: int, d: F64, mask: Real | None) -> None:
         """Step t is done: these are the changes d (M, O, B) of its leaves."""

@@ -101,7 +101,9 @@ def of_rows(work: Workspace, rows: Rows, U: Real) -> LeafSpace:
                 pairs = by_row, e.tree_offset[earlier], e.first_output[earlier], order, edges
                 kernels.pair_sums(*pairs, U[trees], r, o, out)
                 W[:, begin:end, o] = out.reshape(len(out), -1).T
-        return W.reshape(before * O, M * O), np.ascontiguousarray(base.reshape(M * O, -1).T.astype(work.dtype))
+        return W.reshape(before * O, M * O), np.ascontiguousarray(
+            base.reshape(M * O, -1).T.astype(work.dtype)
+        )
 
     steps = list(work.map(step, range(e.n_steps)))
     return LeafSpace([W for W, _ in steps], [base for _, base in steps])

@@ -47,11 +47,17 @@ class TopKLeaves:
 
     def __post_init__(self) -> None:
         if not isinstance(self.k, int) or self.k < 1:
-            raise InvalidInput(f"TopKLeaves has k={self.k!r}; k is the number of leaves, 1 or more.")
+            raise InvalidInput(
+                f"TopKLeaves has k={self.k!r}; k is the number of leaves, 1 or more."
+            )
         if self.sample is not None and (not isinstance(self.sample, int) or self.sample < 1):
-            raise InvalidInput(f"TopKLeaves has sample={self.sample!r}; it is a number of rows, or None for all.")
+            raise InvalidInput(
+                f"TopKLeaves has sample={self.sample!r}; it is a number of rows, or None for all."
+            )
         if self.accumulate not in ("all", "updated"):
-            raise InvalidInput(f"TopKLeaves has accumulate={self.accumulate!r}; it can be 'all' or 'updated'.")
+            raise InvalidInput(
+                f"TopKLeaves has accumulate={self.accumulate!r}; it can be 'all' or 'updated'."
+            )
 
 
 UpdateSet = AllPoints | SinglePoint | TopKLeaves
@@ -98,10 +104,14 @@ class Baseline(ABC):
     computation. Positive values are those of rows that hurt, as everywhere."""
 
     gives: ClassVar[Gives] = "scores"
-    differentiates: ClassVar[bool] = False  # whether it needs df/dw, which leaves that are quantiles lack
+    differentiates: ClassVar[bool] = (
+        False  # whether it needs df/dw, which leaves that are quantiles lack
+    )
 
     @abstractmethod
-    def values(self, work: Workspace, queries: Queries, index: Ints | None, classes: np.ndarray | None) -> Real:
+    def values(
+        self, work: Workspace, queries: Queries, index: Ints | None, classes: np.ndarray | None
+    ) -> Real:
         """(rows, queries) of all training rows, or of those in `index`. classes: labels of a classifier, or None."""
 
 

@@ -51,7 +51,9 @@ class Queries:
         if self.reduce:
             c = self.gradient / (len(self.gradient) if self.reduce == "mean" else 1)
             sums = np.zeros((len(e.values), O))
-            kernels.tree_sums(np.ascontiguousarray(self.leaves), e.first_output, e.tree_offset, c, sums)
+            kernels.tree_sums(
+                np.ascontiguousarray(self.leaves), e.first_output, e.tree_offset, c, sums
+            )
             out[:, :, 0] = sums * np.repeat(e.factors, np.diff(e.step_leaves))[:, None]
             base[:, 0] = e.base_scale * c.sum(axis=0)
             return out, base
@@ -66,11 +68,16 @@ class Queries:
         """Q(F + dF) - Q(F) for changes of the test scores dF (m, K, B): (queries, B)."""
         if self.goal is not None:
             before = self.goal.at(self.scores)
-            return np.array([[self.goal.at(self.scores + d) - before for d in np.moveaxis(dF, 2, 0)]])
+            return np.array(
+                [[self.goal.at(self.scores + d) - before for d in np.moveaxis(dF, 2, 0)]]
+            )
         if self.of == "loss":
             assert self.y is not None
             moved = np.moveaxis(self.scores[:, :, None] + dF, 2, 0)  # (B, m, K)
-            change = (self.ensemble.loss.value(moved, self.y) - self.ensemble.loss.value(self.scores, self.y)).T
+            change = (
+                self.ensemble.loss.value(moved, self.y)
+                - self.ensemble.loss.value(self.scores, self.y)
+            ).T
             return self.reduced(change)
         return self.slope(dF)
 
@@ -96,15 +103,29 @@ def make_queries(
 ) -> Queries:
     """Check `of`, `reduce`, `output` and put the gradient together."""
     if reduce not in (None, "mean", "sum"):
-        raise InvalidInput(f"reduce is {reduce!r}; it can be None (a column for each test row), 'mean' or 'sum'.")
+        raise InvalidInput(
+            f"reduce is {reduce!r}; it can be None (a column for each test row), 'mean' or 'sum'."
+        )
     if output is not None and not (isinstance(of, str) and of == "prediction"):
-        raise InvalidInput("output= says which prediction is meant, so it goes with of='prediction'.")
+        raise InvalidInput(
+            "output= says which prediction is meant, so it goes with of='prediction'."
+        )
     F = ensemble.scores(leaves, offset)
     if isinstance(of, str):
         if of == "loss":
             if y is None:
-                raise InvalidInput("of='loss' needs the labels of the test rows; pass y_test, or of='prediction'.")
-            return Queries(ensemble, leaves, F, y, ensemble.loss.gradient(ensemble.loss.state(F), y), of, reduce)
+                raise InvalidInput(
+                    "of='loss' needs the labels of the test rows; pass y_test, or of='prediction'."
+                )
+            return Queries(
+                ensemble,
+                leaves,
+                F,
+                y,
+                ensemble.loss.gradient(ensemble.loss.state(F), y),
+                of,
+                reduce,
+            )
         if of == "prediction":
             return Queries(ensemble, leaves, F, y, _pick_output(F, output), of, reduce)
         raise InvalidInput(
@@ -112,7 +133,9 @@ def make_queries(
         )
     if isinstance(of, (Goal, ReadyGoal)):
         if reduce is not None:
-            raise InvalidInput(f"reduce is '{reduce}', but a goal is one number of all test rows; leave reduce out.")
+            raise InvalidInput(
+                f"reduce is '{reduce}', but a goal is one number of all test rows; leave reduce out."
+            )
         goal = of.bind(GoalRows(ensemble.loss, classes, y, len(F)))
         goal.at(F)  # that it has a value
         c = gradient_at(goal.gradient, F, f"the gradient of the goal '{goal.name}'")

@@ -44,7 +44,9 @@ class AlteredModel:
         loss = self.source.ensemble.loss
         response = loss.response(loss.state(self.scores(X, baseline)))
         if response.ndim == 1:
-            raise InvalidInput(f"a model with the {loss.name} loss has no class probabilities; use predict().")
+            raise InvalidInput(
+                f"a model with the {loss.name} loss has no class probabilities; use predict()."
+            )
         return response
 
     def loss(self, X: Any, y: Any = None, baseline: Any = None) -> F64:
@@ -58,7 +60,9 @@ class AlteredModel:
         F = self.scores(X, baseline)
         y = self.source.own_labels(X) if y is None else y
         codes = None if y is None else self.source.labels(y, len(F), "y")
-        return goal.bind(GoalRows(self.source.ensemble.loss, self.source.classes, codes, len(F))).at(F)
+        return goal.bind(
+            GoalRows(self.source.ensemble.loss, self.source.classes, codes, len(F))
+        ).at(F)
 
 
 @dataclass(frozen=True)
@@ -93,15 +97,29 @@ def alter(source: Source, rows: Alteration) -> Ensemble:
     e = source.ensemble
     y = e.y if rows.y is None else source.labels(rows.y, e.n_rows, "y")
     w = e.sample_weight if rows.sample_weight is None else rows.sample_weight
-    trained = {"w_factor": e.w_factor} | ({} if e.base_factor is None else {"base_factor": e.base_factor})
+    trained = {"w_factor": e.w_factor} | (
+        {} if e.base_factor is None else {"base_factor": e.base_factor}
+    )
     factors = dict(trained)
-    if rows.sample_weight is not None and e.weights_fixed and np.any((w != 0) & (w != e.sample_weight)):
-        raise UnsupportedModel(f"refit() cannot give rows other weights: {e.weights_fixed}; use retrain().")
+    if (
+        rows.sample_weight is not None
+        and e.weights_fixed
+        and np.any((w != 0) & (w != e.sample_weight))
+    ):
+        raise UnsupportedModel(
+            f"refit() cannot give rows other weights: {e.weights_fixed}; use retrain()."
+        )
     if rows.y is not None:
         if e.labels_fixed and np.any(y != e.y):
-            raise UnsupportedModel(f"refit() cannot give rows other labels: {e.labels_fixed}; use retrain().")
-        for (name, x), new in zip(trained.items(), class_factors(source, y, list(trained.values())), strict=True):
-            factors[name] = np.where((y == e.y) | (x == 0), x, new)  # rows of factor zero are held out and stay so
+            raise UnsupportedModel(
+                f"refit() cannot give rows other labels: {e.labels_fixed}; use retrain()."
+            )
+        for (name, x), new in zip(
+            trained.items(), class_factors(source, y, list(trained.values())), strict=True
+        ):
+            factors[name] = np.where(
+                (y == e.y) | (x == 0), x, new
+            )  # rows of factor zero are held out and stay so
     altered = replace(e, y=y, w=w * factors["w_factor"], **factors).keep(rows.keep)
     if rows.added is None:
         return altered
@@ -146,7 +164,9 @@ def _new_rows(source: Source, X: Any, y: NDArray[Any]) -> tuple[Ids, F64]:
         )
     leaves, offset = source.rows(X)
     if source.ensemble.offset is not None or offset is not None:
-        raise InvalidInput("this model was trained with a baseline, which new rows lack; they cannot be added.")
+        raise InvalidInput(
+            "this model was trained with a baseline, which new rows lack; they cannot be added."
+        )
     return leaves, source.labels(y, len(y), "y_new")
 
 
@@ -155,7 +175,9 @@ def refit_on(trace: Trace, rest: Ensemble, threads: Executor | None = None) -> E
     where they were."""
     e = trace.ensemble
     base = e.base
-    if e.base_rule is not None:  # the change only, so that the model's own rounding of its base stays
+    if (
+        e.base_rule is not None
+    ):  # the change only, so that the model's own rounding of its base stays
         fits = [e.base_rule.fit(part.loss, part.y, part.base_weight) for part in (rest, e)]
         base = base + fits[0] - fits[1]
     rest = replace(rest, base=base)

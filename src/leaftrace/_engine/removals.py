@@ -23,7 +23,12 @@ from .workspace import Workspace
 
 
 def has_block_removal(e: Ensemble) -> bool:
-    plain = e.n_outputs == 1 and int(np.diff(e.step_trees).max()) == 1 and e.moves is None and e.sample is None
+    plain = (
+        e.n_outputs == 1
+        and int(np.diff(e.step_trees).max()) == 1
+        and e.moves is None
+        and e.sample is None
+    )
     return plain and e.smoothing is None and e.rule.statistic is None
 
 
@@ -48,14 +53,19 @@ def refit_without(work: Workspace, sets: Sequence[Ints]) -> LeafChanges:
             move = D_own if q == 0 else D_own + step.S[q][own, 0] + dS[own, 0, removed.column]
             at = loss.moved(own_state, loss.shift(move[:, None]))
             g, h = loss.gradient(at, removed.y)[:, 0], loss.hessian(at, removed.y)[:, 0, 0]
-            G, D = dG[:, 0].astype(np.float64), dH[:, 0, 0].astype(np.float64) * e.rule.newton  # (M, B)
+            G, D = (
+                dG[:, 0].astype(np.float64),
+                dH[:, 0, 0].astype(np.float64) * e.rule.newton,
+            )  # (M, B)
             np.subtract.at(G, (own, removed.column), removed.w * g)
             np.subtract.at(D, (own, removed.column), removed.w * (h if e.rule.newton else 1.0))
             left = np.repeat(step.rows[:, None], block.B, axis=1)
             np.subtract.at(left, (own, removed.column), removed.w > 0)
             ds = (_limited if e.rule.limited else _solve)(e, t, step, q, G, D, dlam)
             ds = np.where(left > 0, ds, -step.s[q])  # a leaf left without rows falls to zero
-            dS[:, 0] += step.scale[q] * (ds if e.fixed is None else np.where(e.fixed[e.leaf_range(t), None], 0.0, ds))
+            dS[:, 0] += step.scale[q] * (
+                ds if e.fixed is None else np.where(e.fixed[e.leaf_range(t), None], 0.0, ds)
+            )
         d = changes[e.leaf_range(t)] = e.rate(t) * dS
         D_own = D_own + d[own, 0, removed.column]
         block.finish(t, d, None)
@@ -95,4 +105,6 @@ def _base_change(e: Ensemble, rows: Ints) -> F64:
 
 
 def _mean_weight_change(e: Ensemble, rows: Ints) -> float:
-    return (e.total_weight - e.w[rows].sum()) / (e.counted_rows - len(rows)) - e.total_weight / e.counted_rows
+    return (e.total_weight - e.w[rows].sum()) / (
+        e.counted_rows - len(rows)
+    ) - e.total_weight / e.counted_rows

@@ -36,7 +36,9 @@ from .._model.start import condensed
 from .fidelity import Fidelity, judge
 from .steps import Ask, Asking, Iteration, Step, StepLeaves, answered, sums_of_all_steps, walk
 
-PATH_TOLERANCE = 1e-9  # relative; a matching path gives 1e-12, a wrong one is far off or changes nothing
+PATH_TOLERANCE = (
+    1e-9  # relative; a matching path gives 1e-12, a wrong one is far off or changes nothing
+)
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,9 @@ class StepTrace:
     D: F64  # (Q, M, O, O) with lam
     N: F64  # (Q, M, O, O)
     rows: F64  # (M,) rows of non-zero weight
-    spread: F64 | None = None  # (M, M, 2) of smoothed trees: what sums of g and of h over leaf l do to leaf l'
+    spread: F64 | None = (
+        None  # (M, M, 2) of smoothed trees: what sums of g and of h over leaf l do to leaf l'
+    )
 
     @property
     def lam_effect(self) -> F64:
@@ -84,7 +88,9 @@ class Replayed:
     weight_error: float
 
 
-def replay(ensemble: Ensemble, tolerance: float, notes: Sequence[str] = (), threads: Executor | None = None) -> Trace:
+def replay(
+    ensemble: Ensemble, tolerance: float, notes: Sequence[str] = (), threads: Executor | None = None
+) -> Trace:
     """Walk through the steps with the model's own scores, so that each step is judged by itself."""
     e, A = ensemble, ensemble.start()
     scale = leaf_scale(e, largest_gradient(e, A))
@@ -125,10 +131,14 @@ def replay_apart(
             except StopIteration as end:
                 done[t] = end.value
     steps = [done[t] for t in range(e.n_steps)]
-    return Trace(e, [step.trace for step in steps], judged(e, steps, labels, tolerance, notes), labels)
+    return Trace(
+        e, [step.trace for step in steps], judged(e, steps, labels, tolerance, notes), labels
+    )
 
 
-def replay_step(leaves: StepLeaves, scale: float, tolerance: float, searching: bool = True) -> Asking[Replayed]:
+def replay_step(
+    leaves: StepLeaves, scale: float, tolerance: float, searching: bool = True
+) -> Asking[Replayed]:
     """One step at the model's own scores. ``scale``: what errors of leaf values are relative to."""
     e, t, weight_error = leaves.ensemble, leaves.t, 0.0
     target = e.values[e.leaf_range(t)]
@@ -138,7 +148,9 @@ def replay_step(leaves: StepLeaves, scale: float, tolerance: float, searching: b
         # Of all steps for second derivatives: those of late steps can be mere rounding.
         scope = e.recorded.values if e.recorded.kind == "hessian" else recorded
         found = leaves.recorded(e.recorded.kind, first)
-        weight_error = float(np.abs(found - recorded).max(initial=0.0) / (scope.max(initial=0.0) or 1.0))
+        weight_error = float(
+            np.abs(found - recorded).max(initial=0.0) / (scope.max(initial=0.0) or 1.0)
+        )
     search = e.rule.backtracking and searching and weight_error <= tolerance
     iterations = yield from _inner_iterations(leaves, first, target, scale, search)
     difference = np.abs(e.rate(t) * iterations[-1].after() - target).max(axis=1)
@@ -147,17 +159,36 @@ def replay_step(leaves: StepLeaves, scale: float, tolerance: float, searching: b
 
 
 def judged(
-    e: Ensemble, steps: Sequence[Replayed], labels: tuple[F64, F64], tolerance: float, notes: Sequence[str]
+    e: Ensemble,
+    steps: Sequence[Replayed],
+    labels: tuple[F64, F64],
+    tolerance: float,
+    notes: Sequence[str],
 ) -> Fidelity:
     """``labels``: and weights, that the starting score comes from."""
-    errors, weight_errors = np.array([s.error for s in steps]), np.array([s.weight_error for s in steps])
-    return judge(e, errors, np.array([s.leaf for s in steps]), weight_errors, _base_error(e, labels), tolerance, notes)
+    errors, weight_errors = (
+        np.array([s.error for s in steps]),
+        np.array([s.weight_error for s in steps]),
+    )
+    return judge(
+        e,
+        errors,
+        np.array([s.leaf for s in steps]),
+        weight_errors,
+        _base_error(e, labels),
+        tolerance,
+        notes,
+    )
 
 
 def base_labels(e: Ensemble) -> tuple[F64, F64]:
     if e.base_rule is None:
         return np.zeros(0), np.zeros(0)
-    return condensed(e.base_rule, e.loss, e.y, e.base_weight) if e.base_rule.smooth else (e.y, e.base_weight)
+    return (
+        condensed(e.base_rule, e.loss, e.y, e.base_weight)
+        if e.base_rule.smooth
+        else (e.y, e.base_weight)
+    )
 
 
 def largest_gradient(e: Ensemble, A: F64) -> float:
@@ -204,7 +235,9 @@ def _inner_iterations(
         for rejected in range(left):
             if (yield from visit(left - rejected - 1, [*path, replace(full, c=0.5**rejected)])):
                 return True
-        return (yield from visit(0, path or [replace(full, c=0.0)]))  # every remaining iteration was rejected
+        return (
+            yield from visit(0, path or [replace(full, c=0.0)])
+        )  # every remaining iteration was rejected
 
     yield from visit(count, [])
     return best[1]

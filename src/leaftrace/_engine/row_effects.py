@@ -50,7 +50,9 @@ class Rows:
         """Like `take`, without a copy: the rows of a tree then lie apart from those of the next."""
         sample = None if self.sample is None else take_sample(self.sample, part)
         start, y, w = self.start[part], self.y[part], self.w[part]
-        return Rows(self.leaves[:, part], start, y, w, self.factor[part], self.base_factor[part], sample)
+        return Rows(
+            self.leaves[:, part], start, y, w, self.factor[part], self.base_factor[part], sample
+        )
 
 
 def training_rows(trace: Trace) -> Rows:
@@ -59,7 +61,9 @@ def training_rows(trace: Trace) -> Rows:
     return Rows(e.leaves, e.start(), e.y, e.w, e.w_factor, base_factor, e.sample)
 
 
-def candidate_rows(trace: Trace, leaves: Ids, start: F64, y: F64, factor: F64, base_factor: F64) -> Rows:
+def candidate_rows(
+    trace: Trace, leaves: Ids, start: F64, y: F64, factor: F64, base_factor: F64
+) -> Rows:
     """Rows that were never trained on; a tree would draw them as often as it drew the others on average."""
     e = trace.ensemble
     sample = None
@@ -81,7 +85,9 @@ def fill_effects(trace: Trace, rows: Rows, part: slice, V: Real, U: Real) -> Non
     e = trace.ensemble
     if _one_output(e) and e.moves is None and len(e.leaves) == e.n_steps:
         A = rows.start[part, 0].copy()
-        _one_output_effects(trace, rows, part, slice(0, e.n_steps), rows.leaves, A, V[..., 0], U[..., 0, 0])
+        _one_output_effects(
+            trace, rows, part, slice(0, e.n_steps), rows.leaves, A, V[..., 0], U[..., 0, 0]
+        )
         _draw(rows, slice(0, e.n_steps), part, V, U)
         return
     rows, V, U = rows.take(part), V[:, part], U[:, part]
@@ -109,7 +115,10 @@ def _one_output_effects(
     ends = e.step_leaves[steps.start : steps.stop + 1]
     values = np.ascontiguousarray(e.values[ends[0] : ends[-1], 0])
     tables = np.concatenate([[0], np.cumsum([step.s.size for step in at])])
-    shift, s, N = (np.concatenate([x.ravel() for x in xs]) for xs in zip(*[(x.S, x.s, x.N) for x in at], strict=True))
+    shift, s, N = (
+        np.concatenate([x.ravel() for x in xs])
+        for xs in zip(*[(x.S, x.s, x.N) for x in at], strict=True)
+    )
     which = part.start, part.stop, ends - ends[0], values, tables, e.loss.shift(shift), s, N
     kernels.row_effects(e.loss.kernel, e.rule.newton, leaves, *which, A, rows.y, rows.w, V, U)
 
@@ -147,7 +156,14 @@ def step_effects(trace: Trace, rows: Rows, t: int, A: F64, V: Real, U: Real) -> 
         every = slice(0, len(rows))
         for ids, v, u in zip(rows.leaves[e.trees(t)], V, U, strict=True):
             _one_output_effects(
-                trace, rows, every, slice(t, t + 1), ids[None], A[:, 0], v[None, :, 0], u[None, :, 0, 0]
+                trace,
+                rows,
+                every,
+                slice(t, t + 1),
+                ids[None],
+                A[:, 0],
+                v[None, :, 0],
+                u[None, :, 0, 0],
             )
     else:
         V[...], U[...] = 0, 0
@@ -179,7 +195,10 @@ def label_effects(trace: Trace, rows: Rows, dtype: np.dtype) -> Real:
                 slope = slope + e.loss.label_hessian_dot(at, rows.y, s)
             N = trace.steps[t].N[q, rows.leaves[tree]]
             w = rows.w if rows.sample is None else rows.w * rows.sample[tree]
-            Y[tree] += np.einsum("nab,nby->nay", N, slope[:, out : out + e.leaf_outputs]) * w[:, None, None]
+            Y[tree] += (
+                np.einsum("nab,nby->nay", N, slope[:, out : out + e.leaf_outputs])
+                * w[:, None, None]
+            )
     return Y
 
 
@@ -193,11 +212,15 @@ def _smoothed_label_effects(trace: Trace, rows: Rows, t: int, A: F64, Y: Real) -
         Y[r, :, 1] = e.loss.label_hessian_dot(state, rows.y, one)[:, o] * w[:, None]
 
 
-def _iterations(trace: Trace, rows: Rows, t: int, A: F64) -> Iterator[tuple[int, int, F64, F64, int]]:
+def _iterations(
+    trace: Trace, rows: Rows, t: int, A: F64
+) -> Iterator[tuple[int, int, F64, F64, int]]:
     """Tree r, inner iteration q of step t: (r, q, state there, s of each row's leaf (n, K), first output)."""
     e, step = trace.ensemble, trace.steps[t]
     state = e.loss.state(A)
-    for r, (ids, out) in enumerate(zip(rows.leaves[e.trees(t)], e.first_output[e.trees(t)], strict=True)):
+    for r, (ids, out) in enumerate(
+        zip(rows.leaves[e.trees(t)], e.first_output[e.trees(t)], strict=True)
+    ):
         for q in range(len(step.scale)):
             at = state if q == 0 else e.loss.moved(state, e.loss.shift(step.S[q])[ids])
             s = np.zeros_like(A)
@@ -218,5 +241,8 @@ def base_label_effect(trace: Trace, rows: Rows) -> F64:
     e = trace.ensemble
     if e.base_rule is None:
         return np.zeros_like(e.loss.label_gradient(e.loss.state(rows.start), rows.y))
-    b = np.divide(rows.w, rows.factor, out=np.zeros_like(rows.w), where=rows.factor > 0) * rows.base_factor
+    b = (
+        np.divide(rows.w, rows.factor, out=np.zeros_like(rows.w), where=rows.factor > 0)
+        * rows.base_factor
+    )
     return e.base_rule.effects(e.loss, *trace.base_labels, rows.y)[1] * b[:, None, None]

@@ -75,7 +75,9 @@ class StepLeaves:
     def __init__(self, ensemble: Ensemble, t: int) -> None:
         self.ensemble, self.t, e = ensemble, t, ensemble
         self.M = int(e.step_leaves[t + 1] - e.step_leaves[t])
-        self.lam = np.broadcast_to(e.lam if e.leaf_l2 is None else e.lam + e.leaf_l2[e.leaf_range(t)], self.M)
+        self.lam = np.broadcast_to(
+            e.lam if e.leaf_l2 is None else e.lam + e.leaf_l2[e.leaf_range(t)], self.M
+        )
 
     def iterate(self, S: F64 | None, c: float = 1.0) -> Asking[Iteration]:
         """The inner iteration at A + S, S (M, O) or None for zero."""
@@ -132,7 +134,9 @@ class StepLeaves:
             D = node_H + e.lam + tree.l2
             steps, moves = e.rule.step(node_G, node_H, D)
             s[here, 0] = tree.mix @ steps
-            slope = -e.rate(self.t) * moves / np.where(D > 0, D, 1.0)  # of a node's step, in its sum of g
+            slope = (
+                -e.rate(self.t) * moves / np.where(D > 0, D, 1.0)
+            )  # of a node's step, in its sum of g
             spread[here, here, 0] = (tree.mix * slope) @ tree.below
             spread[here, here, 1] = (tree.mix * (slope * steps)) @ tree.below
         spread[self._set_fixed(s)] = 0
@@ -148,7 +152,11 @@ class StepLeaves:
         """(M,) what the model recorded of its leaves."""
         if kind == "hessian":
             return first.D[:, 0, 0] - self.lam
-        found = {"weight": first.sums.W, "weighted rows": first.sums.rows, "rows": first.sums.count}[kind]
+        found = {
+            "weight": first.sums.W,
+            "weighted rows": first.sums.rows,
+            "rows": first.sums.count,
+        }[kind]
         assert found is not None
         return found
 
@@ -167,7 +175,8 @@ class Step(StepLeaves):
         values: F64 | None = None,  # leaf values to move by, if not the ensemble's
         buffer: F64 | None = None,  # the state of another step, no longer needed
         threads: Executor | None = None,
-        known: F64 | None = None,  # (M, 8) what the one pass would give; then the scores stay where they are
+        known: F64
+        | None = None,  # (M, 8) what the one pass would give; then the scores stay where they are
     ) -> None:
         super().__init__(ensemble, t)
         self.A, self.values, self.buffer, self.threads = A, values, buffer, threads
@@ -201,7 +210,10 @@ class Step(StepLeaves):
         e.move(t, e.leaves, self.A, self.values)
         edges, values = np.array([0, self.M]), np.zeros(self.M)  # nothing moves within the step
         trees = zip(self.leaves, self.weights, strict=True)
-        parts = [one_output_sums(e, ids[None], False, edges, values, self.A, w, self.threads) for ids, w in trees]
+        parts = [
+            one_output_sums(e, ids[None], False, edges, values, self.A, w, self.threads)
+            for ids, w in trees
+        ]
         return np.sum(parts, axis=0)
 
     def _one_tree(self, t: int) -> bool:
@@ -262,7 +274,12 @@ class Step(StepLeaves):
         e = self.ensemble
 
         def chunk(part: slice) -> F64:
-            at, y, ids, J = self._moved(part, S), e.y[part], self.leaves[0][part], np.zeros((*s.shape, s.shape[1]))
+            at, y, ids, J = (
+                self._moved(part, S),
+                e.y[part],
+                self.leaves[0][part],
+                np.zeros((*s.shape, s.shape[1])),
+            )
             slope = e.loss.jacobian(at, y)
             if e.rule.newton:
                 slope = slope + e.loss.third_dot(at, y, s[ids])
@@ -273,7 +290,9 @@ class Step(StepLeaves):
 
     def _map(self, fn: Callable[[slice], T_]) -> list[T_]:
         """fn of all rows, in chunks that do not depend on the threads."""
-        parts = [slice(i, min(i + ROW_CHUNK, len(self.A))) for i in range(0, len(self.A), ROW_CHUNK)]
+        parts = [
+            slice(i, min(i + ROW_CHUNK, len(self.A))) for i in range(0, len(self.A), ROW_CHUNK)
+        ]
         return list(map(fn, parts) if self.threads is None else self.threads.map(fn, parts))
 
     def _moved(self, part: slice, S: F64 | None) -> F64:
@@ -324,7 +343,9 @@ def one_output_sums(
 
     def chunk(start: int) -> F64:
         sums, rows = np.zeros((len(values), 8)), (start, min(start + ROW_CHUNK, e.n_rows))
-        kernels.replay_sums(e.loss.kernel, leaf, skip, edges, values, A, e.y, w, e.rounding.level, *rows, sums)
+        kernels.replay_sums(
+            e.loss.kernel, leaf, skip, edges, values, A, e.y, w, e.rounding.level, *rows, sums
+        )
         return sums
 
     starts = range(0, e.n_rows, ROW_CHUNK)
@@ -337,7 +358,9 @@ def sums_of_all_steps(e: Ensemble, A: F64, threads: Executor | None) -> F64 | No
     rule, plain = e.rule, e.moves is None and e.sample is None and len(e.leaves) == e.n_steps
     if not (has_one_pass(e) and plain and rule.iterations == 1 and rule.statistic is None):
         return None
-    return one_output_sums(e, e.leaves, False, e.step_leaves, e.values[:, 0], A, e.w, threads, "replaying")
+    return one_output_sums(
+        e, e.leaves, False, e.step_leaves, e.values[:, 0], A, e.w, threads, "replaying"
+    )
 
 
 def inverse(D: F64) -> F64:
@@ -349,7 +372,9 @@ def inverse(D: F64) -> F64:
     return np.where(ok, np.linalg.inv(np.where(ok, D, eye)), 0)
 
 
-def walk(step: StepLeaves, scales: Sequence[float], first: Iteration | None = None) -> Asking[list[Iteration]]:
+def walk(
+    step: StepLeaves, scales: Sequence[float], first: Iteration | None = None
+) -> Asking[list[Iteration]]:
     """Inner iterations with these scales; the first may be known already."""
     if first is None:
         first = yield from step.iterate(None)

@@ -17,7 +17,15 @@ from .._data.arrays import F64, Real
 from .._data.progress import progress
 from .._kernels import BLOCKS
 from .replay import Trace
-from .row_effects import Rows, direct_effects, empty_effects, fill_effects, forward_scores, step_effects, training_rows
+from .row_effects import (
+    Rows,
+    direct_effects,
+    empty_effects,
+    fill_effects,
+    forward_scores,
+    step_effects,
+    training_rows,
+)
 
 ROW_CHUNK = 1 << 16
 T = TypeVar("T")
@@ -37,7 +45,12 @@ class Workspace:
     def state_bytes(self) -> int:
         """Bytes of the states of all steps."""
         e = self.trace.ensemble
-        return e.n_steps * e.n_rows * e.loss.state(self.rows.start[:1]).shape[1] * self.state_dtype.itemsize
+        return (
+            e.n_steps
+            * e.n_rows
+            * e.loss.state(self.rows.start[:1]).shape[1]
+            * self.state_dtype.itemsize
+        )
 
     @property
     def state_dtype(self) -> np.dtype:
@@ -101,7 +114,9 @@ class Workspace:
     @cached_property
     def _states(self) -> list[Real]:
         state = self.trace.ensemble.loss.state
-        scores = progress(forward_scores(self.trace, self.rows), self.trace.ensemble.n_steps, "scores", "step")
+        scores = progress(
+            forward_scores(self.trace, self.rows), self.trace.ensemble.n_steps, "scores", "step"
+        )
         return [state(A).astype(self.state_dtype) for _, A in scores]
 
     @cached_property
@@ -142,7 +157,10 @@ class Workspace:
     def row_slices(self) -> list[slice]:
         """All rows in such pieces."""
         chunk = len(self.row_chunks(np.arange(min(ROW_CHUNK, len(self.rows))))[0])
-        return [slice(start, min(start + chunk, len(self.rows))) for start in range(0, len(self.rows), chunk)]
+        return [
+            slice(start, min(start + chunk, len(self.rows)))
+            for start in range(0, len(self.rows), chunk)
+        ]
 
     @property
     def block(self) -> int:
@@ -178,7 +196,9 @@ class Workspace:
         step_effects(self.trace, rows, t, A, V, U)
         return V, U
 
-    def map(self, fn: Callable[[T], S], items: Iterable[T], n_jobs: int | None = None) -> Iterator[S]:
+    def map(
+        self, fn: Callable[[T], S], items: Iterable[T], n_jobs: int | None = None
+    ) -> Iterator[S]:
         """fn of every item, in order, on the threads; no more than one item a thread is ahead."""
         items, n_jobs = iter(items), n_jobs or self.n_jobs
         first = list(islice(items, 2))

@@ -18,7 +18,9 @@ BLOCKS = (1, 8, 32)  # widths of a block of columns that the native kernels are 
 def _load() -> Any:
     choice = os.environ.get("LEAFTRACE_KERNELS", "native")
     if choice not in ("native", "numpy"):
-        raise ImportError(f"LEAFTRACE_KERNELS is '{choice}'; it can be 'native' (the default) or 'numpy'.")
+        raise ImportError(
+            f"LEAFTRACE_KERNELS is '{choice}'; it can be 'native' (the default) or 'numpy'."
+        )
     if choice == "native":
         try:
             return importlib.import_module("leaftrace._native")

@@ -41,7 +41,9 @@ def leaf_sums(loss: str, leaf: Ids, state: F64, shift: F64, y: F64, w: F64, sums
 def _derivatives(loss: Loss, at: F64, y: F64) -> F64:
     """(n, 3) g, h, k of one output."""
     one = np.ones((len(y), 1))
-    return np.concatenate([loss.gradient(at, y), loss.hessian(at, y)[:, 0], loss.third_dot(at, y, one)[:, 0]], axis=1)
+    return np.concatenate(
+        [loss.gradient(at, y), loss.hessian(at, y)[:, 0], loss.third_dot(at, y, one)[:, 0]], axis=1
+    )
 
 
 def tree_scores(leaf: Ids, first: Ints, offset: Ints, values: F64, A: F64) -> None:
@@ -115,7 +117,9 @@ def row_effects(
         if r > 0:
             A += values[edges[r - 1] :][leaf[r - 1, part]]
         state, v, u = fn.state(A[:, None]), np.zeros(len(y)), np.zeros(len(y))
-        of_tree = (x[tables[r] : tables[r + 1]].reshape(-1, edges[r + 1] - edges[r]) for x in (shift, s, N))
+        of_tree = (
+            x[tables[r] : tables[r + 1]].reshape(-1, edges[r + 1] - edges[r]) for x in (shift, s, N)
+        )
         for shift_q, s_q, N_q in zip(*of_tree, strict=True):
             at, step = _moved(fn, state, shift_q, ids), s_q[ids]
             h = fn.hessian(at, y)[:, 0, 0]
@@ -196,7 +200,18 @@ def tangent_sums(
     out: Real,
 ) -> None:
     """out (M, O, B) += sums of U D over each leaf. U (R, n, O, K), D (n, K, B)."""
-    _sweep(leaf, first, min(out.shape[1], D.shape[1]), False, before, first_before, d_before, pick, D, ranking)
+    _sweep(
+        leaf,
+        first,
+        min(out.shape[1], D.shape[1]),
+        False,
+        before,
+        first_before,
+        d_before,
+        pick,
+        D,
+        ranking,
+    )
     for ids, u in zip(leaf, U, strict=True):
         sum_by_leaf(ids, np.einsum("nok,nkb->nob", u, D), out)
 
@@ -242,7 +257,15 @@ def change_sums(
 
 
 def pair_sums(
-    ids: Ids, offset: Ints, first: Ints, order: Ints, edges: Ints, U: Real, r: int, o: int, out: Real
+    ids: Ids,
+    offset: Ints,
+    first: Ints,
+    order: Ints,
+    edges: Ints,
+    U: Real,
+    r: int,
+    o: int,
+    out: Real,
 ) -> None:
     """out (L, M, O) = sums of U[r, :, o] (n, K) over the rows that each leaf of tree r shares with each leaf of the
     earlier trees. ids (n, trees) by row; earlier tree i has leaves offset[i] + ids[:, i] and outputs first[i] .. + O;
@@ -352,11 +375,21 @@ def removal_step(
     for ids, o, moved, tree_w in zip(own, first, move, np.broadcast_to(w, own.shape), strict=True):
         at, out = loss.moved(own_state, loss.shift(moved.T)), slice(o, o + O)
         dG[ids, :, lanes] -= tree_w[:, None] * loss.gradient(at, y)[:, out]
-        dD[ids, :, :, lanes] -= tree_w[:, None, None] * (loss.hessian(at, y)[:, out, out] if newton else eye)
+        dD[ids, :, :, lanes] -= tree_w[:, None, None] * (
+            loss.hessian(at, y)[:, out, out] if newton else eye
+        )
         alive[ids, lanes] -= tree_w > 0
-    if bounds is not None and G is not None and lam is not None and fixed is not None and (diagonal or O == 1):
+    if (
+        bounds is not None
+        and G is not None
+        and lam is not None
+        and fixed is not None
+        and (diagonal or O == 1)
+    ):
         total = np.einsum("maa->ma", D)[:, :, None] + np.einsum("maab->mab", dD)
-        after, _ = bounded_step(G[:, :, None] + dG, total - lam[:, None, None], total + dlam, *bounds)
+        after, _ = bounded_step(
+            G[:, :, None] + dG, total - lam[:, None, None], total + dlam, *bounds
+        )
         ds = np.where(alive[:, None] > 0, after - s[:, :, None], -s[:, :, None])
         dS += c * np.where(fixed[:, None, None], 0.0, ds)
         return

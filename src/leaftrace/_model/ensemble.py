@@ -277,7 +277,11 @@ class Ensemble:
         return t > 0 and (self.moves is None or list(self.moves[t]) == [(t - 1, 1.0)])
 
     def rate(self, t: int) -> float:
-        return float(self.learning_rate if np.ndim(self.learning_rate) == 0 else np.asarray(self.learning_rate)[t])
+        return float(
+            self.learning_rate
+            if np.ndim(self.learning_rate) == 0
+            else np.asarray(self.learning_rate)[t]
+        )
 
     def tree_weight(self, r: int) -> F64:
         """(n,) weight of each row in tree r."""
@@ -294,7 +298,9 @@ class Ensemble:
         A = np.tile(self.base, (self.n_rows, 1))
         return A if self.offset is None else A + self.offset
 
-    def move(self, t: int, leaves: Ids, A: F64, values: F64 | None = None, back: bool = False) -> None:
+    def move(
+        self, t: int, leaves: Ids, A: F64, values: F64 | None = None, back: bool = False
+    ) -> None:
         """Bring scores A (rows, K) from before step t - 1 to before step t, or the other way."""
         values = self.values if values is None else values
         moves = self.before(t)
@@ -312,9 +318,13 @@ class Ensemble:
 
     def scores(self, leaves: Ids, offset: F64 | None = None) -> F64:
         """(m, K) raw scores of rows with these leaves."""
-        A = np.tile(self.base * self.base_scale, (leaves.shape[1], 1)) + (0.0 if offset is None else offset)
+        A = np.tile(self.base * self.base_scale, (leaves.shape[1], 1)) + (
+            0.0 if offset is None else offset
+        )
         values = self.values * np.repeat(self.factors, np.diff(self.step_leaves))[:, None]
-        kernels.tree_scores(np.ascontiguousarray(leaves), self.first_output, self.tree_offset, values, A)
+        kernels.tree_scores(
+            np.ascontiguousarray(leaves), self.first_output, self.tree_offset, values, A
+        )
         return A
 
     @cached_property
@@ -327,7 +337,9 @@ class Ensemble:
         """The same model with some of its training rows."""
         return replace(
             self,
-            leaves=np.take(self.leaves, index, axis=1),  # in order, and eight times as fast as leaves[:, index]
+            leaves=np.take(
+                self.leaves, index, axis=1
+            ),  # in order, and eight times as fast as leaves[:, index]
             y=self.y[index],
             w=self.w[index],
             w_factor=self.w_factor[index],

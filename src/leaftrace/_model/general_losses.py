@@ -214,7 +214,12 @@ class SquaredLog(General):
         d = np.log(x) - np.log1p(y)
         j = (1 - d) / x**2
         h = np.maximum(j, self.floor)
-        return d / x, np.where(inside, j, 0.0), h, np.where(inside & (j > self.floor), (2 * d - 3) / x**3, 0.0)
+        return (
+            d / x,
+            np.where(inside, j, 0.0),
+            h,
+            np.where(inside & (j > self.floor), (2 * d - 3) / x**3, 0.0),
+        )
 
     def label_terms(self, A: F64, y: F64) -> tuple[F64, F64]:
         x = np.maximum(A, -1 + 1e-6) + 1
@@ -318,7 +323,9 @@ class _Separate(Additive):
         return (self._one(state)[3] * s)[:, :, None] * np.eye(self.n_outputs)
 
     def label_gradient(self, state: F64, y: F64) -> F64:
-        return np.broadcast_to(-self.scale * np.eye(self.n_outputs), (len(y), self.n_outputs, self.n_outputs))
+        return np.broadcast_to(
+            -self.scale * np.eye(self.n_outputs), (len(y), self.n_outputs, self.n_outputs)
+        )
 
     def label_hessian_dot(self, state: F64, y: F64, s: F64) -> F64:
         return np.zeros((len(y), self.n_outputs, self.n_outputs))
@@ -349,7 +356,9 @@ class OneVsAll(_Separate):
 
     def value(self, A: F64, y: F64) -> F64:
         x = self.scale * A
-        chosen = np.take_along_axis(x, np.broadcast_to(y.astype(int), A.shape[:-1])[..., None], -1)[..., 0]
+        chosen = np.take_along_axis(x, np.broadcast_to(y.astype(int), A.shape[:-1])[..., None], -1)[
+            ..., 0
+        ]
         return np.logaddexp(0.0, x).sum(axis=-1) - chosen
 
     def response(self, state: F64) -> F64:

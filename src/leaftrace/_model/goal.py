@@ -54,13 +54,17 @@ class GoalRows:
         C = self.response(np.zeros((1, self.loss.n_outputs))).shape[1]
         if C == 1:
             if label is not None:
-                raise InvalidInput(f"{goal} has label={label!r}, but this model predicts numbers, not classes.")
+                raise InvalidInput(
+                    f"{goal} has label={label!r}, but this model predicts numbers, not classes."
+                )
             return 0
         classes = np.arange(C) if self.classes is None else self.classes
         if label is not None:
             return int(class_codes(np.array([label]), classes, "label")[0])
         if C > 2:
-            raise InvalidInput(f"{goal}: say with label= which of the classes {', '.join(map(str, classes))} is meant.")
+            raise InvalidInput(
+                f"{goal}: say with label= which of the classes {', '.join(map(str, classes))} is meant."
+            )
         return 1
 
     def needs_classes(self, goal: str) -> None:
@@ -99,13 +103,20 @@ class Goal:
         try:
             value = float(value)
         except (TypeError, ValueError):
-            raise InvalidInput(f"the goal '{self.name}' gave {type(value).__name__}; expected one number.") from None
+            raise InvalidInput(
+                f"the goal '{self.name}' gave {type(value).__name__}; expected one number."
+            ) from None
         if not np.isfinite(value):
-            raise InvalidInput(f"the goal '{self.name}' has the value {value}; expected a finite number.")
+            raise InvalidInput(
+                f"the goal '{self.name}' has the value {value}; expected a finite number."
+            )
         return value
 
     def _differences(self, scores: F64) -> F64:
-        F, h = np.array(scores, dtype=float), 1e-4  # of a mean over m rows: 1e-9 from h^2, 1e-12 m from rounding
+        F, h = (
+            np.array(scores, dtype=float),
+            1e-4,
+        )  # of a mean over m rows: 1e-9 from h^2, 1e-12 m from rounding
         out = np.empty_like(F)
         for i in np.ndindex(F.shape):
             F[i] += h

@@ -262,7 +262,9 @@ class Softmax(_Exponential, _Newton):
     def third_dot(self, state: F64, y: F64, s: F64) -> F64:
         # h s = p (s - c), c = p.s; differentiated once more: diag(r) - r p' - p r' with r = p (s - c).
         p, r = state, state * (s - np.sum(state * s, axis=1, keepdims=True))
-        return r[:, :, None] * (np.eye(self.n_outputs) - p[:, None, :]) - p[:, :, None] * r[:, None, :]
+        return (
+            r[:, :, None] * (np.eye(self.n_outputs) - p[:, None, :]) - p[:, :, None] * r[:, None, :]
+        )
 
     def label_gradient(self, state: F64, y: F64) -> F64:
         return np.broadcast_to(-np.eye(self.n_outputs), (len(y), self.n_outputs, self.n_outputs))

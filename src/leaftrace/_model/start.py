@@ -114,12 +114,16 @@ class Mean:
         mean = self._mean(loss, y, b)
         slope = self._slope(mean) / b.sum()
         by_label = slope if loss.n_outputs > 1 else slope.reshape(1, 1)
-        return (targets(loss, at) - mean) @ slope.T, np.broadcast_to(by_label, (len(at), *by_label.shape))
+        return (targets(loss, at) - mean) @ slope.T, np.broadcast_to(
+            by_label, (len(at), *by_label.shape)
+        )
 
     def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
         total = self._mean(loss, y, b)[:, None] * b.sum()
         left = total - b[index] * targets(loss, y[index]).T
-        left = np.where(np.abs(left) < 1e-12 * np.abs(total), 0.0, left)  # nothing left, but for rounding
+        left = np.where(
+            np.abs(left) < 1e-12 * np.abs(total), 0.0, left
+        )  # nothing left, but for rounding
         with np.errstate(divide="ignore", invalid="ignore"):
             return self._link(left / (b.sum() - b[index]))
 

@@ -28,14 +28,14 @@ class Report:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the page to a file, which appears whole or not at all."""
         page = self.html.encode()
-        with whole_file(path, "the report", f"choose another place with {len(page) / 1e6:.1f} MB free") as file:
+        with whole_file(
+            path, "the report", f"choose another place with {len(page) / 1e6:.1f} MB free"
+        ) as file:
             file.write(page)
 
     def __repr__(self) -> str:
         shown, test = len(self.data["cases"]), self.data["test"]
-        return (
-            f"Report({self.data['title']}: {shown} of {test['rows']:,} test rows; .save('report.html') writes the page)"
-        )
+        return f"Report({self.data['title']}: {shown} of {test['rows']:,} test rows; .save('report.html') writes the page)"
 
 
 def report(
@@ -72,7 +72,9 @@ def report(
 
     Only what is shown is embedded: the page stays under 5 MB, and says what it left out.
     """
-    settings = Settings(rows, worst, top, noise, groups, test_groups, redact, classes, retrain, title)
+    settings = Settings(
+        rows, worst, top, noise, groups, test_groups, redact, classes, retrain, title
+    )
     return Report(summarise(tracer, X_test, y_test, settings))
 
 

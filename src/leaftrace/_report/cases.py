@@ -18,7 +18,9 @@ from .outcomes import Outcomes, outcomes, outcomes_of
 BLOCK = 32  # test rows whose influence is in memory at once
 COLUMNS = 16  # columns that are shown of one row
 
-Ranked = tuple[Ints, list[str], Real]  # positions of training rows, effects, changes; most important first
+Ranked = tuple[
+    Ints, list[str], Real
+]  # positions of training rows, effects, changes; most important first
 Sides = tuple[Ranked, Ranked]  # rows that raise the loss (or score), rows that lower it
 
 
@@ -43,10 +45,15 @@ def effect_rows(tracer: Tracer, train: Grid, both: Sides) -> list[dict[str, Any]
     """Lines of a table of training rows and their effects, without features."""
     lines = []
     for positions, effects, changes in both:
-        for i, (position, effect, change) in enumerate(zip(positions.tolist(), effects, changes, strict=True)):
+        for i, (position, effect, change) in enumerate(
+            zip(positions.tolist(), effects, changes, strict=True)
+        ):
             lines.append(
                 train.row(position)
-                | {"label": short(tracer.y_train[position]), "weight": float(tracer.sample_weight[position])}
+                | {
+                    "label": short(tracer.y_train[position]),
+                    "weight": float(tracer.sample_weight[position]),
+                }
                 | {"effect": effect, "rank": i + 1, "change": float(change)}
             )
     return lines
@@ -72,14 +79,18 @@ class Shown:
         for start in range(0, len(self), BLOCK):
             block = np.arange(start, min(start + BLOCK, len(self)))
             labels, of = (None, "prediction") if self.y is None else (self.y[block], "loss")
-            yield from sides(self.tracer.influence(inputs.take_rows(self.X, block), labels, of=of), top)
+            yield from sides(
+                self.tracer.influence(inputs.take_rows(self.X, block), labels, of=of), top
+            )
 
     def describe(self, j: int, both: Sides | None) -> dict[str, Any]:
         """Test row j, and the training rows behind it with their features side by side."""
         row = int(self.rows[j])
         lines = [] if both is None else effect_rows(self.tracer, self.train, both)
         positions = np.array([line["position"] for line in lines], dtype=np.intp)
-        beside = compare(self.test.names, self.test.take(self.rows[[j]])[0], self.train.take(positions), COLUMNS)
+        beside = compare(
+            self.test.names, self.test.take(self.rows[[j]])[0], self.train.take(positions), COLUMNS
+        )
         for line, values, marks in zip(lines, beside.others, beside.marks, strict=True):
             line |= {"values": values, "marks": marks}
         said = {"label": None if self.y is None else short(self.y[j]), **self.every.of(row)}
@@ -89,14 +100,30 @@ class Shown:
     def without(self, every: Sequence[Sides]) -> Iterator[tuple[int, dict[str, Any]]]:
         """(j, test row j before and after the training rows of one side are gone, the leaves refitted), one after the
         other; not where there are none, or where they are all that is left of a class."""
-        ranked = [both[_removed_side(self.every, int(row))] for both, row in zip(every, self.rows, strict=True)]
-        where = [j for j, (gone, *_) in enumerate(ranked) if len(gone) and _every_class_stays(self.tracer, gone)]
+        ranked = [
+            both[_removed_side(self.every, int(row))]
+            for both, row in zip(every, self.rows, strict=True)
+        ]
+        where = [
+            j
+            for j, (gone, *_) in enumerate(ranked)
+            if len(gone) and _every_class_stays(self.tracer, gone)
+        ]
         if not where:
             return
-        sets, X = [ranked[j][0] for j in where], inputs.take_rows(self.X, np.array(where, dtype=np.intp))
-        for j, F in zip(where, self.tracer._scores_without(sets, X, "without the most harmful rows"), strict=True):
+        sets, X = (
+            [ranked[j][0] for j in where],
+            inputs.take_rows(self.X, np.array(where, dtype=np.intp)),
+        )
+        for j, F in zip(
+            where,
+            self.tracer._scores_without(sets, X, "without the most harmful rows"),
+            strict=True,
+        ):
             row, (gone, effects, _) = int(self.rows[j]), ranked[j]
-            after = outcomes_of(self.tracer._source, F[None], None if self.y is None else self.y[[j]])
+            after = outcomes_of(
+                self.tracer._source, F[None], None if self.y is None else self.y[[j]]
+            )
             yield (
                 j,
                 {
@@ -119,17 +146,25 @@ class Shown:
 def _removed_side(every: Outcomes, row: int) -> int:
     """Of (up, down): what harms the test row. Without a label, what carries its prediction: for the first of two
     classes, whose score is the lower the surer it is, that is down."""
-    first_of_two = every.scores.shape[1] == 1 and every.predicted is not None and every.predicted[row] == 0
+    first_of_two = (
+        every.scores.shape[1] == 1 and every.predicted is not None and every.predicted[row] == 0
+    )
     return int(every.loss is None and first_of_two)
 
 
 def _essence(said: dict[str, Any]) -> dict[str, Any]:
-    return {k: said[k] for k in ("loss", "prediction", "predicted", "correct", "probability") if k in said}
+    return {
+        k: said[k]
+        for k in ("loss", "prediction", "predicted", "correct", "probability")
+        if k in said
+    }
 
 
 def _every_class_stays(tracer: Tracer, gone: Ints) -> bool:
     """Without a class there is no starting score, and no booster trains."""
     if tracer.classes is None:
         return True
-    left = np.bincount(np.delete(tracer._source.ensemble.y, gone).astype(int), minlength=len(tracer.classes))
+    left = np.bincount(
+        np.delete(tracer._source.ensemble.y, gone).astype(int), minlength=len(tracer.classes)
+    )
     return bool((left > 0).all())

@@ -99,7 +99,11 @@ def column_names(X: Any) -> list[str] | None:
     """Names of the columns; None if the cells cannot be read (a booster's own matrix)."""
     if hasattr(X, "get_label"):
         return None
-    names = getattr(X, "column_names", None) if hasattr(X, "column_names") else getattr(X, "columns", None)
+    names = (
+        getattr(X, "column_names", None)
+        if hasattr(X, "column_names")
+        else getattr(X, "columns", None)
+    )
     if names is not None:
         return [str(name) for name in names]
     return [f"column {j}" for j in range(np.shape(X)[1])]
@@ -112,7 +116,10 @@ def open_grids(X_train: Any, X_test: Any, hidden: Iterable[str]) -> tuple[Grid, 
     known = {*(train or ()), *(test or ()), *_index_names(X_train), *_index_names(X_test), "index"}
     for name in hidden:
         if name not in known:
-            have = ", ".join(f"'{short(c, 40)}'" for c in (train or test or [])[:8]) or "none that can be read"
+            have = (
+                ", ".join(f"'{short(c, 40)}'" for c in (train or test or [])[:8])
+                or "none that can be read"
+            )
             raise InvalidInput(
                 f"redact names '{name}', but there is no such column; the columns are {have}"
                 f"{' ...' if len(train or test or []) > 8 else ''}, and 'index' stands for the names of the rows."
@@ -130,7 +137,9 @@ def open_grids(X_train: Any, X_test: Any, hidden: Iterable[str]) -> tuple[Grid, 
 
 def _index_names(X: Any) -> list[str]:
     index = getattr(X, "index", None)
-    return [] if index is None or callable(index) else [str(n) for n in index.names if n is not None]
+    return (
+        [] if index is None or callable(index) else [str(n) for n in index.names if n is not None]
+    )
 
 
 def _shared(train: Sequence[str], test: Sequence[str]) -> list[tuple[str, int, int]]:
@@ -178,6 +187,10 @@ def compare(names: list[str], one: np.ndarray, others: np.ndarray, most: int) ->
 def _numbers(values: np.ndarray) -> np.ndarray:
     """The numbers among plain values, NaN for everything else."""
     out = [
-        [float(v) if isinstance(v, (int, float)) and not isinstance(v, bool) else np.nan for v in row] for row in values
+        [
+            float(v) if isinstance(v, (int, float)) and not isinstance(v, bool) else np.nan
+            for v in row
+        ]
+        for row in values
     ]
     return np.array(out, dtype=float).reshape(values.shape)

@@ -53,7 +53,8 @@ class Outcomes:
             out["probability"] = _finite(self.probability[j, watched])
             likely = np.argsort(-self.probability[j], kind="stable")[:CLASSES]
             out["probabilities"] = [
-                {"label": short(self.classes[c]), "probability": _finite(self.probability[j, c])} for c in likely
+                {"label": short(self.classes[c]), "probability": _finite(self.probability[j, c])}
+                for c in likely
             ]
         return out
 
@@ -70,7 +71,9 @@ def outcomes_of(source: Source, F: F64, y: Any = None) -> Outcomes:
     codes = None if y is None else source.labels(y, len(F), "y_test")
     value = None if codes is None else loss.value(F, codes)
     if classes is None:  # of two shares, that of one: fractions under the cross entropy
-        return Outcomes(F, None, response if response.ndim == 1 else response[:, -1], None, codes, value, None)
+        return Outcomes(
+            F, None, response if response.ndim == 1 else response[:, -1], None, codes, value, None
+        )
     if response.ndim == 1:  # a margin, not a probability
         return Outcomes(F, None, None, (F[:, 0] > 0).astype(int), codes, value, classes)
     return Outcomes(F, response, None, response.argmax(axis=1), codes, value, classes)

@@ -38,7 +38,12 @@ def _fill(data: dict[str, Any], left_out: int) -> str:
         "base-uri 'none'; form-action 'none'"
     )
     return _template().render(
-        data=data, left_out=left_out, style=style, script=script, policy=policy, embedded=embedded(data)
+        data=data,
+        left_out=left_out,
+        style=style,
+        script=script,
+        policy=policy,
+        embedded=embedded(data),
     )
 
 
@@ -47,12 +52,15 @@ def _template() -> Any:
     try:
         import jinja2
     except ImportError:
-        raise LeaftraceError("the HTML report needs jinja2: pip install leaftrace[report]") from None
+        raise LeaftraceError(
+            "the HTML report needs jinja2: pip install leaftrace[report]"
+        ) from None
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.filters |= {
-        f.__name__: f for f in (number, signed, percent, brief, is_long, kinds, bar, axis, height, heat)
+        f.__name__: f
+        for f in (number, signed, percent, brief, is_long, kinds, bar, axis, height, heat)
     }
     return environment.from_string(_part("template.html"))
 
@@ -119,7 +127,10 @@ def is_long(x: Any) -> bool:
 def kinds(rows: list[dict[str, Any]]) -> list[str]:
     """For each column "n" if it holds numbers, to be set flush right; of lines with `values`."""
     columns = zip(*(row["values"] for row in rows), strict=True)
-    return ["n" if any(isinstance(v, (int, float)) and not isinstance(v, bool) for v in c) else "" for c in columns]
+    return [
+        "n" if any(isinstance(v, (int, float)) and not isinstance(v, bool) for v in c) else ""
+        for c in columns
+    ]
 
 
 def bar(change: float, largest: float) -> dict[str, float]:

@@ -27,7 +27,10 @@ def noise_part(tracer: Tracer, train: Grid, count: int) -> dict[str, Any]:
     found = label_noise(tracer)
     worst = np.argsort(found.label_score, kind="stable")[:count]
     names = ("is_label_issue", "label_score", "given_label", "predicted_label")
-    lines = [train.row(i) | {name: short(getattr(found, name)[i]) for name in names} for i in worst.tolist()]
+    lines = [
+        train.row(i) | {name: short(getattr(found, name)[i]) for name in names}
+        for i in worst.tolist()
+    ]
     return {
         "flagged": int(found.is_label_issue.sum()),
         "note": short(" ".join(found.notes), SENTENCES),
@@ -44,13 +47,19 @@ def with_features(train: Grid, lines: list[dict[str, Any]]) -> dict[str, Any]:
     return {"columns": train.names[:COLUMNS], "training_rows": lines}
 
 
-def check_groups(tracer: Tracer, groups: Any, test_groups: Any, X: Any, y: Any, hidden: set[str]) -> None:
+def check_groups(
+    tracer: Tracer, groups: Any, test_groups: Any, X: Any, y: Any, hidden: set[str]
+) -> None:
     """Find out what is wrong before the long work."""
     if y is None:
-        raise InvalidInput("groups tells how the loss changes, which needs the labels of the test rows; pass y_test.")
+        raise InvalidInput(
+            "groups tells how the loss changes, which needs the labels of the test rows; pass y_test."
+        )
     for name, given in (("groups", groups), ("test_groups", test_groups)):
         if isinstance(given, str) and given in hidden:
-            raise InvalidInput(f"{name} names the column '{given}', which is redacted; take it out of one of the two.")
+            raise InvalidInput(
+                f"{name} names the column '{given}', which is redacted; take it out of one of the two."
+            )
     groups_of(groups, tracer.X_train, tracer.n_rows, "groups")
     if test_groups is not None:
         groups_of(test_groups, X, row_count(X), "test_groups")
@@ -69,7 +78,11 @@ def groups_part(tracer: Tracer, groups: Any, test_groups: Any, X: Any, y: Any) -
         "advice": short(found.advice, SENTENCES),
         "largest": float(size[np.ix_(lines, slices)].max()),
         "slices": [
-            {"name": short(found.slices.names[s]), "rows": int(found.slices.count[s]), "before": float(found.before[s])}
+            {
+                "name": short(found.slices.names[s]),
+                "rows": int(found.slices.count[s]),
+                "before": float(found.before[s]),
+            }
             for s in slices
         ],
         "groups": [
@@ -89,7 +102,9 @@ def _effects(found: GroupEffects, g: int, slices: Any) -> list[dict[str, Plain]]
     def at(values: F64, s: int) -> Plain:
         return short(float(values[g, s]))
 
-    return [{"predicted": at(found.predicted, s), "refitted": at(found.refitted, s)} for s in slices]
+    return [
+        {"predicted": at(found.predicted, s), "refitted": at(found.refitted, s)} for s in slices
+    ]
 
 
 def hashes(tracer: Tracer, X: Any, y: Any) -> dict[str, str]:

@@ -24,7 +24,11 @@ from .outcomes import Outcomes, as_trained, outcomes
 from .parts import SUSPECTS, check_groups, groups_part, hashes, noise_part, with_features
 
 FORMAT = "leaftrace-report-1"
-MOST_TOP, MOST_CASES, MOST_SUSPECTS = 50, 200, 500  # a page for people; `Tracer.top` gives any number
+MOST_TOP, MOST_CASES, MOST_SUSPECTS = (
+    50,
+    200,
+    500,
+)  # a page for people; `Tracer.top` gives any number
 BARS = 40  # of the histogram of losses
 
 
@@ -45,7 +49,9 @@ class Settings:
 
     @property
     def hidden(self) -> set[str]:
-        return {self.redact} if isinstance(self.redact, str) else {str(name) for name in self.redact}
+        return (
+            {self.redact} if isinstance(self.redact, str) else {str(name) for name in self.redact}
+        )
 
     def words(self) -> dict[str, Any]:
         """For the reader of the page; names of redacted columns are not said."""
@@ -59,9 +65,13 @@ class Settings:
     def check(self) -> None:
         for name, value, most in (("worst", self.worst, MOST_CASES), ("top", self.top, MOST_TOP)):
             if not 1 <= value <= most:
-                raise InvalidInput(f"{name} is {value}; a report shows 1 to {most}. Tracer.top() gives any number.")
+                raise InvalidInput(
+                    f"{name} is {value}; a report shows 1 to {most}. Tracer.top() gives any number."
+                )
         if not 0 <= int(self.noise) <= MOST_SUSPECTS:
-            raise InvalidInput(f"noise is {self.noise}; it is True, False or how many suspects, up to {MOST_SUSPECTS}.")
+            raise InvalidInput(
+                f"noise is {self.noise}; it is True, False or how many suspects, up to {MOST_SUSPECTS}."
+            )
 
 
 def summarise(tracer: Tracer, X_test: Any, y_test: Any, settings: Settings) -> dict[str, Any]:
@@ -72,7 +82,9 @@ def summarise(tracer: Tracer, X_test: Any, y_test: Any, settings: Settings) -> d
     train, test = open_grids(tracer.X_train, X_test, settings.hidden)
     y = tracer._source.own_labels(X_test) if y_test is None else y_test
     y = None if y is None else inputs.vector(y, "y_test", m)
-    rows = None if settings.rows is None else inputs.row_numbers(settings.rows, m, "rows", "test rows")
+    rows = (
+        None if settings.rows is None else inputs.row_numbers(settings.rows, m, "rows", "test rows")
+    )
     if m == 0 or (rows is not None and not len(rows)):
         raise InvalidInput("there are no test rows to show; pass at least one.")
     if rows is not None and len(rows) > MOST_CASES:
@@ -83,14 +95,22 @@ def summarise(tracer: Tracer, X_test: Any, y_test: Any, settings: Settings) -> d
     every = outcomes(as_trained(tracer), X_test, y)
     chosen, how = choose(every, rows, settings.worst)
     shown = Shown(
-        tracer, train, test, every, chosen, inputs.take_rows(X_test, chosen), None if y is None else y[chosen]
+        tracer,
+        train,
+        test,
+        every,
+        chosen,
+        inputs.take_rows(X_test, chosen),
+        None if y is None else y[chosen],
     )
     cases, missing, stopped = _cases(shown, settings)
     overall = noise = groups = None
     if cases[0]["training_rows"] and y is not None and not stopped:
         overall = _overall(tracer, train, X_test, y, settings.top)
     if settings.noise and not stopped:
-        noise = noise_part(tracer, train, SUSPECTS if settings.noise is True else int(settings.noise))
+        noise = noise_part(
+            tracer, train, SUSPECTS if settings.noise is True else int(settings.noise)
+        )
     if settings.groups is not None and not stopped:
         groups = groups_part(tracer, settings.groups, settings.test_groups, X_test, y)
     data = {
@@ -100,7 +120,11 @@ def summarise(tracer: Tracer, X_test: Any, y_test: Any, settings: Settings) -> d
         "model": _model(tracer),
         "fidelity": _fidelity(tracer),
         "test": {"rows": m, "shown": len(shown), "chosen": how, **_losses(every)},
-        "columns": {"total": len(train.names), "at_most": COLUMNS, "redacted": len(settings.hidden)},
+        "columns": {
+            "total": len(train.names),
+            "at_most": COLUMNS,
+            "redacted": len(settings.hidden),
+        },
         "of": "prediction" if y is None else "loss",
         "top": settings.top,
         "cases": cases,
@@ -115,7 +139,9 @@ def summarise(tracer: Tracer, X_test: Any, y_test: Any, settings: Settings) -> d
     return data if settings.classes is None else with_names(data, list(settings.classes))
 
 
-def _cases(shown: Shown, settings: Settings) -> tuple[list[dict[str, Any]], list[dict[str, str]], bool]:
+def _cases(
+    shown: Shown, settings: Settings
+) -> tuple[list[dict[str, Any]], list[dict[str, str]], bool]:
     """The test rows, what could not be said of them and why, and whether Ctrl-C came before the end."""
     missing: list[dict[str, str]] = []
     if not shown.train.names:
@@ -131,14 +157,23 @@ def _cases(shown: Shown, settings: Settings) -> tuple[list[dict[str, Any]], list
     with Interruptible() as run:
         for j, removal in shown.without(both):
             cases[j]["removal"] = removal
-        again = [j for j, case in enumerate(cases) if settings.retrain and case["removal"] is not None]
+        again = [
+            j for j, case in enumerate(cases) if settings.retrain and case["removal"] is not None
+        ]
         for j in progress(again, len(again), "training again", "model"):
             cases[j]["removal"]["retrained"] = shown.retrained(j, both[j])
     if run.interrupted:
-        missing.append({"part": "what comes after the first removals", "why": "it was stopped by Ctrl-C"})
+        missing.append(
+            {"part": "what comes after the first removals", "why": "it was stopped by Ctrl-C"}
+        )
     elif kept := sum(case["removal"] is None for case in cases):
         why = "there are none, or a class would have no training rows left."
-        missing.append({"part": f"what happens to {kept} of the test rows without the most harmful rows", "why": why})
+        missing.append(
+            {
+                "part": f"what happens to {kept} of the test rows without the most harmful rows",
+                "why": why,
+            }
+        )
     return cases, missing, run.interrupted
 
 

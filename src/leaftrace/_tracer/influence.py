@@ -101,8 +101,13 @@ class Influence:
 
     def mean(self) -> Influence:
         """One column: the mean over the queries."""
-        values, tables = self.values.mean(axis=1, keepdims=True), replace(self.tables, test=None, reduced=True)
-        return replace(self, values=values, test_index=np.array(["mean"]), per_label=None, tables=tables)
+        values, tables = (
+            self.values.mean(axis=1, keepdims=True),
+            replace(self.tables, test=None, reduced=True),
+        )
+        return replace(
+            self, values=values, test_index=np.array(["mean"]), per_label=None, tables=tables
+        )
 
     def by(self, groups: Any, test_groups: Any = None, *, bins: int = 5) -> Any:
         """Totals over groups of training rows: a line for each query and group, or for each slice and group.
@@ -121,10 +126,15 @@ class Influence:
             head = {"test_row": np.repeat(self.test_index, len(rows))}
         else:
             if self.tables.reduced:
-                raise InvalidInput("this result is one column for all test rows; ask for influence() without reduce=.")
+                raise InvalidInput(
+                    "this result is one column for all test rows; ask for influence() without reduce=."
+                )
             slices = self.tables.test_groups(test_groups, len(self.test_index), bins)
             parts = [slices.means(part.T).T for part in parts]  # (G, slices) each
-            head = {name: np.repeat(x, len(rows)) for name, x in (("slice", slices.names), ("test_rows", slices.count))}
+            head = {
+                name: np.repeat(x, len(rows))
+                for name, x in (("slice", slices.names), ("test_rows", slices.count))
+            }
         total, burden, change = (part.T.ravel() for part in parts)
         times = len(total) // len(rows)
         columns = {
@@ -174,13 +184,21 @@ class Influence:
             meta = json.loads(str(arrays["meta"]))
         except FileNotFoundError:
             raise LeaftraceError(f"there is no file '{os.fspath(path)}'.") from None
-        except Exception as error:  # a zip, npy or json reader's complaint: all mean the same to the caller
-            raise LeaftraceError(f"'{os.fspath(path)}' is not a saved Influence, or not whole: {error}") from None
+        except (
+            Exception
+        ) as error:  # a zip, npy or json reader's complaint: all mean the same to the caller
+            raise LeaftraceError(
+                f"'{os.fspath(path)}' is not a saved Influence, or not whole: {error}"
+            ) from None
         if meta.get("format") != _FORMAT:
-            raise LeaftraceError(f"'{os.fspath(path)}' has the format {meta.get('format')}; expected {_FORMAT}.")
+            raise LeaftraceError(
+                f"'{os.fspath(path)}' has the format {meta.get('format')}; expected {_FORMAT}."
+            )
         per_label = None
         if "per_label" in arrays:
-            per_label = dict(zip(_unpack("labels", arrays, meta).tolist(), arrays["per_label"], strict=True))
+            per_label = dict(
+                zip(_unpack("labels", arrays, meta).tolist(), arrays["per_label"], strict=True)
+            )
         return cls(
             arrays["values"],
             _unpack("train_index", arrays, meta),
@@ -207,12 +225,15 @@ class Influence:
         lines.append(f"  method: {self.method}")
         if rows and queries:
             burden, change = self.burden.mean(axis=1), self.change.mean(axis=1)
-            most = {self._effect(burden[row]): row for row in (np.argmin(burden), np.argmax(burden))}
+            most = {
+                self._effect(burden[row]): row for row in (np.argmin(burden), np.argmax(burden))
+            }
             for effect, row in reversed(most.items()):
                 what = f"{_ACTIONS[self.action]} the {self.of} changes by {change[row]:+.3g}"
                 what = f"score {burden[row]:+.3g}" if self.scored else what
                 lines.append(
-                    f"  most {effect}: row {self.train_index[row]}; {what}" + " (mean over queries)" * (queries > 1)
+                    f"  most {effect}: row {self.train_index[row]}; {what}"
+                    + " (mean over queries)" * (queries > 1)
                 )
         return "\n".join(lines)
 
@@ -222,8 +243,12 @@ class Influence:
         if not rows or not queries:
             return notebook(title, *lines)
         first = slice(0, 3)
-        some = replace(self, values=self.values[:, first], test_index=self.test_index[first], per_label=None)
-        more = [f"... and {queries - 3:,} more queries; .top(k) has them all"] if queries > 3 else []
+        some = replace(
+            self, values=self.values[:, first], test_index=self.test_index[first], per_label=None
+        )
+        more = (
+            [f"... and {queries - 3:,} more queries; .top(k) has them all"] if queries > 3 else []
+        )
         return notebook(title, *lines, some.top(5), *more)
 
 
@@ -236,7 +261,9 @@ def rank(influence: Influence, k: int, effect: str | None) -> list[Ranked]:
         raise InvalidInput(f"k is {k}; ask for 1 or more rows.")
     up, down = influence._words
     if effect not in (None, up, down):
-        raise InvalidInput(f"effect is {effect!r}; for {influence.of} it can be '{up}', '{down}' or None for both.")
+        raise InvalidInput(
+            f"effect is {effect!r}; for {influence.of} it can be '{up}', '{down}' or None for both."
+        )
     out = []
     for burden, change in zip(influence.burden.T, influence.change.T, strict=True):
         size = np.abs(change)
@@ -256,7 +283,9 @@ def largest(size: Real, k: int) -> np.ndarray:
     return candidates[np.argsort(-size[candidates], kind="stable")][:k]
 
 
-def top_table(tops: list[Ranked], train_index: np.ndarray, test_index: np.ndarray, change_name: str, kind: str) -> Any:
+def top_table(
+    tops: list[Ranked], train_index: np.ndarray, test_index: np.ndarray, change_name: str, kind: str
+) -> Any:
     count = [len(order) for order, _, _ in tops]
     return table(
         {

@@ -76,7 +76,9 @@ def neighbour_table(
                 "weight": weight[rows, b],
             }
             if influence is not None and felt is not None:
-                part["effect"] = np.array([influence._effect(x) for x in felt[0][rows, b]], dtype=object)
+                part["effect"] = np.array(
+                    [influence._effect(x) for x in felt[0][rows, b]], dtype=object
+                )
                 part[f"{influence.of}_change_if_removed"] = felt[1][rows, b]
             parts.append(part)
     return table({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, kind)

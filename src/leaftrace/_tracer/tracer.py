@@ -78,7 +78,9 @@ class Tracer(Engine):
         self.X_train = X_train
         self.train_index = inputs.row_index(X_train, self.n_rows)
         self._given_weight = inputs.weights(sample_weight, self.n_rows)
-        self.y_train = np.asarray(source.own_labels(X_train) if y_train is None else y_train).ravel()
+        self.y_train = np.asarray(
+            source.own_labels(X_train) if y_train is None else y_train
+        ).ravel()
 
     @classmethod
     def from_files(
@@ -114,11 +116,15 @@ class Tracer(Engine):
         ``memory_limit, **settings``  as those of `Tracer`
         """
         limit = memory_limit or available_memory() // 2
-        scores = [] if baseline is None else [baseline] if isinstance(baseline, str) else list(baseline)
+        scores = (
+            [] if baseline is None else [baseline] if isinstance(baseline, str) else list(baseline)
+        )
         others = [name for name in (target, weight, index, *scores) if name is not None]
         table = open_table(files, others, columns, cache, limit // 2)
         w = None if weight is None else table[weight].to_numpy()
-        given = np.column_stack([table[name] for name in scores]).astype(np.float64) if scores else None
+        given = (
+            np.column_stack([table[name] for name in scores]).astype(np.float64) if scores else None
+        )
         y = table[target].to_numpy()
         tracer = cls(model, table, y, w, baseline=given, memory_limit=memory_limit, **settings)
         if index is not None:
@@ -152,9 +158,16 @@ class Tracer(Engine):
     def _repr_html_(self) -> str:
         """In a notebook."""
         e, classes = self._source.ensemble, self.classes
-        facts = {"loss": e.loss.name, "steps": e.n_steps, "leaves": len(e.values), "training rows": f"{e.n_rows:,}"}
+        facts = {
+            "loss": e.loss.name,
+            "steps": e.n_steps,
+            "leaves": len(e.values),
+            "training rows": f"{e.n_rows:,}",
+        }
         if classes is not None:
-            facts["classes"] = ", ".join(map(str, classes[:5])) + (f" and {len(classes) - 5} more" * (len(classes) > 5))
+            facts["classes"] = ", ".join(map(str, classes[:5])) + (
+                f" and {len(classes) - 5} more" * (len(classes) > 5)
+            )
         lines = {name: np.array([value], dtype=object) for name, value in facts.items()}
         return notebook(f"Tracer: {self._source.name}", lines, f"Fidelity: {self.fidelity.verdict}")
 
@@ -194,7 +207,9 @@ class Tracer(Engine):
         if isinstance(method, Retrain):
             values, changed = self._by_retraining(X_test, baseline, queries, index)
         elif isinstance(method, Baseline):
-            values = method.values(self._work, queries, None if rows is None else index, self.classes)
+            values = method.values(
+                self._work, queries, None if rows is None else index, self.classes
+            )
         elif isinstance(method, LeafInfluence) and not isinstance(method.update_set, TopKLeaves):
             every = len(index) == self.n_rows and rows is None
             columns = [v for _, v in self._backwards(queries, method, None if every else index)]
@@ -204,7 +219,9 @@ class Tracer(Engine):
         else:
             values = self._forwards(queries, method, index)
         tables = self._tables(self.X_train, None if rows is None else index, X_test, queries)
-        return self._result(values, index, test_index, queries, method, structure_changed=changed, tables=tables)
+        return self._result(
+            values, index, test_index, queries, method, structure_changed=changed, tables=tables
+        )
 
     def top(
         self,
@@ -221,14 +238,20 @@ class Tracer(Engine):
         """The table of `influence(...).top(k)`, made block by block: never more than a block of columns in memory."""
         method = LeafInfluence() if method is None else method
         if not isinstance(method, LeafInfluence) or isinstance(method.update_set, TopKLeaves):
-            raise InvalidInput("top() streams over test rows, so it takes LeafInfluence with AllPoints or SinglePoint.")
+            raise InvalidInput(
+                "top() streams over test rows, so it takes LeafInfluence with AllPoints or SinglePoint."
+            )
         self._needs_derivatives()
         queries, test_index = self._queries(X_test, y_test, of, None, output, baseline)
         tops: list[Ranked] = []
         for columns, values in self._backwards(queries, method, None):
-            block = self._result(values, np.arange(self.n_rows), test_index[columns], queries, method)
+            block = self._result(
+                values, np.arange(self.n_rows), test_index[columns], queries, method
+            )
             tops += rank(block, k, effect)
-        return top_table(tops, self.train_index, test_index, f"{queries.of}_change_if_removed", self._kind)
+        return top_table(
+            tops, self.train_index, test_index, f"{queries.of}_change_if_removed", self._kind
+        )
 
     def label_influence(
         self,
@@ -262,7 +285,9 @@ class Tracer(Engine):
                     parts.append(slopes[..., 0])
                 else:
                     own = part.y.astype(int)[:, None, None]
-                    parts.append(slopes[..., target] - np.take_along_axis(slopes, own, axis=2)[..., 0])
+                    parts.append(
+                        slopes[..., target] - np.take_along_axis(slopes, own, axis=2)[..., 0]
+                    )
             return np.concatenate(parts)
 
         values = np.concatenate(list(self._work.map(block, blocks_of(len(queries)))), axis=1)
@@ -272,7 +297,9 @@ class Tracer(Engine):
             action, how_far = "flipped", 1 - 2 * e.y[index]
         names, better = (self.train_index[index], test_index), queries.lower_is_better
         tables = self._tables(self.X_train, None if rows is None else index, X_test, queries)
-        return Influence(values, *names, queries.of, name, action, how_far, lower_is_better=better, tables=tables)
+        return Influence(
+            values, *names, queries.of, name, action, how_far, lower_is_better=better, tables=tables
+        )
 
     def score_candidates(
         self,
@@ -301,11 +328,15 @@ class Tracer(Engine):
         per_label = None
         if y_new is not None:
             values = self._candidates(queries, leaves, start, [source.labels(y_new, m, "y_new")])[0]
-        elif response.ndim == 1:  # the effect is linear in the label, so its expectation is the one of the mean
+        elif (
+            response.ndim == 1
+        ):  # the effect is linear in the label, so its expectation is the one of the mean
             values = self._candidates(queries, leaves, start, [response])[0]
         else:
             labels = source.classes if source.classes is not None else np.arange(response.shape[1])
-            given = self._candidates(queries, leaves, start, [np.full(m, float(c)) for c in range(len(labels))])
+            given = self._candidates(
+                queries, leaves, start, [np.full(m, float(c)) for c in range(len(labels))]
+            )
             values = np.einsum("cnq,nc->nq", given, response).astype(self._work.dtype)
             per_label = dict(zip(labels.tolist(), given, strict=True))
         return Influence(
@@ -362,13 +393,22 @@ class Tracer(Engine):
                 found = self._backwards(queries, method, None)
             for columns, values in found:
                 here = test_index[columns]
-                influence = None if values is None else self._result(values, every, here, queries, method)
+                influence = (
+                    None if values is None else self._result(values, every, here, queries, method)
+                )
                 yield queries.leaves[:, columns], meant[columns], here, influence
 
-        return neighbour_table(self._work, blocks(), k, by, self.train_index, self.y_train, self._kind)
+        return neighbour_table(
+            self._work, blocks(), k, by, self.train_index, self.y_train, self._kind
+        )
 
     def refit(
-        self, without: Any = None, *, y: Any = None, sample_weight: Any = None, added: tuple[Any, Any] | None = None
+        self,
+        without: Any = None,
+        *,
+        y: Any = None,
+        sample_weight: Any = None,
+        added: tuple[Any, Any] | None = None,
     ) -> RefittedModel:
         """The model with the same trees and all leaf values refitted on another training set: exact, one replay.
 
@@ -382,7 +422,12 @@ class Tracer(Engine):
         return RefittedModel(self._source, rows, refitted)
 
     def retrain(
-        self, without: Any = None, *, y: Any = None, sample_weight: Any = None, added: tuple[Any, Any] | None = None
+        self,
+        without: Any = None,
+        *,
+        y: Any = None,
+        sample_weight: Any = None,
+        added: tuple[Any, Any] | None = None,
     ) -> RetrainedModel:
         """The model trained again, with its own parameters, on another training set: see `refit`."""
         rows = self._alteration(without, y, sample_weight, added)
@@ -399,7 +444,9 @@ class Tracer(Engine):
         Engine.__init__(tracer, retrained.retrained.open(), self._settings)
         tracer.X_train, tracer.y_train = rows.table(self.X_train), rows.labels(self.y_train)
         tracer.train_index = self.train_index[rows.keep]
-        tracer._given_weight = inputs.weights(rows.weights(self._given_weight, self.n_rows), tracer.n_rows)
+        tracer._given_weight = inputs.weights(
+            rows.weights(self._given_weight, self.n_rows), tracer.n_rows
+        )
         if rows.added is not None:
             new = inputs.row_index(rows.added[0], len(rows.added[1]))
             tracer.train_index = np.concatenate([tracer.train_index, new])
@@ -430,13 +477,21 @@ class Tracer(Engine):
 
     # ---- their parts ----
 
-    def _alteration(self, without: Any, y: Any, sample_weight: Any, added: tuple[Any, Any] | None) -> Alteration:
-        gone = np.zeros(0, np.intp) if without is None else inputs.row_numbers(without, self.n_rows, "without")
+    def _alteration(
+        self, without: Any, y: Any, sample_weight: Any, added: tuple[Any, Any] | None
+    ) -> Alteration:
+        gone = (
+            np.zeros(0, np.intp)
+            if without is None
+            else inputs.row_numbers(without, self.n_rows, "without")
+        )
         keep = self._rest(gone)
         labels = None if y is None else inputs.vector(y, "y", self.n_rows)
         weights = None if sample_weight is None else inputs.weights(sample_weight, self.n_rows)
         if weights is not None and not weights[keep].any():
-            raise InvalidInput("these weights leave no training row of non-zero weight; keep at least one.")
+            raise InvalidInput(
+                "these weights leave no training row of non-zero weight; keep at least one."
+            )
         new = None
         if added is not None:
             m = inputs.row_count(added[0])
@@ -447,22 +502,42 @@ class Tracer(Engine):
         source = self._source
         if source.ensemble.n_outputs == 1:
             if to is not None:
-                raise InvalidInput("to= names the class that labels move to, for models of three or more classes.")
+                raise InvalidInput(
+                    "to= names the class that labels move to, for models of three or more classes."
+                )
             return None
         if to is None:
-            raise InvalidInput("this model has several classes; say with to= which class the labels move to.")
+            raise InvalidInput(
+                "this model has several classes; say with to= which class the labels move to."
+            )
         return int(source.labels(np.array([to]), 1, "to")[0])
 
     def _result(
-        self, values: Real, index: Ints, test_index: np.ndarray, queries: Queries, method: Method, **extra: Any
+        self,
+        values: Real,
+        index: Ints,
+        test_index: np.ndarray,
+        queries: Queries,
+        method: Method,
+        **extra: Any,
     ) -> Influence:
         weight = self._source.ensemble.sample_weight[index]
         derivative, extra["scored"] = method.gives == "derivatives", method.gives == "scores"
         names = self.train_index[index], test_index
         better = queries.lower_is_better
         return Influence(
-            values, *names, queries.of, repr(method), "removed", weight, derivative, lower_is_better=better, **extra
+            values,
+            *names,
+            queries.of,
+            repr(method),
+            "removed",
+            weight,
+            derivative,
+            lower_is_better=better,
+            **extra,
         )
 
     def _tables(self, train: Any, rows: Ints | None, test: Any, queries: Queries) -> Tables:
-        return Tables(train, rows, None if queries.reduce else test, queries.reduce is not None, self._kind)
+        return Tables(
+            train, rows, None if queries.reduce else test, queries.reduce is not None, self._kind
+        )

@@ -49,7 +49,9 @@ class BoostIn(Baseline):
     gives: ClassVar[Gives] = "derivatives"
     differentiates: ClassVar[bool] = True
 
-    def values(self, work: Workspace, queries: Queries, index: Ints | None, classes: np.ndarray | None) -> Real:
+    def values(
+        self, work: Workspace, queries: Queries, index: Ints | None, classes: np.ndarray | None
+    ) -> Real:
         _needs_boosting(work.trace.ensemble, "BoostIn")
         if queries.of == "goal" and queries.goal is None:
             raise InvalidInput(
@@ -64,7 +66,9 @@ class BoostIn(Baseline):
             return expand_training(work, replace(adjoint, lam=np.zeros_like(adjoint.lam)), index)
 
         done = work.map(block, blocks_of(len(queries)))
-        return np.concatenate(list(progress(done, len(queries), "BoostIn", "query", BLOCKS[-1])), axis=1)
+        return np.concatenate(
+            list(progress(done, len(queries), "BoostIn", "query", BLOCKS[-1])), axis=1
+        )
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,10 @@ class SelfInfluence(RowScore):
         for rows, V in work.direct_effects(index):
             score = np.zeros(len(rows))
             for t, A in forward_scores(trace, rows):
-                c, spread = e.factors[t] * e.loss.gradient(e.loss.state(A), rows.y), trace.steps[t].spread
+                c, spread = (
+                    e.factors[t] * e.loss.gradient(e.loss.state(A), rows.y),
+                    trace.steps[t].spread,
+                )
                 for r in range(e.trees(t).start, e.trees(t).stop):
                     effect = V[r]  # (n, O)
                     if spread is not None:
@@ -120,7 +127,9 @@ class _AlongTheSteps(Queries):
     def _gradient_at(self, A: F64, part: slice) -> F64:
         """(m, K) dQ/dF of these test rows at scores A."""
         if self.goal is not None:
-            return gradient_at(self.goal.gradient, A, f"the gradient of the goal '{self.goal.name}'")
+            return gradient_at(
+                self.goal.gradient, A, f"the gradient of the goal '{self.goal.name}'"
+            )
         if self.of == "prediction":
             c = self.gradient[part]
         else:

@@ -32,7 +32,9 @@ CHUNK_BYTES = 1 << 25  # of what is computed for some training rows and all test
 
 def check_weighting(weighting: str, name: str) -> None:
     if weighting not in get_args(Weighting):
-        raise InvalidInput(f"{name} has weighting={weighting!r}; it can be 'count', 'path' or 'output'.")
+        raise InvalidInput(
+            f"{name} has weighting={weighting!r}; it can be 'count', 'path' or 'output'."
+        )
 
 
 def embedding(e: Ensemble, weighting: Weighting) -> F64:
@@ -40,7 +42,9 @@ def embedding(e: Ensemble, weighting: Weighting) -> F64:
     if weighting == "path":
         return np.ones(len(e.values))
     if weighting == "output":
-        return np.linalg.norm(e.values, axis=1) * np.abs(np.repeat(e.factors, np.diff(e.step_leaves)))
+        return np.linalg.norm(e.values, axis=1) * np.abs(
+            np.repeat(e.factors, np.diff(e.step_leaves))
+        )
     rows, trained = np.zeros(len(e.values)), (e.w > 0).astype(float)
     for ids, start in zip(e.leaves, e.tree_offset, strict=True):
         here = np.bincount(ids, trained)
@@ -49,7 +53,12 @@ def embedding(e: Ensemble, weighting: Weighting) -> F64:
 
 
 def by_training_rows(
-    work: Workspace, index: Ints | None, leaves: Ids, a: F64, values: Callable[[Ints, Real], Real], numbers: int = 1
+    work: Workspace,
+    index: Ints | None,
+    leaves: Ids,
+    a: F64,
+    values: Callable[[Ints, Real], Real],
+    numbers: int = 1,
 ) -> Real:
     """(rows, queries) values(rows, K) for chunks of training rows, K (rows, m) their kernel with all test rows.
 
@@ -57,19 +66,26 @@ def by_training_rows(
     m = leaves.shape[1]
     index = np.arange(len(work.rows)) if index is None else index
     most = max(1, CHUNK_BYTES // (8 * m * numbers))
-    chunks = [part[i : i + most] for part in work.row_chunks(index) for i in range(0, len(part), most)]
+    chunks = [
+        part[i : i + most] for part in work.row_chunks(index) for i in range(0, len(part), most)
+    ]
 
     def chunk(rows: Ints) -> Real:
         return values(rows, _kernel(work, rows, leaves, a)).astype(work.dtype)
 
     done = progress(work.map(chunk, chunks), len(index), "training rows", "row", most)
-    return np.concatenate(list(done)) if chunks else values(index, np.zeros((0, m))).astype(work.dtype)
+    return (
+        np.concatenate(list(done)) if chunks else values(index, np.zeros((0, m))).astype(work.dtype)
+    )
 
 
 def _kernel(work: Workspace, rows: Ints, leaves: Ids, a: F64) -> Real:
     """(rows, m)"""
     e = work.trace.ensemble
-    ids, ones = np.ascontiguousarray(e.leaves[:, rows]), np.ones((len(leaves), len(rows), 1), work.dtype)
+    ids, ones = (
+        np.ascontiguousarray(e.leaves[:, rows]),
+        np.ones((len(leaves), len(rows), 1), work.dtype),
+    )
     ones *= (e.w[rows] > 0)[:, None]
     out = np.empty((len(rows), leaves.shape[1]), work.dtype)
     for part in blocks_of(leaves.shape[1]):

@@ -30,7 +30,9 @@ class RowScore(Baseline):
     def scores(self, work: Workspace, index: Ints | None, classes: np.ndarray | None) -> F64:
         """(rows,)"""
 
-    def values(self, work: Workspace, queries: Queries, index: Ints | None, classes: np.ndarray | None) -> Real:
+    def values(
+        self, work: Workspace, queries: Queries, index: Ints | None, classes: np.ndarray | None
+    ) -> Real:
         needs_loss(queries, type(self).__name__)
         score = self.scores(work, index, classes).astype(work.dtype)
         return np.repeat(score[:, None], len(queries), axis=1)
@@ -62,7 +64,9 @@ class Detector(RowScore):
         P = loss.response(loss.state(F))  # (rows, classes) or (rows,)
         if classes is None or P.ndim == 1:
             return loss.value(F, y)
-        others = np.arange(P.shape[1]) != y[:, None]  # not 1 - p, which is rounding where the model is sure
+        others = (
+            np.arange(P.shape[1]) != y[:, None]
+        )  # not 1 - p, which is rounding where the model is sure
         return np.where(others, P, 0.0).sum(axis=1)
 
 
@@ -79,11 +83,15 @@ class Random(Baseline):
         if not isinstance(self.seed, (int, np.integer)) or self.seed < 0:
             raise InvalidInput(f"Random has seed={self.seed!r}; it is a whole number, 0 or more.")
 
-    def values(self, work: Workspace, queries: Queries, index: Ints | None, classes: np.ndarray | None) -> Real:
+    def values(
+        self, work: Workspace, queries: Queries, index: Ints | None, classes: np.ndarray | None
+    ) -> Real:
         rows = np.arange(len(work.rows)) if index is None else index
         out = np.empty((len(rows), len(queries)), work.dtype)
         for column in range(len(queries)):
-            out[:, column] = np.random.default_rng((self.seed, column)).standard_normal(len(work.rows))[rows]
+            out[:, column] = np.random.default_rng((self.seed, column)).standard_normal(
+                len(work.rows)
+            )[rows]
         return out
 
 

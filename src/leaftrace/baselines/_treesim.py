@@ -41,16 +41,22 @@ class TreeSim(Baseline):
     def __post_init__(self) -> None:
         check_weighting(self.weighting, "TreeSim")
 
-    def values(self, work: Workspace, queries: Queries, index: Ints | None, classes: np.ndarray | None) -> Real:
+    def values(
+        self, work: Workspace, queries: Queries, index: Ints | None, classes: np.ndarray | None
+    ) -> Real:
         needs_loss(queries, "TreeSim")
         assert queries.y is not None
         e, y = work.trace.ensemble, queries.y
         P = e.loss.response(e.loss.state(queries.scores))
-        predicted = P if P.ndim == 1 else P[:, -1]  # of two outcomes, a fraction is that of the second
+        predicted = (
+            P if P.ndim == 1 else P[:, -1]
+        )  # of two outcomes, a fraction is that of the second
 
         def signed(rows: Ints, K: Real) -> Real:
             own = e.y[rows][:, None]
-            agree = own == y if classes is not None else (own >= predicted) == (y >= predicted)  # (rows, m)
+            agree = (
+                own == y if classes is not None else (own >= predicted) == (y >= predicted)
+            )  # (rows, m)
             return queries.reduced(np.where(agree, -K, K).T).T
 
         return by_training_rows(work, index, queries.leaves, embedding(e, self.weighting), signed)

@@ -56,12 +56,18 @@ class TREX(Baseline):
         if not isinstance(self.l2, (int, float)) or not 0 < self.l2 < np.inf:
             raise InvalidInput(f"TREX has l2={self.l2!r}; it is a number above zero.")
 
-    def values(self, work: Workspace, queries: Queries, index: Ints | None, classes: np.ndarray | None) -> Real:
+    def values(
+        self, work: Workspace, queries: Queries, index: Ints | None, classes: np.ndarray | None
+    ) -> Real:
         e = work.trace.ensemble
         a = embedding(e, self.weighting)
         W, alpha = fit(e, a, self.l2)  # (leaves, K), (n, K)
-        given = queries.scores - e.scores(queries.leaves)  # (m, K) scores the test rows brought with them
-        surrogate = replace(queries, scores=_scores(e, queries.leaves, a, W, e.base * e.base_scale + given))
+        given = queries.scores - e.scores(
+            queries.leaves
+        )  # (m, K) scores the test rows brought with them
+        surrogate = replace(
+            queries, scores=_scores(e, queries.leaves, a, W, e.base * e.base_scale + given)
+        )
 
         def effect(rows: Ints, K: Real) -> Real:
             return -surrogate.change(-np.einsum("nk,nm->mkn", alpha[rows], K)).T

@@ -9,7 +9,9 @@ try:
     from ._tracer import Tracer as Tracer
 except ModuleNotFoundError as error:
     if error.name and error.name.partition(".")[0] in ("dask", "distributed"):
-        raise ImportError(f"leaftrace.dask needs {error.name}; do: pip install 'leaftrace[dask]'") from None
+        raise ImportError(
+            f"leaftrace.dask needs {error.name}; do: pip install 'leaftrace[dask]'"
+        ) from None
     raise
 
 __all__ = ["Tracer"]

@@ -32,14 +32,21 @@ class Cluster:
         """(X, y, w) of each partition, from all that is delayed: in one graph, so that what they share is read once."""
         given = [part for parts in columns for part in parts if part is not None]
         found = iter(self.client.compute(given, retries=2))
-        return list(zip(*([None if part is None else next(found) for part in parts] for parts in columns), strict=True))
+        return list(
+            zip(
+                *([None if part is None else next(found) for part in parts] for parts in columns),
+                strict=True,
+            )
+        )
 
     def place(self, parts: list[Any]) -> None:
         """From now on, work on a partition is done where it is now, unless that worker would have more than its share:
         then it is moved once, where Dask would move it again and again."""
         wait(parts)
         threads, found = self.client.nthreads(), self.client.who_has(parts)
-        share = {worker: -(-len(parts) * n // sum(threads.values())) for worker, n in threads.items()}
+        share = {
+            worker: -(-len(parts) * n // sum(threads.values())) for worker, n in threads.items()
+        }
         self.places, later = {worker: [] for worker in threads}, []
         for i, part in enumerate(parts):
             room = [w for w in found[part.key] if len(self.places.get(w, ())) < share.get(w, 0)]
@@ -55,7 +62,9 @@ class Cluster:
                 continue
             where = {"workers": [place], "allow_other_workers": True} if place else {}
             mine = zip(*(rows[i] for i in which), strict=True)
-            futures = self.client.map(fn, *map(list, mine), **common, **where, pure=False, retries=2)
+            futures = self.client.map(
+                fn, *map(list, mine), **common, **where, pure=False, retries=2
+            )
             out |= dict(zip(which, futures, strict=True))
         return [out[i] for i in range(len(rows))]
 
@@ -90,7 +99,9 @@ def _running() -> Client:
     try:
         return get_client()
     except ValueError:
-        raise InvalidInput("there is no Dask client; start one, distributed.Client(...), or pass client=.") from None
+        raise InvalidInput(
+            "there is no Dask client; start one, distributed.Client(...), or pass client=."
+        ) from None
 
 
 def partitions(X: Any, y: Any, w: Any) -> list[list[Any]]:
@@ -101,12 +112,16 @@ def partitions(X: Any, y: Any, w: Any) -> list[list[Any]]:
             columns.append([None] * len(columns[0]))
             continue
         if not hasattr(x, "to_delayed"):
-            raise InvalidInput(f"{name} is a {type(x).__name__}; pass a Dask DataFrame, Series or Array.")
+            raise InvalidInput(
+                f"{name} is a {type(x).__name__}; pass a Dask DataFrame, Series or Array."
+            )
         rows: Any = x
         if isinstance(x, da.Array):
             parts = (rows.rechunk({1: -1}) if x.ndim == 2 else rows).to_delayed()
         else:
-            parts = rows.to_delayed(optimize_graph=False)  # which may join partitions of few columns
+            parts = rows.to_delayed(
+                optimize_graph=False
+            )  # which may join partitions of few columns
         columns.append(list(np.ravel(np.array(parts, dtype=object))))
     if len({len(parts) for parts in columns}) > 1:
         sizes = ", ".join(str(len(parts)) for parts in columns)
@@ -119,7 +134,10 @@ def partitions(X: Any, y: Any, w: Any) -> list[list[Any]]:
 def as_array(chunks: list[Future], rows: list[int], columns: int, dtype: np.dtype) -> da.Array:
     """(rows, columns) from chunks of so many rows each."""
     return da.concatenate(
-        [da.from_delayed(delayed(chunk), (n, columns), dtype) for chunk, n in zip(chunks, rows, strict=True)]
+        [
+            da.from_delayed(delayed(chunk), (n, columns), dtype)
+            for chunk, n in zip(chunks, rows, strict=True)
+        ]
     )
 
 

@@ -58,14 +58,18 @@ def labels_of(y: Any, w: Any) -> Labels:
     y = inputs.vector(y, "y", len(y))
     w = np.ones(len(y)) if w is None else inputs.numbers(np.asarray(w), "sample_weight", len(y))
     if (w < 0).any():
-        raise inputs.InvalidInput("sample_weight has negative values; weights must be zero or more.")
+        raise inputs.InvalidInput(
+            "sample_weight has negative values; weights must be zero or more."
+        )
     names, code = np.unique(y, return_inverse=True)
     of_label = dict(zip(names.tolist(), np.bincount(code, w, len(names)).tolist(), strict=True))
     few = of_label if len(names) <= FEW else None
     if y.dtype.kind not in "iufb" or not len(y):
         return Labels(len(y), float(w.sum()), of_label, index=(len(y),))
     numbers = y.astype(np.float64)
-    return Labels(len(y), float(w.sum()), few, float(w @ numbers), numbers.min(), numbers.max(), (len(y),))
+    return Labels(
+        len(y), float(w.sum()), few, float(w @ numbers), numbers.min(), numbers.max(), (len(y),)
+    )
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,9 @@ def part_of(source: Source, X: Any, y: Any, w: Any, start: int) -> Part:
     """``start``: rows in the partitions before."""
     leaves, offset = source.rows(X)
     if offset is not None:
-        raise inputs.InvalidInput("models that start from scores given to each row are not for leaftrace.dask.")
+        raise inputs.InvalidInput(
+            "models that start from scores given to each row are not for leaftrace.dask."
+        )
     n, e = leaves.shape[1], source.ensemble
     codes = source.labels(np.asarray(y).ravel(), n, "y")
     weight = np.ones(n) if w is None else inputs.numbers(np.asarray(w), "sample_weight", n)
@@ -107,7 +113,9 @@ def part_of(source: Source, X: Any, y: Any, w: Any, start: int) -> Part:
     factor, *base = class_factors(source, codes, own)
     labels, weight = source.as_trained(codes, weight, factor, base[0] if base else None)
     names = inputs.row_index(X, n) if hasattr(X, "index") else np.arange(start, start + n)
-    return Part(np.ascontiguousarray(leaves), labels, weight, factor, base[0] if base else None, names)
+    return Part(
+        np.ascontiguousarray(leaves), labels, weight, factor, base[0] if base else None, names
+    )
 
 
 @dataclass(frozen=True)
@@ -176,7 +184,9 @@ def begin_backwards(part: Part, trace: Trace, width: int, dtype: np.dtype) -> Ca
     return Carry(e.scores(e.leaves, e.offset), zeros((e.n_rows, e.n_outputs, width), dtype))
 
 
-def step_backwards(part: Part, carry: Carry, trace: Trace, t: int, felt: Real) -> tuple[Carry, Real]:
+def step_backwards(
+    part: Part, carry: Carry, trace: Trace, t: int, felt: Real
+) -> tuple[Carry, Real]:
     """Step t: the carry after it, and what the leaves of the step before feel (at t = 0, the starting score)."""
     e = part.ensemble(trace.ensemble)
     work = part.work(trace, carry.abar.dtype)
@@ -184,7 +194,11 @@ def step_backwards(part: Part, carry: Carry, trace: Trace, t: int, felt: Real) -
     abar[...] = carry.abar
     e.move(t + 1, e.leaves, A, back=True)
     before = e.leaf_range(t - 1) if t else slice(0, 0)
-    below = zeros((before.stop - before.start, e.leaf_outputs, abar.shape[2]), abar.dtype) if t else None
+    below = (
+        zeros((before.stop - before.start, e.leaf_outputs, abar.shape[2]), abar.dtype)
+        if t
+        else None
+    )
     backward_chunks(work, t, A, felt, abar, below)
     sums = abar.sum(axis=0, dtype=np.float64) if below is None else below
     return Carry(A, abar), sums
@@ -210,7 +224,9 @@ class Top:
     """The rows that matter most to each query."""
 
     k: int
-    queries: tuple[tuple[Ints, np.ndarray, np.ndarray, Real], ...]  # positions over all rows, names, effects, changes
+    queries: tuple[
+        tuple[Ints, np.ndarray, np.ndarray, Real], ...
+    ]  # positions over all rows, names, effects, changes
 
     def __add__(self, other: Top) -> Top:
         out = []
@@ -222,12 +238,25 @@ class Top:
 
 
 def top_of(
-    part: Part, start: int, trace: Trace, block: LeafAdjoint, k: int, effect: str | None, question: Question
+    part: Part,
+    start: int,
+    trace: Trace,
+    block: LeafAdjoint,
+    k: int,
+    effect: str | None,
+    question: Question,
 ) -> Top:
     e, values = part.ensemble(trace.ensemble), values_of(part, trace, [block])
     about = question.of, question.method, "removed", e.sample_weight
-    here = Influence(values, part.names, np.arange(block.columns), *about, lower_is_better=question.lower_is_better)
+    here = Influence(
+        values,
+        part.names,
+        np.arange(block.columns),
+        *about,
+        lower_is_better=question.lower_is_better,
+    )
     lines = [
-        (o + start, part.names[o], np.array(words, dtype=object), change) for o, words, change in rank(here, k, effect)
+        (o + start, part.names[o], np.array(words, dtype=object), change)
+        for o, words, change in rank(here, k, effect)
     ]
     return Top(k, tuple(lines))

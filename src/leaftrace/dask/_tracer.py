@@ -81,7 +81,9 @@ class Tracer:
     ) -> None:
         settings = settings_of(fidelity, dtype, 1, memory_limit)
         if plan not in (None, "rows", "leaves"):
-            raise InvalidInput(f"plan is {plan!r}; it can be 'rows', 'leaves' or None for the faster one.")
+            raise InvalidInput(
+                f"plan is {plan!r}; it can be 'rows', 'leaves' or None for the faster one."
+            )
         self._on, self._plan, self._dtype = Cluster(client), plan, settings.dtype
         self._limit = memory_limit or available_memory() // 2
         model = model["booster"] if isinstance(model, dict) and "booster" in model else model
@@ -98,7 +100,9 @@ class Tracer:
                 "by the share of each class; leaftrace.Tracer knows them."
             )
             if fidelity == "raise":
-                raise FidelityError(f"{text} Pass exactly the rows, labels and weights of training.")
+                raise FidelityError(
+                    f"{text} Pass exactly the rows, labels and weights of training."
+                )
             warnings.warn(text, FidelityWarning, stacklevel=2)
         self._sent_trace = self._on.send(self._trace)
         self._work = Workspace(self._trace, self._dtype, 1, self._limit)
@@ -127,12 +131,16 @@ class Tracer:
         self, model: Any, parts: list[tuple[Future | None, ...]], params: dict[str, Any]
     ) -> tuple[Source, list[Future], np.ndarray]:
         """The model with stand-ins for its rows; the partitions' rows, and how many are before each partition."""
-        labels: _part.Labels = self._on.total(_part.labels_of, *zip(*(p[1:] for p in parts), strict=True))
+        labels: _part.Labels = self._on.total(
+            _part.labels_of, *zip(*(p[1:] for p in parts), strict=True)
+        )
         if not labels.n or not labels.weight:
             raise InvalidInput("the partitions have no training rows of non-zero weight.")
         empty = [part[0] for part, n in zip(parts, labels.index, strict=True) if not n]
         if any(self._on.client.gather(self._on.client.map(len, empty))):
-            raise InvalidInput("a partition of y is empty, that of X is not; pass the same rows in both.")
+            raise InvalidInput(
+                "a partition of y is empty, that of X is not; pass the same rows in both."
+            )
         parts = [part for part, n in zip(parts, labels.index, strict=True) if n]
         y, w = stand_in_rows(labels)
         few = self._on.client.submit(_first_rows, parts[0][0], len(y), pure=False).result()
@@ -169,7 +177,9 @@ class Tracer:
         def found(asks: dict[int, Ask]) -> dict[int, Any]:
             return (waiting.pop() if waiting else answers(asks)).of_step
 
-        return replay_apart(e, found, first.gradient, labels, self._source.tolerance, self._source.notes)
+        return replay_apart(
+            e, found, first.gradient, labels, self._source.tolerance, self._source.notes
+        )
 
     # ---- questions ----
 
@@ -190,7 +200,9 @@ class Tracer:
         queries, _ = self._queries(X_test, y_test, of, reduce, output, None)
         with told():
             blocks = [self._on.send(adjoint) for _, adjoint in self._backwards(queries)]
-            values = self._on.map(_part.values_of, self._parts, trace=self._sent_trace, blocks=blocks)
+            values = self._on.map(
+                _part.values_of, self._parts, trace=self._sent_trace, blocks=blocks
+            )
         return as_array(values, np.diff(self._starts).tolist(), len(queries), self._dtype)
 
     def top(
@@ -212,13 +224,21 @@ class Tracer:
         lines: list[Any] = []
         with told():
             for _, adjoint in self._backwards(queries):
-                common = {"trace": self._sent_trace, "block": self._on.send(adjoint), "k": k, "effect": effect}
+                common = {
+                    "trace": self._sent_trace,
+                    "block": self._on.send(adjoint),
+                    "k": k,
+                    "effect": effect,
+                }
                 starts = self._starts[:-1].tolist()
-                lines += self._on.total(_part.top_of, self._parts, starts, **common, question=question).queries
+                lines += self._on.total(
+                    _part.top_of, self._parts, starts, **common, question=question
+                ).queries
         names = np.concatenate([name for _, name, _, _ in lines])
         edges = np.cumsum([0, *(len(name) for _, name, _, _ in lines)])
         tops = [
-            (np.arange(*e), effects.tolist(), c) for e, (_, _, effects, c) in zip(_pairs(edges), lines, strict=True)
+            (np.arange(*e), effects.tolist(), c)
+            for e, (_, _, effects, c) in zip(_pairs(edges), lines, strict=True)
         ]
         return top_table(tops, names, test_index, f"{queries.of}_change_if_removed", "")
 
@@ -233,7 +253,9 @@ class Tracer:
 
     def _leaf_space(self) -> LeafSpace:
         if self._space is None:
-            self._space = self._on.total(_part.pairs, self._parts, trace=self._sent_trace, dtype=self._dtype)
+            self._space = self._on.total(
+                _part.pairs, self._parts, trace=self._sent_trace, dtype=self._dtype
+            )
         assert self._space is not None
         return self._space
 
@@ -244,10 +266,14 @@ class Tracer:
         fbar, base = queries.seeds(columns, width, self._dtype)
         if not e.independent:
             sent = self._sent_trace
-            carries = self._on.map(_part.begin_backwards, self._parts, trace=sent, width=width, dtype=self._dtype)
+            carries = self._on.map(
+                _part.begin_backwards, self._parts, trace=sent, width=width, dtype=self._dtype
+            )
             for t in reversed(range(e.n_steps)):
                 felt = felt_by_rows(self._trace, t, fbar[e.leaf_range(t)])
-                steps = self._on.map(_part.step_backwards, self._parts, carries, trace=sent, t=t, felt=felt)
+                steps = self._on.map(
+                    _part.step_backwards, self._parts, carries, trace=sent, t=t, felt=felt
+                )
                 carries = self._on.map(itemgetter(0), steps)
                 sums = self._on.added(self._on.map(itemgetter(slice(1, 2)), steps))
                 if t:
@@ -266,14 +292,19 @@ class Tracer:
         size = space_bytes(e, self._dtype.itemsize)  # of W, which every partition sends
         if 3 * size > self._limit:
             return False
-        whole = replace(e, leaves=np.broadcast_to(np.uint8(0), (len(e.leaves), n)), y=np.broadcast_to(0.0, (n,)))
+        whole = replace(
+            e, leaves=np.broadcast_to(np.uint8(0), (len(e.leaves), n)), y=np.broadcast_to(0.0, (n,))
+        )
         workers = self._on.threads
         rounds = -(-queries // BLOCKS[-1])
-        row = 1e-9 * machine() * backward_cost(whole, queries) / workers + rounds * e.n_steps * ROUND
+        row = (
+            1e-9 * machine() * backward_cost(whole, queries) / workers + rounds * e.n_steps * ROUND
+        )
         build = (
             0.0
             if self._space is not None
-            else 1e-9 * machine() * build_cost(whole) / workers + len(self._parts) / workers * size / WIRE
+            else 1e-9 * machine() * build_cost(whole) / workers
+            + len(self._parts) / workers * size / WIRE
         )
         return build + 1e-9 * machine() * solve_cost(e, queries) < row
 
@@ -298,10 +329,20 @@ def _refuse(e: Ensemble) -> None:
     elif e.moves is not None and not e.independent:
         why = "this model is not plain boosting (DART, or a model that shrinks)"
     if why:
-        raise UnsupportedModel(f"{why}; use leaftrace.Tracer, or Tracer.from_files for a table that does not fit.")
+        raise UnsupportedModel(
+            f"{why}; use leaftrace.Tracer, or Tracer.from_files for a table that does not fit."
+        )
 
 
 def _without_rows(e: Ensemble) -> Ensemble:
     none = np.zeros(0)
     base = None if e.base_factor is None else none
-    return replace(e, leaves=e.leaves[:, :0].copy(), y=none, w=none, w_factor=none, base_factor=base, offset=None)
+    return replace(
+        e,
+        leaves=e.leaves[:, :0].copy(),
+        y=none,
+        w=none,
+        w_factor=none,
+        base_factor=base,
+        offset=None,
+    )

@@ -11,4 +11,13 @@ from ._curves import distribution, fidelity, noise, removal_curve
 from ._effects import effects, groups
 from ._rows import side_by_side, top
 
-__all__ = ["distribution", "effects", "fidelity", "groups", "noise", "removal_curve", "side_by_side", "top"]
+__all__ = [
+    "distribution",
+    "effects",
+    "fidelity",
+    "groups",
+    "noise",
+    "removal_curve",
+    "side_by_side",
+    "top",
+]

@@ -33,13 +33,17 @@ def axes(ax: Axes | None, width: float = 7.0, height: float = 4.0) -> Axes:
     if ax is None:
         return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
     if not isinstance(ax, Axes):
-        raise InvalidInput(f"ax is a {type(ax).__name__}; pass one matplotlib Axes, or None for a new figure.")
+        raise InvalidInput(
+            f"ax is a {type(ax).__name__}; pass one matplotlib Axes, or None for a new figure."
+        )
     return ax
 
 
 def expect(result: Any, kind: type, how: str) -> None:
     if not isinstance(result, kind):
-        raise InvalidInput(f"this draws a {kind.__name__}, and got a {type(result).__name__}; pass {how}.")
+        raise InvalidInput(
+            f"this draws a {kind.__name__}, and got a {type(result).__name__}; pass {how}."
+        )
 
 
 def name(x: Any, limit: int = 28) -> str:

@@ -32,11 +32,15 @@ def distribution(influence: Influence, *, ax: Axes | None = None) -> Axes:
     expect(influence, Influence, "what tracer.influence(X_test, y_test) returns")
     n, m = influence.shape
     if not n or not m:
-        raise InvalidInput(f"this result has {n} training rows and {m} queries; there is nothing to draw.")
+        raise InvalidInput(
+            f"this result has {n} training rows and {m} queries; there is nothing to draw."
+        )
     ax = axes(ax)
     burden, size, k = influence.burden, np.abs(influence.change), _log_spaced(n)
     for word, sign, line in zip(influence._words, (1, -1), ("--", "-"), strict=True):
-        each = np.sort(np.where(sign * burden > 0, size, 0).sum(axis=1, dtype=float))[::-1]  # (rows,)
+        each = np.sort(np.where(sign * burden > 0, size, 0).sum(axis=1, dtype=float))[
+            ::-1
+        ]  # (rows,)
         share = np.cumsum(each) / (each.sum() or 1.0)
         half = int(np.searchsorted(share, 0.5)) + 1
         label = f"{word}: half of it from {half:,} row{'s' if half > 1 else ''} ({100 * half / n:.2g} %)"
@@ -66,9 +70,17 @@ def noise(noise: LabelNoise, is_noisy: Any = None, *, ax: Axes | None = None) ->
         wrong = np.zeros(n, bool)
         wrong[inputs.row_numbers(is_noisy, n, "is_noisy")] = True
     ax, k, issues = axes(ax), _log_spaced(n), int(noise.is_label_issue.sum())
-    ax.plot(k, noise.label_score[order][k - 1], color=HELP, linewidth=2, label="label score (0: surely wrong)")
+    ax.plot(
+        k,
+        noise.label_score[order][k - 1],
+        color=HELP,
+        linewidth=2,
+        label="label score (0: surely wrong)",
+    )
     if issues:
-        ax.axvline(issues, color=GREY, linestyle="--", linewidth=1, label=f"{issues:,} label issues")
+        ax.axvline(
+            issues, color=GREY, linestyle="--", linewidth=1, label=f"{issues:,} label issues"
+        )
     if wrong is not None:
         precision, base = (np.cumsum(wrong[order]) / np.arange(1, n + 1))[k - 1], wrong.mean()
         ax.plot(k, precision, "-.", color=HARM, linewidth=2, label="precision at k")
@@ -97,7 +109,9 @@ def removal_curve(curve: RemovalCurve, *, ax: Axes | None = None) -> Axes:
     ):
         known = np.isfinite(losses)
         if known[1:].any():
-            ax.plot(curve.removed[known], losses[known], style, color=colour, label=label, markersize=5)
+            ax.plot(
+                curve.removed[known], losses[known], style, color=colour, label=label, markersize=5
+            )
     ax.axhline(curve.refitted[0], color=GREY, linewidth=0.8)
     ax.set_xlabel("training rows removed")
     ax.set_ylabel("mean loss of the held-out rows")

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WAYS = ("predicted", "refitted", "retrained")
-_MARKERS = {"predicted": ("o", HELP, "none"), "refitted": ("s", GREEN, "none"), "retrained": ("D", BLACK, BLACK)}
+_MARKERS = {
+    "predicted": ("o", HELP, "none"),
+    "refitted": ("s", GREEN, "none"),
+    "retrained": ("D", BLACK, BLACK),
+}
 LINES, SIDE, WRITTEN = 20, 60, 225  # effects drawn; groups or slices; cells with numbers in them
 APART = 30.0  # effects whose sizes are so far apart have no common scale
 
@@ -37,7 +41,9 @@ def effects(result: Any, *, ax: Axes | None = None) -> Axes:
     chosen = np.sort(np.argsort(-size, kind="stable")[:LINES])
     values, size, labels = values[chosen], size[chosen], [of[i] for i in chosen]
     size[size == 0] = size.max() or 1.0  # no change has no size of its own
-    own_units = size.max() > APART * size.min() and not isinstance(result, GroupEffects)  # whose are all one loss
+    own_units = size.max() > APART * size.min() and not isinstance(
+        result, GroupEffects
+    )  # whose are all one loss
     if own_units:
         values = values / size[:, None]
         labels = [f"{label} (1 = {s:.2g})" for label, s in zip(labels, size, strict=True)]
@@ -46,9 +52,25 @@ def effects(result: Any, *, ax: Axes | None = None) -> Axes:
     for way, x in zip(WAYS, values.T, strict=True):
         marker, edge, face = _MARKERS[way]
         if np.isfinite(x).any():
-            ax.plot(x, y, marker, markeredgecolor=edge, markerfacecolor=face, markersize=8, label=way, clip_on=False)
+            ax.plot(
+                x,
+                y,
+                marker,
+                markeredgecolor=edge,
+                markerfacecolor=face,
+                markersize=8,
+                label=way,
+                clip_on=False,
+            )
     last = np.where(np.isfinite(values), values, 0.0)
-    ax.hlines(y, np.minimum(last.min(axis=1), 0), np.maximum(last.max(axis=1), 0), color=GREY, linewidth=0.8, zorder=1)
+    ax.hlines(
+        y,
+        np.minimum(last.min(axis=1), 0),
+        np.maximum(last.max(axis=1), 0),
+        color=GREY,
+        linewidth=0.8,
+        zorder=1,
+    )
     ax.axvline(0, color=GREY, linewidth=0.8)
     ax.set_yticks(y, labels)
     ax.set_ylim(len(chosen) - 0.5, -0.5)
@@ -85,8 +107,18 @@ def groups(result: Any, *, show: str | None = None, ax: Axes | None = None) -> A
     if change.size <= WRITTEN:  # numbers have signs, which colours in grey print lack
         for g, s in np.ndindex(change.shape):
             ink = "white" if abs(change[g, s]) > 0.6 * bound else "black"
-            ax.text(s, g, signed(float(change[g, s])), ha="center", va="center", color=ink, fontsize="small")
-    ax.set_xticks(range(len(slices)), slices, rotation=35 if long else 0, ha="right" if long else "center")
+            ax.text(
+                s,
+                g,
+                signed(float(change[g, s])),
+                ha="center",
+                va="center",
+                color=ink,
+                fontsize="small",
+            )
+    ax.set_xticks(
+        range(len(slices)), slices, rotation=35 if long else 0, ha="right" if long else "center"
+    )
     ax.set_yticks(range(len(rows)), rows)
     ax.set_xlabel(f"test rows{by[1]} (count)")
     ax.set_ylabel(f"training rows{by[0]} (count)")
@@ -98,12 +130,17 @@ def _measured(result: Any) -> tuple[list[str], F64]:
     """Names of effects, and (effects, ways) their sizes."""
     if isinstance(result, GroupEffects):
         pairs = np.ndindex(len(result.slices), len(result.groups))
-        of = [f"{name(result.slices.phrase(s))}, without {name(result.groups.phrase(g))}" for s, g in pairs]
+        of = [
+            f"{name(result.slices.phrase(s))}, without {name(result.groups.phrase(g))}"
+            for s, g in pairs
+        ]
         lines = {way: getattr(result, way).T.ravel() for way in WAYS}
     else:
         lines = result.effects if isinstance(result, Finding) else result
         if lines is None:
-            raise InvalidInput(f"this {type(result).__name__} has no effects: nothing was acted on and measured.")
+            raise InvalidInput(
+                f"this {type(result).__name__} has no effects: nothing was acted on and measured."
+            )
         lines = _needs(lines, ("of", *WAYS), "what an action of leaftrace returns, or its effects")
         of = [name(x, 48) for x in lines["of"]]
     values = np.array([np.asarray(lines[way], dtype=float) for way in WAYS]).T
@@ -117,7 +154,9 @@ def _grid(result: Any, show: str | None) -> tuple[list[str], list[str], F64, str
     if isinstance(result, GroupEffects):
         ways = {way: getattr(result, way) for way in WAYS}
         if show not in (None, *WAYS):
-            raise InvalidInput(f"show is {show!r}; it can be 'predicted', 'refitted', 'retrained' or None.")
+            raise InvalidInput(
+                f"show is {show!r}; it can be 'predicted', 'refitted', 'retrained' or None."
+            )
         show = show or next(way for way in reversed(WAYS) if np.isfinite(ways[way]).any())
         if not np.isfinite(ways[show]).any():
             raise InvalidInput(f"show is '{show}', but group_effects was not asked for it.")
@@ -129,17 +168,28 @@ def _grid(result: Any, show: str | None) -> tuple[list[str], list[str], F64, str
         return names[0], names[1], ways[show], what
     result = _needs(result, ("group", "rows"), "what group_effects or Influence.by returns")
     if show is not None:
-        raise InvalidInput("show= is for the result of group_effects; this table has one kind of change.")
+        raise InvalidInput(
+            "show= is for the result of group_effects; this table has one kind of change."
+        )
     change = next((c for c in result if "_change_if_" in str(c)), None)
     if change is None or not len(result["group"]):
-        raise InvalidInput("this table has no column of changes, or no lines; pass what Influence.by returns.")
+        raise InvalidInput(
+            "this table has no column of changes, or no lines; pass what Influence.by returns."
+        )
     sliced = "slice" in result
     rows, g = _numbered(result["group"], result["rows"])
-    slices, s = _numbered(result["slice"] if sliced else result["test_row"], result["test_rows"] if sliced else None)
+    slices, s = _numbered(
+        result["slice"] if sliced else result["test_row"], result["test_rows"] if sliced else None
+    )
     out = np.full((len(rows), len(slices)), np.nan)
     out[g, s] = np.asarray(result[change])
     of, _, action = change.partition("_change_if_")
-    return rows, slices, out, f"change of the {name(of)}\nif the group is {action},\nsummed over its rows"
+    return (
+        rows,
+        slices,
+        out,
+        f"change of the {name(of)}\nif the group is {action},\nsummed over its rows",
+    )
 
 
 def _columns(result: Any) -> tuple[str, str]:
@@ -150,7 +200,9 @@ def _columns(result: Any) -> tuple[str, str]:
 def _numbered(values: Any, counts: Any = None) -> tuple[list[str], NDArray[np.intp]]:
     """The different values in the order they come, and which of them each is."""
     number: dict[Any, int] = {}
-    code = np.array([number.setdefault(v, len(number)) for v in np.asarray(values).tolist()], dtype=np.intp)
+    code = np.array(
+        [number.setdefault(v, len(number)) for v in np.asarray(values).tolist()], dtype=np.intp
+    )
     shown = [name(v, 24) for v in number]
     if counts is not None:
         of = dict(zip(code.tolist(), np.asarray(counts).tolist(), strict=True))

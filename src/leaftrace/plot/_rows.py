@@ -33,28 +33,43 @@ def top(influence: Influence, test_row: int = 0, k: int = 10, *, ax: Axes | None
     """
     expect(influence, Influence, "what tracer.influence(X_test, y_test) returns")
     j = inputs.row_numbers([test_row], influence.shape[1], "test_row", "test rows")
-    one = replace(influence, values=influence.values[:, j], test_index=influence.test_index[j], per_label=None)
+    one = replace(
+        influence, values=influence.values[:, j], test_index=influence.test_index[j], per_label=None
+    )
     sides = [rank(one, k, effect)[0] for effect in one._words]
     order = np.argsort(np.concatenate([change for _, _, change in sides]), kind="stable")
     place = np.empty(len(order))  # of each bar from the top, most negative first
     place[order] = np.arange(len(order))
     ax = axes(ax, 7, 1.6 + 0.27 * len(order))
-    for effect, (rows, _, change), at in zip(one._words, sides, np.split(place, [len(sides[0][0])]), strict=True):
+    for effect, (rows, _, change), at in zip(
+        one._words, sides, np.split(place, [len(sides[0][0])]), strict=True
+    ):
         if len(rows):
-            bars = ax.barh(at, change, label=_LEGEND.get(effect, f"{effect} rows"), **STYLES[effect])
+            bars = ax.barh(
+                at, change, label=_LEGEND.get(effect, f"{effect} rows"), **STYLES[effect]
+            )
             ax.bar_label(bars, [signed(c) for c in change], padding=3, fontsize="small")
     labels = [name(one.train_index[row]) for rows, _, _ in sides for row in rows]
     ax.set_yticks(np.arange(len(order)), [f"row {labels[i]}" for i in order])
     ax.set_ylim(len(order) - 0.4, -0.6)
     ax.margins(x=0.2)
     ax.axvline(0, color=GREY, linewidth=0.8)
-    what = f"change of the {name(one.of)} {_ACTIONS[one.action]}" + (", to first order" * one.derivative)
+    what = f"change of the {name(one.of)} {_ACTIONS[one.action]}" + (
+        ", to first order" * one.derivative
+    )
     ax.set_xlabel("minus the score" if one.scored else what)
     ax.set_title(f"Training rows behind {_query(one.test_index[0])}")
     if len(order):
         ax.legend(frameon=False)
     else:
-        ax.text(0.5, 0.5, "no training row has any effect", ha="center", va="center", transform=ax.transAxes)
+        ax.text(
+            0.5,
+            0.5,
+            "no training row has any effect",
+            ha="center",
+            va="center",
+            transform=ax.transAxes,
+        )
     plain_frame(ax)
     return ax
 
@@ -72,7 +87,9 @@ def side_by_side(
     """
     check_tracer(tracer)
     if inputs.row_count(x) != 1:
-        raise InvalidInput("x must be one row, as a table: X_test[7:8] of an array, X_test.iloc[[7]] of a DataFrame.")
+        raise InvalidInput(
+            "x must be one row, as a table: X_test[7:8] of an array, X_test.iloc[[7]] of a DataFrame."
+        )
     if columns < 1:
         raise InvalidInput(f"columns is {columns}; show 1 or more.")
     y = tracer._source.own_labels(x) if y is None else np.atleast_1d(np.asarray(y))
@@ -80,7 +97,9 @@ def side_by_side(
     rows, effects, changes = rank(influence, k, None)[0]
     train, test = open_grids(tracer.X_train, x, ())
     if not test.names:
-        raise InvalidInput("these tables have no cells that can be read; pass X_train and x as tables or arrays.")
+        raise InvalidInput(
+            "these tables have no cells that can be read; pass X_train and x as tables or arrays."
+        )
     beside = compare(test.names, test.take(np.array([0]))[0], train.take(rows), columns)
     values, marks = [beside.values, *beside.others], [[SAME] * len(beside.columns), *beside.marks]
 
@@ -89,11 +108,27 @@ def side_by_side(
     from matplotlib.colors import ListedColormap
 
     shade = np.array([[kinds.index(mark) for mark in row] for row in marks]).T  # (features, rows)
-    ax.imshow(shade, ListedColormap([_SHADES[kind] for kind in kinds]), vmin=0, vmax=len(kinds) - 1, aspect="auto")
+    ax.imshow(
+        shade,
+        ListedColormap([_SHADES[kind] for kind in kinds]),
+        vmin=0,
+        vmax=len(kinds) - 1,
+        aspect="auto",
+    )
     for i, (row, signs) in enumerate(zip(values, marks, strict=True)):
         for f, (value, sign) in enumerate(zip(row, signs, strict=True)):
-            ax.text(i, f, _SIGNS[sign] + name(value, 14), ha="center", va="center", fontsize="small", clip_on=True)
-    heads = [f"{_query(influence.test_index[0])}\n" + ("" if y is None else f"label {name(y[0], 12)}\n")]
+            ax.text(
+                i,
+                f,
+                _SIGNS[sign] + name(value, 14),
+                ha="center",
+                va="center",
+                fontsize="small",
+                clip_on=True,
+            )
+    heads = [
+        f"{_query(influence.test_index[0])}\n" + ("" if y is None else f"label {name(y[0], 12)}\n")
+    ]
     for row, effect, change in zip(rows, effects, changes, strict=True):
         label = f"label {name(tracer.y_train[row], 12)}"
         heads.append(f"row {name(tracer.train_index[row], 14)}\n{label}\n{effect} {signed(change)}")
@@ -109,10 +144,16 @@ def side_by_side(
     left_out = len(test.names) - len(beside.columns)
     more = f"; {left_out} columns that differ less are left out" if left_out else ""
     what = f"change of the {influence.of}, to first order,"
-    ax.set_xlabel(f"▲ higher, ▼ lower, ≠ other than in the test row{more}\nnumbers with signs: {what} without the row")
+    ax.set_xlabel(
+        f"▲ higher, ▼ lower, ≠ other than in the test row{more}\nnumbers with signs: {what} without the row"
+    )
     return ax
 
 
 def _query(label: Any) -> str:
     """In words: a test row, or what stands for all of them."""
-    return f"the {label} of all test rows" if str(label) in ("mean", "sum") else f"test row {name(label, 18)}"
+    return (
+        f"the {label} of all test rows"
+        if str(label) in ("mean", "sum")
+        else f"test row {name(label, 18)}"
+    )

@@ -17,7 +17,15 @@ from ..._data.progress import progress
 from ..._data.tables import table
 from ..._engine.refit import RetrainedModel
 from ..._tracer.tracer import Tracer
-from ..common import Effect, Finding, Interruptible, check_tracer, effects_table, measure, paired_interval
+from ..common import (
+    Effect,
+    Finding,
+    Interruptible,
+    check_tracer,
+    effects_table,
+    measure,
+    paired_interval,
+)
 from .proposals import relabel, remove, reweight
 from .rounds import Round, Rounds, TrainingSet
 
@@ -64,7 +72,10 @@ def clean(
     check_tracer(tracer)
     tracer._needs_derivatives()
     _check(action, batch, max_rounds, cap)
-    y_val, y_holdout = _labels(tracer, X_val, y_val, "val"), _labels(tracer, X_holdout, y_holdout, "holdout")
+    y_val, y_holdout = (
+        _labels(tracer, X_val, y_val, "val"),
+        _labels(tracer, X_holdout, y_holdout, "holdout"),
+    )
     order = np.random.default_rng(seed).permutation(len(y_val))
     half = len(order) // 2
     start = TrainingSet.of(tracer)
@@ -78,7 +89,10 @@ def clean(
         X_val,
         y_val,
         (np.sort(order[:half]), np.sort(order[half:])),
-        {name: proposals[name] for name in (("remove", "relabel") if action == "auto" else (action,))},
+        {
+            name: proposals[name]
+            for name in (("remove", "relabel") if action == "auto" else (action,))
+        },
         _BATCH[action] if batch is None else batch,
         start,
     )
@@ -141,20 +155,28 @@ class Clean(Finding):
 
 def _check(action: str, batch: float | None, max_rounds: int, cap: float) -> None:
     if action not in _BATCH:
-        raise InvalidInput(f"action is {action!r}; it can be 'remove', 'relabel', 'reweight' or 'auto'.")
+        raise InvalidInput(
+            f"action is {action!r}; it can be 'remove', 'relabel', 'reweight' or 'auto'."
+        )
     if batch is not None and not 0 < batch <= 0.5:
-        raise InvalidInput(f"batch is {batch}; it is the share of the training rows that a round changes, 0 to 0.5.")
+        raise InvalidInput(
+            f"batch is {batch}; it is the share of the training rows that a round changes, 0 to 0.5."
+        )
     if max_rounds < 1:
         raise InvalidInput(f"max_rounds is {max_rounds}; allow 1 or more.")
     if not cap >= 1:
-        raise InvalidInput(f"cap is {cap}; weights may grow to this multiple of what they are, so 1 or more.")
+        raise InvalidInput(
+            f"cap is {cap}; weights may grow to this multiple of what they are, so 1 or more."
+        )
 
 
 def _labels(tracer: Tracer, X: Any, y: Any, name: str) -> np.ndarray:
     """Checked before the work, with the table."""
     m = inputs.row_count(X)
     if m < _LEAST:
-        raise InvalidInput(f"X_{name} has {m} rows; pass at least {_LEAST}, or nothing can be told from chance.")
+        raise InvalidInput(
+            f"X_{name} has {m} rows; pass at least {_LEAST}, or nothing can be told from chance."
+        )
     y = tracer._source.own_labels(X) if y is None else y
     if y is None:
         raise InvalidInput(f"y_{name} is missing; pass the labels of X_{name}.")
@@ -164,7 +186,9 @@ def _labels(tracer: Tracer, X: Any, y: Any, name: str) -> np.ndarray:
     return labels
 
 
-def _report(rounds: Rounds, start: TrainingSet, holdout: tuple[Any, np.ndarray], interrupted: bool) -> Clean:
+def _report(
+    rounds: Rounds, start: TrainingSet, holdout: tuple[Any, np.ndarray], interrupted: bool
+) -> Clean:
     tracer, best, model = rounds.tracer, rounds.best, rounds.model
     interval, effects = None, ()
     if model is not None:
@@ -206,7 +230,9 @@ def _advice(
     stopped = f"Interrupted after {tried}. " if interrupted else ""
     if interval is None:
         none = (
-            "no round was finished" if not rounds.rounds else "no round lowered the loss of rows that did not choose it"
+            "no round was finished"
+            if not rounds.rounds
+            else "no round lowered the loss of rows that did not choose it"
         )
         return f"{stopped}No improvement: {none}. Keep the training set as it is."
     change = effects[0].retrained

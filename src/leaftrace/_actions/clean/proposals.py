@@ -30,19 +30,26 @@ def remove(tracer: Tracer, X: Any, y: Any, share: float) -> Change:
 
 def relabel(tracer: Tracer, X: Any, y: Any, share: float) -> Change:
     rows, e, read = worst(tracer, X, y, share), tracer._source.ensemble, reading(tracer)
-    F = tracer.refit(without=rows).ensemble.scores(e.leaves[:, rows], None if e.offset is None else e.offset[rows])
+    F = tracer.refit(without=rows).ensemble.scores(
+        e.leaves[:, rows], None if e.offset is None else e.offset[rows]
+    )
     if has_classes(tracer):
         labels = tracer.y_train.copy()
         labels[rows] = _spelling(tracer)[read.decision(F)]
     else:
         labels, response = tracer.y_train.astype(float), read.response(F)
-        labels[rows] = response if response.ndim == 1 else response[:, 1]  # a number, or the share of class one
+        labels[rows] = (
+            response if response.ndim == 1 else response[:, 1]
+        )  # a number, or the share of class one
     return Change(y=labels)
 
 
 def reweight(tracer: Tracer, X: Any, y: Any, share: float, first: F64, cap: float) -> Change:
     """``first`` (n,): the weights of training."""
-    w, slopes = tracer.sample_weight, tracer.influence(X, y, reduce="mean").values[:, 0].astype(float)
+    w, slopes = (
+        tracer.sample_weight,
+        tracer.influence(X, y, reduce="mean").values[:, 0].astype(float),
+    )
     slopes -= first @ slopes / first.sum()
     moving = slopes[slopes != 0]
     if not len(moving):
@@ -55,7 +62,11 @@ def reweight(tracer: Tracer, X: Any, y: Any, share: float, first: F64, cap: floa
     low, high = np.log(share / np.abs(moving).max()) - 1, np.log(cap / np.abs(moving).min())
     for _ in range(50):
         middle = (low + high) / 2
-        low, high = (middle, high) if np.abs(moved(np.exp(middle)) - w).sum() < share * first.sum() else (low, middle)
+        low, high = (
+            (middle, high)
+            if np.abs(moved(np.exp(middle)) - w).sum() < share * first.sum()
+            else (low, middle)
+        )
     return Change(sample_weight=moved(np.exp(high)))
 
 
@@ -67,7 +78,9 @@ def worst(tracer: Tracer, X: Any, y: Any, share: float) -> Ints:
     if not has_classes(tracer):
         return order
     codes = tracer._source.ensemble.y.astype(int)
-    counting = np.bincount(codes, tracer._source.ensemble.w > 0).astype(int)  # rows of each class that training counts
+    counting = np.bincount(codes, tracer._source.ensemble.w > 0).astype(
+        int
+    )  # rows of each class that training counts
     taken = np.ones(len(order), bool)
     for code in np.unique(codes[order]):
         taken[np.flatnonzero(codes[order] == code)[max(0, counting[code] - _SPARED) :]] = False

@@ -55,7 +55,9 @@ class TrainingSet:
 
     def differs(self, start: TrainingSet) -> Ints:
         """Positions of the rows that were changed since."""
-        return np.flatnonzero((self.gone != start.gone) | (self.y != start.y) | (self.weight != start.weight))
+        return np.flatnonzero(
+            (self.gone != start.gone) | (self.y != start.y) | (self.weight != start.weight)
+        )
 
     def change(self, start: TrainingSet) -> Change:
         """What `Tracer.retrain` of the start takes for this set; None for what is as it was."""
@@ -91,7 +93,9 @@ class Rounds:
     X: Any
     y: np.ndarray
     halves: tuple[Ints, Ints]  # positions of validation rows
-    actions: Mapping[str, Propose]  # of several, a round takes what serves the half that judges best by a refit
+    actions: Mapping[
+        str, Propose
+    ]  # of several, a round takes what serves the half that judges best by a refit
     share: float
     best: TrainingSet
     model: RetrainedModel | None = None  # trained on the best; None: the first model still is
@@ -110,7 +114,9 @@ class Rounds:
                 after = model.loss(self.X, self.y)
                 judged = float((after - losses)[judging].mean())
                 kept, rows = judged < 0, len(trial.differs(start))
-                self.rounds.append(Round(action, share, rows, float(after.mean()), judged, kept, total))
+                self.rounds.append(
+                    Round(action, share, rows, float(after.mean()), judged, kept, total)
+                )
                 if kept:
                     self.best, self.model, losses = trial, model, after
                 yield
@@ -119,7 +125,9 @@ class Rounds:
             proposing, judging = judging, proposing
             failures += not kept
 
-    def _propose(self, tracer: Tracer, share: float, proposing: Ints, judging: Ints) -> tuple[str, Change]:
+    def _propose(
+        self, tracer: Tracer, share: float, proposing: Ints, judging: Ints
+    ) -> tuple[str, Change]:
         X, y = inputs.take_rows(self.X, proposing), self.y[proposing]
         changes = {action: propose(tracer, X, y, share) for action, propose in self.actions.items()}
         if len(changes) == 1:

@@ -15,7 +15,16 @@ from ..._data.progress import progress
 from ..._data.tables import table
 from ..._engine.refit import AlteredModel, RetrainedModel
 from ..._tracer.tracer import Tracer
-from ..common import Change, Effect, Finding, Interruptible, check_tracer, effects_table, first_order, mean_loss
+from ..common import (
+    Change,
+    Effect,
+    Finding,
+    Interruptible,
+    check_tracer,
+    effects_table,
+    first_order,
+    mean_loss,
+)
 from ..readings import side_of, slope
 from .search import Action, Attempt, Search
 
@@ -56,19 +65,29 @@ def fix(
     if action not in _DONE:
         raise InvalidInput(f"action is {action!r}; it can be 'remove' or 'relabel'.")
     if inputs.row_count(x) != 1 or len(getattr(x, "shape", (1, 1))) != 2:
-        raise InvalidInput("x must be one row, as a table: X_test[7:8] of an array, X_test.iloc[[7]] of a DataFrame.")
+        raise InvalidInput(
+            "x must be one row, as a table: X_test[7:8] of an array, X_test.iloc[[7]] of a DataFrame."
+        )
     if max_rows is not None and max_rows < 1:
-        raise InvalidInput(f"max_rows is {max_rows}; allow 1 row or more, or None for a tenth of the training rows.")
+        raise InvalidInput(
+            f"max_rows is {max_rows}; allow 1 row or more, or None for a tenth of the training rows."
+        )
     side = side_of(tracer, x, y, tolerance)
     if action == "relabel" and side.reading.classes is None:
-        raise InvalidInput("relabel needs classes, and this model predicts numbers; use action='remove'.")
-    labelled = y_test is not None or (X_test is not None and tracer._source.own_labels(X_test) is not None)
+        raise InvalidInput(
+            "relabel needs classes, and this model predicts numbers; use action='remove'."
+        )
+    labelled = y_test is not None or (
+        X_test is not None and tracer._source.own_labels(X_test) is not None
+    )
     if labelled != (X_test is not None):
         raise InvalidInput("X_test and y_test go together; pass both, or neither.")
     allowed = np.zeros(tracer.n_rows, bool)
     allowed[inputs.row_numbers(rows, tracer.n_rows)] = True
     before = tracer._unchanged
-    test = None if X_test is None else (X_test, y_test, before.loss(X_test, y_test))  # refuses bad ones before the work
+    test = (
+        None if X_test is None else (X_test, y_test, before.loss(X_test, y_test))
+    )  # refuses bad ones before the work
     search = Search(tracer, x, side, action, allowed, max_rows or max(1, tracer.n_rows // 10))
     interrupted, right = False, search.margin(before) > 0
     if not right:
@@ -158,8 +177,15 @@ def _report(search: Search, F: F64, test: _Test, right: bool, interrupted: bool)
 def _of_x(search: Search, change: Change, F: F64, refitted: AlteredModel) -> list[Effect]:
     """Effects on x, whose scores were F (K,)."""
     side, x = search.side, search.x
-    answer = "prediction of x" if side.reading.classes is None else f"probability of {search.label} for x"
-    scalars: dict[str, Callable[[F64], float]] = {"loss of x": side.loss, "margin of x": side.margin}
+    answer = (
+        "prediction of x"
+        if side.reading.classes is None
+        else f"probability of {search.label} for x"
+    )
+    scalars: dict[str, Callable[[F64], float]] = {
+        "loss of x": side.loss,
+        "margin of x": side.margin,
+    }
     if np.isfinite(side.answer(F)):
         scalars[answer] = side.answer
 
@@ -169,12 +195,18 @@ def _of_x(search: Search, change: Change, F: F64, refitted: AlteredModel) -> lis
     def moved(q: Callable[[F64], float], model: AlteredModel | None) -> float:
         return np.nan if model is None else q(model.scores(x)[0]) - q(F)
 
-    return [Effect(name, q(F), predicted(q), moved(q, refitted), moved(q, search.model)) for name, q in scalars.items()]
+    return [
+        Effect(name, q(F), predicted(q), moved(q, refitted), moved(q, search.model))
+        for name, q in scalars.items()
+    ]
 
 
 def _table(search: Search, F: F64) -> Any:
     tracer, rows = search.tracer, search.rows
-    columns: dict[str, Any] = {"train_row": tracer.train_index[rows], "given_label": tracer.y_train[rows]}
+    columns: dict[str, Any] = {
+        "train_row": tracer.train_index[rows],
+        "given_label": tracer.y_train[rows],
+    }
     if search.action == "relabel":
         columns["suggested_label"] = np.full(len(rows), search.label)
     columns[f"margin_change_if_{_DONE[search.action]}"] = search.gains(tracer, F)[rows]
@@ -193,7 +225,9 @@ def _count(rows: Ints) -> str:
     return f"{len(rows):,} training row{'s' * (len(rows) != 1)}"
 
 
-def _advice(search: Search, F: F64, cost: tuple[float, float] | None, right: bool, interrupted: bool) -> str:
+def _advice(
+    search: Search, F: F64, cost: tuple[float, float] | None, right: bool, interrupted: bool
+) -> str:
     if right:
         return "The model is right about x already."
     stopped = "Ctrl-C ended the search; this is the best set so far. " if interrupted else ""
@@ -202,7 +236,9 @@ def _advice(search: Search, F: F64, cost: tuple[float, float] | None, right: boo
     tried = f"{len(search.attempts)} retraining{'s' * (len(search.attempts) != 1)}"
     if search.model is None:
         return stopped + "No model was retrained, so nothing is confirmed."
-    margins = f"the margin goes from {search.side.margin(F):.3g} to {search.margin(search.model):.3g}"
+    margins = (
+        f"the margin goes from {search.side.margin(F):.3g} to {search.margin(search.model):.3g}"
+    )
     if not search.fixed:
         at = " max_rows= allows more." if search.size >= search.limit and not interrupted else ""
         return f"{stopped}After {tried}, {margins}, which is still the wrong side.{at}"

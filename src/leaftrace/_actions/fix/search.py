@@ -62,7 +62,11 @@ class Search:
     def label(self) -> Any:
         """The label of x, as the training rows have it."""
         same = np.flatnonzero(self.tracer._source.ensemble.y == self.side.code)
-        return self.tracer.y_train[same[0]] if len(same) else np.asarray(self.side.reading.classes)[int(self.side.code)]
+        return (
+            self.tracer.y_train[same[0]]
+            if len(same)
+            else np.asarray(self.side.reading.classes)[int(self.side.code)]
+        )
 
     def change(self, rows: Ints, tracer: Tracer | None = None) -> Change:
         """The training set, of this tracer or the first one, with these rows removed or relabelled."""
@@ -97,7 +101,9 @@ class Search:
     def _try(self, size: int) -> RetrainedModel:
         change = self.change(self.chosen[:size])
         model = change.retrain(self.tracer)
-        self.attempts.append(Attempt(size, self.margin(change.refit(self.tracer)), self.margin(model)))
+        self.attempts.append(
+            Attempt(size, self.margin(change.refit(self.tracer)), self.margin(model))
+        )
         return model
 
     def _more(self, tracer: Tracer, keep: Ints) -> Ints:
@@ -105,12 +111,16 @@ class Search:
         F = tracer._unchanged.scores(self.x)[0]
         gain = self.gains(tracer, F)
         gain[~self.allowed[keep] | np.isin(keep, self.chosen)] = 0.0
-        order = np.argsort(-gain, kind="stable")[: min(self.limit - len(self.chosen), np.count_nonzero(gain > 0))]
+        order = np.argsort(-gain, kind="stable")[
+            : min(self.limit - len(self.chosen), np.count_nonzero(gain > 0))
+        ]
         if not len(order):
             return order
 
         def enough(k: int) -> bool:
-            return self.side.crossed(self.change(order[:k], tracer).refit(tracer).scores(self.x)[0], F)
+            return self.side.crossed(
+                self.change(order[:k], tracer).refit(tracer).scores(self.x)[0], F
+            )
 
         guess = int(np.searchsorted(np.cumsum(gain[order]), -self.side.margin(F))) + 1
         k = smallest(enough, min(guess, len(order)), len(order))

@@ -62,7 +62,9 @@ def removal_impact(
     """
     check_tracer(tracer)
     if rows is None or not len(gone := np.unique(inputs.row_numbers(rows, tracer.n_rows))):
-        raise InvalidInput("rows is empty; say which training rows are to go, by position or as a mask.")
+        raise InvalidInput(
+            "rows is empty; say which training rows are to go, by position or as a mask."
+        )
     if inputs.row_count(X_test) == 0:
         raise InvalidInput("X_test has no rows; pass the rows whose predictions are to be watched.")
     if controls and not retrain:
@@ -70,12 +72,20 @@ def removal_impact(
     m = inputs.row_count(X_test)
     y_test = tracer._source.own_labels(X_test) if y_test is None else y_test
     codes = None if y_test is None else tracer._source.labels(y_test, m, "y_test")
-    time, read, scores = time_of(when), reading(tracer), {"before": tracer._unchanged.scores(X_test)}
+    time, read, scores = (
+        time_of(when),
+        reading(tracer),
+        {"before": tracer._unchanged.scores(X_test)},
+    )
     retrained, control = None, []
     with Interruptible() as run:
-        for name, F, model in progress(_ways(tracer, gone, X_test, retrain), 2 + retrain, "removal", "model"):
+        for name, F, model in progress(
+            _ways(tracer, gone, X_test, retrain), 2 + retrain, "removal", "model"
+        ):
             scores[name], retrained = F, model
-        for F in progress(_controls(tracer, len(gone), X_test, controls, seed), controls, "controls", "model"):
+        for F in progress(
+            _controls(tracer, len(gone), X_test, controls, seed), controls, "controls", "model"
+        ):
             control.append(float(moved(read, scores["before"], F).mean()))
     if "refitted" not in scores:
         raise KeyboardInterrupt  # too early: there is nothing to tell
@@ -87,7 +97,10 @@ def removal_impact(
         "versions": versions(),
         "model": model_record(tracer),
         "training": data_record(
-            tracer.X_train, tracer.y_train, weights=tracer.sample_weight, row_names=tracer.train_index
+            tracer.X_train,
+            tracer.y_train,
+            weights=tracer.sample_weight,
+            row_names=tracer.train_index,
         ),
         "test": data_record(X_test, y_test),
         "removed": {"count": len(gone), "positions": gone, "row_names": tracer.train_index[gone]},
@@ -159,7 +172,9 @@ class RemovalImpact(Finding):
             file.write(json.dumps(self._audit, indent=2, allow_nan=False).encode() + b"\n")
 
 
-def _ways(tracer: Tracer, gone: Ints, X: Any, retrain: bool) -> Iterator[tuple[str, F64, RetrainedModel | None]]:
+def _ways(
+    tracer: Tracer, gone: Ints, X: Any, retrain: bool
+) -> Iterator[tuple[str, F64, RetrainedModel | None]]:
     """Scores (m, K) of X without these rows: to first order, refitted, retrained."""
     if not tracer._source.ensemble.not_smooth:
         away = np.zeros(tracer.n_rows)
@@ -179,7 +194,10 @@ def _controls(tracer: Tracer, size: int, X: Any, count: int, seed: int) -> Itera
 
 
 def _record(model: RetrainedModel) -> dict[str, Any]:
-    return {"sha256": hash_model(model.retrained.open().ensemble), "structure_changed": model.structure_changed}
+    return {
+        "sha256": hash_model(model.retrained.open().ensemble),
+        "structure_changed": model.structure_changed,
+    }
 
 
 def moved(read: Reading, before: F64, after: F64) -> F64:
@@ -188,11 +206,15 @@ def moved(read: Reading, before: F64, after: F64) -> F64:
     return move if move.ndim == 1 else move.max(axis=1)
 
 
-def _effects(read: Reading, unit: str, scores: Mapping[str, F64], codes: F64 | None) -> list[Effect]:
+def _effects(
+    read: Reading, unit: str, scores: Mapping[str, F64], codes: F64 | None
+) -> list[Effect]:
     start = scores["before"]
 
     def effect(name: str, before: float, change: Callable[[F64], float]) -> Effect:
-        return Effect(name, before, **{way: float(change(F)) for way, F in scores.items() if way != "before"})
+        return Effect(
+            name, before, **{way: float(change(F)) for way, F in scores.items() if way != "before"}
+        )
 
     effects = [
         effect(f"mean move of {unit}", 0.0, lambda F: moved(read, start, F).mean()),
@@ -200,14 +222,20 @@ def _effects(read: Reading, unit: str, scores: Mapping[str, F64], codes: F64 | N
     ]
     if read.classes is not None:
         old = read.decision(start)
-        effects.append(effect("decisions changed", 0.0, lambda F: float(np.sum(read.decision(F) != old))))
+        effects.append(
+            effect("decisions changed", 0.0, lambda F: float(np.sum(read.decision(F) != old)))
+        )
     if codes is not None:
         loss = read.loss.value(start, codes).mean()
-        effects.append(effect("mean loss", float(loss), lambda F: read.loss.value(F, codes).mean() - loss))
+        effects.append(
+            effect("mean loss", float(loss), lambda F: read.loss.value(F, codes).mean() - loss)
+        )
     return effects
 
 
-def _most_moved(read: Reading, scores: Mapping[str, F64], names: np.ndarray, y: Any) -> dict[str, Any]:
+def _most_moved(
+    read: Reading, scores: Mapping[str, F64], names: np.ndarray, y: Any
+) -> dict[str, Any]:
     """The test rows that move most by the last of the ways, with the probability of the class first decided for."""
     start, last = scores["before"], list(scores.values())[-1]
     top = np.argsort(-moved(read, start, last), kind="stable")[:_SHOWN]
@@ -216,7 +244,10 @@ def _most_moved(read: Reading, scores: Mapping[str, F64], names: np.ndarray, y: 
         columns["label"] = np.asarray(y).ravel()[top]
     old = read.decision(start)[top]  # of classes
     if read.classes is not None:
-        columns |= {"decision": read.classes[old], "new_decision": read.classes[read.decision(last)[top]]}
+        columns |= {
+            "decision": read.classes[old],
+            "new_decision": read.classes[read.decision(last)[top]],
+        }
 
     def answer(F: F64) -> F64:
         response = read.response(F[top])
@@ -224,11 +255,15 @@ def _most_moved(read: Reading, scores: Mapping[str, F64], names: np.ndarray, y: 
 
     columns["before"] = answer(start)
     for way in ("predicted", "refitted", "retrained"):
-        columns[way] = answer(scores[way]) - answer(start) if way in scores else np.full(len(top), np.nan)
+        columns[way] = (
+            answer(scores[way]) - answer(start) if way in scores else np.full(len(top), np.nan)
+        )
     return columns
 
 
-def _advice(unit: str, effects: Sequence[Effect], control: Sequence[float], m: int, interrupted: bool) -> str:
+def _advice(
+    unit: str, effects: Sequence[Effect], control: Sequence[float], m: int, interrupted: bool
+) -> str:
     stopped, (mean, largest, *others) = "Ctrl-C ended it early. " if interrupted else "", effects
     if np.isnan(mean.retrained):
         return (
@@ -238,7 +273,9 @@ def _advice(unit: str, effects: Sequence[Effect], control: Sequence[float], m: i
     text = f"{stopped}Trained again, {unit} move by {mean.retrained:.2g} on average and {largest.retrained:.2g} at most"
     for effect in others:
         counts = effect.of == "decisions changed"
-        change = f"{effect.retrained:,.0f} of {m:,}" if counts else f"changes by {effect.retrained:+.2g}"
+        change = (
+            f"{effect.retrained:,.0f} of {m:,}" if counts else f"changes by {effect.retrained:+.2g}"
+        )
         text += f"; {effect.of}{':' * counts} {change}"
     if control:
         return f"{text}. Random groups of the same size move {unit} by {min(control):.2g} to {max(control):.2g}."

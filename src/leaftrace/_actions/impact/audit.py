@@ -62,8 +62,15 @@ def versions() -> dict[str, str]:
     """Of what is loaded and could change the numbers."""
     from ... import __version__
 
-    libraries = {name: str(sys.modules[name].__version__) for name in LIBRARIES if name in sys.modules}
-    return {"leaftrace": __version__, "python": platform.python_version(), "numpy": np.__version__, **libraries}
+    libraries = {
+        name: str(sys.modules[name].__version__) for name in LIBRARIES if name in sys.modules
+    }
+    return {
+        "leaftrace": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        **libraries,
+    }
 
 
 def time_of(when: datetime | None) -> str:

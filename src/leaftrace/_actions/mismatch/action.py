@@ -22,16 +22,23 @@ from ..._data.progress import progress
 from ..._data.tables import table
 from ..._engine.refit import RetrainedModel
 from ..._tracer.tracer import Tracer
-from ..common import Change, Effect, Finding, Interruptible, check_tracer, effects_table, first_order, paired_interval
+from ..common import (
+    Change,
+    Effect,
+    Finding,
+    Interruptible,
+    check_tracer,
+    effects_table,
+    first_order,
+    paired_interval,
+)
 from .group_weights import descend, measured_slopes
 from .partition import TREE_BINS, Column, Partition, by_tree, by_values, label_column, table_column
 
 _LEAST = 80  # test rows
 _CONFIDENCE = 0.95
 _TITLE = "Groups of training rows whose weight should change to serve these test rows"
-_NOTHING = (
-    "No improvement: no change of the weights of groups clearly lowers the loss of these test rows. Keep the weights."
-)
+_NOTHING = "No improvement: no change of the weights of groups clearly lowers the loss of these test rows. Keep the weights."
 
 
 def mismatch(
@@ -80,27 +87,37 @@ def mismatch(
     if by == "values" and features is None:
         raise InvalidInput("by='values' needs features, the columns whose values make the groups.")
     if max_factor <= 1:
-        raise InvalidInput(f"max_factor is {max_factor}; it must be larger than 1 for weights to change.")
+        raise InvalidInput(
+            f"max_factor is {max_factor}; it must be larger than 1 for weights to change."
+        )
     if steps < 1 or max_groups < 2 or min_rows < 1:
         raise InvalidInput(
             f"steps is {steps}, max_groups {max_groups}, min_rows {min_rows}; they are at least 1, 2 and 1."
         )
     m = inputs.row_count(X_test)
     if m < _LEAST:
-        raise InvalidInput(f"X_test has {m} rows; pass at least {_LEAST}, or no direction can be told from chance.")
+        raise InvalidInput(
+            f"X_test has {m} rows; pass at least {_LEAST}, or no direction can be told from chance."
+        )
     y = inputs.vector(y_test, "y_test", m)
     unseen, grow, choose = _parts(m, by == "tree", seed)
     columns = _columns(tracer, X_test, y, features, TREE_BINS if by == "tree" else bins, bins)
     if by == "values":
         partition = by_values(columns, tracer.n_rows)
     else:
-        slopes = tracer.influence(inputs.take_rows(X_test, grow), y[grow], reduce="mean").values[:, 0].astype(float)
+        slopes = (
+            tracer.influence(inputs.take_rows(X_test, grow), y[grow], reduce="mean")
+            .values[:, 0]
+            .astype(float)
+        )
         partition = by_tree(columns, tracer.sample_weight, slopes, max_groups, min_rows)
     chosen_by = inputs.take_rows(X_test, choose), y[choose]
     influence, error, clear = measured_slopes(tracer, *chosen_by, partition.train, _CONFIDENCE)
     factor, interrupted = np.ones(len(clear)), False
     if clear.any():
-        _, mover = np.unique(np.where(clear, np.arange(len(clear)), -1), return_inverse=True)  # the rest moves as one
+        _, mover = np.unique(
+            np.where(clear, np.arange(len(clear)), -1), return_inverse=True
+        )  # the rest moves as one
         moved, interrupted = descend(tracer, *chosen_by, mover[partition.train], max_factor, steps)
         factor = moved[mover]
     groups = _groups(tracer, partition, influence, error, clear, factor)
@@ -113,11 +130,16 @@ def mismatch(
         for _ in progress([0], 1, "retraining", "model") if retrain and not interrupted else ():
             model = tracer.retrain(sample_weight=weight)
     rows = {
-        f"loss of the {len(unseen):,} unseen test rows": (inputs.take_rows(X_test, unseen), y[unseen]),
+        f"loss of the {len(unseen):,} unseen test rows": (
+            inputs.take_rows(X_test, unseen),
+            y[unseen],
+        ),
         f"loss of the {len(choose):,} that chose": chosen_by,
     } | ({} if others is None else {"loss of the others": others})
     judged = tuple(_effect(tracer, of, *part, weight, model) for of, part in rows.items())
-    return Mismatch(_TITLE, _advice(groups, judged), groups, weight, unseen, tracer._kind, judged, model)
+    return Mismatch(
+        _TITLE, _advice(groups, judged), groups, weight, unseen, tracer._kind, judged, model
+    )
 
 
 def _parts(m: int, tree: bool, seed: int) -> tuple[Ints, Ints, Ints]:
@@ -129,7 +151,12 @@ def _parts(m: int, tree: bool, seed: int) -> tuple[Ints, Ints, Ints]:
 
 
 def _columns(
-    tracer: Tracer, X_test: Any, y: np.ndarray, features: Sequence[Any] | None, bins: int, label_bins: int
+    tracer: Tracer,
+    X_test: Any,
+    y: np.ndarray,
+    features: Sequence[Any] | None,
+    bins: int,
+    label_bins: int,
 ) -> list[Column]:
     names = [features] if isinstance(features, str) else features
     names = column_names(tracer.X_train) if names is None else list(names)
@@ -160,7 +187,9 @@ def _groups(
         "test_share": np.bincount(known, minlength=G) / len(partition.test),
         "mean_influence": influence,
         "error": error,
-        "direction": np.where(clear, np.where(influence < 0, "weigh up", "weigh down"), "leave").astype(object),
+        "direction": np.where(
+            clear, np.where(influence < 0, "weigh up", "weigh down"), "leave"
+        ).astype(object),
         "factor": factor,
     }
     return {name: values[order] for name, values in columns.items()}
@@ -179,7 +208,9 @@ class Judged(Effect):
         return self.refitted < 0 and not np.isnan(self.retrained) and self.high < 0
 
 
-def _effect(tracer: Tracer, of: str, X: Any, y: Any, weight: F64, model: RetrainedModel | None) -> Judged:
+def _effect(
+    tracer: Tracer, of: str, X: Any, y: Any, weight: F64, model: RetrainedModel | None
+) -> Judged:
     loss = tracer._unchanged.loss(X, y)  # (m,)
     change = Change(sample_weight=weight)
     refitted = change.refit(tracer).loss(X, y) - loss
@@ -207,7 +238,11 @@ def _advice(groups: dict[str, Any], effects: Sequence[Judged]) -> str:
     if not judged.improved:
         return f"No improvement: {result}. Keep the weights as they are."
     lines = zip(groups["group"], groups["direction"], groups["factor"], strict=True)
-    moved = [f"{direction} `{group}` (x {factor:.2g})" for group, direction, factor in lines if direction != "leave"]
+    moved = [
+        f"{direction} `{group}` (x {factor:.2g})"
+        for group, direction, factor in lines
+        if direction != "leave"
+    ]
     more = f" and {len(moved) - 3} more" if len(moved) > 3 else ""
     text = f"{', '.join(moved[:3])}{more}: {result}. The weights are in `sample_weight`."
     cost = " They serve rows like these: see with others=(X, y) what it costs the other rows that you serve."

@@ -50,7 +50,11 @@ def measured_slopes(
     means = np.stack(parts, axis=1)  # (G, folds)
     mean = means @ size
     error = np.sqrt(((means - mean[:, None]) ** 2).sum(axis=1) / (len(folds) - 1) / len(folds))
-    return mean, error, np.abs(mean) > student((1 - confidence) / 2 / len(mean), len(folds) - 1) * error
+    return (
+        mean,
+        error,
+        np.abs(mean) > student((1 - confidence) / 2 / len(mean), len(folds) - 1) * error,
+    )
 
 
 def project(f: F64, W: F64, low: float, high: float) -> F64:
@@ -62,7 +66,9 @@ def project(f: F64, W: F64, low: float, high: float) -> F64:
     return np.clip(f - (left + right) / 2, low, high)
 
 
-def descend(tracer: Tracer, X: Any, y: Any, code: Ints, max_factor: float, steps: int) -> tuple[F64, bool]:
+def descend(
+    tracer: Tracer, X: Any, y: Any, code: Ints, max_factor: float, steps: int
+) -> tuple[F64, bool]:
     """(G,) factors from 1 / max_factor to max_factor for groups of the training rows that lower the mean loss of X, y;
     and whether Ctrl-C came before the end. A step must lower the loss of the refitted model, or it is halved."""
     w = tracer.sample_weight

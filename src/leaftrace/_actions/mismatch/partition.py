@@ -50,7 +50,9 @@ def label_column(y_train: Any, y_test: Any, name: str, bins: int, classes: bool)
 
 def table_column(X_train: Any, X_test: Any, name: Any, bins: int) -> Column:
     x, x_test = column(X_train, name, "features"), column(X_test, name, "features")
-    return _cut(x, x_test, str(name) if isinstance(name, str) else f"column {name}", bins, ordered=True)
+    return _cut(
+        x, x_test, str(name) if isinstance(name, str) else f"column {name}", bins, ordered=True
+    )
 
 
 def _cut(x: Any, x_test: Any, name: str, bins: int, ordered: bool) -> Column:
@@ -59,7 +61,9 @@ def _cut(x: Any, x_test: Any, name: str, bins: int, ordered: bool) -> Column:
     if edges is not None:  # the training rows alone have some in each bin, so groups are the bins
         return Column(groups, [-np.inf, *edges.tolist()])
     numbers = ordered and x.dtype.kind in "iuf" and x_test.dtype.kind in "iuf"
-    return Column(groups, [float(v) for v in groups.names if not isinstance(v, str)] if numbers else None)
+    return Column(
+        groups, [float(v) for v in groups.names if not isinstance(v, str)] if numbers else None
+    )
 
 
 def by_values(columns: Sequence[Column], n: int) -> Partition:
@@ -67,7 +71,9 @@ def by_values(columns: Sequence[Column], n: int) -> Partition:
     codes = np.stack([c.groups.code for c in columns])  # (columns, n + m)
     kinds, first, train = np.unique(codes[:, :n], axis=1, return_index=True, return_inverse=True)
     number = {tuple(kind): g for g, kind in enumerate(kinds.T.tolist())}
-    test = np.array([number.get(tuple(kind), -1) for kind in codes[:, n:].T.tolist()], dtype=np.intp)
+    test = np.array(
+        [number.get(tuple(kind), -1) for kind in codes[:, n:].T.tolist()], dtype=np.intp
+    )
     names = [" and ".join(c.groups.phrase(c.groups.code[row]) for c in columns) for row in first]
     return Partition(names, train.reshape(n), test)
 
@@ -93,7 +99,10 @@ class _Split:
             return (here, here), (other, other)
         assert self.column.lower is not None
         edge = shown(self.column.lower[self.at + 1])
-        below, above = f"{by} < {edge}", f"{by} >= {edge}" + (" or missing" if known < len(groups) else "")
+        below, above = (
+            f"{by} < {edge}",
+            f"{by} >= {edge}" + (" or missing" if known < len(groups) else ""),
+        )
         if not groups.binned:  # a single value is named
             below = groups.phrase(0) if self.at == 0 else below
             above = groups.phrase(known - 1) if self.at + 2 == len(groups) else above
@@ -107,14 +116,20 @@ class _Node:
     split: _Split | None
 
 
-def by_tree(columns: Sequence[Column], w: F64, slopes: F64, max_groups: int, min_rows: int) -> Partition:
+def by_tree(
+    columns: Sequence[Column], w: F64, slopes: F64, max_groups: int, min_rows: int
+) -> Partition:
     """The leaves of a tree, grown where it gains most until it has ``max_groups``. w, slopes: (n,)."""
     n, every = len(w), np.arange(len(columns[0].groups.code))
 
     def node(rows: Ints, path: dict[str, str]) -> _Node:
         inside = rows[rows < n]
         splits = [_best_split(c, inside, w[inside], slopes[inside], min_rows) for c in columns]
-        return _Node(rows, path, max((s for s in splits if s is not None), key=lambda s: s.gain, default=None))
+        return _Node(
+            rows,
+            path,
+            max((s for s in splits if s is not None), key=lambda s: s.gain, default=None),
+        )
 
     leaves = [node(every, {})]
     while len(leaves) < max_groups:
@@ -138,7 +153,9 @@ def by_tree(columns: Sequence[Column], w: F64, slopes: F64, max_groups: int, min
 def _best_split(column: Column, rows: Ints, w: F64, slopes: F64, min_rows: int) -> _Split | None:
     G, known, code = len(column.groups), column.known, column.groups.code[rows]
     ordered = column.lower is not None
-    sums = np.stack([np.bincount(code, x, G) for x in (np.ones(len(rows)), w, w * slopes)])  # (3, G): count, W, S
+    sums = np.stack(
+        [np.bincount(code, x, G) for x in (np.ones(len(rows)), w, w * slopes)]
+    )  # (3, G): count, W, S
     total, left = sums.sum(axis=1, keepdims=True), sums.copy()  # each group alone
     if ordered:  # all groups up to each, but missing alone
         left[:, :known] = np.cumsum(sums[:, :known], axis=1)

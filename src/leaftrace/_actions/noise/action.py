@@ -22,7 +22,16 @@ from ..._data.errors import InvalidInput
 from ..._data.progress import progress
 from ..._data.tables import table
 from ..._tracer.tracer import Tracer
-from ..common import Change, Effect, Finding, Interruptible, check_tracer, effects_table, mean_loss, measure
+from ..common import (
+    Change,
+    Effect,
+    Finding,
+    Interruptible,
+    check_tracer,
+    effects_table,
+    mean_loss,
+    measure,
+)
 from .suspicion import (
     Evidence,
     class_labels,
@@ -40,10 +49,14 @@ SCORES = (
     "default", "detector", "left_out", "path", "margin", "loss", "gradient", "self_influence", "self_influence_exact",
     *OF_VALIDATION,
 )  # fmt: skip
-OUTLYING = 3.5 * 1.4826  # median |residuals|: the modified z-score of 3.5 (Iglewicz and Hoaglin, 1993)
+OUTLYING = (
+    3.5 * 1.4826
+)  # median |residuals|: the modified z-score of 3.5 (Iglewicz and Hoaglin, 1993)
 
 
-def label_noise(tracer: Tracer, X_val: Any = None, y_val: Any = None, *, score: str = "default") -> LabelNoise:
+def label_noise(
+    tracer: Tracer, X_val: Any = None, y_val: Any = None, *, score: str = "default"
+) -> LabelNoise:
     """Rank the training rows by how likely their label is wrong, say which are, and suggest better labels.
 
     >>> noise = label_noise(tracer)                                 # doctest: +SKIP
@@ -70,14 +83,18 @@ def label_noise(tracer: Tracer, X_val: Any = None, y_val: Any = None, *, score: 
     if score not in SCORES:
         raise InvalidInput(f"score is {score!r}; it can be {', '.join(map(repr, SCORES))}.")
     if X_val is None and (y_val is not None or score in OF_VALIDATION):
-        raise InvalidInput("this needs the rows of a validation set; pass X_val, and its labels y_val.")
+        raise InvalidInput(
+            "this needs the rows of a validation set; pass X_val, and its labels y_val."
+        )
     evidence = gather(tracer)
     suggestion, smooth = suggest(tracer, evidence), not tracer._source.ensemble.not_smooth
     scores, weight = {"default": evidence.surprise, **evidence.scores}, None
     if score in OF_VALIDATION:
         tracer._needs_derivatives()
     if X_val is not None and smooth:
-        scores["influence"] = tracer.influence(X_val, y_val, reduce="mean").values[:, 0].astype(float)
+        scores["influence"] = (
+            tracer.influence(X_val, y_val, reduce="mean").values[:, 0].astype(float)
+        )
         scores["relabel"] = relabel_gains(tracer, X_val, y_val, suggestion)
         weight = cleaner(tracer, evidence, X_val, y_val)
         if weight > 0:
@@ -98,7 +115,9 @@ def label_noise(tracer: Tracer, X_val: Any = None, y_val: Any = None, *, score: 
         is_label_issue=is_label_issue,
         label_score=label_score,
         given_label=tracer.y_train,
-        predicted_label=evidence.view if numbers else class_labels(tracer)[evidence.view.argmax(axis=1)],
+        predicted_label=evidence.view
+        if numbers
+        else class_labels(tracer)[evidence.view.argmax(axis=1)],
         memorised=evidence.memorised,
         validation_weight=weight,
         notes=notes,
@@ -119,15 +138,25 @@ def judge(tracer: Tracer, evidence: Evidence) -> tuple[F64, NDArray[np.bool_], i
         outlying = evidence.surprise > OUTLYING
         return 2.0**-evidence.surprise, outlying, int(outlying.sum())
     codes = tracer._source.ensemble.y.astype(int)
-    return 1 - evidence.surprise, evidence.view.argmax(axis=1) != codes, confident_count(evidence.view, codes)
+    return (
+        1 - evidence.surprise,
+        evidence.view.argmax(axis=1) != codes,
+        confident_count(evidence.view, codes),
+    )
 
 
 def _notes(
-    tracer: Tracer, evidence: Evidence, weight: float | None, validation: bool, issue: NDArray[np.bool_]
+    tracer: Tracer,
+    evidence: Evidence,
+    weight: float | None,
+    validation: bool,
+    issue: NDArray[np.bool_],
 ) -> tuple[str, ...]:
     notes, m = [], evidence.memorised
     if tracer._source.ensemble.rule.statistic is not None:
-        notes.append("Leaves of this model are quantiles, without derivatives: rows keep their own pull on them.")
+        notes.append(
+            "Leaves of this model are quantiles, without derivatives: rows keep their own pull on them."
+        )
     elif m > 0.5:
         notes.append(
             f"The model has learnt much of its training labels by heart ({m * m:.0%} of the fit is each row's own "
@@ -141,12 +170,16 @@ def _notes(
             "without their own pull, so they are as noisy, or the model is overfitted."
         )
     if evidence.view.ndim == 2 and issue.mean() > 0.25:
-        notes.append("So many flags are mostly rows whose class the model cannot tell, rather than wrong labels.")
+        notes.append(
+            "So many flags are mostly rows whose class the model cannot tell, rather than wrong labels."
+        )
     if evidence.view.ndim == 2:
         codes = tracer._source.ensemble.y.astype(int)
         for c, label in enumerate(class_labels(tracer)):
             if issue[codes == c].any() and (share := issue[codes == c].mean()) > 0.5:
-                notes.append(f"Of the rows labelled {label}, {share:.0%} look wrong: acting on all leaves few of them.")
+                notes.append(
+                    f"Of the rows labelled {label}, {share:.0%} look wrong: acting on all leaves few of them."
+                )
     return tuple(notes)
 
 
@@ -214,12 +247,17 @@ class LabelNoise(Finding):
 
     def _columns(self, rows: Ints) -> Any:
         names = ("is_label_issue", "label_score", "given_label", "predicted_label")
-        columns = {"train_row": self.tracer.train_index[rows], **{n: getattr(self, n)[rows] for n in names}}
+        columns = {
+            "train_row": self.tracer.train_index[rows],
+            **{n: getattr(self, n)[rows] for n in names},
+        }
         return table(columns, self.tracer._kind)
 
     def _count(self, k: int) -> int:
         if not 1 <= k <= len(self._order):
-            raise InvalidInput(f"k is {k}; it is a number of training rows, from 1 to {len(self._order)}.")
+            raise InvalidInput(
+                f"k is {k}; it is a number of training rows, from 1 to {len(self._order)}."
+            )
         return k
 
     # ---- acting on it ----
@@ -246,7 +284,9 @@ class LabelNoise(Finding):
             raise InvalidInput(f"action is {action!r}; it can be 'relabel' or 'remove'.")
         rows = self.indices() if k is None else self._order[: self._count(k)]
         if not len(rows):
-            raise InvalidInput("no label looks wrong, so there is nothing to confirm; say with k= how many to try.")
+            raise InvalidInput(
+                "no label looks wrong, so there is nothing to confirm; say with k= how many to try."
+            )
         self._other_rows(X_hold, y_hold)
         y = self.tracer.y_train.astype(np.result_type(self.tracer.y_train, self._suggestion))
         y[rows] = self._suggestion[rows]
@@ -255,7 +295,9 @@ class LabelNoise(Finding):
         effect = measure(tracer, name, X_hold, y_hold, change, change.refit(tracer))
         with Interruptible():
             for one in progress([change] if retrain else [], 1, "retraining", "model"):
-                effect = replace(effect, retrained=mean_loss(one.retrain(tracer), X_hold, y_hold) - effect.before)
+                effect = replace(
+                    effect, retrained=mean_loss(one.retrain(tracer), X_hold, y_hold) - effect.before
+                )
         acted = f"{'Relabelling' if action == 'relabel' else 'Removing'} {len(rows):,} rows"
         return replace(self, advice=_advice(self.notes, len(rows), effect, acted), _effect=effect)
 
@@ -268,15 +310,21 @@ class LabelNoise(Finding):
         known = {"training": (self.tracer.X_train, self.tracer.y_train)}
         known |= {} if self._validation is None else {"validation": self._validation}
         for name, data in known.items():
-            if inputs.row_count(data[0]) == len(losses) and np.allclose(losses, model.loss(*data), rtol=1e-6):
-                raise InvalidInput(f"these are the {name} rows, which chose the suspects; judge on rows that did not.")
+            if inputs.row_count(data[0]) == len(losses) and np.allclose(
+                losses, model.loss(*data), rtol=1e-6
+            ):
+                raise InvalidInput(
+                    f"these are the {name} rows, which chose the suspects; judge on rows that did not."
+                )
 
     @property
     def effects(self) -> Any:
         return None if self._effect is None else effects_table([self._effect], self.tracer._kind)
 
 
-def _advice(notes: tuple[str, ...], issues: int, effect: Effect | None = None, acted: str = "") -> str:
+def _advice(
+    notes: tuple[str, ...], issues: int, effect: Effect | None = None, acted: str = ""
+) -> str:
     if effect is not None and np.isnan(effect.retrained):
         do = "Not retrained, so nothing is confirmed."
     elif effect is not None:

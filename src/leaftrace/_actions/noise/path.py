@@ -33,7 +33,9 @@ def path(tracer: Tracer) -> Iterator[tuple[F64, F64]]:
     e, work = tracer._source.ensemble, tracer._work
     A, own, alone = e.start(), np.zeros((e.n_rows, e.n_outputs)), np.zeros(e.n_rows)
     pulls = e.rule.statistic is None
-    effects = work.effects_forwards() if pulls else ((t, np.zeros(0), None) for t in range(e.n_steps))
+    effects = (
+        work.effects_forwards() if pulls else ((t, np.zeros(0), None) for t in range(e.n_steps))
+    )
     for t, V, _ in effects:
         e.move(t, e.leaves, A)
         if t and e.moves is None:
@@ -53,7 +55,9 @@ def _pull(e: Ensemble, step: StepTrace, t: int, A: F64, V: Real, own: F64, alone
     for V_tree, tree in zip(V, range(e.trees(t).start, e.trees(t).stop), strict=True):
         ids, out = e.leaves[tree], slice(e.first_output[tree], e.first_output[tree] + O)
         pull = e.w[:, None] * V_tree  # (n, O)
-        if step.spread is not None:  # effects of smoothed trees are g and h, and lean on nodes above the leaf
+        if (
+            step.spread is not None
+        ):  # effects of smoothed trees are g and h, and lean on nodes above the leaf
             own[:, out] += factor * (step.spread[ids, ids] * pull).sum(axis=1, keepdims=True)
             continue
         D = np.einsum("maa->ma", step.D[0])[ids]  # (n, O)
@@ -74,4 +78,6 @@ def _without_own_leaves(e: Ensemble, A: F64, own: F64, alone: F64) -> None:
 def _curvature(e: Ensemble, A: F64) -> F64:
     """(n, K) the diagonal of h."""
     parts = [slice(start, start + CHUNK) for start in range(0, len(A), CHUNK)]
-    return np.concatenate([np.einsum("naa->na", e.loss.hessian(e.loss.state(A[p]), e.y[p])) for p in parts])
+    return np.concatenate(
+        [np.einsum("naa->na", e.loss.hessian(e.loss.state(A[p]), e.y[p])) for p in parts]
+    )

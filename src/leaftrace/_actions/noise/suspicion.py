@@ -23,7 +23,9 @@ from .path import path
 
 BINS = 10  # of predicted numbers, for the spread of residuals
 BLOCK = 32  # queries of a backward pass
-ENOUGH = 1000  # validation rows that count half: the mean influence on a few hundred is mostly chance
+ENOUGH = (
+    1000  # validation rows that count half: the mean influence on a few hundred is mostly chance
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,9 @@ class Labels:
         """Class probabilities (m, classes) without class weights, or predicted numbers (m,)."""
         response = self.loss.response(self.loss.state(F))
         if self.class_weight is None:
-            return response if response.ndim == 1 else response[:, 1]  # the probability that a fraction is of
+            return (
+                response if response.ndim == 1 else response[:, 1]
+            )  # the probability that a fraction is of
         if response.ndim == 1:  # a hinge's score is 1 and -1 where it is sure
             p = np.clip((1 + response) / 2, 0, 1)
             response = np.stack([1 - p, p], axis=1)
@@ -144,8 +148,12 @@ def exact_self_influence(tracer: Tracer) -> F64:
     blocks = [np.arange(start, min(start + BLOCK, e.n_rows)) for start in range(0, e.n_rows, BLOCK)]
     for rows in progress(blocks, e.n_rows, "self-influence", "row", BLOCK):
         offset = None if e.offset is None else e.offset[rows]
-        queries = make_queries(e, np.ascontiguousarray(e.leaves[:, rows]), offset, e.y[rows], "loss", None, None)
-        values = np.concatenate([v for _, v in tracer._backwards(queries, LeafInfluence(), rows)], axis=1)
+        queries = make_queries(
+            e, np.ascontiguousarray(e.leaves[:, rows]), offset, e.y[rows], "loss", None, None
+        )
+        values = np.concatenate(
+            [v for _, v in tracer._backwards(queries, LeafInfluence(), rows)], axis=1
+        )
         out[rows] = -e.sample_weight[rows] * np.diag(values)
     return out
 

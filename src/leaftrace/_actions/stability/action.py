@@ -114,14 +114,22 @@ def ensemble_influence(
 def _of_rows_left_out(y_test: Any, of: Of, reduce: Reduce, count: int) -> Reduce:
     """What the rows left out of the bags, others for each member, are reduced by."""
     if y_test is not None:
-        raise InvalidInput("y_test is given without X_test; pass both, or neither to ask about the rows left out.")
+        raise InvalidInput(
+            "y_test is given without X_test; pass both, or neither to ask about the rows left out."
+        )
     if count == 0:
-        raise InvalidInput("no row is left out of the bags to ask about; pass X_test, or a bag below 1.")
+        raise InvalidInput(
+            "no row is left out of the bags to ask about; pass X_test, or a bag below 1."
+        )
     goal = isinstance(of, (Goal, ReadyGoal))
     if not goal and not (isinstance(of, str) and of == "loss"):
-        raise InvalidInput("without X_test every member has other test rows, so of= is 'loss' or a goal; pass X_test.")
+        raise InvalidInput(
+            "without X_test every member has other test rows, so of= is 'loss' or a goal; pass X_test."
+        )
     if reduce not in (None, "mean"):
-        raise InvalidInput(f"reduce is {reduce!r}, but without X_test it is the mean over the rows left out; leave it.")
+        raise InvalidInput(
+            f"reduce is {reduce!r}, but without X_test it is the mean over the rows left out; leave it."
+        )
     return None if goal else "mean"
 
 
@@ -167,7 +175,9 @@ class EnsembleInfluence(Finding):
         the mean. ``stable``: ``rank_high`` is at most 2 k. ``effect`` keeps one side, as in `Influence.top`."""
         return _top(self.influence, self.changes, k, effect)
 
-    def confirm(self, rows: Any, X: Any = None, y: Any = None, *, retrain: bool = True) -> EnsembleInfluence:
+    def confirm(
+        self, rows: Any, X: Any = None, y: Any = None, *, retrain: bool = True
+    ) -> EnsembleInfluence:
         """This result with the `effects` of removing these rows, all at once, on the mean of the members.
 
         Each member is refitted and trained again without those of the rows that are in its bag. Ctrl-C ends it with
@@ -194,9 +204,13 @@ class EnsembleInfluence(Finding):
         sizes = np.mean(done, axis=0)
         if len(names) > 1:
             sizes = np.column_stack([sizes.mean(axis=1), sizes])
-        effects = tuple(Effect(name, *size.tolist()) for name, size in zip(names, sizes.T, strict=True))
+        effects = tuple(
+            Effect(name, *size.tolist()) for name, size in zip(names, sizes.T, strict=True)
+        )
         return replace(
-            self, _effects=effects, advice=_verdict(np.array(done).mean(axis=2), len(index), names[0], X is None)
+            self,
+            _effects=effects,
+            advice=_verdict(np.array(done).mean(axis=2), len(index), names[0], X is None),
         )
 
 
@@ -214,7 +228,10 @@ def _verdict(sizes: F64, count: int, name: str, same: bool) -> str:
     )
     if refit_only:
         advice += " Only retraining tells the whole change."
-    return advice + " Rows chosen by these test rows must be judged by others: confirm(rows, X, y)." * same
+    return (
+        advice
+        + " Rows chosen by these test rows must be judged by others: confirm(rows, X, y)." * same
+    )
 
 
 @dataclass(frozen=True)
@@ -222,14 +239,18 @@ class _Finished:
     """The members so far and what they say, on the scale of all rows."""
 
     members: tuple[Member, ...] = ()
-    changes: tuple[F64, ...] = ()  # (n,) of each member, of the mean over the queries; NaN outside its bag
+    changes: tuple[
+        F64, ...
+    ] = ()  # (n,) of each member, of the mean over the queries; NaN outside its bag
     moments: Moments = field(default_factory=lambda: Moments.none(0, 0, float))
     one: Influence | None = None
 
     def add(self, member: Member, found: Influence) -> _Finished:
         n, share = len(member.bag), member.bag.mean()
         if any(member.model is other.model for other in self.members):
-            raise InvalidInput("make_model gave the same model twice; it must make a new one for every seed.")
+            raise InvalidInput(
+                "make_model gave the same model twice; it must make a new one for every seed."
+            )
         change = np.full(n, np.nan)
         change[member.bag] = share * found.change.mean(axis=1, dtype=float)
         if share == 1 and self.changes and np.array_equal(change, self.changes[-1]):
@@ -237,7 +258,9 @@ class _Finished:
                 f"the models of seeds {member.seed - 1} and {member.seed} are the same, so averaging tells nothing; "
                 "use a bag below 1, or let make_model pass its seed on to a model that draws rows or columns."
             )
-        moments = self.moments if self.members else Moments.none(n, found.shape[1], found.values.dtype)
+        moments = (
+            self.moments if self.members else Moments.none(n, found.shape[1], found.values.dtype)
+        )
         moments = moments.add(member.rows, found.values * found.values.dtype.type(share))
         return _Finished((*self.members, member), (*self.changes, change), moments, found)
 
@@ -264,12 +287,21 @@ def _result(question: Question, done: _Finished, asked: int) -> EnsembleInfluenc
         f"{stable} of the first {min(_SHOWN, n)} rows are stable: in 90 % of ensembles drawn from these members they "
         f"stay among the first {2 * _SHOWN}. {clear:,} of all {n:,} rows have an effect more than two standard errors "
         "from zero. "
-        + ("Act on stable rows only; for others train more members. " if stable else "Train more members. ")
+        + (
+            "Act on stable rows only; for others train more members. "
+            if stable
+            else "Train more members. "
+        )
         + "confirm(rows, X, y) removes rows from all members, trains them again and judges by other test rows."
     )
     if count < asked:
-        title, advice = f"{title} of {asked}", f"Interrupted after {count} of {asked} members. {advice}"
-    return EnsembleInfluence(title, advice, influence, done.moments.error, done.members, changes, asked, question, top)
+        title, advice = (
+            f"{title} of {asked}",
+            f"Interrupted after {count} of {asked} members. {advice}",
+        )
+    return EnsembleInfluence(
+        title, advice, influence, done.moments.error, done.members, changes, asked, question, top
+    )
 
 
 def _top(influence: Influence, changes: F64, k: int, effect: str | None) -> Any:

@@ -27,11 +27,16 @@ Fit = Callable[[Any, Any, np.ndarray, F64 | None], Any]
 
 def draw_bags(y: np.ndarray, members: int, size: int, rng: np.random.Generator) -> list[Bag]:
     """Bags of this size of the rows with labels y (n,)."""
-    out, left = len(y) - size, np.zeros(0, np.intp)  # rows to leave out of each bag; the order they are left out in
+    out, left = (
+        len(y) - size,
+        np.zeros(0, np.intp),
+    )  # rows to leave out of each bag; the order they are left out in
     bags = []
     for _ in range(members):
         if len(left) < out:
-            others = np.setdiff1d(np.arange(len(y)), left)  # first, or a row could be twice out of one bag
+            others = np.setdiff1d(
+                np.arange(len(y)), left
+            )  # first, or a row could be twice out of one bag
             left = np.concatenate([left, _spread(others, y, rng), _spread(left, y, rng)])
         bag = np.ones(len(y), bool)
         bag[left[:out]] = False
@@ -45,7 +50,9 @@ def _spread(rows: Ints, y: np.ndarray, rng: np.random.Generator) -> Ints:
     order, n = rng.permutation(rows), len(rows)
     _, label, count = np.unique(y[order], return_inverse=True, return_counts=True)
     place = np.empty(n)
-    place[np.argsort(label, kind="stable")] = np.arange(n) - np.repeat(np.cumsum(count) - count, count)
+    place[np.argsort(label, kind="stable")] = np.arange(n) - np.repeat(
+        np.cumsum(count) - count, count
+    )
     return order[np.argsort((place + rng.random(n)) / count[label])]
 
 
@@ -83,7 +90,10 @@ class Training:
         return Member(seed, (self.fit or _fit)(model, *self._rows(bag)), bag)
 
     def trace(self, member: Member) -> Tracer:
-        tracer, labels = Tracer(member.model, *self._rows(member.bag), n_jobs=self.n_jobs), np.unique(self.y)
+        tracer, labels = (
+            Tracer(member.model, *self._rows(member.bag), n_jobs=self.n_jobs),
+            np.unique(self.y),
+        )
         if tracer.classes is not None and len(tracer.classes) < len(labels):
             raise InvalidInput(
                 f"the bag of member {member.seed} has rows of {len(tracer.classes)} of {len(labels)} classes, so not "
@@ -170,6 +180,8 @@ def _values(queries: Queries) -> F64:
         return np.array([queries.goal.at(queries.scores)])
     if queries.of == "loss":
         assert queries.y is not None
-        return queries.reduced(queries.ensemble.loss.value(queries.scores, queries.y)[:, None])[:, 0]
+        return queries.reduced(queries.ensemble.loss.value(queries.scores, queries.y)[:, None])[
+            :, 0
+        ]
     known = 1.0 if queries.of == "prediction" else np.nan
     return known * queries.slope(queries.scores[:, :, None])[:, 0]

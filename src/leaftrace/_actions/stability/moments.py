@@ -39,7 +39,9 @@ class Moments:
     def error(self) -> Real:
         """(n, queries) standard errors of the means; NaN for rows of a single member."""
         count = self.count[:, None].astype(self.mean.dtype)
-        return np.sqrt(np.where(count > 1, self.squares, np.nan) / np.maximum(count * (count - 1), 1))
+        return np.sqrt(
+            np.where(count > 1, self.squares, np.nan) / np.maximum(count * (count - 1), 1)
+        )
 
 
 def summary(changes: F64) -> tuple[F64, F64, F64]:
@@ -69,6 +71,8 @@ def rank_intervals(changes: F64, rows: Ints) -> tuple[Ints, Ints]:
     for d in range(DRAWS):
         times = rng.multinomial(members, np.full(members, 1 / members)).astype(float)  # (members,)
         count = times @ known
-        found[d] = ranks(np.abs(np.where(count > 0, times @ filled / np.maximum(count, 1), mean)), rows)
+        found[d] = ranks(
+            np.abs(np.where(count > 0, times @ filled / np.maximum(count, 1), mean)), rows
+        )
     low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     return np.floor(low).astype(int), np.ceil(high).astype(int)

@@ -40,7 +40,9 @@ def numbered(model: catboost.CatBoost) -> list[Json]:
         path = os.path.join(folder, "model.cbm")
         model.save_model(path)
         copy = catboost.CatBoost().load_model(path)
-    numbers = np.concatenate([np.arange(count) for count in model.get_tree_leaf_counts()]).astype(np.float64)
+    numbers = np.concatenate([np.arange(count) for count in model.get_tree_leaf_counts()]).astype(
+        np.float64
+    )
     copy.set_leaf_values(np.repeat(numbers, len(model.get_leaf_values()) // len(numbers)))
     return written(copy)["trees"]
 
@@ -61,7 +63,10 @@ def number(leaf: Json) -> int:
 def nested_weights(trees: list[Json]) -> list[F64]:
     """(leaves,) for each of `numbered` trees."""
     leaves = [[node for node in nodes(tree) if "split" not in node] for tree in trees]
-    return [np.array([leaf["weight"] for leaf in sorted(tree, key=number)], dtype=np.float64) for tree in leaves]
+    return [
+        np.array([leaf["weight"] for leaf in sorted(tree, key=number)], dtype=np.float64)
+        for tree in leaves
+    ]
 
 
 def leaf_weights(model: catboost.CatBoost, file: Json) -> F64:

@@ -56,7 +56,9 @@ def objective(description: str, K: int, exact: bool) -> Objective:
     """What CatBoost's ``description`` means, such as "Quantile:alpha=0.7", for a model of K outputs."""
     name, _, settings = description.partition(":")
     if name not in LABELS:
-        raise UnsupportedModel(f"the loss '{description}' is not supported; supported losses are {', '.join(LABELS)}.")
+        raise UnsupportedModel(
+            f"the loss '{description}' is not supported; supported losses are {', '.join(LABELS)}."
+        )
     given = dict(part.split("=") for part in settings.split(";") if part)
     number = {key: float(value) for key, value in given.items() if key != "use_weights"}
     if name == "Lq" and number["q"] < 2:
@@ -146,7 +148,9 @@ class Expectile(General):
     @property
     def changes(self) -> Told:
         below, above = 2 * self.alpha, 2 * (1 - self.alpha)
-        return pieces("residual", 0.0, 0.0, (0.0, below, below), (0.0, above, above), (0.0, above, above))
+        return pieces(
+            "residual", 0.0, 0.0, (0.0, below, below), (0.0, above, above), (0.0, above, above)
+        )
 
     def value(self, A: F64, y: F64) -> F64:
         r = A[..., 0] - y
@@ -233,7 +237,10 @@ class _Quantile:
         q = np.zeros(M)
         q[some] = x[np.minimum(at, start + count - 1)[some]]
         if self.delta > 0:
-            below, equal = np.bincount(leaf, w * (x < q[leaf]), M), np.bincount(leaf, w * (x == q[leaf]), M)
+            below, equal = (
+                np.bincount(leaf, w * (x < q[leaf]), M),
+                np.bincount(leaf, w * (x == q[leaf]), M),
+            )
             lower = below + equal * self.alpha >= total * self.alpha - np.finfo(float).eps
             q = np.where(some, q + np.where(lower, -self.delta, self.delta), 0.0)
         return f32(q)

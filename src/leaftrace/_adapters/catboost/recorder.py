@@ -47,7 +47,9 @@ def record(model: catboost.CatBoost, params: dict[str, Any], pool: catboost.Pool
         )
     numbers = pool.slice(list(range(pool.num_row())))
     numbers.set_weight(np.arange(1.0, pool.num_row() + 1))  # which do not change the order
-    one = {k: v for k, v in params.items() if k not in ("class_weights", "auto_class_weights")} | {"iterations": 1}
+    one = {k: v for k, v in params.items() if k not in ("class_weights", "auto_class_weights")} | {
+        "iterations": 1
+    }
     order = _train(one, numbers)[1][0][1].astype(np.int64) - 1
     scores = np.empty_like(shown[-1][0])
     scores[order] = shown[-1][0]
@@ -56,7 +58,9 @@ def record(model: catboost.CatBoost, params: dict[str, Any], pool: catboost.Pool
 
 def _train(params: dict[str, Any], pool: catboost.Pool) -> tuple[catboost.CatBoost, list[Shown]]:
     if pool.num_row() > 1 << 24:
-        raise InvalidInput("recording tells rows apart by float32 weights, which it can for up to 16,777,216 rows.")
+        raise InvalidInput(
+            "recording tells rows apart by float32 weights, which it can for up to 16,777,216 rows."
+        )
     _Scores.shown.clear()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # CatBoost would like numba for the metric

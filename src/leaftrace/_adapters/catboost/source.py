@@ -54,15 +54,21 @@ _NOT_FOR_RETRAINING = {
 }
 
 
-def open_model(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]) -> CatBoostSource:
+def open_model(
+    model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]
+) -> CatBoostSource:
     if isinstance(model, (str, os.PathLike)):
         model = _load(os.fspath(model))
     if not isinstance(model, catboost.CatBoost):
-        raise UnsupportedModel(f"{type(model).__qualname__} is not a CatBoost model; pass the model itself.")
+        raise UnsupportedModel(
+            f"{type(model).__qualname__} is not a CatBoost model; pass the model itself."
+        )
     if not model.is_fitted():
         raise UnsupportedModel(f"this {type(model).__name__} is not fitted; call fit() first.")
     if not model.tree_count_:
-        raise UnsupportedModel("this CatBoost model has no trees, so no training row acts through one.")
+        raise UnsupportedModel(
+            "this CatBoost model has no trees, so no training row acts through one."
+        )
     params = model.get_all_params()
     if strangers := sorted(set(given) - set(params)):
         raise InvalidInput(
@@ -92,20 +98,30 @@ def _refuse(model: catboost.CatBoost, params: dict[str, Any]) -> None:
     """Raise for settings whose leaf values are not reconstructed."""
     method = params["leaf_estimation_method"]
     if method not in _METHODS:
-        raise UnsupportedModel(f"leaf_estimation_method='{method}' is not supported; use 'Newton' or 'Gradient'.")
+        raise UnsupportedModel(
+            f"leaf_estimation_method='{method}' is not supported; use 'Newton' or 'Gradient'."
+        )
     if any(_constraints(params.get("monotone_constraints"))):
-        raise UnsupportedModel("monotone_constraints move leaf values in a way that cannot be replayed; train without.")
+        raise UnsupportedModel(
+            "monotone_constraints move leaf values in a way that cannot be replayed; train without."
+        )
     if params.get("langevin") or params.get("posterior_sampling"):
-        raise UnsupportedModel("langevin and posterior_sampling add noise to leaf values; train without them.")
+        raise UnsupportedModel(
+            "langevin and posterior_sampling add noise to leaf values; train without them."
+        )
     if params.get("model_shrink_rate") and (model.tree_count_ or 0) > _SHRINKING_TREES:
         raise UnsupportedModel(
             f"model_shrink_rate is supported for up to {_SHRINKING_TREES} trees (this model has {model.tree_count_}), "
             "as every step then moves all before it; train with fewer trees or with model_shrink_rate=0."
         )
     if np.any(np.asarray(model.get_scale_and_bias()[0]) != 1):
-        raise UnsupportedModel("this model's predictions were rescaled (set_scale_and_bias); pass it as trained.")
+        raise UnsupportedModel(
+            "this model's predictions were rescaled (set_scale_and_bias); pass it as trained."
+        )
     if model.get_text_feature_indices() or model.get_embedding_feature_indices():
-        raise UnsupportedModel("text and embedding features are not supported; train on numeric and category columns.")
+        raise UnsupportedModel(
+            "text and embedding features are not supported; train on numeric and category columns."
+        )
 
 
 def _constraints(value: Any) -> list[int]:
@@ -179,18 +195,30 @@ def _readable(X: Any) -> Any:
 class CatBoostSource(BaseSource):
     """A CatBoost model with its training data."""
 
-    tolerance = 1e-7  # float64 throughout: replays agree to 1e-12, or to 1e-8 with a baseline (float32)
+    tolerance = (
+        1e-7  # float64 throughout: replays agree to 1e-12, or to 1e-8 with a baseline (float32)
+    )
 
     def __init__(
-        self, model: catboost.CatBoost, params: dict[str, Any], X: Any, y: Any, sample_weight: Any, baseline: Any
+        self,
+        model: catboost.CatBoost,
+        params: dict[str, Any],
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        baseline: Any,
     ) -> None:
         self.model, self.params = model, params
         self.name = type(model).__name__
         self.counts = np.asarray(model.get_tree_leaf_counts(), dtype=np.int64)
-        self.values = np.asarray(model.get_leaf_values(), dtype=np.float64).reshape(int(self.counts.sum()), -1)
+        self.values = np.asarray(model.get_leaf_values(), dtype=np.float64).reshape(
+            int(self.counts.sum()), -1
+        )
         self.loss_name = params["loss_function"].partition(":")[0]
         self.objective = objective(
-            params["loss_function"], self.values.shape[1], params["leaf_estimation_method"] == "Exact"
+            params["loss_function"],
+            self.values.shape[1],
+            params["leaf_estimation_method"] == "Exact",
         )
         classes = np.asarray(model.classes_ if self.loss_name in OF_CLASSES else [])
         self.classes = classes if len(classes) else None
@@ -221,13 +249,20 @@ class CatBoostSource(BaseSource):
             lam_float32=newton and K > 1,
             diagonal=self.loss_name == "MultiClassOneVsAll",
             iterations=iterations,
-            backtracking=iterations > 1 and params.get("leaf_estimation_backtracking", "No") != "No",
+            backtracking=iterations > 1
+            and params.get("leaf_estimation_backtracking", "No") != "No",
             statistic=self.objective.statistic,
         )
         values, moves = self.values, None
-        base = np.broadcast_to(np.asarray(self.model.get_scale_and_bias()[1], dtype=np.float64), (K,)).copy()
-        if (shrink := _shrinkage(params, T)) is not None:  # the model has what is left of values at its end
-            later = np.append(np.cumprod(shrink[:0:-1])[::-1], 1.0)  # (T,) product over the steps after each
+        base = np.broadcast_to(
+            np.asarray(self.model.get_scale_and_bias()[1], dtype=np.float64), (K,)
+        ).copy()
+        if (
+            shrink := _shrinkage(params, T)
+        ) is not None:  # the model has what is left of values at its end
+            later = np.append(
+                np.cumprod(shrink[:0:-1])[::-1], 1.0
+            )  # (T,) product over the steps after each
             values, base = values / np.repeat(later, self.counts)[:, None], base / np.prod(shrink)
             moves = _moves(shrink)
             if self.loss_name in EXPONENTIAL:
@@ -237,7 +272,9 @@ class CatBoostSource(BaseSource):
             loss=self.objective.loss,
             rule=rule,
             learning_rate=float(np.float32(params["learning_rate"])),
-            leaves=self._training_leaves(y, w, leaves, offset) if self._splits_on_targets else leaves,
+            leaves=self._training_leaves(y, w, leaves, offset)
+            if self._splits_on_targets
+            else leaves,
             first_output=np.zeros(T, np.int32),
             step_trees=np.arange(T + 1),
             tree_leaves=cumulative(self.counts),
@@ -266,12 +303,19 @@ class CatBoostSource(BaseSource):
         self.notes = [*self.notes, _NOTE + ("" if confirmed else _NOT_CONFIRMED)]
         recorded = getattr(self.model, _RECORDED, None)
         if recorded is not None and len(recorded) == len(y):
-            scores = np.asarray(self.model.get_scale_and_bias()[1]) + (0.0 if offset is None else offset)
-            for ids, values in zip(leaves, np.split(self.values, cumulative(self.counts)[1:-1]), strict=True):
+            scores = np.asarray(self.model.get_scale_and_bias()[1]) + (
+                0.0 if offset is None else offset
+            )
+            for ids, values in zip(
+                leaves, np.split(self.values, cumulative(self.counts)[1:-1]), strict=True
+            ):
                 scores = scores + values[ids]
             error = float(np.abs(scores - recorded).max()) / max(1.0, float(np.abs(recorded).max()))
             same = "confirm" if error <= self.tolerance else "do not confirm"
-            self.notes = [*self.notes, f"the recorded scores of all rows {same} them (largest difference {error:.0e})"]
+            self.notes = [
+                *self.notes,
+                f"the recorded scores of all rows {same} them (largest difference {error:.0e})",
+            ]
         return leaves
 
     def _leaf_weights(self, w: F64) -> F64 | None:
@@ -290,7 +334,10 @@ class CatBoostSource(BaseSource):
         return written(self.model)
 
     def structure(self) -> bytes:
-        parts = [self._written.get(name) for name in ("features_info", "oblivious_trees", "trees", "ctr_data")]
+        parts = [
+            self._written.get(name)
+            for name in ("features_info", "oblivious_trees", "trees", "ctr_data")
+        ]
         return json.dumps(parts, sort_keys=True).encode()
 
     @cached_property
@@ -331,13 +378,19 @@ class CatBoostSource(BaseSource):
             )
         return numbers
 
-    def as_trained(self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None) -> tuple[F64, F64]:
+    def as_trained(
+        self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None
+    ) -> tuple[F64, F64]:
         return f32(codes), f32(f32(weight) * f32(factor))
 
     @cached_property
     def _training_pool(self) -> catboost.Pool:
         X, y, sample_weight, offset = self._data
-        return X if isinstance(X, catboost.Pool) else self._pool(X, label=y, weight=sample_weight, baseline=offset)
+        return (
+            X
+            if isinstance(X, catboost.Pool)
+            else self._pool(X, label=y, weight=sample_weight, baseline=offset)
+        )
 
     def retrain(self, rows: Alteration, threads: int) -> RetrainedCatBoost:
         model = catboost.CatBoost(_again(self.model, self.params) | {"thread_count": threads})
@@ -349,26 +402,39 @@ class CatBoostSource(BaseSource):
                 pool.set_weight(training[1])
             table = pool if isinstance(X, catboost.Pool) else rows.table(X)
         elif isinstance(X, catboost.Pool):
-            raise InvalidInput("labels and rows of a Pool cannot be changed; pass X_train and y_train as a table.")
+            raise InvalidInput(
+                "labels and rows of a Pool cannot be changed; pass X_train and y_train as a table."
+            )
         else:
             table = rows.table(X)
             pool = self._pool(table, label=training[0], weight=training[1], baseline=training[2])
         model.fit(pool)
         every = self._training_pool
         before = _leaves(self.model, every) if self._splits_on_targets else self.ensemble.leaves
-        return RetrainedCatBoost(model, not np.array_equal(_leaves(model, every), before), self, (table, *training))
+        return RetrainedCatBoost(
+            model, not np.array_equal(_leaves(model, every), before), self, (table, *training)
+        )
 
 
 def _again(model: catboost.CatBoost, reported: dict[str, Any]) -> dict[str, Any]:
     """Parameters that train this model again."""
     params = {k: v for k, v in reported.items() if k not in _NOT_FOR_RETRAINING}
     # Balanced class weights were resolved for all rows; let CatBoost balance the remaining ones.
-    params.pop("auto_class_weights" if params.get("auto_class_weights") == "None" else "class_weights", None)
-    if len(model.get_leaf_values()) > sum(model.get_tree_leaf_counts()):  # set by the number of classes, by no one else
+    params.pop(
+        "auto_class_weights" if params.get("auto_class_weights") == "None" else "class_weights",
+        None,
+    )
+    if len(model.get_leaf_values()) > sum(
+        model.get_tree_leaf_counts()
+    ):  # set by the number of classes, by no one else
         params.pop("ctr_target_border_count", None)
         for key in params.keys() & {"simple_ctr", "combinations_ctr", "per_feature_ctr"}:
             params[key] = [re.sub(r":TargetBorderCount=\d+", "", text) for text in params[key]]
-    return params | {"iterations": model.tree_count_, "allow_writing_files": False, "logging_level": "Silent"}
+    return params | {
+        "iterations": model.tree_count_,
+        "allow_writing_files": False,
+        "logging_level": "Silent",
+    }
 
 
 def record_catboost(
@@ -381,10 +447,16 @@ def record_catboost(
     again** with its own parameters while CatBoost shows its scores, and must come out the same to the last bit: the
     cost is that of training. The recording is not kept in saved models."""
     if not isinstance(model, catboost.CatBoost):
-        raise UnsupportedModel(f"record_catboost is for CatBoost models; this is a {type(model).__qualname__}.")
+        raise UnsupportedModel(
+            f"record_catboost is for CatBoost models; this is a {type(model).__qualname__}."
+        )
     pool = X
     if not isinstance(X, catboost.Pool):
-        categories = model.get_cat_feature_indices() if model.is_fitted() else model.get_param("cat_features")
+        categories = (
+            model.get_cat_feature_indices()
+            if model.is_fitted()
+            else model.get_param("cat_features")
+        )
         y, sample_weight = (None if x is None else frames.plain(x) for x in (y, sample_weight))
         pool = catboost.Pool(_readable(X), y, categories, weight=sample_weight, baseline=baseline)
     if not model.is_fitted():
@@ -409,13 +481,19 @@ class RetrainedCatBoost:
     model: catboost.CatBoost
     structure_changed: bool  # does any training row fall into another leaf of any tree?
     source: CatBoostSource
-    training: tuple[Any, NDArray[Any], F64 | None, F64 | None]  # table, labels, weights, given scores
+    training: tuple[
+        Any, NDArray[Any], F64 | None, F64 | None
+    ]  # table, labels, weights, given scores
 
     def scores(self, X: Any) -> F64:
         pool = self.source._pool(X)
-        scores = np.asarray(self.model.predict(pool, prediction_type="RawFormulaVal")).reshape(pool.num_row(), -1)
+        scores = np.asarray(self.model.predict(pool, prediction_type="RawFormulaVal")).reshape(
+            pool.num_row(), -1
+        )
         given = np.asarray(pool.get_baseline(), dtype=np.float64)
-        return scores - given if given.size else scores  # CatBoost adds a pool's baseline; here it is the caller's
+        return (
+            scores - given if given.size else scores
+        )  # CatBoost adds a pool's baseline; here it is the caller's
 
     def open(self) -> CatBoostSource:
         return CatBoostSource(self.model, self.model.get_all_params(), *self.training)

@@ -48,11 +48,17 @@ def statistics(file: Json) -> list[Json]:
     return [ctr for ctr in used if ctr["ctr_type"] not in _OF_COUNTS]
 
 
-def training_leaves(model: catboost.CatBoost, file: Json, params: Json, rows: Rows) -> tuple[Ids, bool]:
+def training_leaves(
+    model: catboost.CatBoost, file: Json, params: Json, rows: Rows
+) -> tuple[Ids, bool]:
     """(trees, n) leaves of the rows as training had them, and whether they weigh what training recorded."""
     outputs = len(model.get_leaf_values()) // int(sum(model.get_tree_leaf_counts()))
     _refuse(file, params, rows, outputs)
-    trees = _Symmetric(file, rows) if "oblivious_trees" in file else _Nested(file, rows, numbered(model))
+    trees = (
+        _Symmetric(file, rows)
+        if "oblivious_trees" in file
+        else _Nested(file, rows, numbered(model))
+    )
     tried: list[Ids] = []
     for order in training_orders(params, len(rows.y)):
         tried.append(trees.leaves(_Bins(file, rows, order.rows, outputs)))
@@ -63,7 +69,9 @@ def training_leaves(model: catboost.CatBoost, file: Json, params: Json, rows: Ro
 
 def _refuse(file: Json, params: Json, rows: Rows, outputs: int) -> None:
     if strange := sorted({ctr["ctr_type"] for ctr in statistics(file)} - set(_OF_TARGETS)):
-        raise UnsupportedModel(f"target statistics of the kind {', '.join(strange)} are not supported; use Borders.")
+        raise UnsupportedModel(
+            f"target statistics of the kind {', '.join(strange)} are not supported; use Borders."
+        )
     if params.get("task_type", "CPU") != "CPU":
         raise UnsupportedModel(
             "on a GPU, CatBoost computes target statistics in an order that is not replayed here; train with "
@@ -78,7 +86,9 @@ def _refuse(file: Json, params: Json, rows: Rows, outputs: int) -> None:
         raise UnsupportedModel(
             "ctr_leaf_count_limit joins rare categories in a way not replayed here; train without it."
         )
-    told = " ".join(str(params.get(key)) for key in ("simple_ctr", "combinations_ctr", "per_feature_ctr"))
+    told = " ".join(
+        str(params.get(key)) for key in ("simple_ctr", "combinations_ctr", "per_feature_ctr")
+    )
     if outputs == 1 and re.search(r"BinarizedTargetMeanValue[^',]*TargetBorderCount=(?!1\b)", told):
         raise UnsupportedModel(
             "target statistics of the kind BinarizedTargetMeanValue are supported with TargetBorderCount=1 only; use "
@@ -99,10 +109,18 @@ class _Bins:
 
     def of(self, ctr: Json, answers: Sequence[Ids]) -> Ids:
         """(n,) bins of a statistic; ``answers``: those of each row to its elements that are not categories."""
-        if self.grouped[0] != ctr["elements"]:  # in a file, statistics of the same elements follow each other
+        if (
+            self.grouped[0] != ctr["elements"]
+        ):  # in a file, statistics of the same elements follow each other
             self.grouped = ctr["elements"], _Groups(self._group(ctr, answers)[self.order])
-        label, border, kind = self._kinds(ctr)[self.order], int(ctr["target_border_idx"]), ctr["ctr_type"]
-        good = {"Borders": label > border, "Buckets": label == border}.get(kind, label).astype(np.int64)
+        label, border, kind = (
+            self._kinds(ctr)[self.order],
+            int(ctr["target_border_idx"]),
+            ctr["ctr_type"],
+        )
+        good = {"Borders": label > border, "Buckets": label == border}.get(kind, label).astype(
+            np.int64
+        )
         total, counted = self.grouped[1].before(good)
         if kind == "BinarizedTargetMeanValue":
             counted = counted / np.float32(label.max())
@@ -115,7 +133,9 @@ class _Bins:
 
     def _group(self, ctr: Json, answers: Sequence[Ids]) -> Ints:
         """(n,) a number for each combination of the statistic's elements."""
-        categories = [self._category(e["cat_feature_index"]) for e in ctr["elements"] if _is_category(e)]
+        categories = [
+            self._category(e["cat_feature_index"]) for e in ctr["elements"] if _is_category(e)
+        ]
         group, *others = [*categories, *answers]
         for code in others:
             group = np.unique(group * (int(code.max()) + 1) + code, return_inverse=True)[1]
@@ -142,7 +162,9 @@ class _Bins:
                     f"this model's target statistics count {round(counts.sum())} training rows, but X has "
                     f"{len(self.order)}; pass exactly the rows it was trained on."
                 )
-            lower = np.cumsum(np.round(counts[:-1])).astype(int)  # how many labels are of a kind or a lower one
+            lower = np.cumsum(np.round(counts[:-1])).astype(
+                int
+            )  # how many labels are of a kind or a lower one
             highest = np.concatenate([[-np.inf], np.sort(self.rows.y)])[lower]
             self.kinds[key] = np.searchsorted(highest, self.rows.y, side="left")
         return self.kinds[key]
@@ -180,7 +202,9 @@ def _codes(X: Any, column: int) -> Ints:
     else:
         values = X[:, column] if hasattr(X, "shape") else [row[column] for row in X]
     array = np.asarray(values.toarray().ravel() if hasattr(values, "toarray") else values)
-    return np.unique(array if array.dtype.kind in "iubU" else array.astype(str), return_inverse=True)[1]
+    return np.unique(
+        array if array.dtype.kind in "iubU" else array.astype(str), return_inverse=True
+    )[1]
 
 
 class _Questions:
@@ -188,13 +212,25 @@ class _Questions:
 
     def __init__(self, file: Json, pool: catboost.Pool, groups: list[list[Json]]) -> None:
         self.pool, self.edges = pool, cumulative([len(splits) for splits in groups])
-        stumps = [{"splits": [s], "leaf_values": [0, 1], "leaf_weights": [1, 1]} for splits in groups for s in splits]
-        known = {key: part for key, part in file.items() if key not in ("trees", "oblivious_trees", "ctr_data")}
+        stumps = [
+            {"splits": [s], "leaf_values": [0, 1], "leaf_weights": [1, 1]}
+            for splits in groups
+            for s in splits
+        ]
+        known = {
+            key: part
+            for key, part in file.items()
+            if key not in ("trees", "oblivious_trees", "ctr_data")
+        }
         if any(split["split_type"] == "OnlineCtr" for splits in groups for split in splits):
             known["ctr_data"] = file["ctr_data"]
         else:
             known["features_info"] = {k: v for k, v in file["features_info"].items() if k != "ctrs"}
-        self.model = read({**known, "oblivious_trees": stumps, "scale_and_bias": [1, [0]]}) if stumps else None
+        self.model = (
+            read({**known, "oblivious_trees": stumps, "scale_and_bias": [1, [0]]})
+            if stumps
+            else None
+        )
 
     def answers(self, group: int) -> Ids:
         """(questions, n) 0 or 1"""
@@ -212,9 +248,19 @@ class _Trees:
     def __init__(self, file: Json, rows: Rows) -> None:
         info, self.rows = file["features_info"], rows
         # Splits are counted over all features: on numbers, on single categories, on statistics.
-        borders = [(f["feature_index"], b) for f in info.get("float_features") or [] for b in f.get("borders") or []]
-        values = [(f["feature_index"], v) for f in info["categorical_features"] for v in f.get("values") or []]
-        of_elements = [("float_feature", *b) for b in borders] + [("cat_feature_exact_value", *v) for v in values]
+        borders = [
+            (f["feature_index"], b)
+            for f in info.get("float_features") or []
+            for b in f.get("borders") or []
+        ]
+        values = [
+            (f["feature_index"], v)
+            for f in info["categorical_features"]
+            for v in f.get("values") or []
+        ]
+        of_elements = [("float_feature", *b) for b in borders] + [
+            ("cat_feature_exact_value", *v) for v in values
+        ]
         self.place = {key: i for i, key in enumerate(of_elements)}
         self.of_split = [ctr for ctr in info["ctrs"] for _ in ctr["borders"]]
         used = statistics(file)
@@ -252,7 +298,8 @@ class _Trees:
         """Whether the leaves weigh what training recorded."""
         w = self.rows.w[order.weighed]
         return all(
-            np.abs(np.bincount(ids[order.rows], w, len(recorded)) - recorded).max() <= 1e-6 * recorded.max()
+            np.abs(np.bincount(ids[order.rows], w, len(recorded)) - recorded).max()
+            <= 1e-6 * recorded.max()
             for ids, recorded in zip(leaves, self.weights, strict=True)
         )
 
@@ -270,7 +317,9 @@ class _Symmetric(_Trees):
         for t, splits in enumerate(self.trees):
             for d, split in enumerate(splits):
                 if (ctr := self.statistic(split)) is not None:
-                    uses.setdefault(self.group[id(ctr)], (ctr, []))[1].append((t, d, round(split["border"])))
+                    uses.setdefault(self.group[id(ctr)], (ctr, []))[1].append(
+                        (t, d, round(split["border"]))
+                    )
         out = self.rows.leaves.copy()
         for _, (ctr, places) in sorted(uses.items()):
             found = self.bins(ctr, bins)
@@ -286,7 +335,10 @@ class _Nested(_Trees):
     def __init__(self, file: Json, rows: Rows, trees: list[Json]) -> None:
         super().__init__(file, rows)
         self.trees, self.weights = trees, nested_weights(trees)
-        asked = [[s for node in nodes(tree) if (s := node.get("split")) and not self.statistic(s)] for tree in trees]
+        asked = [
+            [s for node in nodes(tree) if (s := node.get("split")) and not self.statistic(s)]
+            for tree in trees
+        ]
         self.others = _Questions(file, rows.pool, asked)
 
     def leaves(self, bins: _Bins) -> Ids:

@@ -42,12 +42,16 @@ class Training:
     @cached_property
     def alone(self) -> NDArray[np.bool_]:
         """(T, K) trees of one leaf."""
-        return np.array([len(tree.values) == 1 for tree in self.told.trees]).reshape(-1, self.told.outputs)
+        return np.array([len(tree.values) == 1 for tree in self.told.trees]).reshape(
+            -1, self.told.outputs
+        )
 
     @cached_property
     def counts(self) -> F64 | None:
         """(leaves,) rows of each leaf in training, as the model recorded them; NaN for a tree of one leaf."""
-        counts = [tree.counts if len(tree.values) > 1 else np.array([np.nan]) for tree in self.told.trees]
+        counts = [
+            tree.counts if len(tree.values) > 1 else np.array([np.nan]) for tree in self.told.trees
+        ]
         found = [c for c in counts if c is not None]
         return np.concatenate(found) if len(found) == len(counts) else None
 
@@ -57,7 +61,10 @@ class Training:
     def ensemble(self, p: dict[str, Any], bags: Sequence[Any] | None = None) -> Ensemble:
         """With these parameters; ``bags`` are the rows drawn for each step."""
         told, T, K = self.told, self.told.iterations, self.told.outputs
-        w, label_weight = f32(self.sample_weight * self.class_weight), _label_weight(told, p, self.y)
+        w, label_weight = (
+            f32(self.sample_weight * self.class_weight),
+            _label_weight(told, p, self.y),
+        )
         weighted, factor = bool(np.any(w != 1) or np.any(label_weight != 1)), self.factor(p)
         kind = objective(told.objective[0], p, K, weighted, self.version)
         averaged = self.offset is None and not refitted(p) and self._averaged(p)
@@ -65,7 +72,9 @@ class Training:
             base = kind.base.fit(kind.loss, f32(self.y), w) if averaged else np.zeros(K)
         base = self.base if averaged and self.base is not None else base
         if not np.isfinite(base).all():
-            raise UnsupportedModel("a class has no training rows; train with the classes that there are.")
+            raise UnsupportedModel(
+                "a class has no training rows; train with the classes that there are."
+            )
         rates, moves, holds_base = np.full(T, float(p["learning_rate"])), None, np.arange(T) == 0
         if told.averaged:
             rates, moves, holds_base = self._forest()
@@ -108,7 +117,11 @@ class Training:
         )
         held = np.where(holds_base[:, None], base, 0.0).ravel()  # (trees,)
         smaller = np.repeat(np.ones(T) if told.averaged else e.factors, K)
-        e = replace(e, values=e.values / np.repeat(smaller, leaves)[:, None] - np.repeat(held, leaves)[:, None])
+        e = replace(
+            e,
+            values=e.values / np.repeat(smaller, leaves)[:, None]
+            - np.repeat(held, leaves)[:, None],
+        )
         if p["path_smooth"] > 0 and kind.statistic is None and not refitted(p):
             e = replace(e, smoothing=smoothing(told, p, e, factor, held, smaller), leaf_l2=None)
         return e
@@ -127,17 +140,28 @@ class Training:
         """boosting="rf": no learning rate, the mean of all trees. One without splits is zero, not the base score."""
         T, empty = self.told.iterations, self.alone.all(axis=1)
         if np.any(self.alone.any(axis=1) & ~empty):
-            raise UnsupportedModel("a class of this forest has a tree without splits; train with fewer constraints.")
+            raise UnsupportedModel(
+                "a class of this forest has a tree without splits; train with fewer constraints."
+            )
         mean = [(t, 1 / T) for t in range(T)]
-        return np.ones(T), [*[[] for _ in range(T)], [(BASE, -float(empty.mean())), *mean]], np.logical_not(empty)
+        return (
+            np.ones(T),
+            [*[[] for _ in range(T)], [(BASE, -float(empty.mean())), *mean]],
+            np.logical_not(empty),
+        )
 
     def _cat_l2(self, p: dict[str, Any]) -> F64 | None:
         """(leaves,) more l2 below splits of many categories against many. Leaves computed anew do without."""
-        many = [tree.many(self.told.bins, p["max_cat_to_onehot"])[-len(tree.values) :] for tree in self.told.trees]
+        many = [
+            tree.many(self.told.bins, p["max_cat_to_onehot"])[-len(tree.values) :]
+            for tree in self.told.trees
+        ]
         more = np.concatenate(many) * np.float64(p["cat_l2"]) / self.factor(p)
         return more if more.any() and not p["use_quantized_grad"] and not refitted(p) else None
 
-    def _sample(self, by_tree: Sequence[Any] | None, by_step: Sequence[Any] | None) -> Sequence[Any] | None:
+    def _sample(
+        self, by_tree: Sequence[Any] | None, by_step: Sequence[Any] | None
+    ) -> Sequence[Any] | None:
         """How often each tree draws each row."""
         if by_step is None:
             return by_tree
@@ -154,7 +178,9 @@ class Training:
         if rounded and not smoothed:
             before, p = p, recover.parameters(lambda p: self.ensemble(p, drawn), p, rounded)
             if names := [name for name in rounded if p[name] != before[name]]:
-                notes.append(f"{' and '.join(names)} recovered from the leaf values, as files keep six digits")
+                notes.append(
+                    f"{' and '.join(names)} recovered from the leaf values, as files keep six digits"
+                )
         e = self.ensemble(p, drawn)
         told_rates = self._told_rates(p, e)
         if told_rates is not None and not smoothed and "learning_rate" not in given:
@@ -182,7 +208,9 @@ class Training:
         drawn = draw_rows(p, e, self.told.objective[0] == "binary", sizes, witness)
         if drawn is None or all(d.all() for d in drawn):
             return None, []
-        if e.rule.statistic is not None:  # a percentile counts the rows drawn, it does not weigh them
+        if (
+            e.rule.statistic is not None
+        ):  # a percentile counts the rows drawn, it does not weigh them
             drawn = [(d > 0).astype(np.uint8) for d in drawn]
         confirmed = "rows of each tree drawn again, confirmed by the number of rows in every leaf"
         return drawn, [confirmed] if witness.sure else []
@@ -195,14 +223,24 @@ class Training:
         found[self.alone[:, 0]] = np.nan
         if e.base_rule is not None:
             found[0] = np.nan  # adding the starting score sets it to 1
-        return found if np.any(np.abs(found - p["learning_rate"]) > 1e-5 * p["learning_rate"]) else None
+        return (
+            found
+            if np.any(np.abs(found - p["learning_rate"]) > 1e-5 * p["learning_rate"])
+            else None
+        )
 
     def _recorded(self, e: Ensemble, p: dict[str, Any]) -> Ensemble:
         # Refitting keeps the counts of the rows before; on several machines they are guessed from second derivatives.
         if self.counts is None or refitted(p) or int(p.get("num_machines", 1)) > 1:
             return e
-        drawn = [e.n_rows] * len(e.first_output) if e.sample is None else [np.count_nonzero(s) for s in e.sample]
-        counts = np.where(np.isnan(self.counts), np.repeat(drawn, np.diff(e.tree_leaves)), self.counts)
+        drawn = (
+            [e.n_rows] * len(e.first_output)
+            if e.sample is None
+            else [np.count_nonzero(s) for s in e.sample]
+        )
+        counts = np.where(
+            np.isnan(self.counts), np.repeat(drawn, np.diff(e.tree_leaves)), self.counts
+        )
         return replace(e, recorded=Recorded("rows", counts))
 
 

@@ -11,7 +11,18 @@ from numpy.typing import NDArray
 
 from ..._data.arrays import F64, Ids
 from ..._model.ensemble import Rounding
-from ..._model.general_losses import Fair, Gamma, Huber, OneVsAll, Pinball, ScaledLogistic, Terms, Told, Tweedie, pieces
+from ..._model.general_losses import (
+    Fair,
+    Gamma,
+    Huber,
+    OneVsAll,
+    Pinball,
+    ScaledLogistic,
+    Terms,
+    Told,
+    Tweedie,
+    pieces,
+)
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from ..._model.start import BaseRule, Mean, OfLabels
 from ..base import f32
@@ -107,7 +118,11 @@ class Percentile:
             if at < 0:
                 return float(v[-1])
             below = n - 1 - int(at)  # the at-th largest, counted from 0, is v[below]
-            return float(v[0]) if below < 1 else float(v[below]) - float(v[below] - v[below - 1]) * (at - int(at))
+            return (
+                float(v[0])
+                if below < 1
+                else float(v[below]) - float(v[below] - v[below - 1]) * (at - int(at))
+            )
         total = np.cumsum(w)
         share = total[-1] * self.alpha
         i = min(int(np.searchsorted(total, share, side="right")), n - 1)
@@ -145,7 +160,9 @@ def steepness(name: str, p: dict[str, Any], K: int) -> float:
     return K / (K - 1) if name == "multiclass" else 1.0
 
 
-def objective(name: str, p: dict[str, Any], K: int, weighted: bool, version: tuple[int, ...]) -> Objective:
+def objective(
+    name: str, p: dict[str, Any], K: int, weighted: bool, version: tuple[int, ...]
+) -> Objective:
     """What LightGBM's objective of this name computes. ``weighted``: rows have weights other than one."""
     # w g is rounded once. With weights of one, rounding g before is no more than that, and what GOSS needs: it
     # multiplies afterwards.
@@ -169,7 +186,9 @@ def objective(name: str, p: dict[str, Any], K: int, weighted: bool, version: tup
         case "gamma":
             return Objective(Gamma(), Mean("log"), once, labels=(0.0, np.inf))
         case "tweedie":
-            return Objective(Tweedie(float(p["tweedie_variance_power"])), Mean("log"), once, labels=(0.0, np.inf))
+            return Objective(
+                Tweedie(float(p["tweedie_variance_power"])), Mean("log"), once, labels=(0.0, np.inf)
+            )
         case "binary":
             loss = Logistic() if sigmoid == 1 else ScaledLogistic(sigmoid)
             return Objective(loss, Mean("logit", scale=sigmoid), once, classes=2)

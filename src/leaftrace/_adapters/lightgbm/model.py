@@ -42,7 +42,9 @@ class Tree:
 
     values: F64  # (L,)
     counts: F64 | None  # (L,) rows in training
-    shrinkage: float  # what the values were multiplied with; 1 if a starting score was added to them
+    shrinkage: (
+        float  # what the values were multiplied with; 1 if a starting score was added to them
+    )
     linear: bool
     children: Ints  # (L - 1, 2) nodes
     features: Ints  # (L - 1,) what the splits look at
@@ -94,8 +96,12 @@ def read(text: str) -> Model:
         outputs=int(fields.get("num_tree_per_iteration", 1)),
         objective=fields.get("objective", "").split(" "),
         averaged="\naverage_output" in head,
-        bins=np.array([0 if info.startswith("[") or info == "none" else info.count(":") + 1 for info in infos]),
-        params=dict(re.findall(r"^\[(\w+): ?(.*)\]$", tail.partition("\nparameters:")[2], re.MULTILINE)),
+        bins=np.array(
+            [0 if info.startswith("[") or info == "none" else info.count(":") + 1 for info in infos]
+        ),
+        params=dict(
+            re.findall(r"^\[(\w+): ?(.*)\]$", tail.partition("\nparameters:")[2], re.MULTILINE)
+        ),
     )
 
 
@@ -122,15 +128,29 @@ def _tree(fields: dict[str, str]) -> Tree:
     )
 
 
-def parameters(texts: dict[str, str], trained_with: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def parameters(
+    texts: dict[str, str], trained_with: dict[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
     """The parameters' values, from what the Booster was trained with where it has more digits; and the names of those
     that may lack digits."""
-    full = {f"{v:.6g}": v for v in trained_with.values() if isinstance(v, float) and float(f"{v:.6g}") != v}
-    unreported = {name: v for name, v in trained_with.items() if name in DEFAULTS and name not in texts}
-    if "goss" in trained_with.values():  # under one of several names; LightGBM 4.0 does not report it
+    full = {
+        f"{v:.6g}": v
+        for v in trained_with.values()
+        if isinstance(v, float) and float(f"{v:.6g}") != v
+    }
+    unreported = {
+        name: v for name, v in trained_with.items() if name in DEFAULTS and name not in texts
+    }
+    if (
+        "goss" in trained_with.values()
+    ):  # under one of several names; LightGBM 4.0 does not report it
         unreported["data_sample_strategy"] = "goss"
-    values = DEFAULTS | unreported | {name: full.get(text, _value(text)) for name, text in texts.items()}
-    return values, [name for name in CONTINUOUS if _digits(texts.get(name, "")) >= 6 and texts[name] not in full]
+    values = (
+        DEFAULTS | unreported | {name: full.get(text, _value(text)) for name, text in texts.items()}
+    )
+    return values, [
+        name for name in CONTINUOUS if _digits(texts.get(name, "")) >= 6 and texts[name] not in full
+    ]
 
 
 def _value(text: str) -> Any:

@@ -20,7 +20,9 @@ FIRST, STEPS = 30, 8  # parameters are told by some of the first steps; fewer of
 FOUND = 1e-11  # relative miss of leaf values when they are found
 
 
-def terms(e: Ensemble, t: int, A: F64, drawn: NDArray[Any] | None = None) -> Iterator[tuple[int, F64, F64, F64]]:
+def terms(
+    e: Ensemble, t: int, A: F64, drawn: NDArray[Any] | None = None
+) -> Iterator[tuple[int, F64, F64, F64]]:
     """Tree, weights, terms w g and w h (n,) of its rows, for each tree of step t at scores A (n, K)."""
     state = e.loss.state(A)
     g, h = e.loss.gradient(state, e.y), e.loss.hessian(state, e.y)
@@ -81,7 +83,9 @@ def rates(e: Ensemble, told: F64) -> Ensemble:
     return replace(e, learning_rate=np.where(np.isnan(found), 1.0, found))
 
 
-def parameters(build: Callable[[dict[str, Any]], Ensemble], p: dict[str, Any], names: list[str]) -> dict[str, Any]:
+def parameters(
+    build: Callable[[dict[str, Any]], Ensemble], p: dict[str, Any], names: list[str]
+) -> dict[str, Any]:
     """p with all digits of those of these parameters that have more than six."""
     best = _miss(build(p)), p
     for some in dict.fromkeys([tuple(names), *((name,) for name in names)]):
@@ -96,7 +100,11 @@ def _misses(e: Ensemble) -> F64:
     """By how much the leaves of some steps are missed."""
     first = min(FIRST, e.n_steps)
     some = set(np.linspace(0, first - 1, STEPS if e.n_rows < 100_000 else 3).astype(int).tolist())
-    found = [e.rate(t) * step(e, t, A) - e.values[e.leaf_range(t), 0] for t, A in _scores(e, first) if t in some]
+    found = [
+        e.rate(t) * step(e, t, A) - e.values[e.leaf_range(t), 0]
+        for t, A in _scores(e, first)
+        if t in some
+    ]
     return np.concatenate(found)
 
 
@@ -104,7 +112,9 @@ def _miss(e: Ensemble) -> float:
     return float(np.abs(_misses(e)).max() / np.abs(e.values).max())
 
 
-def _fit(build: Callable[[dict[str, Any]], Ensemble], p: dict[str, Any], names: list[str]) -> dict[str, Any]:
+def _fit(
+    build: Callable[[dict[str, Any]], Ensemble], p: dict[str, Any], names: list[str]
+) -> dict[str, Any]:
     start: F64 = np.array([float(p[name]) for name in names])
 
     def at(x: F64) -> dict[str, Any]:

@@ -23,8 +23,12 @@ Sizes = Callable[[int, F64], NDArray[np.float32]]
 Fits = Callable[[int, F64, NDArray[Any]], bool]
 
 # x after k steps is POWERS[k] x + SHIFTS[k], k = 0 .. BLOCK
-_POWERS = np.concatenate([[1], np.cumprod(np.full(BLOCK, 214013, np.uint32), dtype=np.uint32)]).astype(np.uint32)
-_SHIFTS = np.concatenate([[0], np.cumsum(_POWERS[:-1], dtype=np.uint32)]).astype(np.uint32) * np.uint32(2531011)
+_POWERS = np.concatenate(
+    [[1], np.cumprod(np.full(BLOCK, 214013, np.uint32), dtype=np.uint32)]
+).astype(np.uint32)
+_SHIFTS = np.concatenate([[0], np.cumsum(_POWERS[:-1], dtype=np.uint32)]).astype(
+    np.uint32
+) * np.uint32(2531011)
 
 
 class Generators:
@@ -50,7 +54,9 @@ class Witness:
 
     def __init__(self, e: Ensemble, counts: F64 | None, spare: int, fits: Fits) -> None:
         self.e, self.counts, self.fits = e, counts, fits
-        self.spare = spare  # iterations that may have drawn rows but found no split, and so left no tree
+        self.spare = (
+            spare  # iterations that may have drawn rows but found no split, and so left no tree
+        )
         self.sure = counts is not None
 
     def agrees(self, t: int, drawn: NDArray[Any]) -> bool:
@@ -125,7 +131,9 @@ class _Goss:
             lengths = _part_lengths(self.p, self.n)
             seed = int(self.p["bagging_seed"])
             trials = (_goss(self.p, size, Generators(seed, self.n), length) for length in lengths)
-            agree = (a for a, drawn in zip(lengths, trials, strict=True) if self.witness.agrees(t, drawn))
+            agree = (
+                a for a, drawn in zip(lengths, trials, strict=True) if self.witness.agrees(t, drawn)
+            )
             self.length = next(agree, lengths[0])
         return (_goss(self.p, size, self.generators, self.length) for _ in count())
 
@@ -155,11 +163,15 @@ def _goss(p: dict[str, Any], size: NDArray[np.float32], generators: Generators, 
             continue
         multiple = float(np.float32(rows - top) / np.float32(need))
         small = np.flatnonzero(~large[part])
-        rest = rows - small - top + np.cumsum(large[part])[small]  # small rows to come, this one included
+        rest = (
+            rows - small - top + np.cumsum(large[part])[small]
+        )  # small rows to come, this one included
         for begin in range(0, len(small), BLOCK):
             some = slice(begin, begin + BLOCK)
             chance, left = u[part][small[some]], rest[some]
-            likely = np.flatnonzero(chance < need / left)  # need falls as rows are taken, so no others
+            likely = np.flatnonzero(
+                chance < need / left
+            )  # need falls as rows are taken, so no others
             for i in likely.tolist():
                 if chance[i] < need / left[i]:
                     out[part.start + small[begin + i]] = multiple
@@ -191,7 +203,9 @@ def dart(p: dict[str, Any], steps: int, folded: bool) -> tuple[F64, Moves]:
             for i in range(t):
                 if u() < (chance if uniform else chance * weights[i] * mean):
                     dropped.append(i)
-                    if len(dropped) >= most >= 0:  # a limit of 0 stops after the first, a negative one never
+                    if (
+                        len(dropped) >= most >= 0
+                    ):  # a limit of 0 stops after the first, a negative one never
                         break
         k = len(dropped)
         shrink = k / (k + rate) if like_xgboost else k / (k + 1)
@@ -208,7 +222,9 @@ def dart(p: dict[str, Any], steps: int, folded: bool) -> tuple[F64, Moves]:
     return rates, [*moves, _net(steps, back, {}, folded)]
 
 
-def _net(t: int, back: dict[int, float], out: dict[int, float], folded: bool) -> list[tuple[int, float]]:
+def _net(
+    t: int, back: dict[int, float], out: dict[int, float], folded: bool
+) -> list[tuple[int, float]]:
     """The moves before step t: the step before, and trees that come back or go out, or stay out."""
     changes = {i: back.get(i, 0.0) + out.get(i, 0.0) for i in {**back, **out}}
     net = {**changes, BASE: changes.get(0, 0.0)} if folded else dict(changes)

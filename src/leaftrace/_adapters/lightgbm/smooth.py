@@ -23,21 +23,30 @@ from .recover import terms
 TRIALS = 20_000  # a tree; about one a split does
 
 
-def smoothing(told: Model, p: dict[str, Any], e: Ensemble, factor: float, held: F64, smaller: F64) -> list[Smoothing]:
+def smoothing(
+    told: Model, p: dict[str, Any], e: Ensemble, factor: float, held: F64, smaller: F64
+) -> list[Smoothing]:
     """For each tree; the model tells outputs as (out + ``held``) ``smaller``, learning rate included."""
     A, found = e.start(), []
-    fine = 1e-6 if p["data_sample_strategy"] == "goss" else 5e-10  # weighted terms are rounded twice there
+    fine = (
+        1e-6 if p["data_sample_strategy"] == "goss" else 5e-10
+    )  # weighted terms are rounded twice there
     for t in range(e.n_steps):
         e.move(t, e.leaves, A)
         begin = e.leaf_range(t).start
         for r, _, wg, wh in terms(e, t, A):
             tree, first, last = told.trees[r], e.tree_leaves[r], e.tree_leaves[r + 1]
             below = _below(tree)
-            G, H = (below @ np.bincount(e.leaves[r], x, last - begin)[first - begin : last - begin] for x in (wg, wh))
+            G, H = (
+                below @ np.bincount(e.leaves[r], x, last - begin)[first - begin : last - begin]
+                for x in (wg, wh)
+            )
             l2 = tree.many(told.bins, p["max_cat_to_onehot"]) * np.float64(p["cat_l2"]) / factor
             raw = e.rate(t) * e.rule.step(G, H, H + e.lam + l2)[0]
             values, splits = e.values[first:last, 0], tree.split_values
-            digits = 10 ** (np.floor(np.log10(np.abs(splits), where=splits != 0, out=np.zeros_like(splits))) - 5)
+            digits = 10 ** (
+                np.floor(np.log10(np.abs(splits), where=splits != 0, out=np.zeros_like(splits))) - 5
+            )
             search = _Search(
                 tree,
                 float(p["path_smooth"]),
@@ -46,7 +55,9 @@ def smoothing(told: Model, p: dict[str, Any], e: Ensemble, factor: float, held: 
                 sums=H,
                 raw=raw,
                 out=np.append(splits / smaller[r] - held[r], values),
-                accuracy=np.append(0.51 * digits / smaller[r], np.full(len(values), fine * np.abs(values).max())),
+                accuracy=np.append(
+                    0.51 * digits / smaller[r], np.full(len(values), fine * np.abs(values).max())
+                ),
             )
             found.append(Smoothing(below, _mixture(tree, search.shares()), l2))
     return found
@@ -98,7 +109,9 @@ class _Search:
             number = np.array([n, total - n])
             a[pair] = number / (number + self.smooth)
             out = a[pair] * self.raw[pair] + (1 - a[pair]) * above
-            if np.any(np.abs(out - self.out[pair]) > self.accuracy[pair]) or np.all(np.abs(out - failed) < slack):
+            if np.any(np.abs(out - self.out[pair]) > self.accuracy[pair]) or np.all(
+                np.abs(out - failed) < slack
+            ):
                 continue
             self.trials += 1
             if self.trials > TRIALS:
@@ -126,7 +139,9 @@ class _Search:
         low, high = max(low, total - other_high, 0.0), min(high, total - other_low, total)
         if high < low:
             return []
-        guess = float(total * self.sums[left] / self.sums[split] if self.sums[split] > 0 else self.rows[left])
+        guess = float(
+            total * self.sums[left] / self.sums[split] if self.sums[split] > 0 else self.rows[left]
+        )
         first, last = max(low, np.floor(guess) - self.reach), min(high, guess + self.reach)
         near = np.arange(int(first), int(last) + 1)
         return near[np.argsort(np.abs(near - guess), kind="stable")].tolist()

@@ -47,7 +47,9 @@ _SWITCHES = {
 _VERSION = tuple(int(v) for v in re.findall(r"\d+", lgb.__version__)[:2])
 
 
-def open_model(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]) -> LightGBMSource:
+def open_model(
+    model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]
+) -> LightGBMSource:
     if isinstance(model, (str, os.PathLike)):
         model = _load(os.fspath(model))
     if isinstance(model, lgb.LGBMModel):
@@ -80,7 +82,9 @@ def _refuse(told: Model, p: dict[str, Any]) -> None:
     """Raise for settings whose leaf values are not reconstructed."""
     name = told.objective[0]
     if not any(len(tree.values) > 1 for tree in told.trees):
-        raise UnsupportedModel("this LightGBM model has no splits, so no training row acts through a tree.")
+        raise UnsupportedModel(
+            "this LightGBM model has no splits, so no training row acts through a tree."
+        )
     if name in ("lambdarank", "rank_xendcg"):
         raise UnsupportedModel(
             f"the ranking objective '{name}' is not supported: its gradients are of pairs of rows. The nearest "
@@ -92,7 +96,9 @@ def _refuse(told: Model, p: dict[str, Any]) -> None:
             f"not known; supported objectives are {', '.join(OBJECTIVES)}."
         )
     if any(tree.linear for tree in told.trees):
-        raise UnsupportedModel("linear_tree=True puts linear models into leaves; train with linear_tree=False.")
+        raise UnsupportedModel(
+            "linear_tree=True puts linear models into leaves; train with linear_tree=False."
+        )
     if any(float(v) for v in re.findall(r"-?\d+", str(p.get("monotone_constraints", "")))):
         raise UnsupportedModel(
             "monotone_constraints bound leaf values by those of other leaves, which cannot be replayed; train without."
@@ -103,9 +109,13 @@ def _refuse(told: Model, p: dict[str, Any]) -> None:
             "quant_train_renew_leaf=True, which computes them from the gradients themselves."
         )
     if p.get("bagging_by_query"):
-        raise UnsupportedModel("bagging_by_query draws queries, not rows; train with bagging_by_query=False.")
+        raise UnsupportedModel(
+            "bagging_by_query draws queries, not rows; train with bagging_by_query=False."
+        )
     if told.averaged and p["data_sample_strategy"] == "goss":
-        raise UnsupportedModel("boosting='rf' with GOSS is not supported; use data_sample_strategy='bagging'.")
+        raise UnsupportedModel(
+            "boosting='rf' with GOSS is not supported; use data_sample_strategy='bagging'."
+        )
 
 
 class LightGBMSource(BaseSource):
@@ -114,10 +124,19 @@ class LightGBMSource(BaseSource):
     tolerance = 1e-7  # terms are rounded to float32 as LightGBM does, so replays agree to 1e-12
 
     def __init__(
-        self, model: Any, booster: lgb.Booster, given: dict[str, Any], X: Any, y: Any, sample_weight: Any, baseline: Any
+        self,
+        model: Any,
+        booster: lgb.Booster,
+        given: dict[str, Any],
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        baseline: Any,
     ) -> None:
         self.model, self.name, self.booster = model, type(model).__name__, booster
-        self.told = read(booster.model_to_string())  # up to the best iteration, as predict() takes it
+        self.told = read(
+            booster.model_to_string()
+        )  # up to the best iteration, as predict() takes it
         params, rounded = parameters(self.told.params, booster.params)
         if strangers := sorted(set(given) - set(params)):
             raise InvalidInput(
@@ -145,7 +164,9 @@ class LightGBMSource(BaseSource):
         self._factor = training.factor(self.params)
         # One against all, class weights and GOSS's factor share a number, and not every parameter is recovered to its
         # last digit.
-        goss = params["data_sample_strategy"] == "goss" and self.told.objective[0] == "multiclassova"
+        goss = (
+            params["data_sample_strategy"] == "goss" and self.told.objective[0] == "multiclassova"
+        )
         if goss or any(self.params[name] != params[name] for name in rounded):
             self.tolerance = 1e-6
 
@@ -183,7 +204,9 @@ class LightGBMSource(BaseSource):
         training, params, rounded, given = self._recalled
         return replace(training, base=base).recall(params, rounded, given)[0]
 
-    def as_trained(self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None) -> tuple[F64, F64]:
+    def as_trained(
+        self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None
+    ) -> tuple[F64, F64]:
         class_weight = factor if base_factor is None else base_factor
         return f32(codes), f32(weight * class_weight) * (factor / class_weight)
 
@@ -195,8 +218,12 @@ class LightGBMSource(BaseSource):
         if baseline is None and isinstance(X, lgb.Dataset):
             baseline = X.get_init_score()
         if baseline is not None and K > 1 and np.shape(baseline) == (m * K,):
-            baseline = np.reshape(baseline, (m, K), order="F")  # LightGBM's own order: class after class
-        leaves = pack_leaves(self._leaf_numbers(table), self.told.tree_leaves, self.told.step_trees, m)
+            baseline = np.reshape(
+                baseline, (m, K), order="F"
+            )  # LightGBM's own order: class after class
+        leaves = pack_leaves(
+            self._leaf_numbers(table), self.told.tree_leaves, self.told.step_trees, m
+        )
         return leaves, given_scores(baseline, "baseline", m, K)
 
     def structure(self) -> bytes:
@@ -205,11 +232,15 @@ class LightGBMSource(BaseSource):
     def _leaf_numbers(self, table: Any, booster: lgb.Booster | None = None) -> Iterator[np.ndarray]:
         """Tree by tree (n,) the leaf of each row."""
         n, K, T = _length(table), self.told.outputs, self.told.iterations
-        at_once = max(1, 200_000_000 // (8 * max(n, 1) * K))  # LightGBM answers in float64, rows first
+        at_once = max(
+            1, 200_000_000 // (8 * max(n, 1) * K)
+        )  # LightGBM answers in float64, rows first
         starts = range(0, T if n else 0, at_once)
         for start in progress(starts, T, "leaves", "step", at_once):
             count = min(at_once, T - start)
-            yield from self._predict(table, booster, start_iteration=start, num_iteration=count, pred_leaf=True).T
+            yield from self._predict(
+                table, booster, start_iteration=start, num_iteration=count, pred_leaf=True
+            ).T
 
     def _predict(self, table: Any, booster: lgb.Booster | None, **how: Any) -> np.ndarray:
         """(n, ...)"""
@@ -232,10 +263,14 @@ class LightGBMSource(BaseSource):
         names = self.booster.feature_name()
         frame = frames.kind(X)
         if frame or hasattr(X, "iloc"):
-            given = [str(c).replace(" ", "_") for c in (frames.opened(X) if frame else X).columns]  # as LightGBM does
+            given = [
+                str(c).replace(" ", "_") for c in (frames.opened(X) if frame else X).columns
+            ]  # as LightGBM does
             X = frames.renamed(X, given) if frame else X.set_axis(given, axis=1)
             if names == [f"Column_{i}" for i in range(len(names))] and not set(names) & set(given):
-                names = [str(i) for i in range(len(names))]  # trained on an array, whose columns have no names
+                names = [
+                    str(i) for i in range(len(names))
+                ]  # trained on an array, whose columns have no names
         elif issparse(X):
             X = csr_matrix(X)
         X = inputs.columns(X, names)
@@ -251,7 +286,9 @@ class LightGBMSource(BaseSource):
 
     def retrain(self, rows: Alteration, threads: int) -> RetrainedLightGBM:
         if refitted(self.params):
-            raise UnsupportedModel("what Booster.refit() made cannot be retrained; trace the model it was made of.")
+            raise UnsupportedModel(
+                "what Booster.refit() made cannot be retrained; trace the model it was made of."
+            )
         X, y, sample_weight, offset = self._data
         told = {k: v for k, v in self.params.items() if v != "" and k not in _NOT_FOR_RETRAINING}
         params = {k: bool(v) if k in _SWITCHES else v for k, v in told.items()}
@@ -261,7 +298,9 @@ class LightGBMSource(BaseSource):
         codes = y if rows.y is None else super().labels(rows.y, len(y), "y")
         if rows.added is not None:
             new, labels, w = rows.added
-            rows = replace(rows, added=(self._table(new), super().labels(labels, len(labels), "y_new"), w))
+            rows = replace(
+                rows, added=(self._table(new), super().labels(labels, len(labels), "y_new"), w)
+            )
         table, codes = self._table(X), replace(rows, y=codes).labels(y)
         weight, offset = cast(F64, rows.weights(sample_weight, len(y))), rows.offset(offset)
         training = rows.table(table)
@@ -270,7 +309,9 @@ class LightGBMSource(BaseSource):
             label=codes,
             weight=weight * self._class_weight(codes),
             init_score=offset if offset is None or self.told.outputs > 1 else offset[:, 0],
-            categorical_feature=[int(c) for c in re.findall(r"\d+", str(self.params["categorical_feature"]))],
+            categorical_feature=[
+                int(c) for c in re.findall(r"\d+", str(self.params["categorical_feature"]))
+            ],
             params=params,
         )
         rates, callbacks = np.asarray(self.ensemble.learning_rate) * self._factor, []
@@ -278,13 +319,17 @@ class LightGBMSource(BaseSource):
             callbacks = [lgb.reset_parameter(learning_rate=rates.tolist())]
         booster = lgb.train(params, data, num_boost_round=self.told.iterations, callbacks=callbacks)
         labels = codes if self.classes is None else self.classes[codes.astype(int)]
-        return RetrainedLightGBM(booster, self._moved(booster, table), self, (training, labels, weight, offset))
+        return RetrainedLightGBM(
+            booster, self._moved(booster, table), self, (training, labels, weight, offset)
+        )
 
     def _moved(self, booster: lgb.Booster, table: Any) -> bool:
         """Whether any two training rows part or meet in any tree of the other booster. (Leaves may be renumbered.)"""
         if booster.num_trees() != len(self.told.trees):
             return True
-        for ids, others in zip(self._leaf_numbers(table), self._leaf_numbers(table, booster), strict=True):
+        for ids, others in zip(
+            self._leaf_numbers(table), self._leaf_numbers(table, booster), strict=True
+        ):
             pairs = len(np.unique(ids.astype(np.int64) << 32 | others.astype(np.int64)))
             if not pairs == len(np.unique(ids)) == len(np.unique(others)):
                 return True

@@ -60,17 +60,28 @@ _NEAREST = {
 }
 
 
-def open_model(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]) -> SklearnSource:
-    source = next((source for source, classes in _SOURCES.items() if isinstance(model, classes)), None)
+def open_model(
+    model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]
+) -> SklearnSource:
+    source = next(
+        (source for source, classes in _SOURCES.items() if isinstance(model, classes)), None
+    )
     if source is None:
-        reason = next((_NEAREST[c.__name__] for c in type(model).__mro__ if c.__name__ in _NEAREST), None)
+        reason = next(
+            (_NEAREST[c.__name__] for c in type(model).__mro__ if c.__name__ in _NEAREST), None
+        )
         raise UnsupportedModel(
             f"{type(model).__name__} is not supported: "
-            + (reason or "it has no leaves that hold training rows; the nearest choice is HistGradientBoosting")
+            + (
+                reason
+                or "it has no leaves that hold training rows; the nearest choice is HistGradientBoosting"
+            )
             + "."
         )
     try:
         check_is_fitted(model)
     except NotFittedError:
-        raise UnsupportedModel(f"this {type(model).__name__} is not fitted; call fit() first.") from None
+        raise UnsupportedModel(
+            f"this {type(model).__name__} is not fitted; call fit() first."
+        ) from None
     return source(model, X, y, sample_weight, baseline, given)

@@ -45,7 +45,9 @@ class ForestTrees(ArrayTrees):
 
     def read(self, X: Any) -> Any:
         forest = hasattr(self.model, "estimators_")
-        return self.model._validate_X_predict(X) if forest else self.model._validate_X_predict(X, True)
+        return (
+            self.model._validate_X_predict(X) if forest else self.model._validate_X_predict(X, True)
+        )
 
 
 class ForestSource(SklearnSource):
@@ -71,7 +73,9 @@ class ForestSource(SklearnSource):
 
     @property
     def _weights_set_chances(self) -> bool:
-        return self._draws and hasattr(self.model, "_sample_weight")  # which 1.9 keeps to draw again
+        return self._draws and hasattr(
+            self.model, "_sample_weight"
+        )  # which 1.9 keeps to draw again
 
     @property
     def _weighs_draws(self) -> bool:
@@ -87,7 +91,9 @@ class ForestSource(SklearnSource):
         if self._weights_set_chances:
             self._check_chances(rows.w * factor)
             if rows.given or self.params.get("class_weight") not in (None, "balanced_subsample"):
-                notes.append("weights only set the chances of being drawn: influence is that of a drawn copy of a row")
+                notes.append(
+                    "weights only set the chances of being drawn: influence is that of a drawn copy of a row"
+                )
             factor, w = np.ones(n), np.ones(n)
         else:
             w = rows.w * factor
@@ -105,7 +111,10 @@ class ForestSource(SklearnSource):
         loss: Loss = SquaredError() if self.classes is None else Brier(len(self.classes))
         statistic = None
         if self.params["criterion"] == "absolute_error":
-            loss, statistic = Pinball(0.5, "absolute error"), OfResiduals("median", weighted_median, True)
+            loss, statistic = (
+                Pinball(0.5, "absolute error"),
+                OfResiduals("median", weighted_median, True),
+            )
         base = np.average(targets(loss, rows.y), axis=0, weights=w)
         return Ensemble(
             loss=loss,
@@ -130,7 +139,10 @@ class ForestSource(SklearnSource):
             return False
         X = self._data[0]
         tables = (part for _, part in X.parts()) if isinstance(X, PartedTable) else (X,)
-        return any(isinstance(rows := self.read(table), np.ndarray) and np.isnan(rows).any() for table in tables)
+        return any(
+            isinstance(rows := self.read(table), np.ndarray) and np.isnan(rows).any()
+            for table in tables
+        )
 
     def _share_of_one_label(self) -> float:
         impurity = self.trees.of_leaves([tree.impurity for tree in self.trees.trees])
@@ -140,11 +152,17 @@ class ForestSource(SklearnSource):
     def _class_weights(self, rows: Rows) -> F64:
         """(n,) what class_weight multiplies the weights with. Those of "balanced" are taken as given numbers."""
         chosen, codes = self.params.get("class_weight"), rows.y.astype(int)
-        if chosen is None or self.classes is None or (chosen == "balanced_subsample" and self._draws):
+        if (
+            chosen is None
+            or self.classes is None
+            or (chosen == "balanced_subsample" and self._draws)
+        ):
             return np.ones(len(codes))
         if isinstance(chosen, str):
             # Forests weigh the classes since 1.9; earlier ones, and single trees, count them.
-            mass = np.bincount(codes, rows.w if hasattr(self.model, "_sample_weight") else None, len(self.classes))
+            mass = np.bincount(
+                codes, rows.w if hasattr(self.model, "_sample_weight") else None, len(self.classes)
+            )
             return (mass.sum() / (len(mass) * mass))[codes]
         return np.array([float(chosen.get(label, 1.0)) for label in self.classes.tolist()])[codes]
 
@@ -176,7 +194,9 @@ class ForestSource(SklearnSource):
 
     def _scores(self, model: Any, X: Any) -> F64:
         trees = ForestTrees(model)
-        scores = sum(tree.value[nodes, 0] for tree, nodes in zip(trees.trees, trees.nodes(X), strict=True))
+        scores = sum(
+            tree.value[nodes, 0] for tree, nodes in zip(trees.trees, trees.nodes(X), strict=True)
+        )
         return np.asarray(scores) / len(trees.trees)
 
     def _fresh(self, model: Any, threads: int) -> Any:

@@ -109,7 +109,9 @@ class GradientSource(SklearnSource):
             )
         replayable = isinstance(p["random_state"], Integral)
         if p["subsample"] < 1 and p["loss"] == "huber":
-            raise UnsupportedModel("the loss 'huber' is not supported with subsample below 1; train with subsample=1.")
+            raise UnsupportedModel(
+                "the loss 'huber' is not supported with subsample below 1; train with subsample=1."
+            )
         if p["subsample"] < 1 and "sample_mask" not in p and not replayable:
             raise UnsupportedModel(
                 f"subsample={p['subsample']:g} drew rows that random_state={p['random_state']!r} cannot draw again; "
@@ -131,7 +133,9 @@ class GradientSource(SklearnSource):
         order = self._training_rows(rows.y)
         if order is not None:
             rows = rows.hold_out(~np.isin(np.arange(len(rows.y)), order))
-            notes.append("rows held out by n_iter_no_change found again, checked by the weight of every leaf")
+            notes.append(
+                "rows held out by n_iter_no_change found again, checked by the weight of every leaf"
+            )
         sample = self._draws(len(rows.y), order)
         if sample is not None:
             notes.append("subsample replayed, checked by the weight of every leaf")
@@ -158,7 +162,10 @@ class GradientSource(SklearnSource):
             recorded=Recorded("weight", self.trees.weights()),
             weights_fixed=UNWEIGHTED if isinstance(base_rule, OfLabels) and not rows.given else "",
         )
-        if isinstance(loss, Logistic) and np.abs(ensemble.scores(leaves, offset)).max() > _SATURATED:
+        if (
+            isinstance(loss, Logistic)
+            and np.abs(ensemble.scores(leaves, offset)).max() > _SATURATED
+        ):
             return replace(ensemble, loss=RoundedLogistic())
         return ensemble
 
@@ -166,13 +173,17 @@ class GradientSource(SklearnSource):
         name, alpha = self.params["loss"], float(self.params.get("alpha", 0.5))
         if name in _SMOOTH:
             logistic = Softmax(K) if K > 1 else Logistic()
-            return {"squared_error": SquaredError(), "exponential": Exponential()}.get(name, logistic), None
+            return {"squared_error": SquaredError(), "exponential": Exponential()}.get(
+                name, logistic
+            ), None
         if name == "huber":
             return Huber(float(self.model._loss.closs.delta)), HuberLeaf(alpha)
         level = 0.5 if name == "absolute_error" else alpha
         kind = "median" if name == "absolute_error" else f"{level:g} quantile"
         # GradientBoosting always has weights: ones, if none were given.
-        return Pinball(level, name.replace("_", " ")), OfResiduals(kind, self.model._loss.fit_intercept_only, True)
+        return Pinball(level, name.replace("_", " ")), OfResiduals(
+            kind, self.model._loss.fit_intercept_only, True
+        )
 
     def _base(self, K: int, rows: Rows) -> tuple[F64, BaseRule | None]:
         """The starting score (K,) and its rule. init="zero" and an estimator of the user's have none."""
@@ -234,7 +245,9 @@ class GradientSource(SklearnSource):
     def _drawn_again(self, steps: int, K: int, trained: int) -> list[NDArray[Any]]:
         rng, masks = np.random.RandomState(int(self.params["random_state"])), []
         for _ in range(steps):
-            masks.append(_random_sample_mask(trained, max(1, int(self.params["subsample"] * trained)), rng))
+            masks.append(
+                _random_sample_mask(trained, max(1, int(self.params["subsample"] * trained)), rng)
+            )
             for _ in range(K):
                 rng.randint(0, 0x7FFFFFFF)  # the seed of a tree
         return masks

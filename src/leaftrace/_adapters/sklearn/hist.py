@@ -44,7 +44,11 @@ def _threads(X: Any) -> int:
 class HistTrees(Trees):
     def __init__(self, model: Any) -> None:
         self.predictors = [tree for step in model._predictors for tree in step]
-        super().__init__(model, [t.nodes["is_leaf"].astype(bool) for t in self.predictors], len(model._predictors[0]))
+        super().__init__(
+            model,
+            [t.nodes["is_leaf"].astype(bool) for t in self.predictors],
+            len(model._predictors[0]),
+        )
 
     def read(self, X: Any) -> Any:
         return self.model._preprocess_X(X, reset=False)
@@ -99,13 +103,19 @@ class HistSource(SklearnSource):
         model, K = self.model, len(self.model._predictors[0])
         factor = model._finalize_sample_weight(np.ones(len(rows.y)), rows.y)  # class weights
         if not np.all(factor):
-            raise UnsupportedModel("class_weight gives a class no weight at all; train without the rows of that class.")
+            raise UnsupportedModel(
+                "class_weight gives a class no weight at all; train without the rows of that class."
+            )
         rows = Rows(rows.y, rows.w * factor, factor, rows.given)
         held = self._held_out(rows.y)
-        self._stopped_by_others = model.do_early_stopping_ and model._use_validation_data and held is None
+        self._stopped_by_others = (
+            model.do_early_stopping_ and model._use_validation_data and held is None
+        )
         if held is not None:
             rows = rows.hold_out(held)
-            self.notes = ("rows held out for early stopping found again, checked by the row count of every leaf",)
+            self.notes = (
+                "rows held out for early stopping found again, checked by the row count of every leaf",
+            )
         loss, base_rule, statistic = self._loss(K, rows)
         alone = np.repeat(np.diff(self.trees.tree_leaves) == 1, np.diff(self.trees.tree_leaves))
         rates = np.asarray(self.params["learning_rate"], dtype=np.float64)

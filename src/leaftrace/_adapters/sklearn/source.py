@@ -42,7 +42,10 @@ class Trees(ABC):
 
     def leaves(self, X: Any) -> Ids:
         """(trees, n) from rows as the trees take them."""
-        ids = ((np.cumsum(leaf) - 1)[nodes] for leaf, nodes in zip(self.is_leaf, self.nodes(X), strict=True))
+        ids = (
+            (np.cumsum(leaf) - 1)[nodes]
+            for leaf, nodes in zip(self.is_leaf, self.nodes(X), strict=True)
+        )
         ids = progress(ids, len(self.is_leaf), "leaves", "tree")
         return pack_leaves(ids, self.tree_leaves, self.step_trees, X.shape[0])
 
@@ -92,7 +95,9 @@ class Rows:
     given: bool
 
     def hold_out(self, held: NDArray[np.bool_]) -> Rows:
-        return Rows(self.y, np.where(held, 0.0, self.w), np.where(held, 0.0, self.factor), self.given)
+        return Rows(
+            self.y, np.where(held, 0.0, self.w), np.where(held, 0.0, self.factor), self.given
+        )
 
     def constant(self, fit: Fit) -> Constant:
         """``fit`` of the rows that have weight."""
@@ -127,7 +132,9 @@ class SklearnSource(BaseSource, ABC):
     tolerance = 1e-7
     more_params: Sequence[str] = ()  # that Tracer's params may have besides the model's own
 
-    def __init__(self, model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]) -> None:
+    def __init__(
+        self, model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]
+    ) -> None:
         self.model, self.name = model, type(model).__name__
         self.params: dict[str, Any] = model.get_params(deep=False)
         self.given = {k: v for k, v in given.items() if k not in self.more_params}
@@ -144,7 +151,11 @@ class SklearnSource(BaseSource, ABC):
         leaves, offset = self.training_rows(X, baseline)
         n = leaves.shape[1]
         weights = inputs.weights(sample_weight, n)
-        self._data = self._table(X), inputs.vector(y, "y_train", n), None if sample_weight is None else weights
+        self._data = (
+            self._table(X),
+            inputs.vector(y, "y_train", n),
+            None if sample_weight is None else weights,
+        )
         codes = self.labels(y, n, "y_train")
         rows = Rows(codes, weights, np.ones(n), sample_weight is not None)
         self.ensemble = self._ensemble(leaves, offset, rows)
@@ -174,12 +185,18 @@ class SklearnSource(BaseSource, ABC):
         constraints = self.params.get("monotonic_cst")
         values = constraints.values() if isinstance(constraints, dict) else constraints
         if values is not None and any(int(v) for v in values):
-            raise UnsupportedModel("monotonic_cst bounds leaf values in a way that cannot be replayed; train without.")
+            raise UnsupportedModel(
+                "monotonic_cst bounds leaf values in a way that cannot be replayed; train without."
+            )
 
     def _table(self, X: Any) -> Any:
         """X with the model's columns in the model's order, as scikit-learn takes it: pandas, polars, arrays."""
         names = getattr(self.model, "feature_names_in_", None)
-        names = [str(i) for i in range(self.model.n_features_in_)] if names is None else [str(name) for name in names]
+        names = (
+            [str(i) for i in range(self.model.n_features_in_)]
+            if names is None
+            else [str(name) for name in names]
+        )
         return for_sklearn(inputs.columns(X, names))
 
     def read(self, X: Any, trees: Trees | None = None) -> Any:
@@ -205,7 +222,9 @@ class SklearnSource(BaseSource, ABC):
         X, y, weights = self._data
         labels = rows.labels(y)
         if self.classes is not None and len(np.unique(labels)) < len(self.classes):
-            raise InvalidInput("without these rows a class has none left; keep at least one of each class.")
+            raise InvalidInput(
+                "without these rows a class has none left; keep at least one of each class."
+            )
         model: Any = clone(self.model)
         model = self._fresh(model.set_params(**self.given), threads)
         training = rows.table(X), labels, rows.weights(weights, len(y))
@@ -229,7 +248,9 @@ class RetrainedSklearn:
     def scores(self, X: Any) -> F64:
         scores = self.source._scores(self.trees.model, self.source.read(X, self.trees))
         given = self.source._offset(self.source.read(X))
-        return scores if given is None else scores - given  # the caller adds what the first model was given
+        return (
+            scores if given is None else scores - given
+        )  # the caller adds what the first model was given
 
     def open(self) -> SklearnSource:
         return type(self.source)(self.trees.model, *self.training, None, self.source.given)

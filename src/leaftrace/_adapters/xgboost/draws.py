@@ -37,7 +37,9 @@ class Twister:
     def numbers(self, count: int) -> NDArray[np.float64]:
         if not count:  # NumPy would draw a word even for nothing
             return np.zeros(0)
-        words = np.frombuffer(self._state.bytes(8 * count), "<u4").astype(np.float64).reshape(count, 2)
+        words = (
+            np.frombuffer(self._state.bytes(8 * count), "<u4").astype(np.float64).reshape(count, 2)
+        )
         return (words[:, 0] + words[:, 1] * 2.0**32) / 2.0**64
 
 
@@ -123,7 +125,9 @@ def draw_again(
     )
 
 
-def _rows(twister: Twister, n: int, subsample: np.float32, powers: NDArray[np.uint64] | None) -> NDArray[np.bool_]:
+def _rows(
+    twister: Twister, n: int, subsample: np.float32, powers: NDArray[np.uint64] | None
+) -> NDArray[np.bool_]:
     if powers is None:
         return twister.numbers(n) < float(subsample)
     seed = np.full(1, twister.word() or 1, np.uint64)
@@ -137,12 +141,16 @@ def _dropped(dart: Dart, weight: list[Any], twister: Twister) -> list[int]:
         return []
     limit = np.full(len(weight), _f32(dart.rate_drop))
     if dart.weighted and weight:
-        total = np.cumsum(np.array(weight, _f32))[-1]  # one by one, as a sum in pairs would round otherwise
+        total = np.cumsum(np.array(weight, _f32))[
+            -1
+        ]  # one by one, as a sum in pairs would round otherwise
         limit = _f32(dart.rate_drop) * _f32(len(weight)) * np.array(weight, _f32) / total
     return np.flatnonzero(twister.numbers(len(weight)) < limit.astype(np.float64)).tolist()
 
 
-def _normalise(dart: Dart, weight: list[Any], dropped: list[int], trees: int, learning_rate: float) -> None:
+def _normalise(
+    dart: Dart, weight: list[Any], dropped: list[int], trees: int, learning_rate: float
+) -> None:
     """Weigh the new trees, and the dropped ones anew."""
     if not dropped:
         weight += [_f32(1.0)] * trees

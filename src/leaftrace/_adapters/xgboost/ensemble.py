@@ -61,7 +61,11 @@ class Training:
             base_rule = rule_of(self.objective, loss, self.y, w, self.base_score, c, of_labels)
         recorded = None
         if trees.cover is not None:
-            recorded = Recorded("hessian", trees.cover / c) if quantile is None else Recorded("weight", trees.cover)
+            recorded = (
+                Recorded("hessian", trees.cover / c)
+                if quantile is None
+                else Recorded("weight", trees.cover)
+            )
         drawn = self._drawn()
         ensemble = Ensemble(
             loss=loss,
@@ -78,7 +82,9 @@ class Training:
             base=self.base,
             base_rule=base_rule,
             offset=self.offset,
-            sample=None if drawn.sample is None else [s for s in drawn.sample for _ in range(trees.width)],
+            sample=None
+            if drawn.sample is None
+            else [s for s in drawn.sample for _ in range(trees.width)],
             moves=self._moves(drawn),
             recorded=recorded,
             rounding=Rounding(scores=True, derivatives=True, terms=True),
@@ -100,7 +106,10 @@ class Training:
         """Which rows and, with DART, which trees every tree was trained on."""
         params, dart = self.params, None
         if self.trees.weight is not None:
-            weighted, forest = params["sample_type"] in ("1", "weighted"), params["normalize_type"] in ("1", "forest")
+            weighted, forest = (
+                params["sample_type"] in ("1", "weighted"),
+                params["normalize_type"] in ("1", "forest"),
+            )
             dart = Dart(single(params["rate_drop"]), single(params["skip_drop"]), weighted, forest)
         drawn = draw_again(
             (np.diff(self.trees.rounds) // self.trees.width).tolist(),
@@ -131,7 +140,9 @@ class Training:
                 "weigh otherwise. Was it loaded from a file, or trained in two runs? A file keeps no parameters: pass "
                 "params={'rate_drop': ..., 'learning_rate': ..., 'seed': ..., ...} as in training."
             )
-        self.notes.append("the trees dropped by DART found again, as the weights of all trees confirm")
+        self.notes.append(
+            "the trees dropped by DART found again, as the weights of all trees confirm"
+        )
         unused = range(int(self.trees.rounds[self.rounds]), len(self.trees))
         return [*drawn.moves[:-1], drawn.moves[-1] + [(t, -float(weight[t])) for t in unused]]
 
@@ -154,8 +165,15 @@ class Training:
         self.params["min_child_weight"] = str(rule.min_hessian * c)
         if np.ndim(rate) == 0:
             self.params["learning_rate"] = str(float(rate) * unit)
-        shown = [f"{name}={float(self.params[name]):.6g}" if name in self.params else name for name in names]
-        why = "as a file keeps no training parameters" if self.loaded else "as the model reports others"
+        shown = [
+            f"{name}={float(self.params[name]):.6g}" if name in self.params else name
+            for name in names
+        ]
+        why = (
+            "as a file keeps no training parameters"
+            if self.loaded
+            else "as the model reports others"
+        )
         self.notes.append(f"{', '.join(shown)} recovered from the leaf values, {why}")
         return replace(e, rule=rule, learning_rate=rate)
 
@@ -164,4 +182,8 @@ def tree_method(params: dict[str, str]) -> Literal["hist", "approx", "exact"]:
     method, updaters = params["tree_method"], params.get("updater_seq", "")
     if method == "exact" or (method == "auto" and "grow_colmaker" in updaters):
         return "exact"
-    return "approx" if method == "approx" or (method == "auto" and "grow_histmaker" in updaters) else "hist"
+    return (
+        "approx"
+        if method == "approx" or (method == "auto" and "grow_histmaker" in updaters)
+        else "hist"
+    )

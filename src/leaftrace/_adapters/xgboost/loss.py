@@ -66,8 +66,12 @@ class Softmax32(Softmax):
 
     def state(self, A: F64, out: F64 | None = None) -> F64:
         A32 = A.astype(np.float32)
-        e = np.exp((A32 - np.maximum(A32.max(axis=1, keepdims=True), 0)).astype(np.float64)).astype(np.float32)
-        return (e / e.sum(axis=1, keepdims=True, dtype=np.float64).astype(np.float32)).astype(np.float64)
+        e = np.exp((A32 - np.maximum(A32.max(axis=1, keepdims=True), 0)).astype(np.float64)).astype(
+            np.float32
+        )
+        return (e / e.sum(axis=1, keepdims=True, dtype=np.float64).astype(np.float32)).astype(
+            np.float64
+        )
 
 
 def loss_of(objective: str, params: Mapping[str, str], outputs: int) -> tuple[Loss, float]:
@@ -83,7 +87,9 @@ def loss_of(objective: str, params: Mapping[str, str], outputs: int) -> tuple[Lo
     if objective == "reg:pseudohubererror":
         return PseudoHuber(single(params["huber_slope"])), 1.0
     if objective in QUANTILES:
-        return Pinball(alphas(params)[0], objective.partition(":")[2].replace("error", " error")), 1.0
+        return Pinball(
+            alphas(params)[0], objective.partition(":")[2].replace("error", " error")
+        ), 1.0
     others = {"reg:gamma": Gamma(), "reg:squaredlogerror": SquaredLog(), "binary:hinge": Hinge()}
     return others.get(objective, SquaredError()), 1.0
 
@@ -116,7 +122,13 @@ class Quantile:
         last = len(values) - 1
         if self.weighted:
             below = np.cumsum(w.astype(np.float32))
-            return float(values[min(int(np.searchsorted(below, single(float(below[-1]) * self.alpha))), last)])
+            return float(
+                values[
+                    min(int(np.searchsorted(below, single(float(below[-1]) * self.alpha))), last)
+                ]
+            )
         place = min(max(self.alpha * (last + 2) - 1, 0.0), float(last))
         low = int(place)
-        return single(values[low] + (place - low) * single(values[min(low + 1, last)] - values[low]))
+        return single(
+            values[low] + (place - low) * single(values[min(low + 1, last)] - values[low])
+        )

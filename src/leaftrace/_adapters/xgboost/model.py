@@ -107,7 +107,11 @@ def _leaves(tree: dict[str, Any]) -> tuple[NDArray[np.int64], F64, F64 | None]:
     number[nodes] = np.arange(len(nodes))
     width = int(tree["tree_param"]["size_leaf_vector"])
     if width <= 1:
-        return number, np.asarray(tree["split_conditions"])[nodes, None], np.asarray(tree["sum_hessian"])[nodes]
+        return (
+            number,
+            np.asarray(tree["split_conditions"])[nodes, None],
+            np.asarray(tree["sum_hessian"])[nodes],
+        )
     if "leaf_weights" in tree:  # since 3.2; a leaf's "right child" is its place there
         return number, np.asarray(tree["leaf_weights"]).reshape(-1, width)[right[nodes]], None
     return number, np.asarray(tree["base_weights"]).reshape(-1, width)[nodes], None
@@ -132,4 +136,7 @@ def parameters(booster: xgb.Booster) -> dict[str, str]:
 def reports_defaults(booster: xgb.Booster) -> bool:
     """Whether the booster was loaded from a file. Training sets up a metric, loading does not."""
     config = json.loads(booster.save_config())["learner"]
-    return not config["metrics"] and config["learner_train_param"]["disable_default_eval_metric"] == "0"
+    return (
+        not config["metrics"]
+        and config["learner_train_param"]["disable_default_eval_metric"] == "0"
+    )

@@ -48,10 +48,16 @@ def leaf_sums(e: Ensemble, steps: int) -> Sums:
     A, parts = e.start(), []
     for t in range(steps):
         e.move(t, e.leaves, A)
-        state, O, trees = e.loss.state(A), e.leaf_outputs, range(*e.trees(t).indices(len(e.first_output)))
+        state, O, trees = (
+            e.loss.state(A),
+            e.leaf_outputs,
+            range(*e.trees(t).indices(len(e.first_output))),
+        )
         values = e.values[e.leaf_range(t)]
         g = e.loss.gradient(state, e.y)
-        h = state * (1 - state) if e.n_outputs > 1 else e.loss.hessian(state, e.y)[:, :, 0]  # softmax: the diagonal
+        h = (
+            state * (1 - state) if e.n_outputs > 1 else e.loss.hessian(state, e.y)[:, :, 0]
+        )  # softmax: the diagonal
         G, H, s = np.zeros(values.shape), np.zeros(values.shape), np.zeros(values.shape)
         for r in trees:
             ids, first, w = e.leaves[r], e.first_output[r], e.tree_weight(r)
@@ -72,7 +78,9 @@ def reported_fit(e: Ensemble) -> bool:
     return sums.error(e.rule, e.learning_rate) <= FITS
 
 
-def recovered(e: Ensemble, rate_unit: float, l2_unit: float) -> tuple[LeafRule, float | F64, list[str]] | None:
+def recovered(
+    e: Ensemble, rate_unit: float, l2_unit: float
+) -> tuple[LeafRule, float | F64, list[str]] | None:
     """(rule, learning rates, names of what was recovered) that give all leaf values; None if there are none.
 
     ``rate_unit, l2_unit``: what the ensemble's numbers are multiplied with to give XGBoost's, which are often round.
@@ -99,7 +107,12 @@ def _rates(e: Ensemble, sums: Sums, rule: LeafRule) -> F64:
     """(T,) the learning rate that fits each step best."""
     s = sums.steps(rule)
     over = np.bincount(sums.step, s * s, e.n_steps)
-    rates = np.divide(np.bincount(sums.step, s * sums.value, e.n_steps), over, out=np.zeros(e.n_steps), where=over > 0)
+    rates = np.divide(
+        np.bincount(sums.step, s * sums.value, e.n_steps),
+        over,
+        out=np.zeros(e.n_steps),
+        where=over > 0,
+    )
     return np.where(over > 0, rates, np.median(rates[over > 0]) if np.any(over > 0) else 0.0)
 
 

@@ -62,7 +62,9 @@ class _Opened:
     sketched: bool = False  # trained on a QuantileDMatrix
 
 
-def open_model(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]) -> XGBoostSource:
+def open_model(
+    model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]
+) -> XGBoostSource:
     opened = _open(model)
     params = _with_given(parameters(opened.booster), given)
     details = learner(opened.booster)
@@ -72,7 +74,10 @@ def open_model(model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, gi
 
 def _with_given(reported: dict[str, str], given: dict[str, Any]) -> dict[str, str]:
     """The reported parameters, but for those the user gives."""
-    values = {ALIASES.get(name, name): str(int(v) if isinstance(v, bool) else v) for name, v in given.items()}
+    values = {
+        ALIASES.get(name, name): str(int(v) if isinstance(v, bool) else v)
+        for name, v in given.items()
+    }
     known = set(reported) - _HELD
     if strangers := sorted(set(values) - known):
         raise InvalidInput(
@@ -81,7 +86,9 @@ def _with_given(reported: dict[str, str], given: dict[str, Any]) -> dict[str, st
         )
     for name, value in values.items():
         if _is_number(reported[name]) and not _is_number(value):
-            raise InvalidInput(f"params has {name}={value!r}; expected a number, such as {reported[name]}.")
+            raise InvalidInput(
+                f"params has {name}={value!r}; expected a number, such as {reported[name]}."
+            )
     return reported | values
 
 
@@ -104,7 +111,9 @@ def _open(model: Any) -> _Opened:
         return _Opened(model, "Booster")
     name = type(model).__name__
     if not isinstance(model, xgb.XGBModel):
-        raise UnsupportedModel(f"{name} is not an XGBoost model; pass a Booster, an XGBClassifier or an XGBRegressor.")
+        raise UnsupportedModel(
+            f"{name} is not an XGBoost model; pass a Booster, an XGBClassifier or an XGBRegressor."
+        )
     if not model.__sklearn_is_fitted__():
         raise UnsupportedModel(f"this {name} is not fitted; call fit() first.")
     if callable(model.objective):
@@ -116,7 +125,9 @@ def _open(model: Any) -> _Opened:
     if isinstance(model, xgb.XGBClassifier):
         classes = np.asarray(model.classes_)
     missing = np.nan if model.missing is None else float(model.missing)
-    return _Opened(booster, name, classes, _best(booster), missing, model.tree_method in (None, "auto", "hist"))
+    return _Opened(
+        booster, name, classes, _best(booster), missing, model.tree_method in (None, "auto", "hist")
+    )
 
 
 def _load(path: str) -> _Opened:
@@ -145,7 +156,9 @@ def _refuse(details: dict[str, Any], params: dict[str, str]) -> None:
     """Raise for settings whose leaf values are not reconstructed."""
     booster, objective = details["gradient_booster"]["name"], details["objective"]["name"]
     if booster == "gblinear":
-        raise UnsupportedModel("booster='gblinear' has no trees; train with booster='gbtree' or 'dart'.")
+        raise UnsupportedModel(
+            "booster='gblinear' has no trees; train with booster='gbtree' or 'dart'."
+        )
     if objective not in OBJECTIVES:
         raise UnsupportedModel(
             f"the objective '{objective}' is not supported; supported objectives are {', '.join(OBJECTIVES)}."
@@ -159,14 +172,18 @@ def _refuse(details: dict[str, Any], params: dict[str, str]) -> None:
             f"this model predicts {params['num_target']} targets at once; train a model for each target."
         )
     if any(c in params.get("monotone_constraints", "") for c in "123456789"):
-        raise UnsupportedModel("monotone_constraints bound leaf values by those of other leaves; train without them.")
+        raise UnsupportedModel(
+            "monotone_constraints bound leaf values by those of other leaves; train without them."
+        )
     if single(params["subsample"]) < 1 and params.get("sampling_method") == "gradient_based":
         raise UnsupportedModel(
             "sampling_method='gradient_based' draws rows by their gradients, which is not replayed; train with "
             "sampling_method='uniform'."
         )
     if booster == "dart" and params["one_drop"] not in ("0", "False"):
-        raise UnsupportedModel("one_drop=1 draws trees in a way that is not replayed; train with one_drop=0.")
+        raise UnsupportedModel(
+            "one_drop=1 draws trees in a way that is not replayed; train with one_drop=0."
+        )
     if objective in QUANTILES and tree_method(params) == "exact":
         raise UnsupportedModel(
             f"with tree_method='exact' the leaves of {objective} are not quantiles; train with tree_method='hist'."
@@ -195,13 +212,19 @@ class XGBoostSource(BaseSource):
         self.outputs = max(1, int(params["num_class"]))
         self.classes = np.arange(self.outputs) if self.outputs > 1 else opened.classes
         self.label_range = OBJECTIVES[self.objective]
-        self.columns = list(self.booster.feature_names or map(str, range(self.booster.num_features())))
+        self.columns = list(
+            self.booster.feature_names or map(str, range(self.booster.num_features()))
+        )
         self.trees = parse_trees(details)
         if not len(self.trees):
-            raise UnsupportedModel("this XGBoost model has no trees, so no training row acts through one.")
+            raise UnsupportedModel(
+                "this XGBoost model has no trees, so no training row acts through one."
+            )
         trained = len(self.trees.rounds) - 1
         self.rounds = min(opened.rounds or trained, trained)
-        if self.trees.weight is None:  # later trees of DART have changed the weights of earlier ones
+        if (
+            self.trees.weight is None
+        ):  # later trees of DART have changed the weights of earlier ones
             self.trees = self.trees.first(self.rounds)
         base_score = self._base_score(details)
         self.base = margin(self.objective, base_score)
@@ -261,13 +284,21 @@ class XGBoostSource(BaseSource):
         return leaves, f32(given) - self.base
 
     def structure(self) -> bytes:
-        parts = learner(self.booster)["gradient_booster"], self.booster.feature_names, self.booster.feature_types
-        return json.dumps([*parts, self._categories, str(self.opened.missing), self.rounds]).encode()
+        parts = (
+            learner(self.booster)["gradient_booster"],
+            self.booster.feature_names,
+            self.booster.feature_types,
+        )
+        return json.dumps(
+            [*parts, self._categories, str(self.opened.missing), self.rounds]
+        ).encode()
 
     def _matrix(self, X: Any, kind: type[xgb.DMatrix] = xgb.DMatrix, **more: Any) -> xgb.DMatrix:
         if isinstance(X, xgb.DMatrix):
             if X.num_col() != len(self.columns):
-                raise InvalidInput(f"X has {X.num_col()} columns, but the model was trained on {len(self.columns)}.")
+                raise InvalidInput(
+                    f"X has {X.num_col()} columns, but the model was trained on {len(self.columns)}."
+                )
             return X
         X = inputs.columns(X, self.columns)
         if frames.kind(X) and (frames.has_categories(X, "XGBoost") or _VERSION < (3, 1)):
@@ -284,7 +315,9 @@ class XGBoostSource(BaseSource):
 
     def _coded(self, X: Any) -> Any:
         """A DataFrame made of another kind of table, whose categories may stand in any order."""
-        strangers = [c for c in X.columns if X[c].dtype == "category" and str(c) not in self._categories]
+        strangers = [
+            c for c in X.columns if X[c].dtype == "category" and str(c) not in self._categories
+        ]
         if strangers:
             raise InvalidInput(
                 f"the column '{strangers[0]}' is a category, and this model knows categories by their number only "
@@ -315,7 +348,11 @@ class XGBoostSource(BaseSource):
                 some = trees.leaf[trees.rounds[start] : trees.rounds[stop] : trees.width]
                 # Leaves are told from the first round on only, so those of later ones by a model that begins there.
                 part, asked = (booster[start:], stop - start) if start else (booster, stop)
-                nodes = self._ask(part, matrix, pred_leaf=True, iteration_range=(0, asked)) if m else np.zeros(0)
+                nodes = (
+                    self._ask(part, matrix, pred_leaf=True, iteration_range=(0, asked))
+                    if m
+                    else np.zeros(0)
+                )
                 for number, ids in zip(some, nodes.reshape(m, len(some)).T, strict=True):
                     yield from [number[ids.astype(np.int64)]] * trees.width
 
@@ -328,7 +365,9 @@ class XGBoostSource(BaseSource):
             return booster.predict(matrix, validate_features=names, **what)
         except (XGBoostError, ValueError) as error:
             hint = "; pass the table itself" if isinstance(matrix, xgb.QuantileDMatrix) else ""
-            raise InvalidInput(f"XGBoost cannot predict these rows: {_reason(error)}{hint}") from None
+            raise InvalidInput(
+                f"XGBoost cannot predict these rows: {_reason(error)}{hint}"
+            ) from None
 
     def own_labels(self, X: Any) -> Any | None:
         if not isinstance(X, xgb.DMatrix):
@@ -336,7 +375,9 @@ class XGBoostSource(BaseSource):
         labels = X.get_label()
         return labels if labels.size else None
 
-    def as_trained(self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None) -> tuple[F64, F64]:
+    def as_trained(
+        self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None
+    ) -> tuple[F64, F64]:
         return f32(codes), f32(f32(weight) * f32(factor))
 
     # ---- training again ----
@@ -352,7 +393,9 @@ class XGBoostSource(BaseSource):
         codes = t.y if rows.y is None else f32(self.labels(rows.y, len(t.y), "y"))
         if rows.added is not None:
             if isinstance(self.X, xgb.DMatrix):
-                raise InvalidInput("rows cannot be added to a DMatrix; pass X_train and y_train as a table.")
+                raise InvalidInput(
+                    "rows cannot be added to a DMatrix; pass X_train and y_train as a table."
+                )
             X, labels, w = rows.added
             rows = replace(rows, added=(X, f32(self.labels(labels, len(labels), "y_new")), f32(w)))
         rows = replace(rows, y=codes)
@@ -362,7 +405,9 @@ class XGBoostSource(BaseSource):
 
     def _train(self, rows: Alteration, threads: int) -> xgb.Booster:
         known = self.training.params
-        params: dict[str, Any] = {k: v for k, v in known.items() if v and k not in _NOT_FOR_RETRAINING}
+        params: dict[str, Any] = {
+            k: v for k, v in known.items() if v and k not in _NOT_FOR_RETRAINING
+        }
         # With given scores, no training row has met the base_score: it stays as it is.
         if known["boost_from_average"] != "1" or self.training.offset is not None:
             params["base_score"] = known["base_score"]
@@ -401,7 +446,9 @@ class XGBoostSource(BaseSource):
         if self.opened.sketched:
             try:
                 bins = int(t.params["max_bin"])
-                return self._matrix(table, xgb.QuantileDMatrix, nthread=threads, max_bin=bins, **more)
+                return self._matrix(
+                    table, xgb.QuantileDMatrix, nthread=threads, max_bin=bins, **more
+                )
             except TypeError:  # it takes fewer kinds of tables
                 pass
         return self._matrix(table, xgb.DMatrix, nthread=threads, **more)
@@ -419,7 +466,9 @@ class RetrainedXGBoost:
 
     def scores(self, X: Any) -> F64:
         source, matrix = self.source, self.source._matrix(X)
-        F = source._ask(self.booster, matrix, output_margin=True, iteration_range=(0, source.rounds))
+        F = source._ask(
+            self.booster, matrix, output_margin=True, iteration_range=(0, source.rounds)
+        )
         F = F.astype(np.float64).reshape(matrix.num_row(), -1)
         # A matrix's base_margin stands for the base score in F; here it is the caller's, as what it adds to that.
         own = np.asarray(matrix.get_base_margin(), float)
@@ -431,6 +480,11 @@ class RetrainedXGBoost:
         X = source._altered(rows, 1) if isinstance(source.X, xgb.DMatrix) else rows.table(source.X)
         codes, offset = rows.labels(t.y), rows.offset(t.offset)
         labels = codes if source.classes is None else source.classes[codes.astype(int)]
-        weight, baseline = rows.weights(t.sample_weight, len(t.y)), None if offset is None else offset + source.base
+        weight, baseline = (
+            rows.weights(t.sample_weight, len(t.y)),
+            None if offset is None else offset + source.base,
+        )
         opened = replace(source.opened, booster=self.booster, rounds=source.rounds)
-        return XGBoostSource(opened, learner(self.booster), parameters(self.booster), X, labels, weight, baseline)
+        return XGBoostSource(
+            opened, learner(self.booster), parameters(self.booster), X, labels, weight, baseline
+        )

@@ -54,7 +54,9 @@ class Shares:
     def effects(self, loss: Loss, y: F64, b: F64, at: F64) -> tuple[F64, F64]:
         eye, total = np.eye(loss.n_outputs), b.sum()
         p = np.bincount(y.astype(int), b, loss.n_outputs) / total
-        slope = (np.diag(1 / (p + 1e-6)) - 1 / (len(p) * (p + 1e-6)) if self.logarithm else eye) / total
+        slope = (
+            np.diag(1 / (p + 1e-6)) - 1 / (len(p) * (p + 1e-6)) if self.logarithm else eye
+        ) / total
         return (eye[at.astype(int)] - p) @ slope.T, np.broadcast_to(slope, (len(at), *slope.shape))
 
     def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
@@ -148,7 +150,13 @@ def margin(objective: str, base_score: F64) -> F64:
 
 
 def rule_of(
-    objective: str, loss: Loss, y: F64, w: F64, stored: F64, hessian_factor: float, quantile: BaseRule | None
+    objective: str,
+    loss: Loss,
+    y: F64,
+    w: F64,
+    stored: F64,
+    hessian_factor: float,
+    quantile: BaseRule | None,
 ) -> BaseRule | None:
     """How an estimated base_score, as it is stored, came from the data; None where nothing was estimated."""
     rules: list[tuple[BaseRule, F64]] = []  # with the number each would store
@@ -165,7 +173,9 @@ def rule_of(
     errors = [float(np.abs(number - stored).max()) for _, number in rules]
     rule, error = rules[int(np.argmin(errors))][0], min(errors)
     if error <= 1e-6 * max(float(np.abs(stored).max()), 0.1):
-        with np.errstate(divide="ignore"):  # all labels the same: XGBoost stays a little below infinity
+        with np.errstate(
+            divide="ignore"
+        ):  # all labels the same: XGBoost stays a little below infinity
             fit = rule.fit(loss, y, w)
         return Rounded(rule, margin(objective, stored) - fit) if np.isfinite(fit).all() else None
     # No rule gives this number: it is XGBoost's default, or (as the replay will find out) there are other labels.
