@@ -20,7 +20,9 @@ from leaftrace._kernels import BLOCKS
 from leaftrace._model.ensemble import Ensemble, LeafRule
 from leaftrace._model.losses import Logistic
 
-N, T, L = 200_000, 40, 64
+N = 200_000
+T = 40
+L = 64
 
 
 def best(fn, repeats=5) -> float:
@@ -58,7 +60,8 @@ def workspace(trace) -> Workspace:
 def main() -> None:
     e = ensemble()
     trace = replay(e, 1.0)
-    work, cells = workspace(trace), N * T
+    work = workspace(trace)
+    cells = N * T
     prices: dict[str, object] = {
         "effects": best(lambda: workspace(trace).prepare_effects()) / cells,
         "states": best(lambda: workspace(trace).prepare_states()) / cells,
@@ -69,7 +72,8 @@ def main() -> None:
     for name in ("backward", "expand", "tangent", "refit"):
         prices[name] = {}
     for B in BLOCKS:
-        columns, rows = slice(0, B), np.arange(B)
+        columns = slice(0, B)
+        rows = np.arange(B)
         adjoint = leaf_adjoint(work, queries, columns)
         passes = {
             "backward": lambda c=columns: leaf_adjoint(work, queries, c),
@@ -80,7 +84,8 @@ def main() -> None:
         for name, fn in passes.items():
             prices[name][B] = best(fn) / (cells * B)
     prices["pairs"] = best(lambda: leaf_space.build(work), 3) / (N * T * T / 2)
-    space, B = leaf_space.build(work), BLOCKS[-1]
+    space = leaf_space.build(work)
+    B = BLOCKS[-1]
     prices["solve"] = best(lambda: space.adjoint(work, queries, slice(0, B))) / (
         B * (T * L) ** 2 / 2
     )

@@ -102,16 +102,15 @@ def against_catboost(
         table.append([name, *[show(t[n]) if n in t else "" for n in sizes], growth])
     lines = []
     for m, n in ((1, 8000), (1, sizes[-1]), (100, 8000)):
-        theirs, ours = (
-            times[f"CatBoost AllPoints, m = {m}"].get(n),
-            times[f"leaftrace exact, m = {m}"].get(n),
-        )
+        theirs = times[f"CatBoost AllPoints, m = {m}"].get(n)
+        ours = times[f"leaftrace exact, m = {m}"].get(n)
         if theirs and ours:
             lines.append(
                 f"- exact, m = {m}, n = {n:,}: {ratio(theirs / ours)} faster than CatBoost's AllPoints"
             )
     n = sizes[-1]
-    crude, ours = times["CatBoost SinglePoint, m = 100"][n], times["leaftrace exact, m = 100"][n]
+    crude = times["CatBoost SinglePoint, m = 100"][n]
+    ours = times["leaftrace exact, m = 100"][n]
     build = times["leaftrace: build, first answer"][n]
     lines.append(
         f"- exact, m = 100, n = {n:,}: {ratio(crude / ours)} faster than CatBoost's SinglePoint approximation"
@@ -128,7 +127,10 @@ def whole_test_set(data) -> str:
     tracer.influence(X_test[:1], y_test[:1])
     one = median(lambda: tracer.influence(X_test[:1], y_test[:1]), 9)
     all_rows = median(lambda: tracer.influence(X_test, y_test, reduce="mean"), 9)
-    return f"Mean loss of {len(y_test):,} test rows: {show(all_rows)}, {ratio(all_rows / one)} one test row ({show(one)})."
+    return (
+        f"Mean loss of {len(y_test):,} test rows: {show(all_rows)}, "
+        f"{ratio(all_rows / one)} one test row ({show(one)})."
+    )
 
 
 def removals(data) -> Table:
@@ -136,16 +138,19 @@ def removals(data) -> Table:
     X, y, X_test, y_test = data
     model = CatBoostClassifier(**PAPER, **QUIET).fit(X, y)
     tracer = lt.Tracer(model, X, y)
-    ids, counts = model.calc_leaf_indexes(X).T.astype(int), model.get_tree_leaf_counts()
+    ids = model.calc_leaf_indexes(X).T.astype(int)
+    counts = model.get_tree_leaf_counts()
     p = model.get_all_params()
 
     def numpy_refit() -> np.ndarray:
         w = np.ones(len(y))
         w[7] = 0.0
-        A, lam = np.zeros(len(y)), p["l2_leaf_reg"] * w.sum() / (len(y) - 1)
+        A = np.zeros(len(y))
+        lam = p["l2_leaf_reg"] * w.sum() / (len(y) - 1)
         for leaf, L in zip(ids, counts, strict=True):
             q = 1 / (1 + np.exp(-A))
-            G, H = np.bincount(leaf, w * (q - y), L), np.bincount(leaf, w * q * (1 - q), L)
+            G = np.bincount(leaf, w * (q - y), L)
+            H = np.bincount(leaf, w * q * (1 - q), L)
             A += (-p["learning_rate"] * G / (H + lam))[leaf]
         return A
 
@@ -219,7 +224,8 @@ def million(trees: int, memory_limit: int | None, model_file: str | None) -> Non
     kept = tracer._work.keeps_effects
     again = median(lambda: tracer.influence(X[:1], y[:1]), 5 if kept else 1)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    a, b = np.zeros(200_000_000, np.float32), np.ones(200_000_000, np.float32)
+    a = np.zeros(200_000_000, np.float32)
+    b = np.ones(200_000_000, np.float32)
     copy = median(lambda: np.copyto(a, b), 5)
     results = {
         "predict": predict,
@@ -276,7 +282,9 @@ def millions(folder: str) -> Table:
 
 def many_queries() -> Table:
     """Row form and leaf form, and what was estimated, where the leaf form is chosen."""
-    rng, n, m = np.random.default_rng(0), 200_000, 2000
+    rng = np.random.default_rng(0)
+    n = 200_000
+    m = 2000
     X = rng.normal(size=(n, 10)).astype(np.float32)
     y = (X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(size=n) > 0).astype(np.float32)
     tracer = lt.Tracer(CatBoostClassifier(**PAPER, **QUIET, max_bin=64).fit(X, y), X, y)
@@ -290,7 +298,8 @@ def many_queries() -> Table:
             "largest difference",
         ]
     ]
-    values, pays = {}, costs.leaf_form_pays
+    values = {}
+    pays = costs.leaf_form_pays
     for form in ("row form", "leaf form"):
         chosen = pays if form == "leaf form" else lambda *_: False
         costs.leaf_form_pays = engine.leaf_form_pays = chosen

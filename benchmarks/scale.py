@@ -24,7 +24,11 @@ import numpy as np
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "scale.md"
-FEATURES, TREES, LEAVES, FILE_ROWS, TEST = 20, 100, 31, 250_000, 1000
+FEATURES = 20
+TREES = 100
+LEAVES = 31
+FILE_ROWS = 250_000
+TEST = 1000
 GB = 1e9
 TWO = {
     "n_workers": 2,
@@ -56,7 +60,8 @@ def files_of(folder: Path, n: int) -> list[str]:
     import pyarrow.parquet as pq
 
     (folder / "rows").mkdir(parents=True, exist_ok=True)
-    out, size = [], min(FILE_ROWS, n // 4)
+    out = []
+    size = min(FILE_ROWS, n // 4)
     for number in range(-(-n // size)):
         path = folder / "rows" / f"{number:04d}-{size}.parquet"
         if not path.exists():
@@ -71,13 +76,16 @@ def files_of(folder: Path, n: int) -> list[str]:
 def in_memory(folder: Path, n: int) -> tuple[np.ndarray, np.ndarray]:
     import pyarrow.parquet as pq
 
-    X, y, start = np.empty((n, FEATURES), np.float32), np.empty(n, np.int8), 0
+    X = np.empty((n, FEATURES), np.float32)
+    y = np.empty(n, np.int8)
+    start = 0
     for path in files_of(folder, n):
         table = pq.read_table(path)
         part = slice(start, start + len(table))
         for i in range(FEATURES):
             X[part, i] = table.column(i).to_numpy()
-        y[part], start = table.column("y").to_numpy(), part.stop
+        y[part] = table.column("y").to_numpy()
+        start = part.stop
     return X, y
 
 
@@ -116,7 +124,9 @@ def questions(tracer, seconds: dict[str, float]) -> None:
 def memory(folder: Path, n: int) -> dict[str, float]:
     import leaftrace as lt
 
-    model, (X, y), seconds = model_of(folder, n), in_memory(folder, n), {}
+    model = model_of(folder, n)
+    (X, y) = in_memory(folder, n)
+    seconds = {}
     start = time.perf_counter()
     tracer = lt.Tracer(model, X, y)
     seconds["open"] = time.perf_counter() - start
@@ -127,7 +137,9 @@ def memory(folder: Path, n: int) -> dict[str, float]:
 def files(folder: Path, n: int, limit: int) -> dict[str, float]:
     import leaftrace as lt
 
-    model, paths, seconds = model_of(folder, n), files_of(folder, n), {}
+    model = model_of(folder, n)
+    paths = files_of(folder, n)
+    seconds = {}
     shutil.rmtree(folder / "leaves", ignore_errors=True)
     for name in ("open", "open again, leaves kept"):
         start = time.perf_counter()
@@ -151,7 +163,10 @@ def cluster(folder: Path, n: int, plan: str) -> dict[str, float]:
 
     from leaftrace.dask import Tracer
 
-    model, paths, (X, y), seconds = model_of(folder, n), files_of(folder, n), test_rows(), {}
+    model = model_of(folder, n)
+    paths = files_of(folder, n)
+    (X, y) = test_rows()
+    seconds = {}
     with LocalCluster(**TWO) as local, Client(local) as client:
 
         def sent() -> float:
@@ -168,7 +183,8 @@ def cluster(folder: Path, n: int, plan: str) -> dict[str, float]:
         start = time.perf_counter()
         tracer.top(X[:1], y[:1], 100)
         seconds["first query"] = time.perf_counter() - start
-        before, start = sent(), time.perf_counter()
+        before = sent()
+        start = time.perf_counter()
         tracer.top(X[:10], y[:10], 100)
         seconds["top 100 of 10 test rows"] = time.perf_counter() - start
         seconds["bytes sent for them"] = sent() - before
@@ -207,12 +223,10 @@ def agree(folder: Path, n: int) -> dict[str, float]:
     import leaftrace as lt
     from leaftrace.dask import Tracer
 
-    names, (X, y), (X_test, y_test), found = (
-        [f"x{i}" for i in range(FEATURES)],
-        in_memory(folder, n),
-        test_rows(),
-        {},
-    )
+    names = [f"x{i}" for i in range(FEATURES)]
+    (X, y) = in_memory(folder, n)
+    (X_test, y_test) = test_rows()
+    found = {}
     with LocalCluster(**TWO) as local, Client(local) as client:
         frame = dd.read_parquet(files_of(folder, n), split_row_groups=False)[[*names, "y"]]
         classes = frame.map_partitions(
@@ -295,11 +309,9 @@ def expected(
     from leaftrace._engine.costs import PRICES, machine
     from leaftrace.dask._tracer import ROUND, WIRE
 
-    ns, blocks, width = (
-        1e-9 * machine(),
-        -(-queries // 32),
-        1 if queries == 1 else 8 if queries <= 8 else 32,
-    )
+    ns = 1e-9 * machine()
+    blocks = -(-queries // 32)
+    width = 1 if queries == 1 else 8 if queries <= 8 else 32
     step = 2 * PRICES["effects"] + width * (PRICES["backward"][width] + PRICES["expand"][width])
     W = (trees * leaves) ** 2 / 2 * 4
     columns = blocks * width
@@ -321,7 +333,8 @@ def expected(
 
 
 def report(folder: Path, n: int, small: int, limit: int) -> str:
-    here, there = ask("memory", folder, small), ask("files", folder, n, limit)
+    here = ask("memory", folder, small)
+    there = ask("files", folder, n, limit)
     names = ["open", "mean loss, all rows", "top 100 of 10 test rows"]
     lines = []
     for name in [*names, "open again, leaves kept", "refit without 0.1 % of the rows"]:

@@ -16,7 +16,9 @@ from sklearn.model_selection import train_test_split
 
 import leaftrace as lt
 
-WORST, SHOWN, REMOVED = 3, 4, 10
+WORST = 3
+SHOWN = 4
+REMOVED = 10
 REPORT = Path("leaftrace-report.html")
 
 
@@ -47,7 +49,8 @@ def main() -> None:
     top["flipped"] = np.where(pd.Series(flipped, X.index)[top["train_row"]], "yes", "")
     for j, row in enumerate(worst):
         harmful = np.argsort(-influence.values[:, j])[:REMOVED]
-        x, label = X_test.iloc[[row]], given[row]
+        x = X_test.iloc[[row]]
+        label = given[row]
         refitted = tracer.refit(without=harmful).predict_proba(x)[0, label]
         retrained = tracer.retrain(without=harmful).predict_proba(x)[0, label]
         print(

@@ -54,13 +54,18 @@ def numbered(X: pd.DataFrame) -> pd.DataFrame:
 
 
 def tasks() -> dict[str, Task]:
-    data, amazon = adult(), read("amazon/train")
-    housing, wine = read("california_housing/california_housing"), read("wine_quality/wine_quality")
-    price, quality = housing.pop("median_house_value") / 1e5, wine.pop("quality").clip(5, 7)
+    data = adult()
+    amazon = read("amazon/train")
+    housing = read("california_housing/california_housing")
+    wine = read("wine_quality/wine_quality")
+    price = housing.pop("median_house_value") / 1e5
+    quality = wine.pop("quality").clip(5, 7)
     access = amazon.pop("ACTION")
     light: dict[str, Any] = {"verbosity": -1, "n_jobs": 2}
-    every, income = pd.concat([data.X, data.X_test]), np.r_[data.y, data.y_test]
-    wines, houses = "Wine quality (three classes), LightGBM", "California housing, LightGBM"
+    every = pd.concat([data.X, data.X_test])
+    income = np.r_[data.y, data.y_test]
+    wines = "Wine quality (three classes), LightGBM"
+    houses = "California housing, LightGBM"
     return {
         ADULT: Task(every, income, lambda: catboost("adult"), 1000, 20_000, 4000, 200),
         "Amazon, CatBoost": Task(amazon, access.to_numpy(), lambda: catboost("amazon"), 2000, 15_000, 4000, 200),
@@ -79,7 +84,9 @@ def losses(task: Task, seed: int, how: dict[str, Any] | None, rounds: int) -> li
     """Changes of the hold-out's mean loss after each batch."""
     (X, y), (X_pool, y_pool), test, holdout = task.parts(seed)
     tracer = lt.Tracer(task.make().fit(X, y), X, y)
-    start, left, out = tracer.refit().loss(*holdout).mean(), np.arange(task.pool), []
+    start = tracer.refit().loss(*holdout).mean()
+    left = np.arange(task.pool)
+    out = []
     for _ in range(rounds):
         if how is None:
             chosen = np.random.default_rng(seed + 100).choice(len(left), task.batch, replace=False)

@@ -82,7 +82,8 @@ def line(label: str, spoilt: list[Spoilt], rows: list[np.ndarray], models: list)
     changed = ", ".join(f"{len(r):,}" for r in rows)
     flipped = ", ".join(f"{s.flips[r].mean():.0%}" for s, r in zip(spoilt, rows, strict=True))
     if all(len(r) == len(s.y) for s, r in zip(spoilt, rows, strict=True)):
-        changed, flipped = "weights of all", ""
+        changed = "weights of all"
+        flipped = ""
     losses = [float(m.loss(*s.holdout).mean()) for s, m in zip(spoilt, models, strict=True)]
     back = [(s.before - x) / (s.before - s.ideal) for s, x in zip(spoilt, losses, strict=True)]
     each = ", ".join(f"{b:.0%}" for b in back)
@@ -114,7 +115,8 @@ def removals(
     tracer: lt.Tracer, X: pd.DataFrame, y: np.ndarray, batch: int = 1000
 ) -> Iterator[lt.RetrainedModel]:
     """Models after one, two, three ... rounds of removals by influence on these rows, which go on for ever."""
-    now, keep = tracer, np.arange(tracer.n_rows)
+    now = tracer
+    keep = np.arange(tracer.n_rows)
     while True:
         harm = -now.influence(X, y, reduce="mean").change[:, 0]
         keep = np.delete(keep, np.argsort(-harm)[:batch])
@@ -157,11 +159,13 @@ def unspoilt() -> str:
     ]
     for name in ("adult", "amazon"):
         d = getattr(data, name)()
-        tracer, (val, holdout) = lt.Tracer(data.catboost(name).fit(d.X, d.y), d.X, d.y), d.halves()
+        tracer = lt.Tracer(data.catboost(name).fit(d.X, d.y), d.X, d.y)
+        (val, holdout) = d.halves()
         before = tracer.refit().loss(*holdout).mean()
         for action in ACTIONS:
             found = lt.clean(tracer, *val, *holdout, action=action)
-            kept, change = sum(r.kept for r in found.rounds), "not looked at"
+            kept = sum(r.kept for r in found.rounds)
+            change = "not looked at"
             if found.interval is not None:
                 low, high = (x / before for x in found.interval)
                 change = f"{found.effects.retrained[0] / before:+.1%} ({low:+.1%} to {high:+.1%})"

@@ -16,7 +16,8 @@ def run() -> str:
     clean, model = (catboost("adult").fit(data.X, labels) for labels in (data.y, y))
     tracer = lt.Tracer(model, data.X, y)
     rows, margins = worst_hit(data, clean, model)
-    lines, sizes = [], []
+    lines = []
+    sizes = []
     for action in ("remove", "relabel"):
         found = [fixed(tracer, data, row, action) for row in rows]
         lines.append((action, found))
@@ -60,7 +61,8 @@ def worst_hit(data: Data, clean: object, model: object) -> tuple[np.ndarray, np.
 
 def fixed(tracer: lt.Tracer, data: Data, row: int, action: str) -> lt.Fix:
     others = np.arange(len(data.y_test)) != row
-    x, y = data.X_test.iloc[[row]], data.y_test[row]
+    x = data.X_test.iloc[[row]]
+    y = data.y_test[row]
     return lt.fix(
         tracer, x, y, X_test=data.X_test[others], y_test=data.y_test[others], action=action
     )

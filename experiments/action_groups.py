@@ -45,7 +45,9 @@ def effect_table(effects: lt.GroupEffects) -> str:
 
 
 def run() -> str:
-    data, names, sex = adult(), read("adult/train"), read("adult/test")["sex"]
+    data = adult()
+    names = read("adult/train")
+    sex = read("adult/test")["sex"]
     tracer = lt.Tracer(catboost("adult").fit(data.X, data.y), data.X, data.y)
     labels = {column: names[column].fillna("unknown") for column in COLUMNS}
     start = time.perf_counter()

@@ -66,15 +66,15 @@ def effect_table(found: lt.Mismatch) -> str:
 def run() -> str:
     tracer, X_test, y_test = tracer_of(biased=True)
     hit = (X_test[MIDDLE_AGED] == 1).to_numpy()
-    X, y, others = X_test[hit], y_test[hit], (X_test[~hit], y_test[~hit])
+    X = X_test[hit]
+    y = y_test[hit]
+    others = (X_test[~hit], y_test[~hit])
     seeds = [
         lt.mismatch(tracer, X, y, [MIDDLE_AGED], others=others, seed=seed) for seed in range(5)
     ]
-    found, tree, whole = (
-        seeds[0],
-        lt.mismatch(tracer, X, y, others=others),
-        lt.mismatch(tracer, X_test, y_test),
-    )
+    found = seeds[0]
+    tree = lt.mismatch(tracer, X, y, others=others)
+    whole = lt.mismatch(tracer, X_test, y_test)
     fair, *_ = tracer_of(biased=False)
     unseen = X.iloc[found.unseen], y[found.unseen]
     ideal = fair.refit().loss(*unseen).mean() - found.judged[0].before

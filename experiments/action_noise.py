@@ -78,7 +78,8 @@ def paper() -> str:
             (X_val, y_val), _ = d.halves()
             tracer = lt.Tracer(data.catboost(name).fit(d.X, y), d.X, y)
             noisy_val, _ = data.flipped(y_val, int(len(y_val) * spoilt.mean()), seed + 100)
-            plain, helped = lt.label_noise(tracer), lt.label_noise(tracer, X_val, y_val)
+            plain = lt.label_noise(tracer)
+            helped = lt.label_noise(tracer, X_val, y_val)
             found = [plain.scores["detector"], plain.scores["default"], helped.scores["default"],
                      lt.label_noise(tracer, X_val, noisy_val).scores["default"], helped.scores["influence"],
                      plain.scores["self_influence"], plain.scores["margin"], out_of_sample(tracer, y)]  # fmt: skip
@@ -95,7 +96,8 @@ def numbers(columns: list[list[float]], k: int) -> str:
 
 def out_of_sample(tracer: lt.Tracer, y: np.ndarray) -> np.ndarray:
     """(n,) 1 - P(given label) by models that were not trained on the row."""
-    fold, out = np.random.default_rng(0).integers(0, 5, len(y)), np.zeros(len(y))
+    fold = np.random.default_rng(0).integers(0, 5, len(y))
+    out = np.zeros(len(y))
     for f in range(5):
         rows = np.flatnonzero(fold == f)
         P = tracer.retrain(without=rows).predict_proba(tracer.X_train.iloc[rows])
@@ -116,7 +118,8 @@ def others() -> str:
             label = f"{name}, {library} | {rate:.0%} | " + " | ".join(f"{x:.3f}" for x in auc)
             lines.append(f"| {label} | {found:.0%} | {right:.0%} |")
     gain = np.array(above)
-    least, mean = gain.min(axis=0), gain.mean(axis=0)
+    least = gain.min(axis=0)
+    mean = gain.mean(axis=0)
     lines += ["", f"Above Detector in the mean of these {len(gain)} runs, and at least: default {mean[0]:+.3f} and "
               f"{least[0]:+.3f}, with validation rows {mean[1]:+.3f} and {least[1]:+.3f}; influence {mean[2]:+.3f} and "
               f"{least[2]:+.3f}."]  # fmt: skip
@@ -127,11 +130,13 @@ def one(name: str, library: str, rate: float) -> tuple[list[float], float, float
     """ROC-AUC of the scores, share of spoilt labels found, share of flags that are right."""
     X, y, X_test, y_test = DATA[name]()
     half = len(y_test) // 2
-    X_val, y_val = X_test[:half], y_test[:half]
+    X_val = X_test[:half]
+    y_val = y_test[:half]
     given, spoilt = spoil(y, rate, 1)
     model = (REGRESSORS if name == "california" else CLASSIFIERS)[library]().fit(X, given)
     tracer = lt.Tracer(model, X, given)
-    plain, helped = lt.label_noise(tracer), lt.label_noise(tracer, X_val, y_val)
+    plain = lt.label_noise(tracer)
+    helped = lt.label_noise(tracer, X_val, y_val)
     noisy = lt.label_noise(tracer, X_val, spoil(y_val, rate, 2)[0])
     if tracer.classes is None:
         detector = np.abs(np.asarray(model.predict(X)) - given)

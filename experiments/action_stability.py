@@ -8,12 +8,14 @@ from lightgbm import LGBMRegressor
 
 import leaftrace as lt
 
-ROWS, TESTS, HALVES, ALONE = 5_000, 200, 100, 5
-GROUPS, GROUP, AGAIN = (
-    20,
-    50,
-    5,
-)  # of the calibration: groups of rows, and models that are trained without them
+ROWS = 5_000
+TESTS = 200
+HALVES = 100
+ALONE = 5
+# of the calibration: groups of rows, and models that are trained without them
+GROUPS = 20
+GROUP = 50
+AGAIN = 5
 CHOSEN = 100  # rows to remove
 
 
@@ -25,7 +27,8 @@ def make(seed: int) -> LGBMRegressor:
 
 
 def run() -> str:
-    data, rng = houses(ROWS, TESTS), np.random.default_rng(1)
+    data = houses(ROWS, TESTS)
+    rng = np.random.default_rng(1)
     halves = rng.random((HALVES, ROWS)) < 0.5
     retrained = [predictions(data, halves, 1000 + again) for again in range(2)]
     rows = data.X, data.y, data.X_test
@@ -84,7 +87,8 @@ def lds(halves: np.ndarray, values: np.ndarray, truth: np.ndarray) -> np.ndarray
 def correlations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """(tests,) Spearman's, over the halves."""
     a, b = (x.argsort(axis=0).argsort(axis=0).astype(float) for x in (a, b))
-    a, b = a - a.mean(axis=0), b - b.mean(axis=0)
+    a = a - a.mean(axis=0)
+    b = b - b.mean(axis=0)
     return (a * b).sum(axis=0) / np.sqrt((a**2).sum(axis=0) * (b**2).sum(axis=0))
 
 
@@ -127,7 +131,8 @@ def removal(data: Data) -> str:
     (X, y), (X_held, y_held) = data.halves()
     found = lt.ensemble_influence(make, data.X, data.y, X, y, reduce="mean", n_jobs=1)
     single = lt.Tracer(make(0).fit(data.X, data.y), data.X, data.y).influence(X, y, reduce="mean")
-    lines, sayings = [], []
+    lines = []
+    sayings = []
     for name, one in (
         (f"the average of {len(found.members)} bags", found.influence),
         ("one model of all rows", single),

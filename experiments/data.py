@@ -72,10 +72,12 @@ def drawn(
 
 def adult() -> Data:
     """32,561 and 16,281 rows, 14 columns; categories as numbers in the order of their names."""
-    train, test = read("adult/train"), read("adult/test")
+    train = read("adult/train")
+    test = read("adult/test")
     every = pd.concat([train, test], ignore_index=True)
     y = every.pop("income").eq(">50K").to_numpy(int)
-    every, n = numbers(every), len(train)
+    every = numbers(every)
+    n = len(train)
     return Data(every[:n], y[:n], every[n:].reset_index(drop=True), y[n:])
 
 
@@ -140,7 +142,8 @@ def hospital(biased: bool = True) -> Data:
         parts.append(pd.get_dummies(kind, prefix=name, drop_first=kind.nunique() == 2, dtype=int))
     X = pd.concat(parts, axis=1)
     order = np.random.RandomState(2).permutation(len(y))  # the generator of the published split
-    train, test = order[:20_000], order[20_000:]
+    train = order[:20_000]
+    test = order[20_000:]
     if biased:
         hit = np.flatnonzero((X[MIDDLE_AGED].to_numpy()[train] == 1) & (y[train] == 1))
         train = np.delete(train, hit[17:])

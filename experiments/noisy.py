@@ -23,7 +23,8 @@ class Noisy:
 
     def __init__(self, name: str) -> None:
         make, count = SETS[name]
-        self.name, self.data = name, make()
+        self.name = name
+        self.data = make()
         self.y, self.flipped = flipped(self.data.y, count)
         self.clean, self.model = (self.fit(self.data.X, labels) for labels in (self.data.y, self.y))
         self.tracer = lt.Tracer(self.model, self.data.X, self.y)
@@ -67,7 +68,9 @@ class Noisy:
         return mean, worst
 
     def _influence(self, method: lt.Method, rows: np.ndarray) -> dict[str, np.ndarray]:
-        X, y, worst = self.data.X_test, self.data.y_test, self.worst
+        X = self.data.X_test
+        y = self.data.y_test
+        worst = self.worst
         ask = partial(self.tracer.influence, method=method, rows=rows)
         if isinstance(
             method, lt.LeafRefit

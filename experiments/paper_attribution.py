@@ -32,9 +32,13 @@ ACTS = {
     "relabel": "most helpful relabelled",
 }
 AGAIN = 1_000  # seeds of retraining begin here; no model that is asked has one of them
-EXACT, SEEDS, CEILING = "LeafInfluence, exact", "LeafInfluence, 10 seeds", "retrained twice"
-TOP8, REFIT = "LeafInfluence, Top8Leaves", "LeafRefit, exact"
-SINGLE_POINT, BOOSTIN = "LeafInfluence, SinglePoint", "BoostIn"
+EXACT = "LeafInfluence, exact"
+SEEDS = "LeafInfluence, 10 seeds"
+CEILING = "retrained twice"
+TOP8 = "LeafInfluence, Top8Leaves"
+REFIT = "LeafRefit, exact"
+SINGLE_POINT = "LeafInfluence, SinglePoint"
+BOOSTIN = "BoostIn"
 NO_L2 = ("LightGBM", "HistGradientBoosting")
 SINGLE = {
     EXACT: lt.LeafInfluence(),
@@ -81,10 +85,15 @@ class World:
     """A data set, a library, and models trained on parts of the rows."""
 
     def __init__(self, name: str, library: str, size: Size) -> None:
-        self.data, self.kind, self.size = load(name, size), KINDS[name], size
-        self.name, self.make = f"{name}, {library}", LIBRARIES[library]
+        self.data = load(name, size)
+        self.kind = KINDS[name]
+        self.size = size
+        self.name = f"{name}, {library}"
+        self.make = LIBRARIES[library]
         m = size.tests
-        self.asked, self.choose, self.judge = slice(0, m), slice(m, 6 * m), slice(6 * m, 11 * m)
+        self.asked = slice(0, m)
+        self.choose = slice(m, 6 * m)
+        self.judge = slice(6 * m, 11 * m)
         data = hashed(self.data.X, self.data.y, self.data.X_test, self.data.y_test)
         self.key = {
             "data": data,
@@ -119,13 +128,15 @@ class World:
 
     def values(self, method: Any, tests: slice, reduce: str | None) -> list[np.ndarray]:
         """Influences (rows, tests) of each model that is asked."""
-        X, y = self.data.X_test.iloc[tests], self.data.y_test[tests]
+        X = self.data.X_test.iloc[tests]
+        y = self.data.y_test[tests]
         return [
             tracer.influence(X, y, method=method, reduce=reduce).values for tracer in self.tracers
         ]
 
     def averaged(self, tests: slice, reduce: str | None) -> list[np.ndarray]:
-        X, y = self.data.X_test.iloc[tests], self.data.y_test[tests]
+        X = self.data.X_test.iloc[tests]
+        y = self.data.y_test[tests]
         make = lambda seed: self.make(self.kind, seed)  # noqa: E731
         ask = {"members": 10, "bag": 1.0, "reduce": reduce}
         return [lt.ensemble_influence(make, self.data.X, self.data.y, X, y, **ask).influence.values]
@@ -133,12 +144,14 @@ class World:
     def alone(self, tests: slice, reduce: str | None) -> list[np.ndarray]:
         """Leave-one-out: (rows, tests) losses with the row minus without it, of the model of seed 0."""
         every = np.arange(self.size.rows)
-        without = lambda i: self.losses(
-            self.fit(0, np.delete(every, i)), slice(0, self.choose.stop)
-        )  # noqa: E731
-        make = lambda: {
-            "v": np.array(parallel(without, tqdm(every, desc=f"{self.name}, alone", leave=False)))
-        }  # noqa: E731
+
+        def without(i: int) -> np.ndarray:
+            return self.losses(self.fit(0, np.delete(every, i)), slice(0, self.choose.stop))
+
+        def make() -> dict[str, np.ndarray]:
+            rows = tqdm(every, desc=f"{self.name}, alone", leave=False)
+            return {"v": np.array(parallel(without, rows))}
+
         after = cached("alone", self.key, make)["v"]
         values = (self.losses(self.fit(0), slice(0, self.choose.stop)) - after)[:, tests]
         return [values.mean(axis=1, keepdims=True) if reduce else values]
@@ -183,7 +196,8 @@ class World:
 
     def curves(self, order: np.ndarray) -> dict[str, float]:
         """Changes of the loss in per cent of what it was, for each act and share."""
-        n, wrong = len(order), other_labels(self.data.y, self.kind)
+        n = len(order)
+        wrong = other_labels(self.data.y, self.kind)
 
         def relabelled(rows: np.ndarray) -> np.ndarray:
             y = self.data.y.copy()
@@ -210,12 +224,14 @@ def column(act: str, share: float) -> str:
 def correlations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """(tests,) Spearman's, over the halves; ties are ranked in the order of the halves."""
     a, b = (x.argsort(axis=0).argsort(axis=0).astype(float) for x in (a, b))
-    a, b = a - a.mean(axis=0), b - b.mean(axis=0)
+    a = a - a.mean(axis=0)
+    b = b - b.mean(axis=0)
     return (a * b).sum(axis=0) / np.sqrt((a**2).sum(axis=0) * (b**2).sum(axis=0))
 
 
 def run(full: bool) -> Section:
-    size, lines = FULL if full else QUICK, []
+    size = FULL if full else QUICK
+    lines = []
     for name in size.data:
         for library in size.libraries:
             world = World(name, library, size)

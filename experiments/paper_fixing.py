@@ -33,7 +33,8 @@ def run(full: bool) -> Section:
             )
         for (family, update_set), order in orders.items():
             gains = reductions(world, tests, order, f"{name}, {family} {update_set}")
-            own, whole = dcg(gains[0]), dcg(gains[1])
+            own = dcg(gains[0])
+            whole = dcg(gains[1])
             lines.append(
                 (name, family, update_set, own.mean(), whole.mean(), spread(own), spread(whole))
             )
@@ -48,23 +49,26 @@ def rivals(world: Noisy) -> dict[str, np.ndarray]:
 
 def reductions(world: Noisy, tests: np.ndarray, order: np.ndarray, label: str) -> np.ndarray:
     """(own and whole, steps, tests): losses, relative to those before, that are gone after each batch."""
-    before, every = world.losses(world.model), np.arange(len(world.y))
+    before = world.losses(world.model)
+    every = np.arange(len(world.y))
     steps = order.shape[0] // BATCH
 
     def losses(stop: int, rows: np.ndarray) -> np.ndarray:
         keep = np.delete(every, rows[:stop])
         return world.losses(world.fit(world.data.X.iloc[keep], world.y[keep], thread_count=1))
 
-    found, known = np.empty((2, steps, len(tests))), {}
+    found = np.empty((2, steps, len(tests)))
+    known = {}
     for place, test in enumerate(tqdm(tests, desc=label, unit="test row", leave=False)):
         rows = order[:, place]
         if (
             key := rows.tobytes()
         ) not in known:  # an order that knows nothing of the test row is retrained once
             stops = range(BATCH, BATCH * steps + 1, BATCH)
-            make = lambda r=rows, s=stops: {
-                "v": np.array(parallel(lambda stop: losses(stop, r), s))
-            }  # noqa: E731
+
+            def make(r=rows, s=stops):
+                return {"v": np.array(parallel(lambda stop: losses(stop, r), s))}
+
             known[key] = cached(
                 "noisy-fixing", world.key | {"rows": hashed(rows), "batch": BATCH}, make
             )["v"]
@@ -91,7 +95,8 @@ def section(numbers: pd.DataFrame, steps: int, count: int) -> Section:
         for which in ("own", "whole", "whole_error")
     )
     families = ["LeafRefit", "LeafInfluence"]
-    ours, rival = own.loc[families], own.loc[["Detector", "Random"]].max()
+    ours = own.loc[families]
+    rival = own.loc[["Detector", "Random"]].max()
     ends = [
         whole.loc[families].xs(u, level="update_set").mean() for u in ("SinglePoint", "Top64Leaves")
     ]

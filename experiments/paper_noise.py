@@ -49,7 +49,9 @@ def detector(world: Noisy) -> np.ndarray:
 
 def leave_one_out(world: Noisy, rows: np.ndarray) -> np.ndarray:
     """(rows,) mean test loss with the row minus without it, retrained."""
-    before, every, parts = world.losses(world.model).mean(), np.arange(len(world.y)), []
+    before = world.losses(world.model).mean()
+    every = np.arange(len(world.y))
+    parts = []
 
     def change(i: int) -> float:
         keep = np.delete(every, i)
@@ -86,10 +88,8 @@ def section(numbers: pd.DataFrame, full: bool) -> Section:
             ("Top8Leaves", "Top22Leaves", "Top64Leaves")
         )
     ]
-    alone, sizes = (
-        found.loc["Leave-One-Out"].iloc[0],
-        numbers.groupby("method", sort=False)["rows"].min(),
-    )
+    alone = found.loc["Leave-One-Out"].iloc[0]
+    sizes = numbers.groupby("method", sort=False)["rows"].min()
     claims = {
         "variants of eight leaves and more are within 0.05 of Detector on every data set": bool(
             (large < 0.05).all()

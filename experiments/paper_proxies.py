@@ -33,7 +33,9 @@ class Retraining:
     """Adult's model trained again on the same borders without a row, or with another weight of it."""
 
     def __init__(self, data: Data, tests: np.ndarray) -> None:
-        self.data, self.tests, self.y = data, data.X_test.iloc[tests], data.y_test[tests]
+        self.data = data
+        self.tests = data.X_test.iloc[tests]
+        self.y = data.y_test[tests]
         self.pool = Pool(data.X, data.y)
         self.pool.quantize(border_count=254)
         self.model = catboost("adult").fit(self.pool)
@@ -55,7 +57,8 @@ class Retraining:
 
     def perturbed(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """(rows, tests) derivatives of raw scores by weights; NaN if even the smallest step changes a tree."""
-        every, before = np.arange(len(self.data.y)), self.scores(self.model)
+        every = np.arange(len(self.data.y))
+        before = self.scores(self.model)
 
         def slope(i: int) -> np.ndarray:
             pool = self.pool.slice(every.tolist())  # a pool of its own, for its weights
@@ -77,14 +80,16 @@ class Retraining:
         """(rows,) whether any tree changes without the row if borders are chosen anew too."""
 
         def changed(i: int) -> bool:
-            data, keep = self.data, np.delete(np.arange(len(self.data.y)), i)
+            data = self.data
+            keep = np.delete(np.arange(len(self.data.y)), i)
             return self._train(Pool(data.X.iloc[keep], data.y[keep]))[1]
 
         return {"changed": np.array(parallel(changed, rows))}
 
     def truths(self, scores: np.ndarray, slopes: np.ndarray) -> dict[str, np.ndarray]:
         """(rows, tests) influences by retraining, in the paper's sign: a row that hurts has a positive one."""
-        before, sign = self.scores(self.model), np.where(self.y == 1, 1.0, -1.0)
+        before = self.scores(self.model)
+        sign = np.where(self.y == 1, 1.0, -1.0)
         loss = lambda F: np.logaddexp(0, -sign * F)  # noqa: E731
         slope = -sign / (1 + np.exp(sign * before))  # (tests,) of the loss
         return {"leave-one-out": loss(before) - loss(scores), "gradient": slope * slopes}
@@ -219,7 +224,8 @@ def section(
     chance = shown[shown["method"] == "random"]["ndcg"].mean()
     at = lambda family, kind: ours[family, kind, "updated"].loc[list(NAMES)]  # noqa: E731
     steady = lambda values: bool((np.diff(values) > -0.01).all())  # noqa: E731
-    refit, derivative = at("LeafRefit", "same"), at("LeafInfluence", "same")
+    refit = at("LeafRefit", "same")
+    derivative = at("LeafInfluence", "same")
     claims = {
         "on same rows LeafRefit rises with the update set, from below 0.5 to 1.00": steady(refit)
         and refit.iloc[0] < 0.5

@@ -27,7 +27,8 @@ DIFFERS = "update sets between SinglePoint and all leaves save no time"
 
 
 def run(full: bool) -> Section:
-    again, lines = 5 if full else 3, []
+    again = 5 if full else 3
+    lines = []
     for name, (make, _) in SETS.items():
         data = make()
         tracer = lt.Tracer(catboost(name).fit(data.X, data.y), data.X, data.y)
@@ -65,8 +66,10 @@ def section(numbers: pd.DataFrame) -> Section:
     table = (1000 * found).map("{:.3g}".format).rename(columns=TITLES).reset_index()
     theirs = [THEIRS.get((m, u)) for m, u in found.index]
     table["authors' code, Adult"] = ["" if t is None else f"{1000 * t:,.0f}" for t in theirs]
-    refit, derivative = found.loc["LeafRefit"], found.loc["LeafInfluence"]
-    adjoint, exact = found.loc["adjoint, exact"].iloc[0], derivative.loc["Top64Leaves"]
+    refit = found.loc["LeafRefit"]
+    derivative = found.loc["LeafInfluence"]
+    adjoint = found.loc["adjoint, exact"].iloc[0]
+    exact = derivative.loc["Top64Leaves"]
     claims = {
         "SinglePoint is the cheapest update set of both methods": bool(
             all(

@@ -25,7 +25,8 @@ FOLDER = Path(
 LIBRARIES = ("catboost", "lightgbm", "numpy", "scikit-learn", "xgboost")
 
 Arrays = dict[str, np.ndarray]
-A, B = TypeVar("A"), TypeVar("B")
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 def cached(name: str, settings: dict[str, Any], compute: Callable[[], Arrays]) -> Arrays:

@@ -35,7 +35,8 @@ def adult():
     y = (table.pop("income") == ">50K").to_numpy(float)
     for name in table.columns[[not pd.api.types.is_numeric_dtype(d) for d in table.dtypes]]:
         table[name] = pd.factorize(table[name], sort=True)[0]
-    X, n = table.to_numpy(np.float32), len(train)
+    X = table.to_numpy(np.float32)
+    n = len(train)
     return X[:n], y[:n], X[n:], y[n:]
 
 
@@ -86,9 +87,16 @@ class Case:
         effective=None,
         baseline=None,
     ):
-        self.name, self.model = name, model
-        self.X, self.y, self.codes, self.weight, self.baseline = X, y, codes, weight, baseline
-        self.X_test, self.y_test, self.test_codes = X_test, y_test, test_codes
+        self.name = name
+        self.model = model
+        self.X = X
+        self.y = y
+        self.codes = codes
+        self.weight = weight
+        self.baseline = baseline
+        self.X_test = X_test
+        self.y_test = y_test
+        self.test_codes = test_codes
         n = len(codes)
         self.w = np.float32(np.ones(n) if weight is None else weight).astype(float)
         self.class_weight = np.ones(n) if effective is None else effective
@@ -118,10 +126,12 @@ def case(name: str) -> Case:
 
 
 def _binary(name, kw):
-    weighted, baseline = kw.pop("weighted", False), kw.pop("given_baseline", False)
+    weighted = kw.pop("weighted", False)
+    baseline = kw.pop("given_baseline", False)
     X, y = load_breast_cancer(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(y))
-    X, y = X[order], y[order].astype(float)
+    X = X[order]
+    y = y[order].astype(float)
     flip = (
         np.random.default_rng(1).random(len(y)) < 0.15
     )  # without noise, boosting is over after a few trees
@@ -141,11 +151,9 @@ def _binary(name, kw):
 
 
 def _regression(name, kw):
-    weighted, count, fractions = (
-        kw.pop("weighted", False),
-        kw.pop("count", False),
-        kw.pop("fractions", False),
-    )
+    weighted = kw.pop("weighted", False)
+    count = kw.pop("count", False)
+    fractions = kw.pop("fractions", False)
     early = kw.pop("early", False)
     X, y = load_diabetes(return_X_y=True)
     y = y / y.std()
@@ -165,7 +173,8 @@ def _multiclass(name, kw):
     weighted = kw.pop("weighted", False)
     X, codes = load_wine(return_X_y=True)
     order = np.random.default_rng(5).permutation(len(codes))
-    X, codes = X[order], codes[order]
+    X = X[order]
+    codes = codes[order]
     rng = np.random.default_rng(6)
     noisy = rng.random(len(codes)) < 0.15
     codes[noisy] = rng.integers(0, 3, noisy.sum())

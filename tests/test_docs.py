@@ -41,7 +41,8 @@ def test_pages_with_code():
 
 
 def test_output_stands_under_its_block():
-    page = "a\n\n```python\nx = 2\n```\n\n<!--\n```python\ny = 3\nprint(y)\n```\n-->\n\n```python\nprint(x * y)\n```\nb\n"
+    hidden = "<!--\n```python\ny = 3\nprint(y)\n```\n-->"
+    page = f"a\n\n```python\nx = 2\n```\n\n{hidden}\n\n```python\nprint(x * y)\n```\nb\n"
     shown = with_output(page)
     assert shown.endswith("```python\nprint(x * y)\n```\n\n```{.text .output}\n6\n```\nb\n")
     assert shown.count("output") == 1

@@ -18,12 +18,16 @@ from leaftrace._kernels import is_native
 
 
 def main() -> None:
-    here, source = Path(lt.__file__).parent, Path(__file__).parents[1] / "src"
+    here = Path(lt.__file__).parent
+    source = Path(__file__).parents[1] / "src"
     assert source not in here.parents, f"this is the source tree, not an installation: {here}"
     assert is_native(), "the native kernels are missing"
     data: Any = load_breast_cancer(as_frame=True)
     test = data.frame.index % 5 == 0
-    X, y, X_test, y_test = data.data[~test], data.target[~test], data.data[test], data.target[test]
+    X = data.data[~test]
+    y = data.target[~test]
+    X_test = data.data[test]
+    y_test = data.target[test]
     tracer = lt.Tracer(HistGradientBoostingClassifier(max_iter=20).fit(X, y), X, y)
     assert tracer.fidelity.exact, tracer.fidelity.verdict
     assert tracer.influence(X_test, y_test).shape == (len(y), len(y_test))

@@ -15,7 +15,8 @@ rng = np.random.default_rng(0)
 N = 500
 TABLE = pd.DataFrame(rng.normal(size=(N, 4)), columns=list("abcd"))
 HOLES = TABLE.mask(rng.random(TABLE.shape) < 0.1)
-KIND, TOWN = rng.choice(["red", "green", "blue"], N), rng.integers(0, 30, N)
+KIND = rng.choice(["red", "green", "blue"], N)
+TOWN = rng.integers(0, 30, N)
 SCORE = (
     TABLE["a"] - TABLE["b"] * (KIND == "red") + rng.normal(size=30)[TOWN] + 0.5 * rng.normal(size=N)
 ).to_numpy()

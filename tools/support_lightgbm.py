@@ -16,14 +16,17 @@ rng = np.random.default_rng(0)
 N = 500
 TABLE = pd.DataFrame(rng.normal(size=(N, 4)), columns=list("abcd"))
 HOLES = TABLE.mask(rng.random(TABLE.shape) < 0.1)
-KIND, TOWN = rng.choice(["red", "green", "blue"], N), rng.integers(0, 30, N)
+KIND = rng.choice(["red", "green", "blue"], N)
+TOWN = rng.integers(0, 30, N)
 SCORE = (
     TABLE["a"] - TABLE["b"] * (KIND == "red") + rng.normal(size=30)[TOWN] + 0.5 * rng.normal(size=N)
 ).to_numpy()
 CLASSES = np.where(SCORE > 0, "yes", "no")
 BINARY = (SCORE > 0).astype(int)
 THREE = np.digitize(SCORE, [-0.7, 0.7])
-COUNTS, SIZES, SHARES = np.round(np.exp(SCORE / 2)), np.exp(SCORE / 2), 1 / (1 + np.exp(-SCORE))
+COUNTS = np.round(np.exp(SCORE / 2))
+SIZES = np.exp(SCORE / 2)
+SHARES = 1 / (1 + np.exp(-SCORE))
 CATEGORIES = HOLES.assign(
     kind=pd.Categorical(KIND), town=pd.Categorical([f"town {t}" for t in TOWN])
 )
@@ -83,7 +86,8 @@ def continued():
 
 
 def stopped():
-    rows, held = lgb.Dataset(TABLE[100:], SCORE[100:]), lgb.Dataset(TABLE[:100], SCORE[:100])
+    rows = lgb.Dataset(TABLE[100:], SCORE[100:])
+    held = lgb.Dataset(TABLE[:100], SCORE[:100])
     stop = [lgb.early_stopping(3, verbose=False)]
     return (
         lgb.train(SMALL, rows, 300, valid_sets=[held], callbacks=stop),

@@ -26,11 +26,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-HIST, GRADIENT, FOREST = (
-    {"max_iter": 10},
-    {"n_estimators": 10},
-    {"n_estimators": 10, "max_depth": 5},
-)
+HIST = {"max_iter": 10}
+GRADIENT = {"n_estimators": 10}
+FOREST = {"n_estimators": 10, "max_depth": 5}
 
 
 def numbers(kind="any"):
@@ -102,7 +100,8 @@ def warm(model, more):
 
 
 def recorded_draws():
-    (X, y), masks = numbers(), []
+    (X, y) = numbers()
+    masks = []
     model = GradientBoostingRegressor(n_estimators=10, subsample=0.5)
     model.fit(X, y, monitor=lambda i, model, local: masks.append(local["sample_mask"]))
     return model, X, y, {"params": {"sample_mask": masks}}

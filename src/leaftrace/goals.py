@@ -79,7 +79,9 @@ class SliceLoss(ReadyGoal):
 
 def _mean_loss(test: GoalRows, c: F64, name: str) -> Goal:
     """sum c L / sum c, c (m,)."""
-    y, loss, c = test.labels(name), test.loss, c / c.sum()
+    y = test.labels(name)
+    loss = test.loss
+    c = c / c.sum()
 
     def gradient(F: F64) -> F64:
         return c[:, None] * loss.gradient(loss.state(F.reshape(len(c), -1)), y)
@@ -106,7 +108,8 @@ class AUC(ReadyGoal):
 
     def bind(self, test: GoalRows) -> Goal:
         test.needs_classes(self.name)
-        column, raw = test.class_number(self.label, self.name), test.loss.n_outputs == 1
+        column = test.class_number(self.label, self.name)
+        raw = test.loss.n_outputs == 1
         h = (0.1 if raw else 0.01) if self.bandwidth is None else self.bandwidth
         if not h > 0:
             raise InvalidInput(f"bandwidth is {h}; it is a difference of scores, above zero.")
@@ -126,13 +129,16 @@ class AUC(ReadyGoal):
 
         def value(F: F64) -> float:
             u, order = ranked(F)
-            up, low = high[order], 1 - high[order]
-            below, above = _decayed(u, low), _decayed(-u[::-1], low[::-1])[::-1]
+            up = high[order]
+            low = 1 - high[order]
+            below = _decayed(u, low)
+            above = _decayed(-u[::-1], low[::-1])[::-1]
             return float(up @ (np.cumsum(low) - (below - above) / 2)) / pairs
 
         def gradient(F: F64) -> F64:
             u, order = ranked(F)
-            up, low = high[order], 1 - high[order]
+            up = high[order]
+            low = 1 - high[order]
             near = [_decayed(u, a) + _decayed(-u[::-1], a[::-1])[::-1] for a in (low, up)]
             slope = np.empty(test.count)
             slope[order] = (up * near[0] - low * near[1]) / (2 * h * pairs)
@@ -148,7 +154,9 @@ class AUC(ReadyGoal):
 
 def _decayed(u: F64, a: F64) -> F64:
     """sum_{j <= k} a_j exp(u_j - u_k) for ascending u, in pieces within which exp does not overflow."""
-    out, carry, start = np.empty(len(u)), 0.0, 0
+    out = np.empty(len(u))
+    carry = 0.0
+    start = 0
     while start < len(u):
         stop = int(np.searchsorted(u, u[start] + 50, side="right"))
         part = u[start:stop] - u[start]
@@ -204,7 +212,8 @@ class DemographicParityGap(ReadyGoal):
             means = np.bincount(code, share * test.response(F)[:, column])
             if self.signed:
                 return float(means[1] - means[0]), np.array([-1.0, 1.0])
-            apart, pairs = means - means.mean(), len(means) - 1
+            apart = means - means.mean()
+            pairs = len(means) - 1
             rms = float(np.sqrt(2 * (apart @ apart) / pairs))
             return rms, 2 * apart / (pairs * rms) if rms else np.zeros_like(apart)
 

@@ -48,7 +48,8 @@ def extended(case, structure, test_steps, rows, codes):
 def test_effects_of_labels_are_slopes_of_a_refit(setting):
     """Also with class weights: a row counts as its class does."""
     case, tracer, structure, test_steps = setting
-    X, y = case.data.X_test, case.data.y_test
+    X = case.data.X_test
+    y = case.data.y_test
     found = acquire(tracer, X, X, y, k=2)
     codes = range(len(tracer.classes)) if tracer.classes is not None else []
     for label, effects in zip(codes, found.by_label.values(), strict=False):
@@ -70,7 +71,9 @@ def test_effects_of_labels_are_slopes_of_a_refit(setting):
 def test_scores_and_choice(setting):
     """The definition in a plain loop over rows and trees."""
     case, tracer, _, test_steps = setting
-    X, y, k = case.data.X_test, case.data.y_test, 7
+    X = case.data.X_test
+    y = case.data.y_test
+    k = 7
     found = acquire(tracer, X, X, y, k, diversity=1.5)
     if tracer.classes is not None:
         p = case.model.predict_proba(X) if hasattr(case.model, "predict_proba") else proba(case, X)
@@ -83,7 +86,8 @@ def test_scores_and_choice(setting):
         mean = np.exp(case.raw(case.model, X).ravel())
         sd = np.sqrt(np.mean((mean - y) ** 2))
         labels = [np.clip(mean + s * sd, case.data.y.min(), case.data.y.max()) for s in (-1, 1)]
-        p, names = np.full((len(y), 2), 0.5), ["low", "high"]
+        p = np.full((len(y), 2), 0.5)
+        names = ["low", "high"]
         np.testing.assert_allclose(found.expected_label, mean[found.rows], rtol=1e-6)
     effects = np.stack(
         [tracer.score_candidates(X, X, y, c, reduce="mean").values[:, 0] for c in labels], axis=1
@@ -117,7 +121,8 @@ def proba(case, X):
 
 def test_uncertainty():
     case, tracer, *_ = prepared(SETTINGS[1])
-    X, y = case.data.X_test, case.data.y_test
+    X = case.data.X_test
+    y = case.data.y_test
     found = acquire(tracer, X, X, y, 5, score="uncertainty", diversity=0)
     doubt = 1 - case.model.predict_proba(X).max(axis=1)
     np.testing.assert_allclose(found.scores, doubt, atol=1e-9)
@@ -126,7 +131,8 @@ def test_uncertainty():
 
 def test_check_against_the_oracle(setting):
     case, tracer, structure, test_steps = setting
-    X, y = case.data.X_test, case.data.y_test
+    X = case.data.X_test
+    y = case.data.y_test
     found = acquire(tracer, X, X, y, 4)
     assert found.effects is None
     rows = found.rows
@@ -180,10 +186,8 @@ def test_a_region_without_labels_is_asked_for():
 def test_retrained_is_the_booster_with_the_rows_added():
     rng = np.random.default_rng(3)
     X, y, _ = blobs(200, [0, 1], rng)
-    w, settings = (
-        rng.random(200) + 0.3,
-        {"n_estimators": 20, "num_leaves": 7, "verbosity": -1, "n_jobs": 1},
-    )
+    w = rng.random(200) + 0.3
+    settings = {"n_estimators": 20, "num_leaves": 7, "verbosity": -1, "n_jobs": 1}
     old = LGBMClassifier(**settings).fit(X, y, w)
     tracer = lt.Tracer(old, X, y, w)
     X_pool, y_pool, _ = blobs(50, [0, 1], rng)
@@ -194,7 +198,8 @@ def test_retrained_is_the_booster_with_the_rows_added():
     )
     X_hold, y_hold, _ = blobs(300, [0, 1], rng)
     before, after = (-np.log(m.predict_proba(X_hold)[np.arange(300), y_hold]) for m in (old, new))
-    checked, change = found.check(y_pool[rows], X_hold, y_hold), after - before
+    checked = found.check(y_pool[rows], X_hold, y_hold)
+    change = after - before
     assert checked.outcome.retrained == pytest.approx(change.mean(), abs=1e-6)
     keep = change.mean() < -2 * change.std() / np.sqrt(300)
     assert checked.advice.startswith("Keep them" if keep else "No improvement")
@@ -262,7 +267,8 @@ def test_numbers_of_fractions():
 
 def test_errors():
     c = catboost_case("logloss newton 1")
-    tracer, args = tracer_of(c), (c.X_test, c.X_test, c.y_test)
+    tracer = tracer_of(c)
+    args = (c.X_test, c.X_test, c.y_test)
     for k in (0, 21):
         with pytest.raises(lt.InvalidInput, match="ask for 1 to 20"):
             acquire(tracer, *args, k)

@@ -30,7 +30,9 @@ class Case:
     """A model of noisy training rows, validation and hold-out rows with true labels, and which labels are wrong."""
 
     def __init__(self, model, X, y, truth, held, weight=None):
-        self.truth, self.wrong, self.held = truth, y != truth, held
+        self.truth = truth
+        self.wrong = y != truth
+        self.held = held
         self.model = model.fit(X, y) if weight is None else model.fit(X, y, sample_weight=weight)
         self.tracer = lt.Tracer(self.model, X, y, weight, n_jobs=1)
 
@@ -129,7 +131,8 @@ def cleaned(name, action="remove", **kw):
     ],
 )
 def test_it_finds_wrong_labels_and_improves_the_model(name, action):
-    c, found = case(name), cleaned(name, action)
+    c = case(name)
+    found = cleaned(name, action)
     assert found.improved, found
     assert found.interval[1] < 0
     assert "No improvement" not in found.advice
@@ -149,15 +152,19 @@ def test_it_finds_wrong_labels_and_improves_the_model(name, action):
 
 def test_the_promise_is_that_of_the_library():
     """The hold-out losses before and after are those of models that LightGBM itself trains on both training sets."""
-    c, found = case("lightgbm"), cleaned("lightgbm")
-    X, y, (_, _, X_new, y_new) = c.tracer.X_train, c.tracer.y_train, c.held
+    c = case("lightgbm")
+    found = cleaned("lightgbm")
+    X = c.tracer.X_train
+    y = c.tracer.y_train
+    (_, _, X_new, y_new) = c.held
     keep = np.delete(np.arange(len(y)), found.without)
 
     def losses(rows):
         p = LGBMClassifier(**LIGHT).fit(X[rows], y[rows]).predict_proba(X_new)
         return -np.log(p[np.arange(len(y_new)), y_new])
 
-    before, after = losses(np.arange(len(y))), losses(keep)
+    before = losses(np.arange(len(y)))
+    after = losses(keep)
     np.testing.assert_allclose(found.effects.before[0], before.mean(), rtol=1e-6)
     np.testing.assert_allclose(found.effects.retrained[0], (after - before).mean(), rtol=1e-5)
     test = stats.ttest_1samp(after - before, 0.0).confidence_interval(0.95)
@@ -184,7 +191,8 @@ def test_clean_data_stay_as_they_are(seed):
 
 
 def test_the_hold_out_has_no_part_in_the_choice():
-    c, found = case("lightgbm"), cleaned("lightgbm", "auto")
+    c = case("lightgbm")
+    found = cleaned("lightgbm", "auto")
     X_val, y_val, X_new, y_new = c.held
     other = clean(c.tracer, X_val, y_val, X_new[::2], 1 - y_new[::2], action="auto")
     assert not other.improved  # wrong labels are not served by the right rows
@@ -199,7 +207,8 @@ def test_the_hold_out_has_no_part_in_the_choice():
 
 
 def test_a_half_of_the_validation_rows_chooses_and_the_other_judges():
-    c, found = case("lightgbm"), cleaned("lightgbm")
+    c = case("lightgbm")
+    found = cleaned("lightgbm")
     X, y = c.held[:2]
     order = RNG(0).permutation(len(y))
     halves = order[: len(y) // 2], order[len(y) // 2 :]
@@ -235,10 +244,12 @@ def test_rounds_go_on_while_they_help_and_the_last_kept_is_the_answer():
 
 
 def test_auto_takes_what_a_refit_finds_better_for_the_half_that_judges():
-    c, first = case("lightgbm"), cleaned("lightgbm", "auto").rounds[0]
+    c = case("lightgbm")
+    first = cleaned("lightgbm", "auto").rounds[0]
     X, y = c.held[:2]
     order = RNG(0).permutation(len(y))
-    proposing, judging = np.sort(order[: len(y) // 2]), np.sort(order[len(y) // 2 :])
+    proposing = np.sort(order[: len(y) // 2])
+    judging = np.sort(order[len(y) // 2 :])
     refitted = {
         action: propose(c.tracer, X[proposing], y[proposing], 0.03)
         .refit(c.tracer)
@@ -263,7 +274,9 @@ def test_pools_are_tables_with_labels():
 
 @pytest.mark.parametrize("finished", [0, 2])
 def test_an_interrupt_leaves_what_was_finished(monkeypatch, finished):
-    c, whole, calls = case("lightgbm"), cleaned("lightgbm"), []
+    c = case("lightgbm")
+    whole = cleaned("lightgbm")
+    calls = []
     retrain = lt.Tracer.retrain
 
     def interrupted(self, *args, **kw):
@@ -323,7 +336,8 @@ def test_no_class_loses_its_last_rows():
     y[:4] = 2  # a class that the validation rows do not have: all of its rows do harm
     model = LGBMClassifier(**LIGHT, min_child_samples=2).fit(X, y)
     tracer = lt.Tracer(model, X, y, n_jobs=1)
-    X_val, y_val = X[4:], y[4:]
+    X_val = X[4:]
+    y_val = y[4:]
     harm = tracer.influence(X_val, y_val, reduce="mean").values[:4, 0]
     assert (harm > 0).all()
     rows = worst(tracer, X_val, y_val, 1.0)
@@ -335,13 +349,15 @@ def test_no_class_loses_its_last_rows():
 
 def test_new_labels_are_those_of_the_model_without_the_rows():
     c = case("catboost, text, weights, class weights, missing")
-    rows, labels = worst(c.tracer, *c.held[:2], 0.1), relabel(c.tracer, *c.held[:2], 0.1).y
+    rows = worst(c.tracer, *c.held[:2], 0.1)
+    labels = relabel(c.tracer, *c.held[:2], 0.1).y
     p = c.tracer.refit(without=rows).predict_proba(c.tracer.X_train[rows])
     np.testing.assert_array_equal(labels[rows], np.where(p[:, 1] > 0.5, "yes", "no"))
     rest = np.delete(np.arange(len(labels)), rows)
     np.testing.assert_array_equal(labels[rest], c.tracer.y_train[rest])
     c = case("lightgbm regression")
-    rows, labels = worst(c.tracer, *c.held[:2], 0.1), relabel(c.tracer, *c.held[:2], 0.1).y
+    rows = worst(c.tracer, *c.held[:2], 0.1)
+    labels = relabel(c.tracer, *c.held[:2], 0.1).y
     np.testing.assert_allclose(
         labels[rows], c.tracer.refit(without=rows).predict(c.tracer.X_train)[rows], rtol=1e-6
     )
@@ -370,12 +386,14 @@ def test_weights_move_along_the_gradient_within_their_bounds(share):
 
 def test_changes_of_changes_count_the_first_rows():
     """Against lists of (position, label, weight)."""
-    rng, n = RNG(8), 30
+    rng = RNG(8)
+    n = 30
     now = start = TrainingSet(np.zeros(n, bool), np.arange(n) % 3, np.ones(n))
     plain = [[i, i % 3, 1.0] for i in range(n)]
     for _ in range(5):
         without = rng.choice(len(plain), 3, replace=False)
-        labels, weights = rng.integers(0, 3, len(plain)), rng.random(len(plain))
+        labels = rng.integers(0, 3, len(plain))
+        weights = rng.random(len(plain))
         now = now.then(Change(without, labels, weights))
         for row, label, weight in zip(plain, labels, weights, strict=True):
             row[1:] = label, weight

@@ -132,7 +132,8 @@ def test_errors(setting):
 
 def test_interrupted(setting, monkeypatch):
     tracer, _, val, hold = setting
-    real, calls = module.mean_loss, []
+    real = module.mean_loss
+    calls = []
 
     def stops(*args):
         calls.append(args)

@@ -235,7 +235,8 @@ def test_rows_come_in_the_order_of_the_oracles_derivatives(name):
     number = {label: i for i, label in enumerate(model.classes_)}
     codes = np.array([float(number[v]) for v in data.y])
     row = wrong_rows(name, 1)[0]
-    result, code = found(name, row), number[data.y_test[row]]
+    result = found(name, row)
+    code = number[data.y_test[row]]
     first = result.rows[: result.attempts[0].rows]
 
     def margin(i, e):
@@ -261,7 +262,8 @@ def test_relabelling_is_the_oracles_refit_with_other_labels():
     _, data, _, _ = prepared(name)
     structure, steps, w, model = catboost_oracle(name)
     row = wrong_rows(name, 1)[0]
-    result, sign = found(name, row, "relabel"), 1 if data.y_test[row] == model.classes_[1] else -1
+    result = found(name, row, "relabel")
+    sign = 1 if data.y_test[row] == model.classes_[1] else -1
     codes = (data.y == model.classes_[1]).astype(float)
     before = sign * oracle_scores(structure, steps, codes, w, row)[0]
     step = np.zeros(len(w))
@@ -282,7 +284,8 @@ def test_the_cost_is_the_change_of_the_mean_loss_of_the_other_rows():
     name = "CatBoost"
     _, data, _, _ = prepared(name)
     row = wrong_rows(name, 1)[0]
-    result, rest = found(name, row), others(data, row)
+    result = found(name, row)
+    rest = others(data, row)
 
     def losses(model):
         F = model.predict(rest["X_test"], prediction_type="RawFormulaVal")
@@ -303,7 +306,8 @@ def test_the_advice_warns_of_overfitting():
     name = "CatBoost"
     _, data, _, tracer = prepared(name)
     row = next(r for r in wrong_rows(name, 4) if found(name, r).fixed)
-    x, y = data.X_test[[row]], data.y_test[row]
+    x = data.X_test[[row]]
+    y = data.y_test[row]
     opposite = next(label for label in np.unique(data.y) if label != y)
     twins = np.repeat(x, 5, axis=0)
     worse, better = (
@@ -342,7 +346,8 @@ def test_an_unconfirmed_set_is_enlarged_and_then_made_as_small_as_retraining_all
     _, data, _, _ = prepared(name)
     for attempt in attempts:  # those whose rows are all known
         if attempt.rows <= len(result.rows):
-            labels, rows = data.y.copy(), result.rows[: attempt.rows]
+            labels = data.y.copy()
+            rows = result.rows[: attempt.rows]
             labels[rows] = data.y_test[row]
             again = trained(name, labels) if action == "relabel" else trained(name, without=rows)
             assert says_right(name, again, row) == (attempt.retrained > 0)
@@ -350,7 +355,8 @@ def test_an_unconfirmed_set_is_enlarged_and_then_made_as_small_as_retraining_all
 
 def interrupt(monkeypatch, after):
     """Ctrl-C in the retraining after so many."""
-    retrain, calls = lt.Tracer.retrain, []
+    retrain = lt.Tracer.retrain
+    calls = []
 
     def counted(*arguments, **more):
         calls.append(1)
@@ -367,7 +373,8 @@ def test_more_rows_are_chosen_by_the_retrained_model(monkeypatch):
     name, row, whole = several_retrainings("remove")
     _, data, w, tracer = prepared(name)
     interrupt(monkeypatch, 2)  # before rows are put back
-    x, first = take(data.X_test, [row]), whole.attempts[0].rows
+    x = take(data.X_test, [row])
+    first = whole.attempts[0].rows
     rows = fix(tracer, x, data.y_test[row]).rows
     keep = np.setdiff1d(np.arange(len(data.y)), rows[:first])
     model = trained(name, without=rows[:first])
@@ -422,7 +429,8 @@ def test_limits_and_candidates():
     name = "CatBoost"
     _, data, _, tracer = prepared(name)
     row = next(r for r in wrong_rows(name, 4) if found(name, r).attempts[0].rows > 4)
-    x, y = data.X_test[[row]], data.y_test[row]
+    x = data.X_test[[row]]
+    y = data.y_test[row]
     few = fix(tracer, x, y, max_rows=2)
     assert len(few.rows) == 2
     assert few.fixed == (trained(name, without=few.rows).predict(x)[0] == y)
@@ -455,7 +463,8 @@ def test_tolerance_of_numbers():
     name = "LightGBM, numbers"
     _, data, _, tracer = prepared(name)
     row = wrong_rows(name, 1)[0]
-    x, y = data.X_test[[row]], data.y_test[row]
+    x = data.X_test[[row]]
+    y = data.y_test[row]
     error = abs(base(name).predict(x)[0] - y)
     result = fix(tracer, x, y, tolerance=0.9 * error)
     assert abs(result.effects["before"][1] - (0.9 - 1) * error) < 1e-6
@@ -472,7 +481,8 @@ def test_a_booster_whose_labels_are_numbers():
     row = np.flatnonzero((model.predict(xgb.DMatrix(data.X_test)) > 0.5) != data.y_test)[0]
     for action in ("remove", "relabel"):
         result = fix(tracer, data.X_test[[row]], data.y_test[row], action=action)
-        y, keep = data.y.copy(), np.arange(len(data.y))
+        y = data.y.copy()
+        keep = np.arange(len(data.y))
         if action == "relabel":
             y[result.rows] = data.y_test[row]
         else:

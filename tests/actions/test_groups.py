@@ -114,10 +114,8 @@ def test_tables_without_names():
 
 
 def test_training_and_test_rows_have_the_same_bins():
-    train, test = (
-        pd.DataFrame({"x": np.arange(100.0)}),
-        pd.DataFrame({"x": [5.0, 5.0, 99.0, np.nan]}),
-    )
+    train = pd.DataFrame({"x": np.arange(100.0)})
+    test = pd.DataFrame({"x": [5.0, 5.0, 99.0, np.nan]})
     names = groups_of("x", train, 100, "groups").names
     slices = groups_of("x", test, 4, "test_groups", like=train)
     assert slices.names.tolist() == [names[0], names[-1], "missing"]
@@ -244,7 +242,8 @@ GROUP_CASES = (
 def test_refits_are_the_oracles(name):
     """Each group left out, the loss of two slices; for leaves without derivatives nothing is predicted."""
     case, tracer, structure, test_steps = prepared(name)
-    labels, slices = np.arange(len(case.w)) % 3, np.arange(len(case.data.y_test)) < 7
+    labels = np.arange(len(case.w)) % 3
+    slices = np.arange(len(case.data.y_test)) < 7
     found = group_effects(tracer, labels, case.data.X_test, case.data.y_test, slices)
     fits = {None: oracle.refit(structure, case.data.codes, case.w)}
     for g in range(3):
@@ -325,7 +324,8 @@ def test_numbers_of_a_regression_and_words():
 def test_an_interrupt_keeps_what_is_finished(fitted, monkeypatch):
     data, _, _, tracer = fitted
     whole = group_effects(tracer, "a", data.X_test, data.y_test)
-    refit, calls = lt.Tracer.refit, []
+    refit = lt.Tracer.refit
+    calls = []
 
     def stops(self, without=None, **more):
         if without is not None:  # not the model as it is
@@ -348,7 +348,8 @@ def test_an_interrupt_keeps_what_is_finished(fitted, monkeypatch):
 
 def test_no_matrix_of_rows_by_test_rows(fitted, monkeypatch):
     data, _, _, tracer = fitted
-    influence, shapes = lt.Tracer.influence, []
+    influence = lt.Tracer.influence
+    shapes = []
 
     def watched(self, *args, **more):
         result = influence(self, *args, **more)
@@ -362,7 +363,8 @@ def test_no_matrix_of_rows_by_test_rows(fitted, monkeypatch):
 
 def test_errors_of_group_effects(fitted):
     data, _, model, tracer = fitted
-    X, y = data.X_test, data.y_test
+    X = data.X_test
+    y = data.y_test
     with pytest.raises(lt.InvalidInput, match=r"pass a leaftrace\.Tracer"):
         group_effects(model, "kind", X, y)
     with pytest.raises(lt.InvalidInput, match="groups names the column 'age'"):

@@ -74,7 +74,8 @@ def line(result, of):
 def test_a_direction_of_weights_is_the_sum_of_the_tangents(case):
     structure, y, w, test_steps, _ = case
     work = workspace_of(ensemble_of(structure, y, w))
-    direction, leaves = np.random.default_rng(0).normal(size=len(y)), leaves_of(test_steps)
+    direction = np.random.default_rng(0).normal(size=len(y))
+    leaves = leaves_of(test_steps)
     one = along(work, direction).score_changes(work.trace.ensemble, leaves)[..., 0]
     each = tangent(work, np.arange(len(y)), AllPoints()).score_changes(work.trace.ensemble, leaves)
     np.testing.assert_allclose(one, each @ direction, atol=1e-12 * max(1.0, np.abs(each).max()))
@@ -83,14 +84,17 @@ def test_a_direction_of_weights_is_the_sum_of_the_tangents(case):
 @pytest.mark.parametrize("name", MODELS)
 def test_retrained_is_the_library_without_the_rows(name):
     _, data, _, model, _ = prepared(name)
-    result, again = found(name), retrained(name)
+    result = found(name)
+    again = retrained(name)
     if "numbers" in name:
         before, after = (m.predict(data.X_test) for m in (model, again))
-        move, unit = np.abs(after - before), "predictions"
+        move = np.abs(after - before)
+        unit = "predictions"
         losses = [(m.predict(data.X_test) - data.y_test) ** 2 / 2 for m in (model, again)]
     else:
         before, after = (m.predict_proba(data.X_test) for m in (model, again))
-        move, unit = np.abs(after - before).max(axis=1), "probabilities"
+        move = np.abs(after - before).max(axis=1)
+        unit = "probabilities"
         flips = np.count_nonzero(
             np.ravel(model.predict(data.X_test)) != np.ravel(again.predict(data.X_test))
         )
@@ -128,7 +132,8 @@ def test_refitted_and_predicted_are_the_oracles(name):
     w = np.float32(np.ones(len(data.y)) if w is None else w).astype(float)
     number = {label: i for i, label in enumerate(model.classes_)}
     codes, test_codes = (np.array([float(number[v]) for v in y]) for y in (data.y, data.y_test))
-    keep, direction = np.setdiff1d(np.arange(len(w)), GONE), np.zeros(len(w))
+    keep = np.setdiff1d(np.arange(len(w)), GONE)
+    direction = np.zeros(len(w))
     direction[GONE] = -w[GONE]
 
     def scores(w):
@@ -141,7 +146,8 @@ def test_refitted_and_predicted_are_the_oracles(name):
             else oracle.softmax(F)
         )
 
-    start, rest = scores(w), structure.rows(keep)
+    start = scores(w)
+    rest = structure.rows(keep)
     ways = {
         "predicted": start + oracle.slope(lambda e: scores(w + e * direction), 1e-3),
         "refitted": oracle.predict(rest, oracle.refit(rest, codes[keep], w[keep]), steps),
@@ -162,7 +168,8 @@ def test_refitted_and_predicted_are_the_oracles(name):
         ).mean()
         assert line(result, "mean loss")[way] == pytest.approx(change, rel=1e-4)
     top = result.table.iloc[0]
-    row, old = int(top["test_row"]), probabilities(start)[int(top["test_row"])].argmax()
+    row = int(top["test_row"])
+    old = probabilities(start)[int(top["test_row"])].argmax()
     assert top["decision"] == model.classes_[old]
     assert top["refitted"] == pytest.approx(
         (probabilities(ways["refitted"]) - probabilities(start))[row, old], abs=1e-8
@@ -418,7 +425,8 @@ def test_tables_of_every_kind_have_one_fingerprint():
 
 def test_a_fingerprint_does_not_know_memory():
     X = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
-    X[3, 1], X[4, 2] = np.nan, 0.0
+    X[3, 1] = np.nan
+    X[4, 2] = 0.0
     one = hash_table(X)
     wide = np.zeros((50, 8), np.float32)
     wide[:, ::2] = X

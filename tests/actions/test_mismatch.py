@@ -62,7 +62,9 @@ def test_slopes_at_other_weights(name):
 
 def test_mean_slopes_are_weighted_means():
     rng = np.random.default_rng(0)
-    code, w, slopes = rng.integers(0, 4, 50), rng.random(50), rng.normal(size=50)
+    code = rng.integers(0, 4, 50)
+    w = rng.random(50)
+    slopes = rng.normal(size=50)
     expected = pd.DataFrame({"g": code, "w": w, "ws": w * slopes}).groupby("g").sum()
     found = mean_slopes(code, w, slopes)
     np.testing.assert_allclose(found, expected.ws / expected.w - np.average(slopes, weights=w))
@@ -71,7 +73,8 @@ def test_mean_slopes_are_weighted_means():
 def test_projection_is_the_nearest_point():
     rng = np.random.default_rng(1)
     for _ in range(20):
-        f, W = rng.normal(1, 2, 5), rng.integers(1, 100, 5).astype(float)
+        f = rng.normal(1, 2, 5)
+        W = rng.integers(1, 100, 5).astype(float)
 
         def distance(x, f=f, W=W):
             return (W * (x - f) ** 2).sum() / W.sum()
@@ -185,7 +188,8 @@ def test_tree_finds_what_was_planted(mixed, planted):
     """Slopes that differ in a region and nowhere else: the leaves are that region and what is outside."""
     X, y, X_test, y_test = mixed
     columns = columns_of(mixed, X.columns, 32)
-    inside, w = planted(X, y), np.random.default_rng(3).random(len(y)) + 0.5
+    inside = planted(X, y)
+    w = np.random.default_rng(3).random(len(y)) + 0.5
     found = by_tree(columns, w, np.where(inside, -3.0, 0.1), 8, 5)
     for g, name in enumerate(found.names):
         np.testing.assert_array_equal(holds(name, X, y), found.train == g, err_msg=name)
@@ -203,7 +207,8 @@ def test_tree_splits_where_it_gains_most(mixed):
     rng = np.random.default_rng(4)
     columns = columns_of(mixed, X.columns, 32)
     for _ in range(5):
-        w, r = rng.random(len(y)) + 0.5, rng.normal(size=len(y))
+        w = rng.random(len(y)) + 0.5
+        r = rng.normal(size=len(y))
         found = by_tree(columns, w, r, 2, 20)
 
         def gain(left, w=w, r=r):
@@ -305,7 +310,9 @@ def test_planted_mismatch_is_named_and_mended(planted):
     assert found.improved
     assert found.advice.startswith("Weigh up `kind = red and y = 1`")
 
-    X, y, w = tracer.X_train, tracer.y_train, tracer.sample_weight
+    X = tracer.X_train
+    y = tracer.y_train
+    w = tracer.sample_weight
     names = "kind = " + X["kind"].astype(str) + " and y = " + y.astype(str)
     test_names = "kind = " + X_test["kind"].astype(str) + " and y = " + y_test.astype(str)
     table = found.table.set_index("group")
@@ -318,7 +325,8 @@ def test_planted_mismatch_is_named_and_mended(planted):
     assert table.factor.between(1 / 5, 5).all()
 
     order = np.random.default_rng(0).permutation(len(y_test))
-    unseen, chose = order[:600], order[600:]
+    unseen = order[:600]
+    chose = order[600:]
     np.testing.assert_array_equal(found.unseen, unseen)
     influence = tracer.influence(X_test.iloc[chose], y_test[chose], reduce="mean").values[:, 0]
     total = np.average(influence, weights=w)
@@ -326,10 +334,8 @@ def test_planted_mismatch_is_named_and_mended(planted):
         inside = (names == group).to_numpy()
         mean = np.average(influence[inside], weights=w[inside]) - total
         assert line.mean_influence == pytest.approx(mean, rel=1e-3, abs=1e-9)
-    again, refit = (
-        trained(maker, X, y, found.sample_weight),
-        tracer.refit(sample_weight=found.sample_weight),
-    )
+    again = trained(maker, X, y, found.sample_weight)
+    refit = tracer.refit(sample_weight=found.sample_weight)
     before = trained(maker, X, y, w)
     parts = (unseen, chose, np.flatnonzero(~red))
     for effect, rows in zip(found.effects.itertuples(), parts, strict=True):
@@ -363,7 +369,8 @@ def test_planted_mismatch_is_found_without_a_hint(planted):
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("library", ["LightGBM", "CatBoost"])
 def test_nothing_is_claimed_where_nothing_is(library, seed):
-    (X, y), (X_test, y_test) = draw(800, 100 + seed), draw(1200, 200 + seed)
+    (X, y) = draw(800, 100 + seed)
+    (X_test, y_test) = draw(1200, 200 + seed)
     tracer = lt.Tracer(trained(MAKERS[library], X, y), X, y, n_jobs=1)
     found = mismatch(tracer, X_test, y_test, ["kind"] if seed % 2 else None, seed=seed)
     assert not found.improved
@@ -372,7 +379,8 @@ def test_nothing_is_claimed_where_nothing_is(library, seed):
 
 def test_directions_are_rarely_wrong_by_chance():
     """In how many draws of test rows a group is clear of its own true slope: 5 % for one, less for all together."""
-    (X, y), (X_all, y_all) = draw(800, 0), draw(2000, 1)
+    (X, y) = draw(800, 0)
+    (X_all, y_all) = draw(2000, 1)
     tracer = lt.Tracer(trained(MAKERS["LightGBM"], X, y), X, y, n_jobs=1)
     values = tracer.influence(X_all, y_all).values  # (n, 2000)
 
@@ -384,8 +392,10 @@ def test_directions_are_rarely_wrong_by_chance():
         def influence(self, rows, labels, reduce):
             return SimpleNamespace(values=values[:, rows].mean(axis=1, keepdims=True))
 
-    code, rng = np.arange(len(y)) % 2 + 2 * y, np.random.default_rng(0)
-    true, wrong = mean_slopes(code, Known.sample_weight, values.mean(axis=1)), np.zeros(2)
+    code = np.arange(len(y)) % 2 + 2 * y
+    rng = np.random.default_rng(0)
+    true = mean_slopes(code, Known.sample_weight, values.mean(axis=1))
+    wrong = np.zeros(2)
     for _ in range(200):
         rows = rng.integers(0, len(y_all), 200)
         mean, error, clear = measured_slopes(Known(), rows, y_all[rows], code, 0.95)
@@ -470,7 +480,8 @@ def test_interrupts(monkeypatch):
     assert found.model is None
     assert not found.improved
     assert found.advice.startswith("Not retrained")
-    slopes_at, calls = lt.Tracer._slopes_at, []
+    slopes_at = lt.Tracer._slopes_at
+    calls = []
 
     def second(self, *args):
         calls.append(1)

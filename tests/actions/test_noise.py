@@ -117,7 +117,9 @@ def column(noise, name):
 @pytest.mark.parametrize("name", MODELS)
 def test_scores_are_those_of_staged_predictions(name):
     d, _, tracer, staged, kappa = trained(name)
-    noise, y, rows = label_noise(tracer), d.codes, np.arange(len(d.y))
+    noise = label_noise(tracer)
+    y = d.codes
+    rows = np.arange(len(d.y))
     if kappa is None:
         detector = np.abs(staged[-1][:, 0] - y)
         margin = [np.abs(F[:, 0] - y) for F in staged]
@@ -182,7 +184,9 @@ def own_pull(structure, y, w, i, keep=0.0):
     base, values = oracle.refit(structure, y, w)
     weight = w * structure.class_weight
     lam = structure.l2 * weight.sum() / len(y) if structure.l2_scales else structure.l2
-    A, own, out = np.tile(base, (len(y), 1)) + structure.offset, np.zeros(structure.K), []
+    A = np.tile(base, (len(y), 1)) + structure.offset
+    own = np.zeros(structure.K)
+    out = []
     for t, step in enumerate(structure.steps):
         A = oracle.move(structure, t, structure.steps, base, values, A)
         for r, (ids, L, o) in enumerate(step):
@@ -253,7 +257,8 @@ def test_a_forest_is_averaged_over_the_trees_that_keep_others_in_the_leaf():
     d = boosters.numbers()
     model = RandomForestRegressor(12, random_state=0).fit(d.X, d.y)
     noise = label_noise(lt.Tracer(model, d.X, d.y, dtype="float64"))
-    n, leaves = len(d.y), model.apply(d.X)
+    n = len(d.y)
+    leaves = model.apply(d.X)
     left = np.full((n, 12), np.nan)
     for t, drawn in enumerate(model.estimators_samples_):
         count = np.bincount(drawn, minlength=n)
@@ -273,7 +278,8 @@ def test_a_forest_is_averaged_over_the_trees_that_keep_others_in_the_leaf():
 def test_self_influence_is_the_own_loss_without_the_own_pull():
     case, tracer, structure, _ = prepared("XGBoost: scale_pos_weight, weights")
     found = column(label_noise(tracer), "self_influence")
-    y, w = case.data.codes, case.w
+    y = case.data.codes
+    w = case.w
     F = oracle.predict(structure, oracle.refit(structure, y, w), structure.steps)
     for i in (0, 31, 64):
         with_, without = (
@@ -286,7 +292,8 @@ def test_self_influence_is_the_own_loss_without_the_own_pull():
 def test_exact_self_influence_is_a_finite_difference_of_the_refit():
     for name in ("XGBoost: scale_pos_weight, weights", "LightGBM: multiclass, bagging"):
         case, tracer, structure, _ = prepared(name)
-        y, w = case.data.codes, case.w
+        y = case.data.codes
+        w = case.w
         found = column(label_noise(tracer, score="self_influence_exact"), "self_influence_exact")
         for i in (0, 31, 64):
             loss = partial(own_loss, structure, y, w, i)
@@ -307,7 +314,8 @@ def own_loss(structure, y, w, i, step):
 
 def test_confident_learning_counts_as_its_definition():
     rng = np.random.default_rng(0)
-    P, codes = rng.dirichlet([1, 1, 1], 200), rng.integers(0, 3, 200)
+    P = rng.dirichlet([1, 1, 1], 200)
+    codes = rng.integers(0, 3, 200)
     threshold = [np.mean([P[i, c] for i in range(200) if codes[i] == c]) for c in range(3)]
     count = 0
     for i in range(200):
@@ -331,7 +339,8 @@ def test_ranks_and_spread():
 def test_relabelling_gains_what_label_influence_says():
     d, _, tracer, _, _ = trained("XGBoost, three classes")
     noise = label_noise(tracer, d.X_test, d.y_test)
-    P, rows = np.asarray(noise.scores["relabel"]), np.arange(len(d.y))
+    P = np.asarray(noise.scores["relabel"])
+    rows = np.arange(len(d.y))
     towards = np.stack(
         [
             tracer.label_influence(d.X_test, d.y_test, reduce="mean", to=c).change[:, 0]
@@ -394,7 +403,8 @@ def test_clean_validation_rows_help_and_noisy_ones_are_left_aside():
     tracer = lt.Tracer(
         CatBoostClassifier(**QUIET, iterations=60, depth=4, learning_rate=0.1).fit(X, y), X, y
     )
-    plain, helped = label_noise(tracer), label_noise(tracer, X_val, y_val)
+    plain = label_noise(tracer)
+    helped = label_noise(tracer, X_val, y_val)
     surprise = 1 - tracer.refit().predict_proba(X_val)[np.arange(len(y_val)), y_val]
     less = 1 - surprise.mean() / column(plain, "left_out").mean()
     assert helped.validation_weight == pytest.approx(less * 2000 / 3000)
@@ -483,8 +493,10 @@ def test_pools_carry_their_labels():
     X, X_test = (x.assign(kind=x["kind"].astype(str)) for x in (d.X, d.X_test))
     pool = Pool(X, d.y, cat_features=["kind"], weight=w)
     model = CatBoostClassifier(**QUIET, iterations=25, depth=4, one_hot_max_size=5).fit(pool)
-    tracer, held = lt.Tracer(model, pool), Pool(X_test, d.y_test, cat_features=["kind"])
-    one, two = label_noise(tracer, held), label_noise(tracer, X_test, d.y_test)
+    tracer = lt.Tracer(model, pool)
+    held = Pool(X_test, d.y_test, cat_features=["kind"])
+    one = label_noise(tracer, held)
+    two = label_noise(tracer, X_test, d.y_test)
     np.testing.assert_array_equal(one.label_score, two.label_score)
     assert set(one.given_label) == {"yes", "no"}
     assert one.confirm(X_test[:9], d.y_test[:9], k=3, retrain=False).effects is not None
@@ -601,7 +613,8 @@ def test_a_class_that_would_vanish_is_said():
 def test_flags_everywhere_are_no_finding():
     """Classes that cannot be told apart: confident learning accuses half of the rows."""
     rng = np.random.default_rng(6)
-    X, y = rng.normal(size=(600, 3)), rng.integers(0, 3, 600)
+    X = rng.normal(size=(600, 3))
+    y = rng.integers(0, 3, 600)
     noise = label_noise(lt.Tracer(XGBClassifier(**SMALL, max_depth=2).fit(X, y), X, y))
     assert noise.is_label_issue.mean() > 0.25
     assert "cannot tell" in noise.advice

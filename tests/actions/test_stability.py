@@ -79,7 +79,9 @@ def rows_of(X, index):
 def trained(make, member, data, w, fit=None, fit_arguments="sample_weight"):
     """The member's model, trained again without a line of leaftrace."""
     rows = np.flatnonzero(member.bag)
-    X, y, w = rows_of(data.X, rows), data.y[rows], None if w is None else w[rows]
+    X = rows_of(data.X, rows)
+    y = data.y[rows]
+    w = None if w is None else w[rows]
     if fit:
         return fit(make(member.seed), X, y, w), (X, y, w)
     return make(member.seed).fit(X, y, **({} if w is None else {fit_arguments: w})), (X, y, w)
@@ -90,7 +92,8 @@ def trained(make, member, data, w, fit=None, fit_arguments="sample_weight"):
 def test_it_is_the_mean_of_a_plain_loop(name):
     data, make, more = SETTINGS[name]
     w = weights(len(data.y)) if more.get("weighted") else None
-    bag, fit = more.get("bag", 0.75), more.get("fit")
+    bag = more.get("bag", 0.75)
+    fit = more.get("fit")
     found = ensemble_influence(
         make,
         data.X,
@@ -104,7 +107,8 @@ def test_it_is_the_mean_of_a_plain_loop(name):
         fit=fit,
     )
     assert [member.seed for member in found.members] == [3, 4, 5, 6]
-    n, m = len(data.y), len(data.y_test)
+    n = len(data.y)
+    m = len(data.y_test)
     values = np.full((4, n, m), np.nan)
     for k, member in enumerate(found.members):
         assert member.bag.sum() == round(bag * n)
@@ -132,7 +136,8 @@ def bag_share(member):
 
 
 def check_table(found, changes, data):
-    mean, top = np.nanmean(changes, axis=0), found.table
+    mean = np.nanmean(changes, axis=0)
+    top = found.table
     index = list(getattr(data.X, "index", range(len(data.y))))
     rows = [index.index(name) for name in top["train_row"]]
     np.testing.assert_allclose(top["loss_change_if_removed"], mean[rows], rtol=1e-4)
@@ -156,7 +161,8 @@ def check_table(found, changes, data):
 
 def test_confirm_is_a_plain_loop_of_removals():
     """Retraining by LightGBM itself, of predictions; the sum of influences and the refit by tracers made anew."""
-    data, w = numbers(), weights(len(numbers().y))
+    data = numbers()
+    w = weights(len(numbers().y))
     found = ensemble_influence(
         light,
         data.X,
@@ -228,7 +234,8 @@ def test_bags_estimate_effects_in_a_model_of_all_rows():
 
     Members have 3/4 of the rows, so without the factor b / n the slope would be 4/3."""
     rng = np.random.default_rng(0)
-    y, X = rng.normal(size=200), np.repeat([[0.0], [1.0]], 100, axis=0)
+    y = rng.normal(size=200)
+    X = np.repeat([[0.0], [1.0]], 100, axis=0)
     settings = {"n_estimators": 1, "learning_rate": 1.0, "num_leaves": 2, "min_child_samples": 1}
 
     def make(seed):
@@ -256,7 +263,8 @@ def test_bags_leave_out_every_row_equally_often():
 
 
 def test_permuting_the_rows_permutes_the_result():
-    data, w = numbers(), weights(len(numbers().y))
+    data = numbers()
+    w = weights(len(numbers().y))
     order = np.random.default_rng(0).permutation(len(data.y))
     settings = {"members": 3, "bag": 1.0, "reduce": "mean"}
     found = ensemble_influence(
@@ -281,7 +289,8 @@ def test_permuting_the_rows_permutes_the_result():
 
 def test_moments_and_summary_are_numpys():
     rng = np.random.default_rng(0)
-    values, bags = rng.normal(size=(6, 9, 2)), rng.random((6, 9)) < 0.7
+    values = rng.normal(size=(6, 9, 2))
+    bags = rng.random((6, 9)) < 0.7
     bags[:, 0] = [True, False, False, False, False, False]
     values[~bags] = np.nan
     moments = Moments.none(9, 2, np.float64)
@@ -360,7 +369,9 @@ def test_ctrl_c_in_confirm(monkeypatch):
     found = ensemble_influence(
         light, data.X, data.y, data.X_test, data.y_test, members=4, reduce="mean"
     )
-    whole, retrain, calls = found.confirm([1, 2, 3]), Tracer.retrain, []
+    whole = found.confirm([1, 2, 3])
+    retrain = Tracer.retrain
+    calls = []
 
     def stopped(self, *args, **more):
         calls.append(self)
@@ -414,7 +425,8 @@ def test_goals_methods_and_outputs():
     )
     np.testing.assert_allclose(found.influence.values, plain.influence.values, atol=1e-7)
     assert "on the square of all test rows" in found.title
-    line, of_gradient = found.confirm([4, 5]).effects.iloc[0], plain.confirm([4, 5]).effects.iloc[0]
+    line = found.confirm([4, 5]).effects.iloc[0]
+    of_gradient = plain.confirm([4, 5]).effects.iloc[0]
     before = np.mean([np.mean(member.model.predict(data.X_test) ** 2) for member in found.members])
     assert line["before"] == pytest.approx(before, rel=1e-6)
     assert np.isnan(of_gradient["before"])
@@ -438,7 +450,8 @@ def test_goals_methods_and_outputs():
         0
     ]  # a row alone: the refit is what was predicted
     assert effects["predicted"] == pytest.approx(effects["refitted"], rel=1e-4, abs=1e-9)
-    classes, make = three_classes(text=True), SETTINGS["XGBoost, three classes"][1]
+    classes = three_classes(text=True)
+    make = SETTINGS["XGBoost, three classes"][1]
     rows = classes.X, np.unique(classes.y, return_inverse=True)[1], classes.X_test
     with pytest.raises(lt.InvalidInput, match="output="):
         ensemble_influence(make, *rows, members=3, of="prediction")

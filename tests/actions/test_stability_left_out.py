@@ -36,12 +36,16 @@ def take(X, rows):
     ("data", "make", "weighted"), [(numbers(), light, True), (frame(), cat, False)]
 )
 def test_values_are_those_of_a_plain_loop(data, make, weighted):
-    X, y = data.X, data.y
-    n, w = len(y), weights(len(y)) if weighted else None
+    X = data.X
+    y = data.y
+    n = len(y)
+    w = weights(len(y)) if weighted else None
     found = ensemble_influence(make, X, y, members=5, bag=0.7, seed=3, sample_weight=w, n_jobs=1)
-    total, count = np.zeros(n), np.zeros(n)
+    total = np.zeros(n)
+    count = np.zeros(n)
     for member in found.members:
-        inside, outside = np.flatnonzero(member.bag), np.flatnonzero(~member.bag)
+        inside = np.flatnonzero(member.bag)
+        outside = np.flatnonzero(~member.bag)
         assert len(outside) == n - round(0.7 * n)
         given = {} if w is None else {"sample_weight": w[inside]}
         model = make(member.seed).fit(take(X, inside), y[inside], **given)
@@ -64,9 +68,11 @@ def test_confirm_judges_by_the_rows_left_out():
     found = ensemble_influence(light, data.X, data.y, members=3, bag=0.7, n_jobs=1)
     rows = np.asarray(found.top(3).train_row)
     effects = found.confirm(rows).effects
-    before, after = [], []
+    before = []
+    after = []
     for member in found.members:
-        inside, outside = np.flatnonzero(member.bag), np.flatnonzero(~member.bag)
+        inside = np.flatnonzero(member.bag)
+        outside = np.flatnonzero(~member.bag)
         rest = np.setdiff1d(inside, rows)
         again = light(member.seed).fit(data.X[rest], data.y[rest])
         for model, losses in ((member.model, before), (again, after)):
@@ -85,7 +91,8 @@ def test_a_goal():
     found = ensemble_influence(light, data.X, data.y, members=3, bag=0.7, of=goal, n_jobs=1)
     total, count = np.zeros((2, len(data.y)))
     for member in found.members:
-        inside, outside = np.flatnonzero(member.bag), np.flatnonzero(~member.bag)
+        inside = np.flatnonzero(member.bag)
+        outside = np.flatnonzero(~member.bag)
         tracer = lt.Tracer(member.model, data.X[inside], data.y[inside], n_jobs=1)
         total[inside] += tracer.influence(data.X[outside], of="prediction").values.mean(axis=1)
         count[inside] += 1

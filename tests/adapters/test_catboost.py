@@ -39,7 +39,8 @@ def test_fidelity(setting):
 
 
 def test_the_oracle_gives_the_models_predictions(setting):
-    c, tracer = setting, tracer_of(setting)
+    c = setting
+    tracer = tracer_of(setting)
     structure, test_steps = structure_of(c, tracer)
     F = oracle.predict(structure, oracle.refit(structure, c.codes, c.w_total), test_steps)
     expected = np.asarray(c.model.predict(c.X_test, prediction_type="RawFormulaVal")).reshape(
@@ -60,7 +61,8 @@ def some_rows(values, count=5):
 
 
 def test_influence_on_the_mean_loss_is_the_slope_of_a_refit(setting):
-    c, tracer = setting, tracer_of(setting)
+    c = setting
+    tracer = tracer_of(setting)
     structure, test_steps = structure_of(c, tracer)
     values = tracer.influence(c.X_test, c.y_test, reduce="mean").values[:, 0]
 
@@ -77,7 +79,8 @@ def test_influence_on_the_mean_loss_is_the_slope_of_a_refit(setting):
 
 
 def test_influence_on_single_predictions(setting):
-    c, tracer = setting, tracer_of(setting)
+    c = setting
+    tracer = tracer_of(setting)
     structure, test_steps = structure_of(c, tracer)
     K = structure.K
     output = K - 1
@@ -103,7 +106,8 @@ def test_float32_keeps_five_digits(setting):
 
 
 def test_leaf_refit_is_a_refit_without_the_row(setting):
-    c, tracer = setting, tracer_of(setting, dtype="float32")
+    c = setting
+    tracer = tracer_of(setting, dtype="float32")
     structure, test_steps = structure_of(c, tracer)
     influence = tracer.influence(c.X_test, c.y_test, reduce="mean").values[:, 0]
     rows = some_rows(influence)
@@ -123,7 +127,8 @@ def test_leaf_refit_is_a_refit_without_the_row(setting):
 
 
 def test_group_refit(setting):
-    c, tracer = setting, tracer_of(setting)
+    c = setting
+    tracer = tracer_of(setting)
     structure, test_steps = structure_of(c, tracer)
     group = np.arange(0, len(c.codes), 7)
     keep = np.setdiff1d(np.arange(len(c.codes)), group)
@@ -139,7 +144,8 @@ def test_group_refit(setting):
 
 
 def test_label_influence_is_the_slope_of_a_refit(setting):
-    c, tracer = setting, tracer_of(setting)
+    c = setting
+    tracer = tracer_of(setting)
     structure, test_steps = structure_of(c, tracer)
     if structure.loss == "softmax":
         pytest.skip("classes, not numbers: see test_label_influence_of_classes")
@@ -157,12 +163,14 @@ def test_label_influence_is_the_slope_of_a_refit(setting):
 
 
 def test_candidates_are_slopes_at_weight_zero(setting):
-    c, tracer = setting, tracer_of(setting)
+    c = setting
+    tracer = tracer_of(setting)
     structure, test_steps = structure_of(c, tracer)
     values = tracer.score_candidates(
         c.X_test[:3], c.X_test, c.y_test, c.y_test[:3], reduce="mean"
     ).values[:, 0]
-    n, y = len(c.codes), np.r_[c.codes, c.test_codes[:3]]
+    n = len(c.codes)
+    y = np.r_[c.codes, c.test_codes[:3]]
     both = [
         [(np.r_[ids, new[:3]], L, o) for (ids, L, o), (new, _, _) in zip(step, test, strict=True)]
         for step, test in zip(structure.steps, test_steps, strict=True)

@@ -60,7 +60,9 @@ SETTINGS = {
 
 @pytest.mark.parametrize("kw", SETTINGS.values(), ids=SETTINGS)
 def test_leaves_are_those_of_training(kw):
-    data, w = frame(many=True), weights(400)  # weights, so that no two leaves have the same value
+    # weights, so that no two leaves have the same value
+    data = frame(many=True)
+    w = weights(400)
     model = trained(data, w, **kw)
     expected = recorded_leaves(model, data.X, data.y, w, CATEGORIES)
     np.testing.assert_array_equal(leaves_of(model, data, w), expected)
@@ -97,7 +99,8 @@ def test_statistics_of_numbers(kw):
     ],
 )
 def test_statistics_of_classes(kw):
-    data, w = three_kinds(), weights(400)
+    data = three_kinds()
+    w = weights(400)
     model = trained(data, w, **kw)
     expected = recorded_leaves(model, data.X, data.y, w, CATEGORIES)
     np.testing.assert_array_equal(leaves_of(model, data, w), expected)
@@ -118,7 +121,8 @@ def test_leaves_that_have_the_same_value():
 
 
 def test_early_stopping():
-    data, w = frame(many=True), weights(400)
+    data = frame(many=True)
+    w = weights(400)
     held = Pool(data.X_test, data.y_test, cat_features=CATEGORIES)
     model = trained(
         data, w, held, iterations=300, learning_rate=0.5, early_stopping_rounds=3, eval_metric="AUC"
@@ -147,7 +151,8 @@ def test_many_rows(rows, numbers):
 
 
 def test_model_files(tmp_path):
-    data, w = frame(many=True), weights(400)
+    data = frame(many=True)
+    w = weights(400)
     for policy in ("SymmetricTree", "Lossguide"):
         model = trained(data, w, grow_policy=policy, max_ctr_complexity=2)
         expected = lt.Tracer(model, data.X, data.y, w).influence(data.X_test, data.y_test).values
@@ -194,7 +199,8 @@ def test_pools():
 
 
 def test_what_is_not_the_training_data():
-    data, w = frame(many=True), weights(400)
+    data = frame(many=True)
+    w = weights(400)
     model = trained(data, w)
     with says(lt.InvalidInput, "statistics count 400 training rows, but X has 399"):
         lt.Tracer(model, data.X[:-1], data.y[:-1], w[:-1])
@@ -238,7 +244,8 @@ def test_counts_of_categories_need_no_order():
 
 
 def test_retraining():
-    data, w = frame(many=True), weights(400)
+    data = frame(many=True)
+    w = weights(400)
     for kw in (
         {},
         {"boosting_type": "Ordered", "max_ctr_complexity": 3},

@@ -104,7 +104,9 @@ def test_influence_is_the_slope_of_a_refit(smooth):
 def test_refit_without_a_row(setting):
     """LeafRefit, the group refit of one row, and the library's own refit at weight zero."""
     case, tracer, structure, test_steps = setting
-    X, y, n = case.data.X_test, case.data.y_test, len(case.w)
+    X = case.data.X_test
+    y = case.data.y_test
+    n = len(case.w)
     drawn = np.flatnonzero(np.abs(spread(tracer, case)) > 0)
     rows = drawn[np.linspace(0, len(drawn) - 1, 3).astype(int)]
     changes = -tracer.influence(X, y, method=lt.LeafRefit(), rows=rows).values  # (rows, m)
@@ -146,7 +148,8 @@ def test_leaves_without_derivatives(setting):
 def test_forward_and_backward_agree(smooth):
     """TopKLeaves with every leaf is AllPoints, by the tangent instead of the adjoint; and in float32."""
     case, tracer, *_ = smooth
-    X, y = case.data.X_test[:3], case.data.y_test[:3]
+    X = case.data.X_test[:3]
+    y = case.data.y_test[:3]
     rows = np.arange(0, len(case.w), 40)
     exact = tracer.influence(X, y, rows=rows).values
     forward = tracer.influence(
@@ -178,7 +181,8 @@ def test_permuting_the_rows_permutes_the_influences(smooth):
         weight,
         **arguments(case, baseline=baseline),
     )
-    X, y = case.data.X_test, case.data.y_test
+    X = case.data.X_test
+    y = case.data.y_test
     values = tracer.influence(X, y, reduce="mean").values
     permuted = again.influence(X, y, reduce="mean").values
     np.testing.assert_allclose(permuted, values[order], atol=accuracy(case) * np.abs(values).max())
@@ -196,7 +200,8 @@ def test_weight_zero_is_removal(smooth):
         pytest.skip("a row of weight zero still counts here")
     w = case.w.copy()
     w[[5, 9]] = 0.0
-    model, kept = with_weights(case, w), w > 0
+    model = with_weights(case, w)
+    kept = w > 0
     baseline = None if case.baseline is None else case.baseline[kept]
     whole = lt.Tracer(model, case.data.X, case.data.y, w, **arguments(case))
     without = lt.Tracer(
@@ -206,7 +211,8 @@ def test_weight_zero_is_removal(smooth):
         w[kept],
         **arguments(case, baseline=baseline),
     )
-    X, y = case.data.X_test, case.data.y_test
+    X = case.data.X_test
+    y = case.data.y_test
     values = whole.influence(X, y, reduce="mean").values
     rest = without.influence(X, y, reduce="mean").values
     np.testing.assert_allclose(values[kept], rest, atol=accuracy(case) * np.abs(values).max())
@@ -219,7 +225,8 @@ def test_a_row_twice_is_a_row_of_weight_two(smooth):
         pytest.skip("rows are counted here, not only weighed")
     w = np.ones(len(case.w))
     w[5] = 2.0
-    model, twice = with_weights(case, w), np.r_[np.arange(len(w)), 5]
+    model = with_weights(case, w)
+    twice = np.r_[np.arange(len(w)), 5]
     baseline = None if case.baseline is None else case.baseline[twice]
     heavy = lt.Tracer(model, case.data.X, case.data.y, w, **arguments(case))
     double = lt.Tracer(
@@ -229,7 +236,8 @@ def test_a_row_twice_is_a_row_of_weight_two(smooth):
         np.ones(len(twice)),
         **arguments(case, baseline=baseline),
     )
-    X, y = case.data.X_test, case.data.y_test
+    X = case.data.X_test
+    y = case.data.y_test
     values = heavy.influence(X, y, reduce="mean").values
     doubled = double.influence(X, y, reduce="mean").values
     np.testing.assert_allclose(doubled, values[twice], atol=accuracy(case) * np.abs(values).max())

@@ -63,12 +63,16 @@ def table_for(name, X):
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_two_lines(name):
     data = frame("class" if "Classifier" in name else "number", many=True)
-    y, y_test = data.y, data.y_test
+    y = data.y
+    y_test = data.y_test
     if name == "XGBClassifier":  # takes numbers only
-        y, y_test = data.codes.astype(int), data.test_codes.astype(int)
-    X, X_test = table_for(name, data.X), table_for(name, data.X_test)
+        y = data.codes.astype(int)
+        y_test = data.test_codes.astype(int)
+    X = table_for(name, data.X)
+    X_test = table_for(name, data.X_test)
     if name.startswith("RandomForest") and X.isna().any().any() and old_forests():
-        X, X_test = X.fillna(0.0), X_test.fillna(0.0)
+        X = X.fillna(0.0)
+        X_test = X_test.fillna(0.0)
     model = ESTIMATORS[name]().fit(X, y)
 
     tracer = lt.Tracer(model, X, y)
@@ -92,7 +96,8 @@ def test_two_lines(name):
 def test_a_pickled_model(name):
     """As joblib and pickle bring models back: with all their parameters."""
     data = frame(many=True)
-    X, y = table_for(name, data.X), data.codes.astype(int)
+    X = table_for(name, data.X)
+    y = data.codes.astype(int)
     model = ESTIMATORS[name]().set_params(n_estimators=10, learning_rate=0.17).fit(X, y)
     tracers = [lt.Tracer(m, X, y) for m in (model, pickle.loads(pickle.dumps(model)))]
     one, two = (t.influence(X[:3], y[:3]).values for t in tracers)

@@ -31,7 +31,8 @@ from leaftrace._actions.hashes import hash_table
 from leaftrace._data import parquet
 from leaftrace._engine import backward, steps, workspace
 
-N, M = 900, 12
+N = 900
+M = 12
 QUIET = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
 
 
@@ -153,8 +154,10 @@ CASES = {
 @cache
 def made(name):
     """(model, X, y, w) of training, (X, y) of test rows."""
-    case, (X, labels, w) = CASES[name], world()
-    X, y = X[list(case.columns)], labels[case.target]
+    case = CASES[name]
+    (X, labels, w) = world()
+    X = X[list(case.columns)]
+    y = labels[case.target]
     X = X.fillna(0) if "start" in name else X
     w = w if case.weighted else None
     model = case.fit(X[:N], y[:N], None if w is None else w[:N])
@@ -209,12 +212,14 @@ def test_answers_are_those_of_rows_in_memory(name, memory, tmp_path, in_pieces):
     np.testing.assert_allclose(files.fidelity.per_step, memory_.fidelity.per_step, atol=1e-7)
     gone = np.arange(0, N, 7)
     for without in (None, gone):
-        here, there = files.refit(without), memory_.refit(without)
+        here = files.refit(without)
+        there = memory_.refit(without)
         np.testing.assert_allclose(here.predict(X), there.predict(X), **same)
     if files._source.ensemble.not_smooth:
         return
     for ask in ({}, {"reduce": "mean"}, {"of": "prediction", "rows": [5, 880, 17]}):
-        here, there = files.influence(X, y, **ask), memory_.influence(X, y, **ask)
+        here = files.influence(X, y, **ask)
+        there = memory_.influence(X, y, **ask)
         np.testing.assert_allclose(here.values, there.values, **same)
     by = [t.influence(X, y, reduce="mean").by(X.columns[0]) for t in (files, memory_)]
     assert by[0]["group"].tolist() == by[1]["group"].tolist()
@@ -243,10 +248,8 @@ def test_other_questions(tmp_path):
     np.testing.assert_allclose(
         files.influence(X, y, **ask).values, memory.influence(X, y, **ask).values, rtol=1e-8
     )
-    here, there = (
-        files.label_influence(X, y, reduce="mean"),
-        memory.label_influence(X, y, reduce="mean"),
-    )
+    here = files.label_influence(X, y, reduce="mean")
+    there = memory.label_influence(X, y, reduce="mean")
     np.testing.assert_allclose(here.values, there.values, rtol=1e-8, atol=1e-12)
     added = X, y
     np.testing.assert_allclose(
@@ -287,7 +290,9 @@ def test_names_of_rows(tmp_path):
 
 def test_scores_given_to_rows(tmp_path):
     X, labels, _ = world()
-    X, y, given = X[:N][list(NUMBERS)], labels["two"][:N], np.linspace(-1, 1, N)
+    X = X[:N][list(NUMBERS)]
+    y = labels["two"][:N]
+    given = np.linspace(-1, 1, N)
     model = lgb.train(
         {"objective": "binary", "verbosity": -1, "num_threads": 1},
         lgb.Dataset(X, y, init_score=given),
@@ -335,7 +340,8 @@ def opened(tmp_path, name="LightGBM", pattern=None, **more):
 @pytest.fixture
 def count(monkeypatch):
     """How often the rows have been read for their leaves."""
-    reads, read = [], parquet.PartedTable.parts
+    reads = []
+    read = parquet.PartedTable.parts
 
     def parts(self):
         if len(self.column_names) > 1:

@@ -141,7 +141,8 @@ def test_retraining_is_fitting(name):
     )
     assert not tracer.retrain().structure_changed
     for arguments, rows in altered(data, w):
-        retrained, direct = tracer.retrain(**arguments), fitted(model, *rows)
+        retrained = tracer.retrain(**arguments)
+        direct = fitted(model, *rows)
         check_followed(tracer, retrained, direct, raw(direct, data.X_test), rows, data)
         if "added" in arguments:
             index = (
@@ -219,7 +220,8 @@ def test_pipelines(name):
 
 
 def test_an_xgboost_matrix():
-    data, w = cases_xgboost.binary(), weights(len(binary().y))
+    data = cases_xgboost.binary()
+    w = weights(len(binary().y))
     params = {
         "objective": "binary:logistic",
         "nthread": 1,
@@ -246,7 +248,8 @@ def test_an_xgboost_matrix():
 
 
 def test_a_lightgbm_dataset():
-    data, w = binary(), weights(len(binary().y))
+    data = binary()
+    w = weights(len(binary().y))
     params = {k: v for k, v in LIGHT.items() if k != "n_estimators"} | {
         "objective": "binary",
         "is_unbalance": True,
@@ -261,7 +264,8 @@ def test_a_lightgbm_dataset():
 
 
 def test_a_catboost_pool():
-    data, w = frame(), weights(len(frame().y))
+    data = frame()
+    w = weights(len(frame().y))
     pool = Pool(data.X, data.y, weight=w, cat_features=["kind"])
     tracer = lt.Tracer(CatBoostClassifier(**CAT).fit(pool), pool, n_jobs=1, dtype="float64")
     (arguments, _), (added, _) = altered(data, w)
@@ -273,7 +277,8 @@ def test_a_catboost_pool():
     for refused in ({"y": arguments["y"]}, added):
         with pytest.raises(lt.InvalidInput, match="of a Pool cannot be changed"):
             tracer.retrain(**refused)
-    gone, new = arguments["without"], arguments["sample_weight"]
+    gone = arguments["without"]
+    new = arguments["sample_weight"]
     keep = np.setdiff1d(np.arange(len(data.y)), gone)
     rows = data.X.iloc[keep], data.y[keep], new[keep]
     direct = CatBoostClassifier(**CAT).fit(
@@ -285,7 +290,8 @@ def test_a_catboost_pool():
 
 def test_baselines():
     """Scores given to rows go with them; new rows have none."""
-    data, w = binary(), weights(len(binary().y))
+    data = binary()
+    w = weights(len(binary().y))
     given = np.float32(0.5 * np.random.default_rng(4).normal(size=len(data.y))).astype(float)
     at_test = np.float32(0.5 * np.random.default_rng(5).normal(size=len(data.y_test))).astype(float)
     light = {k: v for k, v in LIGHT.items() if k != "n_estimators"} | {"objective": "binary"}
@@ -312,7 +318,8 @@ def test_baselines():
         tracer = lt.Tracer(
             fit(data.X, data.y, w, given), data.X, data.y, w, baseline=given, n_jobs=1
         )
-        retrained, direct = tracer.retrain(**arguments), fit(*rows, given[keep])
+        retrained = tracer.retrain(**arguments)
+        direct = fit(*rows, given[keep])
         expected = by(direct, data.X_test) + at_test[:, None]
         np.testing.assert_allclose(retrained.scores(data.X_test, at_test), expected, atol=5e-6)
         followed = tracer.follow(retrained)
@@ -333,7 +340,8 @@ def test_baselines():
 
 def test_early_stopping_keeps_its_rounds():
     """Models that stopped early are trained again for the rounds they had, whatever the rows."""
-    data, w = numbers(), weights(len(numbers().y))
+    data = numbers()
+    w = weights(len(numbers().y))
     held = [(data.X_test, data.y_test)]
     light = lgb.LGBMRegressor(**{**LIGHT, "n_estimators": 100})
     stop = lgb.early_stopping(3, verbose=False)

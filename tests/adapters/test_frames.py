@@ -81,7 +81,8 @@ def column(values, kind):
 def data(of):
     """(training table, test table, labels, test labels): numbers for regression, or categories for two classes."""
     d = boosters.frame("number" if of == "numbers" else "class", many=True, n=300)
-    X, y = pd.concat([d.X, d.X_test]), np.append(d.y, d.y_test)
+    X = pd.concat([d.X, d.X_test])
+    y = np.append(d.y, d.y_test)
     if of == "numbers":
         X = X.drop(columns=CATEGORIES)
         X = X.assign(flag=X["d"] > 0.3, count=(10 * X["c"]).fillna(0).astype("int16"))
@@ -200,10 +201,12 @@ TRAINS = [
 def test_trained_on_other_tables(library, of, kind):
     """Traced with the tables it was trained on and with pandas: the same numbers."""
     _, X, X_test, y, y_test, w, _ = world(library, "numbers" if of == "numbers" else "categories")
-    own, own_test = table(X, kind), table(X_test, kind)
+    own = table(X, kind)
+    own_test = table(X_test, kind)
     if of == "enum":
         to = {name: pl.Enum(X[name].cat.categories.to_list()) for name in CATEGORIES}
-        own, own_test = own.cast(to), own_test.cast(to)
+        own = own.cast(to)
+        own_test = own_test.cast(to)
     fitted = model(library, of).fit(own, y, sample_weight=w)
     mine = asked(traced(fitted, own, y, w), own_test, y_test)
     same(asked(traced(fitted, X, y, w), X_test, y_test), mine)
@@ -378,7 +381,8 @@ def test_tables_come_back_in_the_kind_of_the_training_table(told):
     for mine, theirs in zip(
         tables[1:3], (plain.by("kind"), plain.by("a", test_groups="kind")), strict=True
     ):
-        mine, theirs = _tables_of(mine), _tables_of(theirs)
+        mine = _tables_of(mine)
+        theirs = _tables_of(theirs)
         assert list(mine) == list(theirs)
         assert all(list(mine[c]) == list(theirs[c]) for c in mine if c != "test_row")
     wide = _tables_of(tables[3])
@@ -438,7 +442,8 @@ def test_actions(told):
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_ensemble(kind):
     X, X_test, y, y_test = data("numbers")
-    X, X_test = table(X, kind), table(X_test, kind)
+    X = table(X, kind)
+    X_test = table(X_test, kind)
     found = lt.ensemble_influence(
         lambda seed: model("lightgbm", "numbers"), X, y, X_test, y_test, members=3
     )

@@ -13,7 +13,9 @@ from scipy import sparse
 
 import leaftrace as lt
 
-NUMBERS, BINARY, CLASSES = numbers(), binary(), three_classes()
+NUMBERS = numbers()
+BINARY = binary()
+CLASSES = three_classes()
 MULTICLASS = {"objective": "multiclass", "num_class": 3}
 
 
@@ -151,7 +153,8 @@ def test_a_file_is_the_model(tmp_path):
     data = frame(many=True)
     model = lgb.LGBMClassifier(n_estimators=8, verbose=-1, n_jobs=1).fit(data.X, data.y)
     path = saved(model.booster_, tmp_path)
-    codes, test_codes = data.codes.astype(int), data.test_codes.astype(int)
+    codes = data.codes.astype(int)
+    test_codes = data.test_codes.astype(int)
     file = lt.Tracer(path, data.X, codes)
     one = lt.Tracer(model, data.X, data.y).influence(data.X_test, data.y_test)
     assert "Booster" in repr(file)
@@ -360,8 +363,10 @@ def test_square_roots():
 def test_refitted_models():
     """Booster.refit(decay_rate=0) on other rows is a model of those rows; with decay it is of both."""
     model = train(lambda_l2=0.5)
-    rows, w = slice(0, 200), weights(200)
-    X, y = NUMBERS.X[rows], NUMBERS.codes[rows]
+    rows = slice(0, 200)
+    w = weights(200)
+    X = NUMBERS.X[rows]
+    y = NUMBERS.codes[rows]
     again = model.refit(X, y, decay_rate=0.0, weight=w)
     tracer = lt.Tracer(again, X, y, w)
     assert tracer.fidelity.max_error <= 1e-12
@@ -424,7 +429,8 @@ def test_sparse_tables(form):
 
 
 def test_a_dataset_stands_for_table_labels_and_weights():
-    w, start = weights(len(NUMBERS.codes)), 0.1 * NUMBERS.X[:, 0]
+    w = weights(len(NUMBERS.codes))
+    start = 0.1 * NUMBERS.X[:, 0]
     rows = lgb.Dataset(NUMBERS.X, NUMBERS.codes, weight=w, init_score=start, free_raw_data=False)
     model = lgb.train(SMALL, rows, 5)
     test = lgb.Dataset(NUMBERS.X_test, NUMBERS.y_test, free_raw_data=False)
@@ -506,7 +512,8 @@ def test_nothing_removed_gives_the_model_back(name):
 
 def test_retraining_without_rows(tmp_path):
     """Also from a file, and with constraints that parameters spell out."""
-    w, gone = weights(len(NUMBERS.codes)), [3, 70, 71]
+    w = weights(len(NUMBERS.codes))
+    gone = [3, 70, 71]
     keep = np.setdiff1d(np.arange(len(w)), gone)
     settings = {
         **SMALL,

@@ -82,7 +82,8 @@ def test_the_defaults_in_two_lines(model):
         "class" if hasattr(model, "classes_") or "Classifier" in type(model).__name__ else "number",
         n=150,
     )
-    X, X_test = data.X, data.X_test
+    X = data.X
+    X_test = data.X_test
     if isinstance(model, (HistGradientBoostingClassifier, HistGradientBoostingRegressor)):
         model.set_params(categorical_features="from_dtype")
     else:
@@ -90,7 +91,8 @@ def test_the_defaults_in_two_lines(model):
     if "Hist" not in type(model).__name__ and (
         "Gradient" in type(model).__name__ or VERSION < (1, 8)
     ):
-        X, X_test = X.fillna(0.0), X_test.fillna(0.0)
+        X = X.fillna(0.0)
+        X_test = X_test.fillna(0.0)
     model.fit(X, data.y)
     tracer = exact(model, X, data.y)
     influence = tracer.influence(X_test, data.y_test)
@@ -118,7 +120,8 @@ def test_a_leaf_without_rows_falls_back_to_the_mean():
     data = numbers()
     model = ExtraTreesRegressor(n_estimators=6, random_state=0).fit(data.X, data.y)
     tracer = exact(model, data.X, data.y)
-    leaf, at = model.apply(data.X), model.apply(data.X_test)
+    leaf = model.apply(data.X)
+    at = model.apply(data.X_test)
     row = int(np.argmax((leaf[:, None] == at[None]).sum(axis=(1, 2))))
     values = np.stack([tree.predict(data.X_test) for tree in model.estimators_], axis=1)
     alone = (at == leaf[row]) & ((leaf == leaf[row]).sum(axis=0) == 1)
@@ -232,7 +235,8 @@ def test_a_split_that_cannot_be_found_again():
 
 def test_forest_weights():
     """From 1.9 on they set the chances of a row; before, they multiply its count."""
-    data, w = numbers(), weights(422)
+    data = numbers()
+    w = weights(422)
     model = RandomForestRegressor(n_estimators=5, max_depth=4, max_samples=0.7, random_state=0)
     model.fit(data.X, data.y, sample_weight=w)
     tracer = exact(model, data.X, data.y, w)
@@ -263,7 +267,8 @@ def test_missing_values_that_were_trained_elsewhere():
 @pytest.mark.parametrize("chosen", ["balanced", {"barolo": 3.0}, "balanced_subsample"])
 @pytest.mark.parametrize("bootstrap", [True, False])
 def test_class_weights_of_forests(chosen, bootstrap):
-    data, w = three_classes(text=True), weights(158)
+    data = three_classes(text=True)
+    w = weights(158)
     model = ExtraTreesClassifier(
         n_estimators=4,
         max_depth=3,
@@ -297,7 +302,8 @@ def test_fewer_rows_than_a_forest_drew_from():
 )
 def test_warm_start(model):
     """Trained on; with other rows the second time it is not the same training, and that is noticed."""
-    data, model = numbers(), clone(model)
+    data = numbers()
+    model = clone(model)
     more = (
         {"max_iter": 6} if isinstance(model, HistGradientBoostingRegressor) else {"n_estimators": 6}
     )
@@ -369,7 +375,8 @@ RETRAINED = [
 
 @pytest.mark.parametrize("model", RETRAINED, ids=lambda model: repr(model)[:60])
 def test_retraining_on_all_rows_gives_the_model_back(model):
-    data, w = binary(), weights(549)
+    data = binary()
+    w = weights(549)
     model = clone(model).fit(data.X, data.y, sample_weight=w)
     again = exact(model, data.X, data.y, w).retrain(without=[])
     assert not again.structure_changed
@@ -553,7 +560,8 @@ def test_a_pipeline_with_hist_gradient_boosting():
 
 
 def test_a_pipeline_with_a_forest():
-    data, w = frame("number", many=True), weights(400)
+    data = frame("number", many=True)
+    w = weights(400)
     fill = columns(OneHotEncoder(handle_unknown="ignore", sparse_output=True))
     pipeline = make_pipeline(fill, ExtraTreesRegressor(n_estimators=4, min_samples_leaf=4))
     X, X_test = (x.fillna({c: 0.0 for c in "abcd"}) for x in (data.X, data.X_test))

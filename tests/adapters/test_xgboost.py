@@ -17,7 +17,9 @@ from leaftrace._adapters.xgboost.loss import Quantile
 from leaftrace._model.general_losses import Hinge
 from leaftrace._model.losses import Logistic, Poisson, Softmax
 
-NUMBERS, BINARY, THREE = boosters.numbers(), cases.binary(), cases.three_classes()
+NUMBERS = boosters.numbers()
+BINARY = cases.binary()
+THREE = cases.three_classes()
 WEIGHT = boosters.weights(len(NUMBERS.y))
 
 
@@ -263,9 +265,11 @@ def test_early_stopping(tmp_path, booster):
     if booster == "gbtree":
         model.set_params(rate_drop=None)
     model.fit(NUMBERS.X, NUMBERS.y, eval_set=[(NUMBERS.X_test, NUMBERS.y_test)], verbose=False)
-    best, all_rounds = model.best_iteration + 1, model.get_booster().num_boosted_rounds()
+    best = model.best_iteration + 1
+    all_rounds = model.get_booster().num_boosted_rounds()
     assert best < all_rounds < 40
-    tracer, whole = exact(model), exact(model.get_booster())
+    tracer = exact(model)
+    whole = exact(model.get_booster())
     assert f"the best {best} of {all_rounds} rounds" in tracer.fidelity.verdict
     assert f"all {all_rounds} rounds" in whole.fidelity.verdict
     F = margins(model.get_booster(), NUMBERS.X_test, iteration_range=(0, best))
@@ -337,7 +341,8 @@ def test_dropped_trees_that_cannot_be_found_again():
 
 def test_random_numbers():
     """Against Python integers; and a draw of nothing draws nothing."""
-    word, twister = cases.words(123), draws.Twister(123)
+    word = cases.words(123)
+    twister = draws.Twister(123)
     assert [twister.word() for _ in range(700)] == [word() for _ in range(700)]
     assert twister.numbers(0).size == 0
     np.testing.assert_array_equal(twister.numbers(50), [cases.uniform(word) for _ in range(50)])
@@ -478,10 +483,8 @@ def test_sparse_rows_and_missing_values():
     rows, columns = np.nonzero(~holes)
     sparse = scipy.sparse.csr_matrix((NUMBERS.X[rows, columns], (rows, columns)), NUMBERS.X.shape)
     model = xgb.XGBRegressor(n_estimators=6, n_jobs=1).fit(dense, NUMBERS.y)
-    one, two = (
-        exact(model, replace(NUMBERS, X=dense)),
-        exact(model, replace(NUMBERS, X=sparse.tocsc())),
-    )
+    one = exact(model, replace(NUMBERS, X=dense))
+    two = exact(model, replace(NUMBERS, X=sparse.tocsc()))
     np.testing.assert_array_equal(
         one.influence(dense[:5], of="prediction").values,
         two.influence(sparse[:5], of="prediction").values,
@@ -623,7 +626,8 @@ def test_all_labels_the_same():
 def test_sums_of_many_weights_in_float32():
     """A softmax start adds a hundred thousand weights in float32; that is the model's number, not an error of rows."""
     rng = np.random.default_rng(0)
-    X, w = rng.normal(size=(100_000, 2)), np.float32(rng.random(100_000)).astype(float)
+    X = rng.normal(size=(100_000, 2))
+    w = np.float32(rng.random(100_000)).astype(float)
     y = np.digitize(X[:, 0] + rng.normal(size=100_000), [-1, 1])
     params = {"objective": "multi:softprob", "num_class": 3, "nthread": 1, "max_depth": 2}
     booster = xgb.train(params, xgb.DMatrix(X, y, weight=w), 2)
@@ -634,11 +638,9 @@ def test_sums_of_many_weights_in_float32():
 @pytest.mark.parametrize("alpha", [0.05, 0.3, 0.5, 0.97])
 def test_quantiles(alpha, weighted):
     rng = np.random.default_rng(3)
-    leaf, r, w = (
-        rng.integers(0, 6, 90),
-        rng.normal(size=90),
-        rng.random(90) * (rng.random(90) > 0.2),
-    )
+    leaf = rng.integers(0, 6, 90)
+    r = rng.normal(size=90)
+    w = rng.random(90) * (rng.random(90) > 0.2)
     w = w if weighted else (w > 0).astype(float)
     found = Quantile(float(np.float32(alpha)), weighted)(leaf, 8, r, r, w)
     expected = cases.quantile_leaf(float(np.float32(alpha)), weighted)(leaf, 8, r, r, w)

@@ -75,11 +75,14 @@ def test_adjoint_is_the_transpose_of_the_tangent(case):
     structure, y, w, test_steps, y_test = case
     work = workspace_of(ensemble_of(structure, y, w))
     queries = queries_of(work, test_steps, y_test)
-    backwards, forwards = adjoint_values(work, queries), tangent_values(work, queries, AllPoints())
+    backwards = adjoint_values(work, queries)
+    forwards = tangent_values(work, queries, AllPoints())
     np.testing.assert_allclose(backwards, forwards, atol=1e-12 * max(1.0, np.abs(forwards).max()))
     rng = np.random.default_rng(0)
-    v, c = rng.normal(size=len(y)), rng.normal(size=backwards.shape[1])
-    left, right = (forwards.T @ v) @ c, (backwards @ c) @ v
+    v = rng.normal(size=len(y))
+    c = rng.normal(size=backwards.shape[1])
+    left = (forwards.T @ v) @ c
+    right = (backwards @ c) @ v
     assert abs(left - right) <= 1e-12 * max(1.0, abs(left))
 
 
@@ -161,7 +164,8 @@ def test_recomputed_effects_give_the_same_answers(case):
     """With a memory limit too small to keep anything, everything is recomputed step by step."""
     structure, y, w, test_steps, y_test = case
     e = ensemble_of(structure, y, w)
-    kept, recomputed = workspace_of(e), workspace_of(e, memory_limit=1)
+    kept = workspace_of(e)
+    recomputed = workspace_of(e, memory_limit=1)
     assert kept.keeps_effects
     assert not recomputed.keeps_effects
     for fn in (adjoint_values, lambda work, q: tangent_values(work, q, AllPoints())):
@@ -181,12 +185,11 @@ def test_leaf_space_is_the_row_form(case):
     work = workspace_of(ensemble_of(structure, y, w))
     assume(leaf_space.fits(work.trace.ensemble))
     queries = queries_of(work, test_steps, y_test)
-    row, leaf = (
-        leaf_adjoint(work, queries, slice(None)),
-        leaf_space.build(work).adjoint(work, queries, slice(None)),
-    )
+    row = leaf_adjoint(work, queries, slice(None))
+    leaf = leaf_space.build(work).adjoint(work, queries, slice(None))
     for name in ("fbar", "base", "lam"):
-        one, two = getattr(row, name), getattr(leaf, name)
+        one = getattr(row, name)
+        two = getattr(leaf, name)
         np.testing.assert_allclose(two, one, atol=1e-12 * max(1.0, np.abs(one).max()))
 
 

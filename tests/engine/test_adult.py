@@ -18,7 +18,8 @@ def check(model, X, y, X_test, y_test, rows_of, removed=3):
     structure, steps = oracle.from_catboost(
         model, X, [list(step.scale) for step in tracer._work.trace.steps]
     )
-    test_steps, n = steps(X_test), len(y)
+    test_steps = steps(X_test)
+    n = len(y)
 
     def losses(keep, w):
         fitted = oracle.refit(structure.rows(keep), y[keep], w[keep])
@@ -27,7 +28,9 @@ def check(model, X, y, X_test, y_test, rows_of, removed=3):
         )
 
     exact, float32 = (t.influence(X_test, y_test).values for t in (tracer, single))
-    rows, everyone, w = rows_of(exact), np.arange(n), np.ones(n)
+    rows = rows_of(exact)
+    everyone = np.arange(n)
+    w = np.ones(n)
     for i in rows:
         slopes = oracle.slope(lambda e, i=i: losses(everyone, w + e * (everyone == i)), 2e-3)
         assert np.all(np.abs(exact[i] - slopes) <= 1e-8 * np.abs(exact).max(axis=0))
@@ -64,7 +67,9 @@ def test_paper_parameters(adult, paper_model):
 def test_update_sets_are_the_transcription(adult, paper_model, update_set):
     X, y, X_test, _ = adult
     structure, steps = oracle.from_catboost(paper_model, X)
-    test_steps, w, row = steps(X_test[:5]), np.ones(len(y)), 777
+    test_steps = steps(X_test[:5])
+    w = np.ones(len(y))
+    row = 777
 
     def prediction(dw):
         return oracle.predict(
@@ -82,7 +87,8 @@ def test_update_sets_are_the_transcription(adult, paper_model, update_set):
 def test_default_classifier(adult):
     """1,000 trees with ten backtracked Newton steps each, on a part of Adult that finite differences can afford."""
     X, y, X_test, y_test = adult
-    X, y = X[:4000], y[:4000]
+    X = X[:4000]
+    y = y[:4000]
     model = CatBoostClassifier(**QUIET).fit(X, y)
     assert model.get_all_params()["leaf_estimation_iterations"] == 10
     check(
@@ -102,8 +108,10 @@ def test_default_regressor(adult):
     X, y = X[:4000], X[:4000, 0].astype(float) / 10  # age
     keep = np.arange(1, X.shape[1])
     y_test = X_test[:3, 0].astype(float) / 10
-    X, X_test = np.ascontiguousarray(X[:, keep]), np.ascontiguousarray(X_test[:3, keep])
-    y, y_test = np.float32(y).astype(float), np.float32(y_test).astype(float)
+    X = np.ascontiguousarray(X[:, keep])
+    X_test = np.ascontiguousarray(X_test[:3, keep])
+    y = np.float32(y).astype(float)
+    y_test = np.float32(y_test).astype(float)
     model = CatBoostRegressor(**QUIET).fit(X, y)
     assert model.get_all_params()["boost_from_average"]
     check(model, X, y, X_test, y_test, lambda v: np.r_[v.mean(axis=1).argmax(), 999], removed=2)

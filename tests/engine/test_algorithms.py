@@ -42,8 +42,10 @@ def transcription(structure, y, w, i, dw, removed, update_set):
     n = len(y)
     w_hat = w.copy()
     w_hat[i] = 0.0 if removed else w[i] + dw
-    lam, lam_hat = structure.l2 * w.sum() / n, structure.l2 * w_hat.sum() / (n - removed)
-    base, base_hat = oracle.base_score(structure, y, w), oracle.base_score(structure, y, w_hat)
+    lam = structure.l2 * w.sum() / n
+    lam_hat = structure.l2 * w_hat.sum() / (n - removed)
+    base = oracle.base_score(structure, y, w)
+    base_hat = oracle.base_score(structure, y, w_hat)
     A = np.tile(base, (n, 1)) + structure.offset
     D = np.tile(base_hat - base, (n, 1))
     only_updated = isinstance(update_set, lt.TopKLeaves) and update_set.accumulate == "updated"

@@ -63,7 +63,8 @@ CLASSES_BY_TREE = {
 
 def other_labels(data, seed=0):
     """(labels, codes) with a tenth of them exchanged for others that occur."""
-    rng, codes = np.random.default_rng(seed), data.codes.copy()
+    rng = np.random.default_rng(seed)
+    codes = data.codes.copy()
     rows = rng.choice(len(codes), len(codes) // 10, replace=False)
     kinds = np.unique(codes)
     codes[rows] = (codes[rows] + 1) % len(kinds) if len(kinds) <= 3 else codes[np.roll(rows, 1)]
@@ -104,7 +105,8 @@ def with_added(structure, test_steps, name, case, count):
         ]
         for step, test in zip(structure.steps, test_steps, strict=True)
     ]
-    factor, more = structure.class_weight, np.ones(count)
+    factor = structure.class_weight
+    more = np.ones(count)
     if name in CLASS_WEIGHTS:
         more = np.asarray(CLASS_WEIGHTS[name](case))[case.data.test_codes[:count].astype(int)]
     if np.ndim(factor):
@@ -116,7 +118,9 @@ def with_added(structure, test_steps, name, case, count):
 def test_refits_are_the_oracles(name):
     """Without some rows, with other labels and other weights, all at once; and with new rows."""
     case, tracer, structure, test_steps = prepared(name)
-    n, X, data = len(case.w), case.data.X_test, case.data
+    n = len(case.w)
+    X = case.data.X_test
+    data = case.data
     if (
         structure.min_hessian == 0.99
     ):  # min_child_weight of one, but for the sake of finite differences
@@ -132,7 +136,8 @@ def test_refits_are_the_oracles(name):
     if name in CLASSES_BY_TREE:
         with pytest.raises(lt.UnsupportedModel, match=r"other labels: every .*; use retrain\(\)"):
             tracer.refit(y=y)
-        y, codes = data.y, data.codes
+        y = data.y
+        codes = data.codes
     gone = some_rows(n) if name not in UNWEIGHTED else np.union1d(some_rows(n), 3)
     keep = ~np.isin(np.arange(n), gone)
     assert keep[np.flatnonzero(codes != data.codes)].any() or name in CLASSES_BY_TREE
@@ -213,7 +218,8 @@ def test_own_labels_and_weights_change_nothing():
     reason="weights multiply the draws there",
 )
 def test_weights_that_only_set_chances():
-    data, w = numbers(), weights(len(numbers().y))
+    data = numbers()
+    w = weights(len(numbers().y))
     forest = RandomForestRegressor(5, min_samples_leaf=5, random_state=0)
     model = clone(forest).fit(data.X, data.y, sample_weight=w)
     tracer = lt.Tracer(model, data.X, data.y, w)
@@ -232,7 +238,8 @@ def test_weights_that_only_set_chances():
 
 def test_what_cannot_be():
     case, tracer, *_ = prepared("LightGBM: LGBMClassifier, defaults")
-    n, data = len(case.w), case.data
+    n = len(case.w)
+    data = case.data
     new = data.X_test[:2]
     for arguments, message in (
         ({"y": data.y[:-1]}, f"y has {n - 1} values"),

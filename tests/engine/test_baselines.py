@@ -49,7 +49,8 @@ ALL = [
 
 def asked(name, method, **how):
     case, tracer, *_ = prepared(name)
-    X, y = case.data.X_test, case.data.y_test
+    X = case.data.X_test
+    y = case.data.y_test
     take = X.iloc if hasattr(X, "iloc") else X
     return tracer.influence(take[TESTED], y[TESTED], method=method, **how)
 
@@ -89,15 +90,18 @@ def test_boostin(name):
     """Sum over trees of (slope of x's leaf in the row's weight) times (gradient of x's loss before the tree)."""
     case, _, structure, test_steps = prepared(name)
     values = asked(name, BoostIn()).values
-    rows, y = some(values), case.data.test_codes[TESTED]
-    expected, before = np.zeros((len(rows), len(TESTED))), -1
+    rows = some(values)
+    y = case.data.test_codes[TESTED]
+    expected = np.zeros((len(rows), len(TESTED)))
+    before = -1
     base, leaf_values = oracle.refit(structure, case.data.codes, case.w)
     test = [[(ids[TESTED], L, o) for ids, L, o in step] for step in test_steps]
     A = np.tile(base, (len(TESTED), 1))
     for tree in trees_of(structure, case):
         t, r, _, _, o, *_ = tree
         if t != before:
-            A, before = oracle.move(structure, t, test, base, leaf_values, A), t
+            A = oracle.move(structure, t, test, base, leaf_values, A)
+            before = t
         c = gradient(structure, A, y)[:, o : o + structure.O]  # (m, O)
         for i, row in enumerate(rows):
             expected[i] += (row_slopes(structure, case, tree, row)[test[t][r][0]] * c).sum(axis=1)
@@ -113,11 +117,15 @@ def test_boostin_written_out():
     name = "XGBoost: scale_pos_weight, weights"
     case, _, structure, test_steps = prepared(name)
     base, leaf_values = oracle.refit(structure, case.data.codes, case.w)
-    w, x = case.w * structure.class_weight, TESTED[1]
-    A, F, expected = np.full(len(w), base[0]), base[0], np.zeros(len(w))
+    w = case.w * structure.class_weight
+    x = TESTED[1]
+    A = np.full(len(w), base[0])
+    F = base[0]
+    expected = np.zeros(len(w))
     for t, ((ids, *_),) in enumerate(structure.steps):
         p = oracle.sigmoid(A)
-        g, h = p - case.data.codes, p * (1 - p)
+        g = p - case.data.codes
+        h = p * (1 - p)
         leaf = test_steps[t][0][0][x]
         H = (w * h)[ids == leaf].sum() + structure.l2
         s = -(w * g)[ids == leaf].sum() / H
@@ -125,7 +133,8 @@ def test_boostin_written_out():
         expected += np.where(ids == leaf, effect, 0.0) * (
             oracle.sigmoid(F) - case.data.test_codes[x]
         )
-        A, F = A + leaf_values[t][0][ids, 0], F + leaf_values[t][0][leaf, 0]
+        A = A + leaf_values[t][0][ids, 0]
+        F = F + leaf_values[t][0][leaf, 0]
     np.testing.assert_allclose(
         asked(name, BoostIn()).values[:, 1], expected, atol=1e-6 * np.abs(expected).max()
     )
@@ -207,7 +216,8 @@ def dense_kernel(name, weighting):
     )
     test = dense_embedding(structure, case, test, weighting)
     if "vector leaves" in name and weighting != "output":  # such a tree counts once for each output
-        train, test = np.sqrt(structure.K) * train, np.sqrt(structure.K) * test
+        train = np.sqrt(structure.K) * train
+        test = np.sqrt(structure.K) * test
     return train, test
 
 
@@ -216,7 +226,9 @@ def dense_kernel(name, weighting):
 def test_treesim(name, weighting):
     case, tracer, structure, test_steps = prepared(name)
     train, test = dense_kernel(name, weighting)
-    K, y, y_test = train @ test.T, case.data.codes, case.data.test_codes[TESTED]
+    K = train @ test.T
+    y = case.data.codes
+    y_test = case.data.test_codes[TESTED]
     F = oracle.predict(structure, oracle.refit(structure, y, case.w), test_steps)[TESTED]
     link = {"poisson": np.exp}.get(
         name.split()[-1], oracle.sigmoid if "fractions" in name else lambda x: x
@@ -277,9 +289,12 @@ def test_trex(name, method):
     case, _, structure, _ = prepared(name)
     train, test = dense_kernel(name, method.weighting)
     start, alpha = surrogate_by_scipy(structure, case, train, method.l2)
-    K, y = train @ test.T, case.data.test_codes[TESTED]
+    K = train @ test.T
+    y = case.data.test_codes[TESTED]
     F = start + K.T @ alpha  # (m, K) the representer theorem
-    whole, part = structure.loss_of(F, y), alpha[:, None, :] * K[:, :, None]  # (n, m, K)
+    # (n, m, K)
+    whole = structure.loss_of(F, y)
+    part = alpha[:, None, :] * K[:, :, None]
     expected = np.array([whole - structure.loss_of(F - d, y) for d in part])
     found = asked(name, method).values
     np.testing.assert_allclose(
@@ -299,7 +314,8 @@ def test_trex_of_squares_has_a_closed_form():
     name = "CatBoost: default regressor"
     case, _, structure, _ = prepared(name)
     train, test = dense_kernel(name, "path")
-    n, l2 = len(train), 0.05
+    n = len(train)
+    l2 = 0.05
     start = oracle.refit(structure, case.data.codes, case.w)[0]
     alpha = np.linalg.solve(train @ train.T + 2 * l2 * n * np.eye(n), case.data.codes - start)
     found = asked(name, TREX("path", l2), of="prediction").values
@@ -310,15 +326,20 @@ def test_trex_of_squares_has_a_closed_form():
 
 def test_scores_given_to_rows():
     """A baseline of training and of test rows: in BoostIn's and the surrogate's gradients, and in its predictions."""
-    name, n = "CatBoost: logloss, baseline", 40
+    name = "CatBoost: logloss, baseline"
+    n = 40
     case, tracer, structure, _ = prepared(name)
-    X, y, given = case.data.X[:n], case.data.y[:n], np.asarray(case.baseline)[:n]
+    X = case.data.X[:n]
+    y = case.data.y[:n]
+    given = np.asarray(case.baseline)[:n]
     own = tracer.influence(X, y, method=BoostIn(), rows=np.arange(n), baseline=given).values
     found = asked(name, SelfInfluence(), rows=np.arange(n)).values
     np.testing.assert_allclose(found[:, 0], -np.diag(own), atol=1e-9 * np.abs(found).max())
     train, test = dense_kernel(name, "path")
     alpha = surrogate_by_scipy(structure, case, train, 0.1)[1]
-    K, y, given = train @ test.T, case.data.test_codes[TESTED], np.array([[1.0], [-2.0], [0.5]])
+    K = train @ test.T
+    y = case.data.test_codes[TESTED]
+    given = np.array([[1.0], [-2.0], [0.5]])
     F = oracle.refit(structure, case.data.codes, case.w)[0] + given + K.T @ alpha
     expected = [
         structure.loss_of(F, y) - structure.loss_of(F - K[i][:, None] * alpha[i], y)
@@ -401,7 +422,9 @@ def test_rows_and_reduce(name, method):
 def test_blocks_threads_and_float32(method):
     """Many test rows in several blocks, rows in several chunks."""
     case, exact, *_ = prepared("CatBoost: default regressor")
-    X, y = np.repeat(case.data.X_test, 4, axis=0), np.repeat(case.data.y_test, 4)  # 80 rows
+    # 80 rows
+    X = np.repeat(case.data.X_test, 4, axis=0)
+    y = np.repeat(case.data.y_test, 4)
     tracer = lt.Tracer(case.model, case.data.X, case.data.y, n_jobs=2, memory_limit=100_000)
     one, other = (t.influence(X, y, method=method).values for t in (exact, tracer))
     assert other.dtype == np.float32
@@ -432,7 +455,8 @@ def test_wrong_labels_come_first(method, kind):
 def test_tables_say_score():
     """Only BoostIn's values are changes of anything."""
     name = BOOSTED[0]
-    changes, scores = asked(name, BoostIn()), asked(name, TreeSim())
+    changes = asked(name, BoostIn())
+    scores = asked(name, TreeSim())
     assert "loss_change_if_removed" in changes.top(2)
     top = scores.top(2, effect="harmful")
     assert "loss_change_if_removed" not in top

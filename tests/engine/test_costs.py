@@ -25,7 +25,8 @@ def test_the_leaf_form_is_chosen_and_gives_the_same(shallow):
     assert row.estimate(X_test).form == "row form"  # the pairs of leaves would not fit
     assert leaf.estimate(X_test).form == "leaf form"
     assert leaf.estimate(X_test[:1]).form == "row form"
-    one, two = row.influence(X_test, y_test).values, leaf.influence(X_test, y_test).values
+    one = row.influence(X_test, y_test).values
+    two = leaf.influence(X_test, y_test).values
     assert row._space is None
     assert leaf._space is not None
     np.testing.assert_allclose(two, one, atol=1e-12 * np.abs(one).max())
@@ -41,7 +42,8 @@ def test_more_work_costs_more(shallow):
     model, X, y, *_ = shallow
     tracer = lt.Tracer(model, X, y)
     for kw in ({}, {"method": lt.LeafInfluence(lt.SinglePoint())}):
-        few, many = tracer.estimate(32, **kw), tracer.estimate(3200, **kw)
+        few = tracer.estimate(32, **kw)
+        many = tracer.estimate(3200, **kw)
         assert few.seconds < many.seconds
         assert few.bytes < many.bytes
         assert 3200 * len(y) * 4 <= many.bytes
@@ -55,7 +57,9 @@ def test_more_work_costs_more(shallow):
 def test_bytes_count_what_is_kept_and_the_result(shallow):
     model, X, y, *_ = shallow
     estimate = lt.Tracer(model, X, y, dtype="float64", n_jobs=1).estimate(1)
-    effects, block, result = 2 * 30 * len(y) * 8, len(y) * 8, len(y) * 8
+    effects = 2 * 30 * len(y) * 8
+    block = len(y) * 8
+    result = len(y) * 8
     assert estimate.bytes == effects + block + result
 
 

@@ -28,7 +28,10 @@ from leaftrace.dask import Tracer, _part  # noqa: E402
 from leaftrace.dask._cluster import Cluster  # noqa: E402
 from leaftrace.dask._stand_in import stand_in_rows  # noqa: E402
 
-N, M, PARTS, TREES = 1200, 5, 4, 5
+N = 1200
+M = 5
+PARTS = 4
+TREES = 5
 QUIET = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
 
 
@@ -102,7 +105,8 @@ def world():
     X[list("abcd")] = X[list("abcd")].mask(rng.random((N + M, 4)) < 0.1)
     # Sorted, so that the first partition has one class only.
     order = np.concatenate([np.argsort(score[:N]), np.arange(N, N + M)])
-    X, score = X.iloc[order].set_axis([f"r{i}" for i in range(N + M)], axis=0), score[order]
+    X = X.iloc[order].set_axis([f"r{i}" for i in range(N + M)], axis=0)
+    score = score[order]
     labels = {
         "two": (score > 0.1).astype(int),
         "three": np.digitize(score, [-0.6, 0.7]),
@@ -114,7 +118,8 @@ def world():
 @cache
 def made(name):
     """(model, X, y, w) of training, (X, y) of test rows."""
-    case, (X, labels, w) = CASES[name], world()
+    case = CASES[name]
+    (X, labels, w) = world()
     y = pd.Series(labels[case.target], X.index)
     w = pd.Series(w, X.index) if case.weighted else None
     model = case.fit(X[:N], y[:N], None if w is None else w[:N])
@@ -147,7 +152,8 @@ def test_answers_are_those_of_one_process(name, client):
 
 def test_arrays(client):
     X, labels, _ = world()
-    X, y = X[list("abcd")].to_numpy(), labels["two"]
+    X = X[list("abcd")].to_numpy()
+    y = labels["two"]
     model = lightgbm()(X[:N], y[:N], None)
     far = Tracer(
         model,
@@ -232,7 +238,9 @@ def test_models_trained_on_the_cluster(library, client):
 def test_a_worker_dies_in_the_middle(plan, client, monkeypatch):
     model, X, y, w, X_test, y_test = made("LightGBM")
     far = Tracer(model, *map(spread, (X, y, w)), client=client, plan=plan, dtype="float64")
-    pids, sums, step = client.run(os.getpid), [], Cluster.added
+    pids = client.run(os.getpid)
+    sums = []
+    step = Cluster.added
 
     def killing(self, parts):
         sums.append(1)
@@ -241,7 +249,8 @@ def test_a_worker_dies_in_the_middle(plan, client, monkeypatch):
         return step(self, parts)
 
     monkeypatch.setattr(Cluster, "added", killing)
-    top, values = far.top(X_test, y_test, 4), far.influence(X_test, y_test).compute()
+    top = far.top(X_test, y_test, 4)
+    values = far.influence(X_test, y_test).compute()
     assert sums
     assert set(client.run(os.getpid).values()) != set(pids.values())
     near = lt.Tracer(model, X, y, w, dtype="float64")
@@ -277,12 +286,11 @@ def test_adult(adult, paper_model, client):
     """The paper's model: 100 trees on 32,561 rows, in float32."""
     X, y, X_test, y_test = adult
     rows = da.from_array(X, chunks=(9000, -1)), da.from_array(y, chunks=9000)
-    far, near = Tracer(paper_model, *rows, client=client), lt.Tracer(paper_model, X, y)
+    far = Tracer(paper_model, *rows, client=client)
+    near = lt.Tracer(paper_model, X, y)
     ask = X_test[:300], y_test[:300]
-    values, expected = (
-        far.influence(*ask, reduce="mean").compute(),
-        near.influence(*ask, reduce="mean").values,
-    )
+    values = far.influence(*ask, reduce="mean").compute()
+    expected = near.influence(*ask, reduce="mean").values
     assert np.abs(values - expected).max() <= 1e-6 * np.abs(expected).max()
 
 
@@ -314,7 +322,8 @@ def test_condensed_labels_give_the_same_start(name):
 def test_stand_ins_have_the_sums_of_the_labels():
     """Labels and weights that no float32 holds; sums to the last digits of a float64."""
     rng = np.random.default_rng(0)
-    y, w = rng.normal(size=5000) + 1e3, rng.random(5000) / 3
+    y = rng.normal(size=5000) + 1e3
+    w = rng.random(5000) / 3
     parts = [_part.labels_of(y[i::3], w[i::3]) for i in range(3)]
     for_all = parts[0] + parts[1] + parts[2]
     few, weight = stand_in_rows(for_all)

@@ -369,7 +369,8 @@ def test_given_parameters_count_and_are_checked(c):
 def test_removing_the_last_row_of_a_class():
     """The base score would be infinite."""
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(40, 2)), np.r_[1.0, np.zeros(39)]
+    X = rng.normal(size=(40, 2))
+    y = np.r_[1.0, np.zeros(39)]
     model = CatBoostClassifier(**QUIET, iterations=3, boost_from_average=True).fit(X, y)
     with says(lt.InvalidInput, "without training row 0", "last of its class"):
         lt.Tracer(model, X, y).influence(X[:2], y[:2], method=lt.LeafRefit())

@@ -72,13 +72,17 @@ def test_no_digits_are_lost(isa, loss, dtype, size):
     """Each row in a leaf of its own, against differences of totals in 64 binary digits, relative to the first order."""
     if np.finfo(np.longdouble).eps > 1e-18:
         pytest.skip("no numbers with more digits than float64 here")
-    rng, K, n, B = np.random.default_rng(5), loss.n_outputs, 400, 8
+    rng = np.random.default_rng(5)
+    K = loss.n_outputs
+    n = 400
+    B = 8
     A, y = rows_of(loss, n, rng)
     A = (
         np.abs(A) if isinstance(loss, SquaredLog) else A
     )  # 1 + A + D near zero is ill-conditioned: see below
     D = (rng.uniform(0.3, 1.5, (n, K, B)) * rng.choice([-size, size], (n, K, B))).astype(dtype)
-    dG, dH = np.zeros((n, K, B), dtype), np.zeros((n, K, K, B), dtype)
+    dG = np.zeros((n, K, B), dtype)
+    dH = np.zeros((n, K, K, B), dtype)
     sweep = np.arange(n, dtype=np.uint16)[None], np.zeros(1, np.int32), None, None, None, None
     kernels.change_sums(
         loss, *sweep, 0, A, y, np.ones(n, dtype), None, None, None, D.copy(), None, dG, dH
@@ -86,7 +90,9 @@ def test_no_digits_are_lost(isa, loss, dtype, size):
     dg, dh = loss.difference(
         A.astype(np.longdouble), D.astype(np.longdouble), y.astype(np.longdouble)
     )
-    j, h, k = loss.jacobian(A, y), loss.hessian(A, y), loss.third_dot(A, y, np.ones_like(A))
+    j = loss.jacobian(A, y)
+    h = loss.hessian(A, y)
+    k = loss.third_dot(A, y, np.ones_like(A))
     first_order = [
         np.abs(np.einsum("nab,nbc->nac", j, D)),
         (np.abs(k) + np.abs(h))[..., None] * np.abs(D)[:, None],
@@ -103,12 +109,12 @@ def test_no_digits_are_lost(isa, loss, dtype, size):
 def test_scores_of_a_squared_log_error_at_their_end(isa, dtype):
     """The loss takes scores below -1 + 1e-6 for that: into it, out of it, within it."""
     loss = SquaredLog()
-    A, D = (
-        np.array([-0.5, -0.9, -1.5, -1.5, -2.0, -1 + 1e-6]),
-        np.array([-0.7, -0.9, 0.7, -0.3, 0.5, 0.25]),
-    )
-    y, n = np.array([0.0, 2.0, 1.0, 0.5, 3.0, -0.5]), 6
-    dG, dH = np.zeros((n, 1, 1), dtype), np.zeros((n, 1, 1, 1), dtype)
+    A = np.array([-0.5, -0.9, -1.5, -1.5, -2.0, -1 + 1e-6])
+    D = np.array([-0.7, -0.9, 0.7, -0.3, 0.5, 0.25])
+    y = np.array([0.0, 2.0, 1.0, 0.5, 3.0, -0.5])
+    n = 6
+    dG = np.zeros((n, 1, 1), dtype)
+    dH = np.zeros((n, 1, 1, 1), dtype)
     sweep = np.arange(n, dtype=np.uint8)[None], np.zeros(1, np.int32), None, None, None, None
     scores = (
         A[:, None],
@@ -142,11 +148,13 @@ def first_of(R, K):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("loss", [*LOSSES, *OWN], ids=lambda loss: type(loss).__name__)
 def test_change_sums(loss, dtype, B):
-    rng, x = np.random.default_rng(3), arrays(dtype)
+    rng = np.random.default_rng(3)
+    x = arrays(dtype)
     for R, O, K in steps_of(loss):
         A, y = rows_of(loss, N, rng)
         state = loss.state(A).astype(np.float64 if loss.kernel is None else dtype)
-        leaf, first = sweep_of(rng, R, O, np.uint8)[0], first_of(R, K)
+        leaf = sweep_of(rng, R, O, np.uint8)[0]
+        first = first_of(R, K)
         before = ids(rng, 1, np.uint8), np.zeros(1, np.int32), x(M, K, B)
         extra = (
             loss.shift(x(M, O)).astype(dtype),
@@ -164,7 +172,9 @@ def test_change_sums(loss, dtype, B):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("loss", [*LOSSES, *OWN], ids=lambda loss: type(loss).__name__)
 def test_removal_step(isa, loss, dtype):
-    rng, x, B = np.random.default_rng(4), arrays(dtype), 32
+    rng = np.random.default_rng(4)
+    x = arrays(dtype)
+    B = 32
     for R, O, K in steps_of(loss):
         A, y = rows_of(loss, B, rng)
         own = (rng.integers(0, M, (R, B)) + M * np.arange(R)[:, None]).astype(np.uint8)

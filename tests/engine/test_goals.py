@@ -59,8 +59,10 @@ def profit(P, y, M, T):
 
 rng = np.random.default_rng(0)
 M_ROWS = 30
-WEIGHTS, MASK = rng.random(M_ROWS), rng.random(M_ROWS) < 0.4
-GROUPS2, GROUPS3 = rng.choice(["f", "m"], M_ROWS), rng.choice(["x", "y", "z"], M_ROWS)
+WEIGHTS = rng.random(M_ROWS)
+MASK = rng.random(M_ROWS) < 0.4
+GROUPS2 = rng.choice(["f", "m"], M_ROWS)
+GROUPS3 = rng.choice(["x", "y", "z"], M_ROWS)
 CLASSES = {2: np.array(["no", "yes"]), 3: np.array(["a", "b", "c"]), 0: None}
 SCORES = {
     1: rng.normal(size=(M_ROWS, 1)),
@@ -92,7 +94,8 @@ LOSSES = {
 
 def definitions(loss, C, respond, y):
     """(goal, the same written plainly) for all goals that make sense with this loss."""
-    column, names = 1, CLASSES[C]
+    column = 1
+    names = CLASSES[C]
     label = None if C in (0, 2) else "b"
     column = 0 if C == 0 else 1
     parity = goals.DemographicParityGap
@@ -131,14 +134,16 @@ def definitions(loss, C, respond, y):
     one = loss.n_outputs == 1
     h = 0.1 if one else 0.01
     yield goals.AUC(label), lambda F: auc(F[:, 0] if one else respond(F)[:, column], hit, h)
-    first, other = y == 0, goals.AUC(names[0], bandwidth=0.3)
+    first = y == 0
+    other = goals.AUC(names[0], bandwidth=0.3)
     yield other, lambda F: auc(-F[:, 0] if one else respond(F)[:, 0], first, 0.3)
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_values_and_gradients(name):
     loss, C, respond = LOSSES[name]
-    F, y = SCORES[loss.n_outputs], labels(C)
+    F = SCORES[loss.n_outputs]
+    y = labels(C)
     for ready, plainly in definitions(loss, C, respond, y):
         goal = ready.bind(GoalRows(loss, CLASSES[C], y, M_ROWS))
         assert goal.at(F) == pytest.approx(plainly(F), rel=1e-12), ready
@@ -183,7 +188,9 @@ def test_small_bandwidth_is_the_auc():
 
 
 def test_low_temperature_is_the_best_decision():
-    y, P, M = labels(3), softmax(SCORES[3]), np.array(PAYOFF3)
+    y = labels(3)
+    P = softmax(SCORES[3])
+    M = np.array(PAYOFF3)
     goal = goals.ExpectedProfit(M, temperature=1e-6).bind(
         GoalRows(Softmax(3), CLASSES[3], y, M_ROWS)
     )
@@ -218,7 +225,8 @@ def setting(request):
 
 def asked(case, tracer, link):
     """(goal, the same of raw predictions (m, K), written plainly)."""
-    m, y = len(case.data.y_test), case.data.test_codes
+    m = len(case.data.y_test)
+    y = case.data.test_codes
     groups = np.arange(m) % 3
     if tracer.classes is None:
         yield goals.DemographicParityGap(groups), lambda F: gap(link(F)[:, 0], groups)
@@ -237,7 +245,8 @@ def asked(case, tracer, link):
 
 def test_influence_of_goals_is_the_slope_of_a_refit(setting):
     (case, tracer, structure, test_steps), link = setting
-    X, y = case.data.X_test, case.data.y_test
+    X = case.data.X_test
+    y = case.data.y_test
 
     def scores(w):
         return oracle.predict(structure, oracle.refit(structure, case.data.codes, w), test_steps)
@@ -258,7 +267,9 @@ def test_influence_of_goals_is_the_slope_of_a_refit(setting):
 def test_refits_of_goals(setting):
     """LeafRefit of a row, and the value of a refitted model: against the oracle without those rows."""
     (case, tracer, structure, test_steps), link = setting
-    X, y, n = case.data.X_test, case.data.y_test, len(case.w)
+    X = case.data.X_test
+    y = case.data.y_test
+    n = len(case.w)
 
     def scores(keep):
         fitted = oracle.refit(structure.rows(keep), case.data.codes[keep], case.w[keep])
@@ -266,7 +277,8 @@ def test_refits_of_goals(setting):
 
     rows = [3, n // 2]
     every = np.ones(n, bool)
-    before, after = scores(every), [scores(np.arange(n) != i) for i in rows]
+    before = scores(every)
+    after = [scores(np.arange(n) != i) for i in rows]
     for goal, plainly in asked(case, tracer, link):
         refit = tracer.influence(X, y, of=goal, method=lt.LeafRefit(), rows=rows)
         assert not refit.derivative
@@ -281,8 +293,11 @@ def test_refits_of_goals(setting):
 
 @pytest.mark.parametrize("name", [OVA, POISSON])
 def test_retraining_of_goals(name):
-    (case, tracer, *_), link = prepared(name), LINKS[name]
-    X, y, keep = case.data.X_test, case.data.y_test, np.arange(len(case.w)) != 7
+    (case, tracer, *_) = prepared(name)
+    link = LINKS[name]
+    X = case.data.X_test
+    y = case.data.y_test
+    keep = np.arange(len(case.w)) != 7
     weight = None if case.weight is None else case.weight[keep]
     model = case.fit(case.data.X[keep], case.data.y[keep], weight, None)
     F, before = (case.raw(m, X).reshape(len(y), -1) for m in (model, case.model))
@@ -296,7 +311,8 @@ def test_retraining_of_goals(name):
 
 def test_mean_loss_is_the_mean_of_the_losses(setting):
     (case, tracer, *_), _ = setting
-    X, y = case.data.X_test, case.data.y_test
+    X = case.data.X_test
+    y = case.data.y_test
     for method in (lt.LeafInfluence(), lt.LeafRefit()):
         one = tracer.influence(X, y, of=goals.MeanLoss(), method=method, rows=[0, 5]).values
         mean = tracer.influence(X, y, reduce="mean", method=method, rows=[0, 5]).values
@@ -309,7 +325,8 @@ def test_mean_loss_is_the_mean_of_the_losses(setting):
 
 def test_a_goal_of_your_own_with_and_without_gradient(setting):
     (case, tracer, *_), _ = setting
-    X, y = case.data.X_test, case.data.y_test
+    X = case.data.X_test
+    y = case.data.y_test
 
     def value(F):
         return float(np.sin(F).sum() * np.tanh(F).mean())
@@ -330,7 +347,8 @@ def test_a_goal_of_your_own_with_and_without_gradient(setting):
         lambda **of: tracer.label_influence(X, y, **of, **more),
         lambda **of: tracer.score_candidates(X[:3], X, y, y[:3], **of),
     ):
-        one, two_ = ask(of=goals.Goal(value, gradient)), ask(of=gradient, reduce="sum")
+        one = ask(of=goals.Goal(value, gradient))
+        two_ = ask(of=gradient, reduce="sum")
         np.testing.assert_allclose(one.values, two_.values, rtol=1e-12)
         assert one.values.any()
 
@@ -340,7 +358,9 @@ def test_a_goal_of_your_own_with_and_without_gradient(setting):
 
 def test_words(tmp_path):
     case, tracer, *_ = prepared(BINARY)
-    X, y, groups = case.data.X_test, case.data.y_test, np.arange(len(case.data.y_test)) % 2
+    X = case.data.X_test
+    y = case.data.y_test
+    groups = np.arange(len(case.data.y_test)) % 2
     gain = tracer.influence(X, y, of=goals.AUC())
     table = gain.top(500)
     assert list(table.columns) == [
@@ -377,7 +397,9 @@ def test_words(tmp_path):
 
 def test_errors():
     case, tracer, *_ = prepared(BINARY)
-    X, y, m = case.data.X_test, case.data.y_test, len(case.data.y_test)
+    X = case.data.X_test
+    y = case.data.y_test
+    m = len(case.data.y_test)
     halves = np.arange(m) % 2
 
     def refused(goal, match, y=y, tracer=tracer, X=X, **kw):

@@ -10,7 +10,8 @@ from leaftrace._model.losses import Logistic, Poisson, Softmax, SquaredError
 
 pytestmark = pytest.mark.skipif(not is_native(), reason="native kernels are not in use")
 
-N, M = 300, 7
+N = 300
+M = 7
 SHAPES = [(1, 1, 1), (1, 3, 3), (3, 1, 3)]  # R trees, O outputs of a leaf, K outputs
 LOSSES = {
     "squared": SquaredError(),
@@ -62,20 +63,24 @@ def ids(rng, R, id_type):
 @pytest.mark.parametrize("id_type", [np.uint8, np.uint16])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson"])
 def test_one_output_sums_and_effects(isa, loss, id_type):
-    rng, C, T = np.random.default_rng(1), 2 if loss == "logistic" else 1, 3
-    leaf, state = ids(rng, T, id_type), rng.random((N, C)) + 0.1
+    rng = np.random.default_rng(1)
+    C = 2 if loss == "logistic" else 1
+    T = 3
+    leaf = ids(rng, T, id_type)
+    state = rng.random((N, C)) + 0.1
     if loss == "logistic":
         state /= state.sum(axis=1, keepdims=True)
-    y, w, shift = rng.random(N), rng.random(N), rng.random((T, M)) + 0.5
+    y = rng.random(N)
+    w = rng.random(N)
+    shift = rng.random((T, M)) + 0.5
     agree("leaf_sums", (loss, leaf[0], state, shift[0], y, w), [np.zeros((M, 4))], np.float64)
     w[::11] = 0
     A = rng.normal(size=(N, 1)) * np.where(np.arange(N) % 7 == 0, 100, 1)[:, None]
     if loss == "poisson":
         A = A.clip(-30, 30)
-    edges, values = (
-        np.array([0, M, 2 * M + 1, 3 * M + 1]),
-        rng.normal(size=3 * M + 1),
-    )  # one leaf stays empty
+    # one leaf stays empty
+    edges = np.array([0, M, 2 * M + 1, 3 * M + 1])
+    values = rng.normal(size=3 * M + 1)
     for skip in (False, True):
         for rounding in (0, 3, 7):
             outputs = [A, y, w, rounding, 3, N - 5, np.zeros((3 * M + 1, 8))]
@@ -87,11 +92,9 @@ def test_one_output_sums_and_effects(isa, loss, id_type):
             outputs = [A, y, w, 7, begin, begin + 37, np.zeros((3 * M + 1, 8))]
             agree("replay_sums", (loss, leaf, False, edges, values), outputs, np.float64)
     tables = np.array([0, M, 3 * M + 2, 4 * M + 2])  # one inner iteration, two, one
-    shift, s, factor = (
-        rng.random(4 * M + 2) + 0.5,
-        rng.normal(size=4 * M + 2),
-        rng.normal(size=4 * M + 2),
-    )
+    shift = rng.random(4 * M + 2) + 0.5
+    s = rng.normal(size=4 * M + 2)
+    factor = rng.normal(size=4 * M + 2)
     for dtype in (np.float32, np.float64):
         for newton in (True, False):
             for begin, end in ((0, N), (17, 200)):
@@ -108,13 +111,15 @@ def test_one_output_sums_and_effects(isa, loss, id_type):
 
 def test_more_rows_than_a_tile(isa):
     """The kernels take rows in tiles of up to 4096."""
-    rng, T, n = np.random.default_rng(11), 3, 9001
-    leaf, edges, values = (
-        rng.integers(0, M, (T, n)).astype(np.uint8),
-        np.arange(T + 1) * M,
-        rng.normal(size=T * M),
-    )
-    A, y, w = rng.normal(size=(n, 1)), rng.random(n), rng.random(n)
+    rng = np.random.default_rng(11)
+    T = 3
+    n = 9001
+    leaf = rng.integers(0, M, (T, n)).astype(np.uint8)
+    edges = np.arange(T + 1) * M
+    values = rng.normal(size=T * M)
+    A = rng.normal(size=(n, 1))
+    y = rng.random(n)
+    w = rng.random(n)
     outputs = [A, y, w, 0, 1, n - 1, np.zeros((T * M, 8))]
     agree("replay_sums", ("logistic", leaf, False, edges, values), outputs, np.float64)
     tables = *np.ones((2, T * M)), rng.normal(size=T * M)
@@ -125,7 +130,8 @@ def test_more_rows_than_a_tile(isa):
         [A[1:-1, 0].copy(), y, w, np.zeros((T, n)), np.zeros((T, n))],
         np.float64,
     )
-    first, one = np.zeros(T, np.int32), values[:, None].copy()
+    first = np.zeros(T, np.int32)
+    one = values[:, None].copy()
     agree("tree_scores", (leaf, first, edges[:-1].copy(), one), [A], np.float64)
     agree("tree_sums", (leaf, first, edges[:-1].copy(), A), [one], np.float64)
 
@@ -135,8 +141,10 @@ def test_more_rows_than_a_tile(isa):
 def test_passes_through_all_trees(isa, id_type, shape):
     R, O, K = shape
     rng = np.random.default_rng(8)
-    leaf, first = ids(rng, R, id_type), (np.arange(R) % (K - O + 1)).astype(np.int32)
-    offset, leaves = np.arange(R) * (M + 1), R * (M + 1)
+    leaf = ids(rng, R, id_type)
+    first = (np.arange(R) % (K - O + 1)).astype(np.int32)
+    offset = np.arange(R) * (M + 1)
+    leaves = R * (M + 1)
     agree(
         "tree_scores",
         (leaf, first, offset, rng.normal(size=(leaves, O))),
@@ -157,10 +165,14 @@ def test_passes_through_all_trees(isa, id_type, shape):
 @pytest.mark.parametrize("id_type", [np.uint8, np.uint16, np.uint32])
 def test_block_kernels(isa, B, dtype, shape, id_type):
     R, O, K = shape
-    rng, x = np.random.default_rng(2), arrays(dtype)
-    leaf, following = ids(rng, R, id_type), ids(rng, R, id_type)
+    rng = np.random.default_rng(2)
+    x = arrays(dtype)
+    leaf = ids(rng, R, id_type)
+    following = ids(rng, R, id_type)
     first = np.arange(R, dtype=np.int32) * O
-    U, V, D = x(R, N, O, K), x(R, N, O), x(N, K, B)
+    U = x(R, N, O, K)
+    V = x(R, N, O)
+    D = x(N, K, B)
     agree(
         "backward_step",
         (leaf, first, U, x(M, O, B)),
@@ -195,7 +207,8 @@ def sweep_of(rng, R, O, id_type):
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson", "softmax"])
 @pytest.mark.parametrize("inner", [False, True])
 def test_change_sums(isa, B, dtype, loss, inner):
-    rng, x = np.random.default_rng(3), arrays(dtype)
+    rng = np.random.default_rng(3)
+    x = arrays(dtype)
     for R, O, K in SHAPES:
         if (loss == "softmax") != (K > 1) or (inner and R > 1):
             continue
@@ -205,13 +218,13 @@ def test_change_sums(isa, B, dtype, loss, inner):
             state /= state.sum(axis=1, keepdims=True)
         extra = (None, None, None)
         if inner:
-            shift, mask = rng.random((M, O)) + 0.5, rng.random((M, B)) < 0.5
+            shift = rng.random((M, O)) + 0.5
+            mask = rng.random((M, B)) < 0.5
             extra = shift.astype(dtype), x(M, O, B), mask.astype(dtype)
-        w, before = (
-            rng.random(N).astype(dtype),
-            (ids(rng, 1, np.uint8), np.zeros(1, np.int32), x(M, K, B)),
-        )
-        pick, ranking = np.ones(N, dtype), x(M * R, B)
+        w = rng.random(N).astype(dtype)
+        before = (ids(rng, 1, np.uint8), np.zeros(1, np.int32), x(M, K, B))
+        pick = np.ones(N, dtype)
+        ranking = x(M * R, B)
         for form, ranked in (
             (0, (None, None)),
             (0, (pick, ranking)),
@@ -240,10 +253,13 @@ def test_change_sums(isa, B, dtype, loss, inner):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson"])
 def test_removal_step(isa, dtype, loss):
-    rng, x, B = np.random.default_rng(4), arrays(dtype), 32
+    rng = np.random.default_rng(4)
+    x = arrays(dtype)
+    B = 32
     state = rng.random((B, 2 if loss == "logistic" else 1)) + 0.1
     state /= state.sum(axis=1, keepdims=True) if loss == "logistic" else 1
-    w, rows = rng.random(B), rng.integers(0, 3, M).astype(float)
+    w = rng.random(B)
+    rows = rng.integers(0, 3, M).astype(float)
     w[3] = 0.0
     for newton in (True, False):
         row = (
@@ -275,7 +291,9 @@ def test_exponential_of_a_change(dtype):
     D = np.r_[np.logspace(-8, np.log10(4), 200), -np.logspace(-8, np.log10(4), 200)].astype(dtype)
     n = len(D)
     leaf = np.arange(n, dtype=np.uint16)[None]
-    dG, dH, one = np.zeros((n, 1, 1), dtype), np.zeros((n, 1, 1, 1), dtype), np.ones(n, dtype)
+    dG = np.zeros((n, 1, 1), dtype)
+    dH = np.zeros((n, 1, 1, 1), dtype)
+    one = np.ones(n, dtype)
     sweep = leaf, np.zeros(1, np.int32), None, None, None, None
     scores = one[:, None], np.zeros(n), one, None, None, None, D[:, None, None].copy()
     kernels.change_sums(Poisson(), *sweep, 0, *scores, None, dG, dH)
@@ -298,7 +316,8 @@ def test_top_leaves(isa, dtype, k):
 
 
 def test_wrong_shapes_and_ids_are_refused():
-    leaf, first = np.zeros((1, N), np.uint8), np.zeros(1, np.int32)
+    leaf = np.zeros((1, N), np.uint8)
+    first = np.zeros(1, np.int32)
     E = np.zeros((N, 1, 8), np.float32)
     with pytest.raises(ValueError, match="wrong shape: d"):
         kernels.advance(leaf, first, np.zeros((M, 1, 1), np.float32), E)
@@ -319,10 +338,12 @@ def test_wrong_shapes_and_ids_are_refused():
 def test_pair_sums(isa, dtype, shape):
     K, O = shape
     rng = np.random.default_rng(2)
-    by_row, own = rng.integers(0, M, (N, 5)).astype(np.uint8), rng.integers(0, 4, N)
+    by_row = rng.integers(0, M, (N, 5)).astype(np.uint8)
+    own = rng.integers(0, 4, N)
     order = np.argsort(own, kind="stable")
     edges = np.searchsorted(own[order], np.arange(5))
-    offset, first = np.arange(3) * M, (np.arange(3) % (K - O + 1)).astype(np.int32)
+    offset = np.arange(3) * M
+    first = (np.arange(3) % (K - O + 1)).astype(np.int32)
     U = rng.normal(size=(2, N, O, K)).astype(dtype)
     out = np.zeros((4, 3 * M, O), dtype)
     agree("pair_sums", (by_row, offset, first, order, edges, U, 1, O - 1), [out], dtype)

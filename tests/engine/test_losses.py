@@ -50,7 +50,8 @@ def bump(K, k):
 
 @pytest.mark.parametrize(("loss", "y"), CASES, ids=ids)
 def test_derivatives_in_the_score(loss, y):
-    K, A = loss.n_outputs, scores(loss.n_outputs)
+    K = loss.n_outputs
+    A = scores(loss.n_outputs)
     s = np.random.default_rng(2).normal(size=A.shape)
     for k in range(K):
         g = slope(lambda e, k=k: loss.value(A + e * bump(K, k), y), H)
@@ -68,7 +69,8 @@ def test_derivatives_in_the_score(loss, y):
 
 @pytest.mark.parametrize(("loss", "y"), NUMBERS, ids=ids[: len(NUMBERS)])
 def test_derivatives_in_a_number_label(loss, y):
-    A, s = scores(1), np.full((3, 1), 0.7)
+    A = scores(1)
+    s = np.full((3, 1), 0.7)
     at = loss.state(A)
     g = slope(lambda e: loss.gradient(at, y + e), H)
     np.testing.assert_allclose(loss.label_gradient(at, y)[..., 0], g, atol=TOLERANCE)
@@ -77,7 +79,8 @@ def test_derivatives_in_a_number_label(loss, y):
 
 
 def test_softmax_label_is_a_one_hot_row():
-    loss, A = Softmax(3), scores(3)
+    loss = Softmax(3)
+    A = scores(3)
     at = loss.state(A)
     moved = loss.gradient(at, np.array([1.0, 1.0, 1.0])) - loss.gradient(
         at, np.array([2.0, 2.0, 2.0])
@@ -99,7 +102,8 @@ def test_state_moves_without_an_exponential_per_row(loss, y):
 @pytest.mark.parametrize("size", [1.0, 1e-9])
 def test_difference_form(loss, y, size):
     """g(A + D) - g(A) to full relative precision, even where the totals would cancel."""
-    K, A = loss.n_outputs, scores(loss.n_outputs)
+    K = loss.n_outputs
+    A = scores(loss.n_outputs)
     rng = np.random.default_rng(4)
     D = rng.normal(size=(3, K, 2)) * size
     dg, dh = loss.difference(loss.state(A), D, y)

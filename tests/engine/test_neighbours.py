@@ -75,10 +75,8 @@ def tree_slope(structure, case, tree, row, k):
 @pytest.mark.parametrize("name", SETTINGS)
 def test_against_a_loop_over_trees(name):
     case, tracer, structure, test_steps = prepared(name)
-    work, queries = (
-        tracer._work,
-        tracer._queries(case.data.X_test, None, "prediction", None, None, None)[0],
-    )
+    work = tracer._work
+    queries = tracer._queries(case.data.X_test, None, "prediction", None, None, None)[0]
     x = [0, 7]
     output = queries.scores.argmax(axis=1)[x]
     similarity, weight = leaf_kernel(work, queries.leaves[:, x], output)
@@ -93,7 +91,9 @@ def test_against_a_loop_over_trees(name):
     for i, row in enumerate(rows):
         for b, k in enumerate(output):
             for tree in trees:
-                t, r, o = tree[0], tree[1], tree[4]
+                t = tree[0]
+                r = tree[1]
+                o = tree[4]
                 if o <= k < o + structure.O:
                     expected[i, b] += tree_slope(structure, case, tree, row, k)[
                         test_steps[t][r][0][x[b]]
@@ -117,7 +117,9 @@ def test_weights_of_a_forest_sum_to_one():
 def test_the_table(by):
     """Many test rows, in several blocks, float32: the largest of the whole matrix, with names, labels, influence."""
     c = catboost_case("categories and missing values")
-    X, y = c.X_test.loc[np.repeat(c.X_test.index, 4)], np.repeat(c.y_test, 4)  # 80 rows
+    # 80 rows
+    X = c.X_test.loc[np.repeat(c.X_test.index, 4)]
+    y = np.repeat(c.y_test, 4)
     tracer = tracer_of(c, dtype="float32", n_jobs=2, memory_limit=200_000)
     leaves = tracer._source.rows(X)[0]
     parts = [

@@ -34,7 +34,8 @@ def test_permuting_the_rows_permutes_the_influences(c):
 
 def test_a_row_twice_is_a_row_of_weight_two(c):
     """With l2 = 0, as CatBoost's l2 also counts rows."""
-    twice, heavy = np.r_[np.arange(len(c.y)), 5], np.ones(len(c.y))
+    twice = np.r_[np.arange(len(c.y)), 5]
+    heavy = np.ones(len(c.y))
     heavy[5] = 2.0
     model = model_of(c, c.X, c.y, heavy, l2_leaf_reg=0.0)
     doubled = influence(c, model, c.X[twice], c.y[twice]).values
@@ -103,7 +104,9 @@ def test_threads_and_memory_do_not_change_a_bit(c, method):
     results = []
     for kw in ({"n_jobs": 1}, {"n_jobs": 3}, {"n_jobs": 2}):
         tracer = tracer_of(c, dtype="float32", **kw)
-        X, y = np.tile(c.X_test, (4, 1)), np.tile(c.y_test, 4)  # several blocks of columns
+        # several blocks of columns
+        X = np.tile(c.X_test, (4, 1))
+        y = np.tile(c.y_test, 4)
         results.append(tracer.influence(X, y, method=method, rows=range(100)).values)
     np.testing.assert_array_equal(results[0], results[1])
     np.testing.assert_array_equal(results[0], results[2])
@@ -114,10 +117,12 @@ def test_threads_and_memory_do_not_change_a_bit(c, method):
 
 
 def test_streaming_top_is_the_top_of_the_matrix(c):
-    X, y = np.tile(c.X_test, (4, 1)), np.tile(c.y_test, 4)
+    X = np.tile(c.X_test, (4, 1))
+    y = np.tile(c.y_test, 4)
     tracer = tracer_of(c)
     for kw in ({}, {"effect": "harmful"}, {"effect": "helpful"}):
-        streamed, whole = tracer.top(X, y, 7, **kw), tracer.influence(X, y).top(7, **kw)
+        streamed = tracer.top(X, y, 7, **kw)
+        whole = tracer.influence(X, y).top(7, **kw)
         assert streamed.equals(whole)
 
 
@@ -135,7 +140,8 @@ def test_removing_a_row_of_one_class_moves_the_other_scores():
 def test_label_influence_of_classes():
     """Moving label mass: the slope of mixing a row with its relabelled copy, by weights of two copies."""
     c = case("multiclass")
-    model, row = c.model, 4
+    model = c.model
+    row = 4
     target = next(k for k in range(3) if k != c.codes[row])
     tracer = tracer_of(c)
     slope = tracer.label_influence(

@@ -15,7 +15,8 @@ AT_ONCE = 20  # of the settings, no fewer; the others have several outputs, samp
 
 def sets_of(case, structure, count):
     """Of very different sizes, sharing rows: a single one, a tenth of all, and all of one leaf."""
-    n, rng = len(case.w), np.random.default_rng(4)
+    n = len(case.w)
+    rng = np.random.default_rng(4)
     sets = [
         rng.choice(n, size, replace=False)
         for size in rng.permutation(np.geomspace(1, n // 10, count).astype(int))
@@ -62,7 +63,8 @@ def test_more_sets_than_a_block_on_any_number_of_threads(dtype):
     from lightgbm import LGBMClassifier
 
     rng = np.random.default_rng(0)
-    X, w = rng.normal(size=(600, 4)), rng.random(600) + 0.5
+    X = rng.normal(size=(600, 4))
+    w = rng.random(600) + 0.5
     y = (X[:, 0] + rng.normal(size=600) > 0).astype(int)
     model = LGBMClassifier(n_estimators=15, n_jobs=1, verbose=-1).fit(X, y, sample_weight=w)
     sets = [rng.choice(600, rng.integers(1, 30), replace=False) for _ in range(75)]

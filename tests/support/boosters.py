@@ -36,7 +36,8 @@ def binary(text=False):
     """Breast cancer, 15 % of the labels flipped so that boosting is not over after a few trees."""
     X, y = load_breast_cancer(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(y))
-    X, y = X[order], y[order].astype(float)
+    X = X[order]
+    y = y[order].astype(float)
     flip = np.random.default_rng(1).random(len(y)) < 0.15
     y[flip] = 1 - y[flip]
     return split(X, np.where(y > 0, "healthy", "cancer") if text else y.astype(int), y)
@@ -47,7 +48,8 @@ def three_classes(text=False):
     X, codes = load_wine(return_X_y=True)
     rng = np.random.default_rng(5)
     order = rng.permutation(len(codes))
-    X, codes = X[order], codes[order]
+    X = X[order]
+    codes = codes[order]
     noisy = rng.random(len(codes)) < 0.15
     codes[noisy] = rng.integers(0, 3, noisy.sum())
     names = np.array(["barbera", "barolo", "grignolino"])

@@ -45,7 +45,8 @@ def huber(delta):
 
 def tweedie(p):
     def derivatives(A, y):
-        u, v = y[:, None] * np.exp((1 - p) * A), np.exp((2 - p) * A)
+        u = y[:, None] * np.exp((1 - p) * A)
+        v = np.exp((2 - p) * A)
         return column(v - u, (p - 1) * u + (2 - p) * v)
 
     return {
@@ -81,7 +82,8 @@ def expectile(alpha):
 
 
 def one_vs_all(A, y):
-    p, K = sigmoid(A), A.shape[1]
+    p = sigmoid(A)
+    K = A.shape[1]
     return p - np.eye(K)[y.astype(int)], (p * (1 - p))[..., None] * np.eye(K)
 
 
@@ -102,7 +104,8 @@ def weighted_quantile(x, w, alpha, delta):
 
 def quantile(alpha, delta=1e-6):
     def leaf(ids, L, residual, y, w):
-        out, r = np.zeros(L), np.float32(residual).astype(float)
+        out = np.zeros(L)
+        r = np.float32(residual).astype(float)
         for k in np.unique(ids):
             out[k] = weighted_quantile(r[ids == k], np.ones(np.sum(ids == k)), alpha, delta)
         return out
@@ -116,7 +119,8 @@ def log_cosh_leaf(ids, L, residual, y, w):
     out = np.zeros(L)
     for k in np.unique(ids):
         r = np.float32(residual[ids == k]).astype(float)
-        low, high = r.min(), r.max()
+        low = r.min()
+        high = r.max()
         while high - low > 1e-9:
             middle = (low + high) / 2
             low, high = (low, middle) if np.tanh(middle - r).sum() > 0 else (middle, high)
@@ -170,7 +174,8 @@ def paths(left):
 
 def found_path(structure, t, A, y, w, target, count):
     """The inner iterations that give the model's own leaf values."""
-    (ids, L, o), lam = structure.steps[t][0], structure.l2 * w.sum() / len(y)
+    (ids, L, o) = structure.steps[t][0]
+    lam = structure.l2 * w.sum() / len(y)
 
     def error(scales):
         return np.abs(tree_value(structure, ids, L, o, scales, A, y, w, lam, t) - target).max()
@@ -241,8 +246,10 @@ def recorded_leaves(model, X, y, w, cat_features):
 
 def structure(case):
     """Of any of these cases; test rows' steps."""
-    model, d = case.model, case.data
-    p, (counts, values) = model.get_all_params(), leaf_table(model)
+    model = case.model
+    d = case.data
+    p = model.get_all_params()
+    (counts, values) = leaf_table(model)
     categories = model.get_cat_feature_indices()
     offset = (
         0.0
@@ -285,7 +292,8 @@ def structure(case):
 
 def shrinking(out, p, values):
     """All scores, the starting one too, are multiplied by 1 - rate * learning rate or 1 - rate / t before step t."""
-    T, rate = len(values), float(np.float32(p["model_shrink_rate"]))
+    T = len(values)
+    rate = float(np.float32(p["model_shrink_rate"]))
     constant = p["model_shrink_mode"] == "Constant"
     by = [1.0, *(1 - rate * out.lr if constant else 1 - rate / t for t in range(1, T))]
     moves = [[]]
@@ -299,7 +307,8 @@ def shrinking(out, p, values):
 
 
 def backtracked(out, case, values, count):
-    y, w = case.data.codes, case.w * out.class_weight
+    y = case.data.codes
+    w = case.w * out.class_weight
     A = (
         np.tile(np.reshape(case.model.get_scale_and_bias()[1], (-1,)).astype(float), (len(y), 1))
         + out.offset
@@ -313,12 +322,16 @@ def backtracked(out, case, values, count):
 
 def own_refit(case, w):
     """CatBoost on the leaves' bits, one tree at a time, from the scores of the trees before."""
-    keep, model = w > 0, case.model
-    p, (counts, _) = model.get_all_params(), leaf_table(model)
+    keep = w > 0
+    model = case.model
+    p = model.get_all_params()
+    (counts, _) = leaf_table(model)
     out, test_steps = structure(case)
-    y, w = case.data.codes[keep], (w * out.class_weight)[keep]
+    y = case.data.codes[keep]
+    w = (w * out.class_weight)[keep]
     base = np.float32(np.average(y, weights=w)) if p.get("boost_from_average") else 0.0
-    A, F = np.full(len(y), float(base)), np.full(len(case.data.y_test), float(base))
+    A = np.full(len(y), float(base))
+    F = np.full(len(case.data.y_test), float(base))
     names = (
         "learning_rate",
         "l2_leaf_reg",
@@ -330,7 +343,8 @@ def own_refit(case, w):
         leaves = step[0][0][keep]
         values = np.zeros(L)
         values[leaves] = one_tree({k: p[k] for k in names}, leaves, L.bit_length() - 1, y, w, A)
-        A, F = A + values[leaves], F + values[test[0][0]]
+        A = A + values[leaves]
+        F = F + values[test[0][0]]
     return F[:, None]
 
 
@@ -418,7 +432,8 @@ def three_kinds():
 
 def cases():
     baseline = np.random.default_rng(7).normal(size=len(binary().y))
-    classifier, regressor = CatBoostClassifier, CatBoostRegressor
+    classifier = CatBoostClassifier
+    regressor = CatBoostRegressor
     yield "default classifier", binary(text=True), {"estimator": classifier, "depth": None}
     yield "default regressor", numbers(), {"estimator": regressor, "depth": None, "refit": True}
     yield (

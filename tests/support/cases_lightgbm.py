@@ -69,7 +69,9 @@ def all_classes(K):
 
 def formulas(p):
     """(derivatives, loss value) of an objective with smooth leaves."""
-    a, c, rho = p["alpha"], p["fair_c"], p["tweedie_variance_power"]
+    a = p["alpha"]
+    c = p["fair_c"]
+    rho = p["tweedie_variance_power"]
     return {
         "regression": (
             one(lambda f, y: f - y, lambda f, y: 1.0),
@@ -152,7 +154,8 @@ def percentile(v, w, alpha, weighted):
             return down[0]
         return down[-1] if k + 1 >= len(v) else down[k] - (down[k] - down[k + 1]) * (at - k)
     order = np.argsort(v, kind="stable")
-    v, total = v[order], np.cumsum(w[order])
+    v = v[order]
+    total = np.cumsum(w[order])
     share = total[-1] * alpha
     k = min(int((total <= share).sum()), len(v) - 1)
     if k in (0, len(v) - 1):
@@ -230,9 +233,13 @@ def bags(p, y, T):
 
 def goss(p, booster, case, derivatives, start_score):
     """For each iteration 1 for rows of large gradients, a multiple for some others; at most 1024 rows."""
-    X, y = case.data.X, np.float32(case.data.codes).astype(float)
-    n, random, out = len(y), Random(p["bagging_seed"]), []
-    top, other = int(n * p["top_rate"]), int(n * p["other_rate"])
+    X = case.data.X
+    y = np.float32(case.data.codes).astype(float)
+    n = len(y)
+    random = Random(p["bagging_seed"])
+    out = []
+    top = int(n * p["top_rate"])
+    other = int(n * p["other_rate"])
     for t in range(booster.num_trees() // p["num_class"]):
         drawn = np.ones(n)
         if t >= int(1 / p["learning_rate"]):
@@ -240,7 +247,9 @@ def goss(p, booster, case, derivatives, start_score):
             g, h = derivatives(A, y)
             w = case.w[:, None]
             size = np.abs(np.float32(w * g) * np.float32(w * np.einsum("nkk->nk", h))).sum(axis=1)
-            threshold, picked, large = np.sort(size)[-top], 0, 0
+            threshold = np.sort(size)[-top]
+            picked = 0
+            large = 0
             for i in range(n):
                 if size[i] >= threshold:
                     large += 1
@@ -255,8 +264,14 @@ def goss(p, booster, case, derivatives, start_score):
 
 def dart(p, T):
     """Learning rates, and what is added to the scores before each iteration: -1 is the starting score."""
-    random, lr = Random(p["drop_seed"]), p["learning_rate"]
-    size, weight, total, rates, moves, back = [], [], 0.0, [], [], []
+    random = Random(p["drop_seed"])
+    lr = p["learning_rate"]
+    size = []
+    weight = []
+    total = 0.0
+    rates = []
+    moves = []
+    back = []
     for t in range(T):
         dropped = []
         if random.next() >= p["skip_drop"]:
@@ -298,7 +313,8 @@ def nodes(tree):
     """(node, leaves below it) of every node of a dumped tree."""
     if "leaf_index" in tree:
         return [(tree, [tree["leaf_index"]])]
-    left, right = nodes(tree["left_child"]), nodes(tree["right_child"])
+    left = nodes(tree["left_child"])
+    right = nodes(tree["right_child"])
     return [(tree, left[0][1] + right[0][1]), *left, *right]
 
 
@@ -341,27 +357,32 @@ def structure(case, kinds=None, class_weight=None, rates=None, **settings):
     booster = getattr(case.model, "booster_", case.model)
     K = p["num_class"]
     trees = booster.dump_model()["tree_info"]
-    T, counts = len(trees) // K, [tree["num_leaves"] for tree in trees]
+    T = len(trees) // K
+    counts = [tree["num_leaves"] for tree in trees]
     y = np.float32(case.data.codes).astype(float)
 
     def steps(X):
         ids = booster.predict(X, pred_leaf=True).reshape(-1, len(trees)).astype(int)
         return [[(ids[:, t * K + k], counts[t * K + k], k) for k in range(K)] for t in range(T)]
 
-    weighted, more = case.weight is not None, {}
+    weighted = case.weight is not None
+    more = {}
     averaged = p["boost_from_average"] and case.baseline is None
     base = start(p, class_weight)
     if p["objective"] in ("regression_l1", "quantile", "mape"):
-        derivatives, (leaf, value, base) = None, quantile_leaves(p, weighted)
+        derivatives = None
+        (leaf, value, base) = quantile_leaves(p, weighted)
         more["leaf"] = leaf
     else:
         derivatives, value = formulas(p)
     row_weight = np.ones(len(y)) if class_weight is None else class_weight[y.astype(int)]
-    rate, moves = p["learning_rate"] if rates is None else rates, None
+    rate = p["learning_rate"] if rates is None else rates
+    moves = None
     if p["boosting"] == "dart":
         rate, moves = dart(p, T)
     elif p["boosting"] == "rf":
-        rate, moves = 1.0, [*[[]] * T, [(t, 1 / T) for t in range(T)]]
+        rate = 1.0
+        moves = [*[[]] * T, [(t, 1 / T) for t in range(T)]]
     drawn = bags(p, y, T)
     if p["data_sample_strategy"] == "goss":
         drawn = goss(p, booster, case, derivatives, base)

@@ -36,7 +36,8 @@ def lower_quantile(values, w, q):
 def middle(values, w):
     """Half the weight on either side; between two values if it splits there."""
     order = np.argsort(values, kind="stable")
-    values, total = values[order], np.cumsum(w[order])
+    values = values[order]
+    total = np.cumsum(w[order])
     k = int(np.argmax(total >= total[-1] / 2))
     return values[k] if total[k] != total[-1] / 2 else (values[k] + values[k + 1]) / 2
 
@@ -78,7 +79,8 @@ def walk_down(tree, X, known, place):
         here = np.flatnonzero(at == number)
         if node["is_leaf"] or not len(here):
             continue
-        x, feature = X[here, node["feature_idx"]], node["feature_idx"]
+        x = X[here, node["feature_idx"]]
+        feature = node["feature_idx"]
         missing = np.isnan(x)
         if node["is_categorical"]:
             category = np.where(missing | (x < 0), 0, x).astype(int)
@@ -92,7 +94,8 @@ def walk_down(tree, X, known, place):
 
 
 def hist_structure(case, class_weight=1.0, stratify=True):
-    model, p = case.model, case.model.get_params()
+    model = case.model
+    p = case.model.get_params()
     K = len(model._predictors[0])
     counts = [[len(tree.nodes) for tree in step] for step in model._predictors]
 
@@ -147,9 +150,12 @@ def hist_structure(case, class_weight=1.0, stratify=True):
 @threadpool_limits.wrap(limits=1, user_api="openmp")
 def hist_refit(case, w):
     """scikit-learn's own: each tree grown again on its leaf numbers, one feature, from the scores before it."""
-    model, kept = case.model, w > 0
-    y, F = case.data.y, None
-    train, test = hist_leaves(model, case.data.X), hist_leaves(model, case.data.X_test)
+    model = case.model
+    kept = w > 0
+    y = case.data.y
+    F = None
+    train = hist_leaves(model, case.data.X)
+    test = hist_leaves(model, case.data.X_test)
     for (ids,), (at,) in zip(train, test, strict=True):
         X = ids[:, None].astype(float)
         again = type(model)(
@@ -166,7 +172,8 @@ def hist_refit(case, w):
         # A warm start asks the model for its scores: it is told the ones before this tree.
         again._raw_predict = lambda X, n_threads=None, F=F[kept]: np.asfortranarray(F[:, None])
         again.set_params(max_iter=2).fit(X[kept], y[kept], sample_weight=w[kept])
-        tree, bitsets = again._predictors[1][0], again._bin_mapper.make_known_categories_bitsets()
+        tree = again._predictors[1][0]
+        bitsets = again._bin_mapper.make_known_categories_bitsets()
         F = F + tree.predict(X, *bitsets, 1)
         G = G + tree.predict(at[:, None].astype(float), *bitsets, 1)
     return G[:, None]
@@ -232,7 +239,9 @@ def huber_leaf(quantile):
 
 
 def gradient_structure(case):
-    model, p, n = case.model, case.model.get_params(), len(case.w)
+    model = case.model
+    p = case.model.get_params()
+    n = len(case.w)
     T, K = model.estimators_.shape
     counts = [[tree.tree_.node_count for tree in step] for step in model.estimators_]
 
@@ -297,13 +306,17 @@ def huber_value(r, delta):
 
 def drawn_rows(p, T, K, order, n):
     """The rows of each step: scikit-learn's sampling without replacement, and one number for the seed of each tree."""
-    rng, size = np.random.RandomState(p["random_state"]), int(p["subsample"] * len(order))
+    rng = np.random.RandomState(p["random_state"])
+    size = int(p["subsample"] * len(order))
     masks = []
     for _ in range(T):
-        mask, left, u = np.zeros(n), size, rng.uniform(size=len(order))
+        mask = np.zeros(n)
+        left = size
+        u = rng.uniform(size=len(order))
         for i, row in enumerate(order):
             if u[i] * (len(order) - i) < left:
-                mask[row], left = 1, left - 1
+                mask[row] = 1
+                left = left - 1
         masks.append(mask)
         for _ in range(K):
             rng.randint(0, 0x7FFFFFFF)
@@ -330,19 +343,20 @@ class Before(BaseEstimator):
 
 def gradient_refit(case, w):
     """scikit-learn's own: each tree grown again on its leaf numbers, one feature, from the scores before it."""
-    model, kept, y = case.model, w > 0, case.data.codes
+    model = case.model
+    kept = w > 0
+    y = case.data.codes
     train, test = (model.apply(X).reshape(len(X), -1) for X in (case.data.X, case.data.X_test))
     mean = np.average(y, weights=w)
     start = mean if model.loss == "squared_error" else np.log(mean / (1 - mean))
-    F, G = np.full(len(train), start), np.full(len(test), start)
+    F = np.full(len(train), start)
+    G = np.full(len(test), start)
     for ids, at in zip(train.T[:, :, None], test.T[:, :, None], strict=True):
         again = type(model)(loss=model.loss, n_estimators=1, max_depth=None, init=Before(F[kept]))
         again.fit(ids[kept], y[kept], sample_weight=w[kept])
         tree = again.estimators_[0, 0]
-        F, G = (
-            F + again.learning_rate * tree.predict(ids),
-            G + again.learning_rate * tree.predict(at),
-        )
+        F = F + again.learning_rate * tree.predict(ids)
+        G = G + again.learning_rate * tree.predict(at)
     return G[:, None]
 
 
@@ -362,9 +376,11 @@ def gradient(name, data, model, **more):
 
 
 def forest_structure(case, class_weight=1.0):
-    model, codes = case.model, case.data.codes.astype(int)
+    model = case.model
+    codes = case.data.codes.astype(int)
     trees = getattr(model, "estimators_", [model])
-    K, T = len(getattr(model, "classes_", [0])), len(trees)
+    K = len(getattr(model, "classes_", [0]))
+    T = len(trees)
     labels = np.eye(K)[codes] if K > 1 else case.data.codes[:, None]
 
     def steps(X):
@@ -423,7 +439,9 @@ def with_holes(data):
     return data
 
 
-N_DIABETES, N_CANCER, N_WINE = 422, 549, 158
+N_DIABETES = 422
+N_CANCER = 549
+N_WINE = 158
 
 CASES = {
     "HistGradientBoostingClassifier, missing values and categories": lambda: hist(

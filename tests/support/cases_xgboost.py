@@ -48,7 +48,8 @@ def raw(model, X):
 
 def steps_of(model, X):
     """Steps of the oracle; its leaves are all nodes of a tree, most of them without rows."""
-    booster, rounds = booster_of(model), rounds_of(model)
+    booster = booster_of(model)
+    rounds = rounds_of(model)
     gb = json.loads(bytes(booster.save_raw("json")))["learner"]["gradient_booster"]
     forest = gb.get("gbtree", gb)["model"]
     ids = booster.predict(matrix(X), pred_leaf=True, iteration_range=(0, rounds))
@@ -70,7 +71,8 @@ def steps_of(model, X):
 
 def config_of(model):
     """All training parameters by name, the objective's last."""
-    config, found = json.loads(booster_of(model).save_config())["learner"], {}
+    config = json.loads(booster_of(model).save_config())["learner"]
+    found = {}
 
     def walk(part):
         for name, value in part.items():
@@ -105,12 +107,14 @@ def derivatives(objective, p):
         if objective == "reg:gamma":
             return 1 - t * np.exp(-A), (t * np.exp(-A))[..., None]
         if objective == "reg:tweedie":
-            a, b = 1 - f32(p["tweedie_variance_power"]), 2 - f32(p["tweedie_variance_power"])
+            a = 1 - f32(p["tweedie_variance_power"])
+            b = 2 - f32(p["tweedie_variance_power"])
             return -t * np.exp(a * A) + np.exp(b * A), (-t * a * np.exp(a * A) + b * np.exp(b * A))[
                 ..., None
             ]
         if objective == "reg:pseudohubererror":
-            d, z = f32(p["huber_slope"]), A - t
+            d = f32(p["huber_slope"])
+            z = A - t
             root = np.sqrt(1 + z**2 / d**2)
             return z / root, (d**2 / ((d**2 + z**2) * root))[..., None]
         if objective == "reg:squaredlogerror":
@@ -137,7 +141,8 @@ def loss_value(objective, p):
         if objective == "reg:gamma":
             return f + y * np.exp(-f)
         if objective == "reg:tweedie":
-            a, b = 1 - f32(p["tweedie_variance_power"]), 2 - f32(p["tweedie_variance_power"])
+            a = 1 - f32(p["tweedie_variance_power"])
+            b = 2 - f32(p["tweedie_variance_power"])
             return -y * np.exp(a * f) / a + np.exp(b * f) / b
         if objective == "reg:pseudohubererror":
             d = f32(p["huber_slope"])
@@ -204,7 +209,8 @@ def base_value(objective, p, weighted, scale_pos_weight):
 def quantile(x, w, alpha, weighted):
     """Weighted: the first value whose cumulated weight reaches alpha of all; otherwise between two values."""
     order = np.argsort(f32(x), kind="stable")
-    x, w = f32(x)[order], w[order]
+    x = f32(x)[order]
+    w = w[order]
     if weighted:
         below = np.cumsum(np.float32(w), dtype=np.float32)
         return x[min(int((below < np.float32(below[-1] * alpha)).sum()), len(x) - 1)]
@@ -258,7 +264,8 @@ def uniform(word):
 
 
 def rows_by_congruence(word, n, subsample):
-    x, drawn = word(), []
+    x = word()
+    drawn = []
     for _ in range(n):
         x = x * 16807 % 2**63
         drawn.append((x - 1) / 2**63 < subsample)
@@ -267,9 +274,13 @@ def rows_by_congruence(word, n, subsample):
 
 def draws(n, p, trees, dart=None):
     """(rows of each tree, dropped trees of each round): ``trees`` a round each a count."""
-    word, subsample = words(int(p["seed"])), float(np.float32(p["subsample"]))
-    exact, old = p["tree_method"] == "exact", VERSION < (2, 1)
-    rows, dropped, count = [], [], 0
+    word = words(int(p["seed"]))
+    subsample = float(np.float32(p["subsample"]))
+    exact = p["tree_method"] == "exact"
+    old = VERSION < (2, 1)
+    rows = []
+    dropped = []
+    count = 0
     if old and not exact:
         word()
     for number, new in enumerate(trees):
@@ -295,11 +306,14 @@ def draws(n, p, trees, dart=None):
 
 def dart_moves(dropped, new, rate):
     """What DART does to the scores before each tree, and at last; normalize_type "tree"."""
-    weight, moves, after = [], [], []
+    weight = []
+    moves = []
+    after = []
     for drop in dropped:
         moves.append(after + [(i, -weight[i]) for i in drop])
         moves += [[] for _ in range(new - 1)]
-        first, k = len(weight), len(drop)
+        first = len(weight)
+        k = len(drop)
         for i in drop:
             weight[i] *= k / (k + rate / new)
         weight += [1 / (k + rate / new) if k else 1.0] * new
@@ -312,23 +326,27 @@ def dart_moves(dropped, new, rate):
 
 def structure(case, given=None):
     """``given``: training parameters where the model does not know them."""
-    model, data, p = case.model, case.data, config_of(case.model) | (given or {})
-    objective, booster = p["objective"], booster_of(model)
+    model = case.model
+    data = case.data
+    p = config_of(case.model) | (given or {})
+    objective = p["objective"]
+    booster = booster_of(model)
     details = json.loads(bytes(booster.save_raw("json")))["learner"]
-    steps, n = steps_of(model, data.X), len(data.y)
+    steps = steps_of(model, data.X)
+    n = len(data.y)
     K = max(1, int(p["num_class"]))
     vectors = K > 1 and p["multi_strategy"] == "multi_output_tree"
-    npt, rate, bound = (
-        int(p["num_parallel_tree"]),
-        f32(p["learning_rate"]),
-        f32(p["max_delta_step"]),
-    )
+    npt = int(p["num_parallel_tree"])
+    rate = f32(p["learning_rate"])
+    bound = f32(p["max_delta_step"])
     spw = f32(p.get("scale_pos_weight", 1))
     stored = np.atleast_1d(json.loads(details["learner_model_param"]["base_score"])).astype(float)
-    base, offset = np.broadcast_to(link(objective, stored), K), 0.0
+    base = np.broadcast_to(link(objective, stored), K)
+    offset = 0.0
     estimated = details["learner_model_param"]["boost_from_average"] == "1"
     if case.baseline is not None:
-        estimated, offset = False, f32(case.baseline).reshape(n, K) - base
+        estimated = False
+        offset = f32(case.baseline).reshape(n, K) - base
     sample = moves = None
     counts = [len(step) for step in steps]
     if details["gradient_booster"]["name"] == "dart":

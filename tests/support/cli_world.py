@@ -49,19 +49,22 @@ def build(folder):
         frame.to_csv(folder / f"{name}.csv", index=False)
         frame.to_parquet(folder / f"{name}.parquet")
     train, test = (pd.read_csv(folder / f"{name}.csv") for name in ("train", "test"))
-    plain, filled = (
-        (lambda t: t[FEATURES].astype(CATEGORIES)),
-        (lambda t: t[FEATURES].fillna({"home town": "none"})),
-    )
+
+    def typed(t):
+        return t[FEATURES].astype(CATEGORIES)
+
+    def filled(t):
+        return t[FEATURES].fillna({"home town": "none"})
+
     codes = (train.repaid == "yes").astype(int)
     quiet = {"verbose": False, "allow_writing_files": False, "cat_features": ["home town", "k"]}
     cat = catboost.CatBoostClassifier(12, thread_count=1, **quiet).fit(
         filled(train), train.repaid, sample_weight=train.w
     )
     xgb = xgboost.XGBClassifier(n_estimators=12, max_depth=4, n_jobs=1, enable_categorical=True)
-    xgb.fit(plain(train), codes, sample_weight=train.w)
+    xgb.fit(typed(train), codes, sample_weight=train.w)
     lgb = lightgbm.LGBMClassifier(n_estimators=12, n_jobs=1, verbose=-1).fit(
-        plain(train), train.repaid, sample_weight=train.w
+        typed(train), train.repaid, sample_weight=train.w
     )
     cat.save_model(folder / "cat.cbm")
     xgb.save_model(folder / "xgb.ubj")
@@ -73,7 +76,7 @@ def build(folder):
     )
     models = {
         "cat.cbm": (cat, filled, ["--missing", "none"]),
-        "xgb.ubj": (xgb, plain, []),
-        "lgb.txt": (lgb, plain, []),
+        "xgb.ubj": (xgb, typed, []),
+        "lgb.txt": (lgb, typed, []),
     }
     return folder, train, test, models

@@ -87,7 +87,8 @@ def derivatives(loss, A, y):
     if loss == "gamma":
         return 1 - t * np.exp(-A), (t * np.exp(-A))[..., None]
     if loss == "tweedie":  # power 1.3
-        u, v = t * np.exp(-0.3 * A), np.exp(0.7 * A)
+        u = t * np.exp(-0.3 * A)
+        v = np.exp(0.7 * A)
         return v - u, (0.3 * u + 0.7 * v)[..., None]
     if loss == "huber":  # delta 0.6
         return np.clip(A - t, -0.6, 0.6), np.ones((*A.shape, 1))
@@ -192,7 +193,8 @@ def tree_value(structure, ids, L, o, scales, A, y, w, lam, t=0, r=0):
             D = D * np.eye(O) if structure.diagonal else D
         else:
             D = W[:, None, None] * np.eye(O)
-        H, D = D, D + np.reshape(lam, (-1, 1, 1)) * np.eye(O)
+        H = D
+        D = D + np.reshape(lam, (-1, 1, 1)) * np.eye(O)
         some = (
             np.einsum("laa->la", D).min(axis=1) > 0
         )  # otherwise the leaf is empty and there is no l2
@@ -213,7 +215,8 @@ def smoothed(structure, paths, ids, L, o, A, y, w, lam):
     for leaf, path in enumerate(paths):
         for below, share, more in path:
             here = np.isin(ids, below)
-            G, H = (w * g[:, o])[here].sum(), (w * h[:, o, o])[here].sum()
+            G = (w * g[:, o])[here].sum()
+            H = (w * h[:, o, o])[here].sum()
             live = structure.min_hessian == 0 or structure.min_hessian <= H
             step = -soft(G, structure.l1) / (H + lam + more) if live else 0.0
             out[leaf] += share * np.clip(step, -structure.max_step, structure.max_step)

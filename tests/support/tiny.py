@@ -41,7 +41,9 @@ CLASSES = {"softmax": Softmax, "brier": Brier, "one-vs-all": lambda K: OneVsAll(
 def tiny(draw):
     """(Structure of the oracle, y, w, test steps, test labels), all consistent."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    n, m, T = draw(st.integers(3, 9)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    n = draw(st.integers(3, 9))
+    m = draw(st.integers(1, 3))
+    T = draw(st.integers(1, 4))
     loss = draw(st.sampled_from([*LOSSES, *CLASSES, "squared", "logistic", "poisson", "softmax"]))
     K = draw(st.integers(2, 3)) if loss in CLASSES else 1
     separate = K > 1 and draw(st.booleans())  # a tree for each output, or vector leaves
@@ -117,10 +119,13 @@ def _paths(rng, L):
 
 def _smoothing(paths):
     """The engine's Smoothing of a tree's paths: one node for each entry of each path."""
-    L, entries = len(paths), [(leaf, *entry) for leaf, path in enumerate(paths) for entry in path]
-    below, mix = np.zeros((len(entries), L)), np.zeros((L, len(entries)))
+    L = len(paths)
+    entries = [(leaf, *entry) for leaf, path in enumerate(paths) for entry in path]
+    below = np.zeros((len(entries), L))
+    mix = np.zeros((L, len(entries)))
     for a, (leaf, members, share, _) in enumerate(entries):
-        below[a, members], mix[leaf, a] = 1, share
+        below[a, members] = 1
+        mix[leaf, a] = share
     return Smoothing(below, mix, np.array([l2 for *_, l2 in entries]))
 
 
@@ -142,8 +147,10 @@ def _dart(rng, T):
 def ensemble_of(structure, y, w):
     """The engine's Ensemble of an oracle's Structure."""
     base, values = oracle.refit(structure, y, w)
-    counts, offset = [], 0
-    leaves, first = [], []
+    counts = []
+    offset = 0
+    leaves = []
+    first = []
     for step in structure.steps:
         offset = 0
         for ids, L, o in step:

@@ -91,7 +91,8 @@ def test_without_labels_it_is_about_predictions(here, capsys):
 def test_every_kind_of_table(here, capsys, ending, file):
     import pyarrow as pa
 
-    frame, path = pd.read_parquet("train.parquet"), f"table.{ending}"
+    frame = pd.read_parquet("train.parquet")
+    path = f"table.{ending}"
     if ending == "parquet":
         frame.astype({"home town": "category"}).to_parquet(path)
     elif ending == "feather":
@@ -183,7 +184,8 @@ def test_labels_that_are_other_numbers(here, capsys, tmp_path):
 
 def test_baseline(capsys, tmp_path):
     """Scores given to training and test rows, by column."""
-    train, test = people(200, 6), people(40, 7)
+    train = people(200, 6)
+    test = people(40, 7)
     data = lightgbm.Dataset(
         train[["age", "income"]], train.repaid == "yes", init_score=train.amount
     )

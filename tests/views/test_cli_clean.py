@@ -39,7 +39,8 @@ def tables(tmp_path_factory):
     for name, n, noise in (("train", 400, 0.25), ("val", 300, 0.0), ("hold", 300, 0.0)):
         people(n, len(name), noise).to_csv(folder / f"{name}.csv", index=False)
     train = pd.read_csv(folder / "train.csv")
-    X, weights = train[["a", "b", "c"]], train.w.to_numpy()
+    X = train[["a", "b", "c"]]
+    weights = train.w.to_numpy()
     good = lightgbm.LGBMClassifier(**MODEL).fit(X, train.good, sample_weight=weights)
     amount = lightgbm.LGBMRegressor(**MODEL).fit(X, train.amount)
     good.booster_.save_model(folder / "good.txt")
@@ -85,10 +86,8 @@ def test_removes_what_the_library_removes(there, capsys):
     assert said["improved"]
     assert [line["position"] for line in said["rows"]] == found.rows.tolist()
     assert said["effects"][0]["retrained"] == pytest.approx(found.effects["retrained"][0])
-    lines, kept = (
-        Path("train.csv").read_text().splitlines(),
-        Path("clean.csv").read_text().splitlines(),
-    )
+    lines = Path("train.csv").read_text().splitlines()
+    kept = Path("clean.csv").read_text().splitlines()
     assert kept == [lines[0]] + [
         line for i, line in enumerate(lines[1:]) if i not in set(found.without)
     ]
@@ -256,7 +255,8 @@ def test_classes_by_number_keep_their_names(there, capsys):
 def test_ctrl_c_writes_the_best_so_far(there, capsys, monkeypatch):
     from leaftrace._engine.refit import RetrainedModel
 
-    count, loss = [], RetrainedModel.loss
+    count = []
+    loss = RetrainedModel.loss
 
     def press(self, *rows):
         count.append(1)

@@ -209,7 +209,8 @@ def test_ctrl_c_keeps_what_is_finished(here):
         "--audit",
         "stopped.json",
     )
-    seen, deadline = "", time.time() + 60
+    seen = ""
+    deadline = time.time() + 60
     while "controls" not in seen and time.time() < deadline:  # the bar of the long part
         seen += run.stderr.read(1)
     run.send_signal(signal.SIGINT)

@@ -39,7 +39,8 @@ def labels_of(data):
 @pytest.mark.parametrize("file", ["lgb.txt", "xgb.ubj", "cat.cbm"])
 def test_a_report_has_names(world, here, capsys, monkeypatch, file):
     _, train, test, models = world
-    kept, save = [], lt.Report.save
+    kept = []
+    save = lt.Report.save
     monkeypatch.setattr(
         lt.Report, "save", lambda self, path: (kept.append(self.data), save(self, path))
     )
@@ -101,7 +102,8 @@ def test_words_of_a_fix_have_names(world, here, capsys):
 
 def test_in_python(tmp_path):
     rng = np.random.default_rng(0)
-    X, codes = pd.DataFrame(rng.normal(size=(200, 2)), columns=["a", "b"]), rng.integers(0, 3, 200)
+    X = pd.DataFrame(rng.normal(size=(200, 2)), columns=["a", "b"])
+    codes = rng.integers(0, 3, 200)
     LGBMClassifier(n_estimators=4, n_jobs=1, verbose=-1).fit(X, codes).booster_.save_model(
         tmp_path / "m.txt"
     )

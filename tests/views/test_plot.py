@@ -67,7 +67,8 @@ def any_model(request):
 def groups(binary):
     tracer, c = binary
     rng = np.random.default_rng(0)
-    rows, slices = rng.choice(["x", "y", "z"], len(c.y)), rng.choice(["p", "q"], len(c.y_test))
+    rows = rng.choice(["x", "y", "z"], len(c.y))
+    slices = rng.choice(["p", "q"], len(c.y_test))
     return lt.group_effects(tracer, rows, c.X_test, c.y_test, slices)
 
 
@@ -124,7 +125,8 @@ def test_top_of_rows_without_effect(binary):
 
 def test_side_by_side():
     tracer, c = traced("categories and missing values")
-    x, y = c.X_test.iloc[[5]], c.y_test[[5]]
+    x = c.X_test.iloc[[5]]
+    y = c.y_test[[5]]
     ax = drawn(plot.side_by_side(tracer, x, y, k=3))
     top = tracer.influence(x, y).top(3)
     heads = tick_labels(ax.xaxis)
@@ -139,7 +141,8 @@ def test_side_by_side():
     ours = x.iloc[0]
     for i, row in enumerate(top["train_row"], 1):
         for f, column in enumerate(c.X.columns):
-            value, text = c.X.loc[row, column], cells[i, f]
+            value = c.X.loc[row, column]
+            text = cells[i, f]
             if pd.isna(value) or pd.isna(ours[column]):
                 sign = "" if pd.isna(value) and pd.isna(ours[column]) else "≠ "
             elif column == "kind":
@@ -350,7 +353,8 @@ def test_groups(groups):
 def test_groups_of_a_table(binary):
     tracer, c = binary
     rng = np.random.default_rng(0)
-    rows, slices = rng.choice(["x", "y", "z"], len(c.y)), rng.choice(["p", "q"], len(c.y_test))
+    rows = rng.choice(["x", "y", "z"], len(c.y))
+    slices = rng.choice(["p", "q"], len(c.y_test))
     influence = tracer.influence(c.X_test, c.y_test)
     change = -influence.values.astype(float) * tracer.sample_weight[:, None]
     expected = [[change[rows == g][:, slices == s].sum(axis=0).mean() for s in "pq"] for g in "xyz"]
@@ -380,7 +384,8 @@ def test_axes_are_taken_and_returned(binary, groups):
     tracer, c = binary
     influence = tracer.influence(c.X_test, c.y_test)
     figure, places = pyplot.subplots(2, 4, figsize=(24, 12))
-    noise, places = label_noise(tracer), places.ravel()
+    noise = label_noise(tracer)
+    places = places.ravel()
     curve = lt.removal_curve(tracer, [1, 2, 3], c.X_test, c.y_test, counts=[2])
     calls = [
         (plot.top, influence), (plot.distribution, influence), (plot.groups, groups), (plot.effects, groups),
@@ -455,7 +460,9 @@ class Page(HTMLParser):
 
     def __init__(self, page):
         super().__init__()
-        self.tags, self.attributes, self.words = set(), [], []
+        self.tags = set()
+        self.attributes = []
+        self.words = []
         self.feed(page)
         page.encode()
 

@@ -91,7 +91,8 @@ def test_training_rows_of_a_case_and_their_features():
     data = data_of(tracer, X_test, y_test, rows=[3, 11], top=4)
     change = -w[:, None] * tracer.influence(X_test.iloc[[3, 11]], y_test[[3, 11]]).values
     for j, case in enumerate(data["cases"]):
-        harmful, helpful = np.argsort(change[:, j])[:4], np.argsort(-change[:, j])[:4]
+        harmful = np.argsort(change[:, j])[:4]
+        helpful = np.argsort(-change[:, j])[:4]
         rows = case["training_rows"]
         assert [r["position"] for r in rows] == [*harmful, *helpful]
         assert [r["effect"] for r in rows] == ["harmful"] * 4 + ["helpful"] * 4
@@ -250,7 +251,8 @@ def test_leaves_without_derivatives():
 
 def test_sparse_rows_and_pools():
     d = boosters.binary()
-    X, X_test = csc_matrix(d.X), csc_matrix(d.X_test)
+    X = csc_matrix(d.X)
+    X_test = csc_matrix(d.X_test)
     model = XGBClassifier(n_estimators=5, n_jobs=1).fit(X, d.y)
     case = data_of(lt.Tracer(model, X, d.y), X_test, d.y_test, rows=[4], top=1)["cases"][0]
     assert len(case["columns"]) == 16  # of 30
@@ -436,8 +438,13 @@ class Reader(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.tags, self.attributes, self.text, self._within = [], [], [], []
-        self.scripts, self.styles, self.titles = [], [], []
+        self.tags = []
+        self.attributes = []
+        self.text = []
+        self._within = []
+        self.scripts = []
+        self.styles = []
+        self.titles = []
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):

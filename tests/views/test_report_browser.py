@@ -23,7 +23,8 @@ QUIET = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+DESKTOP = {"width": 1280, "height": 900}
+PHONE = {"width": 390, "height": 844}
 
 
 def missing(what):
@@ -50,7 +51,8 @@ def browser():
 def found():
     """A report on hostile data, with every section."""
     model, X, y, X_test, y_test = hostile.hostile()
-    X, X_test = X.copy(), X_test.copy()
+    X = X.copy()
+    X_test = X_test.copy()
     X.iloc[::7, 1] = np.nan  # some missing values, in a column to sort by
     model = model.set_params(functiontransformer__func=without_missing).fit(X, y)
     kind = hostile.COLUMNS[2]
@@ -73,7 +75,8 @@ def address(found):
 @pytest.fixture
 def visit(browser, address):
     """Opens the page; at the end there must have been no error, no request and no foreign script."""
-    contexts, heard = [], []
+    contexts = []
+    heard = []
     known = (f"request: {address}", "request: data:,", "request: blob:")
 
     def opened(**settings):
@@ -296,7 +299,8 @@ def background(page):
 
 
 def test_dark_mode(visit):
-    light, dark = visit(color_scheme="light"), visit(color_scheme="dark")
+    light = visit(color_scheme="light")
+    dark = visit(color_scheme="dark")
     assert min(background(light)) > 200
     assert max(background(dark)) < 60
     theme = dark.locator("#theme")

@@ -35,7 +35,8 @@ def with_output(page: str) -> str:
         line = page[: block.start()].count("\n") + 1
         if block[1] == "console":
             return f"```console\n{_commands(block[2], line)}```\n"
-        output, pictures = _python(block[2], line, names).rstrip(), _pictures()
+        output = _python(block[2], line, names).rstrip()
+        pictures = _pictures()
         if any(block.start() in part for part in hidden):
             return block[0]
         text = f"\n```{{.text .output}}\n{output}\n```\n" if output else ""
@@ -57,7 +58,8 @@ def _pictures() -> list[str]:
     pyplot = sys.modules.get("matplotlib.pyplot")
     shown = []
     for number in [] if pyplot is None else pyplot.get_fignums():
-        figure, file = pyplot.figure(number), io.BytesIO()
+        figure = pyplot.figure(number)
+        file = io.BytesIO()
         titles = (
             ax.get_title() or ax.get_title("left") or ax.get_xlabel() or ax.get_ylabel()
             for ax in figure.axes

@@ -28,13 +28,17 @@ def as_markdown(docstring: str) -> str:
     kind = "text"  # of the line before
     for line in docstring.splitlines():
         if found := EXAMPLE.match(line):
-            now, line = "example", FLAG.sub("", found[1])
+            now = "example"
+            line = FLAG.sub("", found[1])
         elif found := ARGUMENT.match(line):
-            now, line = "list", f"- `{found[1]}`: {found[2]}"
+            now = "list"
+            line = f"- `{found[1]}`: {found[2]}"
         elif kind == "list" and (found := CHOICE.match(line)):
-            now, line = "list", f"    - `{found[1]}`: {found[2]}"
+            now = "list"
+            line = f"    - `{found[1]}`: {found[2]}"
         elif kind == "list" and line.startswith("  "):
-            now, line = "list", f"    {line.strip()}"
+            now = "list"
+            line = f"    {line.strip()}"
         else:
             now = "text"
         if now != kind:  # a fence or an empty line between what Markdown would run together

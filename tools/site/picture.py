@@ -13,7 +13,8 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 PICTURE = Path(__file__).parents[2] / "docs" / "report.png"
-WIDTH, HEIGHT = 1200, 1020
+WIDTH = 1200
+HEIGHT = 1020
 
 
 def main(report: str) -> None:

@@ -85,15 +85,14 @@ class Acquisition(Finding):
 
         Models that draw rows at random cannot be refitted with new rows: `refitted` is then left out."""
         added = self.X_new, inputs.vector(y_new, "y_new", len(self.rows))
-        tracer, judge = self.tracer, (X_holdout, y_holdout)
+        tracer = self.tracer
+        judge = (X_holdout, y_holdout)
         before = tracer._unchanged.loss(*judge)  # (m,)
         predicted = tracer.score_candidates(
             self.X_new, *judge, added[1], reduce="mean"
         ).values.sum()
-        effect, advice = (
-            Effect("mean loss of the hold-out", float(before.mean()), float(predicted)),
-            NOT_RETRAINED,
-        )
+        effect = Effect("mean loss of the hold-out", float(before.mean()), float(predicted))
+        advice = NOT_RETRAINED
         with Interruptible():
             for how in progress(
                 ("refitted", "retrained")[: 1 + retrain], 1 + retrain, "checking", "model"
@@ -190,7 +189,8 @@ def label_effects(
     error = inputs.numbers(y_test, "y_test", inputs.row_count(X_test)) - _mean(
         _response(tracer, X_test)
     )
-    sd, mean = np.sqrt(np.mean(error**2)), _mean(response)
+    sd = np.sqrt(np.mean(error**2))
+    mean = _mean(response)
     effects = {}
     for name, y in (("low", mean - sd), ("high", mean + sd)):
         y = np.clip(
@@ -210,22 +210,29 @@ def spread_out(score: F64, leaves: Ids, k: int, diversity: float) -> tuple[Ints,
     The worth of a row can only fall as others are chosen, so what it was worth is a bound, and only the row with the
     highest bound is looked at again: the same choice as of all rows each time."""
     by_row = np.ascontiguousarray(leaves.T)  # (n, trees)
-    bound, nearest, seen = score.astype(float), np.zeros(len(score)), np.zeros(len(score), int)
-    chosen, similarity = np.zeros(k, np.intp), np.zeros(k)
+    bound = score.astype(float)
+    nearest = np.zeros(len(score))
+    seen = np.zeros(len(score), int)
+    chosen = np.zeros(k, np.intp)
+    similarity = np.zeros(k)
     for i in progress(range(k), k, "choosing", "row"):
         row = int(bound.argmax())
         while seen[row] < i:
             shared = (by_row[chosen[seen[row] : i]] == by_row[row]).mean(axis=1)
-            nearest[row], seen[row] = max(nearest[row], shared.max()), i
+            nearest[row] = max(nearest[row], shared.max())
+            seen[row] = i
             bound[row] = score[row] * (1 - nearest[row]) ** diversity
             row = int(bound.argmax())
-        chosen[i], similarity[i], bound[row] = row, nearest[row], -1.0
+        chosen[i] = row
+        similarity[i] = nearest[row]
+        bound[row] = -1.0
     return chosen, similarity
 
 
 def _verdict(before: F64, change: F64) -> str:
     """From the losses (m,) of the hold-out and their changes."""
-    mean, margin = change.mean(), 2 * change.std() / np.sqrt(len(change))
+    mean = change.mean()
+    margin = 2 * change.std() / np.sqrt(len(change))
     what = "Keep them" if mean < -margin else "No improvement"
     sizes = f"{mean:+.4g} (give or take {margin:.2g}, two standard errors) from {before.mean():.4g}"
     return f"{what}: retrained with their labels, the mean loss of the hold-out changes by {sizes}."

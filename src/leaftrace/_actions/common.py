@@ -94,10 +94,8 @@ def first_order(tracer: Tracer, X: Any, y: Any, change: Change, of: Of = "loss")
 
     sum_i (w'_i - w_i) dL/dw_i + sum_i (y'_i - y_i) dL/dy_i, with classes as label mass that goes from one to the other.
     """
-    old, new = (
-        tracer.sample_weight,
-        tracer.sample_weight if change.sample_weight is None else change.sample_weight,
-    )
+    old = tracer.sample_weight
+    new = tracer.sample_weight if change.sample_weight is None else change.sample_weight
     new = np.array(new, dtype=float)
     if change.without is not None:
         new[np.asarray(change.without)] = 0.0

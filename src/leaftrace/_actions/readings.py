@@ -36,7 +36,8 @@ class Reading:
 
 
 def reading(tracer: Tracer) -> Reading:
-    loss, classes = tracer._source.ensemble.loss, tracer.classes
+    loss = tracer._source.ensemble.loss
+    classes = tracer.classes
     unnamed = Reading(loss, classes)
     if classes is None and unnamed.has_probabilities:  # a booster that takes labels from 0 to 1
         classes = np.arange(unnamed.response(np.zeros((1, loss.n_outputs))).shape[1])

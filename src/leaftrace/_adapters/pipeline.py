@@ -46,7 +46,8 @@ class RetrainedPipeline:
     """The last step trained again."""
 
     def __init__(self, source: PipelineSource, inner: Retrained) -> None:
-        self.source, self.inner = source, inner
+        self.source = source
+        self.inner = inner
         self.structure_changed = inner.structure_changed
 
     def scores(self, X: Any) -> F64:

@@ -15,7 +15,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-OK, NO, WRONG, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
+OK = 0
+NO = 1
+WRONG = 2
+FAILED = 3
+INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:

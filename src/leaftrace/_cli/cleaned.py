@@ -38,7 +38,8 @@ def check_cleaned(job: Job, path: str | None, action: str, training: File) -> No
 
 def changed_rows(job: Job, tracer: Tracer, found: Clean) -> dict[str, Any]:
     """Columns of a table: the training rows to change, and how. Of a row to leave out the weight goes to zero."""
-    rows, labels = found.rows, {"label": tracer.y_train, "suggested_label": found.labels}
+    rows = found.rows
+    labels = {"label": tracer.y_train, "suggested_label": found.labels}
     if (found.labels == tracer.y_train).all():
         del labels["suggested_label"]
     labels = job.labels.shown({name: values[rows] for name, values in labels.items()})
@@ -82,7 +83,8 @@ def _removed(job: Job, tracer: Tracer, found: Clean) -> list[Any]:
 
 def _labels(column: Any, tracer: Tracer, found: Clean) -> Any:
     """The target with the new labels. A class is written as other rows have it."""
-    y, source = tracer.y_train, np.arange(tracer.n_rows)
+    y = tracer.y_train
+    source = np.arange(tracer.n_rows)
     having = {label: i for i, label in enumerate(y.tolist())}  # a row with each label
     new = np.flatnonzero(found.labels != y)
     if not set(found.labels[new].tolist()) <= set(having):

@@ -93,7 +93,8 @@ class Types:
 
     def _category(self, column: Any, kept: Sequence[Any] | None, path: str) -> Any:
         if self.told.library == "catboost":
-            text, absent = as_text(column), column.isna()
+            text = as_text(column)
+            absent = column.isna()
             if absent.any() and self.missing is None:
                 raise InvalidInput(
                     f"the column '{column.name}' of '{path}' has {absent.sum():,} missing values, and CatBoost takes "

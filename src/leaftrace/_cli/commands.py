@@ -86,7 +86,8 @@ def explain(
     job.writes(html, test, device=True)
     if html is not None:
         job.no_baseline("a report")
-    training, other = job.open(job.options.train), job.open(test, labelled=not no_labels)
+    training = job.open(job.options.train)
+    other = job.open(test, labelled=not no_labels)
     tracer, _ = job.trace(training)
     given = job.read(other, labelled=not no_labels)
     positions = None if rows is None else row_list(rows, len(given.X), "test rows")
@@ -224,7 +225,8 @@ def groups(
     from .._actions.groups import group_effects
 
     job.no_baseline("groups")
-    training, other = job.open(job.options.train, extra=[by]), job.open(test, extra=[test_by])
+    training = job.open(job.options.train, extra=[by])
+    other = job.open(test, extra=[test_by])
     tracer, trained = job.trace(training, extra=[by])
     given = job.read(other, extra=[test_by])
     both = _group(trained, by), None if test_by is None else _group(given, test_by)
@@ -253,7 +255,8 @@ def fix(
     from .._actions.fix.action import fix as fixed_by
 
     job.no_baseline("fix")
-    training, other = job.open(job.options.train), job.open(test)
+    training = job.open(job.options.train)
+    other = job.open(test)
     tracer, _ = job.trace(training)
     given = job.read(other)
     [row] = row_list(str(row), len(given.X), "test rows")
@@ -299,7 +302,8 @@ def impact(
 
     job.no_baseline("impact")
     job.writes(audit, test, rows)
-    training, other = job.open(job.options.train), job.open(test, labelled=not no_labels)
+    training = job.open(job.options.train)
+    other = job.open(test, labelled=not no_labels)
     tracer, trained = job.trace(training)
     gone = _asked_rows(job, rows, trained)
     given = job.read(other, labelled=not no_labels)
@@ -384,8 +388,10 @@ def _asked_rows(job: Job, text: str, trained: Rows) -> Any:
 
 def _show(job: Job, found: Finding, most: int = 20, table: Any = None) -> None:
     """An action's result, as every command shows it."""
-    out, columns = job.out, job.labels.shown(found.table if table is None else table)
-    effects, advice = found.effects, in_options(found.advice)
+    out = job.out
+    columns = job.labels.shown(found.table if table is None else table)
+    effects = found.effects
+    advice = in_options(found.advice)
     out.document |= {"title": found.title, "table": records(columns), "advice": advice}
     out.text(found.title, "bold")
     out.table(columns, most)

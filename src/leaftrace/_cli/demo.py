@@ -13,7 +13,8 @@ import pandas as pd
 from .._data.errors import LeaftraceError
 from . import OK
 
-_ROWS, _FLIPPED = 600, 0.08
+_ROWS = 600
+_FLIPPED = 0.08
 _TOWNS = ("Bern", "Oslo", "Rome")
 
 
@@ -27,7 +28,8 @@ def run(folder: str) -> int:
     }
     X, y = _loans(2 * _ROWS, np.random.default_rng(0))
     flipped = np.random.default_rng(1).random(_ROWS) < _FLIPPED
-    train, test = X[:_ROWS], X[_ROWS:]
+    train = X[:_ROWS]
+    test = X[_ROWS:]
     labels = np.where(flipped, np.where(y[:_ROWS] == "yes", "no", "yes"), y[:_ROWS])
     train.assign(repaid=labels).to_csv(paths["train.csv"], index=False)
     test.assign(repaid=y[_ROWS:]).to_csv(paths["test.csv"], index=False)
@@ -55,11 +57,9 @@ def run(folder: str) -> int:
 
 
 def _loans(n: int, rng: np.random.Generator) -> tuple[pd.DataFrame, np.ndarray]:
-    income, age, debt = (
-        rng.lognormal(10.5, 0.4, n).round(),
-        rng.integers(20, 70, n),
-        rng.lognormal(9, 0.8, n).round(),
-    )
+    income = rng.lognormal(10.5, 0.4, n).round()
+    age = rng.integers(20, 70, n)
+    debt = rng.lognormal(9, 0.8, n).round()
     town = rng.choice(_TOWNS, n)
     score = (
         2 * np.log(income / 36_000) - np.log(debt / 8_000) + (town == "Oslo") + 0.02 * (age - 45)

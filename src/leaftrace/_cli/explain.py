@@ -28,10 +28,8 @@ def explain_rows(
     if test.y is not None:
         codes = tracer._source.labels(test.y, len(F), "the target of the test rows")
         loss = tracer._source.ensemble.loss.value(F, codes)
-    chosen, size = (
-        _chosen(tracer, F, loss, rows, worst),
-        max(32, min(1024, _VALUES // tracer.n_rows)),
-    )
+    chosen = _chosen(tracer, F, loss, rows, worst)
+    size = max(32, min(1024, _VALUES // tracer.n_rows))
     shown: list[dict[str, Any]] = []
     with Interruptible():
         for start in progress(
@@ -102,7 +100,8 @@ def _test_row(
 
 def _decision(tracer: Tracer, F: F64) -> Any:
     """Of one row (1, K): the class decided for, or the number predicted."""
-    loss, classes = tracer._source.ensemble.loss, tracer.classes
+    loss = tracer._source.ensemble.loss
+    classes = tracer.classes
     response = loss.response(loss.state(F))
     if classes is None:
         return float(response.ravel()[-1])

@@ -116,7 +116,8 @@ class Rows:
 
 class Job:
     def __init__(self, options: Options, name: str) -> None:
-        self.options, self.out = options, Output(options.as_json)
+        self.options = options
+        self.out = Output(options.as_json)
         self.out.document |= {"leaftrace": __version__, "command": name}
         if options.fidelity not in ("raise", "warn"):
             raise InvalidInput(f"--fidelity is '{options.fidelity}'; it can be raise or warn.")
@@ -145,7 +146,8 @@ class Job:
         self, path: str, *, labelled: bool = True, extra: Sequence[str | None] = ()
     ) -> tuple[File, list[str]]:
         """Check a table's columns: it, and the model's columns in it."""
-        o, file = self.options, open_table(path)
+        o = self.options
+        file = open_table(path)
         need(file, split(o.baseline or ""), "--baseline")
         need(file, [o.id], "--id")
         need(file, split(o.categorical), "--categorical")
@@ -166,8 +168,10 @@ class Job:
         labelled: bool = True,
         extra: Any = (),
     ) -> Rows:
-        o, (file, names) = self.options, opened
-        weight, baseline = o.weight if training else None, split(o.baseline or "")
+        o = self.options
+        (file, names) = opened
+        weight = o.weight if training else None
+        baseline = split(o.baseline or "")
         others = [o.target if labelled else None, *baseline, *extra, weight, o.id]
         named = list(dict.fromkeys([*names, *(n for n in others if n is not None)]))
         with self.out.step(f"reading {os.path.basename(file.path)}", clock=file.at_once):
@@ -211,7 +215,8 @@ class Job:
             tracer = Tracer(
                 self.told.model, rows.X, rows.y, rows.weight, baseline=rows.baseline, **given
             )
-        f, e = tracer.fidelity, tracer._source.ensemble
+        f = tracer.fidelity
+        e = tracer._source.ensemble
         self.out.document |= {
             "model": {"file": o.model, "name": tracer._source.name, "loss": e.loss.name, "steps": e.n_steps,
                       "training_rows": e.n_rows, "classes": self._classes(tracer)},

@@ -112,12 +112,14 @@ def _of_xgboost(model: Any, loaded: Any) -> Told:
     )
     from .._adapters.xgboost.model import learner
 
-    objective, classes = learner(booster)["objective"], 0
+    objective = learner(booster)["objective"]
+    classes = 0
     if objective["name"].startswith("multi:"):
         classes = int(objective["softmax_multiclass_param"]["num_class"])
     elif objective["name"].startswith("binary:"):
         classes = 2
-    names, count = booster.feature_names, int(booster.num_features())
+    names = booster.feature_names
+    count = int(booster.num_features())
     kinds = booster.feature_types or []
     categories: dict[str, Any] = {
         name: None for name, kind in zip(names or [], kinds, strict=False) if kind == "c"
@@ -144,7 +146,8 @@ def _of_lightgbm(model: Any, loaded: Any) -> Told:
             if told.objective[0].startswith("multi")
             else 0
         )
-    names, kept = booster.feature_name(), booster.pandas_categorical or []
+    names = booster.feature_name()
+    kept = booster.pandas_categorical or []
     where = [
         int(i)
         for i in str(told.params.get("categorical_feature", "")).split(",")

@@ -60,7 +60,8 @@ def cell(value: Any) -> str:
 
 def records(columns: Any) -> list[dict[str, Any]]:
     """Lines of a table for JSON."""
-    names, lists = list(columns), [plain(np.asarray(columns[n], dtype=object)) for n in columns]
+    names = list(columns)
+    lists = [plain(np.asarray(columns[n], dtype=object)) for n in columns]
     return [dict(zip(names, line, strict=True)) for line in zip(*lists, strict=True)]
 
 
@@ -82,7 +83,8 @@ class Output:
         if self.as_json:
             return
         table = Table(box=None, pad_edge=False, header_style="bold")
-        kept, count = {}, 0
+        kept = {}
+        count = 0
         for name in columns:
             values = np.asarray(columns[name])
             count = len(values)
@@ -109,7 +111,8 @@ class Output:
     def step(self, what: str, *, clock: bool = False) -> Iterator[None]:
         """A part of the work, and a line if it took its time. With ``clock``, one on the terminal: for work that cannot
         tell how far it is."""
-        start, shown = time.perf_counter(), clock and self._errors.is_terminal
+        start = time.perf_counter()
+        shown = clock and self._errors.is_terminal
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),

@@ -101,7 +101,8 @@ class _Counted(io.RawIOBase):
     """A file that tells how much of it was read."""
 
     def __init__(self, path: str, shown: Bar) -> None:
-        self._file, self._shown = open(path, "rb", buffering=0), shown  # noqa: SIM115, closed below
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115, closed below
+        self._shown = shown
 
     def readable(self) -> bool:
         return True
@@ -185,7 +186,8 @@ def write_table(table: Any, path: str) -> None:
             with pyarrow.ipc.new_file(file, table.schema) as writer:
                 writer.write_table(table)
         else:
-            frame, packed = table.to_pandas(), _PACKED.get(os.path.splitext(path)[1])
+            frame = table.to_pandas()
+            packed = _PACKED.get(os.path.splitext(path)[1])
             stream: Any = file if packed is None else pa.CompressedOutputStream(file, packed)
             with io.TextIOWrapper(stream, encoding="utf-8", newline="") as text:
                 own = not isinstance(frame.index, pd.RangeIndex)

@@ -76,7 +76,8 @@ def weights(values: Any, length: int) -> F64:
 def class_codes(y: np.ndarray, classes: np.ndarray, name: str) -> F64:
     """The number of each label in `classes`."""
     if classes.dtype.kind in "OUS":
-        y, classes = y.astype(str), classes.astype(str)
+        y = y.astype(str)
+        classes = classes.astype(str)
     elif y.dtype.kind in "OUS":
         try:
             y = y.astype(classes.dtype)

@@ -78,12 +78,16 @@ class LeafCache:
 
 
 def _write(place: Path, key: str, n: int, parts: Parts) -> None:
-    done, scores = 0, []
+    done = 0
+    scores = []
     with _told(place), open(place / "leaves.npy", "wb") as file:
-        start, shape, dtype = 0, (0, n), np.dtype(np.uint8)
+        start = 0
+        shape = (0, n)
+        dtype = np.dtype(np.uint8)
         for rows, leaves, given in parts():
             if not start:
-                shape, dtype = (len(leaves), n), leaves.dtype
+                shape = (len(leaves), n)
+                dtype = leaves.dtype
                 header = {
                     "descr": np.lib.format.dtype_to_descr(dtype),
                     "fortran_order": False,

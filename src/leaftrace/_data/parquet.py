@@ -49,7 +49,8 @@ class PartedTable:
     @cached_property
     def groups(self) -> list[tuple[int, int, int]]:
         """(file, row group, rows before it), and a last one that has only the number of all rows."""
-        out, rows = [], 0
+        out = []
+        rows = 0
         for f, path in enumerate(self.files):
             with opened(path) as file:
                 for g in range(file.num_row_groups):
@@ -85,7 +86,8 @@ class PartedTable:
 
     def parts(self) -> Iterator[tuple[slice, Any]]:
         """(rows, DataFrame or what the steps make of it), all rows in turn."""
-        at_once, start = max(256, min(ROWS_AT_ONCE, self.memory // (_COPIES * self._row_bytes))), 0
+        at_once = max(256, min(ROWS_AT_ONCE, self.memory // (_COPIES * self._row_bytes)))
+        start = 0
         for path in self.files:
             for batch in _batches(path, at_once, self.column_names):
                 rows = slice(start, start + len(batch))
@@ -104,7 +106,8 @@ class PartedTable:
         import pandas as pd
 
         order = np.argsort(rows, kind="stable")
-        wanted, found = rows[order], []
+        wanted = rows[order]
+        found = []
         for (f, g, start), (_, _, stop) in zip(self.groups[:-1], self.groups[1:], strict=True):
             here = wanted[np.searchsorted(wanted, start) : np.searchsorted(wanted, stop)] - start
             if len(here):
@@ -299,7 +302,8 @@ def _same_schema(first: Any, name: str, other: Any, path: str) -> None:
             for c, t in types.items()
         }
 
-    one, two = plain(first), plain(other)
+    one = plain(first)
+    two = plain(other)
     for column in dict.fromkeys([*one, *two]):
         if one.get(column) != two.get(column):
             there = [

@@ -12,11 +12,10 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
-FIRST, AGAIN, LAST = (
-    2.0,
-    15.0,
-    0.5,
-)  # seconds until the first line, between lines, and to the end after the last one
+# seconds until the first line, between lines, and to the end after the last one
+FIRST = 2.0
+AGAIN = 15.0
+LAST = 0.5
 
 
 class Bar(Protocol):
@@ -52,7 +51,10 @@ class Lines:
     """A line after two seconds, then every fifteen."""
 
     def __init__(self, total: int | None, what: str, unit: str) -> None:
-        self.total, self.what, self.unit, self.n = total, what, unit, 0.0
+        self.total = total
+        self.what = what
+        self.unit = unit
+        self.n = 0.0
         self._start = time.monotonic()
         self._next = self._start + FIRST
 

@@ -52,7 +52,8 @@ def leaf_adjoint(
     out: Real | None = None,
 ) -> LeafAdjoint:
     """Run the backward pass for some of the queries. ``out`` (n, B), of effects that are not kept: see `one_pass`."""
-    trace, e = work.trace, work.trace.ensemble
+    trace = work.trace
+    e = work.trace.ensemble
     count = len(range(len(queries))[columns])
     B = block_width(count)
     fbar, base = queries.seeds(columns, B, work.dtype)
@@ -71,7 +72,8 @@ def leaf_adjoint(
 
 def finished(trace: Trace, fbar: Real, base: F64, count: int) -> LeafAdjoint:
     """With what all leaves feel known."""
-    e, lam = trace.ensemble, lam_adjoint(trace, fbar)
+    e = trace.ensemble
+    lam = lam_adjoint(trace, fbar)
     if e.smoothing is not None:
         fbar = np.concatenate(
             [felt_by_rows(trace, t, fbar[e.leaf_range(t)]) for t in range(e.n_steps)]
@@ -127,10 +129,8 @@ def backward_chunks(
         sums = None if below is None else zeros(below.shape, work.dtype)
         backward_rows(work.trace, t, rows.leaves, U, felt, abar[part], sums)
         if out is not None:
-            leaves, first = (
-                np.ascontiguousarray(rows.leaves[work.trace.ensemble.trees(t)]),
-                np.zeros(len(V), np.int64),
-            )
+            leaves = np.ascontiguousarray(rows.leaves[work.trace.ensemble.trees(t)])
+            first = np.zeros(len(V), np.int64)
             kernels.expand(leaves, 0, len(rows), first, V, felt, out[part])
         return sums
 
@@ -146,7 +146,8 @@ def backward_rows(
     of the step below feel abar, unless None. leaves (trees, n), U (R, n, O, K), felt and below (M, O, B)."""
     e = trace.ensemble
     step_kernels: Any = kernels if e.smoothing is None else twins
-    here, next_ = e.trees(t), None if below is None else e.trees(t - 1)
+    here = e.trees(t)
+    next_ = None if below is None else e.trees(t - 1)
     step_kernels.backward_step(
         np.ascontiguousarray(leaves[here]),
         e.first_output[here],
@@ -188,7 +189,8 @@ def _feel_moves(e: Ensemble, t: int, abar: Real, fbar: Real, base: F64) -> None:
 def one_pass(work: Workspace, queries: Queries, columns: slice) -> Real:
     """`expand_training` of `leaf_adjoint`, where effects are not kept: each step's are computed once, for both. When a
     step's turn comes, what is felt of its leaves is known."""
-    count, n = len(range(len(queries))[columns]), len(work.rows)
+    count = len(range(len(queries))[columns])
+    n = len(work.rows)
     out = zeros((n, block_width(count)), work.dtype)
     adjoint = leaf_adjoint(work, queries, columns, out=out)
     for start in range(0, n, ROW_CHUNK):
@@ -247,7 +249,8 @@ def _complete(work: Workspace, adjoint: LeafAdjoint, rows: Rows, out: Real) -> N
 def expand_labels(work: Workspace, adjoint: LeafAdjoint, rows: Rows) -> Real:
     """(rows, columns, Y) dQ/dy of these rows."""
     e = work.trace.ensemble
-    Y, Y0 = label_effects(work.trace, rows, work.dtype), base_label_effect(work.trace, rows)
+    Y = label_effects(work.trace, rows, work.dtype)
+    Y0 = base_label_effect(work.trace, rows)
     out = np.zeros((Y.shape[3], len(rows), adjoint.fbar.shape[2]), work.dtype)
     for y in range(Y.shape[3]):
         kernels.expand(

@@ -54,43 +54,39 @@ def estimate(
     work: Workspace, built: bool, method: LeafInfluence | LeafRefit, columns: int, rows: int
 ) -> Estimate:
     """Of `Tracer.influence`, for this many queries and training rows; ``built``: the leaf form is there already."""
-    e, result = work.trace.ensemble, rows * columns * work.dtype.itemsize
+    e = work.trace.ensemble
+    result = rows * columns * work.dtype.itemsize
     if isinstance(method, LeafInfluence) and not isinstance(method.update_set, TopKLeaves):
-        ns, kept, width = (
-            expand_cost(e, columns, rows),
-            work.effect_bytes() if work.keeps_effects else 0,
-            columns,
-        )
+        ns = expand_cost(e, columns, rows)
+        kept = work.effect_bytes() if work.keeps_effects else 0
+        width = columns
         ns += 0.0 if work.has_effects else effects_cost(e)
         form = "row form"
         if isinstance(method.update_set, SinglePoint) or e.independent:
-            form, width = "direct effects only", 0
+            form = "direct effects only"
+            width = 0
         elif leaf_form_pays(work, built, columns):
             ns += solve_cost(e, columns) + (0.0 if built else build_cost(e))
-            kept, form, width = kept + space_bytes(e, work.dtype.itemsize), "leaf form", 0
+            kept = kept + space_bytes(e, work.dtype.itemsize)
+            form = "leaf form"
+            width = 0
         else:
             ns += backward_cost(e, columns)
             if not work.keeps_effects:  # computed anew for every block
-                ns, width = (
-                    ns + effects_cost(e) * (-(-columns // work.block) - 1),
-                    min(columns, work.block),
-                )
+                ns = ns + effects_cost(e) * (-(-columns // work.block) - 1)
+                width = min(columns, work.block)
     else:
-        what, form, width = (
-            "refit" if isinstance(method, LeafRefit) else "tangent",
-            "forwards",
-            rows,
-        )
+        what = "refit" if isinstance(method, LeafRefit) else "tangent"
+        form = "forwards"
+        width = rows
         keeps, size = (
             (work.keeps_states, work.state_bytes())
             if what == "refit"
             else (work.keeps_effects, work.effect_bytes())
         )
         once = states_cost(e) if what == "refit" else effects_cost(e)
-        ns, kept = (
-            forward_cost(e, what, rows) + once * (1 if keeps else _blocks(rows)),
-            size if keeps else 0,
-        )
+        ns = forward_cost(e, what, rows) + once * (1 if keeps else _blocks(rows))
+        kept = size if keeps else 0
     block = e.n_rows * e.n_outputs * block_width(width) * work.dtype.itemsize if width else 0
     return Estimate(
         1e-9 * ns * machine() / work.n_jobs, kept + block * work.blocks_ahead + result, form
@@ -106,7 +102,8 @@ def leaf_form_pays(work: Workspace, built: bool, queries: int) -> bool:
     e = work.trace.ensemble
     if not fits(e) or space_bytes(e, work.dtype.itemsize) > work.memory_limit // 4:
         return False
-    row, leaf = backward_cost(e, queries), solve_cost(e, queries)
+    row = backward_cost(e, queries)
+    leaf = solve_cost(e, queries)
     return leaf + (0.0 if built else build_cost(e)) < row
 
 
@@ -156,9 +153,13 @@ def _width_price(what: str, columns: int) -> float:
 @cache
 def machine() -> float:
     """How much slower this machine is than the one of PRICES."""
-    n, B, rng = 4096, BLOCKS[-1], np.random.default_rng(0)
-    leaf, first = rng.integers(0, 64, (1, n)).astype(np.uint8), np.zeros(1, np.int32)
-    U, fbar = np.full((1, n, 1, 1), 1e-3, np.float32), np.ones((64, 1, B), np.float32)
+    n = 4096
+    B = BLOCKS[-1]
+    rng = np.random.default_rng(0)
+    leaf = rng.integers(0, 64, (1, n)).astype(np.uint8)
+    first = np.zeros(1, np.int32)
+    U = np.full((1, n, 1, 1), 1e-3, np.float32)
+    fbar = np.ones((64, 1, B), np.float32)
     abar = np.zeros((n, 1, B), np.float32)
     times = []
     for _ in range(5):

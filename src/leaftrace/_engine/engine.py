@@ -58,7 +58,8 @@ class Engine:
     """A model with its training rows, replayed; what the questions of a `Tracer` are answered with."""
 
     def __init__(self, source: Source, settings: Settings) -> None:
-        self._source, self._settings = source, settings
+        self._source = source
+        self._settings = settings
         with ThreadPoolExecutor(settings.n_jobs) as threads:
             trace = replay(source.ensemble, source.tolerance, source.notes, threads)
         self.fidelity: Fidelity = trace.fidelity
@@ -98,7 +99,8 @@ class Engine:
         self, queries: Queries, method: LeafInfluence, index: Ints | None
     ) -> Iterator[tuple[slice, Real]]:
         """(columns, values (rows, columns)) of LeafInfluence by the adjoint, block by block."""
-        work, knock_on = self._work, not isinstance(method.update_set, SinglePoint)
+        work = self._work
+        knock_on = not isinstance(method.update_set, SinglePoint)
         leaf_form = knock_on and leaf_form_pays(work, self._space is not None, len(queries))
         passing = knock_on and not (
             leaf_form or work.keeps_effects or work.trace.ensemble.independent
@@ -169,7 +171,8 @@ class Engine:
 
     def _scores_without(self, sets: Sequence[Ints], X: Any, what: str) -> Iterator[F64]:
         """(K,) scores of one row of X after the other: of row j by the model refitted without the rows sets[j]."""
-        e, (leaves, offset) = self._source.ensemble, self._source.rows(X)
+        e = self._source.ensemble
+        (leaves, offset) = self._source.rows(X)
         scores = e.scores(leaves, offset)  # (m, K)
 
         def together(part: slice) -> F64:
@@ -185,10 +188,12 @@ class Engine:
             return scores[[j]] + altered.scores(at) - e.scores(at)
 
         with ThreadPoolExecutor(self._settings.n_jobs) as threads:
-            done, each = map(one, range(len(sets))), 1
+            done = map(one, range(len(sets)))
+            each = 1
             if has_block_removal(e):
                 self._work.prepare_states()
-                done, each = self._work.map(together, blocks_of(len(sets))), BLOCKS[-1]
+                done = self._work.map(together, blocks_of(len(sets)))
+                each = BLOCKS[-1]
             for block in progress(done, len(sets), what, "test row", each):
                 yield from block
 
@@ -227,10 +232,8 @@ class Engine:
         """(n,) d(mean loss of X, y)/d(sample weight) at the weights and leaf values of a refitted model that has all
         training rows."""
         self._needs_derivatives()
-        source, values = (
-            self._source,
-            {"base": model.ensemble.base, "values": model.ensemble.values},
-        )
+        source = self._source
+        values = {"base": model.ensemble.base, "values": model.ensemble.values}
         e = replace(alter(source, model.rows), **values)
         with ThreadPoolExecutor(self._settings.n_jobs) as threads:
             trace = replay(e, source.tolerance, (), threads)
@@ -247,7 +250,8 @@ class Engine:
         self, queries: Queries, leaves: np.ndarray, start: F64, labels: list[F64]
     ) -> Real:
         """(labelings, rows, columns): the same new rows under each of these labels."""
-        adjoint_of, e = self._adjoint(queries), self._source.ensemble
+        adjoint_of = self._adjoint(queries)
+        e = self._source.ensemble
         chunks = self._work.row_chunks(np.arange(len(start)))
         own = [e.w_factor, e.w_factor if e.base_factor is None else e.base_factor]
 

@@ -50,7 +50,8 @@ class LeafChanges:
         dF = np.empty((leaves.shape[1], *self.base.shape))
         dF[:] = ensemble.base_scale * self.base
         for t, factor in enumerate(ensemble.factors):
-            trees, d = ensemble.trees(t), self.leaves[ensemble.leaf_range(t)]
+            trees = ensemble.trees(t)
+            d = self.leaves[ensemble.leaf_range(t)]
             kernels.advance(
                 leaves[trees], ensemble.first_output[trees], d if factor == 1 else factor * d, dF
             )
@@ -69,7 +70,8 @@ def tangent(work: Workspace, index: Ints, update_set: UpdateSet) -> LeafChanges:
         block.move(t)
         d = changes[e.leaf_range(t)]
         d += (e.lam_slope * work.trace.lam_effect[e.leaf_range(t)])[:, :, None] * factor
-        mask, sums = None, np.zeros((len(d), e.effect_outputs, block.B))
+        mask = None
+        sums = np.zeros((len(d), e.effect_outputs, block.B))
         if not isinstance(update_set, SinglePoint):
             knock_on = zeros(sums.shape, work.dtype)
             ranking = block.ranking(t)
@@ -93,14 +95,16 @@ def along(work: Workspace, direction: F64) -> LeafChanges:
     """Change of all leaf values along a direction (n,) of sample weights, to first order: one column, one pass.
 
     The same as `tangent` of all rows times the direction, for AllPoints."""
-    e, dw = work.trace.ensemble, work.trace.ensemble.w_factor * direction
+    e = work.trace.ensemble
+    dw = work.trace.ensemble.w_factor * direction
     base = direction @ base_effect(work.trace, work.rows)  # (K,)
     changes = np.zeros_like(e.values)
     moving = replace(e, base=base, values=changes)  # changes are moved as values are
     D = np.tile(base, (e.n_rows, 1))
     for t, V, U in work.effects_forwards():
         moving.move(t, e.leaves, D)
-        step, d = work.trace.steps[t], changes[e.leaf_range(t)]
+        step = work.trace.steps[t]
+        d = changes[e.leaf_range(t)]
         sums = np.zeros((len(d), e.effect_outputs))
         for ids, v, u in zip(e.leaves[e.trees(t)], V, U, strict=True):
             sum_by_leaf(ids, v * dw[:, None] + np.einsum("nok,nk->no", u, D), sums)
@@ -116,7 +120,8 @@ def refit(work: Workspace, index: Ints, update_set: UpdateSet) -> LeafChanges:
     block = _Block(
         work, index, update_set, _base_changes(e, index), e.loss.exponential and not ranked
     )
-    y, first = e.y[block.index], e.first_output
+    y = e.y[block.index]
+    first = e.first_output
     dlam = np.zeros(block.B)
     if e.rule.l2_scales:
         dlam = e.rule.l2 * (
@@ -126,7 +131,8 @@ def refit(work: Workspace, index: Ints, update_set: UpdateSet) -> LeafChanges:
     changes = np.zeros((len(e.values), e.leaf_outputs, block.B))
     for t, state in work.states_forwards():
         block.move(t)
-        step, own = work.trace.steps[t], block.own_leaves(t)
+        step = work.trace.steps[t]
+        own = block.own_leaves(t)
         own_state = state[block.index].astype(np.float64)  # (B, C)
         mask = None
         dS = np.zeros((*step.s.shape[1:], block.B))
@@ -154,9 +160,12 @@ def _changed_sums(
     work: Workspace, block: _Block, t: int, q: int, state: Real, dS: F64, mask: Real | None
 ) -> tuple[Real, Real, Real | None]:
     """dG (M, O, B) and dH (M, O, O, B) of inner iteration q over all rows in U; and the update set."""
-    e, (M, O, B) = work.trace.ensemble, dS.shape
-    loss, w = e.loss, work.step_weights(t)
-    dG, dH = zeros((M, O, B), work.dtype), zeros((M, O, O, B), work.dtype)
+    e = work.trace.ensemble
+    (M, O, B) = dS.shape
+    loss = e.loss
+    w = work.step_weights(t)
+    dG = zeros((M, O, B), work.dtype)
+    dH = zeros((M, O, O, B), work.dtype)
     if q > 0:
         shift = loss.shift(work.trace.steps[t].S[q]).astype(work.dtype)
         inner = shift, block.form(dS), block.usage(M, mask)
@@ -171,7 +180,8 @@ def _changed_sums(
         )  # the leaf's own change need not be small
         kernels.change_sums(loss, *block.sweep(t), *how, dG, dH)
     elif not isinstance(block.update_set, SinglePoint):
-        ranking, inner = block.ranking(t), (None, None, None)
+        ranking = block.ranking(t)
+        inner = (None, None, None)
         how = block.form_number, state, e.y, w, *inner, block.D, ranking
         kernels.change_sums(loss, *block.sweep(t), *how, dG, dH)
         mask = block.mask(t, ranking)
@@ -212,7 +222,9 @@ class _Block:
         base: F64,
         exponential: bool = False,
     ) -> None:
-        self.work, self.update_set, self.exponential = work, update_set, exponential
+        self.work = work
+        self.update_set = update_set
+        self.exponential = exponential
         self.e = work.trace.ensemble
         self.B = block_width(len(index))
         padding = self.B - len(index)  # up to a width the kernels know: the last row again
@@ -221,10 +233,8 @@ class _Block:
             [base, np.repeat(base[:, -1:], padding, axis=1)], axis=1
         )  # (K, B)
         self.lanes = np.arange(self.B)
-        self._own_leaves, self._own_w = (
-            np.ascontiguousarray(self.e.leaves[:, self.index]),
-            self.e.w[self.index],
-        )
+        self._own_leaves = np.ascontiguousarray(self.e.leaves[:, self.index])
+        self._own_w = self.e.w[self.index]
         self.only_updated = (
             isinstance(update_set, TopKLeaves) and update_set.accumulate == "updated"
         )
@@ -264,12 +274,14 @@ class _Block:
 
     def sweep(self, t: int) -> tuple[Any, ...]:
         """The first arguments of the kernels that go over the rows of step t; D takes in what is pending."""
-        before, self._pending = self._pending or (None, None, None), None
+        before = self._pending or (None, None, None)
+        self._pending = None
         return (self.e.leaves[self.e.trees(t)], self.first(t), *before, self._pick(t))
 
     def _pick(self, t: int) -> Real | None:
         """(n,) 1 for rows whose changes rank the leaves; None for all."""
-        n, update_set = self.e.n_rows, self.update_set
+        n = self.e.n_rows
+        update_set = self.update_set
         if (
             not isinstance(update_set, TopKLeaves)
             or update_set.sample is None
@@ -292,7 +304,8 @@ class _Block:
         """(M, B) 1 for leaves whose rows are in U^t; None when the update set does not rank leaves."""
         if sums is None or not isinstance(self.update_set, TopKLeaves):
             return None
-        mask, trees = zeros(sums.shape, self.work.dtype), self.e.trees(t)
+        mask = zeros(sums.shape, self.work.dtype)
+        trees = self.e.trees(t)
         edges = self.e.tree_leaves[trees.start : trees.stop + 1] - self.e.leaf_range(t).start
         for begin, end in pairwise(edges.tolist()):
             kernels.top_leaves(sums[begin:end], self.update_set.k, mask[begin:end])

@@ -31,7 +31,8 @@ def fits(ensemble: Ensemble) -> bool:
 
 def space_bytes(ensemble: Ensemble, itemsize: int) -> int:
     """Bytes of W."""
-    starts, counts = ensemble.step_leaves[:-1], np.diff(ensemble.step_leaves)
+    starts = ensemble.step_leaves[:-1]
+    counts = np.diff(ensemble.step_leaves)
     return int((starts * counts).sum()) * ensemble.leaf_outputs**2 * itemsize
 
 
@@ -81,12 +82,14 @@ def build(work: Workspace) -> LeafSpace:
 
 def of_rows(work: Workspace, rows: Rows, U: Real) -> LeafSpace:
     """Of these rows, with their effects U (trees, n, O, K)."""
-    e, leaves = work.trace.ensemble, rows.leaves
+    e = work.trace.ensemble
+    leaves = rows.leaves
     by_row = np.ascontiguousarray(leaves.T)  # (n, trees)
     O = e.leaf_outputs
 
     def step(t: int) -> tuple[Real, Real]:
-        trees, before = e.trees(t), int(e.step_leaves[t])
+        trees = e.trees(t)
+        before = int(e.step_leaves[t])
         M = int(e.step_leaves[t + 1]) - before
         W = np.empty((before * O, M, O), work.dtype)
         base = np.zeros((M, O, e.n_outputs))

@@ -45,7 +45,8 @@ class Queries:
     def seeds(self, columns: slice, width: int, dtype: np.dtype) -> tuple[Any, F64]:
         """What each leaf of the ensemble (leaves, O, width) and the base score (K, width) get from these queries."""
         e = self.ensemble
-        O, factors = e.leaf_outputs, np.repeat(e.factors, np.diff(e.step_trees))
+        O = e.leaf_outputs
+        factors = np.repeat(e.factors, np.diff(e.step_trees))
         out = zeros((len(e.values), O, width), dtype)
         base = np.zeros((e.n_outputs, width))
         if self.reduce:
@@ -57,7 +58,8 @@ class Queries:
             out[:, :, 0] = sums * np.repeat(e.factors, np.diff(e.step_leaves))[:, None]
             base[:, 0] = e.base_scale * c.sum(axis=0)
             return out, base
-        ids, c = self.leaves[:, columns] + e.tree_offset[:, None], self.gradient[columns]
+        ids = self.leaves[:, columns] + e.tree_offset[:, None]
+        c = self.gradient[columns]
         b = np.arange(c.shape[0])
         for i in range(O):
             out[ids, i, b] = c.T[e.first_output + i] * factors[:, None]

@@ -181,7 +181,8 @@ def refit_on(trace: Trace, rest: Ensemble, threads: Executor | None = None) -> E
         fits = [e.base_rule.fit(part.loss, part.y, part.base_weight) for part in (rest, e)]
         base = base + fits[0] - fits[1]
     rest = replace(rest, base=base)
-    A, values = rest.start(), np.zeros_like(e.values)
+    A = rest.start()
+    values = np.zeros_like(e.values)
     for t, step in enumerate(trace.steps):
         rows = Step(rest, t, A, values, None, threads)
         path = answered(walk(rows, step.scale.tolist()), rows)

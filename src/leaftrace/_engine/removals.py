@@ -35,7 +35,8 @@ def has_block_removal(e: Ensemble) -> bool:
 def refit_without(work: Workspace, sets: Sequence[Ints]) -> LeafChanges:
     """Change of all leaf values without the rows of a set, a column for each set; none is empty."""
     e = work.trace.ensemble
-    loss, removed = e.loss, _Pairs(e, sets)
+    loss = e.loss
+    removed = _Pairs(e, sets)
     base = np.stack([_base_change(e, rows) for rows in sets], axis=1)  # (K, columns)
     block = _Block(work, np.array([rows[0] for rows in sets]), AllPoints(), base, loss.exponential)
     D_own = base[0, removed.column]  # (P,) change of the removed rows' own scores
@@ -45,18 +46,19 @@ def refit_without(work: Workspace, sets: Sequence[Ints]) -> LeafChanges:
     changes = np.zeros((len(e.values), 1, block.B))
     for t, state in work.states_forwards():
         block.move(t)
-        step, own = work.trace.steps[t], removed.leaves[t]
+        step = work.trace.steps[t]
+        own = removed.leaves[t]
         own_state = state[removed.row].astype(np.float64)  # (P, C)
         dS = np.zeros((*step.s.shape[1:], block.B))
         for q in range(len(step.scale)):
             dG, dH, _ = _changed_sums(work, block, t, q, state, dS, None)
             move = D_own if q == 0 else D_own + step.S[q][own, 0] + dS[own, 0, removed.column]
             at = loss.moved(own_state, loss.shift(move[:, None]))
-            g, h = loss.gradient(at, removed.y)[:, 0], loss.hessian(at, removed.y)[:, 0, 0]
-            G, D = (
-                dG[:, 0].astype(np.float64),
-                dH[:, 0, 0].astype(np.float64) * e.rule.newton,
-            )  # (M, B)
+            g = loss.gradient(at, removed.y)[:, 0]
+            h = loss.hessian(at, removed.y)[:, 0, 0]
+            # (M, B)
+            G = dG[:, 0].astype(np.float64)
+            D = dH[:, 0, 0].astype(np.float64) * e.rule.newton
             np.subtract.at(G, (own, removed.column), removed.w * g)
             np.subtract.at(D, (own, removed.column), removed.w * (h if e.rule.newton else 1.0))
             left = np.repeat(step.rows[:, None], block.B, axis=1)
@@ -79,12 +81,14 @@ class _Pairs:
         self.row = np.concatenate(sets)
         self.column = np.repeat(np.arange(len(sets)), [len(rows) for rows in sets])
         self.leaves = np.ascontiguousarray(e.leaves[:, self.row])  # (T, P)
-        self.y, self.w = e.y[self.row], e.w[self.row]
+        self.y = e.y[self.row]
+        self.w = e.w[self.row]
 
 
 def _solve(e: Ensemble, t: int, step: StepTrace, q: int, dG: F64, dD: F64, dlam: F64) -> F64:
     """(M, B) ds; to zero where there is nothing to divide by."""
-    s, dD = step.s[q], dD + dlam
+    s = step.s[q]
+    dD = dD + dlam
     D = step.D[q][:, 0] + dD
     return np.where(D > 0, -(dG + dD * s) / np.where(D > 0, D, 1.0), -s)
 

@@ -92,10 +92,13 @@ def replay(
     ensemble: Ensemble, tolerance: float, notes: Sequence[str] = (), threads: Executor | None = None
 ) -> Trace:
     """Walk through the steps with the model's own scores, so that each step is judged by itself."""
-    e, A = ensemble, ensemble.start()
+    e = ensemble
+    A = ensemble.start()
     scale = leaf_scale(e, largest_gradient(e, A))
     steps: list[Replayed] = []
-    buffer, sums, searching = None, sums_of_all_steps(e, A, threads), True
+    buffer = None
+    sums = sums_of_all_steps(e, A, threads)
+    searching = True
     for t in progress(range(e.n_steps), e.n_steps, "replaying", "step"):
         known = None if sums is None else sums[e.leaf_range(t)]
         step = Step(e, t, A, None, buffer, threads, known)
@@ -122,9 +125,11 @@ def replay_apart(
     e = ensemble
     scale = leaf_scale(e, gradient)
     asking = {t: replay_step(StepLeaves(e, t), scale, tolerance) for t in range(e.n_steps)}
-    asks, done = {t: next(step) for t, step in asking.items()}, {}
+    asks = {t: next(step) for t, step in asking.items()}
+    done = {}
     while asks:
-        found, asks = answers(asks), {}
+        found = answers(asks)
+        asks = {}
         for t, sums in found.items():
             try:
                 asks[t] = asking[t].send(sums)
@@ -140,7 +145,9 @@ def replay_step(
     leaves: StepLeaves, scale: float, tolerance: float, searching: bool = True
 ) -> Asking[Replayed]:
     """One step at the model's own scores. ``scale``: what errors of leaf values are relative to."""
-    e, t, weight_error = leaves.ensemble, leaves.t, 0.0
+    e = leaves.ensemble
+    t = leaves.t
+    weight_error = 0.0
     target = e.values[e.leaf_range(t)]
     first = yield from leaves.iterate(None)
     if e.recorded is not None:
@@ -154,7 +161,8 @@ def replay_step(
     search = e.rule.backtracking and searching and weight_error <= tolerance
     iterations = yield from _inner_iterations(leaves, first, target, scale, search)
     difference = np.abs(e.rate(t) * iterations[-1].after() - target).max(axis=1)
-    error, leaf = float(difference.max() / scale), int(difference.argmax())
+    error = float(difference.max() / scale)
+    leaf = int(difference.argmax())
     return Replayed(_linearise(leaves, iterations), error, leaf, weight_error)
 
 
@@ -166,10 +174,8 @@ def judged(
     notes: Sequence[str],
 ) -> Fidelity:
     """``labels``: and weights, that the starting score comes from."""
-    errors, weight_errors = (
-        np.array([s.error for s in steps]),
-        np.array([s.weight_error for s in steps]),
-    )
+    errors = np.array([s.error for s in steps])
+    weight_errors = np.array([s.weight_error for s in steps])
     return judge(
         e,
         errors,
@@ -219,7 +225,8 @@ def _inner_iterations(
     cannot be predicted; they can be found, because the model's leaf values tell which were taken. Depth first,
     'accept' first; a rejection halves the step and uses up an iteration.
     """
-    count, rate = step.ensemble.rule.iterations, step.ensemble.rate(step.t)
+    count = step.ensemble.rule.iterations
+    rate = step.ensemble.rate(step.t)
     best: tuple[float, list[Iteration]] = (np.inf, [])
     if not search:
         return (yield from walk(step, [1.0] * count, first))

@@ -43,13 +43,17 @@ class Rows:
     def take(self, index: slice | np.ndarray) -> Rows:
         leaves = np.ascontiguousarray(self.leaves[:, index])
         sample = None if self.sample is None else take_sample(self.sample, index)
-        start, y, w = self.start[index], self.y[index], self.w[index]
+        start = self.start[index]
+        y = self.y[index]
+        w = self.w[index]
         return Rows(leaves, start, y, w, self.factor[index], self.base_factor[index], sample)
 
     def cut(self, part: slice) -> Rows:
         """Like `take`, without a copy: the rows of a tree then lie apart from those of the next."""
         sample = None if self.sample is None else take_sample(self.sample, part)
-        start, y, w = self.start[part], self.y[part], self.w[part]
+        start = self.start[part]
+        y = self.y[part]
+        w = self.w[part]
         return Rows(
             self.leaves[:, part], start, y, w, self.factor[part], self.base_factor[part], sample
         )
@@ -90,7 +94,9 @@ def fill_effects(trace: Trace, rows: Rows, part: slice, V: Real, U: Real) -> Non
         )
         _draw(rows, slice(0, e.n_steps), part, V, U)
         return
-    rows, V, U = rows.take(part), V[:, part], U[:, part]
+    rows = rows.take(part)
+    V = V[:, part]
+    U = U[:, part]
     for t, A in forward_scores(trace, rows):
         step_effects(trace, rows, t, A, V[e.trees(t)], U[e.trees(t)])
 
@@ -111,7 +117,8 @@ def _one_output_effects(
     trace: Trace, rows: Rows, part: slice, steps: slice, leaves: Ids, A: F64, V: Real, U: Real
 ) -> None:
     """V, U (R, n) of some rows in steps of one tree each, from the scores A before the first, which move on."""
-    e, at = trace.ensemble, trace.steps[steps]
+    e = trace.ensemble
+    at = trace.steps[steps]
     ends = e.step_leaves[steps.start : steps.stop + 1]
     values = np.ascontiguousarray(e.values[ends[0] : ends[-1], 0])
     tables = np.concatenate([[0], np.cumsum([step.s.size for step in at])])
@@ -142,11 +149,15 @@ def forward_scores(trace: Trace, rows: Rows) -> Iterator[tuple[int, F64]]:
 
 def step_effects(trace: Trace, rows: Rows, t: int, A: F64, V: Real, U: Real) -> None:
     """Fill V (R, n, O) and U (R, n, O, K) of step t from the scores A (n, K) before it."""
-    e, step = trace.ensemble, trace.steps[t]
-    loss, newton = e.loss, e.rule.newton
+    e = trace.ensemble
+    step = trace.steps[t]
+    loss = e.loss
+    newton = e.rule.newton
     if step.spread is not None:
-        state, eye = loss.state(A), np.eye(e.n_outputs)
-        g, j = loss.gradient(state, rows.y), loss.jacobian(state, rows.y)
+        state = loss.state(A)
+        eye = np.eye(e.n_outputs)
+        g = loss.gradient(state, rows.y)
+        j = loss.jacobian(state, rows.y)
         for o, v, u in zip(e.first_output[e.trees(t)], V, U, strict=True):
             one = np.broadcast_to(eye[o], A.shape)
             v[:, 0], v[:, 1] = g[:, o], loss.hessian(state, rows.y)[:, o, o]
@@ -166,9 +177,11 @@ def step_effects(trace: Trace, rows: Rows, t: int, A: F64, V: Real, U: Real) -> 
                 u[None, :, 0, 0],
             )
     else:
-        V[...], U[...] = 0, 0
+        V[...] = 0
+        U[...] = 0
         for r, q, at, s, out in _iterations(trace, rows, t, A):
-            ids, o = rows.leaves[e.trees(t)][r], slice(out, out + e.leaf_outputs)
+            ids = rows.leaves[e.trees(t)][r]
+            o = slice(out, out + e.leaf_outputs)
             h = loss.hessian(at, rows.y)
             hs = np.einsum("nab,nb->na", h, s) if newton else s
             slope = loss.jacobian(at, rows.y)
@@ -203,7 +216,8 @@ def label_effects(trace: Trace, rows: Rows, dtype: np.dtype) -> Real:
 
 
 def _smoothed_label_effects(trace: Trace, rows: Rows, t: int, A: F64, Y: Real) -> None:
-    e, state = trace.ensemble, trace.ensemble.loss.state(A)
+    e = trace.ensemble
+    state = trace.ensemble.loss.state(A)
     slope = e.loss.label_gradient(state, rows.y)
     for r, o in enumerate(e.first_output[e.trees(t)]):
         one = np.broadcast_to(np.eye(e.n_outputs)[o], A.shape)
@@ -216,7 +230,8 @@ def _iterations(
     trace: Trace, rows: Rows, t: int, A: F64
 ) -> Iterator[tuple[int, int, F64, F64, int]]:
     """Tree r, inner iteration q of step t: (r, q, state there, s of each row's leaf (n, K), first output)."""
-    e, step = trace.ensemble, trace.steps[t]
+    e = trace.ensemble
+    step = trace.steps[t]
     state = e.loss.state(A)
     for r, (ids, out) in enumerate(
         zip(rows.leaves[e.trees(t)], e.first_output[e.trees(t)], strict=True)

@@ -73,7 +73,9 @@ class StepLeaves:
     """The leaves of one step, and what follows from the sums over their rows."""
 
     def __init__(self, ensemble: Ensemble, t: int) -> None:
-        self.ensemble, self.t, e = ensemble, t, ensemble
+        self.ensemble = ensemble
+        self.t = t
+        e = ensemble
         self.M = int(e.step_leaves[t + 1] - e.step_leaves[t])
         self.lam = np.broadcast_to(
             e.lam if e.leaf_l2 is None else e.lam + e.leaf_l2[e.leaf_range(t)], self.M
@@ -81,7 +83,9 @@ class StepLeaves:
 
     def iterate(self, S: F64 | None, c: float = 1.0) -> Asking[Iteration]:
         """The inner iteration at A + S, S (M, O) or None for zero."""
-        e, rule, eye = self.ensemble, self.ensemble.rule, np.eye(self.ensemble.leaf_outputs)
+        e = self.ensemble
+        rule = self.ensemble.rule
+        eye = np.eye(self.ensemble.leaf_outputs)
         sums: LeafSums = yield Ask(S)
         if rule.statistic is not None:
             return self._statistic(sums, c)
@@ -104,7 +108,8 @@ class StepLeaves:
 
     def _solve(self, G: F64, H: F64, D: F64) -> tuple[F64, F64]:
         """The step s (M, O), and D^-1, zero for leaves that do not move."""
-        e, rule = self.ensemble, self.ensemble.rule
+        e = self.ensemble
+        rule = self.ensemble.rule
         D_inverse = inverse(D)
         if rule.limited:
             s, moves = rule.step(G, np.einsum("maa->ma", H), np.einsum("maa->ma", D))
@@ -117,20 +122,24 @@ class StepLeaves:
 
     def _set_fixed(self, s: F64) -> NDArray[np.bool_]:
         """(M,) leaves whose value does not come from their rows; s gets it."""
-        e, here = self.ensemble, self.ensemble.leaf_range(self.t)
+        e = self.ensemble
+        here = self.ensemble.leaf_range(self.t)
         fixed = np.zeros(self.M, bool) if e.fixed is None else e.fixed[here]
         s[fixed] = e.values[here][fixed] / e.rate(self.t)
         return fixed
 
     def _smoothed(self, sums: LeafSums, H: F64, c: float) -> Iteration:
         """Leaves that are mixtures of the steps of the nodes above them."""
-        e, s, spread = self.ensemble, np.zeros_like(sums.G), np.zeros((self.M, self.M, 2))
+        e = self.ensemble
+        s = np.zeros_like(sums.G)
+        spread = np.zeros((self.M, self.M, 2))
         assert e.smoothing is not None
         trees = e.trees(self.t)
         edges = e.tree_leaves[trees.start : trees.stop + 1] - e.leaf_range(self.t).start
         for tree, begin, end in zip(e.smoothing[trees], edges[:-1], edges[1:], strict=True):
             here = slice(begin, end)
-            node_G, node_H = tree.below @ sums.G[here, 0], tree.below @ H[here, 0, 0]
+            node_G = tree.below @ sums.G[here, 0]
+            node_H = tree.below @ H[here, 0, 0]
             D = node_H + e.lam + tree.l2
             steps, moves = e.rule.step(node_G, node_H, D)
             s[here, 0] = tree.mix @ steps
@@ -144,7 +153,8 @@ class StepLeaves:
         return Iteration(c, None, s, sums, nothing, nothing, None, spread)
 
     def _statistic(self, sums: LeafSums, c: float) -> Iteration:
-        s, nothing = sums.G.copy(), np.zeros((self.M, 1, 1))
+        s = sums.G.copy()
+        nothing = np.zeros((self.M, 1, 1))
         self._set_fixed(s)
         return Iteration(c, None, s, replace(sums, G=np.zeros_like(s)), nothing, nothing, None)
 
@@ -179,15 +189,21 @@ class Step(StepLeaves):
         | None = None,  # (M, 8) what the one pass would give; then the scores stay where they are
     ) -> None:
         super().__init__(ensemble, t)
-        self.A, self.values, self.buffer, self.threads = A, values, buffer, threads
-        e, trees = ensemble, ensemble.trees(t)
+        self.A = A
+        self.values = values
+        self.buffer = buffer
+        self.threads = threads
+        e = ensemble
+        trees = ensemble.trees(t)
         self.leaves = e.leaves[trees]
         self.first = e.first_output[trees]
         self.weights = [e.tree_weight(r) for r in range(trees.start, trees.stop)]  # R times (n,)
         self.one_pass = has_one_pass(e)
         if self.one_pass:
             sums = self._one_pass() if known is None else known
-            self.W, self.rows, self.sums = sums[:, 3].copy(), sums[:, 4].copy(), sums[:, :3]
+            self.W = sums[:, 3].copy()
+            self.rows = sums[:, 4].copy()
+            self.sums = sums[:, :3]
             return
         e.move(t, e.leaves, A, values)
         if e.rounding.scores:
@@ -199,16 +215,20 @@ class Step(StepLeaves):
 
     def _one_pass(self) -> F64:
         """(M, 8) sums of derivatives; the scores move on."""
-        e, t = self.ensemble, self.t
+        e = self.ensemble
+        t = self.t
         if e.boosts(t) and self._one_tree(t) and self._one_tree(t - 1):
             both = slice(e.trees(t - 1).start, e.trees(t).stop)
             leaves = e.step_leaves[t - 1 : t + 2]
             values = (e.values if self.values is None else self.values)[leaves[0] : leaves[2], 0]
-            edges, w = leaves - leaves[0], self.weights[0]
+            edges = leaves - leaves[0]
+            w = self.weights[0]
             sums = one_output_sums(e, e.leaves[both], True, edges, values, self.A, w, self.threads)
             return sums[edges[1] :]
         e.move(t, e.leaves, self.A, self.values)
-        edges, values = np.array([0, self.M]), np.zeros(self.M)  # nothing moves within the step
+        # nothing moves within the step
+        edges = np.array([0, self.M])
+        values = np.zeros(self.M)
         trees = zip(self.leaves, self.weights, strict=True)
         parts = [
             one_output_sums(e, ids[None], False, edges, values, self.A, w, self.threads)
@@ -227,17 +247,23 @@ class Step(StepLeaves):
         if ask.s is not None:
             return self._slopes(ask.S, ask.s)
         if self.ensemble.rule.statistic is not None:
-            G, h, k = self._statistics(), np.zeros((self.M, 1, 1)), None
+            G = self._statistics()
+            h = np.zeros((self.M, 1, 1))
+            k = None
         elif self.one_pass:
             g_h_k = self.sums if ask.S is None else self._moved_sums(ask.S)
-            G, h, k = g_h_k[:, :1], g_h_k[:, 1, None, None], g_h_k[:, 2]
+            G = g_h_k[:, :1]
+            h = g_h_k[:, 1, None, None]
+            k = g_h_k[:, 2]
         else:
-            (G, h), k = self._general_sums(ask.S), None
+            (G, h) = self._general_sums(ask.S)
+            k = None
         return LeafSums(self.W, self.rows, G, h, k, self._count)
 
     @cached_property
     def _count(self) -> F64 | None:
-        e, count = self.ensemble, np.zeros(self.M)
+        e = self.ensemble
+        count = np.zeros(self.M)
         if e.recorded is None or e.recorded.kind != "rows":
             return None
         for r, ids in enumerate(self.leaves, e.trees(self.t).start):
@@ -246,22 +272,30 @@ class Step(StepLeaves):
         return count
 
     def _moved_sums(self, S: F64) -> F64:
-        e, sums, shift = self.ensemble, np.zeros((self.M, 4)), self.ensemble.loss.shift(S[:, 0])
+        e = self.ensemble
+        sums = np.zeros((self.M, 4))
+        shift = self.ensemble.loss.shift(S[:, 0])
         for ids, w in zip(self.leaves, self.weights, strict=True):
             kernels.leaf_sums(e.loss.kernel, ids, self.state, shift, e.y, w, sums)
         return sums
 
     def _general_sums(self, S: F64 | None) -> list[F64]:
         """G and h of any loss."""
-        e, O = self.ensemble, self.ensemble.leaf_outputs
+        e = self.ensemble
+        O = self.ensemble.leaf_outputs
         drawn = [None] * len(self.first) if e.sample is None else e.sample[e.trees(self.t)]
 
         def chunk(part: slice) -> tuple[F64, F64]:
-            at, y, w = self._moved(part, S), e.y[part], e.w[part]
-            G, H = np.zeros((self.M, O)), np.zeros((self.M, O, O))
-            g, h = e.loss.gradient(at, y), e.loss.hessian(at, y) if e.rule.newton else None
+            at = self._moved(part, S)
+            y = e.y[part]
+            w = e.w[part]
+            G = np.zeros((self.M, O))
+            H = np.zeros((self.M, O, O))
+            g = e.loss.gradient(at, y)
+            h = e.loss.hessian(at, y) if e.rule.newton else None
             for ids, o, times in zip(self.leaves, self.first, drawn, strict=True):
-                out, times = slice(o, o + O), None if times is None else times[part]
+                out = slice(o, o + O)
+                times = None if times is None else times[part]
                 sum_by_leaf(ids[part], e.rounding.apply(g[:, out], w, times), G)
                 if h is not None:
                     sum_by_leaf(ids[part], e.rounding.apply(h[:, out, out], w, times), H)
@@ -274,12 +308,10 @@ class Step(StepLeaves):
         e = self.ensemble
 
         def chunk(part: slice) -> F64:
-            at, y, ids, J = (
-                self._moved(part, S),
-                e.y[part],
-                self.leaves[0][part],
-                np.zeros((*s.shape, s.shape[1])),
-            )
+            at = self._moved(part, S)
+            y = e.y[part]
+            ids = self.leaves[0][part]
+            J = np.zeros((*s.shape, s.shape[1]))
             slope = e.loss.jacobian(at, y)
             if e.rule.newton:
                 slope = slope + e.loss.third_dot(at, y, s[ids])
@@ -302,7 +334,8 @@ class Step(StepLeaves):
         return state if S is None else loss.moved(state, loss.shift(S)[self.leaves[0][part]])
 
     def _statistics(self) -> F64:
-        e, s = self.ensemble, np.zeros((self.M, 1))
+        e = self.ensemble
+        s = np.zeros((self.M, 1))
         assert e.rule.statistic is not None
         for ids, o, w in zip(self.leaves, self.first, self.weights, strict=True):
             here = np.unique(ids)
@@ -342,7 +375,8 @@ def one_output_sums(
     values = np.ascontiguousarray(values)
 
     def chunk(start: int) -> F64:
-        sums, rows = np.zeros((len(values), 8)), (start, min(start + ROW_CHUNK, e.n_rows))
+        sums = np.zeros((len(values), 8))
+        rows = (start, min(start + ROW_CHUNK, e.n_rows))
         kernels.replay_sums(
             e.loss.kernel, leaf, skip, edges, values, A, e.y, w, e.rounding.level, *rows, sums
         )
@@ -355,7 +389,8 @@ def one_output_sums(
 
 def sums_of_all_steps(e: Ensemble, A: F64, threads: Executor | None) -> F64 | None:
     """(leaves, 8) where each row can go through all steps at once: then it passes through the caches once."""
-    rule, plain = e.rule, e.moves is None and e.sample is None and len(e.leaves) == e.n_steps
+    rule = e.rule
+    plain = e.moves is None and e.sample is None and len(e.leaves) == e.n_steps
     if not (has_one_pass(e) and plain and rule.iterations == 1 and rule.statistic is None):
         return None
     return one_output_sums(
@@ -368,7 +403,8 @@ def inverse(D: F64) -> F64:
     ok = np.einsum("maa->ma", D).min(axis=1) > 0
     if D.shape[-1] == 1:
         return np.where(ok, 1 / np.where(ok, D[:, 0, 0], 1), 0)[:, None, None]
-    ok, eye = ok[:, None, None], np.eye(D.shape[-1])
+    ok = ok[:, None, None]
+    eye = np.eye(D.shape[-1])
     return np.where(ok, np.linalg.inv(np.where(ok, D, eye)), 0)
 
 

@@ -34,7 +34,10 @@ S = TypeVar("S")
 
 class Workspace:
     def __init__(self, trace: Trace, dtype: np.dtype, n_jobs: int, memory_limit: int) -> None:
-        self.trace, self.dtype, self.n_jobs, self.memory_limit = trace, dtype, n_jobs, memory_limit
+        self.trace = trace
+        self.dtype = dtype
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
         self.rows = training_rows(trace)
 
     def effect_bytes(self) -> int:
@@ -78,7 +81,8 @@ class Workspace:
 
     def knock_on_backwards(self) -> Iterator[tuple[int, Real]]:
         """(t, U (R, n, O, K)) from the last step to the first, of effects that are kept."""
-        e, U = self.trace.ensemble, self.effects[1]
+        e = self.trace.ensemble
+        U = self.effects[1]
         return ((t, U[e.trees(t)]) for t in reversed(range(e.n_steps)))
 
     def scores_backwards(self) -> Iterator[tuple[int, F64]]:
@@ -200,7 +204,8 @@ class Workspace:
         self, fn: Callable[[T], S], items: Iterable[T], n_jobs: int | None = None
     ) -> Iterator[S]:
         """fn of every item, in order, on the threads; no more than one item a thread is ahead."""
-        items, n_jobs = iter(items), n_jobs or self.n_jobs
+        items = iter(items)
+        n_jobs = n_jobs or self.n_jobs
         first = list(islice(items, 2))
         if n_jobs == 1 or len(first) <= 1:
             yield from map(fn, chain(first, items))

@@ -19,7 +19,8 @@ from .._model.losses import Logistic, Loss, Poisson, SquaredError
 
 def sum_by_leaf(leaf: Ids, x: Real, out: Real) -> None:
     """out[l] += sum of x[j] over the rows j of leaf l. leaf (n,), x (n, ...), out (M, ...)."""
-    columns, sums = x.reshape(len(x), -1), out.reshape(len(out), -1)
+    columns = x.reshape(len(x), -1)
+    sums = out.reshape(len(out), -1)
     for c in range(columns.shape[1]):
         sums[:, c] += np.bincount(leaf, columns[:, c], len(out)).astype(out.dtype)
 
@@ -77,7 +78,8 @@ def replay_sums(
 
     Leaves of tree r: edges[r] .. edges[r + 1]; ``skip``: the first tree only moves the scores.
     ``rounding``, to float32: 1 the terms w g and w h, 2 the derivatives before they are weighted, 4 the scores."""
-    part, fn = slice(begin, end), _loss(loss)
+    part = slice(begin, end)
+    fn = _loss(loss)
     for r in range(int(skip), len(leaf)):
         if r > 0:
             A[part, 0] += values[edges[r - 1] :][leaf[r - 1, part]]
@@ -111,21 +113,27 @@ def row_effects(
 ) -> None:
     """V, U (R, n): direct and knock-on effect of rows begin .. end - 1 on their leaves' values, steps as in
     `replay_sums`. A (end - begin,) their scores; shift, s, N of tree r are (Q, M) at tables[r] .. tables[r + 1]."""
-    part, fn = slice(begin, end), _loss(loss)
-    y, w = y[part], w[part]
+    part = slice(begin, end)
+    fn = _loss(loss)
+    y = y[part]
+    w = w[part]
     for r, ids in enumerate(leaf[:, part]):
         if r > 0:
             A += values[edges[r - 1] :][leaf[r - 1, part]]
-        state, v, u = fn.state(A[:, None]), np.zeros(len(y)), np.zeros(len(y))
+        state = fn.state(A[:, None])
+        v = np.zeros(len(y))
+        u = np.zeros(len(y))
         of_tree = (
             x[tables[r] : tables[r + 1]].reshape(-1, edges[r + 1] - edges[r]) for x in (shift, s, N)
         )
         for shift_q, s_q, N_q in zip(*of_tree, strict=True):
-            at, step = _moved(fn, state, shift_q, ids), s_q[ids]
+            at = _moved(fn, state, shift_q, ids)
+            step = s_q[ids]
             h = fn.hessian(at, y)[:, 0, 0]
             v += N_q[ids] * (fn.gradient(at, y)[:, 0] + (h if newton else 1.0) * step)
             u += N_q[ids] * (h + newton * fn.third_dot(at, y, step[:, None])[:, 0, 0])
-        V[r, part], U[r, part] = v, w * u
+        V[r, part] = v
+        U[r, part] = w * u
 
 
 def backward_step(
@@ -243,7 +251,8 @@ def change_sums(
     In an inner iteration (one tree a step) the state is first moved by ``shift`` (M, O), and scores change by
     ``mask * D``, then by the leaf's own change ``inner`` (M, O, B). ``form``: changes come as D (0, or 2 if they are
     small), or as exp(D) - 1 (1)."""
-    O, exponential = dG.shape[1], form == 1
+    O = dG.shape[1]
+    exponential = form == 1
     _sweep(leaf, first, O, exponential, before, first_before, d_before, pick, D, ranking)
     change = D
     if shift is not None and inner is not None and mask is not None:
@@ -369,11 +378,14 @@ def removal_step(
     ``bounds`` (3,): l1, the longest step and the least sum of h, with G (M, O) and lam (M,) of the model; leaves that
     are ``fixed`` (M,) stay. Where a leaf's outputs are solved together (not ``diagonal``), no bound is looked at."""
     M, O, B = dS.shape
-    lanes, eye = np.arange(B), np.eye(O)
-    dG, dD = dG.astype(np.float64), dH.astype(np.float64) if newton else np.zeros((M, O, O, B))
+    lanes = np.arange(B)
+    eye = np.eye(O)
+    dG = dG.astype(np.float64)
+    dD = dH.astype(np.float64) if newton else np.zeros((M, O, O, B))
     alive = np.repeat(rows[:, None], B, axis=1)
     for ids, o, moved, tree_w in zip(own, first, move, np.broadcast_to(w, own.shape), strict=True):
-        at, out = loss.moved(own_state, loss.shift(moved.T)), slice(o, o + O)
+        at = loss.moved(own_state, loss.shift(moved.T))
+        out = slice(o, o + O)
         dG[ids, :, lanes] -= tree_w[:, None] * loss.gradient(at, y)[:, out]
         dD[ids, :, :, lanes] -= tree_w[:, None, None] * (
             loss.hessian(at, y)[:, out, out] if newton else eye

@@ -106,7 +106,8 @@ class Rounding:
     def apply(self, x: F64, w: F64, drawn: NDArray[Any] | None = None) -> F64:
         """w drawn x, rounded as the booster rounds it. w, drawn (n,): weight, how often a row was drawn; x (n, ...)."""
         if drawn is not None and not self.draws:
-            w, drawn = w * drawn, None
+            w = w * drawn
+            drawn = None
         shape = len(w), *[1] * (x.ndim - 1)
         x = w.reshape(shape) * (_f32(x) if self.derivatives else x)
         x = _f32(x) if self.terms else x

@@ -66,7 +66,8 @@ class General(Additive):
         return (self.label_terms(state[:, 0], y)[1] * s[:, 0])[:, None, None]
 
     def difference(self, state: F64, D: F64, y: F64) -> tuple[F64, F64]:
-        before, after = self.terms(state, y[:, None]), self.terms(state + D[:, 0], y[:, None])
+        before = self.terms(state, y[:, None])
+        after = self.terms(state + D[:, 0], y[:, None])
         return (after[0] - before[0])[:, None], (after[2] - before[2])[:, None, None]
 
     def response(self, state: F64) -> F64:
@@ -111,12 +112,15 @@ class Tweedie(_LogLink, General):
         return "exponentials", (1 - self.power, 2 - self.power, 1.0, 0.0, 0.0)
 
     def value(self, A: F64, y: F64) -> F64:
-        a, b = 1 - self.power, 2 - self.power
+        a = 1 - self.power
+        b = 2 - self.power
         return -y * np.exp(a * A[..., 0]) / a + np.exp(b * A[..., 0]) / b
 
     def terms(self, A: F64, y: F64) -> Terms:
-        a, b = 1 - self.power, 2 - self.power
-        u, v = -y * np.exp(a * A), np.exp(b * A)
+        a = 1 - self.power
+        b = 2 - self.power
+        u = -y * np.exp(a * A)
+        v = np.exp(b * A)
         h = a * u + b * v
         return u + v, h, h, a * a * u + b * b * v
 
@@ -136,7 +140,8 @@ class Huber(General):
 
     @property
     def changes(self) -> Told:
-        d, h = self.delta, float(self.flat)
+        d = self.delta
+        h = float(self.flat)
         return pieces("residual", -d, d, (-d, 0.0, h), (0.0, 1.0, 1.0), (d, 0.0, h))
 
     def value(self, A: F64, y: F64) -> F64:
@@ -331,7 +336,8 @@ class _Separate(Additive):
         return np.zeros((len(y), self.n_outputs, self.n_outputs))
 
     def difference(self, state: F64, D: F64, y: F64) -> tuple[F64, F64]:
-        before, after = self._one(state[..., None]), self._one(state[..., None] + D)
+        before = self._one(state[..., None])
+        after = self._one(state[..., None] + D)
         dh = (after[2] - before[2])[:, :, None] * np.eye(self.n_outputs)[None, :, :, None]
         return after[0] - before[0], dh
 

@@ -113,10 +113,9 @@ class Goal:
         return value
 
     def _differences(self, scores: F64) -> F64:
-        F, h = (
-            np.array(scores, dtype=float),
-            1e-4,
-        )  # of a mean over m rows: 1e-9 from h^2, 1e-12 m from rounding
+        # of a mean over m rows: 1e-9 from h^2, 1e-12 m from rounding
+        F = np.array(scores, dtype=float)
+        h = 1e-4
         out = np.empty_like(F)
         for i in np.ndindex(F.shape):
             F[i] += h

@@ -167,7 +167,8 @@ class Logistic(_Exponential, _OneOutput, _Newton):
         return out
 
     def moved(self, state: F64, shift: F64) -> F64:
-        p, q = state[:, :1] * shift, state[:, 1:]
+        p = state[:, :1] * shift
+        q = state[:, 1:]
         return np.concatenate([p, q], axis=1) / (p + q)
 
     def value(self, A: F64, y: F64) -> F64:
@@ -186,7 +187,9 @@ class Logistic(_Exponential, _OneOutput, _Newton):
         return (p * q * (q - p) * s[:, 0])[:, None, None]
 
     def difference(self, state: F64, D: F64, y: F64) -> tuple[F64, F64]:
-        p, q, E = state[:, :1, None], state[:, 1:, None], np.expm1(D)
+        p = state[:, :1, None]
+        q = state[:, 1:, None]
+        E = np.expm1(D)
         dg = p * q * E / (q + p * (1 + E))
         return dg, (dg * (q - p - dg))[:, None]
 
@@ -261,7 +264,8 @@ class Softmax(_Exponential, _Newton):
 
     def third_dot(self, state: F64, y: F64, s: F64) -> F64:
         # h s = p (s - c), c = p.s; differentiated once more: diag(r) - r p' - p r' with r = p (s - c).
-        p, r = state, state * (s - np.sum(state * s, axis=1, keepdims=True))
+        p = state
+        r = state * (s - np.sum(state * s, axis=1, keepdims=True))
         return (
             r[:, :, None] * (np.eye(self.n_outputs) - p[:, None, :]) - p[:, :, None] * r[:, None, :]
         )
@@ -273,7 +277,9 @@ class Softmax(_Exponential, _Newton):
         return np.zeros((len(y), self.n_outputs, self.n_outputs))
 
     def difference(self, state: F64, D: F64, y: F64) -> tuple[F64, F64]:
-        p, E = state[..., None], np.expm1(D)  # (n, K, 1), (n, K, B)
+        # (n, K, 1), (n, K, B)
+        p = state[..., None]
+        E = np.expm1(D)
         mean = (p * E).sum(axis=1, keepdims=True)
         dp = p * (E - mean) / (1 + mean)
         cross = dp[:, :, None] * (p + dp)[:, None] + p[:, :, None] * dp[:, None]

@@ -45,7 +45,8 @@ def condensed(rule: BaseRule, loss: Loss, y: F64, b: F64) -> tuple[F64, F64]:
 
     All weights are float32 numbers, and so are the labels where the mean stands for them: a rule that rounds to float32
     finds nothing to round."""
-    few, totals = _few_labels(loss, y), b
+    few = _few_labels(loss, y)
+    totals = b
     if few is None and rule.of_means(loss, y):
         total = float(b.sum())
         few, totals = mean_labels(float(b @ y) / total, total)
@@ -182,7 +183,8 @@ class NewtonStep:
         return (-(g + h * s[0, 0]) / H)[:, None], -by_label / H
 
     def of_means(self, loss: Loss, y: F64) -> bool:
-        state, one = loss.state(np.zeros((len(y), 1))), np.ones((len(y), 1))
+        state = loss.state(np.zeros((len(y), 1)))
+        one = np.ones((len(y), 1))
         slopes = loss.label_gradient(state, y), loss.label_hessian_dot(state, y, one)
         return all(np.ptp(slope, axis=0).max(initial=0.0) == 0 for slope in slopes)
 

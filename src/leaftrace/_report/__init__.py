@@ -34,8 +34,12 @@ class Report:
             file.write(page)
 
     def __repr__(self) -> str:
-        shown, test = len(self.data["cases"]), self.data["test"]
-        return f"Report({self.data['title']}: {shown} of {test['rows']:,} test rows; .save('report.html') writes the page)"
+        shown = len(self.data["cases"])
+        test = self.data["test"]
+        return (
+            f"Report({self.data['title']}: {shown} of {test['rows']:,} test rows; "
+            ".save('report.html') writes the page)"
+        )
 
 
 def report(

@@ -111,16 +111,15 @@ class Shown:
         ]
         if not where:
             return
-        sets, X = (
-            [ranked[j][0] for j in where],
-            inputs.take_rows(self.X, np.array(where, dtype=np.intp)),
-        )
+        sets = [ranked[j][0] for j in where]
+        X = inputs.take_rows(self.X, np.array(where, dtype=np.intp))
         for j, F in zip(
             where,
             self.tracer._scores_without(sets, X, "without the most harmful rows"),
             strict=True,
         ):
-            row, (gone, effects, _) = int(self.rows[j]), ranked[j]
+            row = int(self.rows[j])
+            (gone, effects, _) = ranked[j]
             after = outcomes_of(
                 self.tracer._source, F[None], None if self.y is None else self.y[[j]]
             )
@@ -137,7 +136,8 @@ class Shown:
 
     def retrained(self, j: int, both: Sides) -> dict[str, Any]:
         """Test row j after the model was trained again without these rows."""
-        row, one = int(self.rows[j]), inputs.take_rows(self.X, np.array([j]))
+        row = int(self.rows[j])
+        one = inputs.take_rows(self.X, np.array([j]))
         model = self.tracer.retrain(both[_removed_side(self.every, row)][0])
         label = None if self.y is None else self.y[[j]]
         return _essence(outcomes(model, one, label).of(0, self.every.watched(row)))

@@ -20,7 +20,11 @@ from .._data.errors import InvalidInput
 from .._data.inputs import row_count, row_index
 
 TEXT = 200  # characters of one value that are kept
-SAME, HIGHER, LOWER, OTHER = "=", ">", "<", "!"  # a training row's value beside the test row's
+# a training row's value beside the test row's
+SAME = "="
+HIGHER = ">"
+LOWER = "<"
+OTHER = "!"
 
 Plain = None | bool | int | float | str
 
@@ -112,7 +116,8 @@ def column_names(X: Any) -> list[str] | None:
 def open_grids(X_train: Any, X_test: Any, hidden: Iterable[str]) -> tuple[Grid, Grid]:
     """Both tables with the columns they share, in the order of training, without those redacted."""
     hidden = sorted(hidden)
-    train, test = column_names(X_train), column_names(X_test)
+    train = column_names(X_train)
+    test = column_names(X_test)
     known = {*(train or ()), *(test or ()), *_index_names(X_train), *_index_names(X_test), "index"}
     for name in hidden:
         if name not in known:
@@ -165,7 +170,8 @@ def compare(names: list[str], one: np.ndarray, others: np.ndarray, most: int) ->
     """``one`` (columns,) and ``others`` (rows, columns) are plain values. Of more columns than `most`, those in which
     most rows differ are kept, then those in which they differ by the largest share of the column's range."""
     differs = others != one  # (rows, columns)
-    x, ours = _numbers(others), _numbers(one[None])
+    x = _numbers(others)
+    ours = _numbers(one[None])
     if len(names) > most:
         every = np.concatenate([x, ours])
         filled = ~np.isnan(every).all(axis=0)

@@ -66,7 +66,8 @@ def outcomes(model: AlteredModel, X: Any, y: Any = None) -> Outcomes:
 
 def outcomes_of(source: Source, F: F64, y: Any = None) -> Outcomes:
     """Of raw scores (m, K)."""
-    loss, classes = source.ensemble.loss, source.classes
+    loss = source.ensemble.loss
+    classes = source.classes
     response = loss.response(loss.state(F))
     codes = None if y is None else source.labels(y, len(F), "y_test")
     value = None if codes is None else loss.value(F, codes)

@@ -32,7 +32,8 @@ def render(data: dict[str, Any]) -> str:
 
 
 def _fill(data: dict[str, Any], left_out: int) -> str:
-    style, script = _part("report.css"), _part("report.js")
+    style = _part("report.css")
+    script = _part("report.js")
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"

@@ -19,7 +19,9 @@ from .cells import Grid, Plain, short
 
 SUSPECTS = 30  # unless asked for another number
 SENTENCES = 600  # characters of advice, which may quote the data
-GROUPS, SLICES = 30, 8  # shown; more groups than this are not refitted either, one replay each
+# shown; more groups than this are not refitted either, one replay each
+GROUPS = 30
+SLICES = 8
 
 
 def noise_part(tracer: Tracer, train: Grid, count: int) -> dict[str, Any]:

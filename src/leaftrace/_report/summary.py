@@ -24,11 +24,10 @@ from .outcomes import Outcomes, as_trained, outcomes
 from .parts import SUSPECTS, check_groups, groups_part, hashes, noise_part, with_features
 
 FORMAT = "leaftrace-report-1"
-MOST_TOP, MOST_CASES, MOST_SUSPECTS = (
-    50,
-    200,
-    500,
-)  # a page for people; `Tracer.top` gives any number
+# a page for people; `Tracer.top` gives any number
+MOST_TOP = 50
+MOST_CASES = 200
+MOST_SUSPECTS = 500
 BARS = 40  # of the histogram of losses
 
 
@@ -178,7 +177,8 @@ def _cases(
 
 
 def _model(tracer: Tracer) -> dict[str, Any]:
-    e, weight = tracer._source.ensemble, tracer.sample_weight
+    e = tracer._source.ensemble
+    weight = tracer.sample_weight
     classes = tracer.classes
     return {
         "name": tracer._source.name,

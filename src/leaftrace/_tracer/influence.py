@@ -94,17 +94,17 @@ class Influence:
         """The k rows that matter most to each query, as a tidy table.
 
         ``effect`` keeps only one side: "harmful" or "helpful" for a loss, "raises" or "lowers" otherwise."""
-        tops, name = rank(self, k, effect), f"{self.of}_change_if_{self.action}"
+        tops = rank(self, k, effect)
+        name = f"{self.of}_change_if_{self.action}"
         if self.scored:
-            tops, name = [(rows, effects, -change) for rows, effects, change in tops], "score"
+            tops = [(rows, effects, -change) for rows, effects, change in tops]
+            name = "score"
         return top_table(tops, self.train_index, self.test_index, name, self.tables.kind)
 
     def mean(self) -> Influence:
         """One column: the mean over the queries."""
-        values, tables = (
-            self.values.mean(axis=1, keepdims=True),
-            replace(self.tables, test=None, reduced=True),
-        )
+        values = self.values.mean(axis=1, keepdims=True)
+        tables = replace(self.tables, test=None, reduced=True)
         return replace(
             self, values=values, test_index=np.array(["mean"]), per_label=None, tables=tables
         )
@@ -224,7 +224,8 @@ class Influence:
         ]
         lines.append(f"  method: {self.method}")
         if rows and queries:
-            burden, change = self.burden.mean(axis=1), self.change.mean(axis=1)
+            burden = self.burden.mean(axis=1)
+            change = self.change.mean(axis=1)
             most = {
                 self._effect(burden[row]): row for row in (np.argmin(burden), np.argmax(burden))
             }

@@ -30,10 +30,13 @@ def leaf_kernel(work: Workspace, leaves: Ids, output: Ints) -> tuple[Real, Real]
     """(n, B) similarity and (n, B) weight of the training rows, for a block of rows with these leaves (trees, B).
 
     ``output`` (B,): the output whose score is meant, for each of them."""
-    e, n, B = work.trace.ensemble, len(work.rows), leaves.shape[1]
+    e = work.trace.ensemble
+    n = len(work.rows)
+    B = leaves.shape[1]
     same = at_leaves(work, leaves, np.ones(leaves.shape))
     felt = _felt(work, leaves, output)
-    similarity, weight = np.empty((n, B), work.dtype), np.empty((n, B), work.dtype)
+    similarity = np.empty((n, B), work.dtype)
+    weight = np.empty((n, B), work.dtype)
 
     def chunk(index: np.ndarray) -> None:
         rows = np.ascontiguousarray(e.leaves[:, index])
@@ -86,7 +89,8 @@ def neighbour_table(
 
 def leaf_weights(trace: Trace) -> F64:
     """(leaves, O): a of every leaf, for each output by its own gradient."""
-    e, out = trace.ensemble, np.zeros_like(trace.ensemble.values)
+    e = trace.ensemble
+    out = np.zeros_like(trace.ensemble.values)
     for t, step in enumerate(trace.steps):
         here = e.leaf_range(t)
         if e.rule.statistic is None:
@@ -103,7 +107,8 @@ def leaf_weights(trace: Trace) -> F64:
 
 def _felt(work: Workspace, leaves: Ids, output: Ints) -> Real:
     """(leaves, 1, width): what the score of each of these rows feels of a gradient in every leaf."""
-    e, trace = work.trace.ensemble, work.trace
+    e = work.trace.ensemble
+    trace = work.trace
     mine = output - e.first_output[:, None]  # (trees, B) which of a leaf's outputs is meant, if any
     inside = (mine >= 0) & (mine < e.leaf_outputs)
     if e.smoothing is None:
@@ -119,7 +124,8 @@ def _felt(work: Workspace, leaves: Ids, output: Ints) -> Real:
 
 def at_leaves(work: Workspace, leaves: Ids, values: F64) -> Real:
     """(leaves, 1, width): these values (trees, B) at the leaves of the rows, zero elsewhere."""
-    e, B = work.trace.ensemble, leaves.shape[1]
+    e = work.trace.ensemble
+    B = leaves.shape[1]
     out = np.zeros((len(e.values), 1, block_width(B)), work.dtype)
     out[e.tree_offset[:, None] + leaves, 0, np.arange(B)] = values
     return out

@@ -157,7 +157,8 @@ class Tracer(Engine):
 
     def _repr_html_(self) -> str:
         """In a notebook."""
-        e, classes = self._source.ensemble, self.classes
+        e = self._source.ensemble
+        classes = self.classes
         facts = {
             "loss": e.loss.name,
             "steps": e.n_steps,
@@ -277,7 +278,8 @@ class Tracer(Engine):
         adjoint_of = self._adjoint(queries)
 
         def block(columns: slice) -> Real:
-            adjoint, parts = adjoint_of(columns), []
+            adjoint = adjoint_of(columns)
+            parts = []
             for chunk in self._work.row_chunks(index):
                 part = self._work.rows.take(chunk)
                 slopes = expand_labels(self._work, adjoint, part)  # (rows, columns, Y)
@@ -292,10 +294,13 @@ class Tracer(Engine):
 
         values = np.concatenate(list(self._work.map(block, blocks_of(len(queries)))), axis=1)
         name = "label influence" if to is None else f"label influence, towards {to}"
-        action, how_far = "relabelled" if e.n_outputs > 1 else "label_raised", np.ones(len(index))
+        action = "relabelled" if e.n_outputs > 1 else "label_raised"
+        how_far = np.ones(len(index))
         if e.n_outputs == 1 and self._source.classes is not None:
-            action, how_far = "flipped", 1 - 2 * e.y[index]
-        names, better = (self.train_index[index], test_index), queries.lower_is_better
+            action = "flipped"
+            how_far = 1 - 2 * e.y[index]
+        names = (self.train_index[index], test_index)
+        better = queries.lower_is_better
         tables = self._tables(self.X_train, None if rows is None else index, X_test, queries)
         return Influence(
             values, *names, queries.of, name, action, how_far, lower_is_better=better, tables=tables
@@ -319,7 +324,8 @@ class Tracer(Engine):
         With labels `y_new`, under those. Without, `values` is the expectation under the model's own prediction for
         the new rows and, for classifiers, `per_label` has the values under each label."""
         self._needs_derivatives()
-        source, e = self._source, self._source.ensemble
+        source = self._source
+        e = self._source.ensemble
         leaves, offset = source.rows(X_new)
         m = leaves.shape[1]
         start = np.tile(e.base, (m, 1)) + (0.0 if offset is None else offset)
@@ -384,7 +390,8 @@ class Tracer(Engine):
         queries = scores
         if y_test is not None:
             queries, _ = self._queries(X_test, y_test, "loss", None, None, baseline)
-        meant, every = scores.gradient.argmax(axis=1), np.arange(self.n_rows)
+        meant = scores.gradient.argmax(axis=1)
+        every = np.arange(self.n_rows)
 
         def blocks() -> Iterator[tuple[Any, Any, np.ndarray, Influence | None]]:
             method = LeafInfluence()
@@ -440,9 +447,11 @@ class Tracer(Engine):
 
     def follow(self, retrained: RetrainedModel) -> Tracer:
         """A tracer of a model that `retrain` gave, with the rows it was trained on and this tracer's settings."""
-        rows, tracer = retrained.rows, Tracer.__new__(Tracer)
+        rows = retrained.rows
+        tracer = Tracer.__new__(Tracer)
         Engine.__init__(tracer, retrained.retrained.open(), self._settings)
-        tracer.X_train, tracer.y_train = rows.table(self.X_train), rows.labels(self.y_train)
+        tracer.X_train = rows.table(self.X_train)
+        tracer.y_train = rows.labels(self.y_train)
         tracer.train_index = self.train_index[rows.keep]
         tracer._given_weight = inputs.weights(
             rows.weights(self._given_weight, self.n_rows), tracer.n_rows
@@ -522,7 +531,8 @@ class Tracer(Engine):
         **extra: Any,
     ) -> Influence:
         weight = self._source.ensemble.sample_weight[index]
-        derivative, extra["scored"] = method.gives == "derivatives", method.gives == "scores"
+        derivative = method.gives == "derivatives"
+        extra["scored"] = method.gives == "scores"
         names = self.train_index[index], test_index
         better = queries.lower_is_better
         return Influence(

@@ -83,16 +83,15 @@ class SelfInfluence(RowScore):
     differentiates: ClassVar[bool] = True
 
     def scores(self, work: Workspace, index: Ints | None, classes: np.ndarray | None) -> F64:
-        trace, e = work.trace, work.trace.ensemble
+        trace = work.trace
+        e = work.trace.ensemble
         _needs_boosting(e, "SelfInfluence")
         out = []
         for rows, V in work.direct_effects(index):
             score = np.zeros(len(rows))
             for t, A in forward_scores(trace, rows):
-                c, spread = (
-                    e.factors[t] * e.loss.gradient(e.loss.state(A), rows.y),
-                    trace.steps[t].spread,
-                )
+                c = e.factors[t] * e.loss.gradient(e.loss.state(A), rows.y)
+                spread = trace.steps[t].spread
                 for r in range(e.trees(t).start, e.trees(t).stop):
                     effect = V[r]  # (n, O)
                     if spread is not None:
@@ -109,11 +108,13 @@ class _AlongTheSteps(Queries):
     def seeds(self, columns: slice, width: int, dtype: np.dtype) -> tuple[Real, F64]:
         e = self.ensemble
         part = slice(None) if self.reduce else columns
-        leaves, A = np.ascontiguousarray(self.leaves[:, part]), self.scores[part].copy()
+        leaves = np.ascontiguousarray(self.leaves[:, part])
+        A = self.scores[part].copy()
         out = zeros((len(e.values), e.leaf_outputs, width), dtype)
         for t in reversed(range(e.n_steps)):
             e.move(t + 1, leaves, A, back=True)
-            c, here = e.factors[t] * self._gradient_at(A, part), out[e.leaf_range(t)]
+            c = e.factors[t] * self._gradient_at(A, part)
+            here = out[e.leaf_range(t)]
             for ids, o in zip(leaves[e.trees(t)], e.first_output[e.trees(t)], strict=True):
                 mine = c[:, o : o + e.leaf_outputs]
                 if self.reduce:

@@ -45,7 +45,8 @@ def embedding(e: Ensemble, weighting: Weighting) -> F64:
         return np.linalg.norm(e.values, axis=1) * np.abs(
             np.repeat(e.factors, np.diff(e.step_leaves))
         )
-    rows, trained = np.zeros(len(e.values)), (e.w > 0).astype(float)
+    rows = np.zeros(len(e.values))
+    trained = (e.w > 0).astype(float)
     for ids, start in zip(e.leaves, e.tree_offset, strict=True):
         here = np.bincount(ids, trained)
         rows[start : start + len(here)] += here
@@ -82,10 +83,8 @@ def by_training_rows(
 def _kernel(work: Workspace, rows: Ints, leaves: Ids, a: F64) -> Real:
     """(rows, m)"""
     e = work.trace.ensemble
-    ids, ones = (
-        np.ascontiguousarray(e.leaves[:, rows]),
-        np.ones((len(leaves), len(rows), 1), work.dtype),
-    )
+    ids = np.ascontiguousarray(e.leaves[:, rows])
+    ones = np.ones((len(leaves), len(rows), 1), work.dtype)
     ones *= (e.w[rows] > 0)[:, None]
     out = np.empty((len(rows), leaves.shape[1]), work.dtype)
     for part in blocks_of(leaves.shape[1]):

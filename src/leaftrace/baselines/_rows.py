@@ -97,6 +97,7 @@ class Random(Baseline):
 
 def _training(work: Workspace, index: Ints | None) -> tuple[F64, F64]:
     """(rows, K) scores and (rows,) labels of the training rows."""
-    e, rows = work.trace.ensemble, slice(None) if index is None else index
+    e = work.trace.ensemble
+    rows = slice(None) if index is None else index
     offset = None if e.offset is None else e.offset[rows]
     return e.scores(np.ascontiguousarray(e.leaves[:, rows]), offset), e.y[rows]

@@ -46,7 +46,8 @@ class TreeSim(Baseline):
     ) -> Real:
         needs_loss(queries, "TreeSim")
         assert queries.y is not None
-        e, y = work.trace.ensemble, queries.y
+        e = work.trace.ensemble
+        y = queries.y
         P = e.loss.response(e.loss.state(queries.scores))
         predicted = (
             P if P.ndim == 1 else P[:, -1]

@@ -77,7 +77,8 @@ class TREX(Baseline):
 
 def fit(e: Ensemble, a: F64, l2: float) -> tuple[F64, F64]:
     """W (leaves, K) of the surrogate, and alpha (n, K)."""
-    loss, w = e.loss, (e.w / e.total_weight)[:, None]
+    loss = e.loss
+    w = (e.w / e.total_weight)[:, None]
     start = np.tile(e.base * e.base_scale, (e.n_rows, 1)) + (0.0 if e.offset is None else e.offset)
     W = np.zeros((len(a), e.n_outputs))
 
@@ -90,7 +91,9 @@ def fit(e: Ensemble, a: F64, l2: float) -> tuple[F64, F64]:
     def objective(A: F64, W: F64) -> float:
         return float(w[:, 0] @ loss.value(A, e.y) + l2 * np.vdot(W, W))
 
-    A, size, first = start.copy(), np.inf, np.inf
+    A = start.copy()
+    size = np.inf
+    first = np.inf
     if not loss.jacobian(loss.state(A), e.y).any():
         raise UnsupportedModel(
             f"TREX needs a loss whose gradient moves with the score, and the {loss.name} loss of this model has none; "
@@ -109,7 +112,9 @@ def fit(e: Ensemble, a: F64, l2: float) -> tuple[F64, F64]:
             return back(np.einsum("nab,nb->na", curve, _scores(e, e.leaves, a, P))) + 2 * l2 * P
 
         direction = _conjugate_gradients(product, -slope, min(0.1, size / first) * size)
-        moved, before, length = _scores(e, e.leaves, a, direction), objective(A, W), 1.0
+        moved = _scores(e, e.leaves, a, direction)
+        before = objective(A, W)
+        length = 1.0
         fall = float(np.vdot(slope, direction))
         # Where the whole fall is rounding there is nothing to compare: the step is a small one.
         while fall < -1e-12 * abs(before) and not (
@@ -118,7 +123,8 @@ def fit(e: Ensemble, a: F64, l2: float) -> tuple[F64, F64]:
             length /= 2
             if length < 1e-10:
                 break
-        W, A = W + length * direction, A + length * moved
+        W = W + length * direction
+        A = A + length * moved
     raise LeaftraceError(
         f"the surrogate of TREX did not settle in {STEPS} steps of Newton's method: its gradient is "
         f"{size / first:.1g} of what it was; a larger l2 makes it easier."
@@ -127,14 +133,17 @@ def fit(e: Ensemble, a: F64, l2: float) -> tuple[F64, F64]:
 
 def _conjugate_gradients(product, b: F64, tolerance: float) -> F64:
     """x with |product(x) - b| <= tolerance."""
-    x, residual, direction = np.zeros_like(b), b, b
+    x = np.zeros_like(b)
+    residual = b
+    direction = b
     size = float(np.vdot(residual, residual))
     for _ in range(b.size):
         if size <= tolerance**2:
             break
         image = product(direction)
         length = size / float(np.vdot(direction, image))
-        x, residual = x + length * direction, residual - length * image
+        x = x + length * direction
+        residual = residual - length * image
         size, before = float(np.vdot(residual, residual)), size
         direction = residual + size / before * direction
     return x

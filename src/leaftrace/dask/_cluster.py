@@ -43,11 +43,13 @@ class Cluster:
         """From now on, work on a partition is done where it is now, unless that worker would have more than its share:
         then it is moved once, where Dask would move it again and again."""
         wait(parts)
-        threads, found = self.client.nthreads(), self.client.who_has(parts)
+        threads = self.client.nthreads()
+        found = self.client.who_has(parts)
         share = {
             worker: -(-len(parts) * n // sum(threads.values())) for worker, n in threads.items()
         }
-        self.places, later = {worker: [] for worker in threads}, []
+        self.places = {worker: [] for worker in threads}
+        later = []
         for i, part in enumerate(parts):
             room = [w for w in found[part.key] if len(self.places.get(w, ())) < share.get(w, 0)]
             (self.places[room[0]] if room else later).append(i)
@@ -56,7 +58,8 @@ class Cluster:
 
     def map(self, fn: Callable[..., Any], *items: Any, **common: Any) -> list[Future]:
         """fn of each partition's items, where the partition is (or anywhere, once its worker is gone)."""
-        rows, out = list(zip(*items, strict=True)), {}
+        rows = list(zip(*items, strict=True))
+        out = {}
         for place, which in (self.places or {"": range(len(rows))}).items():
             if not which:
                 continue

@@ -42,7 +42,8 @@ class Labels:
     index: tuple[int, ...] = ()  # rows of each partition
 
     def __add__(self, other: Labels) -> Labels:
-        both, each = None, (self.of_label, other.of_label)
+        both = None
+        each = (self.of_label, other.of_label)
         if each[0] is not None and each[1] is not None:
             both = dict(each[0])
             for label, weight in each[1].items():
@@ -106,7 +107,8 @@ def part_of(source: Source, X: Any, y: Any, w: Any, start: int) -> Part:
         raise inputs.InvalidInput(
             "models that start from scores given to each row are not for leaftrace.dask."
         )
-    n, e = leaves.shape[1], source.ensemble
+    n = leaves.shape[1]
+    e = source.ensemble
     codes = source.labels(np.asarray(y).ravel(), n, "y")
     weight = np.ones(n) if w is None else inputs.numbers(np.asarray(w), "sample_weight", n)
     own = [e.w_factor] if e.base_factor is None else [e.w_factor, e.base_factor]
@@ -190,7 +192,8 @@ def step_backwards(
     """Step t: the carry after it, and what the leaves of the step before feel (at t = 0, the starting score)."""
     e = part.ensemble(trace.ensemble)
     work = part.work(trace, carry.abar.dtype)
-    A, abar = carry.A.copy(), zeros(carry.abar.shape, carry.abar.dtype)
+    A = carry.A.copy()
+    abar = zeros(carry.abar.shape, carry.abar.dtype)
     abar[...] = carry.abar
     e.move(t + 1, e.leaves, A, back=True)
     before = e.leaf_range(t - 1) if t else slice(0, 0)
@@ -246,7 +249,8 @@ def top_of(
     effect: str | None,
     question: Question,
 ) -> Top:
-    e, values = part.ensemble(trace.ensemble), values_of(part, trace, [block])
+    e = part.ensemble(trace.ensemble)
+    values = values_of(part, trace, [block])
     about = question.of, question.method, "removed", e.sample_weight
     here = Influence(
         values,

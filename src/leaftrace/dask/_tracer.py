@@ -84,7 +84,9 @@ class Tracer:
             raise InvalidInput(
                 f"plan is {plan!r}; it can be 'rows', 'leaves' or None for the faster one."
             )
-        self._on, self._plan, self._dtype = Cluster(client), plan, settings.dtype
+        self._on = Cluster(client)
+        self._plan = plan
+        self._dtype = settings.dtype
         self._limit = memory_limit or available_memory() // 2
         model = model["booster"] if isinstance(model, dict) and "booster" in model else model
         model = model.to_local() if hasattr(model, "to_local") else model
@@ -261,7 +263,8 @@ class Tracer:
 
     def _row_form(self, queries: Queries, columns: slice) -> LeafAdjoint:
         """What `leaf_adjoint` gives."""
-        e, count = self._trace.ensemble, len(range(len(queries))[columns])
+        e = self._trace.ensemble
+        count = len(range(len(queries))[columns])
         width = block_width(count)
         fbar, base = queries.seeds(columns, width, self._dtype)
         if not e.independent:
@@ -284,7 +287,8 @@ class Tracer:
 
     def _uses_leaves(self, queries: int) -> bool:
         """Whether the leaf form takes less time."""
-        e, n = self._trace.ensemble, self.n_rows
+        e = self._trace.ensemble
+        n = self.n_rows
         if not fits(e):
             return False
         if self._plan is not None:

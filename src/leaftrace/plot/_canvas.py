@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Okabe and Ito's colours, which colour-blind readers tell apart.
-HARM, HELP, GREEN, GREY, BLACK = "#D55E00", "#0072B2", "#009E73", "#777777", "#000000"
+HARM = "#D55E00"
+HELP = "#0072B2"
+GREEN = "#009E73"
+GREY = "#777777"
+BLACK = "#000000"
 # Of an effect in words: hatched is what raises the query, so that grey print tells it too.
 STYLES: dict[str, dict[str, Any]] = {
     "harmful": {"color": HARM, "hatch": "////", "edgecolor": "white"},

@@ -36,7 +36,9 @@ def distribution(influence: Influence, *, ax: Axes | None = None) -> Axes:
             f"this result has {n} training rows and {m} queries; there is nothing to draw."
         )
     ax = axes(ax)
-    burden, size, k = influence.burden, np.abs(influence.change), _log_spaced(n)
+    burden = influence.burden
+    size = np.abs(influence.change)
+    k = _log_spaced(n)
     for word, sign, line in zip(influence._words, (1, -1), ("--", "-"), strict=True):
         each = np.sort(np.where(sign * burden > 0, size, 0).sum(axis=1, dtype=float))[
             ::-1
@@ -64,12 +66,15 @@ def noise(noise: LabelNoise, is_noisy: Any = None, *, ax: Axes | None = None) ->
     ``is_noisy``  a mask of the training rows whose label is wrong, or their positions
     """
     expect(noise, LabelNoise, "what label_noise(tracer) returns")
-    order, n = noise._order, len(noise._order)
+    order = noise._order
+    n = len(noise._order)
     wrong = None
     if is_noisy is not None:
         wrong = np.zeros(n, bool)
         wrong[inputs.row_numbers(is_noisy, n, "is_noisy")] = True
-    ax, k, issues = axes(ax), _log_spaced(n), int(noise.is_label_issue.sum())
+    ax = axes(ax)
+    k = _log_spaced(n)
+    issues = int(noise.is_label_issue.sum())
     ax.plot(
         k,
         noise.label_score[order][k - 1],
@@ -82,7 +87,8 @@ def noise(noise: LabelNoise, is_noisy: Any = None, *, ax: Axes | None = None) ->
             issues, color=GREY, linestyle="--", linewidth=1, label=f"{issues:,} label issues"
         )
     if wrong is not None:
-        precision, base = (np.cumsum(wrong[order]) / np.arange(1, n + 1))[k - 1], wrong.mean()
+        precision = (np.cumsum(wrong[order]) / np.arange(1, n + 1))[k - 1]
+        base = wrong.mean()
         ax.plot(k, precision, "-.", color=HARM, linewidth=2, label="precision at k")
         ax.axhline(base, color=GREY, linestyle=":", linewidth=1, label=f"at random: {base:.2g}")
     _rows_axis(ax, n)
@@ -130,7 +136,8 @@ def fidelity(fidelity: Fidelity | Tracer, *, ax: Axes | None = None) -> Axes:
     """
     fidelity = fidelity.fidelity if isinstance(fidelity, Tracer) else fidelity
     expect(fidelity, Fidelity, "tracer.fidelity")
-    ax, errors = axes(ax, 7, 3), fidelity.per_step
+    ax = axes(ax, 7, 3)
+    errors = fidelity.per_step
     ax.plot(np.arange(1, len(errors) + 1), errors, ".", color=HELP if fidelity.exact else HARM)
     ax.set_yscale("symlog", linthresh=1e-17)  # zero has its place, below the rounding of a float64
     ax.set_ylim(0, max(1e-6, 10 * fidelity.max_error))

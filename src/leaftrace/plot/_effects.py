@@ -25,7 +25,10 @@ _MARKERS = {
     "refitted": ("s", GREEN, "none"),
     "retrained": ("D", BLACK, BLACK),
 }
-LINES, SIDE, WRITTEN = 20, 60, 225  # effects drawn; groups or slices; cells with numbers in them
+# effects drawn; groups or slices; cells with numbers in them
+LINES = 20
+SIDE = 60
+WRITTEN = 225
 APART = 30.0  # effects whose sizes are so far apart have no common scale
 
 
@@ -39,7 +42,9 @@ def effects(result: Any, *, ax: Axes | None = None) -> Axes:
     of, values = _measured(result)
     size = np.nan_to_num(np.abs(values)).max(axis=1)
     chosen = np.sort(np.argsort(-size, kind="stable")[:LINES])
-    values, size, labels = values[chosen], size[chosen], [of[i] for i in chosen]
+    values = values[chosen]
+    size = size[chosen]
+    labels = [of[i] for i in chosen]
     size[size == 0] = size.max() or 1.0  # no change has no size of its own
     own_units = size.max() > APART * size.min() and not isinstance(
         result, GroupEffects

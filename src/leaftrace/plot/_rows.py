@@ -101,7 +101,8 @@ def side_by_side(
             "these tables have no cells that can be read; pass X_train and x as tables or arrays."
         )
     beside = compare(test.names, test.take(np.array([0]))[0], train.take(rows), columns)
-    values, marks = [beside.values, *beside.others], [[SAME] * len(beside.columns), *beside.marks]
+    values = [beside.values, *beside.others]
+    marks = [[SAME] * len(beside.columns), *beside.marks]
 
     ax = axes(ax, 1.8 + 1.35 * len(values), 1.5 + 0.33 * len(beside.columns))
     kinds = list(_SHADES)

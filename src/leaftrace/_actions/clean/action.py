@@ -72,10 +72,8 @@ def clean(
     check_tracer(tracer)
     tracer._needs_derivatives()
     _check(action, batch, max_rounds, cap)
-    y_val, y_holdout = (
-        _labels(tracer, X_val, y_val, "val"),
-        _labels(tracer, X_holdout, y_holdout, "holdout"),
-    )
+    y_val = _labels(tracer, X_val, y_val, "val")
+    y_holdout = _labels(tracer, X_holdout, y_holdout, "holdout")
     order = np.random.default_rng(seed).permutation(len(y_val))
     half = len(order) // 2
     start = TrainingSet.of(tracer)
@@ -189,8 +187,11 @@ def _labels(tracer: Tracer, X: Any, y: Any, name: str) -> np.ndarray:
 def _report(
     rounds: Rounds, start: TrainingSet, holdout: tuple[Any, np.ndarray], interrupted: bool
 ) -> Clean:
-    tracer, best, model = rounds.tracer, rounds.best, rounds.model
-    interval, effects = None, ()
+    tracer = rounds.tracer
+    best = rounds.best
+    model = rounds.model
+    interval = None
+    effects = ()
     if model is not None:
         change = best.change(start)
         refitted = change.refit(tracer)

@@ -29,7 +29,9 @@ def remove(tracer: Tracer, X: Any, y: Any, share: float) -> Change:
 
 
 def relabel(tracer: Tracer, X: Any, y: Any, share: float) -> Change:
-    rows, e, read = worst(tracer, X, y, share), tracer._source.ensemble, reading(tracer)
+    rows = worst(tracer, X, y, share)
+    e = tracer._source.ensemble
+    read = reading(tracer)
     F = tracer.refit(without=rows).ensemble.scores(
         e.leaves[:, rows], None if e.offset is None else e.offset[rows]
     )
@@ -37,7 +39,8 @@ def relabel(tracer: Tracer, X: Any, y: Any, share: float) -> Change:
         labels = tracer.y_train.copy()
         labels[rows] = _spelling(tracer)[read.decision(F)]
     else:
-        labels, response = tracer.y_train.astype(float), read.response(F)
+        labels = tracer.y_train.astype(float)
+        response = read.response(F)
         labels[rows] = (
             response if response.ndim == 1 else response[:, 1]
         )  # a number, or the share of class one
@@ -46,10 +49,8 @@ def relabel(tracer: Tracer, X: Any, y: Any, share: float) -> Change:
 
 def reweight(tracer: Tracer, X: Any, y: Any, share: float, first: F64, cap: float) -> Change:
     """``first`` (n,): the weights of training."""
-    w, slopes = (
-        tracer.sample_weight,
-        tracer.influence(X, y, reduce="mean").values[:, 0].astype(float),
-    )
+    w = tracer.sample_weight
+    slopes = tracer.influence(X, y, reduce="mean").values[:, 0].astype(float)
     slopes -= first @ slopes / first.sum()
     moving = slopes[slopes != 0]
     if not len(moving):
@@ -59,7 +60,8 @@ def reweight(tracer: Tracer, X: Any, y: Any, share: float, first: F64, cap: floa
         return np.clip(w - step * first * slopes, 0.0, cap * first)
 
     # The move grows with the step. At the upper end every row is at a bound; bisection of the logarithm.
-    low, high = np.log(share / np.abs(moving).max()) - 1, np.log(cap / np.abs(moving).min())
+    low = np.log(share / np.abs(moving).max()) - 1
+    high = np.log(cap / np.abs(moving).min())
     for _ in range(50):
         middle = (low + high) / 2
         low, high = (

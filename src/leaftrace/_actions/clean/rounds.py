@@ -44,7 +44,10 @@ class TrainingSet:
 
     def then(self, change: Change) -> TrainingSet:
         """With a change of the rows that are left, in their own numbering."""
-        left, gone, y, weight = self.left, self.gone.copy(), self.y.copy(), self.weight.copy()
+        left = self.left
+        gone = self.gone.copy()
+        y = self.y.copy()
+        weight = self.weight.copy()
         if change.without is not None:
             gone[left[change.without]] = True
         if change.y is not None:
@@ -102,23 +105,30 @@ class Rounds:
     rounds: list[Round] = field(default_factory=list)
 
     def run(self) -> Iterator[None]:
-        start, tracer, losses = self.best, self.tracer, self.tracer._unchanged.loss(self.X, self.y)
-        (proposing, judging), failures = self.halves, 0
+        start = self.best
+        tracer = self.tracer
+        losses = self.tracer._unchanged.loss(self.X, self.y)
+        (proposing, judging) = self.halves
+        failures = 0
         while failures < _FAILURES:
             share = self.share / 2**failures
             action, change = self._propose(tracer, share, proposing, judging)
-            trial, kept = self.best.then(change), False
+            trial = self.best.then(change)
+            kept = False
             if len(trial.differs(self.best)):
                 total = trial.change(start)
                 model = total.retrain(self.tracer)
                 after = model.loss(self.X, self.y)
                 judged = float((after - losses)[judging].mean())
-                kept, rows = judged < 0, len(trial.differs(start))
+                kept = judged < 0
+                rows = len(trial.differs(start))
                 self.rounds.append(
                     Round(action, share, rows, float(after.mean()), judged, kept, total)
                 )
                 if kept:
-                    self.best, self.model, losses = trial, model, after
+                    self.best = trial
+                    self.model = model
+                    losses = after
                 yield
                 if kept:
                     tracer = self.tracer.follow(model)
@@ -128,9 +138,11 @@ class Rounds:
     def _propose(
         self, tracer: Tracer, share: float, proposing: Ints, judging: Ints
     ) -> tuple[str, Change]:
-        X, y = inputs.take_rows(self.X, proposing), self.y[proposing]
+        X = inputs.take_rows(self.X, proposing)
+        y = self.y[proposing]
         changes = {action: propose(tracer, X, y, share) for action, propose in self.actions.items()}
         if len(changes) == 1:
             return next(iter(changes.items()))
-        X, y = inputs.take_rows(self.X, judging), self.y[judging]
+        X = inputs.take_rows(self.X, judging)
+        y = self.y[judging]
         return min(changes.items(), key=lambda item: mean_loss(item[1].refit(tracer), X, y))

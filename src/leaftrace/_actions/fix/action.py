@@ -89,7 +89,8 @@ def fix(
         None if X_test is None else (X_test, y_test, before.loss(X_test, y_test))
     )  # refuses bad ones before the work
     search = Search(tracer, x, side, action, allowed, max_rows or max(1, tracer.n_rows // 10))
-    interrupted, right = False, search.margin(before) > 0
+    interrupted = False
+    right = search.margin(before) > 0
     if not right:
         with Interruptible() as run:
             for _ in progress(search.run(), None, "fixing", "model"):
@@ -145,7 +146,8 @@ _Test = tuple[Any, Any, F64] | None  # X, y, losses before
 
 
 def _report(search: Search, F: F64, test: _Test, right: bool, interrupted: bool) -> Fix:
-    change, cost = search.change(search.rows), None
+    change = search.change(search.rows)
+    cost = None
     refitted = change.refit(search.tracer)
     effects = _of_x(search, change, F, refitted)
     if test is not None:
@@ -153,7 +155,8 @@ def _report(search: Search, F: F64, test: _Test, right: bool, interrupted: bool)
         if search.model is not None:
             rise = search.model.loss(X, y) - losses
             cost = float(rise.mean()), float(1.96 * rise.std() / np.sqrt(len(rise)))
-        before, predicted = float(losses.mean()), first_order(search.tracer, X, y, change)
+        before = float(losses.mean())
+        predicted = first_order(search.tracer, X, y, change)
         after = np.nan if cost is None else cost[0]
         name = "mean loss of the test rows"
         effects.append(Effect(name, before, predicted, mean_loss(refitted, X, y) - before, after))
@@ -176,7 +179,8 @@ def _report(search: Search, F: F64, test: _Test, right: bool, interrupted: bool)
 
 def _of_x(search: Search, change: Change, F: F64, refitted: AlteredModel) -> list[Effect]:
     """Effects on x, whose scores were F (K,)."""
-    side, x = search.side, search.x
+    side = search.side
+    x = search.x
     answer = (
         "prediction of x"
         if side.reading.classes is None
@@ -202,7 +206,8 @@ def _of_x(search: Search, change: Change, F: F64, refitted: AlteredModel) -> lis
 
 
 def _table(search: Search, F: F64) -> Any:
-    tracer, rows = search.tracer, search.rows
+    tracer = search.tracer
+    rows = search.rows
     columns: dict[str, Any] = {
         "train_row": tracer.train_index[rows],
         "given_label": tracer.y_train[rows],
@@ -245,7 +250,8 @@ def _advice(
     text = f"{stopped}{_DOING[search.action]} them makes x right, confirmed by training again ({tried}): {margins}."
     if cost is None:
         return text + " Pass X_test and y_test to see what that does to other predictions."
-    low, high = cost[0] - cost[1], cost[0] + cost[1]
+    low = cost[0] - cost[1]
+    high = cost[0] + cost[1]
     change = f"the mean loss of the test rows changes by {cost[0]:+.2g} (95 % interval {low:+.2g} to {high:+.2g})"
     if low > 0:
         return f"{text} But {change}: this overfits x. Look for wrong labels among the rows and correct only those."

@@ -81,19 +81,24 @@ class Search:
 
     def run(self) -> Iterator[None]:
         """Retrain until x is right or the limit is reached, then with fewer rows as long as that holds."""
-        tracer, keep, failed = self.tracer, np.arange(self.tracer.n_rows), 0
+        tracer = self.tracer
+        keep = np.arange(self.tracer.n_rows)
+        failed = 0
         while len(more := self._more(tracer, keep)):
             self.chosen = np.append(self.chosen, more)
             self.model, self.size = self._try(len(self.chosen)), len(self.chosen)
             yield
             if self.fixed or self.size >= self.limit:
                 break
-            failed, tracer, keep = self.size, self.tracer.follow(self.model), self.model.rows.keep
+            failed = self.size
+            tracer = self.tracer.follow(self.model)
+            keep = self.model.rows.keep
         while failed and self.fixed and self.size - failed > 1:
             half = (failed + self.size) // 2
             model = self._try(half)
             if self.margin(model) > 0:
-                self.model, self.size = model, half
+                self.model = model
+                self.size = half
             else:
                 failed = half
             yield
@@ -139,11 +144,13 @@ class Search:
 
 def smallest(enough: Callable[[int], bool], guess: int, most: int) -> int:
     """The smallest k from 1 to `most` that is enough, where more is never less; `most` if none is."""
-    low, high = 0, guess
+    low = 0
+    high = guess
     while not enough(high):
         if high == most:
             return most
-        low, high = high, min(2 * high, most)
+        low = high
+        high = min(2 * high, most)
     while high - low > 1:
         half = (low + high) // 2
         low, high = (low, half) if enough(half) else (half, high)

@@ -72,17 +72,17 @@ def removal_impact(
     m = inputs.row_count(X_test)
     y_test = tracer._source.own_labels(X_test) if y_test is None else y_test
     codes = None if y_test is None else tracer._source.labels(y_test, m, "y_test")
-    time, read, scores = (
-        time_of(when),
-        reading(tracer),
-        {"before": tracer._unchanged.scores(X_test)},
-    )
-    retrained, control = None, []
+    time = time_of(when)
+    read = reading(tracer)
+    scores = {"before": tracer._unchanged.scores(X_test)}
+    retrained = None
+    control = []
     with Interruptible() as run:
         for name, F, model in progress(
             _ways(tracer, gone, X_test, retrain), 2 + retrain, "removal", "model"
         ):
-            scores[name], retrained = F, model
+            scores[name] = F
+            retrained = model
         for F in progress(
             _controls(tracer, len(gone), X_test, controls, seed), controls, "controls", "model"
         ):
@@ -237,7 +237,8 @@ def _most_moved(
     read: Reading, scores: Mapping[str, F64], names: np.ndarray, y: Any
 ) -> dict[str, Any]:
     """The test rows that move most by the last of the ways, with the probability of the class first decided for."""
-    start, last = scores["before"], list(scores.values())[-1]
+    start = scores["before"]
+    last = list(scores.values())[-1]
     top = np.argsort(-moved(read, start, last), kind="stable")[:_SHOWN]
     columns: dict[str, Any] = {"test_row": names[top]}
     if y is not None:
@@ -264,7 +265,8 @@ def _most_moved(
 def _advice(
     unit: str, effects: Sequence[Effect], control: Sequence[float], m: int, interrupted: bool
 ) -> str:
-    stopped, (mean, largest, *others) = "Ctrl-C ended it early. " if interrupted else "", effects
+    stopped = "Ctrl-C ended it early. " if interrupted else ""
+    (mean, largest, *others) = effects
     if np.isnan(mean.retrained):
         return (
             f"{stopped}With the trees as they are, {unit} move by {mean.refitted:.2g} on average and "

@@ -38,7 +38,10 @@ from .partition import TREE_BINS, Column, Partition, by_tree, by_values, label_c
 _LEAST = 80  # test rows
 _CONFIDENCE = 0.95
 _TITLE = "Groups of training rows whose weight should change to serve these test rows"
-_NOTHING = "No improvement: no change of the weights of groups clearly lowers the loss of these test rows. Keep the weights."
+_NOTHING = (
+    "No improvement: no change of the weights of groups clearly lowers the loss of these test rows. "
+    "Keep the weights."
+)
 
 
 def mismatch(
@@ -113,7 +116,8 @@ def mismatch(
         partition = by_tree(columns, tracer.sample_weight, slopes, max_groups, min_rows)
     chosen_by = inputs.take_rows(X_test, choose), y[choose]
     influence, error, clear = measured_slopes(tracer, *chosen_by, partition.train, _CONFIDENCE)
-    factor, interrupted = np.ones(len(clear)), False
+    factor = np.ones(len(clear))
+    interrupted = False
     if clear.any():
         _, mover = np.unique(
             np.where(clear, np.arange(len(clear)), -1), return_inverse=True
@@ -145,7 +149,8 @@ def mismatch(
 def _parts(m: int, tree: bool, seed: int) -> tuple[Ints, Ints, Ints]:
     """Positions of the test rows that judge, grow the tree, choose."""
     order = np.random.default_rng(seed).permutation(m)
-    unseen, rest = order[: m // 2], order[m // 2 :]
+    unseen = order[: m // 2]
+    rest = order[m // 2 :]
     grown = len(rest) // 2 if tree else 0
     return unseen, rest[:grown], rest[grown:]
 
@@ -164,7 +169,8 @@ def _columns(
         raise InvalidInput(
             f"X_train is a {type(tracer.X_train).__name__}, whose columns are not known here; pass tables to Tracer."
         )
-    y_train, label = tracer.y_train, "y" if "y" not in map(str, names) else "the label"
+    y_train = tracer.y_train
+    label = "y" if "y" not in map(str, names) else "the label"
     if tracer.classes is not None:  # one spelling of the labels on both sides
         codes = (inputs.class_codes(v, tracer.classes, "y_test").astype(int) for v in (y_train, y))
         y_train, y = (tracer.classes[c] for c in codes)
@@ -178,7 +184,9 @@ def _groups(
     tracer: Tracer, partition: Partition, influence: F64, error: F64, clear: np.ndarray, factor: F64
 ) -> dict[str, Any]:
     """The table: groups of clear direction first, by the size of their influence."""
-    G, w, known = len(influence), tracer.sample_weight, partition.test[partition.test >= 0]
+    G = len(influence)
+    w = tracer.sample_weight
+    known = partition.test[partition.test >= 0]
     order = np.lexsort([-np.abs(influence), ~clear])
     columns = {
         "group": np.array(partition.names, dtype=object),

@@ -59,7 +59,8 @@ def measured_slopes(
 
 def project(f: F64, W: F64, low: float, high: float) -> F64:
     """The nearest factors (G,) in [low, high] with sum W f = sum W, by bisection for tau."""
-    left, right = f.min() - high, f.max() - low
+    left = f.min() - high
+    right = f.max() - low
     for _ in range(100):
         tau = (left + right) / 2
         left, right = (tau, right) if W @ np.clip(f - tau, low, high) > W.sum() else (left, tau)
@@ -73,7 +74,9 @@ def descend(
     and whether Ctrl-C came before the end. A step must lower the loss of the refitted model, or it is halved."""
     w = tracer.sample_weight
     W = np.bincount(code, w).astype(np.float64)
-    f, reach, model = np.ones(len(W)), 1.0, tracer._unchanged
+    f = np.ones(len(W))
+    reach = 1.0
+    model = tracer._unchanged
     losses = [float(model.loss(X, y).mean())]
     with Interruptible() as run:
         for _ in progress(range(steps), steps, "weights", "step"):
@@ -88,7 +91,9 @@ def descend(
                 reach /= 2
             else:
                 break
-            f, model, reach = trial, refitted, 2 * reach
+            f = trial
+            model = refitted
+            reach = 2 * reach
             losses.append(loss)
             if losses[-2] - losses[-1] < _ENOUGH * (losses[0] - losses[-1]):
                 break

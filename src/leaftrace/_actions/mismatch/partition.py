@@ -49,7 +49,8 @@ def label_column(y_train: Any, y_test: Any, name: str, bins: int, classes: bool)
 
 
 def table_column(X_train: Any, X_test: Any, name: Any, bins: int) -> Column:
-    x, x_test = column(X_train, name, "features"), column(X_test, name, "features")
+    x = column(X_train, name, "features")
+    x_test = column(X_test, name, "features")
     return _cut(
         x, x_test, str(name) if isinstance(name, str) else f"column {name}", bins, ordered=True
     )
@@ -91,18 +92,19 @@ class _Split:
 
     def phrases(self) -> tuple[tuple[str, str], tuple[str, str]]:
         """What is true left and right of it, each with a key: of two phrases of one key the later says it all."""
-        groups, known, by = self.column.groups, self.column.known, self.column.groups.by
+        groups = self.column.groups
+        known = self.column.known
+        by = self.column.groups.by
         if not self.below:
-            here, other = groups.phrase(self.at), f"{by} is not {shown(groups.names[self.at])}"
+            here = groups.phrase(self.at)
+            other = f"{by} is not {shown(groups.names[self.at])}"
             if self.at < known and len(groups) == 2:
                 other = groups.phrase(1 - self.at)
             return (here, here), (other, other)
         assert self.column.lower is not None
         edge = shown(self.column.lower[self.at + 1])
-        below, above = (
-            f"{by} < {edge}",
-            f"{by} >= {edge}" + (" or missing" if known < len(groups) else ""),
-        )
+        below = f"{by} < {edge}"
+        above = f"{by} >= {edge}" + (" or missing" if known < len(groups) else "")
         if not groups.binned:  # a single value is named
             below = groups.phrase(0) if self.at == 0 else below
             above = groups.phrase(known - 1) if self.at + 2 == len(groups) else above
@@ -120,7 +122,8 @@ def by_tree(
     columns: Sequence[Column], w: F64, slopes: F64, max_groups: int, min_rows: int
 ) -> Partition:
     """The leaves of a tree, grown where it gains most until it has ``max_groups``. w, slopes: (n,)."""
-    n, every = len(w), np.arange(len(columns[0].groups.code))
+    n = len(w)
+    every = np.arange(len(columns[0].groups.code))
 
     def node(rows: Ints, path: dict[str, str]) -> _Node:
         inside = rows[rows < n]
@@ -138,7 +141,8 @@ def by_tree(
         if (cut := leaves[best].split) is None:
             break
         parent = leaves.pop(best)
-        left, (here, there) = cut.left(parent.rows), cut.phrases()
+        left = cut.left(parent.rows)
+        (here, there) = cut.phrases()
         leaves += [
             node(parent.rows[side], {**parent.path, key: phrase})
             for side, (key, phrase) in ((left, here), (~left, there))
@@ -151,12 +155,16 @@ def by_tree(
 
 
 def _best_split(column: Column, rows: Ints, w: F64, slopes: F64, min_rows: int) -> _Split | None:
-    G, known, code = len(column.groups), column.known, column.groups.code[rows]
+    G = len(column.groups)
+    known = column.known
+    code = column.groups.code[rows]
     ordered = column.lower is not None
     sums = np.stack(
         [np.bincount(code, x, G) for x in (np.ones(len(rows)), w, w * slopes)]
     )  # (3, G): count, W, S
-    total, left = sums.sum(axis=1, keepdims=True), sums.copy()  # each group alone
+    # each group alone
+    total = sums.sum(axis=1, keepdims=True)
+    left = sums.copy()
     if ordered:  # all groups up to each, but missing alone
         left[:, :known] = np.cumsum(sums[:, :known], axis=1)
     right = total - left
@@ -165,7 +173,9 @@ def _best_split(column: Column, rows: Ints, w: F64, slopes: F64, min_rows: int) 
         allowed[known - 1] = False  # all that are known: the same as missing alone
     if not allowed.any():
         return None
-    W, S, divisor = total[1], total[2], np.where(allowed, [left[1], right[1]], 1.0)
+    W = total[1]
+    S = total[2]
+    divisor = np.where(allowed, [left[1], right[1]], 1.0)
     gain = np.where(allowed, left[2] ** 2 / divisor[0] + right[2] ** 2 / divisor[1] - S**2 / W, 0.0)
     at = int(gain.argmax())
     if gain[at] <= 1e-9 * (w * slopes**2).sum():  # rounding

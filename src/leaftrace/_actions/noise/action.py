@@ -87,8 +87,10 @@ def label_noise(
             "this needs the rows of a validation set; pass X_val, and its labels y_val."
         )
     evidence = gather(tracer)
-    suggestion, smooth = suggest(tracer, evidence), not tracer._source.ensemble.not_smooth
-    scores, weight = {"default": evidence.surprise, **evidence.scores}, None
+    suggestion = suggest(tracer, evidence)
+    smooth = not tracer._source.ensemble.not_smooth
+    scores = {"default": evidence.surprise, **evidence.scores}
+    weight = None
     if score in OF_VALIDATION:
         tracer._needs_derivatives()
     if X_val is not None and smooth:
@@ -104,10 +106,12 @@ def label_noise(
     quality, disagrees, count = judge(tracer, evidence)
     # The i-th most suspicious row gets the i-th lowest quality: each its own, where the order is that of the surprise.
     order = np.lexsort((quality, -scores[score]))
-    label_score, is_label_issue = np.empty_like(quality), np.zeros(tracer.n_rows, bool)
+    label_score = np.empty_like(quality)
+    is_label_issue = np.zeros(tracer.n_rows, bool)
     label_score[order] = np.sort(quality)
     is_label_issue[order[:count]] = disagrees[order[:count]]
-    numbers, issues = evidence.view.ndim == 1, int(is_label_issue.sum())
+    numbers = evidence.view.ndim == 1
+    issues = int(is_label_issue.sum())
     notes = _notes(tracer, evidence, weight, X_val is not None, is_label_issue)
     return LabelNoise(
         title=f"Label noise: {issues:,} of {tracer.n_rows:,} training labels look wrong",
@@ -152,7 +156,8 @@ def _notes(
     validation: bool,
     issue: NDArray[np.bool_],
 ) -> tuple[str, ...]:
-    notes, m = [], evidence.memorised
+    notes = []
+    m = evidence.memorised
     if tracer._source.ensemble.rule.statistic is not None:
         notes.append(
             "Leaves of this model are quantiles, without derivatives: rows keep their own pull on them."
@@ -291,7 +296,8 @@ class LabelNoise(Finding):
         y = self.tracer.y_train.astype(np.result_type(self.tracer.y_train, self._suggestion))
         y[rows] = self._suggestion[rows]
         change = Change(without=rows) if action == "remove" else Change(y=y)
-        tracer, name = self.tracer, f"hold-out loss, {action} {len(rows):,} rows"
+        tracer = self.tracer
+        name = f"hold-out loss, {action} {len(rows):,} rows"
         effect = measure(tracer, name, X_hold, y_hold, change, change.refit(tracer))
         with Interruptible():
             for one in progress([change] if retrain else [], 1, "retraining", "model"):

@@ -30,8 +30,11 @@ def path(tracer: Tracer) -> Iterator[tuple[F64, F64]]:
 
     The arrays are reused. Where steps are not simply added up in turn (DART, forests) there is one point, the end. A
     leaf that is a statistic of its rows (a median) has no direct effects; `own` is zero then."""
-    e, work = tracer._source.ensemble, tracer._work
-    A, own, alone = e.start(), np.zeros((e.n_rows, e.n_outputs)), np.zeros(e.n_rows)
+    e = tracer._source.ensemble
+    work = tracer._work
+    A = e.start()
+    own = np.zeros((e.n_rows, e.n_outputs))
+    alone = np.zeros(e.n_rows)
     pulls = e.rule.statistic is None
     effects = (
         work.effects_forwards() if pulls else ((t, np.zeros(0), None) for t in range(e.n_steps))
@@ -50,10 +53,13 @@ def path(tracer: Tracer) -> Iterator[tuple[F64, F64]]:
 
 def _pull(e: Ensemble, step: StepTrace, t: int, A: F64, V: Real, own: F64, alone: F64) -> None:
     """Add f - f_-i of step t to `own`, and to `alone` (n,) the weight of its trees that keep a leaf for the row."""
-    values, O, factor = e.values[e.leaf_range(t)], e.leaf_outputs, e.factors[t]
+    values = e.values[e.leaf_range(t)]
+    O = e.leaf_outputs
+    factor = e.factors[t]
     h = _curvature(e, A) if e.rule.newton and step.spread is None else np.ones_like(A)
     for V_tree, tree in zip(V, range(e.trees(t).start, e.trees(t).stop), strict=True):
-        ids, out = e.leaves[tree], slice(e.first_output[tree], e.first_output[tree] + O)
+        ids = e.leaves[tree]
+        out = slice(e.first_output[tree], e.first_output[tree] + O)
         pull = e.w[:, None] * V_tree  # (n, O)
         if (
             step.spread is not None
@@ -68,7 +74,8 @@ def _pull(e: Ensemble, step: StepTrace, t: int, A: F64, V: Real, own: F64, alone
 
 def _without_own_leaves(e: Ensemble, A: F64, own: F64, alone: F64) -> None:
     """A forest is a mean: where a row alone makes a leaf, the mean without it is that of the other trees."""
-    start, total = e.start(), float(e.factors.sum())
+    start = e.start()
+    total = float(e.factors.sum())
     some = alone < total - LEAST
     others = (A - own - start)[some] * (total / (total - alone[some]))[:, None]
     own[some] = (A - start)[some] - others

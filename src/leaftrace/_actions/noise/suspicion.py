@@ -61,7 +61,9 @@ class Labels:
             return -self.surprise(self.view(F), y)
         if F.shape[1] == 1:
             return (2 * y - 1) * F[:, 0]
-        rows, codes, others = np.arange(len(y)), y.astype(int), F.copy()
+        rows = np.arange(len(y))
+        codes = y.astype(int)
+        others = F.copy()
         others[rows, codes] = -np.inf
         return F[rows, codes] - others.max(axis=1)
 
@@ -96,22 +98,30 @@ class Evidence:
 
 def gather(tracer: Tracer) -> Evidence:
     """One walk along the path."""
-    e, labels = tracer._source.ensemble, labels_of(tracer)
-    y, loss = e.y, e.loss
+    e = tracer._source.ensemble
+    labels = labels_of(tracer)
+    y = e.y
+    loss = e.loss
     names = ("margin", "loss", "gradient", "path")
-    sums, views, steps = {name: np.zeros(e.n_rows) for name in names}, 0.0, 0
+    sums = {name: np.zeros(e.n_rows) for name in names}
+    views = 0.0
+    steps = 0
     A = own = np.zeros((e.n_rows, e.n_outputs))
     points = e.n_steps if e.moves is None else 1
     for A, own in progress(path(tracer), points, "label noise", "step"):
-        state, view = loss.state(A), labels.view(A - own)
+        state = loss.state(A)
+        view = labels.view(A - own)
         sums["margin"] -= labels.margin(A, y)
         sums["loss"] += loss.value(A, y)
         sums["gradient"] += np.linalg.norm(loss.gradient(state, y), axis=1)
         sums["path"] += labels.surprise(view, y)
-        views, steps = views + view, steps + 1
+        views = views + view
+        steps = steps + 1
     means = {name: total / steps for name, total in sums.items()}
-    with_pull, view = labels.view(A), labels.view(A - own)
-    detector, left_out = labels.surprise(with_pull, y), labels.surprise(view, y)
+    with_pull = labels.view(A)
+    view = labels.view(A - own)
+    detector = labels.surprise(with_pull, y)
+    left_out = labels.surprise(view, y)
     m = memorised(detector, left_out)
     surprise = (1 - m) * left_out + m * means["path"]
     if view.ndim == 1:
@@ -143,7 +153,8 @@ def spread(prediction: F64, residual: F64) -> F64:
 
 def exact_self_influence(tracer: Tracer) -> F64:
     """(n,) -w_i dL_i/dw_i: to first order, how a row's own loss changes without it, through all rows; n queries."""
-    e, out = tracer._source.ensemble, np.zeros(tracer.n_rows)
+    e = tracer._source.ensemble
+    out = np.zeros(tracer.n_rows)
     tracer._needs_derivatives()
     blocks = [np.arange(start, min(start + BLOCK, e.n_rows)) for start in range(0, e.n_rows, BLOCK)]
     for rows in progress(blocks, e.n_rows, "self-influence", "row", BLOCK):
@@ -198,7 +209,8 @@ def cleaner(tracer: Tracer, evidence: Evidence, X: Any, y: Any) -> float:
     pull: 1 - mean u / mean u, from 0 to 1, times m / (m + 1000)."""
     queries, _ = tracer._queries(X, y, "loss", "mean", None, None)
     assert queries.y is not None
-    labels, m = labels_of(tracer), len(queries.y)
+    labels = labels_of(tracer)
+    m = len(queries.y)
     surprise = float(labels.surprise(labels.view(queries.scores), queries.y).mean())
     less = 1 - surprise / evidence.left_out if evidence.left_out > 0 else 0.0
     return float(np.clip(less, 0.0, 1.0)) * m / (m + ENOUGH)

@@ -218,7 +218,8 @@ def _verdict(sizes: F64, count: int, name: str, same: bool) -> str:
     """What `confirm` says of the sizes (members, 4) of the effect on the mean of the queries. ``same``: on the rows
     that the influence is on."""
     retrained = sizes[:, 3]
-    members, refit_only = len(sizes), bool(np.isnan(retrained).any())
+    members = len(sizes)
+    refit_only = bool(np.isnan(retrained).any())
     changes = sizes[:, 2] if refit_only else retrained
     error = f" (standard error {changes.std(ddof=1) / np.sqrt(members):.2g})" if members > 1 else ""
     advice = (
@@ -246,7 +247,8 @@ class _Finished:
     one: Influence | None = None
 
     def add(self, member: Member, found: Influence) -> _Finished:
-        n, share = len(member.bag), member.bag.mean()
+        n = len(member.bag)
+        share = member.bag.mean()
         if any(member.model is other.model for other in self.members):
             raise InvalidInput(
                 "make_model gave the same model twice; it must make a new one for every seed."
@@ -266,9 +268,12 @@ class _Finished:
 
 
 def _result(question: Question, done: _Finished, asked: int) -> EnsembleInfluence:
-    training, one, changes = question.training, done.one, np.array(done.changes)
+    training = question.training
+    one = done.one
+    changes = np.array(done.changes)
     assert one is not None
-    n, count = len(training.y), len(done.members)
+    n = len(training.y)
+    count = len(done.members)
     influence = replace(
         one,
         values=done.moments.mean,
@@ -281,7 +286,8 @@ def _result(question: Question, done: _Finished, asked: int) -> EnsembleInfluenc
     what = question.names(one.of, one.test_index, one.tables.reduced)[0]
     title = f"Influence of {n:,} training rows on the {what}, averaged over {count} models"
     top = _top(influence, changes, _SHOWN, None)
-    (mean, error, _), stable = summary(changes), int(np.asarray(top["stable"]).sum())
+    (mean, error, _) = summary(changes)
+    stable = int(np.asarray(top["stable"]).sum())
     clear = int((np.abs(mean) > 2 * error).sum())
     advice = (
         f"{stable} of the first {min(_SHOWN, n)} rows are stable: in 90 % of ensembles drawn from these members they "
@@ -295,10 +301,8 @@ def _result(question: Question, done: _Finished, asked: int) -> EnsembleInfluenc
         + "confirm(rows, X, y) removes rows from all members, trains them again and judges by other test rows."
     )
     if count < asked:
-        title, advice = (
-            f"{title} of {asked}",
-            f"Interrupted after {count} of {asked} members. {advice}",
-        )
+        title = f"{title} of {asked}"
+        advice = f"Interrupted after {count} of {asked} members. {advice}"
     return EnsembleInfluence(
         title, advice, influence, done.moments.error, done.members, changes, asked, question, top
     )

@@ -27,10 +27,9 @@ Fit = Callable[[Any, Any, np.ndarray, F64 | None], Any]
 
 def draw_bags(y: np.ndarray, members: int, size: int, rng: np.random.Generator) -> list[Bag]:
     """Bags of this size of the rows with labels y (n,)."""
-    out, left = (
-        len(y) - size,
-        np.zeros(0, np.intp),
-    )  # rows to leave out of each bag; the order they are left out in
+    # rows to leave out of each bag; the order they are left out in
+    out = len(y) - size
+    left = np.zeros(0, np.intp)
     bags = []
     for _ in range(members):
         if len(left) < out:
@@ -47,7 +46,8 @@ def draw_bags(y: np.ndarray, members: int, size: int, rng: np.random.Generator) 
 
 def _spread(rows: Ints, y: np.ndarray, rng: np.random.Generator) -> Ints:
     """The rows in a random order that spreads each label evenly: the j-th of c falls between j / c and (j + 1) / c."""
-    order, n = rng.permutation(rows), len(rows)
+    order = rng.permutation(rows)
+    n = len(rows)
     _, label, count = np.unique(y[order], return_inverse=True, return_counts=True)
     place = np.empty(n)
     place[np.argsort(label, kind="stable")] = np.arange(n) - np.repeat(
@@ -90,10 +90,8 @@ class Training:
         return Member(seed, (self.fit or _fit)(model, *self._rows(bag)), bag)
 
     def trace(self, member: Member) -> Tracer:
-        tracer, labels = (
-            Tracer(member.model, *self._rows(member.bag), n_jobs=self.n_jobs),
-            np.unique(self.y),
-        )
+        tracer = Tracer(member.model, *self._rows(member.bag), n_jobs=self.n_jobs)
+        labels = np.unique(self.y)
         if tracer.classes is not None and len(tracer.classes) < len(labels):
             raise InvalidInput(
                 f"the bag of member {member.seed} has rows of {len(tracer.classes)} of {len(labels)} classes, so not "
@@ -143,11 +141,13 @@ class Question:
     def effects(self, member: Member, rows: Ints, retrain: bool) -> tuple[F64, list[str]]:
         """(4, queries): the scalars asked for and how they change without these rows, predicted, refitted and
         retrained; and the names of the queries."""
-        tracer, gone = self.training.trace(member), np.flatnonzero(np.isin(member.rows, rows))
+        tracer = self.training.trace(member)
+        gone = np.flatnonzero(np.isin(member.rows, rows))
         X, y = self._test_rows(member)
         queries, test_index = tracer._queries(X, y, self.of, self.reduce, self.output, None)
         out = np.zeros((4, len(queries)))
-        out[0], out[3] = _values(queries), 0.0 if retrain else np.nan
+        out[0] = _values(queries)
+        out[3] = 0.0 if retrain else np.nan
         if len(gone):
             out[1] = self._ask(tracer, member, rows=gone).change.sum(axis=0, dtype=float)
             ways = (tracer.refit, tracer.retrain) if retrain else (tracer.refit,)

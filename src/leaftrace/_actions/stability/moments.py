@@ -9,7 +9,9 @@ import numpy as np
 
 from ..._data.arrays import F64, Ints, Real
 
-LEVEL, DRAWS = 0.9, 200  # of rank intervals, and how many ensembles are drawn for them
+# of rank intervals, and how many ensembles are drawn for them
+LEVEL = 0.9
+DRAWS = 200
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,9 @@ class Moments:
 
     def add(self, rows: Ints, values: Real) -> Moments:
         """With the values (rows, queries) of one more member, by Welford's update."""
-        count, mean, squares = self.count.copy(), self.mean.copy(), self.squares.copy()
+        count = self.count.copy()
+        mean = self.mean.copy()
+        squares = self.squares.copy()
         count[rows] += 1
         step = values - mean[rows]
         mean[rows] += step / count[rows, None].astype(values.dtype)
@@ -47,7 +51,8 @@ class Moments:
 def summary(changes: F64) -> tuple[F64, F64, F64]:
     """(n,) mean, its standard error and the share of members with its sign, over each row's members."""
     known = ~np.isnan(changes)  # (members, n)
-    count, filled = known.sum(axis=0), np.where(known, changes, 0.0)
+    count = known.sum(axis=0)
+    filled = np.where(known, changes, 0.0)
     mean = filled.sum(axis=0) / count
     spread = np.where(known, changes - mean, 0.0)
     squares = np.where(count > 1, (spread**2).sum(axis=0), np.nan)
@@ -64,9 +69,11 @@ def rank_intervals(changes: F64, rows: Ints) -> tuple[Ints, Ints]:
     """Between which ranks the rows are in 90 % of the ensembles of as many members, drawn from these with replacement.
 
     A row that is in the bag of none of the drawn members counts with its mean over all."""
-    rng, members = np.random.default_rng(0), len(changes)
+    rng = np.random.default_rng(0)
+    members = len(changes)
     known = ~np.isnan(changes)
-    filled, mean = np.where(known, changes, 0.0), summary(changes)[0]
+    filled = np.where(known, changes, 0.0)
+    mean = summary(changes)[0]
     found = np.empty((DRAWS, len(rows)))
     for d in range(DRAWS):
         times = rng.multinomial(members, np.full(members, 1 / members)).astype(float)  # (members,)

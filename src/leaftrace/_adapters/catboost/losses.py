@@ -65,7 +65,8 @@ def objective(description: str, K: int, exact: bool) -> Objective:
         raise UnsupportedModel(
             f"the loss '{description}' has no second derivative; use Lq with q of 2 or more, or MAE."
         )
-    alpha, delta = number.get("alpha", 0.5), number.get("delta", 1e-6)
+    alpha = number.get("alpha", 0.5)
+    delta = number.get("delta", 1e-6)
     quantile = _Quantile(alpha, 0.0 if name == "MAPE" else delta, relative=name == "MAPE")
     losses: dict[str, Any] = {
         "RMSE": SquaredError,
@@ -131,8 +132,10 @@ class Lq(General):
         return np.abs(A[..., 0] - y) ** self.q
 
     def terms(self, A: F64, y: F64) -> Terms:
-        q, r = self.q, A - y
-        a, sign = np.abs(r), np.sign(r)
+        q = self.q
+        r = A - y
+        a = np.abs(r)
+        sign = np.sign(r)
         h = q * (q - 1) * a ** (q - 2)
         k = (q - 2) * sign * h / np.where(a > 0, a, 1.0)
         return q * sign * a ** (q - 1), h, h, k
@@ -147,7 +150,8 @@ class Expectile(General):
 
     @property
     def changes(self) -> Told:
-        below, above = 2 * self.alpha, 2 * (1 - self.alpha)
+        below = 2 * self.alpha
+        above = 2 * (1 - self.alpha)
         return pieces(
             "residual", 0.0, 0.0, (0.0, below, below), (0.0, above, above), (0.0, above, above)
         )
@@ -226,8 +230,11 @@ class _Quantile:
         if self.relative:
             w = f32(w / np.maximum(1.0, np.abs(x)))
         order = np.lexsort((x, leaf))
-        x, w, leaf = x[order], w[order], leaf[order]
-        count, total = np.bincount(leaf, minlength=M), np.bincount(leaf, w, M)
+        x = x[order]
+        w = w[order]
+        leaf = leaf[order]
+        count = np.bincount(leaf, minlength=M)
+        total = np.bincount(leaf, w, M)
         start = np.cumsum(count) - count
         reached = np.cumsum(w)
         reached = reached - np.concatenate([[0.0], reached])[start][leaf]
@@ -237,10 +244,8 @@ class _Quantile:
         q = np.zeros(M)
         q[some] = x[np.minimum(at, start + count - 1)[some]]
         if self.delta > 0:
-            below, equal = (
-                np.bincount(leaf, w * (x < q[leaf]), M),
-                np.bincount(leaf, w * (x == q[leaf]), M),
-            )
+            below = np.bincount(leaf, w * (x < q[leaf]), M)
+            equal = np.bincount(leaf, w * (x == q[leaf]), M)
             lower = below + equal * self.alpha >= total * self.alpha - np.finfo(float).eps
             q = np.where(some, q + np.where(lower, -self.delta, self.delta), 0.0)
         return f32(q)
@@ -254,11 +259,13 @@ class _LogCoshMinimum:
 
     def __call__(self, leaf: Ids, M: int, residual: F64, y: F64, w: F64) -> F64:
         x = f32(residual)
-        left, right = np.full(M, np.inf), np.full(M, -np.inf)
+        left = np.full(M, np.inf)
+        right = np.full(M, -np.inf)
         np.minimum.at(left, leaf, x)
         np.maximum.at(right, leaf, x)
         some = right >= left
-        left, right = np.where(some, left, 0.0), np.where(some, right, 0.0)
+        left = np.where(some, left, 0.0)
+        right = np.where(some, right, 0.0)
         for _ in range(100):
             wide = right - left > 1e-9
             if not wide.any():

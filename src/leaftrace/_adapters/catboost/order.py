@@ -17,9 +17,11 @@ from ..._data.arrays import Ints
 
 _U64 = NDArray[np.uint64]
 _MULTIPLIER = np.uint64(6364136223846793005)
-_HALF, _WORD = np.uint64(32), np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_WORD = np.uint64(0xFFFFFFFF)
 # Rows are sampled, a draw each, where there are more: for the borders of numbers, and in each fold.
-_BORDER_SAMPLE, _FOLD_SAMPLE = 200_000, 100_000
+_BORDER_SAMPLE = 200_000
+_FOLD_SAMPLE = 100_000
 
 
 @dataclass(frozen=True)
@@ -74,5 +76,6 @@ def _pcg32(state: np.uint64, sequence: np.uint64, count: int) -> _U64:
     powers = np.cumprod(np.full(count, _MULTIPLIER))  # modulo 2^64, as everything here
     sums = np.cumsum(np.concatenate([[np.uint64(1)], powers[:-1]]), dtype=np.uint64)
     x = powers * state + sums * (sequence << np.uint64(1) | np.uint64(1))
-    turn, word = x >> np.uint64(59), (x >> np.uint64(18) ^ x) >> np.uint64(27) & _WORD
+    turn = x >> np.uint64(59)
+    word = (x >> np.uint64(18) ^ x) >> np.uint64(27) & _WORD
     return (word >> turn | word << (_HALF - turn & np.uint64(31))) & _WORD

@@ -137,7 +137,8 @@ def _constraints(value: Any) -> list[int]:
 def _leaves(model: catboost.CatBoost, pool: catboost.Pool) -> Ids:
     """(trees, rows) leaf numbers in the smallest type that holds them."""
     small = np.uint8 if max(model.get_tree_leaf_counts()) <= 256 else np.uint16
-    trees, rows = len(model.get_tree_leaf_counts()), pool.num_row()
+    trees = len(model.get_tree_leaf_counts())
+    rows = pool.num_row()
     out = np.empty((trees, rows), small)
     # CatBoost answers in uint32, rows first. Some rows at a time keep that small, and parts on threads of our own are
     # faster than its threads on a part; a pool with groups of rows, which only ranking needs, cannot be cut.
@@ -176,12 +177,15 @@ def _shrinkage(params: dict[str, Any], T: int) -> F64 | None:
 def _moves(shrink: F64) -> list[list[tuple[int, float]]]:
     """A <- shrink[t] A before step t, as moves of all steps before it and of the starting score."""
     moves: list[list[tuple[int, float]]] = [[]]
-    weight, base = np.zeros(0), 1.0  # of the steps before, as they stand in the scores
+    # of the steps before, as they stand in the scores
+    weight = np.zeros(0)
+    base = 1.0
     for t in range(1, len(shrink)):
         now = shrink[t] * np.append(weight, 1.0)
         steps = [(r, float(c)) for r, c in enumerate(now - np.append(weight, 0.0))]
         moves.append([(BASE, base * (shrink[t] - 1)), *steps])
-        weight, base = now, base * shrink[t]
+        weight = now
+        base = base * shrink[t]
     return [*moves, [(len(shrink) - 1, 1.0)]]
 
 
@@ -208,7 +212,8 @@ class CatBoostSource(BaseSource):
         sample_weight: Any,
         baseline: Any,
     ) -> None:
-        self.model, self.params = model, params
+        self.model = model
+        self.params = params
         self.name = type(model).__name__
         self.counts = np.asarray(model.get_tree_leaf_counts(), dtype=np.int64)
         self.values = np.asarray(model.get_leaf_values(), dtype=np.float64).reshape(
@@ -233,13 +238,16 @@ class CatBoostSource(BaseSource):
         self.ensemble = self._ensemble(leaves, offset)
 
     def _ensemble(self, leaves: Ids, offset: F64 | None) -> Ensemble:
-        params, K, T = self.params, self.values.shape[1], len(self.counts)
+        params = self.params
+        K = self.values.shape[1]
+        T = len(self.counts)
         _, labels, sample_weight, _ = self._data
         codes = self.labels(labels, len(labels), "y_train")
         class_weight = np.ones(len(labels))
         if params.get("class_weights") and self.classes is not None:
             class_weight = f32(params["class_weights"])[codes.astype(int)]
-        y, w = f32(codes), f32(sample_weight.astype(np.float32) * class_weight.astype(np.float32))
+        y = f32(codes)
+        w = f32(sample_weight.astype(np.float32) * class_weight.astype(np.float32))
         iterations = int(params["leaf_estimation_iterations"])
         newton = _METHODS[params["leaf_estimation_method"]]
         rule = LeafRule(
@@ -253,7 +261,8 @@ class CatBoostSource(BaseSource):
             and params.get("leaf_estimation_backtracking", "No") != "No",
             statistic=self.objective.statistic,
         )
-        values, moves = self.values, None
+        values = self.values
+        moves = None
         base = np.broadcast_to(
             np.asarray(self.model.get_scale_and_bias()[1], dtype=np.float64), (K,)
         ).copy()
@@ -263,11 +272,13 @@ class CatBoostSource(BaseSource):
             later = np.append(
                 np.cumprod(shrink[:0:-1])[::-1], 1.0
             )  # (T,) product over the steps after each
-            values, base = values / np.repeat(later, self.counts)[:, None], base / np.prod(shrink)
+            values = values / np.repeat(later, self.counts)[:, None]
+            base = base / np.prod(shrink)
             moves = _moves(shrink)
             if self.loss_name in EXPONENTIAL:
                 self.notes = [_SHRUNK]
-        averaged, weights = bool(params.get("boost_from_average")), self._leaf_weights(w)
+        averaged = bool(params.get("boost_from_average"))
+        weights = self._leaf_weights(w)
         return Ensemble(
             loss=self.objective.loss,
             rule=rule,

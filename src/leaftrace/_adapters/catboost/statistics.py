@@ -100,7 +100,10 @@ class _Bins:
     """Bins of target statistics as training had them, with the rows in this order."""
 
     def __init__(self, file: Json, rows: Rows, order: Ints, outputs: int) -> None:
-        self.file, self.rows, self.order, self.outputs = file, rows, order, outputs
+        self.file = file
+        self.rows = rows
+        self.order = order
+        self.outputs = outputs
         categories = file["features_info"]["categorical_features"]
         self.column = {c["feature_index"]: c["flat_feature_index"] for c in categories}
         self.codes: dict[int, Ints] = {}
@@ -113,18 +116,17 @@ class _Bins:
             self.grouped[0] != ctr["elements"]
         ):  # in a file, statistics of the same elements follow each other
             self.grouped = ctr["elements"], _Groups(self._group(ctr, answers)[self.order])
-        label, border, kind = (
-            self._kinds(ctr)[self.order],
-            int(ctr["target_border_idx"]),
-            ctr["ctr_type"],
-        )
+        label = self._kinds(ctr)[self.order]
+        border = int(ctr["target_border_idx"])
+        kind = ctr["ctr_type"]
         good = {"Borders": label > border, "Buckets": label == border}.get(kind, label).astype(
             np.int64
         )
         total, counted = self.grouped[1].before(good)
         if kind == "BinarizedTargetMeanValue":
             counted = counted / np.float32(label.max())
-        prior, shift = np.float32(ctr["prior_numerator"]), np.float32(ctr["shift"])
+        prior = np.float32(ctr["prior_numerator"])
+        shift = np.float32(ctr["shift"])
         width = max(np.float32(1), prior) + shift
         value = (counted + prior) / (total + np.float32(1))
         out = np.empty(len(label), dtype=np.uint8)
@@ -211,7 +213,8 @@ class _Questions:
     """Groups of splits, put to CatBoost as trees of one split each."""
 
     def __init__(self, file: Json, pool: catboost.Pool, groups: list[list[Json]]) -> None:
-        self.pool, self.edges = pool, cumulative([len(splits) for splits in groups])
+        self.pool = pool
+        self.edges = cumulative([len(splits) for splits in groups])
         stumps = [
             {"splits": [s], "leaf_values": [0, 1], "leaf_weights": [1, 1]}
             for splits in groups
@@ -246,7 +249,8 @@ class _Trees:
     weights: list[F64]  # of the leaves of each tree, as training recorded them
 
     def __init__(self, file: Json, rows: Rows) -> None:
-        info, self.rows = file["features_info"], rows
+        info = file["features_info"]
+        self.rows = rows
         # Splits are counted over all features: on numbers, on single categories, on statistics.
         borders = [
             (f["feature_index"], b)
@@ -334,7 +338,8 @@ class _Nested(_Trees):
 
     def __init__(self, file: Json, rows: Rows, trees: list[Json]) -> None:
         super().__init__(file, rows)
-        self.trees, self.weights = trees, nested_weights(trees)
+        self.trees = trees
+        self.weights = nested_weights(trees)
         asked = [
             [s for node in nodes(tree) if (s := node.get("split")) and not self.statistic(s)]
             for tree in trees
@@ -342,7 +347,8 @@ class _Nested(_Trees):
         self.others = _Questions(file, rows.pool, asked)
 
     def leaves(self, bins: _Bins) -> Ids:
-        out, known = np.empty_like(self.rows.leaves), {}
+        out = np.empty_like(self.rows.leaves)
+        known = {}
         for t, tree in enumerate(self.trees):
             answers = iter(self.others.answers(t))
             for leaf, rows in self._parts(tree, np.arange(out.shape[1]), answers, bins, known):

@@ -60,12 +60,13 @@ class Training:
 
     def ensemble(self, p: dict[str, Any], bags: Sequence[Any] | None = None) -> Ensemble:
         """With these parameters; ``bags`` are the rows drawn for each step."""
-        told, T, K = self.told, self.told.iterations, self.told.outputs
-        w, label_weight = (
-            f32(self.sample_weight * self.class_weight),
-            _label_weight(told, p, self.y),
-        )
-        weighted, factor = bool(np.any(w != 1) or np.any(label_weight != 1)), self.factor(p)
+        told = self.told
+        T = self.told.iterations
+        K = self.told.outputs
+        w = f32(self.sample_weight * self.class_weight)
+        label_weight = _label_weight(told, p, self.y)
+        weighted = bool(np.any(w != 1) or np.any(label_weight != 1))
+        factor = self.factor(p)
         kind = objective(told.objective[0], p, K, weighted, self.version)
         averaged = self.offset is None and not refitted(p) and self._averaged(p)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -75,7 +76,9 @@ class Training:
             raise UnsupportedModel(
                 "a class has no training rows; train with the classes that there are."
             )
-        rates, moves, holds_base = np.full(T, float(p["learning_rate"])), None, np.arange(T) == 0
+        rates = np.full(T, float(p["learning_rate"]))
+        moves = None
+        holds_base = np.arange(T) == 0
         if told.averaged:
             rates, moves, holds_base = self._forest()
         elif p["boosting"] == "dart" and not refitted(p):
@@ -138,7 +141,8 @@ class Training:
 
     def _forest(self) -> tuple[F64, list[list[tuple[int, float]]], NDArray[np.bool_]]:
         """boosting="rf": no learning rate, the mean of all trees. One without splits is zero, not the base score."""
-        T, empty = self.told.iterations, self.alone.all(axis=1)
+        T = self.told.iterations
+        empty = self.alone.all(axis=1)
         if np.any(self.alone.any(axis=1) & ~empty):
             raise UnsupportedModel(
                 "a class of this forest has a tree without splits; train with fewer constraints."
@@ -176,7 +180,8 @@ class Training:
         drawn, notes = self._drawn(p)
         smoothed = p["path_smooth"] > 0
         if rounded and not smoothed:
-            before, p = p, recover.parameters(lambda p: self.ensemble(p, drawn), p, rounded)
+            before = p
+            p = recover.parameters(lambda p: self.ensemble(p, drawn), p, rounded)
             if names := [name for name in rounded if p[name] != before[name]]:
                 notes.append(
                     f"{' and '.join(names)} recovered from the leaf values, as files keep six digits"
@@ -253,8 +258,10 @@ def _label_weight(told: Model, p: dict[str, Any], y: F64) -> F64:
     """(n,) is_unbalance and scale_pos_weight, which the starting score ignores; (n, K) if one against all."""
 
     def weight(positive: NDArray[np.bool_]) -> F64:
-        many, few = np.count_nonzero(positive), np.count_nonzero(~positive)
-        up, down = 1.0, 1.0
+        many = np.count_nonzero(positive)
+        few = np.count_nonzero(~positive)
+        up = 1.0
+        down = 1.0
         if p["is_unbalance"] and many and few:
             up, down = (1.0, many / few) if many > few else (few / many, 1.0)
         return np.where(positive, up * float(p["scale_pos_weight"]), down)

@@ -96,7 +96,8 @@ class Percentile:
         rows = np.flatnonzero(w > 0)
         rows = rows[np.lexsort((residual[rows], leaf[rows]))]
         begin = np.searchsorted(leaf[rows], np.arange(M + 1))
-        v, w = residual[rows], self._weights(y, w)[rows]
+        v = residual[rows]
+        w = self._weights(y, w)[rows]
         return np.array([self._of(v[a:b], w[a:b]) for a, b in pairwise(begin)])
 
     def of_labels(self, y: F64, b: F64) -> float:

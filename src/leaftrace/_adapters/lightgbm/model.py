@@ -114,7 +114,8 @@ def _tree(fields: dict[str, str]) -> Tree:
         return np.array(fields.get(name, "").split(), dtype=kind)
 
     L = int(fields["num_leaves"])
-    values, counts = numbers("leaf_value", float), numbers("leaf_count", float)
+    values = numbers("leaf_value", float)
+    counts = numbers("leaf_count", float)
     children = np.stack([numbers("left_child"), numbers("right_child")], axis=1)[: L - 1]
     return Tree(
         values=values,

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from ..._data.arrays import F64
 from ..._model.ensemble import Ensemble, Rounding
 
-FIRST, STEPS = 30, 8  # parameters are told by some of the first steps; fewer of many rows
+# parameters are told by some of the first steps; fewer of many rows
+FIRST = 30
+STEPS = 8
 FOUND = 1e-11  # relative miss of leaf values when they are found
 
 
@@ -25,9 +27,11 @@ def terms(
 ) -> Iterator[tuple[int, F64, F64, F64]]:
     """Tree, weights, terms w g and w h (n,) of its rows, for each tree of step t at scores A (n, K)."""
     state = e.loss.state(A)
-    g, h = e.loss.gradient(state, e.y), e.loss.hessian(state, e.y)
+    g = e.loss.gradient(state, e.y)
+    h = e.loss.hessian(state, e.y)
     for r in range(*e.trees(t).indices(len(e.leaves))):
-        o, w = slice(e.first_output[r], e.first_output[r] + 1), e.tree_weight(r)
+        o = slice(e.first_output[r], e.first_output[r] + 1)
+        w = e.tree_weight(r)
         w = w if drawn is None else w * drawn
         yield r, w, e.rounding.apply(g[:, o], w)[:, 0], e.rounding.apply(h[:, o, o], w)[:, 0, 0]
 
@@ -44,7 +48,9 @@ def step(e: Ensemble, t: int, A: F64, drawn: NDArray[Any] | None = None) -> F64:
     """(M,) leaf values of step t before the learning rate, at scores A; zero for leaves that are fixed."""
     part = e.leaf_range(t)
     M = part.stop - part.start
-    G, H, s = np.zeros(M), np.zeros(M), np.zeros(M)
+    G = np.zeros(M)
+    H = np.zeros(M)
+    s = np.zeros(M)
     for r, w, wg, wh in terms(e, t, A, drawn):
         ids = e.leaves[r]
         if e.rule.statistic is not None:
@@ -58,7 +64,8 @@ def step(e: Ensemble, t: int, A: F64, drawn: NDArray[Any] | None = None) -> F64:
 
 def fits(e: Ensemble, t: int, A: F64, drawn: NDArray[Any]) -> bool:
     """Whether these rows give step t its leaf values, roughly."""
-    s, values = step(e, t, A, drawn), e.values[e.leaf_range(t), 0]
+    s = step(e, t, A, drawn)
+    values = e.values[e.leaf_range(t), 0]
     return bool(np.all(np.abs(e.rate(t) * s - values)[s != 0] <= 1e-4 * np.abs(values).max()))
 
 

@@ -53,7 +53,9 @@ class Witness:
     of each leaf and, where that is few numbers, by leaf values, of which ``fits`` knows."""
 
     def __init__(self, e: Ensemble, counts: F64 | None, spare: int, fits: Fits) -> None:
-        self.e, self.counts, self.fits = e, counts, fits
+        self.e = e
+        self.counts = counts
+        self.fits = fits
         self.spare = (
             spare  # iterations that may have drawn rows but found no split, and so left no tree
         )
@@ -93,7 +95,8 @@ def draw_rows(
     bagging = _bags(p, e.y, balanced) if goss is None else None
     if goss is None and bagging is None:
         return None
-    A, drawn = e.start(), []
+    A = e.start()
+    drawn = []
     for t in range(e.n_steps):
         if goss is not None or witness.spare > 0:  # otherwise nobody asks for scores
             e.move(t, e.leaves, A)
@@ -112,7 +115,8 @@ def _bags(p: dict[str, Any], y: F64, balanced: bool) -> Iterator[NDArray[Any]] |
         return None
     positive = np.where(y > 0, p["pos_bagging_fraction"], p["neg_bagging_fraction"])
     fraction = positive if balanced else p["bagging_fraction"]
-    generators, everyone = Generators(int(p["bagging_seed"]), len(y)), np.ones(len(y), dtype=bool)
+    generators = Generators(int(p["bagging_seed"]), len(y))
+    everyone = np.ones(len(y), dtype=bool)
     return ((generators.draw(everyone) < fraction).astype(np.uint8) for _ in count())
 
 
@@ -120,8 +124,12 @@ class _Goss:
     """Rows of large gradients once, a multiple of those drawn of the others."""
 
     def __init__(self, p: dict[str, Any], e: Ensemble, sizes: Sizes, witness: Witness) -> None:
-        self.p, self.n, self.sizes, self.witness = p, e.n_rows, sizes, witness
-        self.generators, self.length = Generators(int(p["bagging_seed"]), e.n_rows), 0
+        self.p = p
+        self.n = e.n_rows
+        self.sizes = sizes
+        self.witness = witness
+        self.generators = Generators(int(p["bagging_seed"]), e.n_rows)
+        self.length = 0
 
     def draws(self, t: int, A: F64) -> Iterator[F64]:
         if t < int(1 / self.p["learning_rate"]):
@@ -155,10 +163,12 @@ def _goss(p: dict[str, Any], size: NDArray[np.float32], generators: Generators, 
         rows = part.stop - part.start
         top = max(1, int(rows * p["top_rate"]))
         large[part] = size[part] >= np.partition(size[part], rows - top)[rows - top]
-    u, out = generators.draw(~large), large.astype(float)
+    u = generators.draw(~large)
+    out = large.astype(float)
     for part in parts:
         rows = part.stop - part.start
-        top, need = max(1, int(rows * p["top_rate"])), int(rows * p["other_rate"])
+        top = max(1, int(rows * p["top_rate"]))
+        need = int(rows * p["other_rate"])
         if not need:
             continue
         multiple = float(np.float32(rows - top) / np.float32(need))
@@ -168,7 +178,8 @@ def _goss(p: dict[str, Any], size: NDArray[np.float32], generators: Generators, 
         )  # small rows to come, this one included
         for begin in range(0, len(small), BLOCK):
             some = slice(begin, begin + BLOCK)
-            chance, left = u[part][small[some]], rest[some]
+            chance = u[part][small[some]]
+            left = rest[some]
             likely = np.flatnonzero(
                 chance < need / left
             )  # need falls as rows are taken, so no others
@@ -182,8 +193,10 @@ def _goss(p: dict[str, Any], size: NDArray[np.float32], generators: Generators, 
 def dart(p: dict[str, Any], steps: int, folded: bool) -> tuple[F64, Moves]:
     """Learning rate of each step, and the moves: trees go out before a step and come back smaller after it.
     ``folded``: the first trees hold the starting score, so it goes with them."""
-    rate, most = float(p["learning_rate"]), int(p["max_drop"])
-    uniform, like_xgboost = bool(p["uniform_drop"]), bool(p["xgboost_dart_mode"])
+    rate = float(p["learning_rate"])
+    most = int(p["max_drop"])
+    uniform = bool(p["uniform_drop"])
+    like_xgboost = bool(p["xgboost_dart_mode"])
     x = int(p["drop_seed"]) & 0xFFFFFFFF
 
     def u() -> float:
@@ -191,8 +204,12 @@ def dart(p: dict[str, Any], steps: int, folded: bool) -> tuple[F64, Moves]:
         x = (214013 * x + 2531011) & 0xFFFFFFFF
         return (x >> 16 & 0x7FFF) / 32768
 
-    factors, weights, total = np.ones(steps), np.zeros(steps), 0.0
-    rates, moves, back = np.empty(steps), [], {}
+    factors = np.ones(steps)
+    weights = np.zeros(steps)
+    total = 0.0
+    rates = np.empty(steps)
+    moves = []
+    back = {}
     for t in range(steps):
         dropped: list[int] = []
         if u() >= p["skip_drop"] and t:

@@ -27,7 +27,8 @@ def smoothing(
     told: Model, p: dict[str, Any], e: Ensemble, factor: float, held: F64, smaller: F64
 ) -> list[Smoothing]:
     """For each tree; the model tells outputs as (out + ``held``) ``smaller``, learning rate included."""
-    A, found = e.start(), []
+    A = e.start()
+    found = []
     fine = (
         1e-6 if p["data_sample_strategy"] == "goss" else 5e-10
     )  # weighted terms are rounded twice there
@@ -35,7 +36,9 @@ def smoothing(
         e.move(t, e.leaves, A)
         begin = e.leaf_range(t).start
         for r, _, wg, wh in terms(e, t, A):
-            tree, first, last = told.trees[r], e.tree_leaves[r], e.tree_leaves[r + 1]
+            tree = told.trees[r]
+            first = e.tree_leaves[r]
+            last = e.tree_leaves[r + 1]
             below = _below(tree)
             G, H = (
                 below @ np.bincount(e.leaves[r], x, last - begin)[first - begin : last - begin]
@@ -43,7 +46,8 @@ def smoothing(
             )
             l2 = tree.many(told.bins, p["max_cat_to_onehot"]) * np.float64(p["cat_l2"]) / factor
             raw = e.rate(t) * e.rule.step(G, H, H + e.lam + l2)[0]
-            values, splits = e.values[first:last, 0], tree.split_values
+            values = e.values[first:last, 0]
+            splits = tree.split_values
             digits = 10 ** (
                 np.floor(np.log10(np.abs(splits), where=splits != 0, out=np.zeros_like(splits))) - 5
             )
@@ -103,8 +107,10 @@ class _Search:
 
     def _solve(self, split: int, above: float, a: F64) -> bool:
         """Set a of all nodes below this split, whose own output is ``above``; False if it cannot be."""
-        pair, total = self.tree.children[split], self.rows[split]
-        slack, failed = np.array([self._slack(node) for node in pair]), np.full(2, np.inf)
+        pair = self.tree.children[split]
+        total = self.rows[split]
+        slack = np.array([self._slack(node) for node in pair])
+        failed = np.full(2, np.inf)
         for n in self._candidates(split, above):
             number = np.array([n, total - n])
             a[pair] = number / (number + self.smooth)
@@ -133,22 +139,26 @@ class _Search:
 
     def _candidates(self, split: int, above: float) -> list[int]:
         """Rows on the left that give both children about their outputs, the likeliest first."""
-        (left, right), total = self.tree.children[split], self.rows[split]
+        (left, right) = self.tree.children[split]
+        total = self.rows[split]
         low, high = self._range(left, above)
         other_low, other_high = self._range(right, above)
-        low, high = max(low, total - other_high, 0.0), min(high, total - other_low, total)
+        low = max(low, total - other_high, 0.0)
+        high = min(high, total - other_low, total)
         if high < low:
             return []
         guess = float(
             total * self.sums[left] / self.sums[split] if self.sums[split] > 0 else self.rows[left]
         )
-        first, last = max(low, np.floor(guess) - self.reach), min(high, guess + self.reach)
+        first = max(low, np.floor(guess) - self.reach)
+        last = min(high, guess + self.reach)
         near = np.arange(int(first), int(last) + 1)
         return near[np.argsort(np.abs(near - guess), kind="stable")].tolist()
 
     def _range(self, node: int, above: float) -> tuple[float, float]:
         """The numbers of rows that give this node about its output."""
-        gap, reach = self.raw[node] - above, np.array([-1, 1]) * self.accuracy[node]
+        gap = self.raw[node] - above
+        reach = np.array([-1, 1]) * self.accuracy[node]
         if abs(gap) <= self.accuracy[node]:
             return 0.0, float(self.rows[0])
         a = np.clip(np.sort((self.out[node] + reach - above) / gap), 0.0, 1 - 1e-15)

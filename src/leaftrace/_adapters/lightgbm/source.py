@@ -133,7 +133,9 @@ class LightGBMSource(BaseSource):
         sample_weight: Any,
         baseline: Any,
     ) -> None:
-        self.model, self.name, self.booster = model, type(model).__name__, booster
+        self.model = model
+        self.name = type(model).__name__
+        self.booster = booster
         self.told = read(
             booster.model_to_string()
         )  # up to the best iteration, as predict() takes it
@@ -154,7 +156,8 @@ class LightGBMSource(BaseSource):
         n = leaves.shape[1]
         if y is None:
             raise InvalidInput("y_train is missing; pass the labels the model was trained on.")
-        own, weight = super().labels(y, n, "y_train"), inputs.weights(sample_weight, n)
+        own = super().labels(y, n, "y_train")
+        weight = inputs.weights(sample_weight, n)
         self._data = X, own, weight, offset
         rows = leaves, self._transformed(own), weight, self._class_weight(own), offset
         training = Training(self.told, *rows, version=_VERSION)
@@ -192,7 +195,8 @@ class LightGBMSource(BaseSource):
 
     def _class_weight(self, y: F64) -> F64:
         """(n,) the wrapper's class_weight, which it multiplies sample weights with."""
-        given, codes = self._class_weights, y.astype(int)
+        given = self._class_weights
+        codes = y.astype(int)
         if given is None or self.classes is None:
             return np.ones(len(y))
         if isinstance(given, str):  # "balanced"
@@ -213,7 +217,8 @@ class LightGBMSource(BaseSource):
     # ---- rows ----
 
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
-        table, K = self._table(X), self.told.outputs
+        table = self._table(X)
+        K = self.told.outputs
         m = _length(table)
         if baseline is None and isinstance(X, lgb.Dataset):
             baseline = X.get_init_score()
@@ -231,7 +236,9 @@ class LightGBMSource(BaseSource):
 
     def _leaf_numbers(self, table: Any, booster: lgb.Booster | None = None) -> Iterator[np.ndarray]:
         """Tree by tree (n,) the leaf of each row."""
-        n, K, T = _length(table), self.told.outputs, self.told.iterations
+        n = _length(table)
+        K = self.told.outputs
+        T = self.told.iterations
         at_once = max(
             1, 200_000_000 // (8 * max(n, 1) * K)
         )  # LightGBM answers in float64, rows first
@@ -301,8 +308,10 @@ class LightGBMSource(BaseSource):
             rows = replace(
                 rows, added=(self._table(new), super().labels(labels, len(labels), "y_new"), w)
             )
-        table, codes = self._table(X), replace(rows, y=codes).labels(y)
-        weight, offset = cast(F64, rows.weights(sample_weight, len(y))), rows.offset(offset)
+        table = self._table(X)
+        codes = replace(rows, y=codes).labels(y)
+        weight = cast(F64, rows.weights(sample_weight, len(y)))
+        offset = rows.offset(offset)
         training = rows.table(table)
         data = lgb.Dataset(
             training,
@@ -314,7 +323,8 @@ class LightGBMSource(BaseSource):
             ],
             params=params,
         )
-        rates, callbacks = np.asarray(self.ensemble.learning_rate) * self._factor, []
+        rates = np.asarray(self.ensemble.learning_rate) * self._factor
+        callbacks = []
         if rates.ndim and params["boosting"] != "dart":
             callbacks = [lgb.reset_parameter(learning_rate=rates.tolist())]
         booster = lgb.train(params, data, num_boost_round=self.told.iterations, callbacks=callbacks)

@@ -34,7 +34,8 @@ def weighted_median(values: F64, weights: F64 | None) -> float:
     """The value that half of the weight lies below; the mean of two if the half falls between them."""
     assert weights is not None
     order = np.argsort(values)
-    values, below = values[order], np.cumsum(weights[order])
+    values = values[order]
+    below = np.cumsum(weights[order])
     first, last = (np.searchsorted(below, below[-1] / 2, side) for side in ("left", "right"))
     return 0.5 * (values[first] + values[min(last, len(values) - 1)])
 
@@ -82,8 +83,10 @@ class ForestSource(SklearnSource):
         return self._draws and self.params.get("class_weight") == "balanced_subsample"
 
     def _ensemble(self, leaves: Ids, offset: F64 | None, rows: Rows) -> Ensemble:
-        n, T = len(rows.y), len(self.trees.trees)
-        factor, notes = self._class_weights(rows), []
+        n = len(rows.y)
+        T = len(self.trees.trees)
+        factor = self._class_weights(rows)
+        notes = []
         sample = None
         if self._draws:
             sample = self._counts(rows.y)
@@ -94,7 +97,8 @@ class ForestSource(SklearnSource):
                 notes.append(
                     "weights only set the chances of being drawn: influence is that of a drawn copy of a row"
                 )
-            factor, w = np.ones(n), np.ones(n)
+            factor = np.ones(n)
+            w = np.ones(n)
         else:
             w = rows.w * factor
         if self._misplaced_missing():
@@ -111,10 +115,8 @@ class ForestSource(SklearnSource):
         loss: Loss = SquaredError() if self.classes is None else Brier(len(self.classes))
         statistic = None
         if self.params["criterion"] == "absolute_error":
-            loss, statistic = (
-                Pinball(0.5, "absolute error"),
-                OfResiduals("median", weighted_median, True),
-            )
+            loss = Pinball(0.5, "absolute error")
+            statistic = OfResiduals("median", weighted_median, True)
         base = np.average(targets(loss, rows.y), axis=0, weights=w)
         return Ensemble(
             loss=loss,
@@ -151,7 +153,8 @@ class ForestSource(SklearnSource):
 
     def _class_weights(self, rows: Rows) -> F64:
         """(n,) what class_weight multiplies the weights with. Those of "balanced" are taken as given numbers."""
-        chosen, codes = self.params.get("class_weight"), rows.y.astype(int)
+        chosen = self.params.get("class_weight")
+        codes = rows.y.astype(int)
         if (
             chosen is None
             or self.classes is None
@@ -168,7 +171,8 @@ class ForestSource(SklearnSource):
 
     def _counts(self, y: F64) -> list[NDArray[Any]]:
         """For each tree (n,) how often it drew each row; times its own class weights with "balanced_subsample"."""
-        n, codes = len(y), y.astype(int)
+        n = len(y)
+        codes = y.astype(int)
         if n != self.model._n_samples:
             raise InvalidInput(
                 f"X has {n} rows, but this {self.name} drew from {self.model._n_samples}; pass all rows it was "

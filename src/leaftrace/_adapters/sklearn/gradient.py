@@ -49,7 +49,8 @@ class Exponential(General):
         return y * np.exp(-A[..., 0]) + (1 - y) * np.exp(A[..., 0])
 
     def terms(self, A: F64, y: F64) -> Terms:
-        up, down = (1 - y) * np.exp(A), y * np.exp(-A)
+        up = (1 - y) * np.exp(A)
+        down = y * np.exp(-A)
         return up - down, up + down, up + down, up - down
 
     def label_terms(self, A: F64, y: F64) -> tuple[F64, F64]:
@@ -129,7 +130,9 @@ class GradientSource(SklearnSource):
         return GradientTrees(model)
 
     def _ensemble(self, leaves: Ids, offset: F64 | None, rows: Rows) -> Ensemble:
-        p, K, notes = self.params, self.model.estimators_.shape[1], []
+        p = self.params
+        K = self.model.estimators_.shape[1]
+        notes = []
         order = self._training_rows(rows.y)
         if order is not None:
             rows = rows.hold_out(~np.isin(np.arange(len(rows.y)), order))
@@ -170,7 +173,8 @@ class GradientSource(SklearnSource):
         return ensemble
 
     def _loss(self, K: int, rows: Rows) -> tuple[Loss, Statistic | None]:
-        name, alpha = self.params["loss"], float(self.params.get("alpha", 0.5))
+        name = self.params["loss"]
+        alpha = float(self.params.get("alpha", 0.5))
         if name in _SMOOTH:
             logistic = Softmax(K) if K > 1 else Logistic()
             return {"squared_error": SquaredError(), "exponential": Exponential()}.get(
@@ -228,7 +232,8 @@ class GradientSource(SklearnSource):
         """For each tree (n,) the rows drawn for it; the trees of a step share theirs."""
         if self.params["subsample"] >= 1:
             return None
-        (steps, K), trained = self.model.estimators_.shape, n if order is None else len(order)
+        (steps, K) = self.model.estimators_.shape
+        trained = n if order is None else len(order)
         masks = self.params.get("sample_mask")
         if masks is None:
             masks = self._drawn_again(steps, K, trained)
@@ -243,7 +248,8 @@ class GradientSource(SklearnSource):
         return [mask for mask in drawn for _ in range(K)]
 
     def _drawn_again(self, steps: int, K: int, trained: int) -> list[NDArray[Any]]:
-        rng, masks = np.random.RandomState(int(self.params["random_state"])), []
+        rng = np.random.RandomState(int(self.params["random_state"]))
+        masks = []
         for _ in range(steps):
             masks.append(
                 _random_sample_mask(trained, max(1, int(self.params["subsample"] * trained)), rng)

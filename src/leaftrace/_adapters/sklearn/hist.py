@@ -100,7 +100,8 @@ class HistSource(SklearnSource):
         return HistTrees(model)
 
     def _ensemble(self, leaves: Ids, offset: F64 | None, rows: Rows) -> Ensemble:
-        model, K = self.model, len(self.model._predictors[0])
+        model = self.model
+        K = len(self.model._predictors[0])
         factor = model._finalize_sample_weight(np.ones(len(rows.y)), rows.y)  # class weights
         if not np.all(factor):
             raise UnsupportedModel(
@@ -155,7 +156,9 @@ class HistSource(SklearnSource):
 
     def _held_out(self, y: F64) -> NDArray[np.bool_] | None:
         """(n,) the rows that only decided when to stop; None if training saw all. Rows given as X_val are not in X."""
-        model, n, trained = self.model, len(y), int(self.trees.predictors[0].nodes["count"][0])
+        model = self.model
+        n = len(y)
+        trained = int(self.trees.predictors[0].nodes["count"][0])
         splits = model.do_early_stopping_ and self.params["validation_fraction"] is not None
         if not splits or trained == n:
             return None

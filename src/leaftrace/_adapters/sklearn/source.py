@@ -27,7 +27,8 @@ class Trees(ABC):
     """The leaves of a fitted model, numbered. ``K`` trees a step write to an output each."""
 
     def __init__(self, model: Any, is_leaf: Sequence[NDArray[np.bool_]], K: int = 1) -> None:
-        self.model, self.is_leaf = model, is_leaf
+        self.model = model
+        self.is_leaf = is_leaf
         self.tree_leaves = cumulative([leaf.sum() for leaf in is_leaf])
         self.step_trees = np.arange(0, len(is_leaf) + 1, K)
         self.first_output = np.tile(np.arange(K, dtype=np.int32), len(is_leaf) // K)
@@ -135,7 +136,8 @@ class SklearnSource(BaseSource, ABC):
     def __init__(
         self, model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]
     ) -> None:
-        self.model, self.name = model, type(model).__name__
+        self.model = model
+        self.name = type(model).__name__
         self.params: dict[str, Any] = model.get_params(deep=False)
         self.given = {k: v for k, v in given.items() if k not in self.more_params}
         if strangers := sorted(set(self.given) - set(self.params)):

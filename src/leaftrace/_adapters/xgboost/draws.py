@@ -88,7 +88,8 @@ def draw_again(
     dart: Dart | None,
 ) -> Drawn:
     """The draws of a run. ``rounds``: number of trees of each round; ``parallel``: of each output in a round."""
-    twister, exact = Twister(seed), method == "exact"
+    twister = Twister(seed)
+    exact = method == "exact"
     if columns_first and not exact:
         twister.word()
     sampling = int(_f32(n) * _f32(subsample)) < n
@@ -155,7 +156,8 @@ def _normalise(
     if not dropped:
         weight += [_f32(1.0)] * trees
         return
-    rate, count = float(_f32(float(_f32(learning_rate)) / trees)), len(dropped)
+    rate = float(_f32(float(_f32(learning_rate)) / trees))
+    count = len(dropped)
     # C++ adds a count and a float32 in float32, 1.0 and a float32 in double.
     both = 1.0 + rate if dart.forest else float(_f32(_f32(count) + _f32(rate)))
     factor, new = (1 / both, 1 / both) if dart.forest else (count / both, 1 / both)

@@ -48,7 +48,8 @@ class Training:
     recovered: bool = False
 
     def ensemble(self) -> Ensemble:
-        params, trees = self.params, self.trees
+        params = self.params
+        trees = self.trees
         loss, c = loss_of(self.objective, params, len(self.base))
         factor = np.where(self.y == 1, single(params.get("scale_pos_weight", 1)), 1.0)
         w = f32(factor if self.sample_weight is None else self.sample_weight * factor)
@@ -93,7 +94,8 @@ class Training:
         return self._with_recovered(ensemble, c)
 
     def _rule(self, c: float, quantile: Quantile | None) -> LeafRule:
-        params, bound = self.params, single(self.params["max_delta_step"])
+        params = self.params
+        bound = single(self.params["max_delta_step"])
         return LeafRule(
             l2=single(params["reg_lambda"]) / c,
             l1=single(params["reg_alpha"]),
@@ -104,12 +106,11 @@ class Training:
 
     def _drawn(self) -> Drawn:
         """Which rows and, with DART, which trees every tree was trained on."""
-        params, dart = self.params, None
+        params = self.params
+        dart = None
         if self.trees.weight is not None:
-            weighted, forest = (
-                params["sample_type"] in ("1", "weighted"),
-                params["normalize_type"] in ("1", "forest"),
-            )
+            weighted = params["sample_type"] in ("1", "weighted")
+            forest = params["normalize_type"] in ("1", "forest")
             dart = Dart(single(params["rate_drop"]), single(params["skip_drop"]), weighted, forest)
         drawn = draw_again(
             (np.diff(self.trees.rounds) // self.trees.width).tolist(),
@@ -179,7 +180,8 @@ class Training:
 
 
 def tree_method(params: dict[str, str]) -> Literal["hist", "approx", "exact"]:
-    method, updaters = params["tree_method"], params.get("updater_seq", "")
+    method = params["tree_method"]
+    updaters = params.get("updater_seq", "")
     if method == "exact" or (method == "auto" and "grow_colmaker" in updaters):
         return "exact"
     return (

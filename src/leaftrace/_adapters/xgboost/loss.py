@@ -13,7 +13,9 @@ from ..._model.general_losses import Gamma, Hinge, Pinball, PseudoHuber, Squared
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from ..base import f32
 
-ANY, POSITIVE, FRACTION = (-np.inf, np.inf), (0.0, np.inf), (0.0, 1.0)
+ANY = (-np.inf, np.inf)
+POSITIVE = (0.0, np.inf)
+FRACTION = (0.0, 1.0)
 OBJECTIVES = {  # and the range of their labels
     "reg:squarederror": ANY,
     "reg:logistic": FRACTION,
@@ -103,8 +105,10 @@ class Quantile:
     name = "quantile"
 
     def __call__(self, leaf: Ids, M: int, residual: F64, y: F64, w: F64) -> F64:
-        out, rows = np.zeros(M), np.flatnonzero(w > 0)
-        values, leaf = f32(residual), np.asarray(leaf)
+        out = np.zeros(M)
+        rows = np.flatnonzero(w > 0)
+        values = f32(residual)
+        leaf = np.asarray(leaf)
         order = rows[np.lexsort((values[rows], leaf[rows]))]
         edges = np.searchsorted(leaf[order], np.arange(M + 1))
         for m in np.flatnonzero(np.diff(edges)):

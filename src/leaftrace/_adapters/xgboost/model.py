@@ -98,7 +98,8 @@ def parse_trees(model: dict[str, Any]) -> Trees:
 
 def _leaves(tree: dict[str, Any]) -> tuple[NDArray[np.int64], F64, F64 | None]:
     """Number of the leaf each node is, leaf values (L, O), cover (L,)."""
-    left, right = np.asarray(tree["left_children"]), np.asarray(tree["right_children"])
+    left = np.asarray(tree["left_children"])
+    right = np.asarray(tree["right_children"])
     inner = left >= 0
     alive = np.zeros(len(left), bool)  # a pruned tree keeps the nodes it has cut off
     alive[0] = alive[left[inner]] = alive[right[inner]] = True

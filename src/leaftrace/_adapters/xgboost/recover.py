@@ -45,22 +45,25 @@ class Sums:
 
 def leaf_sums(e: Ensemble, steps: int) -> Sums:
     """The first steps, each at the model's own scores."""
-    A, parts = e.start(), []
+    A = e.start()
+    parts = []
     for t in range(steps):
         e.move(t, e.leaves, A)
-        state, O, trees = (
-            e.loss.state(A),
-            e.leaf_outputs,
-            range(*e.trees(t).indices(len(e.first_output))),
-        )
+        state = e.loss.state(A)
+        O = e.leaf_outputs
+        trees = range(*e.trees(t).indices(len(e.first_output)))
         values = e.values[e.leaf_range(t)]
         g = e.loss.gradient(state, e.y)
         h = (
             state * (1 - state) if e.n_outputs > 1 else e.loss.hessian(state, e.y)[:, :, 0]
         )  # softmax: the diagonal
-        G, H, s = np.zeros(values.shape), np.zeros(values.shape), np.zeros(values.shape)
+        G = np.zeros(values.shape)
+        H = np.zeros(values.shape)
+        s = np.zeros(values.shape)
         for r in trees:
-            ids, first, w = e.leaves[r], e.first_output[r], e.tree_weight(r)
+            ids = e.leaves[r]
+            first = e.first_output[r]
+            w = e.tree_weight(r)
             for k in range(O):
                 G[:, k] += np.bincount(ids, w * g[:, first + k], len(G))
                 H[:, k] += np.bincount(ids, w * h[:, first + k], len(H))
@@ -122,13 +125,16 @@ def _solve(
     some = (sums.value != 0) & (sums.H > 0)
     if np.isfinite(rule.max_step):  # leaves at the bound have the largest value there is
         some &= np.abs(sums.value) < (1 - 1e-5) * np.abs(sums.value).max()
-    v, G, H = sums.value[some], sums.G[some], sums.H[some]
+    v = sums.value[some]
+    G = sums.G[some]
+    H = sums.H[some]
     if len(v) < 3:
         return None
     weight = 1 / (np.abs(v) * (H + 1))  # every leaf's value is rounded in proportion to itself
     columns = np.stack([-G, -v, -np.sign(v)][: 2 + with_l1], axis=1) * weight[:, None]
     solution = np.linalg.lstsq(columns, v * H * weight, rcond=None)[0]
-    rate, l2 = float(solution[0]), max(float(solution[1]), 0.0)
+    rate = float(solution[0])
+    l2 = max(float(solution[1]), 0.0)
     l1 = max(float(solution[2]) / rate, 0.0) if with_l1 and rate > 0 else 0.0
 
     def fits(rate: float, l2: float, l1: float) -> bool:

@@ -121,7 +121,8 @@ def _open(model: Any) -> _Opened:
             f"this {name} was trained with an objective of its own, whose derivatives leaftrace does not know; "
             f"supported objectives are {', '.join(OBJECTIVES)}."
         )
-    booster, classes = model.get_booster(), None
+    booster = model.get_booster()
+    classes = None
     if isinstance(model, xgb.XGBClassifier):
         classes = np.asarray(model.classes_)
     missing = np.nan if model.missing is None else float(model.missing)
@@ -154,7 +155,8 @@ def _best(booster: xgb.Booster) -> int | None:
 
 def _refuse(details: dict[str, Any], params: dict[str, str]) -> None:
     """Raise for settings whose leaf values are not reconstructed."""
-    booster, objective = details["gradient_booster"]["name"], details["objective"]["name"]
+    booster = details["gradient_booster"]["name"]
+    objective = details["objective"]["name"]
     if booster == "gblinear":
         raise UnsupportedModel(
             "booster='gblinear' has no trees; train with booster='gbtree' or 'dart'."
@@ -207,7 +209,10 @@ class XGBoostSource(BaseSource):
         sample_weight: Any,
         baseline: Any,
     ) -> None:
-        self.opened, self.booster, self.name, self.X = opened, opened.booster, opened.name, X
+        self.opened = opened
+        self.booster = opened.booster
+        self.name = opened.name
+        self.X = X
         self.objective: str = details["objective"]["name"]
         self.outputs = max(1, int(params["num_class"]))
         self.classes = np.arange(self.outputs) if self.outputs > 1 else opened.classes
@@ -339,7 +344,8 @@ class XGBoostSource(BaseSource):
 
     def _leaves(self, booster: xgb.Booster, matrix: xgb.DMatrix, trees: Trees) -> Ids:
         """(trees, rows) leaf numbers, of some rounds at a time."""
-        m, rounds = matrix.num_row(), len(trees.rounds) - 1
+        m = matrix.num_row()
+        rounds = len(trees.rounds) - 1
         at_once = max(1, _LEAF_BYTES // (4 * max(m, 1) * int(np.diff(trees.rounds).max())))
 
         def leaves() -> Iterator[NDArray[np.int64]]:
@@ -465,7 +471,8 @@ class RetrainedXGBoost:
     rows: Alteration  # labels as XGBoost takes them
 
     def scores(self, X: Any) -> F64:
-        source, matrix = self.source, self.source._matrix(X)
+        source = self.source
+        matrix = self.source._matrix(X)
         F = source._ask(
             self.booster, matrix, output_margin=True, iteration_range=(0, source.rounds)
         )
@@ -476,14 +483,15 @@ class RetrainedXGBoost:
         return trees + (self.base if source.estimated else source.base)
 
     def open(self) -> XGBoostSource:
-        source, rows, t = self.source, self.rows, self.source.training
+        source = self.source
+        rows = self.rows
+        t = self.source.training
         X = source._altered(rows, 1) if isinstance(source.X, xgb.DMatrix) else rows.table(source.X)
-        codes, offset = rows.labels(t.y), rows.offset(t.offset)
+        codes = rows.labels(t.y)
+        offset = rows.offset(t.offset)
         labels = codes if source.classes is None else source.classes[codes.astype(int)]
-        weight, baseline = (
-            rows.weights(t.sample_weight, len(t.y)),
-            None if offset is None else offset + source.base,
-        )
+        weight = rows.weights(t.sample_weight, len(t.y))
+        baseline = None if offset is None else offset + source.base
         opened = replace(source.opened, booster=self.booster, rounds=source.rounds)
         return XGBoostSource(
             opened, learner(self.booster), parameters(self.booster), X, labels, weight, baseline

@@ -52,7 +52,8 @@ class Shares:
         return self._score(np.array(totals, np.float64) / np.cumsum(b32)[-1])
 
     def effects(self, loss: Loss, y: F64, b: F64, at: F64) -> tuple[F64, F64]:
-        eye, total = np.eye(loss.n_outputs), b.sum()
+        eye = np.eye(loss.n_outputs)
+        total = b.sum()
         p = np.bincount(y.astype(int), b, loss.n_outputs) / total
         slope = (
             np.diag(1 / (p + 1e-6)) - 1 / (len(p) * (p + 1e-6)) if self.logarithm else eye
@@ -171,7 +172,8 @@ def rule_of(
         newton = Scaled(1 / hessian_factor)
         rules.append((newton, _response(objective, newton.fit(loss, y, w))))
     errors = [float(np.abs(number - stored).max()) for _, number in rules]
-    rule, error = rules[int(np.argmin(errors))][0], min(errors)
+    rule = rules[int(np.argmin(errors))][0]
+    error = min(errors)
     if error <= 1e-6 * max(float(np.abs(stored).max()), 0.1):
         with np.errstate(
             divide="ignore"
