@@ -21,7 +21,7 @@ from catboost import CatBoost, CatBoostClassifier, Pool
 
 import leaftrace as lt
 from leaftrace import _kernels
-from leaftrace._engine import costs, engine
+from leaftrace._engine import costs
 from leaftrace._kernels import numpy as twins
 
 ROOT = Path(__file__).parents[1]
@@ -221,7 +221,7 @@ def million(trees: int, memory_limit: int | None, model_file: str | None) -> Non
     start = time.perf_counter()
     tracer.influence(X[:1], y[:1])
     first = time.perf_counter() - start
-    kept = tracer._work.keeps_effects
+    kept = tracer.engine.work.keeps_effects
     again = median(lambda: tracer.influence(X[:1], y[:1]), 5 if kept else 1)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     a = np.zeros(200_000_000, np.float32)
@@ -302,13 +302,13 @@ def many_queries() -> Table:
     pays = costs.leaf_form_pays
     for form in ("row form", "leaf form"):
         chosen = pays if form == "leaf form" else lambda *_: False
-        costs.leaf_form_pays = engine.leaf_form_pays = chosen
+        costs.leaf_form_pays = chosen
         estimate = tracer.estimate(m, rows=rows)
         assert estimate.form == form, estimate
         start = time.perf_counter()
         values[form] = tracer.influence(X[:m], y[:m], rows=rows).values
         seconds = time.perf_counter() - start
-        assert (tracer._space is None) == (form == "row form")
+        assert (tracer.engine.space is None) == (form == "row form")
         table.append([form, show(estimate.seconds), show(seconds), ""])
     difference = (
         np.abs(values["leaf form"] - values["row form"]).max() / np.abs(values["row form"]).max()

@@ -135,7 +135,7 @@ def test_fixed_is_what_the_library_says_after_training_again(name, action):
             if action == "relabel":
                 labels[result.rows[-1]] = data.y[result.rows[-1]]
                 change = {"y": labels}
-            code = None if name in NUMBERS else tracer._source.labels(data.y_test[[row]], 1, "y")[0]
+            code = None if name in NUMBERS else tracer.engine.labels(data.y_test[[row]], 1, "y")[0]
             assert not is_right(tracer.refit(**change), x, code, data.y_test[row], tracer)
 
 

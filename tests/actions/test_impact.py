@@ -28,6 +28,7 @@ from tiny import ensemble_of, leaves_of, tiny, workspace_of
 import leaftrace as lt
 from leaftrace._actions.hashes import NOT_HASHED, hash_model, hash_table, hash_values
 from leaftrace._actions.impact.action import removal_impact
+from leaftrace._engine.engine import Engine
 from leaftrace._engine.forward import along, tangent
 from leaftrace._engine.methods import AllPoints
 
@@ -229,7 +230,7 @@ def test_ctrl_c_keeps_what_is_finished(monkeypatch):
     assert np.isfinite(result.effects["refitted"]).all()
     assert np.isnan(result.effects["retrained"]).all()
     assert "Ctrl-C" in result.advice
-    monkeypatch.setattr(lt.Tracer, "_along", interrupted)
+    monkeypatch.setattr(Engine, "score_changes_along", interrupted)
     with pytest.raises(KeyboardInterrupt):
         removal_impact(tracer, GONE, data.X_test, data.y_test)
 
@@ -286,10 +287,10 @@ def test_the_audit_file_is_json_that_says_it_all(tmp_path):
     }
     keep = np.setdiff1d(np.arange(len(data.y)), GONE)
     after = lt.Tracer(retrained(name), data.X[keep], data.y[keep], w[keep], n_jobs=1)
-    assert audit["retrained"]["sha256"] == hash_model(after._source.ensemble)
+    assert audit["retrained"]["sha256"] == hash_model(after.engine.ensemble)
     assert (
         audit["model"]["sha256"]
-        == hash_model(tracer._source.ensemble)
+        == hash_model(tracer.engine.ensemble)
         != audit["retrained"]["sha256"]
     )
     assert audit["model"]["settings"]["learning_rate"] == pytest.approx(0.2)
@@ -507,15 +508,15 @@ def test_a_boosters_own_matrix_is_not_hashed():
 
 def test_models_differ_in_fingerprint_where_they_differ():
     _, data, w, model, tracer = prepared("CatBoost, weights")
-    e = tracer._source.ensemble
+    e = tracer.engine.ensemble
     assert len(hash_model(e)) == hashlib.sha256().digest_size * 2
     again = lt.Tracer(
         MODELS["CatBoost, weights"][0]().fit(data.X, data.y, sample_weight=w), data.X, data.y, w
     )
-    assert hash_model(again._source.ensemble) == hash_model(e)
+    assert hash_model(again.engine.ensemble) == hash_model(e)
     shorter = model.copy()
     shorter.shrink(20)
-    assert hash_model(lt.Tracer(shorter, data.X, data.y, w)._source.ensemble) != hash_model(e)
+    assert hash_model(lt.Tracer(shorter, data.X, data.y, w).engine.ensemble) != hash_model(e)
     values = e.values.copy()
     values[7, 0] = np.nextafter(values[7, 0], 1)
     leaves = np.asfortranarray(e.leaves.astype(np.uint32))

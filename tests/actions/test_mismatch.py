@@ -22,6 +22,7 @@ from leaftrace._actions.common import student
 from leaftrace._actions.mismatch.action import mismatch
 from leaftrace._actions.mismatch.group_weights import descend, mean_slopes, measured_slopes, project
 from leaftrace._actions.mismatch.partition import by_tree, by_values, label_column, table_column
+from leaftrace._engine.engine import Engine
 
 # ---- slopes and steps ----
 
@@ -42,7 +43,9 @@ def test_slopes_at_other_weights(name):
     """Finite differences of the oracle's refit, around weights the model was not trained with."""
     made, tracer, structure, test_steps = prepared(name)
     w = made.w * np.random.default_rng(0).uniform(0.5, 2.0, len(made.w))
-    slopes = tracer._slopes_at(tracer.refit(sample_weight=w), made.data.X_test, made.data.y_test)
+    slopes = tracer.engine.slopes_at(
+        tracer.refit(sample_weight=w), made.data.X_test, made.data.y_test
+    )
 
     def loss(i, dw):
         fit = oracle.refit(structure, made.data.codes, w + dw * (np.arange(len(w)) == i))
@@ -56,7 +59,7 @@ def test_slopes_at_other_weights(name):
     np.testing.assert_allclose(slopes[rows], expected, atol=max(2e-6, 10 * made.tolerance) * scale)
     at_own = tracer.influence(made.data.X_test, made.data.y_test, reduce="mean").values[:, 0]
     assert np.abs(at_own - slopes)[rows].max() > 1e-3 * scale  # other weights, other slopes
-    again = tracer._slopes_at(tracer.refit(), made.data.X_test, made.data.y_test)
+    again = tracer.engine.slopes_at(tracer.refit(), made.data.X_test, made.data.y_test)
     np.testing.assert_allclose(again, at_own, atol=max(1e-6, 10 * made.tolerance) * scale)
 
 
@@ -488,12 +491,12 @@ def test_interrupts(monkeypatch):
         return stop(self) if len(calls) == 2 else slopes_at(self, *args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(lt.Tracer, "_slopes_at", second)
+        patch.setattr(Engine, "slopes_at", second)
         found = mismatch(tracer, X_test, y_test, ["kind"], steps=3)
     assert found.judged[0].refitted < 0  # the first step stays
     assert found.model is None
     with monkeypatch.context() as patch:
-        patch.setattr(lt.Tracer, "_slopes_at", stop)
+        patch.setattr(Engine, "slopes_at", stop)
         found = mismatch(tracer, X_test, y_test, ["kind"], steps=3)
     assert found.advice.startswith("Interrupted")
     np.testing.assert_array_equal(found.sample_weight, tracer.sample_weight)

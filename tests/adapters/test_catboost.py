@@ -23,9 +23,9 @@ def tracer_of(c, **kw):
 
 
 def structure_of(c, tracer):
-    scales = [list(step.scale) for step in tracer._work.trace.steps]
+    scales = [list(step.scale) for step in tracer.engine.work.trace.steps]
     offset = 0.0 if c.baseline is None else np.float32(c.baseline)[:, None].astype(float)
-    pool = tracer._source._pool
+    pool = tracer.engine.source._pool
     structure, steps = oracle.from_catboost(c.model, pool(c.X), scales, offset)
     return structure, steps(pool(c.X_test))
 
@@ -74,7 +74,7 @@ def test_influence_on_the_mean_loss_is_the_slope_of_a_refit(setting):
     rows = some_rows(values)
     slopes = [oracle.slope(lambda e, i=i: loss_at(i, e), STEP) for i in rows]
     # A base score rounded to float32 moves all derivatives by about 1e-7 of themselves.
-    tolerance = 1e-7 if tracer._source.ensemble.base_rule else 1e-8
+    tolerance = 1e-7 if tracer.engine.ensemble.base_rule else 1e-8
     np.testing.assert_allclose(values[rows], slopes, rtol=0, atol=tolerance * np.abs(values).max())
 
 
@@ -91,7 +91,7 @@ def test_influence_on_single_predictions(setting):
         w = c.w_total + dw * c.class_weight[i] * np.eye(len(c.codes))[i]
         return oracle.predict(structure, oracle.refit(structure, c.codes, w), test_steps)[:, output]
 
-    tolerance = 2e-7 if tracer._source.ensemble.base_rule else 1e-8
+    tolerance = 2e-7 if tracer.engine.ensemble.base_rule else 1e-8
     np.testing.assert_allclose(
         values[i], oracle.slope(prediction, STEP), atol=tolerance * np.abs(values).max()
     )
@@ -158,7 +158,7 @@ def test_label_influence_is_the_slope_of_a_refit(setting):
 
     rows = some_rows(values, 3)
     slopes = [oracle.slope(lambda e, i=i: loss_at(i, e), STEP) for i in rows]
-    tolerance = 1e-6 if tracer._source.ensemble.base_rule else 1e-8
+    tolerance = 1e-6 if tracer.engine.ensemble.base_rule else 1e-8
     np.testing.assert_allclose(values[rows], slopes, rtol=0, atol=tolerance * np.abs(values).max())
 
 
@@ -190,7 +190,7 @@ def test_candidates_are_slopes_at_weight_zero(setting):
 
     slopes = [oracle.slope(lambda e, i=i: loss_at(i, e), STEP) for i in range(3)]
     scale = np.abs(tracer.influence(c.X_test, c.y_test, reduce="mean").values).max()
-    tolerance = 1e-6 if tracer._source.ensemble.base_rule else 1e-8
+    tolerance = 1e-6 if tracer.engine.ensemble.base_rule else 1e-8
     np.testing.assert_allclose(values, slopes, rtol=0, atol=tolerance * scale)
 
 

@@ -32,7 +32,7 @@ def leaves_of(model, data, w=None):
     tracer = lt.Tracer(model, data.X, data.y, w)
     assert tracer.fidelity.max_error <= 1e-9
     assert "do not confirm" not in tracer.fidelity.verdict
-    return tracer._source.ensemble.leaves
+    return tracer.engine.ensemble.leaves
 
 
 SETTINGS = {
@@ -117,7 +117,7 @@ def test_leaves_that_have_the_same_value():
     tracer = lt.Tracer(model, data.X, data.y)
     assert tracer.fidelity.exact
     assert "target statistics of categories recomputed" in tracer.fidelity.verdict
-    assert tracer._source.ensemble.recorded is not None
+    assert tracer.engine.ensemble.recorded is not None
 
 
 def test_early_stopping():
@@ -147,7 +147,7 @@ def test_many_rows(rows, numbers):
     tracer = lt.Tracer(model, X, y, w)
     assert tracer.fidelity.exact
     finished = final_leaves(model, Pool(X, cat_features=["town"]))
-    assert np.any(tracer._source.ensemble.leaves != finished)
+    assert np.any(tracer.engine.ensemble.leaves != finished)
 
 
 def test_model_files(tmp_path):
@@ -176,7 +176,7 @@ def test_categories_of_any_type():
         data.X.astype(object).to_numpy().tolist(),
     ):
         tracer = lt.Tracer(model, X, data.y)
-        np.testing.assert_array_equal(tracer._source.ensemble.leaves, expected)
+        np.testing.assert_array_equal(tracer.engine.ensemble.leaves, expected)
     numbers = data.X.assign(town=towns.str[-2:].astype(int))
     counted = CatBoost({**SMALL, "loss_function": "Logloss"})
     counted.fit(Pool(numbers, data.y, cat_features=CATEGORIES))

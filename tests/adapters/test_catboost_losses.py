@@ -87,8 +87,8 @@ def test_settings_of_numbers(loss, kw, weighted):
     assert tracer.fidelity.exact
     expected = raw(model, data.X_test)[:, 0]
     np.testing.assert_allclose(tracer.refit(without=[]).predict(data.X_test), expected, atol=1e-12)
-    labels = tracer._source.labels(data.y_test, len(data.y_test), "y")
-    assert np.isfinite(tracer._source.ensemble.loss.value(expected[:, None], labels)).all()
+    labels = tracer.engine.labels(data.y_test, len(data.y_test), "y")
+    assert np.isfinite(tracer.engine.ensemble.loss.value(expected[:, None], labels)).all()
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_settings_of_classes(loss, kw):
     _, tracer = traced(loss, data, weights(len(data.y)), **kw)
     assert tracer.fidelity.max_error <= 1e-9, tracer.fidelity.verdict
     assert (
-        tracer._source.ensemble.recorded is not None
+        tracer.engine.ensemble.recorded is not None
     )  # weights of vector leaves, of trees of any shape
 
 

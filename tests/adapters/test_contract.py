@@ -127,7 +127,7 @@ def test_refit_without_a_row(setting):
 
 def spread(tracer, case):
     """(n,) something that is zero for rows no tree ever drew."""
-    e = tracer._source.ensemble
+    e = tracer.engine.ensemble
     return e.w if e.sample is None else e.w * np.sum(e.sample, axis=0)
 
 
@@ -246,7 +246,7 @@ def test_a_row_twice_is_a_row_of_weight_two(smooth):
 def test_other_labels_are_noticed(setting):
     """Fidelity can fail: with two labels exchanged (or, for medians, all moved on) the replay is not the model's."""
     case, tracer, *_ = setting
-    e = tracer._source.ensemble
+    e = tracer.engine.ensemble
     here = np.flatnonzero(np.abs(spread(tracer, case)) > 0)
     there = here[case.data.codes[here] != case.data.codes[here[0]]]
     y = case.data.y.copy()
@@ -265,7 +265,7 @@ def test_cross_terms_of_classes():
     assert len(names) >= 4
     for name in names:
         case, tracer, *_ = prepared(name)
-        e = tracer._source.ensemble
+        e = tracer.engine.ensemble
         if not case.smooth or e.n_outputs < 3 or e.independent:
             continue
         row = int(np.flatnonzero((case.data.codes == 0) & (spread(tracer, case) > 0))[3])

@@ -206,7 +206,7 @@ def test_answers_are_those_of_rows_in_memory(name, memory, tmp_path, in_pieces):
     if name == "RandomForest" and tuple(int(v) for v in sklearn_version.split(".")[:2]) < (1, 8):
         pytest.skip("forests of scikit-learn before 1.8 misplace missing values")
     files, memory_, X, y = both(name, tmp_path, memory_limit=memory)
-    assert isinstance(files._source.ensemble.leaves, np.memmap)
+    assert isinstance(files.engine.ensemble.leaves, np.memmap)
     # Sums over leaves are taken in another order.
     same = {"rtol": 1e-8, "atol": 1e-11}
     np.testing.assert_allclose(files.fidelity.per_step, memory_.fidelity.per_step, atol=1e-7)
@@ -215,7 +215,7 @@ def test_answers_are_those_of_rows_in_memory(name, memory, tmp_path, in_pieces):
         here = files.refit(without)
         there = memory_.refit(without)
         np.testing.assert_allclose(here.predict(X), there.predict(X), **same)
-    if files._source.ensemble.not_smooth:
+    if files.engine.ensemble.not_smooth:
         return
     for ask in ({}, {"reduce": "mean"}, {"of": "prediction", "rows": [5, 880, 17]}):
         here = files.influence(X, y, **ask)
@@ -231,11 +231,11 @@ def test_answers_are_those_of_rows_in_memory(name, memory, tmp_path, in_pieces):
 def test_leaf_form_adds_up_over_chunks(name, tmp_path, in_pieces, monkeypatch):
     """Built from rows in chunks it gives what the row form gives."""
     files, memory, X, y = both(name, tmp_path, memory_limit=300_000)
-    monkeypatch.setattr("leaftrace._engine.engine.leaf_form_pays", lambda *_: True)
-    assert not files._work.keeps_effects
+    monkeypatch.setattr("leaftrace._engine.costs.leaf_form_pays", lambda *_: True)
+    assert not files.engine.work.keeps_effects
     values = files.influence(X, y).values
-    monkeypatch.setattr("leaftrace._engine.engine.leaf_form_pays", lambda *_: False)
-    assert files._space is not None
+    monkeypatch.setattr("leaftrace._engine.costs.leaf_form_pays", lambda *_: False)
+    assert files.engine.space is not None
     np.testing.assert_allclose(values, memory.influence(X, y).values, rtol=1e-8, atol=1e-11)
 
 
@@ -324,7 +324,7 @@ def test_categories_in_another_order_in_every_file(tmp_path):
         )
         table.to_parquet(tmp_path / f"{f}.parquet", index=False)
     files = lt.Tracer.from_files(model, tmp_path, target="label", weight="mass")
-    np.testing.assert_array_equal(files._source.ensemble.leaves, memory._source.ensemble.leaves)
+    np.testing.assert_array_equal(files.engine.ensemble.leaves, memory.engine.ensemble.leaves)
 
 
 # ---- the cache ----
@@ -360,7 +360,7 @@ def test_cache_is_used_again(name, tmp_path, count):
     first = tracer()
     again = tracer(pickle.loads(pickle.dumps(made(name)[0])))  # as the next run loads it
     assert len(count) == 1
-    np.testing.assert_array_equal(first._source.ensemble.leaves, again._source.ensemble.leaves)
+    np.testing.assert_array_equal(first.engine.ensemble.leaves, again.engine.ensemble.leaves)
     os.utime(pattern.replace("*", "part-0"), (0, 0))
     tracer()
     assert len(count) == 2

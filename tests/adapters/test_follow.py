@@ -162,7 +162,7 @@ def check_followed(tracer, retrained, direct, expected, rows, data, **more):
     assert followed.y_train.tolist() == rows[1].tolist()
     own = lt.Tracer(direct, *rows, n_jobs=1, dtype="float64", **more)
     np.testing.assert_allclose(followed.sample_weight, own.sample_weight, rtol=1e-6)
-    smooth = not own._source.ensemble.not_smooth
+    smooth = not own.engine.ensemble.not_smooth
     ask = (
         {"reduce": "mean"}
         if smooth
@@ -234,7 +234,7 @@ def test_an_xgboost_matrix():
         xgb.DMatrix(data.X, data.y, weight=w), n_jobs=1, dtype="float64",
     )  # fmt: skip
     (arguments, rows), (added, _) = altered(data, w)
-    table = lt.Tracer(tracer._source.booster, data.X, data.y, w, n_jobs=1)
+    table = lt.Tracer(tracer.engine.source.booster, data.X, data.y, w, n_jobs=1)
     np.testing.assert_array_equal(
         tracer.refit(**arguments).predict(data.X_test),
         table.refit(**arguments).predict(data.X_test),
@@ -269,7 +269,7 @@ def test_a_catboost_pool():
     pool = Pool(data.X, data.y, weight=w, cat_features=["kind"])
     tracer = lt.Tracer(CatBoostClassifier(**CAT).fit(pool), pool, n_jobs=1, dtype="float64")
     (arguments, _), (added, _) = altered(data, w)
-    table = lt.Tracer(tracer._source.model, data.X, data.y, w, n_jobs=1)
+    table = lt.Tracer(tracer.engine.source.model, data.X, data.y, w, n_jobs=1)
     np.testing.assert_array_equal(
         tracer.refit(**arguments).predict(data.X_test),
         table.refit(**arguments).predict(data.X_test),

@@ -25,8 +25,8 @@ from sklearn.preprocessing import OneHotEncoder
 from threadpoolctl import threadpool_limits
 
 import leaftrace as lt
-from leaftrace._adapters.base import Alteration
 from leaftrace._data import frames, inputs
+from leaftrace._model.training_set import TrainingSet
 
 QUIET = {"verbose": 0, "allow_writing_files": False, "thread_count": 1, "random_seed": 1}
 LIBRARIES = ["catboost", "xgboost", "lightgbm", "sklearn"]
@@ -135,7 +135,7 @@ def asked(tracer, X_test, y_test):
         "retrained": tracer.retrain([3, 5]),
         "added": tracer.retrain([3], added=some),
     }
-    if tracer._source.ensemble.sample is None:  # a forest has no place for new rows
+    if tracer.engine.ensemble.sample is None:  # a forest has no place for new rows
         models["added, refitted"] = tracer.refit(added=some)
     return {
         "influence": tracer.influence(X_test, y_test).values,
@@ -334,7 +334,7 @@ def test_rows_below_rows(kind):
     )
     more = pd.DataFrame({"b": [False], "k": pd.Categorical(["v"]), "x": [9.0]}, index=["name"])
     for added in (more, table(more, "polars"), table(more, "arrow")):
-        made = Alteration(np.array([0, 2]), added=(added, np.zeros(1), np.ones(1))).table(
+        made = TrainingSet(3, np.array([0, 2]), added=(added, np.zeros(1), np.ones(1))).table(
             table(X, kind)
         )
         assert made.schema == table(X, kind).schema
@@ -404,7 +404,7 @@ def test_the_index_is_kept(told):
 
 def test_actions(told):
     kind, tracer, X_test, y_test = told
-    wrong = np.flatnonzero(tracer._unchanged.loss(X_test, y_test) > np.log(2))[:1]
+    wrong = np.flatnonzero(tracer.engine.unchanged.loss(X_test, y_test) > np.log(2))[:1]
     half = [inputs.take_rows(X_test, part) for part in (np.arange(20), np.arange(20, 40))]
     parts = half[0], y_test[:20], half[1], y_test[20:40]
     noise = lt.label_noise(tracer)

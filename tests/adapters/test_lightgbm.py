@@ -194,7 +194,7 @@ def test_digits_that_a_file_lacks(tmp_path, data, settings, bound):
     assert "recovered" not in live.fidelity.verdict
     for name, value in settings.items():
         if isinstance(value, float):
-            assert file._source.params[name] == pytest.approx(value, rel=1e-7)
+            assert file.engine.source.params[name] == pytest.approx(value, rel=1e-7)
 
 
 def test_parameters_can_be_given(tmp_path):
@@ -477,7 +477,7 @@ def test_the_best_iteration_counts(tmp_path):
         path = saved(getattr(m, "booster_", m), tmp_path)
         for source in (m, path):
             tracer = lt.Tracer(source, NUMBERS.X, NUMBERS.y)
-            assert tracer._source.ensemble.n_steps == best
+            assert tracer.engine.ensemble.n_steps == best
             found = tracer.refit(without=[]).predict(NUMBERS.X_test)
             np.testing.assert_allclose(found, raw(m, NUMBERS.X_test)[:, 0], atol=1e-12)
 

@@ -231,7 +231,7 @@ def test_learning_rates_of_rounds():
     )
     tracer = exact(booster)
     assert "a learning_rate for each round recovered" in tracer.fidelity.verdict
-    assert np.ptp(tracer._source.ensemble.learning_rate) > 0.1
+    assert np.ptp(tracer.engine.ensemble.learning_rate) > 0.1
     with pytest.raises(lt.UnsupportedModel, match="does not come out the same"):
         tracer.retrain(without=[0])
 
@@ -284,7 +284,7 @@ def test_early_stopping(tmp_path, booster):
         model.save_model(tmp_path / "model.ubj")
         loaded = exact(tmp_path / "model.ubj")
         np.testing.assert_allclose(loaded.refit([]).predict(NUMBERS.X_test), F, atol=1e-6)
-        assert loaded._source.name == "XGBRegressor"
+        assert loaded.engine.source.name == "XGBRegressor"
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_rows_drawn_again(params):
     booster = trained(data, subsample=0.6, **params)
     tracer = exact(booster, data)
     assert "rows drawn again (subsample=0.6" in tracer.fidelity.verdict
-    drawn = np.array(tracer._source.ensemble.sample)
+    drawn = np.array(tracer.engine.ensemble.sample)
     assert 0.4 < drawn.mean() < 0.8
     F = tracer.refit([]).predict(data.X_test)
     np.testing.assert_allclose(F, margins(booster, data.X_test), atol=2e-6)
@@ -609,7 +609,7 @@ def test_few_rows_of_a_class(share, scale_pos_weight):
     )
     tracer = lt.Tracer(booster, X, y)
     assert tracer.fidelity.exact
-    assert tracer._source.ensemble.base_rule.smooth
+    assert tracer.engine.ensemble.base_rule.smooth
     # XGBoost adds up the thirty trees in float32.
     np.testing.assert_allclose(tracer.refit([]).predict(X[:9]), margins(booster, X[:9]), atol=1e-5)
 
@@ -658,4 +658,4 @@ def test_leaves_of_many_rows_are_asked_for_in_parts(name, monkeypatch):
     whole = lt.Tracer(case.model, *rows, **case.tracer)
     monkeypatch.setattr("leaftrace._adapters.xgboost.source._LEAF_BYTES", 1)  # a round at a time
     parts = lt.Tracer(case.model, *rows, **case.tracer)
-    np.testing.assert_array_equal(whole._source.ensemble.leaves, parts._source.ensemble.leaves)
+    np.testing.assert_array_equal(whole.engine.ensemble.leaves, parts.engine.ensemble.leaves)

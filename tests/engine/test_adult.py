@@ -16,7 +16,7 @@ def check(model, X, y, X_test, y_test, rows_of, removed=3):
     single = lt.Tracer(model, X, y)
     assert tracer.fidelity.max_error <= 1e-8
     structure, steps = oracle.from_catboost(
-        model, X, [list(step.scale) for step in tracer._work.trace.steps]
+        model, X, [list(step.scale) for step in tracer.engine.work.trace.steps]
     )
     test_steps = steps(X_test)
     n = len(y)

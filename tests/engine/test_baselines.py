@@ -143,7 +143,7 @@ def test_boostin_written_out():
 def test_boostin_is_single_point_where_the_gradient_does_not_move():
     """Of a prediction, with a given starting score and a fixed l2."""
     name = "XGBoost: penalties and bounds"
-    assert prepared(name)[1]._source.ensemble.base_rule is None
+    assert prepared(name)[1].engine.ensemble.base_rule is None
     for how in ({}, {"reduce": "mean"}):
         ours = asked(name, BoostIn(), of="prediction", **how).values
         same = asked(name, lt.LeafInfluence(lt.SinglePoint()), of="prediction", **how).values

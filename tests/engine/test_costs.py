@@ -27,8 +27,8 @@ def test_the_leaf_form_is_chosen_and_gives_the_same(shallow):
     assert leaf.estimate(X_test[:1]).form == "row form"
     one = row.influence(X_test, y_test).values
     two = leaf.influence(X_test, y_test).values
-    assert row._space is None
-    assert leaf._space is not None
+    assert row.engine.space is None
+    assert leaf.engine.space is not None
     np.testing.assert_allclose(two, one, atol=1e-12 * np.abs(one).max())
     np.testing.assert_allclose(
         leaf.label_influence(X_test, y_test).values,

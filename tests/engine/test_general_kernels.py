@@ -226,12 +226,12 @@ def test_refits_of_real_models(name, monkeypatch):
     )
     for update_set in (lt.AllPoints(), lt.TopKLeaves(2), lt.SinglePoint()):
         found = [
-            forward.refit(t._work, np.array(rows), update_set).leaves[..., :3]
+            forward.refit(t.engine.work, np.array(rows), update_set).leaves[..., :3]
             for t in (tracer, single)
         ]
         with monkeypatch.context() as patch:
             patch.setattr(forward, "kernels", twins)
-            expected = forward.refit(tracer._work, np.array(rows), update_set).leaves[..., :3]
+            expected = forward.refit(tracer.engine.work, np.array(rows), update_set).leaves[..., :3]
         scale = np.abs(expected).max()
         assert scale > 0
         # XGBoost's class probabilities are in float32, and the twin takes their sum for one.

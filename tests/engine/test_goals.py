@@ -12,6 +12,7 @@ from leaftrace import goals
 from leaftrace._model.general_losses import Brier, OneVsAll, ScaledLogistic
 from leaftrace._model.goal import GoalRows
 from leaftrace._model.losses import Logistic, Poisson, Softmax, SquaredError
+from leaftrace._model.reading import Reading
 
 PAYOFF2 = [[0.0, -1.0, -0.4], [-8.0, 3.0, 0.5]]  # two classes, three decisions
 PAYOFF3 = [[1.0, -1.0, 0.0], [-3.0, 2.0, 0.0], [0.0, -1.0, 4.0]]
@@ -145,7 +146,7 @@ def test_values_and_gradients(name):
     F = SCORES[loss.n_outputs]
     y = labels(C)
     for ready, plainly in definitions(loss, C, respond, y):
-        goal = ready.bind(GoalRows(loss, CLASSES[C], y, M_ROWS))
+        goal = ready.bind(GoalRows(Reading(loss, CLASSES[C]), y, M_ROWS))
         assert goal.at(F) == pytest.approx(plainly(F), rel=1e-12), ready
         slopes = np.empty_like(F)
         for i in np.ndindex(F.shape):
@@ -164,7 +165,7 @@ def test_values_and_gradients(name):
 def test_a_gap_of_zero(signed):
     """Is at its smallest: its gradient is zero, unless it has a sign."""
     groups = np.repeat([0, 1], 15)
-    test = GoalRows(Logistic(), CLASSES[2], None, M_ROWS)
+    test = GoalRows(Reading(Logistic(), CLASSES[2]), None, M_ROWS)
     goal = goals.DemographicParityGap(groups, signed=signed).bind(test)
     F = np.tile(SCORES[1][:15], (2, 1))
     assert goal.at(F) == 0
@@ -175,15 +176,17 @@ def test_small_bandwidth_is_the_auc():
     """Of scikit-learn, ties and all; and with scores far apart the sums do not overflow."""
     y = (rng.random(1500) < 0.2).astype(float)
     scores = np.round(rng.normal(size=1500) * 3 + y, 2)
-    goal = goals.AUC(bandwidth=1e-5).bind(GoalRows(Logistic(), CLASSES[2], y, 1500))
+    goal = goals.AUC(bandwidth=1e-5).bind(GoalRows(Reading(Logistic(), CLASSES[2]), y, 1500))
     assert goal.at(scores[:, None]) == pytest.approx(roc_auc_score(y, scores), abs=1e-12)
     assert np.isfinite(goal.gradient(scores)).all()
-    wide = goals.AUC(bandwidth=0.1).bind(GoalRows(Logistic(), CLASSES[2], y, 1500))
+    wide = goals.AUC(bandwidth=0.1).bind(GoalRows(Reading(Logistic(), CLASSES[2]), y, 1500))
     assert wide.at(scores[:, None]) == pytest.approx(auc(scores, y == 1, 0.1), abs=1e-12)
     assert wide.at(scores[:, None]) != pytest.approx(roc_auc_score(y, scores), abs=1e-5)
     proba = softmax(SCORES[3])
     y3 = labels(3)
-    several = goals.AUC("b", bandwidth=1e-7).bind(GoalRows(Softmax(3), CLASSES[3], y3, M_ROWS))
+    several = goals.AUC("b", bandwidth=1e-7).bind(
+        GoalRows(Reading(Softmax(3), CLASSES[3]), y3, M_ROWS)
+    )
     assert several.at(SCORES[3]) == pytest.approx(roc_auc_score(y3 == 1, proba[:, 1]), abs=1e-9)
 
 
@@ -192,7 +195,7 @@ def test_low_temperature_is_the_best_decision():
     P = softmax(SCORES[3])
     M = np.array(PAYOFF3)
     goal = goals.ExpectedProfit(M, temperature=1e-6).bind(
-        GoalRows(Softmax(3), CLASSES[3], y, M_ROWS)
+        GoalRows(Reading(Softmax(3), CLASSES[3]), y, M_ROWS)
     )
     best = (P @ M).argmax(axis=1)
     assert goal.at(SCORES[3]) == pytest.approx(M[y.astype(int), best].mean(), abs=1e-9)
@@ -340,9 +343,7 @@ def test_a_goal_of_your_own_with_and_without_gradient(setting):
     np.testing.assert_allclose(given, by_array, rtol=1e-12)
     np.testing.assert_allclose(found, given, atol=1e-6 * np.abs(given).max())
     # labels and candidates take the same road
-    more = (
-        {"to": tracer.classes[1]} if given.shape and tracer._source.ensemble.n_outputs > 1 else {}
-    )
+    more = {"to": tracer.classes[1]} if given.shape and tracer.engine.ensemble.n_outputs > 1 else {}
     for ask in (
         lambda **of: tracer.label_influence(X, y, **of, **more),
         lambda **of: tracer.score_candidates(X[:3], X, y, y[:3], **of),

@@ -75,8 +75,8 @@ def tree_slope(structure, case, tree, row, k):
 @pytest.mark.parametrize("name", SETTINGS)
 def test_against_a_loop_over_trees(name):
     case, tracer, structure, test_steps = prepared(name)
-    work = tracer._work
-    queries = tracer._queries(case.data.X_test, None, "prediction", None, None, None)[0]
+    work = tracer.engine.work
+    queries = tracer.engine.queries(case.data.X_test, None, "prediction", None, None, None)[0]
     x = [0, 7]
     output = queries.scores.argmax(axis=1)[x]
     similarity, weight = leaf_kernel(work, queries.leaves[:, x], output)
@@ -121,9 +121,9 @@ def test_the_table(by):
     X = c.X_test.loc[np.repeat(c.X_test.index, 4)]
     y = np.repeat(c.y_test, 4)
     tracer = tracer_of(c, dtype="float32", n_jobs=2, memory_limit=200_000)
-    leaves = tracer._source.rows(X)[0]
+    leaves = tracer.engine.source.rows(X)[0]
     parts = [
-        leaf_kernel(tracer._work, leaves[:, b : b + 20], np.zeros(20, int))
+        leaf_kernel(tracer.engine.work, leaves[:, b : b + 20], np.zeros(20, int))
         for b in range(0, 80, 20)
     ]
     matrix = dict(
@@ -168,7 +168,7 @@ def test_the_nearest_row_is_the_row_itself():
 
 def test_held_out_and_weightless_rows_are_no_neighbours():
     case, tracer, *_ = prepared("scikit-learn: HistGradientBoosting, early stopping, weights")
-    held = np.flatnonzero(tracer._source.ensemble.w == 0)
+    held = np.flatnonzero(tracer.engine.ensemble.w == 0)
     assert len(held) > 5
     for by in ("weight", "similarity"):
         found = set(tracer.neighbours(case.data.X_test, 1000, by=by).train_row)

@@ -111,7 +111,7 @@ def test_threads_and_memory_do_not_change_a_bit(c, method):
     np.testing.assert_array_equal(results[0], results[1])
     np.testing.assert_array_equal(results[0], results[2])
     small = tracer_of(c, dtype="float32", memory_limit=100_000)
-    assert not small._work.keeps_effects
+    assert not small.engine.work.keeps_effects
     again = small.influence(X, y, method=method, rows=range(100)).values
     np.testing.assert_allclose(again, results[0], atol=1e-6 * np.abs(results[0]).max())
 

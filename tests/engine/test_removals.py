@@ -39,7 +39,7 @@ def test_scores_are_the_oracles(name):
     X = case.data.X_test
     m = len(case.data.y_test)
     sets = sets_of(case, structure, m)
-    found = list(tracer._scores_without(sets, X, "refits"))
+    found = list(tracer.engine.scores_without(sets, X, "refits"))
     scale = 0.0
     for j, gone in enumerate(sets):
         keep = ~np.isin(np.arange(len(case.w)), gone)
@@ -54,7 +54,7 @@ def test_scores_are_the_oracles(name):
 
 
 def test_most_settings_go_at_once():
-    assert sum(has_block_removal(prepared(name)[1]._source.ensemble) for name in CASES) >= AT_ONCE
+    assert sum(has_block_removal(prepared(name)[1].engine.ensemble) for name in CASES) >= AT_ONCE
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -69,8 +69,8 @@ def test_more_sets_than_a_block_on_any_number_of_threads(dtype):
     model = LGBMClassifier(n_estimators=15, n_jobs=1, verbose=-1).fit(X, y, sample_weight=w)
     sets = [rng.choice(600, rng.integers(1, 30), replace=False) for _ in range(75)]
     one, two = (lt.Tracer(model, X, y, w, dtype=dtype, n_jobs=jobs) for jobs in (1, 2))
-    found = np.array(list(two._scores_without(sets, X[:75], "refits")))
-    np.testing.assert_array_equal(list(one._scores_without(sets, X[:75], "refits")), found)
+    found = np.array(list(two.engine.scores_without(sets, X[:75], "refits")))
+    np.testing.assert_array_equal(list(one.engine.scores_without(sets, X[:75], "refits")), found)
     slow = np.array([one.refit(rows).scores(X[[j]])[0] for j, rows in enumerate(sets)])
     moves = np.abs(slow - one.refit().scores(X[:75])).max()
     np.testing.assert_allclose(

@@ -24,6 +24,7 @@ from xgboost import XGBClassifier
 
 import leaftrace as lt
 from leaftrace._actions.noise.action import label_noise
+from leaftrace._engine.engine import Engine
 from leaftrace._report import page, report
 
 QUIET = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
@@ -161,7 +162,7 @@ def test_removals_leave_every_class():
 
 
 def _rate(tracer):
-    return float(tracer._source.ensemble.learning_rate)
+    return float(tracer.engine.ensemble.learning_rate)
 
 
 def test_whole_test_set():
@@ -374,7 +375,7 @@ def test_never_all_columns_at_once(monkeypatch):
 
     monkeypatch.setattr(lt.Tracer, "influence", spy)
     monkeypatch.setattr(
-        lt.Tracer, "_scores_without", lambda self, *_: (_ for _ in ()).throw(KeyboardInterrupt)
+        Engine, "scores_without", lambda self, *_: (_ for _ in ()).throw(KeyboardInterrupt)
     )
     data = data_of(tracer, d.X, d.y, rows=np.arange(100), top=1)
     assert max(widths) <= 32
@@ -390,7 +391,7 @@ def test_ctrl_c_keeps_what_is_finished(monkeypatch):
         yield from islice(real(self, *asked), 2)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(lt.Tracer, "_scores_without", interrupted)
+    monkeypatch.setattr(Engine, "scores_without", interrupted)
     found = report(tracer, d.X_test, d.y_test, worst=5)
     assert [c["removal"] is not None for c in found.data["cases"]] == [
         True,

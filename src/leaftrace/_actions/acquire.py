@@ -67,11 +67,13 @@ class Acquisition(Finding):
             "expected_label": self.expected_label,
         }
         columns |= {f"loss_change_if_{label}": effect for label, effect in self.by_label.items()}
-        return table(columns, self.tracer._kind)
+        return table(columns, self.tracer.table_kind)
 
     @property
     def effects(self) -> Any:
-        return None if self.outcome is None else effects_table([self.outcome], self.tracer._kind)
+        return (
+            None if self.outcome is None else effects_table([self.outcome], self.tracer.table_kind)
+        )
 
     def check(
         self, y_new: Any, X_holdout: Any, y_holdout: Any, *, retrain: bool = True
@@ -87,7 +89,7 @@ class Acquisition(Finding):
         added = self.X_new, inputs.vector(y_new, "y_new", len(self.rows))
         tracer = self.tracer
         judge = (X_holdout, y_holdout)
-        before = tracer._unchanged.loss(*judge)  # (m,)
+        before = tracer.engine.unchanged.loss(*judge)  # (m,)
         predicted = tracer.score_candidates(
             self.X_new, *judge, added[1], reduce="mean"
         ).values.sum()
@@ -138,7 +140,7 @@ def acquire(
 
     The result has `.rows`, a table with the effect of every possible label, and `.check` for when labels are there."""
     check_tracer(tracer)
-    tracer._needs_derivatives()
+    tracer.engine.needs_derivatives()
     n = inputs.row_count(X_pool)
     if not 1 <= k <= n:
         raise InvalidInput(f"k is {k}, and the pool has {n} rows; ask for 1 to {n}.")
@@ -154,7 +156,7 @@ def acquire(
     size = 1 - chances.max(axis=1)
     if score == "effect":
         size = np.sqrt(sum(p * v**2 for p, v in zip(chances.T, effects.values(), strict=True)))
-    leaves, _ = tracer._source.rows(X_pool)
+    leaves, _ = tracer.engine.source.rows(X_pool)
     rows, similarity = spread_out(size, leaves, k, diversity)
     response = _response(tracer, X_pool)[rows]
     expected = (
@@ -240,8 +242,8 @@ def _verdict(before: F64, change: F64) -> str:
 
 def _response(tracer: Tracer, X: Any) -> F64:
     """(n, classes) probabilities, or (n,) expected labels."""
-    e = tracer._source.ensemble
-    return e.loss.response(e.loss.state(e.scores(*tracer._source.rows(X))))
+    e = tracer.engine.ensemble
+    return e.loss.response(e.loss.state(e.scores(*tracer.engine.source.rows(X))))
 
 
 def _mean(response: F64) -> F64:

@@ -85,7 +85,7 @@ class Change:
 
 def mean_loss(model: Tracer | AlteredModel, X: Any, y: Any) -> float:
     if isinstance(model, Tracer):
-        model = model._unchanged
+        model = model.engine.unchanged
     return float(model.loss(X, y).mean())
 
 
@@ -121,7 +121,7 @@ def label_order(
     total = 0.0
     for label in np.unique(labels[rows]):
         some = rows[labels[rows] == label]
-        to = None if tracer._source.ensemble.n_outputs == 1 else label
+        to = None if tracer.engine.ensemble.n_outputs == 1 else label
         changes = tracer.label_influence(X, y, of=of, reduce="mean", rows=some, to=to).change[:, 0]
         total += float(share[some] @ changes)
     return total
@@ -138,7 +138,7 @@ def measure(
 ) -> Effect:
     """What a change of the training set does to the mean loss of X, y, with the models that came of it."""
     before = mean_loss(tracer, X, y)
-    predicted = np.nan if tracer._source.ensemble.not_smooth else first_order(tracer, X, y, change)
+    predicted = np.nan if tracer.engine.ensemble.not_smooth else first_order(tracer, X, y, change)
     after = np.nan if retrained is None else mean_loss(retrained, X, y)
     return Effect(of, before, predicted, mean_loss(refitted, X, y) - before, after - before)
 

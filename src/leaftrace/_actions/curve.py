@@ -80,7 +80,7 @@ def removal_curve(
     advice = ("Interrupted. " if run.interrupted else "") + _advice(counted, *best)
     title = f"Mean loss of {inputs.row_count(X_hold):,} held-out rows as training rows leave"
     curves = refitted, retrained, random_refitted, random_retrained
-    return RemovalCurve(title, advice, counted, *curves, run.interrupted, tracer._kind)
+    return RemovalCurve(title, advice, counted, *curves, run.interrupted, tracer.table_kind)
 
 
 @dataclass(frozen=True, repr=False)

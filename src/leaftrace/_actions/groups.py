@@ -68,7 +68,7 @@ def group_effects(
         )
     if refit or retrain:
         _check_classes(tracer, rows)
-    before = slices.means(tracer._unchanged.loss(X_test, y)[:, None])[:, 0]  # (S,)
+    before = slices.means(tracer.engine.unchanged.loss(X_test, y)[:, None])[:, 0]  # (S,)
     predicted, refitted, retrained = np.full((3, len(rows), len(slices)), np.nan)
     try:
         for s in range(len(slices)):
@@ -90,7 +90,7 @@ def group_effects(
     kinds = [f" by {part.by}" if part.by else "" for part in (slices, rows)]
     title = f"Change of the loss of slices of test rows{kinds[0]} without groups of training rows{kinds[1]}"
     parts = rows, slices, before, predicted, refitted, retrained
-    return GroupEffects(title, _advice(*parts, run.interrupted), *parts, tracer._kind)
+    return GroupEffects(title, _advice(*parts, run.interrupted), *parts, tracer.table_kind)
 
 
 def _check_classes(tracer: Tracer, groups: Groups) -> None:

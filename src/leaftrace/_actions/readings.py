@@ -36,7 +36,7 @@ class Reading:
 
 
 def reading(tracer: Tracer) -> Reading:
-    loss = tracer._source.ensemble.loss
+    loss = tracer.engine.ensemble.loss
     classes = tracer.classes
     unnamed = Reading(loss, classes)
     if classes is None and unnamed.has_probabilities:  # a booster that takes labels from 0 to 1
@@ -88,12 +88,12 @@ class Side:
 def side_of(tracer: Tracer, x: Any, y: Any, tolerance: float | None) -> Side:
     """The right side for the row x with the label y; by default half the present error is tolerated."""
     read = reading(tracer)
-    y = tracer._source.own_labels(x) if y is None else y
+    y = tracer.engine.source.own_labels(x) if y is None else y
     if y is None:
         raise InvalidInput("y is missing; pass the right label of x.")
-    code = float(tracer._source.labels(np.atleast_1d(np.asarray(y)), 1, "y")[0])
+    code = float(tracer.engine.labels(np.atleast_1d(np.asarray(y)), 1, "y")[0])
     if read.classes is None:
-        F = tracer._unchanged.scores(x)[0]
+        F = tracer.engine.unchanged.scores(x)[0]
         tolerance = abs(Side(read, code).error(F)) / 2 if tolerance is None else tolerance
         if not tolerance > 0:
             raise InvalidInput(

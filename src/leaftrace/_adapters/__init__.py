@@ -14,7 +14,8 @@ from .._data.arrays import F64, Ids
 from .._data.errors import UnsupportedModel
 from .._data.parquet import PartedTable
 from .._model.ensemble import Ensemble
-from .base import Alteration as Alteration
+from .._model.training_set import TrainingSet
+from .class_names import open_with_names
 
 
 class Retrained(Protocol):
@@ -73,7 +74,7 @@ class Source(Protocol):
         """The ensemble with this starting score, where it was computed from labels that are not those of training."""
         ...
 
-    def retrain(self, rows: Alteration, threads: int) -> Retrained: ...
+    def retrain(self, rows: TrainingSet, threads: int) -> Retrained: ...
 
 
 _MODULES = {
@@ -90,16 +91,37 @@ _SUPPORTED = (
 
 
 def open_model(
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    baseline: Any,
+    params: dict[str, Any],
+    class_names: Sequence[Any] | None = None,
+) -> Source:
+    """Open a model with its training rows. The arguments are those of `Tracer`."""
+
+    def open_with(labels: Any) -> Source:
+        return _open_table(model, X, labels, sample_weight, baseline, params)
+
+    if class_names is None:
+        return open_with(y)
+    return open_with_names(open_with, y, class_names)
+
+
+def _open_table(
     model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, params: dict[str, Any]
 ) -> Source:
-    def of_table(X: Any) -> Source:
-        return _open(model, X, y, sample_weight, baseline, params)
+    """Open a model whose training table may be in files."""
+
+    def open_rows(table: Any) -> Source:
+        return _open(model, table, y, sample_weight, baseline, params)
 
     if not isinstance(X, PartedTable):
-        return of_table(X)
+        return open_rows(X)
     from .parquet import PartedSource
 
-    return PartedSource(of_table(X), X, of_table)
+    return PartedSource(open_rows(X), X, open_rows)
 
 
 def _open(

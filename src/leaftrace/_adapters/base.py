@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._data import frames, inputs
-from .._data.arrays import F64, Ids, Ints
+from .._data.arrays import F64, Ids
 from .._data.errors import InvalidInput
 from .._data.parquet import PartedTable
 from .._model.ensemble import Ensemble
+from .._model.training_set import TrainingSet
 
 if TYPE_CHECKING:
     from . import Retrained, Source
@@ -57,60 +57,6 @@ def given_scores(values: Any, name: str, m: int, K: int) -> F64 | None:
             f"{name} has shape {offset.shape} for {m} rows; expected finite numbers, shape ({m}, {K})."
         )
     return offset
-
-
-@dataclass(frozen=True)
-class Alteration:
-    """Another training set: some of the training rows, perhaps with other labels or weights, perhaps with new rows.
-
-    ``keep`` (k,) positions; ``y``, ``sample_weight`` (n,) for all training rows, None: as they were;
-    ``added``: table, labels and weights of new rows. Labels are the user's own."""
-
-    keep: Ints
-    y: NDArray[Any] | None = None
-    sample_weight: F64 | None = None
-    added: tuple[Any, NDArray[Any], F64] | None = None
-
-    def table(self, X: Any) -> Any:
-        X = inputs.take_rows(X, self.keep)
-        return X if self.added is None else _below(X, self.added[0])
-
-    def labels(self, y: NDArray[Any]) -> NDArray[Any]:
-        y = (y if self.y is None else self.y)[self.keep]
-        return y if self.added is None else np.concatenate([y, self.added[1]])
-
-    def weights(self, w: F64 | None, n: int) -> F64 | None:
-        """For n training rows; None if there were none and are none: quantiles of rows of weight one may differ."""
-        w = w if self.sample_weight is None else self.sample_weight
-        if w is None and (self.added is None or np.all(self.added[2] == 1)):
-            return None
-        w = (np.ones(n) if w is None else w)[self.keep]
-        return w if self.added is None else np.concatenate([w, self.added[2]])
-
-    def offset(self, offset: F64 | None) -> F64 | None:
-        if offset is not None and self.added is not None:
-            raise InvalidInput(
-                "this model was trained with a baseline, which new rows lack; they cannot be added."
-            )
-        return None if offset is None else offset[self.keep]
-
-
-def _below(X: Any, more: Any) -> Any:
-    """The rows of two tables of one kind."""
-    if hasattr(X, "iloc"):
-        import pandas as pd
-
-        more = frames.to_pandas(more)
-        more = more if hasattr(more, "iloc") else pd.DataFrame(np.asarray(more), columns=X.columns)
-        more = more[list(X.columns)].astype(X.dtypes.to_dict())  # categories stay categories
-        return pd.concat([X, more])
-    if hasattr(X, "tocsr"):
-        from scipy.sparse import vstack
-
-        return vstack([X, more]).tocsr()
-    if frames.kind(X):
-        return frames.below(X, more)
-    return np.concatenate([X, np.asarray(more)])
 
 
 UNWEIGHTED = "it was trained without, and quantiles of rows with weights have another form"  # of leaves or the start
@@ -206,7 +152,7 @@ class Wrapped:
     ) -> tuple[F64, F64]:
         return self.inner.as_trained(codes, weight, factor, base_factor)
 
-    def retrain(self, rows: Alteration, threads: int) -> Retrained:
+    def retrain(self, rows: TrainingSet, threads: int) -> Retrained:
         return self.inner.retrain(rows, threads)
 
 

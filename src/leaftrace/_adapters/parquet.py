@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from .._data.arrays import F64, Ids
 from .._data.errors import InvalidInput
 from .._data.parquet import PartedTable
+from .._model.training_set import TrainingSet
 from .base import Wrapped
 
 if TYPE_CHECKING:
-    from . import Alteration, Retrained, Source
+    from . import Retrained, Source
 
 
 @dataclass
@@ -44,5 +45,5 @@ class PartedSource(Wrapped):
             )
         return self.reopen(self.table.whole())
 
-    def retrain(self, rows: Alteration, threads: int) -> Retrained:
+    def retrain(self, rows: TrainingSet, threads: int) -> Retrained:
         return self._in_memory.retrain(rows, threads)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from .._data.arrays import F64, Ids
 from .._data.parquet import PartedTable
+from .._model.training_set import TrainingSet
 from .base import Wrapped, for_sklearn
 
 if TYPE_CHECKING:
-    from . import Alteration, Retrained, Source
+    from . import Retrained, Source
 
 
 class PipelineSource(Wrapped):
@@ -35,7 +36,7 @@ class PipelineSource(Wrapped):
     def own_labels(self, X: Any) -> Any | None:
         return None
 
-    def retrain(self, rows: Alteration, threads: int) -> Retrained:
+    def retrain(self, rows: TrainingSet, threads: int) -> Retrained:
         if rows.added is not None:
             X, y, w = rows.added
             rows = replace(rows, added=(self.transform(X), y, w))

@@ -10,7 +10,6 @@ from .._actions.common import Interruptible
 from .._data import inputs
 from .._data.arrays import F64, Ints
 from .._data.progress import progress
-from .._report.outcomes import as_trained
 from .._tracer.influence import rank
 from .._tracer.tracer import Tracer
 from .job import Job, Rows
@@ -23,11 +22,11 @@ def explain_rows(
     job: Job, tracer: Tracer, test: Rows, rows: list[int] | None, worst: int, top: int
 ) -> None:
     with job.out.step("predicting the test rows"):
-        F = as_trained(tracer).scores(test.X, test.baseline)  # (m, K)
+        F = tracer.engine.as_trained.scores(test.X, test.baseline)  # (m, K)
     loss = None  # (m,)
     if test.y is not None:
-        codes = tracer._source.labels(test.y, len(F), "the target of the test rows")
-        loss = tracer._source.ensemble.loss.value(F, codes)
+        codes = tracer.engine.labels(test.y, len(F), "the target of the test rows")
+        loss = tracer.engine.ensemble.loss.value(F, codes)
     chosen = _chosen(tracer, F, loss, rows, worst)
     size = max(32, min(1024, _VALUES // tracer.n_rows))
     shown: list[dict[str, Any]] = []
@@ -55,7 +54,7 @@ def _chosen(tracer: Tracer, F: F64, loss: F64 | None, rows: list[int] | None, wo
         return np.array(rows)
     if loss is not None:
         return np.argsort(-loss, kind="stable")[:worst]
-    response = tracer._source.ensemble.loss.response(tracer._source.ensemble.loss.state(F))
+    response = tracer.engine.ensemble.loss.response(tracer.engine.ensemble.loss.state(F))
     if tracer.classes is not None and response.ndim == 2:  # the least certain
         return np.argsort(response.max(axis=1), kind="stable")[:worst]
     return np.arange(min(worst, len(F)))
@@ -100,7 +99,7 @@ def _test_row(
 
 def _decision(tracer: Tracer, F: F64) -> Any:
     """Of one row (1, K): the class decided for, or the number predicted."""
-    loss = tracer._source.ensemble.loss
+    loss = tracer.engine.ensemble.loss
     classes = tracer.classes
     response = loss.response(loss.state(F))
     if classes is None:

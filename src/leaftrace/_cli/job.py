@@ -216,9 +216,9 @@ class Job:
                 self.told.model, rows.X, rows.y, rows.weight, baseline=rows.baseline, **given
             )
         f = tracer.fidelity
-        e = tracer._source.ensemble
+        e = tracer.engine.ensemble
         self.out.document |= {
-            "model": {"file": o.model, "name": tracer._source.name, "loss": e.loss.name, "steps": e.n_steps,
+            "model": {"file": o.model, "name": tracer.engine.source.name, "loss": e.loss.name, "steps": e.n_steps,
                       "training_rows": e.n_rows, "classes": self._classes(tracer)},
             "fidelity": {"exact": f.exact, "max_error": f.max_error, "verdict": f.verdict},
         }  # fmt: skip

@@ -1,8 +1,9 @@
-"""What an answer costs: seconds and bytes, before the work is done.
+"""The cost of an answer in seconds and bytes, before the work is done, and the form to compute it in.
 
-The passes are loops over rows, trees and columns with a price each, in nanoseconds on the machine that
-`benchmarks/calibrate.py` ran on (it prints this table); a probe of a few milliseconds says how much faster or slower
-this machine is. The choice between the row form and the leaf form needs the ratios only.
+The passes are loops over rows, trees and columns with a price each, in nanoseconds on the machine
+that `benchmarks/calibrate.py` ran on (it prints this table). A probe of a few milliseconds measures
+how much faster or slower this machine is. The choice between the row form and the leaf form needs
+only the ratios.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
 import numpy as np
 
 from .._kernels import BLOCKS, block_width, kernels
 from .._model.ensemble import Ensemble
-from .leaf_space import fits, space_bytes
+from .leaf_space import has_leaf_form, space_bytes
 from .methods import LeafInfluence, LeafRefit, SinglePoint, TopKLeaves
 from .workspace import Workspace
 
-# Nanoseconds for one row in one tree and, but for effects, states and pairs, one column of a block of that width.
+# Nanoseconds for one row in one tree; except for effects, states and pairs also for one column of a
+# block of that width.
 PRICES = {
     "effects": 9.5,
     "states": 18.0,
@@ -30,7 +33,9 @@ PRICES = {
     "pairs": 4.0,  # for one row in one pair of trees
     "solve": 0.026,  # for one pair of leaves and one column
 }
-PROBE = 0.16  # nanoseconds the probe below takes on that machine
+PROBE = 0.16  # nanoseconds that the probe below takes on that machine
+
+Form = Literal["row form", "leaf form", "direct effects only", "forwards"]
 
 
 @dataclass(frozen=True)
@@ -42,65 +47,100 @@ class Estimate:
     form: str
 
     def __repr__(self) -> str:
-        minutes, seconds = divmod(self.seconds, 60)
-        hours, minutes = divmod(int(minutes), 60)
-        clock = f"{hours} h {minutes} min" if hours else f"{minutes} min" if minutes >= 10 else ""
-        clock = clock or (f"{minutes} min {seconds:.0f} s" if minutes else f"{self.seconds:.2g} s")
         size = f"{self.bytes / 1e9:.1f} GB" if self.bytes >= 1e9 else f"{self.bytes / 1e6:.0f} MB"
-        return f"Estimate(about {clock}, {size}; {self.form})"
+        return f"Estimate(about {_duration(self.seconds)}, {size}; {self.form})"
 
 
-def estimate(
+def _duration(total: float) -> str:
+    """A number of seconds in words."""
+    minutes, seconds = divmod(total, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    if minutes >= 10:
+        return f"{minutes} min"
+    return f"{minutes} min {seconds:.0f} s" if minutes else f"{total:.2g} s"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How an answer will be computed, and the work and memory that takes."""
+
+    form: Form
+    nanoseconds: float  # of one core of the machine that PRICES were measured on
+    bytes: int  # result included
+    n_jobs: int
+
+    @property
+    def seconds(self) -> float:
+        return 1e-9 * self.nanoseconds * machine() / self.n_jobs
+
+    @property
+    def estimate(self) -> Estimate:
+        return Estimate(self.seconds, self.bytes, self.form)
+
+
+def plan_influence(
     work: Workspace, built: bool, method: LeafInfluence | LeafRefit, columns: int, rows: int
-) -> Estimate:
-    """Of `Tracer.influence`, for this many queries and training rows; ``built``: the leaf form is there already."""
+) -> Plan:
+    """Plan `Tracer.influence` for this many queries and training rows.
+
+    ``built``: whether the leaf form exists already."""
+    if isinstance(method, LeafRefit) or isinstance(method.update_set, TopKLeaves):
+        return _forward_plan(work, method, columns, rows)
     e = work.trace.ensemble
-    result = rows * columns * work.dtype.itemsize
-    if isinstance(method, LeafInfluence) and not isinstance(method.update_set, TopKLeaves):
-        ns = expand_cost(e, columns, rows)
-        kept = work.effect_bytes() if work.keeps_effects else 0
-        width = columns
-        ns += 0.0 if work.has_effects else effects_cost(e)
-        form = "row form"
-        if isinstance(method.update_set, SinglePoint) or e.independent:
-            form = "direct effects only"
-            width = 0
-        elif leaf_form_pays(work, built, columns):
-            ns += solve_cost(e, columns) + (0.0 if built else build_cost(e))
-            kept = kept + space_bytes(e, work.dtype.itemsize)
-            form = "leaf form"
-            width = 0
-        else:
-            ns += backward_cost(e, columns)
-            if not work.keeps_effects:  # computed anew for every block
-                ns = ns + effects_cost(e) * (-(-columns // work.block) - 1)
-                width = min(columns, work.block)
+    nanoseconds = expand_cost(e, columns, rows)
+    nanoseconds += 0.0 if work.has_effects else effects_cost(e)
+    stored = work.effect_bytes() if work.keeps_effects else 0
+    stored += rows * columns * work.dtype.itemsize
+    if isinstance(method.update_set, SinglePoint) or e.independent:
+        return Plan("direct effects only", nanoseconds, stored, work.n_jobs)
+    if leaf_form_pays(work, built, columns):
+        nanoseconds += solve_cost(e, columns) + (0.0 if built else build_cost(e))
+        stored += space_bytes(e, work.dtype.itemsize)
+        return Plan("leaf form", nanoseconds, stored, work.n_jobs)
+    nanoseconds += backward_cost(e, columns)
+    width = columns
+    if not work.keeps_effects:  # effects are computed anew for every block
+        nanoseconds += effects_cost(e) * (-(-columns // work.block) - 1)
+        width = min(columns, work.block)
+    return Plan("row form", nanoseconds, stored + _block_bytes(work, width), work.n_jobs)
+
+
+def _forward_plan(
+    work: Workspace, method: LeafInfluence | LeafRefit, columns: int, rows: int
+) -> Plan:
+    """Plan a forward pass for this many training rows."""
+    e = work.trace.ensemble
+    if isinstance(method, LeafRefit):
+        kept = work.keeps_states
+        size = work.state_bytes()
+        preparation = states_cost(e)
+        nanoseconds = forward_cost(e, "refit", rows)
     else:
-        what = "refit" if isinstance(method, LeafRefit) else "tangent"
-        form = "forwards"
-        width = rows
-        keeps, size = (
-            (work.keeps_states, work.state_bytes())
-            if what == "refit"
-            else (work.keeps_effects, work.effect_bytes())
-        )
-        once = states_cost(e) if what == "refit" else effects_cost(e)
-        ns = forward_cost(e, what, rows) + once * (1 if keeps else _blocks(rows))
-        kept = size if keeps else 0
-    block = e.n_rows * e.n_outputs * block_width(width) * work.dtype.itemsize if width else 0
-    return Estimate(
-        1e-9 * ns * machine() / work.n_jobs, kept + block * work.blocks_ahead + result, form
-    )
+        kept = work.keeps_effects
+        size = work.effect_bytes()
+        preparation = effects_cost(e)
+        nanoseconds = forward_cost(e, "tangent", rows)
+    blocks = -(-rows // BLOCKS[-1])
+    nanoseconds += preparation * (1 if kept else blocks)
+    stored = (size if kept else 0) + rows * columns * work.dtype.itemsize
+    return Plan("forwards", nanoseconds, stored + _block_bytes(work, rows), work.n_jobs)
 
 
-def _blocks(columns: int) -> int:
-    return -(-columns // BLOCKS[-1])
+def _block_bytes(work: Workspace, columns: int) -> int:
+    """Bytes of the blocks of columns that are worked on at once."""
+    if not columns:
+        return 0
+    e = work.trace.ensemble
+    block = e.n_rows * e.n_outputs * block_width(columns) * work.dtype.itemsize
+    return block * work.blocks_ahead
 
 
 def leaf_form_pays(work: Workspace, built: bool, queries: int) -> bool:
     """Whether the leaf form answers this many queries faster than the row form."""
     e = work.trace.ensemble
-    if not fits(e) or space_bytes(e, work.dtype.itemsize) > work.memory_limit // 4:
+    if not has_leaf_form(e) or space_bytes(e, work.dtype.itemsize) > work.memory_limit // 4:
         return False
     row = backward_cost(e, queries)
     leaf = solve_cost(e, queries)

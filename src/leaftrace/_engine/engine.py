@@ -1,4 +1,7 @@
-"""`Engine`: a replayed model and the passes over it, chosen and cut into blocks. `Tracer` asks, this answers."""
+"""`Engine`: a replayed model, and the passes over it that answer the questions of a `Tracer`.
+
+Each answer is planned once (`costs.Plan`), then computed in that form, in blocks of columns.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,35 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from .._adapters import Alteration, Source
+from .._adapters import Source
 from .._data import inputs
 from .._data.arrays import F64, Ints, Real
 from .._data.errors import FidelityError, FidelityWarning, InvalidInput, UnsupportedModel
 from .._data.progress import progress
-from .._kernels import BLOCKS
+from .._kernels import BLOCKS, blocks_of
+from .._model.ensemble import Ensemble
+from .._model.reading import Reading
+from .._model.training_set import TrainingSet
 from . import forward
-from .backward import LeafAdjoint, expand_candidates, expand_training, leaf_adjoint, one_pass
-from .costs import leaf_form_pays
+from .backward import (
+    LeafAdjoint,
+    expand_candidates,
+    expand_labels,
+    expand_training,
+    leaf_adjoint,
+    one_pass,
+)
+from .costs import Plan, plan_influence
 from .fidelity import Fidelity
 from .leaf_space import LeafSpace, build
-from .methods import AllPoints, LeafInfluence, LeafRefit, SinglePoint
+from .methods import AllPoints, LeafInfluence, LeafRefit
 from .queries import Of, Queries, Reduce, make_queries
-from .refit import RefittedModel, alter, class_factors, refit_on
+from .refit import RefittedModel, RetrainedModel, alter, class_factors, refit_on
 from .removals import has_block_removal, refit_without
 from .replay import replay
 from .row_effects import candidate_rows
@@ -32,6 +46,8 @@ from .workspace import Workspace, available_cores, available_memory
 
 @dataclass(frozen=True)
 class Settings:
+    """How a tracer computes, as its user asked."""
+
     fidelity: str
     dtype: np.dtype
     n_jobs: int
@@ -41,6 +57,7 @@ class Settings:
 def settings_of(
     fidelity: str, dtype: str, n_jobs: int | None, memory_limit: int | None
 ) -> Settings:
+    """Check the settings that a user gave."""
     if fidelity not in ("raise", "warn", "ignore"):
         raise InvalidInput(f"fidelity is {fidelity!r}; it can be 'raise', 'warn' or 'ignore'.")
     if str(dtype) not in ("float32", "float64"):
@@ -55,11 +72,17 @@ def settings_of(
 
 
 class Engine:
-    """A model with its training rows, replayed; what the questions of a `Tracer` are answered with."""
+    """A model with its training rows, replayed and checked.
+
+    ``source``    the model as its adapter presents it
+    ``work``      the replay, with the arrays and threads that passes use
+    ``fidelity``  how exactly the replay gives the model's leaf values
+    ``space``     the leaf form of the backward pass, once it has been built
+    """
 
     def __init__(self, source: Source, settings: Settings) -> None:
-        self._source = source
-        self._settings = settings
+        self.source = source
+        self.settings = settings
         with ThreadPoolExecutor(settings.n_jobs) as threads:
             trace = replay(source.ensemble, source.tolerance, source.notes, threads)
         self.fidelity: Fidelity = trace.fidelity
@@ -70,216 +93,323 @@ class Engine:
                     'fidelity="warn" goes on regardless.'
                 )
             warnings.warn(self.fidelity.verdict, FidelityWarning, stacklevel=3)
-        self._work = Workspace(
-            trace, settings.dtype, settings.n_jobs, settings.memory_limit or available_memory() // 2
-        )
-        self._space: LeafSpace | None = None
+        memory_limit = settings.memory_limit or available_memory() // 2
+        self.work = Workspace(trace, settings.dtype, settings.n_jobs, memory_limit)
+        self.space: LeafSpace | None = None
+
+    @property
+    def ensemble(self) -> Ensemble:
+        """The neutral description of the model and its training rows."""
+        return self.source.ensemble
 
     @property
     def n_rows(self) -> int:
-        return self._source.ensemble.n_rows
+        """Number of training rows."""
+        return self.ensemble.n_rows
 
-    def _queries(
-        self, X: Any, y: Any, of: Of, reduce: Reduce, output: int | None, baseline: Any
-    ) -> tuple[Queries, np.ndarray]:
-        leaves, offset = self._source.rows(X, baseline)
-        m = leaves.shape[1]
-        if m == 0:
-            raise InvalidInput("X_test has no rows; pass at least one test row.")
-        y = self._source.own_labels(X) if y is None else y
-        codes = None if y is None else self._source.labels(y, m, "y_test")
-        queries = make_queries(
-            self._source.ensemble, leaves, offset, codes, of, reduce, output, self._source.classes
-        )
-        if queries.goal is not None:
-            return queries, np.array([queries.of])
-        return queries, np.array([reduce]) if reduce else inputs.row_index(X, m)
+    @cached_property
+    def reading(self) -> Reading:
+        """How the model's scores are read."""
+        return Reading(self.ensemble.loss, self.source.classes)
 
-    def _backwards(
-        self, queries: Queries, method: LeafInfluence, index: Ints | None
-    ) -> Iterator[tuple[slice, Real]]:
-        """(columns, values (rows, columns)) of LeafInfluence by the adjoint, block by block."""
-        work = self._work
-        knock_on = not isinstance(method.update_set, SinglePoint)
-        leaf_form = knock_on and leaf_form_pays(work, self._space is not None, len(queries))
-        passing = knock_on and not (
-            leaf_form or work.keeps_effects or work.trace.ensemble.independent
-        )
-        adjoint = self._adjoint(queries, knock_on)
+    # ---- the model, and models of other training sets ----
 
-        def block(columns: slice) -> tuple[slice, Real]:
-            if passing and index is None:
-                return columns, one_pass(work, queries, columns)
-            return columns, expand_training(work, adjoint(columns), index)
+    @cached_property
+    def as_trained(self) -> RefittedModel:
+        """The model itself in the form of a refitted one: nothing is refitted."""
+        return RefittedModel(self.source, TrainingSet.unchanged(self.n_rows), self.ensemble)
 
-        done = work.map(block, blocks_of(len(queries), work.block), work.blocks_ahead)
-        yield from progress(done, len(queries), "influence", "query", work.block)
+    @cached_property
+    def unchanged(self) -> RefittedModel:
+        """The model refitted on its own training set: changes are measured from it."""
+        return self.refit(TrainingSet.unchanged(self.n_rows))
 
-    def _adjoint(self, queries: Queries, knock_on: bool = True) -> Callable[[slice], LeafAdjoint]:
-        """The backward pass for some columns of the queries, in the form that is faster for all of them."""
-        self._work.prepare_effects()
-        if knock_on and leaf_form_pays(self._work, self._space is not None, len(queries)):
-            space = self._space = build(self._work) if self._space is None else self._space
-            return lambda columns: space.adjoint(self._work, queries, columns)
-        return lambda columns: leaf_adjoint(self._work, queries, columns, knock_on=knock_on)
+    def labels(self, y: Any, length: int, name: str) -> F64:
+        """Labels as the loss takes them. ``name``: of the argument, for messages."""
+        return self.source.labels(y, length, name)
 
-    def _forwards(self, queries: Queries, method: LeafInfluence | LeafRefit, index: Ints) -> Real:
-        """Values of the methods that depend on the training row and so run forwards, in blocks of training rows."""
-        e = self._source.ensemble
-        if isinstance(method, LeafInfluence):
-            self._work.prepare_effects()
-        elif np.count_nonzero(e.w) < 2:
-            raise InvalidInput(
-                "LeafRefit removes a row, so it needs at least two training rows of non-zero weight."
-            )
+    def test_labels(self, X: Any, y: Any) -> Any | None:
+        """The labels y, or those that X itself carries (a Pool), or None."""
+        return self.source.own_labels(X) if y is None else y
+
+    def training_set(
+        self,
+        without: Any = None,
+        y: Any = None,
+        sample_weight: Any = None,
+        added: tuple[Any, Any] | None = None,
+    ) -> TrainingSet:
+        """Check the arguments of `Tracer.refit` and put them together."""
+        if without is None:
+            removed = np.zeros(0, np.intp)
         else:
-            self._work.prepare_states()
-
-        def block(part: slice) -> Real:
-            if isinstance(method, LeafRefit):
-                changes = forward.refit(self._work, index[part], method.update_set)
-                return -queries.change(changes.score_changes(e, queries.leaves)).T
-            changes = forward.tangent(self._work, index[part], method.update_set)
-            return queries.slope(changes.score_changes(e, queries.leaves)).T
-
-        done = progress(
-            self._work.map(block, blocks_of(len(index))),
-            len(index),
-            "training rows",
-            "row",
-            BLOCKS[-1],
-        )
-        return np.concatenate([np.zeros((0, len(queries))), *done]).astype(self._work.dtype)
-
-    def _by_refitting(self, queries: Queries, method: LeafRefit, index: Ints) -> Real:
-        """LeafRefit where changes have no difference form: one replay a row."""
-        if not isinstance(method.update_set, AllPoints):
+            removed = inputs.row_numbers(without, self.n_rows, "without")
+        keep = self.rest(removed)
+        labels = None if y is None else inputs.vector(y, "y", self.n_rows)
+        weights = None if sample_weight is None else inputs.weights(sample_weight, self.n_rows)
+        if weights is not None and not weights[keep].any():
             raise InvalidInput(
-                f"{type(method.update_set).__name__} is not for this model, whose leaves are refitted as a whole "
-                "(quantiles, or smoothed along their paths); use LeafRefit() without an update set."
+                "these weights leave no training row of non-zero weight; keep at least one."
             )
+        new = None
+        if added is not None:
+            X_new, y_new = added
+            m = inputs.row_count(X_new)
+            new = X_new, inputs.vector(y_new, "the labels of added rows", m), np.ones(m)
+        return TrainingSet(self.n_rows, keep, labels, weights, new)
 
-        def one(row: int) -> F64:
-            altered = refit_on(
-                self._work.trace, self._source.ensemble.keep(self._rest(np.array([row])))
-            )
-            change = altered.scores(queries.leaves) - self._source.ensemble.scores(queries.leaves)
-            return -queries.change(change[:, :, None])[:, 0]
+    def refit(self, training: TrainingSet) -> RefittedModel:
+        """The model with its trees fixed and all leaf values refitted on this training set."""
+        with ThreadPoolExecutor(self.work.n_jobs) as threads:
+            refitted = refit_on(self.work.trace, alter(self.source, training), threads)
+        return RefittedModel(self.source, training, refitted)
 
-        done = progress(self._work.map(one, index.tolist()), len(index), "training rows", "row")
-        return np.array(list(done)).reshape(len(index), len(queries)).astype(self._work.dtype)
+    def retrain(self, training: TrainingSet) -> RetrainedModel:
+        """The model trained again on this training set."""
+        retrained = self.source.retrain(training, self.work.n_jobs)
+        return RetrainedModel(self.source, training, retrained)
 
-    def _scores_without(self, sets: Sequence[Ints], X: Any, what: str) -> Iterator[F64]:
-        """(K,) scores of one row of X after the other: of row j by the model refitted without the rows sets[j]."""
-        e = self._source.ensemble
-        (leaves, offset) = self._source.rows(X)
-        scores = e.scores(leaves, offset)  # (m, K)
-
-        def together(part: slice) -> F64:
-            changes = refit_without(self._work, sets[part])
-            moved = changes.score_changes(
-                e, np.ascontiguousarray(leaves[:, part])
-            )  # (part, K, part)
-            return scores[part] + np.einsum("mkm->mk", moved)
-
-        def one(j: int) -> F64:
-            altered = refit_on(self._work.trace, e.keep(self._rest(sets[j])), threads)
-            at = np.ascontiguousarray(leaves[:, [j]])
-            return scores[[j]] + altered.scores(at) - e.scores(at)
-
-        with ThreadPoolExecutor(self._settings.n_jobs) as threads:
-            done = map(one, range(len(sets)))
-            each = 1
-            if has_block_removal(e):
-                self._work.prepare_states()
-                done = self._work.map(together, blocks_of(len(sets)))
-                each = BLOCKS[-1]
-            for block in progress(done, len(sets), what, "test row", each):
-                yield from block
-
-    def _along(self, X: Any, direction: F64) -> F64:
-        """(m, K) changes of the scores of X along a direction (n,) of sample weights, to first order."""
-        self._needs_derivatives()
-        changes = forward.along(self._work, direction)
-        return changes.score_changes(self._source.ensemble, self._source.rows(X)[0])[..., 0]
-
-    def _needs_derivatives(self) -> None:
-        if why := self._source.ensemble.not_smooth:
-            raise UnsupportedModel(
-                f"{why}, which jumps as weights move instead of having a derivative; "
-                "use method=LeafRefit(), refit(without=...) or Retrain(), which need none."
-            )
-
-    def _by_retraining(
-        self, X: Any, baseline: Any, queries: Queries, index: Ints
-    ) -> tuple[Real, np.ndarray]:
-        offset = self._source.rows(X, baseline)[1]
-
-        def one(row: int) -> tuple[F64, bool]:
-            model = self._source.retrain(Alteration(self._rest(np.array([row]))), 1)
-            scores = model.scores(X) + (0.0 if offset is None else offset)
-            return -queries.change((scores - queries.scores)[:, :, None])[
-                :, 0
-            ], model.structure_changed
-
-        done = list(
-            progress(self._work.map(one, index.tolist()), len(index), "retraining", "model")
-        )
-        values = np.array([v for v, _ in done]).reshape(len(index), len(queries))
-        return values, np.array([changed for _, changed in done], dtype=bool)
-
-    def _slopes_at(self, model: RefittedModel, X: Any, y: Any) -> F64:
-        """(n,) d(mean loss of X, y)/d(sample weight) at the weights and leaf values of a refitted model that has all
-        training rows."""
-        self._needs_derivatives()
-        source = self._source
-        values = {"base": model.ensemble.base, "values": model.ensemble.values}
-        e = replace(alter(source, model.rows), **values)
-        with ThreadPoolExecutor(self._settings.n_jobs) as threads:
-            trace = replay(e, source.tolerance, (), threads)
-        work = Workspace(trace, self._work.dtype, self._work.n_jobs, self._work.memory_limit)
-        leaves, offset = source.rows(X)
-        codes = source.labels(y, leaves.shape[1], "y_test")
-        queries = make_queries(e, leaves, offset, codes, "loss", "mean", None)
-        work.prepare_effects()
-        return expand_training(work, leaf_adjoint(work, queries, slice(0, 1)), None)[:, 0].astype(
-            np.float64
-        )
-
-    def _candidates(
-        self, queries: Queries, leaves: np.ndarray, start: F64, labels: list[F64]
-    ) -> Real:
-        """(labelings, rows, columns): the same new rows under each of these labels."""
-        adjoint_of = self._adjoint(queries)
-        e = self._source.ensemble
-        chunks = self._work.row_chunks(np.arange(len(start)))
-        own = [e.w_factor, e.w_factor if e.base_factor is None else e.base_factor]
-
-        def factors(y: F64) -> list[F64]:
-            return class_factors(self._source, y, own)
-
-        def block(columns: slice) -> Real:
-            adjoint = adjoint_of(columns)
-            candidates = [
-                candidate_rows(self._work.trace, leaves, start, y, *factors(y)) for y in labels
-            ]
-            parts = [
-                [expand_candidates(self._work, adjoint, c.take(part)) for part in chunks]
-                for c in candidates
-            ]
-            return np.stack([np.concatenate(p) for p in parts])
-
-        return np.concatenate(list(self._work.map(block, blocks_of(len(queries)))), axis=2)
-
-    def _rest(self, without: Ints) -> Ints:
+    def rest(self, without: Ints) -> Ints:
+        """Positions of all training rows but these; an error if none of them counts."""
         keep = np.delete(np.arange(self.n_rows), without)
-        if not self._source.ensemble.w[keep].any():
+        if not self.ensemble.w[keep].any():
             raise InvalidInput(
                 "without= leaves no training row of non-zero weight; keep at least one."
             )
         return keep
 
+    # ---- questions ----
 
-def blocks_of(count: int, width: int = BLOCKS[-1]) -> list[slice]:
-    """Columns 0 .. count in blocks of a width that the kernels have."""
-    return [slice(start, min(start + width, count)) for start in range(0, count, width)]
+    def needs_derivatives(self) -> None:
+        """Raise an error if the leaf values of this model have no derivatives."""
+        if why := self.ensemble.not_smooth:
+            raise UnsupportedModel(
+                f"{why}, which jumps as weights move instead of having a derivative; "
+                "use method=LeafRefit(), refit(without=...) or Retrain(), which need none."
+            )
+
+    def queries(
+        self, X: Any, y: Any, of: Of, reduce: Reduce, output: int | None, baseline: Any
+    ) -> tuple[Queries, np.ndarray]:
+        """The numbers asked about for these test rows, and the names of their columns."""
+        return queries_for(self.source, X, y, of, reduce, output, baseline)
+
+    def plan(self, method: LeafInfluence | LeafRefit, columns: int, rows: int) -> Plan:
+        """How `influence` will compute this many columns for this many training rows."""
+        return plan_influence(self.work, self.space is not None, method, columns, rows)
+
+    # ---- passes ----
+
+    def backward_blocks(
+        self, queries: Queries, method: LeafInfluence, index: Ints | None
+    ) -> Iterator[tuple[slice, Real]]:
+        """LeafInfluence by the backward pass, block by block: (columns, values (rows, columns))."""
+        work = self.work
+        plan = self.plan(method, len(queries), self.n_rows if index is None else len(index))
+        together = plan.form == "row form" and not work.keeps_effects and index is None
+        adjoint_of = self._adjoint(queries, plan)
+
+        def block(columns: slice) -> tuple[slice, Real]:
+            if together:
+                return columns, one_pass(work, queries, columns)
+            return columns, expand_training(work, adjoint_of(columns), index)
+
+        done = work.map(block, blocks_of(len(queries), work.block), work.blocks_ahead)
+        yield from progress(done, len(queries), "influence", "query", work.block)
+
+    def _adjoint(self, queries: Queries, plan: Plan) -> Callable[[slice], LeafAdjoint]:
+        """The backward pass for some columns of the queries, in the planned form."""
+        work = self.work
+        work.prepare_effects()
+        if plan.form == "leaf form":
+            space = self.space = build(work) if self.space is None else self.space
+            return lambda columns: space.adjoint(work, queries, columns)
+        knock_on = plan.form == "row form"
+        return lambda columns: leaf_adjoint(work, queries, columns, knock_on=knock_on)
+
+    def forward_values(
+        self, queries: Queries, method: LeafInfluence | LeafRefit, index: Ints
+    ) -> Real:
+        """(rows, queries) by forward passes, in blocks of training rows: for methods whose work
+        depends on the training row."""
+        e = self.ensemble
+        work = self.work
+        if isinstance(method, LeafInfluence):
+            work.prepare_effects()
+        elif np.count_nonzero(e.w) < 2:
+            raise InvalidInput(
+                "LeafRefit removes a row, so it needs at least two training rows of non-zero weight."
+            )
+        else:
+            work.prepare_states()
+
+        def block(part: slice) -> Real:
+            if isinstance(method, LeafRefit):
+                changes = forward.refit(work, index[part], method.update_set)
+                return -queries.change(changes.score_changes(e, queries.leaves)).T
+            changes = forward.tangent(work, index[part], method.update_set)
+            return queries.slope(changes.score_changes(e, queries.leaves)).T
+
+        blocks = work.map(block, blocks_of(len(index)))
+        done = progress(blocks, len(index), "training rows", "row", BLOCKS[-1])
+        return np.concatenate([np.zeros((0, len(queries))), *done]).astype(work.dtype)
+
+    def values_by_refitting(self, queries: Queries, method: LeafRefit, index: Ints) -> Real:
+        """(rows, queries) of LeafRefit where changes have no difference form: one replay a row."""
+        if not isinstance(method.update_set, AllPoints):
+            raise InvalidInput(
+                f"{type(method.update_set).__name__} is not for this model, whose leaves are refitted as a whole "
+                "(quantiles, or smoothed along their paths); use LeafRefit() without an update set."
+            )
+        e = self.ensemble
+
+        def without_row(row: int) -> F64:
+            refitted = refit_on(self.work.trace, e.keep(self.rest(np.array([row]))))
+            change = refitted.scores(queries.leaves) - e.scores(queries.leaves)
+            return -queries.change(change[:, :, None])[:, 0]
+
+        models = self.work.map(without_row, index.tolist())
+        done = progress(models, len(index), "training rows", "row")
+        return np.array(list(done)).reshape(len(index), len(queries)).astype(self.work.dtype)
+
+    def values_by_retraining(
+        self, X: Any, baseline: Any, queries: Queries, index: Ints
+    ) -> tuple[Real, np.ndarray]:
+        """(rows, queries) by training again without each row, and (rows,) whether trees changed."""
+        offset = self.source.rows(X, baseline)[1]
+
+        def without_row(row: int) -> tuple[F64, bool]:
+            training = TrainingSet(self.n_rows, self.rest(np.array([row])))
+            model = self.source.retrain(training, 1)
+            scores = model.scores(X) + (0.0 if offset is None else offset)
+            change = queries.change((scores - queries.scores)[:, :, None])[:, 0]
+            return -change, model.structure_changed
+
+        models = self.work.map(without_row, index.tolist())
+        done = list(progress(models, len(index), "retraining", "model"))
+        values = np.array([v for v, _ in done]).reshape(len(index), len(queries))
+        return values, np.array([changed for _, changed in done], dtype=bool)
+
+    def label_slopes(self, queries: Queries, index: Ints, target: int | None) -> Real:
+        """(rows, queries) derivatives in the labels of these training rows.
+
+        ``target``: the class that label mass goes to, for several outputs."""
+        work = self.work
+        adjoint_of = self._adjoint(queries, self.plan(LeafInfluence(), len(queries), len(index)))
+
+        def block(columns: slice) -> Real:
+            adjoint = adjoint_of(columns)
+            parts = []
+            for chunk in work.row_chunks(index):
+                rows = work.rows.take(chunk)
+                slopes = expand_labels(work, adjoint, rows)  # (rows, columns, Y)
+                if target is None:
+                    parts.append(slopes[..., 0])
+                else:
+                    own = rows.y.astype(int)[:, None, None]
+                    own_slopes = np.take_along_axis(slopes, own, axis=2)[..., 0]
+                    parts.append(slopes[..., target] - own_slopes)
+            return np.concatenate(parts)
+
+        return np.concatenate(list(work.map(block, blocks_of(len(queries)))), axis=1)
+
+    def candidate_values(
+        self, queries: Queries, leaves: np.ndarray, start: F64, labels: list[F64]
+    ) -> Real:
+        """(labelings, rows, queries) derivatives in the weight, at zero, of rows that are not in
+        the training set, under each of these labels.
+
+        ``leaves`` (trees, rows), ``start`` (rows, K): scores before the first tree."""
+        e = self.ensemble
+        work = self.work
+        adjoint_of = self._adjoint(queries, self.plan(LeafInfluence(), len(queries), len(start)))
+        chunks = work.row_chunks(np.arange(len(start)))
+        own = [e.w_factor, e.w_factor if e.base_factor is None else e.base_factor]
+
+        def block(columns: slice) -> Real:
+            adjoint = adjoint_of(columns)
+            by_labeling = []
+            for y in labels:
+                factors = class_factors(self.source, y, own)
+                rows = candidate_rows(work.trace, leaves, start, y, *factors)
+                parts = [expand_candidates(work, adjoint, rows.take(part)) for part in chunks]
+                by_labeling.append(np.concatenate(parts))
+            return np.stack(by_labeling)
+
+        return np.concatenate(list(work.map(block, blocks_of(len(queries)))), axis=2)
+
+    # ---- answers that actions and views need ----
+
+    def scores_without(self, sets: Sequence[Ints], X: Any, what: str) -> Iterator[F64]:
+        """(K,) scores of the rows of X in turn: row j by the model refitted without rows sets[j].
+
+        ``what``: shown with the progress."""
+        e = self.ensemble
+        work = self.work
+        leaves, offset = self.source.rows(X)
+        scores = e.scores(leaves, offset)  # (m, K)
+
+        def block_of_rows(part: slice) -> F64:
+            changes = refit_without(work, sets[part])
+            # (rows of the block, K, sets of the block): the diagonal is wanted
+            moved = changes.score_changes(e, np.ascontiguousarray(leaves[:, part]))
+            return scores[part] + np.einsum("mkm->mk", moved)
+
+        def single_row(j: int) -> F64:
+            refitted = refit_on(work.trace, e.keep(self.rest(sets[j])), threads)
+            at = np.ascontiguousarray(leaves[:, [j]])
+            return scores[[j]] + refitted.scores(at) - e.scores(at)
+
+        with ThreadPoolExecutor(self.settings.n_jobs) as threads:
+            if has_block_removal(e):
+                work.prepare_states()
+                blocks = work.map(block_of_rows, blocks_of(len(sets)))
+                width = BLOCKS[-1]
+            else:
+                blocks = map(single_row, range(len(sets)))
+                width = 1
+            for block in progress(blocks, len(sets), what, "test row", width):
+                yield from block
+
+    def score_changes_along(self, X: Any, direction: F64) -> F64:
+        """(m, K) changes of the scores of X along a direction (n,) of sample weights, first order."""
+        self.needs_derivatives()
+        changes = forward.along(self.work, direction)
+        return changes.score_changes(self.ensemble, self.source.rows(X)[0])[..., 0]
+
+    def slopes_at(self, model: RefittedModel, X: Any, y: Any) -> F64:
+        """(n,) d(mean loss of X, y)/d(sample weight) at the weights and leaf values of a refitted
+        model that has all training rows."""
+        self.needs_derivatives()
+        source = self.source
+        refitted = model.ensemble
+        e = replace(alter(source, model.rows), base=refitted.base, values=refitted.values)
+        with ThreadPoolExecutor(self.settings.n_jobs) as threads:
+            trace = replay(e, source.tolerance, (), threads)
+        work = Workspace(trace, self.work.dtype, self.work.n_jobs, self.work.memory_limit)
+        leaves, offset = source.rows(X)
+        codes = source.labels(y, leaves.shape[1], "y_test")
+        queries = make_queries(e, leaves, offset, codes, "loss", "mean", None)
+        work.prepare_effects()
+        slopes = expand_training(work, leaf_adjoint(work, queries, slice(0, 1)), None)
+        return slopes[:, 0].astype(np.float64)
+
+
+def queries_for(
+    source: Source, X: Any, y: Any, of: Of, reduce: Reduce, output: int | None, baseline: Any
+) -> tuple[Queries, np.ndarray]:
+    """The numbers asked about for these test rows, and the names of their columns."""
+    leaves, offset = source.rows(X, baseline)
+    m = leaves.shape[1]
+    if m == 0:
+        raise InvalidInput("X_test has no rows; pass at least one test row.")
+    y = source.own_labels(X) if y is None else y
+    codes = None if y is None else source.labels(y, m, "y_test")
+    queries = make_queries(
+        source.ensemble, leaves, offset, codes, of, reduce, output, source.classes
+    )
+    if queries.goal is not None:
+        return queries, np.array([queries.of])
+    if reduce:
+        return queries, np.array([reduce])
+    return queries, inputs.row_index(X, m)

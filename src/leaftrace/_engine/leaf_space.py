@@ -24,7 +24,7 @@ from .row_effects import Rows, empty_effects, fill_effects
 from .workspace import Workspace
 
 
-def fits(ensemble: Ensemble) -> bool:
+def has_leaf_form(ensemble: Ensemble) -> bool:
     """Boosting whose rows move their own leaf only; other schedules have the row form."""
     return ensemble.moves is None and ensemble.smoothing is None
 

@@ -17,6 +17,7 @@ from .._data.errors import InvalidInput
 from .._kernels import kernels, zeros
 from .._model.ensemble import Ensemble
 from .._model.goal import Goal, GoalRows, ReadyGoal, plain
+from .._model.reading import Reading
 
 Of = str | np.ndarray | Callable[[F64], Any] | Goal | ReadyGoal
 Reduce = Literal["mean", "sum"] | None
@@ -138,7 +139,7 @@ def make_queries(
             raise InvalidInput(
                 f"reduce is '{reduce}', but a goal is one number of all test rows; leave reduce out."
             )
-        goal = of.bind(GoalRows(ensemble.loss, classes, y, len(F)))
+        goal = of.bind(GoalRows(Reading(ensemble.loss, classes), y, len(F)))
         goal.at(F)  # that it has a value
         c = gradient_at(goal.gradient, F, f"the gradient of the goal '{goal.name}'")
         return Queries(ensemble, leaves, F, y, c, goal.name, "sum", goal)

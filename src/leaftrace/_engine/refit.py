@@ -10,26 +10,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._adapters import Alteration, Retrained, Source
+from .._adapters import Retrained, Source
 from .._data.arrays import F64, Ids, Ints
 from .._data.errors import InvalidInput, UnsupportedModel
 from .._model.ensemble import Ensemble
 from .._model.goal import Goal, GoalRows, ReadyGoal
+from .._model.reading import Reading
+from .._model.training_set import TrainingSet
 from .replay import Trace
 from .steps import Step, answered, walk
 
 
 @dataclass(frozen=True)
 class AlteredModel:
-    """What refitted and retrained models share. ``rows`` says what they were trained on."""
+    """The methods that refitted and retrained models share.
+
+    ``rows``  the training set they were fitted on
+    """
 
     source: Source
-    rows: Alteration
+    rows: TrainingSet
 
     @property
     def without(self) -> Ints:
         """Positions of the training rows that were removed."""
-        return np.delete(np.arange(self.source.ensemble.n_rows), self.rows.keep)
+        return self.rows.removed
+
+    @property
+    def reading(self) -> Reading:
+        """How the scores are read."""
+        return Reading(self.source.ensemble.loss, self.source.classes)
 
     def scores(self, X: Any, baseline: Any = None) -> F64:
         raise NotImplementedError
@@ -41,11 +51,11 @@ class AlteredModel:
 
     def predict_proba(self, X: Any, baseline: Any = None) -> F64:
         """Class probabilities (m, classes), for classifiers."""
-        loss = self.source.ensemble.loss
-        response = loss.response(loss.state(self.scores(X, baseline)))
+        response = self.reading.response(self.scores(X, baseline))
         if response.ndim == 1:
+            name = self.source.ensemble.loss.name
             raise InvalidInput(
-                f"a model with the {loss.name} loss has no class probabilities; use predict()."
+                f"a model with the {name} loss has no class probabilities; use predict()."
             )
         return response
 
@@ -60,9 +70,7 @@ class AlteredModel:
         F = self.scores(X, baseline)
         y = self.source.own_labels(X) if y is None else y
         codes = None if y is None else self.source.labels(y, len(F), "y")
-        return goal.bind(
-            GoalRows(self.source.ensemble.loss, self.source.classes, codes, len(F))
-        ).at(F)
+        return goal.bind(GoalRows(self.reading, codes, len(F))).at(F)
 
 
 @dataclass(frozen=True)
@@ -91,7 +99,7 @@ class RetrainedModel(AlteredModel):
         return self.retrained.scores(X) + (0.0 if offset is None else offset)
 
 
-def alter(source: Source, rows: Alteration) -> Ensemble:
+def alter(source: Source, rows: TrainingSet) -> Ensemble:
     """The model with another training set, its leaf values and starting score as they were. Class weights stay those
     of training; a row gets that of its new class."""
     e = source.ensemble

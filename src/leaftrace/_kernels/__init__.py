@@ -41,6 +41,11 @@ def block_width(columns: int) -> int:
     return next((b for b in BLOCKS if columns <= b), BLOCKS[-1])
 
 
+def blocks_of(count: int, width: int = BLOCKS[-1]) -> list[slice]:
+    """Columns 0 .. count - 1 in blocks of a width that the kernels are compiled for."""
+    return [slice(start, min(start + width, count)) for start in range(0, count, width)]
+
+
 def zeros(shape: tuple[int, ...], dtype: np.dtype) -> Real:
     """Zeros that begin at a multiple of 64 bytes, so that no vector of a block crosses a cache line."""
     size = math.prod(shape) * dtype.itemsize

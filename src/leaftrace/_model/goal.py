@@ -17,6 +17,7 @@ from .._data.arrays import F64
 from .._data.errors import InvalidInput
 from .._data.inputs import class_codes
 from .losses import Loss
+from .reading import Reading
 
 STEP = 1e-3  # of a score: 1e-12 from h^4, 1e-13 from rounding
 
@@ -25,10 +26,17 @@ STEP = 1e-3  # of a score: 1e-12 from h^4, 1e-13 from rounding
 class GoalRows:
     """What a goal may ask of the test rows and their model, besides the predictions."""
 
-    loss: Loss
-    classes: np.ndarray | None
+    reading: Reading
     y: F64 | None  # (m,) labels as the loss takes them
     count: int  # m
+
+    @property
+    def loss(self) -> Loss:
+        return self.reading.loss
+
+    @property
+    def classes(self) -> np.ndarray | None:
+        return self.reading.classes
 
     def labels(self, goal: str) -> F64:
         if self.y is None:
@@ -37,7 +45,7 @@ class GoalRows:
 
     def response(self, F: F64) -> F64:
         """(m, C) class probabilities, or (m, 1) the expected label."""
-        P = self.loss.response(self.loss.state(F))
+        P = self.reading.response(F)
         return P[:, None] if P.ndim == 1 else P
 
     def pulled_back(self, F: F64, c: F64) -> F64:
@@ -51,14 +59,15 @@ class GoalRows:
 
     def class_number(self, label: Any, goal: str) -> int:
         """The column of the response that a class is; of two classes, the second unless a label is given."""
-        C = self.response(np.zeros((1, self.loss.n_outputs))).shape[1]
-        if C == 1:
+        C = self.reading.response_width
+        if not C:
             if label is not None:
                 raise InvalidInput(
                     f"{goal} has label={label!r}, but this model predicts numbers, not classes."
                 )
             return 0
-        classes = np.arange(C) if self.classes is None else self.classes
+        classes = self.reading.with_numbered_classes().classes
+        assert classes is not None
         if label is not None:
             return int(class_codes(np.array([label]), classes, "label")[0])
         if C > 2:
@@ -68,7 +77,7 @@ class GoalRows:
         return 1
 
     def needs_classes(self, goal: str) -> None:
-        if self.classes is None or self.response(np.zeros((1, self.loss.n_outputs))).shape[1] == 1:
+        if self.classes is None or not self.reading.has_probabilities:
             raise InvalidInput(
                 f"{goal} is for classifiers with probabilities; this model has the {self.loss.name} loss."
             )

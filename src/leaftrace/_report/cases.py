@@ -115,13 +115,13 @@ class Shown:
         X = inputs.take_rows(self.X, np.array(where, dtype=np.intp))
         for j, F in zip(
             where,
-            self.tracer._scores_without(sets, X, "without the most harmful rows"),
+            self.tracer.engine.scores_without(sets, X, "without the most harmful rows"),
             strict=True,
         ):
             row = int(self.rows[j])
             (gone, effects, _) = ranked[j]
             after = outcomes_of(
-                self.tracer._source, F[None], None if self.y is None else self.y[[j]]
+                self.tracer.engine.source, F[None], None if self.y is None else self.y[[j]]
             )
             yield (
                 j,
@@ -165,6 +165,6 @@ def _every_class_stays(tracer: Tracer, gone: Ints) -> bool:
     if tracer.classes is None:
         return True
     left = np.bincount(
-        np.delete(tracer._source.ensemble.y, gone).astype(int), minlength=len(tracer.classes)
+        np.delete(tracer.engine.ensemble.y, gone).astype(int), minlength=len(tracer.classes)
     )
     return bool((left > 0).all())

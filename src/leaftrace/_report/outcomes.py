@@ -7,19 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from .._adapters import Alteration, Source
+from .._adapters import Source
 from .._data.arrays import F64, Ints
-from .._engine.refit import AlteredModel, RefittedModel
-from .._tracer.tracer import Tracer
+from .._engine.refit import AlteredModel
 from .cells import Plain, short
 
 CLASSES = 5  # probabilities that are shown of one row
-
-
-def as_trained(tracer: Tracer) -> RefittedModel:
-    """The model itself in the form of an altered one: nothing is refitted."""
-    source = tracer._source
-    return RefittedModel(source, Alteration(np.arange(tracer.n_rows)), source.ensemble)
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ def _effects(found: GroupEffects, g: int, slices: Any) -> list[dict[str, Plain]]
 def hashes(tracer: Tracer, X: Any, y: Any) -> dict[str, str]:
     """Of the model and of all rows, shown or not."""
     return {
-        "model": hash_model(tracer._source.ensemble),
+        "model": hash_model(tracer.engine.ensemble),
         "training table": hash_table(tracer.X_train),
         "training labels": hash_values(tracer.y_train),
         "training weights": hash_values(tracer.sample_weight),

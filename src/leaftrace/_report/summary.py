@@ -20,7 +20,7 @@ from .._tracer.tracer import Tracer
 from .cases import COLUMNS, Shown, choose, effect_rows, sides
 from .cells import Grid, open_grids, short
 from .names import check_names, with_names
-from .outcomes import Outcomes, as_trained, outcomes
+from .outcomes import Outcomes, outcomes
 from .parts import SUSPECTS, check_groups, groups_part, hashes, noise_part, with_features
 
 FORMAT = "leaftrace-report-1"
@@ -79,7 +79,7 @@ def summarise(tracer: Tracer, X_test: Any, y_test: Any, settings: Settings) -> d
     check_names(tracer, settings.classes)
     m = inputs.row_count(X_test)
     train, test = open_grids(tracer.X_train, X_test, settings.hidden)
-    y = tracer._source.own_labels(X_test) if y_test is None else y_test
+    y = tracer.engine.source.own_labels(X_test) if y_test is None else y_test
     y = None if y is None else inputs.vector(y, "y_test", m)
     rows = (
         None if settings.rows is None else inputs.row_numbers(settings.rows, m, "rows", "test rows")
@@ -91,7 +91,7 @@ def summarise(tracer: Tracer, X_test: Any, y_test: Any, settings: Settings) -> d
     if settings.groups is not None:
         check_groups(tracer, settings.groups, settings.test_groups, X_test, y, settings.hidden)
 
-    every = outcomes(as_trained(tracer), X_test, y)
+    every = outcomes(tracer.engine.as_trained, X_test, y)
     chosen, how = choose(every, rows, settings.worst)
     shown = Shown(
         tracer,
@@ -114,7 +114,7 @@ def summarise(tracer: Tracer, X_test: Any, y_test: Any, settings: Settings) -> d
         groups = groups_part(tracer, settings.groups, settings.test_groups, X_test, y)
     data = {
         "format": FORMAT,
-        "title": short(settings.title or f"{tracer._source.name}, {m:,} test rows"),
+        "title": short(settings.title or f"{tracer.engine.source.name}, {m:,} test rows"),
         "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "model": _model(tracer),
         "fidelity": _fidelity(tracer),
@@ -177,11 +177,11 @@ def _cases(
 
 
 def _model(tracer: Tracer) -> dict[str, Any]:
-    e = tracer._source.ensemble
+    e = tracer.engine.ensemble
     weight = tracer.sample_weight
     classes = tracer.classes
     return {
-        "name": tracer._source.name,
+        "name": tracer.engine.source.name,
         "loss": e.loss.name,
         "steps": e.n_steps,
         "trees": len(e.first_output),

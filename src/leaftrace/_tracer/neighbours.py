@@ -25,6 +25,9 @@ from .._engine.workspace import Workspace
 from .._kernels import block_width, kernels
 from .influence import Influence, largest
 
+# Leaves (trees, B), outputs (B,) and names (B,) of some test rows, and the influence on them (n, B).
+NeighbourBlock = tuple[Ids, Ints, np.ndarray, Influence | None]
+
 
 def leaf_kernel(work: Workspace, leaves: Ids, output: Ints) -> tuple[Real, Real]:
     """(n, B) similarity and (n, B) weight of the training rows, for a block of rows with these leaves (trees, B).
@@ -52,7 +55,7 @@ def leaf_kernel(work: Workspace, leaves: Ids, output: Ints) -> tuple[Real, Real]
 
 def neighbour_table(
     work: Workspace,
-    blocks: Iterable[tuple[Ids, Ints, np.ndarray, Influence | None]],
+    blocks: Iterable[NeighbourBlock],
     k: int,
     by: str,
     train_index: np.ndarray,

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from copy import copy
 from typing import Any, Literal
 
 import numpy as np
 
-from .._adapters import Alteration, open_model
+from .._adapters import open_model
+from .._adapters.class_names import NamedClasses, check_class_names
 from .._data import frames, inputs
 from .._data.arrays import F64, Ints, Real
 from .._data.errors import InvalidInput
 from .._data.grouping import Tables
 from .._data.parquet import Paths, open_table
 from .._data.tables import notebook
-from .._engine.backward import expand_labels
-from .._engine.costs import Estimate, estimate
-from .._engine.engine import Engine, blocks_of, settings_of
+from .._engine.costs import Estimate
+from .._engine.engine import Engine, settings_of
+from .._engine.fidelity import Fidelity
 from .._engine.methods import Baseline, LeafInfluence, LeafRefit, Method, Retrain, TopKLeaves
 from .._engine.queries import Of, Queries, Reduce
-from .._engine.refit import RefittedModel, RetrainedModel, alter, refit_on
+from .._engine.refit import RefittedModel, RetrainedModel
 from .._engine.workspace import available_memory
-from .._kernels import is_native
+from .._kernels import blocks_of, is_native
+from .._model.training_set import TrainingSet
 from .influence import Influence, Ranked, rank, top_table
-from .neighbours import neighbour_table
+from .neighbours import NeighbourBlock, neighbour_table
 
 
-class Tracer(Engine):
+class Tracer:
     """Reads a fitted model, replays its training and answers questions about training rows.
 
     >>> tracer = Tracer(model, X_train, y_train)              # doctest: +SKIP
@@ -46,6 +47,8 @@ class Tracer(Engine):
     ``n_jobs``        threads; None means all cores. Results do not depend on it
     ``memory_limit``  bytes to use beyond the inputs; None means half of what is free
     ``params``        training parameters that count before those the model itself reports
+    ``class_names``   names of the classes, in their order, for a model that has only numbers for them (a saved
+                      LightGBM or XGBoost model); labels may then be given by name, and tables show names
 
     ``train_index`` (n,) are the training rows' names in tables: the index of X_train, or positions.
 
@@ -55,7 +58,8 @@ class Tracer(Engine):
 
     train_index: np.ndarray
     X_train: Any  # as given
-    y_train: np.ndarray  # (n,) as given
+    y_train: np.ndarray  # (n,) as given, or class names
+    engine: Engine  # the replayed model; actions and views are built on it
     _given_weight: F64  # (n,)
 
     def __init__(
@@ -71,16 +75,20 @@ class Tracer(Engine):
         n_jobs: int | None = None,
         memory_limit: int | None = None,
         params: dict[str, Any] | None = None,
+        class_names: Sequence[Any] | None = None,
     ) -> None:
         settings = settings_of(fidelity, dtype, n_jobs, memory_limit)
-        source = open_model(model, X_train, y_train, sample_weight, baseline, params or {})
-        super().__init__(source, settings)
+        source = open_model(
+            model, X_train, y_train, sample_weight, baseline, params or {}, class_names
+        )
+        self.engine = Engine(source, settings)
         self.X_train = X_train
         self.train_index = inputs.row_index(X_train, self.n_rows)
         self._given_weight = inputs.weights(sample_weight, self.n_rows)
-        self.y_train = np.asarray(
-            source.own_labels(X_train) if y_train is None else y_train
-        ).ravel()
+        labels = source.own_labels(X_train) if y_train is None else y_train
+        self.y_train = np.asarray(labels).ravel()
+        if isinstance(source, NamedClasses):
+            self.y_train = source.named(self.y_train)
 
     @classmethod
     def from_files(
@@ -132,45 +140,58 @@ class Tracer(Engine):
         return tracer
 
     @property
+    def fidelity(self) -> Fidelity:
+        """How exactly the replay gives the model's own leaf values."""
+        return self.engine.fidelity
+
+    @property
+    def n_rows(self) -> int:
+        """Number of training rows."""
+        return self.engine.n_rows
+
+    @property
     def sample_weight(self) -> F64:
-        """(n,) weights of the training rows, before class weights; of rows held out too, which retraining needs."""
-        e = self._source.ensemble
+        """(n,) weights of the training rows, before class weights. Rows that training held out have the weight they
+        were given, which retraining needs."""
+        e = self.engine.ensemble
         return np.where(e.w_factor > 0, e.sample_weight, self._given_weight)
 
     @property
     def classes(self) -> np.ndarray | None:
         """Labels of a classifier in the order of its outputs, or None."""
-        return self._source.classes
+        return self.engine.source.classes
 
     @property
-    def _kind(self) -> str:
-        """Of the tables it returns: that of X_train."""
+    def table_kind(self) -> str:
+        """The kind of table that X_train is and results are: "polars", "arrow", or "" for pandas."""
         return frames.kind(self.X_train)
 
     def __repr__(self) -> str:
-        e = self._source.ensemble
+        e = self.engine.ensemble
+        kernels = "native" if is_native() else "NumPy"
         return (
-            f"Tracer({self._source.name}, {e.loss.name} loss, {e.n_steps} steps, {len(e.values)} leaves, "
-            f"{e.n_rows:,} training rows; {self._work.dtype.name}, {'native' if is_native() else 'NumPy'} kernels)\n"
+            f"Tracer({self.engine.source.name}, {e.loss.name} loss, {e.n_steps} steps, {len(e.values)} leaves, "
+            f"{e.n_rows:,} training rows; {self.engine.work.dtype.name}, {kernels} kernels)\n"
             f"  fidelity: {self.fidelity.verdict}"
         )
 
     def _repr_html_(self) -> str:
-        """In a notebook."""
-        e = self._source.ensemble
-        classes = self.classes
+        """The tracer as a notebook shows it."""
+        e = self.engine.ensemble
         facts = {
             "loss": e.loss.name,
             "steps": e.n_steps,
             "leaves": len(e.values),
             "training rows": f"{e.n_rows:,}",
         }
-        if classes is not None:
-            facts["classes"] = ", ".join(map(str, classes[:5])) + (
-                f" and {len(classes) - 5} more" * (len(classes) > 5)
-            )
+        if self.classes is not None:
+            names = ", ".join(map(str, self.classes[:5]))
+            more = len(self.classes) - 5
+            facts["classes"] = f"{names} and {more} more" if more > 0 else names
         lines = {name: np.array([value], dtype=object) for name, value in facts.items()}
-        return notebook(f"Tracer: {self._source.name}", lines, f"Fidelity: {self.fidelity.verdict}")
+        return notebook(
+            f"Tracer: {self.engine.source.name}", lines, f"Fidelity: {self.fidelity.verdict}"
+        )
 
     # ---- questions ----
 
@@ -201,28 +222,33 @@ class Tracer(Engine):
                 "as lt.baselines.BoostIn()."
             )
         if method.differentiates:
-            self._needs_derivatives()
-        queries, test_index = self._queries(X_test, y_test, of, reduce, output, baseline)
+            self.engine.needs_derivatives()
+        queries, test_index = self.engine.queries(X_test, y_test, of, reduce, output, baseline)
         index = inputs.row_numbers(rows, self.n_rows)
         changed = None
         if isinstance(method, Retrain):
-            values, changed = self._by_retraining(X_test, baseline, queries, index)
-        elif isinstance(method, Baseline):
-            values = method.values(
-                self._work, queries, None if rows is None else index, self.classes
-            )
-        elif isinstance(method, LeafInfluence) and not isinstance(method.update_set, TopKLeaves):
-            every = len(index) == self.n_rows and rows is None
-            columns = [v for _, v in self._backwards(queries, method, None if every else index)]
-            values = columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
-        elif isinstance(method, LeafRefit) and self._source.ensemble.refits_whole:
-            values = self._by_refitting(queries, method, index)
+            values, changed = self.engine.values_by_retraining(X_test, baseline, queries, index)
         else:
-            values = self._forwards(queries, method, index)
+            values = self._values(queries, method, None if rows is None else index)
         tables = self._tables(self.X_train, None if rows is None else index, X_test, queries)
         return self._result(
             values, index, test_index, queries, method, structure_changed=changed, tables=tables
         )
+
+    def _values(
+        self, queries: Queries, method: LeafInfluence | LeafRefit | Baseline, index: Ints | None
+    ) -> Real:
+        """(rows, queries) by the pass that the method takes. ``index``: some training rows, or None for all."""
+        engine = self.engine
+        if isinstance(method, Baseline):
+            return method.values(engine.work, queries, index, self.classes)
+        if isinstance(method, LeafInfluence) and not isinstance(method.update_set, TopKLeaves):
+            columns = [values for _, values in engine.backward_blocks(queries, method, index)]
+            return columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
+        rows = np.arange(self.n_rows) if index is None else index
+        if isinstance(method, LeafRefit) and engine.ensemble.refits_whole:
+            return engine.values_by_refitting(queries, method, rows)
+        return engine.forward_values(queries, method, rows)
 
     def top(
         self,
@@ -242,16 +268,16 @@ class Tracer(Engine):
             raise InvalidInput(
                 "top() streams over test rows, so it takes LeafInfluence with AllPoints or SinglePoint."
             )
-        self._needs_derivatives()
-        queries, test_index = self._queries(X_test, y_test, of, None, output, baseline)
+        self.engine.needs_derivatives()
+        queries, test_index = self.engine.queries(X_test, y_test, of, None, output, baseline)
         tops: list[Ranked] = []
-        for columns, values in self._backwards(queries, method, None):
+        for columns, values in self.engine.backward_blocks(queries, method, None):
             block = self._result(
                 values, np.arange(self.n_rows), test_index[columns], queries, method
             )
             tops += rank(block, k, effect)
         return top_table(
-            tops, self.train_index, test_index, f"{queries.of}_change_if_removed", self._kind
+            tops, self.train_index, test_index, f"{queries.of}_change_if_removed", self.table_kind
         )
 
     def label_influence(
@@ -270,40 +296,27 @@ class Tracer(Engine):
 
         With two classes the label counts as a number from 0 to 1. With more, say which class labels move `to`: values
         are the rate at which Q changes as the row's label mass goes from its class to that one."""
-        self._needs_derivatives()
-        e = self._source.ensemble
+        self.engine.needs_derivatives()
+        e = self.engine.ensemble
         target = self._target_class(to)
-        queries, test_index = self._queries(X_test, y_test, of, reduce, output, baseline)
+        queries, test_index = self.engine.queries(X_test, y_test, of, reduce, output, baseline)
         index = inputs.row_numbers(rows, self.n_rows)
-        adjoint_of = self._adjoint(queries)
-
-        def block(columns: slice) -> Real:
-            adjoint = adjoint_of(columns)
-            parts = []
-            for chunk in self._work.row_chunks(index):
-                part = self._work.rows.take(chunk)
-                slopes = expand_labels(self._work, adjoint, part)  # (rows, columns, Y)
-                if e.n_outputs == 1:
-                    parts.append(slopes[..., 0])
-                else:
-                    own = part.y.astype(int)[:, None, None]
-                    parts.append(
-                        slopes[..., target] - np.take_along_axis(slopes, own, axis=2)[..., 0]
-                    )
-            return np.concatenate(parts)
-
-        values = np.concatenate(list(self._work.map(block, blocks_of(len(queries)))), axis=1)
-        name = "label influence" if to is None else f"label influence, towards {to}"
+        values = self.engine.label_slopes(queries, index, target)
         action = "relabelled" if e.n_outputs > 1 else "label_raised"
-        how_far = np.ones(len(index))
-        if e.n_outputs == 1 and self._source.classes is not None:
+        step = np.ones(len(index))
+        if e.n_outputs == 1 and self.classes is not None:
             action = "flipped"
-            how_far = 1 - 2 * e.y[index]
-        names = (self.train_index[index], test_index)
-        better = queries.lower_is_better
-        tables = self._tables(self.X_train, None if rows is None else index, X_test, queries)
+            step = 1 - 2 * e.y[index]
         return Influence(
-            values, *names, queries.of, name, action, how_far, lower_is_better=better, tables=tables
+            values,
+            self.train_index[index],
+            test_index,
+            queries.of,
+            "label influence" if to is None else f"label influence, towards {to}",
+            action,
+            step,
+            lower_is_better=queries.lower_is_better,
+            tables=self._tables(self.X_train, None if rows is None else index, X_test, queries),
         )
 
     def score_candidates(
@@ -323,28 +336,29 @@ class Tracer(Engine):
 
         With labels `y_new`, under those. Without, `values` is the expectation under the model's own prediction for
         the new rows and, for classifiers, `per_label` has the values under each label."""
-        self._needs_derivatives()
-        source = self._source
-        e = self._source.ensemble
-        leaves, offset = source.rows(X_new)
+        engine = self.engine
+        engine.needs_derivatives()
+        e = engine.ensemble
+        leaves, offset = engine.source.rows(X_new)
         m = leaves.shape[1]
         start = np.tile(e.base, (m, 1)) + (0.0 if offset is None else offset)
-        queries, test_index = self._queries(X_test, y_test, of, reduce, output, baseline)
-        response = e.loss.response(e.loss.state(e.scores(leaves, offset)))  # (m, classes) or (m,)
+        queries, test_index = engine.queries(X_test, y_test, of, reduce, output, baseline)
+        response = engine.reading.response(e.scores(leaves, offset))  # (m, classes) or (m,)
         per_label = None
         if y_new is not None:
-            values = self._candidates(queries, leaves, start, [source.labels(y_new, m, "y_new")])[0]
-        elif (
-            response.ndim == 1
-        ):  # the effect is linear in the label, so its expectation is the one of the mean
-            values = self._candidates(queries, leaves, start, [response])[0]
+            labels = engine.labels(y_new, m, "y_new")
+            values = engine.candidate_values(queries, leaves, start, [labels])[0]
+        elif response.ndim == 1:
+            # The effect is linear in the label, so its expectation is that of the mean label.
+            values = engine.candidate_values(queries, leaves, start, [response])[0]
         else:
-            labels = source.classes if source.classes is not None else np.arange(response.shape[1])
-            given = self._candidates(
-                queries, leaves, start, [np.full(m, float(c)) for c in range(len(labels))]
-            )
-            values = np.einsum("cnq,nc->nq", given, response).astype(self._work.dtype)
-            per_label = dict(zip(labels.tolist(), given, strict=True))
+            classes = engine.reading.with_numbered_classes().classes
+            assert classes is not None
+            labelings = [np.full(m, float(code)) for code in range(len(classes))]
+            by_label = engine.candidate_values(queries, leaves, start, labelings)
+            expected = np.einsum("cnq,nc->nq", by_label, response)
+            values = expected.astype(engine.work.dtype)
+            per_label = dict(zip(classes.tolist(), by_label, strict=True))
         return Influence(
             values,
             inputs.row_index(X_new, m),
@@ -385,28 +399,28 @@ class Tracer(Engine):
             raise InvalidInput(f"by is {by!r}; it can be 'weight' or 'similarity'.")
         if k < 1:
             raise InvalidInput(f"k is {k}; ask for 1 or more neighbours.")
-        y_test = self._source.own_labels(X_test) if y_test is None else y_test
-        scores, test_index = self._queries(X_test, None, "prediction", None, output, baseline)
+        engine = self.engine
+        y_test = engine.test_labels(X_test, y_test)
+        scores, test_index = engine.queries(X_test, None, "prediction", None, output, baseline)
         queries = scores
         if y_test is not None:
-            queries, _ = self._queries(X_test, y_test, "loss", None, None, baseline)
-        meant = scores.gradient.argmax(axis=1)
-        every = np.arange(self.n_rows)
+            queries, _ = engine.queries(X_test, y_test, "loss", None, None, baseline)
+        outputs = scores.gradient.argmax(axis=1)  # (m,) the output whose score is meant
+        every_row = np.arange(self.n_rows)
+        method = LeafInfluence()
 
-        def blocks() -> Iterator[tuple[Any, Any, np.ndarray, Influence | None]]:
-            method = LeafInfluence()
-            found: Any = ((columns, None) for columns in blocks_of(len(queries)))
-            if not self._source.ensemble.not_smooth:
-                found = self._backwards(queries, method, None)
-            for columns, values in found:
-                here = test_index[columns]
-                influence = (
-                    None if values is None else self._result(values, every, here, queries, method)
-                )
-                yield queries.leaves[:, columns], meant[columns], here, influence
+        def blocks() -> Iterator[NeighbourBlock]:
+            if engine.ensemble.not_smooth:
+                for columns in blocks_of(len(queries)):
+                    yield queries.leaves[:, columns], outputs[columns], test_index[columns], None
+                return
+            for columns, values in engine.backward_blocks(queries, method, None):
+                names = test_index[columns]
+                influence = self._result(values, every_row, names, queries, method)
+                yield queries.leaves[:, columns], outputs[columns], names, influence
 
         return neighbour_table(
-            self._work, blocks(), k, by, self.train_index, self.y_train, self._kind
+            engine.work, blocks(), k, by, self.train_index, self.y_train, self.table_kind
         )
 
     def refit(
@@ -423,10 +437,8 @@ class Tracer(Engine):
         ``y, sample_weight``  other labels or weights, for all training rows
         ``added``          (X, y) of new rows
         """
-        rows = self._alteration(without, y, sample_weight, added)
-        with ThreadPoolExecutor(self._work.n_jobs) as threads:
-            refitted = refit_on(self._work.trace, alter(self._source, rows), threads)
-        return RefittedModel(self._source, rows, refitted)
+        training = self._training_set(without, y, sample_weight, added)
+        return self.engine.refit(training)
 
     def retrain(
         self,
@@ -437,29 +449,36 @@ class Tracer(Engine):
         added: tuple[Any, Any] | None = None,
     ) -> RetrainedModel:
         """The model trained again, with its own parameters, on another training set: see `refit`."""
-        rows = self._alteration(without, y, sample_weight, added)
-        return RetrainedModel(self._source, rows, self._source.retrain(rows, self._work.n_jobs))
-
-    @cached_property
-    def _unchanged(self) -> RefittedModel:
-        """Refitted on its own training set: what changes are measured from."""
-        return self.refit()
+        training = self._training_set(without, y, sample_weight, added)
+        return self.engine.retrain(training)
 
     def follow(self, retrained: RetrainedModel) -> Tracer:
         """A tracer of a model that `retrain` gave, with the rows it was trained on and this tracer's settings."""
-        rows = retrained.rows
+        training = retrained.rows
         tracer = Tracer.__new__(Tracer)
-        Engine.__init__(tracer, retrained.retrained.open(), self._settings)
-        tracer.X_train = rows.table(self.X_train)
-        tracer.y_train = rows.labels(self.y_train)
-        tracer.train_index = self.train_index[rows.keep]
-        tracer._given_weight = inputs.weights(
-            rows.weights(self._given_weight, self.n_rows), tracer.n_rows
-        )
-        if rows.added is not None:
-            new = inputs.row_index(rows.added[0], len(rows.added[1]))
-            tracer.train_index = np.concatenate([tracer.train_index, new])
+        tracer.engine = Engine(retrained.retrained.open(), self.engine.settings)
+        tracer.X_train = training.table(self.X_train)
+        tracer.y_train = training.labels(self.y_train)
+        tracer.train_index = self.train_index[training.keep]
+        weights = training.weights(self._given_weight)
+        tracer._given_weight = inputs.weights(weights, tracer.n_rows)
+        if training.added is not None:
+            X_new, y_new, _ = training.added
+            names = inputs.row_index(X_new, len(y_new))
+            tracer.train_index = np.concatenate([tracer.train_index, names])
         return tracer
+
+    def with_class_names(self, names: Sequence[Any], argument: str) -> Tracer:
+        """The same tracer with names for classes that the model has only numbers for.
+
+        ``argument``: what the user gave them as, for messages."""
+        check_class_names(self.classes, names, argument)
+        source = NamedClasses(self.engine.source, names)
+        named = copy(self)
+        named.engine = copy(self.engine)
+        named.engine.source = source
+        named.y_train = source.named(self.y_train)
+        return named
 
     def estimate(
         self,
@@ -482,34 +501,21 @@ class Tracer(Engine):
         m = queries if isinstance(queries, (int, np.integer)) else inputs.row_count(queries)
         columns = 1 if reduce else int(m)
         index = inputs.row_numbers(rows, self.n_rows)
-        return estimate(self._work, self._space is not None, method, columns, len(index))
+        return self.engine.plan(method, columns, len(index)).estimate
 
     # ---- their parts ----
 
-    def _alteration(
+    def _training_set(
         self, without: Any, y: Any, sample_weight: Any, added: tuple[Any, Any] | None
-    ) -> Alteration:
-        gone = (
-            np.zeros(0, np.intp)
-            if without is None
-            else inputs.row_numbers(without, self.n_rows, "without")
-        )
-        keep = self._rest(gone)
-        labels = None if y is None else inputs.vector(y, "y", self.n_rows)
-        weights = None if sample_weight is None else inputs.weights(sample_weight, self.n_rows)
-        if weights is not None and not weights[keep].any():
-            raise InvalidInput(
-                "these weights leave no training row of non-zero weight; keep at least one."
-            )
-        new = None
-        if added is not None:
-            m = inputs.row_count(added[0])
-            new = added[0], inputs.vector(added[1], "the labels of added rows", m), np.ones(m)
-        return Alteration(keep, labels, weights, new)
+    ) -> TrainingSet:
+        """The training set that `refit` and `retrain` are asked for; actions pass one ready-made as `without`."""
+        if isinstance(without, TrainingSet):
+            return without
+        return self.engine.training_set(without, y, sample_weight, added)
 
     def _target_class(self, to: Any) -> int | None:
-        source = self._source
-        if source.ensemble.n_outputs == 1:
+        """The number of the class that labels move to; None for models of one output."""
+        if self.engine.ensemble.n_outputs == 1:
             if to is not None:
                 raise InvalidInput(
                     "to= names the class that labels move to, for models of three or more classes."
@@ -519,7 +525,7 @@ class Tracer(Engine):
             raise InvalidInput(
                 "this model has several classes; say with to= which class the labels move to."
             )
-        return int(source.labels(np.array([to]), 1, "to")[0])
+        return int(self.engine.labels(np.array([to]), 1, "to")[0])
 
     def _result(
         self,
@@ -530,24 +536,22 @@ class Tracer(Engine):
         method: Method,
         **extra: Any,
     ) -> Influence:
-        weight = self._source.ensemble.sample_weight[index]
-        derivative = method.gives == "derivatives"
-        extra["scored"] = method.gives == "scores"
-        names = self.train_index[index], test_index
-        better = queries.lower_is_better
+        """An `Influence` about removing the training rows in `index`."""
         return Influence(
             values,
-            *names,
+            self.train_index[index],
+            test_index,
             queries.of,
             repr(method),
             "removed",
-            weight,
-            derivative,
-            lower_is_better=better,
+            self.engine.ensemble.sample_weight[index],
+            method.gives == "derivatives",
+            lower_is_better=queries.lower_is_better,
+            scored=method.gives == "scores",
             **extra,
         )
 
     def _tables(self, train: Any, rows: Ints | None, test: Any, queries: Queries) -> Tables:
-        return Tables(
-            train, rows, None if queries.reduce else test, queries.reduce is not None, self._kind
-        )
+        """The tables in which a result looks up columns by name."""
+        reduced = queries.reduce is not None
+        return Tables(train, rows, None if reduced else test, reduced, self.table_kind)

@@ -19,12 +19,11 @@ from .._data.arrays import F64, Ints, Real
 from .._data.errors import InvalidInput, UnsupportedModel
 from .._data.progress import progress
 from .._engine.backward import expand_training, leaf_adjoint
-from .._engine.engine import blocks_of
 from .._engine.methods import Baseline, Gives
 from .._engine.queries import Queries, gradient_at
 from .._engine.row_effects import forward_scores
 from .._engine.workspace import Workspace
-from .._kernels import BLOCKS, zeros
+from .._kernels import BLOCKS, blocks_of, zeros
 from .._kernels.numpy import sum_by_leaf
 from .._model.ensemble import Ensemble
 from ._rows import RowScore

@@ -21,8 +21,8 @@ import numpy as np
 from .._data.arrays import F64, Ids, Ints, Real
 from .._data.errors import InvalidInput
 from .._data.progress import progress
-from .._engine.engine import blocks_of
 from .._engine.workspace import Workspace
+from .._kernels import blocks_of
 from .._model.ensemble import Ensemble
 from .._tracer.neighbours import at_leaves, shared_sums
 

@@ -26,15 +26,15 @@ from .._data import inputs
 from .._data.errors import FidelityError, FidelityWarning, InvalidInput, UnsupportedModel
 from .._engine.backward import LeafAdjoint, felt_by_rows, finished
 from .._engine.costs import backward_cost, build_cost, machine, solve_cost
-from .._engine.engine import Engine, blocks_of, settings_of
+from .._engine.engine import queries_for, settings_of
 from .._engine.fidelity import Fidelity
-from .._engine.leaf_space import LeafSpace, fits, space_bytes
+from .._engine.leaf_space import LeafSpace, has_leaf_form, space_bytes
 from .._engine.methods import LeafInfluence
 from .._engine.queries import Of, Queries, Reduce
 from .._engine.replay import Trace, replay_apart
 from .._engine.steps import Ask
 from .._engine.workspace import Workspace, available_memory
-from .._kernels import BLOCKS, block_width
+from .._kernels import BLOCKS, block_width, blocks_of
 from .._model.ensemble import Ensemble
 from .._model.start import condensed
 from .._tracer.influence import top_table
@@ -63,7 +63,6 @@ class Tracer:
     """
 
     fidelity: Fidelity
-    _queries = Engine._queries
 
     def __init__(
         self,
@@ -199,7 +198,7 @@ class Tracer:
 
         ``of, reduce, output``  as those of `leaftrace.Tracer.influence`
         """
-        queries, _ = self._queries(X_test, y_test, of, reduce, output, None)
+        queries, _ = queries_for(self._source, X_test, y_test, of, reduce, output, None)
         with told():
             blocks = [self._on.send(adjoint) for _, adjoint in self._backwards(queries)]
             values = self._on.map(
@@ -221,7 +220,7 @@ class Tracer:
         k. Rows have the names of the frame's index; those of an array, positions over all partitions."""
         if k < 1:
             raise InvalidInput(f"k is {k}; ask for 1 or more rows.")
-        queries, test_index = self._queries(X_test, y_test, of, None, output, None)
+        queries, test_index = queries_for(self._source, X_test, y_test, of, None, output, None)
         question = _part.Question(queries.of, repr(LeafInfluence()), queries.lower_is_better)
         lines: list[Any] = []
         with told():
@@ -289,7 +288,7 @@ class Tracer:
         """Whether the leaf form takes less time."""
         e = self._trace.ensemble
         n = self.n_rows
-        if not fits(e):
+        if not has_leaf_form(e):
             return False
         if self._plan is not None:
             return self._plan == "leaves"

@@ -92,7 +92,7 @@ def side_by_side(
         )
     if columns < 1:
         raise InvalidInput(f"columns is {columns}; show 1 or more.")
-    y = tracer._source.own_labels(x) if y is None else np.atleast_1d(np.asarray(y))
+    y = tracer.engine.source.own_labels(x) if y is None else np.atleast_1d(np.asarray(y))
     influence = tracer.influence(x, y, of="prediction" if y is None else "loss")
     rows, effects, changes = rank(influence, k, None)[0]
     train, test = open_grids(tracer.X_train, x, ())

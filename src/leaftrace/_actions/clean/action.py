@@ -70,7 +70,7 @@ def clean(
     Ctrl-C ends with the best round so far.
     """
     check_tracer(tracer)
-    tracer._needs_derivatives()
+    tracer.engine.needs_derivatives()
     _check(action, batch, max_rounds, cap)
     y_val = _labels(tracer, X_val, y_val, "val")
     y_holdout = _labels(tracer, X_holdout, y_holdout, "holdout")
@@ -175,12 +175,12 @@ def _labels(tracer: Tracer, X: Any, y: Any, name: str) -> np.ndarray:
         raise InvalidInput(
             f"X_{name} has {m} rows; pass at least {_LEAST}, or nothing can be told from chance."
         )
-    y = tracer._source.own_labels(X) if y is None else y
+    y = tracer.engine.source.own_labels(X) if y is None else y
     if y is None:
         raise InvalidInput(f"y_{name} is missing; pass the labels of X_{name}.")
     labels = inputs.vector(y, f"y_{name}", m)
-    tracer._source.labels(labels, m, f"y_{name}")
-    tracer._source.rows(X)
+    tracer.engine.labels(labels, m, f"y_{name}")
+    tracer.engine.source.rows(X)
     return labels
 
 
@@ -195,7 +195,7 @@ def _report(
     if model is not None:
         change = best.change(start)
         refitted = change.refit(tracer)
-        differences = model.loss(*holdout) - tracer._unchanged.loss(*holdout)  # (m,)
+        differences = model.loss(*holdout) - tracer.engine.unchanged.loss(*holdout)  # (m,)
         interval = paired_interval(differences)
         effects = tuple(
             measure(tracer, f"loss of the {len(y):,} {name} rows", X, y, change, refitted, model)
@@ -216,7 +216,7 @@ def _report(
         tuple(rounds.rounds),
         interrupted,
         effects,
-        rounds.tracer._kind,
+        rounds.tracer.table_kind,
     )
 
 

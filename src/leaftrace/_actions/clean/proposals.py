@@ -30,7 +30,7 @@ def remove(tracer: Tracer, X: Any, y: Any, share: float) -> Change:
 
 def relabel(tracer: Tracer, X: Any, y: Any, share: float) -> Change:
     rows = worst(tracer, X, y, share)
-    e = tracer._source.ensemble
+    e = tracer.engine.ensemble
     read = reading(tracer)
     F = tracer.refit(without=rows).ensemble.scores(
         e.leaves[:, rows], None if e.offset is None else e.offset[rows]
@@ -79,8 +79,8 @@ def worst(tracer: Tracer, X: Any, y: Any, share: float) -> Ints:
     order = order[harm[order] > 0]
     if not has_classes(tracer):
         return order
-    codes = tracer._source.ensemble.y.astype(int)
-    counting = np.bincount(codes, tracer._source.ensemble.w > 0).astype(
+    codes = tracer.engine.ensemble.y.astype(int)
+    counting = np.bincount(codes, tracer.engine.ensemble.w > 0).astype(
         int
     )  # rows of each class that training counts
     taken = np.ones(len(order), bool)
@@ -91,13 +91,13 @@ def worst(tracer: Tracer, X: Any, y: Any, share: float) -> Ints:
 
 def has_classes(tracer: Tracer) -> bool:
     """Whether labels are classes, not numbers or shares of a class."""
-    y = tracer._source.ensemble.y
+    y = tracer.engine.ensemble.y
     return reading(tracer).classes is not None and bool((y == np.round(y)).all())
 
 
 def _spelling(tracer: Tracer) -> np.ndarray:
     """(classes,) labels as the training rows have them."""
     names = np.array(reading(tracer).classes, dtype=object)
-    codes, rows = np.unique(tracer._source.ensemble.y.astype(int), return_index=True)
+    codes, rows = np.unique(tracer.engine.ensemble.y.astype(int), return_index=True)
     names[codes] = tracer.y_train[rows]
     return names

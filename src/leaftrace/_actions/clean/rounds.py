@@ -107,7 +107,7 @@ class Rounds:
     def run(self) -> Iterator[None]:
         start = self.best
         tracer = self.tracer
-        losses = self.tracer._unchanged.loss(self.X, self.y)
+        losses = self.tracer.engine.unchanged.loss(self.X, self.y)
         (proposing, judging) = self.halves
         failures = 0
         while failures < _FAILURES:

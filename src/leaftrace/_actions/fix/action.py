@@ -61,7 +61,7 @@ def fix(
     ``rows``       positions of the training rows that may be changed, or a mask; None: all
     """
     check_tracer(tracer)
-    tracer._needs_derivatives()
+    tracer.engine.needs_derivatives()
     if action not in _DONE:
         raise InvalidInput(f"action is {action!r}; it can be 'remove' or 'relabel'.")
     if inputs.row_count(x) != 1 or len(getattr(x, "shape", (1, 1))) != 2:
@@ -78,13 +78,13 @@ def fix(
             "relabel needs classes, and this model predicts numbers; use action='remove'."
         )
     labelled = y_test is not None or (
-        X_test is not None and tracer._source.own_labels(X_test) is not None
+        X_test is not None and tracer.engine.source.own_labels(X_test) is not None
     )
     if labelled != (X_test is not None):
         raise InvalidInput("X_test and y_test go together; pass both, or neither.")
     allowed = np.zeros(tracer.n_rows, bool)
     allowed[inputs.row_numbers(rows, tracer.n_rows)] = True
-    before = tracer._unchanged
+    before = tracer.engine.unchanged
     test = (
         None if X_test is None else (X_test, y_test, before.loss(X_test, y_test))
     )  # refuses bad ones before the work
@@ -173,7 +173,7 @@ def _report(search: Search, F: F64, test: _Test, right: bool, interrupted: bool)
         interrupted=interrupted,
         _table=_table(search, F),
         _effects=tuple(effects),
-        _kind=search.tracer._kind,
+        _kind=search.tracer.table_kind,
     )
 
 
@@ -215,7 +215,7 @@ def _table(search: Search, F: F64) -> Any:
     if search.action == "relabel":
         columns["suggested_label"] = np.full(len(rows), search.label)
     columns[f"margin_change_if_{_DONE[search.action]}"] = search.gains(tracer, F)[rows]
-    return table(columns, tracer._kind)
+    return table(columns, tracer.table_kind)
 
 
 def _title(search: Search, right: bool) -> str:

@@ -61,7 +61,7 @@ class Search:
     @property
     def label(self) -> Any:
         """The label of x, as the training rows have it."""
-        same = np.flatnonzero(self.tracer._source.ensemble.y == self.side.code)
+        same = np.flatnonzero(self.tracer.engine.ensemble.y == self.side.code)
         return (
             self.tracer.y_train[same[0]]
             if len(same)
@@ -113,7 +113,7 @@ class Search:
 
     def _more(self, tracer: Tracer, keep: Ints) -> Ints:
         """Rows to add, by a tracer of the rows `keep`: as few as bring x to the right side with its trees fixed."""
-        F = tracer._unchanged.scores(self.x)[0]
+        F = tracer.engine.unchanged.scores(self.x)[0]
         gain = self.gains(tracer, F)
         gain[~self.allowed[keep] | np.isin(keep, self.chosen)] = 0.0
         order = np.argsort(-gain, kind="stable")[
@@ -136,7 +136,7 @@ class Search:
         c = slope(self.side.margin, F)[None]
         if self.action == "remove":
             return tracer.influence(self.x, of=c).change[:, 0].astype(float)
-        e = tracer._source.ensemble
+        e = tracer.engine.ensemble
         if e.n_outputs > 1:
             return tracer.label_influence(self.x, of=c, to=self.label).values[:, 0].astype(float)
         return tracer.label_influence(self.x, of=c).values[:, 0] * (self.side.code - e.y)

@@ -70,11 +70,11 @@ def removal_impact(
     if controls and not retrain:
         raise InvalidInput("controls are retrained, so they need retrain=True.")
     m = inputs.row_count(X_test)
-    y_test = tracer._source.own_labels(X_test) if y_test is None else y_test
-    codes = None if y_test is None else tracer._source.labels(y_test, m, "y_test")
+    y_test = tracer.engine.source.own_labels(X_test) if y_test is None else y_test
+    codes = None if y_test is None else tracer.engine.labels(y_test, m, "y_test")
     time = time_of(when)
     read = reading(tracer)
-    scores = {"before": tracer._unchanged.scores(X_test)}
+    scores = {"before": tracer.engine.unchanged.scores(X_test)}
     retrained = None
     control = []
     with Interruptible() as run:
@@ -116,9 +116,11 @@ def removal_impact(
         answers={name: read.response(F) for name, F in scores.items()},
         controls=np.array(control),
         interrupted=run.interrupted,
-        _table=table(_most_moved(read, scores, inputs.row_index(X_test, m), y_test), tracer._kind),
+        _table=table(
+            _most_moved(read, scores, inputs.row_index(X_test, m), y_test), tracer.table_kind
+        ),
         _effects=tuple(effects),
-        _kind=tracer._kind,
+        _kind=tracer.table_kind,
         _audit=plain(audit),
     )
 
@@ -176,10 +178,14 @@ def _ways(
     tracer: Tracer, gone: Ints, X: Any, retrain: bool
 ) -> Iterator[tuple[str, F64, RetrainedModel | None]]:
     """Scores (m, K) of X without these rows: to first order, refitted, retrained."""
-    if not tracer._source.ensemble.not_smooth:
+    if not tracer.engine.ensemble.not_smooth:
         away = np.zeros(tracer.n_rows)
         away[gone] = -tracer.sample_weight[gone]
-        yield "predicted", tracer._unchanged.scores(X) + tracer._along(X, away), None
+        yield (
+            "predicted",
+            tracer.engine.unchanged.scores(X) + tracer.engine.score_changes_along(X, away),
+            None,
+        )
     yield "refitted", tracer.refit(gone).scores(X), None
     if retrain:
         model = tracer.retrain(gone)

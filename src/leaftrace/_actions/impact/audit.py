@@ -22,8 +22,8 @@ def model_record(tracer: Tracer) -> dict[str, Any]:
     """The model by its trees as the training rows see them, and by the settings that decide its leaves."""
     settings = _settings(tracer)
     return {
-        "name": tracer._source.name,
-        "sha256": hash_model(tracer._source.ensemble),
+        "name": tracer.engine.source.name,
+        "sha256": hash_model(tracer.engine.ensemble),
         "fidelity": tracer.fidelity.verdict,
         "settings": settings,
         "settings_sha256": hash_json(settings),
@@ -31,7 +31,7 @@ def model_record(tracer: Tracer) -> dict[str, Any]:
 
 
 def _settings(tracer: Tracer) -> dict[str, Any]:
-    e = tracer._source.ensemble
+    e = tracer.engine.ensemble
     rate = np.unique(e.learning_rate)
     rule = {f.name: getattr(e.rule, f.name) for f in fields(e.rule)}
     rule["statistic"] = None if e.rule.statistic is None else e.rule.statistic.name

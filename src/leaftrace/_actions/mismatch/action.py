@@ -83,7 +83,7 @@ def mismatch(
     what is finished.
     """
     check_tracer(tracer)
-    tracer._needs_derivatives()
+    tracer.engine.needs_derivatives()
     by = ("values" if features is not None else "tree") if by is None else by
     if by not in ("values", "tree"):
         raise InvalidInput(f"by is {by!r}; it can be 'values', 'tree' or None.")
@@ -128,7 +128,7 @@ def mismatch(
     weight = tracer.sample_weight * factor[partition.train]
     if np.all(factor == 1):
         advice = "Interrupted before any weights were found." if interrupted else _NOTHING
-        return Mismatch(_TITLE, advice, groups, weight, unseen, tracer._kind)
+        return Mismatch(_TITLE, advice, groups, weight, unseen, tracer.table_kind)
     model: RetrainedModel | None = None
     with Interruptible():
         for _ in progress([0], 1, "retraining", "model") if retrain and not interrupted else ():
@@ -142,7 +142,7 @@ def mismatch(
     } | ({} if others is None else {"loss of the others": others})
     judged = tuple(_effect(tracer, of, *part, weight, model) for of, part in rows.items())
     return Mismatch(
-        _TITLE, _advice(groups, judged), groups, weight, unseen, tracer._kind, judged, model
+        _TITLE, _advice(groups, judged), groups, weight, unseen, tracer.table_kind, judged, model
     )
 
 
@@ -219,7 +219,7 @@ class Judged(Effect):
 def _effect(
     tracer: Tracer, of: str, X: Any, y: Any, weight: F64, model: RetrainedModel | None
 ) -> Judged:
-    loss = tracer._unchanged.loss(X, y)  # (m,)
+    loss = tracer.engine.unchanged.loss(X, y)  # (m,)
     change = Change(sample_weight=weight)
     refitted = change.refit(tracer).loss(X, y) - loss
     retrained = None if model is None else model.loss(X, y) - loss

@@ -76,11 +76,11 @@ def descend(
     W = np.bincount(code, w).astype(np.float64)
     f = np.ones(len(W))
     reach = 1.0
-    model = tracer._unchanged
+    model = tracer.engine.unchanged
     losses = [float(model.loss(X, y).mean())]
     with Interruptible() as run:
         for _ in progress(range(steps), steps, "weights", "step"):
-            d = mean_slopes(code, w, tracer._slopes_at(model, X, y))
+            d = mean_slopes(code, w, tracer.engine.slopes_at(model, X, y))
             if not d.any():
                 break
             while reach >= _SHORTEST:

@@ -88,11 +88,11 @@ def label_noise(
         )
     evidence = gather(tracer)
     suggestion = suggest(tracer, evidence)
-    smooth = not tracer._source.ensemble.not_smooth
+    smooth = not tracer.engine.ensemble.not_smooth
     scores = {"default": evidence.surprise, **evidence.scores}
     weight = None
     if score in OF_VALIDATION:
-        tracer._needs_derivatives()
+        tracer.engine.needs_derivatives()
     if X_val is not None and smooth:
         scores["influence"] = (
             tracer.influence(X_val, y_val, reduce="mean").values[:, 0].astype(float)
@@ -141,7 +141,7 @@ def judge(tracer: Tracer, evidence: Evidence) -> tuple[F64, NDArray[np.bool_], i
     if evidence.view.ndim == 1:
         outlying = evidence.surprise > OUTLYING
         return 2.0**-evidence.surprise, outlying, int(outlying.sum())
-    codes = tracer._source.ensemble.y.astype(int)
+    codes = tracer.engine.ensemble.y.astype(int)
     return (
         1 - evidence.surprise,
         evidence.view.argmax(axis=1) != codes,
@@ -158,7 +158,7 @@ def _notes(
 ) -> tuple[str, ...]:
     notes = []
     m = evidence.memorised
-    if tracer._source.ensemble.rule.statistic is not None:
+    if tracer.engine.ensemble.rule.statistic is not None:
         notes.append(
             "Leaves of this model are quantiles, without derivatives: rows keep their own pull on them."
         )
@@ -179,7 +179,7 @@ def _notes(
             "So many flags are mostly rows whose class the model cannot tell, rather than wrong labels."
         )
     if evidence.view.ndim == 2:
-        codes = tracer._source.ensemble.y.astype(int)
+        codes = tracer.engine.ensemble.y.astype(int)
         for c, label in enumerate(class_labels(tracer)):
             if issue[codes == c].any() and (share := issue[codes == c].mean()) > 0.5:
                 notes.append(
@@ -243,12 +243,12 @@ class LabelNoise(Finding):
     def get_issues(self) -> Any:
         """cleanlab's table: a line for each training row, in its order."""
         columns = ("is_label_issue", "label_score", "given_label", "predicted_label")
-        return table({name: getattr(self, name) for name in columns}, self.tracer._kind)
+        return table({name: getattr(self, name) for name in columns}, self.tracer.table_kind)
 
     @property
     def scores(self) -> Any:
         """All single scores, a line for each training row in its order; higher is more suspicious."""
-        return table({"train_row": self.tracer.train_index, **self._scores}, self.tracer._kind)
+        return table({"train_row": self.tracer.train_index, **self._scores}, self.tracer.table_kind)
 
     def _columns(self, rows: Ints) -> Any:
         names = ("is_label_issue", "label_score", "given_label", "predicted_label")
@@ -256,7 +256,7 @@ class LabelNoise(Finding):
             "train_row": self.tracer.train_index[rows],
             **{n: getattr(self, n)[rows] for n in names},
         }
-        return table(columns, self.tracer._kind)
+        return table(columns, self.tracer.table_kind)
 
     def _count(self, k: int) -> int:
         if not 1 <= k <= len(self._order):
@@ -311,7 +311,7 @@ class LabelNoise(Finding):
         """Rows are known by their losses."""
         if not inputs.row_count(X):
             raise InvalidInput("X_hold has no rows; pass rows to judge by.")
-        model = self.tracer._unchanged
+        model = self.tracer.engine.unchanged
         losses = model.loss(X, y)
         known = {"training": (self.tracer.X_train, self.tracer.y_train)}
         known |= {} if self._validation is None else {"validation": self._validation}
@@ -325,7 +325,9 @@ class LabelNoise(Finding):
 
     @property
     def effects(self) -> Any:
-        return None if self._effect is None else effects_table([self._effect], self.tracer._kind)
+        return (
+            None if self._effect is None else effects_table([self._effect], self.tracer.table_kind)
+        )
 
 
 def _advice(

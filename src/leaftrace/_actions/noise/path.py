@@ -30,8 +30,8 @@ def path(tracer: Tracer) -> Iterator[tuple[F64, F64]]:
 
     The arrays are reused. Where steps are not simply added up in turn (DART, forests) there is one point, the end. A
     leaf that is a statistic of its rows (a median) has no direct effects; `own` is zero then."""
-    e = tracer._source.ensemble
-    work = tracer._work
+    e = tracer.engine.ensemble
+    work = tracer.engine.work
     A = e.start()
     own = np.zeros((e.n_rows, e.n_outputs))
     alone = np.zeros(e.n_rows)

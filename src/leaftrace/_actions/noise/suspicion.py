@@ -69,7 +69,7 @@ class Labels:
 
 
 def labels_of(tracer: Tracer) -> Labels:
-    e = tracer._source.ensemble
+    e = tracer.engine.ensemble
     if tracer.classes is None:
         return Labels(e.loss, None)
     weight = np.zeros(len(tracer.classes))
@@ -98,7 +98,7 @@ class Evidence:
 
 def gather(tracer: Tracer) -> Evidence:
     """One walk along the path."""
-    e = tracer._source.ensemble
+    e = tracer.engine.ensemble
     labels = labels_of(tracer)
     y = e.y
     loss = e.loss
@@ -153,9 +153,9 @@ def spread(prediction: F64, residual: F64) -> F64:
 
 def exact_self_influence(tracer: Tracer) -> F64:
     """(n,) -w_i dL_i/dw_i: to first order, how a row's own loss changes without it, through all rows; n queries."""
-    e = tracer._source.ensemble
+    e = tracer.engine.ensemble
     out = np.zeros(tracer.n_rows)
-    tracer._needs_derivatives()
+    tracer.engine.needs_derivatives()
     blocks = [np.arange(start, min(start + BLOCK, e.n_rows)) for start in range(0, e.n_rows, BLOCK)]
     for rows in progress(blocks, e.n_rows, "self-influence", "row", BLOCK):
         offset = None if e.offset is None else e.offset[rows]
@@ -163,7 +163,7 @@ def exact_self_influence(tracer: Tracer) -> F64:
             e, np.ascontiguousarray(e.leaves[:, rows]), offset, e.y[rows], "loss", None, None
         )
         values = np.concatenate(
-            [v for _, v in tracer._backwards(queries, LeafInfluence(), rows)], axis=1
+            [v for _, v in tracer.engine.backward_blocks(queries, LeafInfluence(), rows)], axis=1
         )
         out[rows] = -e.sample_weight[rows] * np.diag(values)
     return out
@@ -173,7 +173,7 @@ def suggest(tracer: Tracer, evidence: Evidence) -> NDArray[Any]:
     """(n,) the best other label: the likeliest other class, or what the model predicts without the row."""
     if evidence.view.ndim == 1:
         return evidence.view
-    codes = tracer._source.ensemble.y.astype(int)
+    codes = tracer.engine.ensemble.y.astype(int)
     others = evidence.view.copy()
     others[np.arange(len(codes)), codes] = -1.0
     return class_labels(tracer)[others.argmax(axis=1)]
@@ -181,7 +181,7 @@ def suggest(tracer: Tracer, evidence: Evidence) -> NDArray[Any]:
 
 def class_labels(tracer: Tracer) -> NDArray[Any]:
     """(classes,) as the user writes them in the training labels."""
-    codes, first = np.unique(tracer._source.ensemble.y.astype(int), return_index=True)
+    codes, first = np.unique(tracer.engine.ensemble.y.astype(int), return_index=True)
     given = tracer.y_train[first]
     if len(given) == len(np.asarray(tracer.classes)):
         return given
@@ -195,8 +195,8 @@ def relabel_gains(tracer: Tracer, X: Any, y: Any, labels: NDArray[Any]) -> F64:
     gains = np.zeros(tracer.n_rows)
     if tracer.classes is None:
         slopes = tracer.label_influence(X, y, reduce="mean").values[:, 0]
-        return -(labels - tracer._source.ensemble.y) * slopes
-    several = tracer._source.ensemble.n_outputs > 1
+        return -(labels - tracer.engine.ensemble.y) * slopes
+    several = tracer.engine.ensemble.n_outputs > 1
     for label in np.unique(labels):
         rows = np.flatnonzero(labels == label)
         to = label if several else None
@@ -207,7 +207,7 @@ def relabel_gains(tracer: Tracer, X: Any, y: Any, labels: NDArray[Any]) -> F64:
 def cleaner(tracer: Tracer, evidence: Evidence, X: Any, y: Any) -> float:
     """How much less the labels of m validation rows surprise the model than those of training rows without their own
     pull: 1 - mean u / mean u, from 0 to 1, times m / (m + 1000)."""
-    queries, _ = tracer._queries(X, y, "loss", "mean", None, None)
+    queries, _ = tracer.engine.queries(X, y, "loss", "mean", None, None)
     assert queries.y is not None
     labels = labels_of(tracer)
     m = len(queries.y)

@@ -131,7 +131,7 @@ class Question:
 
     def influence(self, member: Member) -> Influence:
         tracer = self.training.trace(member)
-        several = tracer._source.ensemble.n_outputs > 1
+        several = tracer.engine.ensemble.n_outputs > 1
         if several and self.output is None and isinstance(self.of, str) and self.of == "prediction":
             raise InvalidInput(
                 "members may predict other classes for a test row; say with output= which class's score is meant."
@@ -144,7 +144,7 @@ class Question:
         tracer = self.training.trace(member)
         gone = np.flatnonzero(np.isin(member.rows, rows))
         X, y = self._test_rows(member)
-        queries, test_index = tracer._queries(X, y, self.of, self.reduce, self.output, None)
+        queries, test_index = tracer.engine.queries(X, y, self.of, self.reduce, self.output, None)
         out = np.zeros((4, len(queries)))
         out[0] = _values(queries)
         out[3] = 0.0 if retrain else np.nan

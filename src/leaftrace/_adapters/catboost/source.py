@@ -30,7 +30,8 @@ from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.parquet import PartedTable
 from ..._data.progress import progress
 from ..._model.ensemble import BASE, Ensemble, LeafRule, Recorded
-from ..base import Alteration, BaseSource, cumulative, f32, given_scores
+from ..._model.training_set import TrainingSet
+from ..base import BaseSource, cumulative, f32, given_scores
 from .file import leaf_weights, written
 from .losses import EXPONENTIAL, LABELS, OF_CLASSES, objective
 from .recorder import record
@@ -403,10 +404,10 @@ class CatBoostSource(BaseSource):
             else self._pool(X, label=y, weight=sample_weight, baseline=offset)
         )
 
-    def retrain(self, rows: Alteration, threads: int) -> RetrainedCatBoost:
+    def retrain(self, rows: TrainingSet, threads: int) -> RetrainedCatBoost:
         model = catboost.CatBoost(_again(self.model, self.params) | {"thread_count": threads})
         X, y, weight, offset = self._data
-        training = rows.labels(y), rows.weights(weight, len(y)), rows.offset(offset)
+        training = rows.labels(y), rows.weights(weight), rows.offset(offset)
         if rows.y is None and rows.added is None:
             pool = self._training_pool.slice(rows.keep.tolist())
             if rows.sample_weight is not None:

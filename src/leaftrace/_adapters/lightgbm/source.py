@@ -26,7 +26,8 @@ from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.progress import progress
 from ..._model.ensemble import Ensemble
-from ..base import Alteration, BaseSource, f32, given_scores, pack_leaves
+from ..._model.training_set import TrainingSet
+from ..base import BaseSource, f32, given_scores, pack_leaves
 from .ensemble import Training, refitted
 from .leaves import OBJECTIVES, objective
 from .model import Model, parameters, read
@@ -291,7 +292,7 @@ class LightGBMSource(BaseSource):
 
     # ---- training again ----
 
-    def retrain(self, rows: Alteration, threads: int) -> RetrainedLightGBM:
+    def retrain(self, rows: TrainingSet, threads: int) -> RetrainedLightGBM:
         if refitted(self.params):
             raise UnsupportedModel(
                 "what Booster.refit() made cannot be retrained; trace the model it was made of."
@@ -310,7 +311,7 @@ class LightGBMSource(BaseSource):
             )
         table = self._table(X)
         codes = replace(rows, y=codes).labels(y)
-        weight = cast(F64, rows.weights(sample_weight, len(y)))
+        weight = cast(F64, rows.weights(sample_weight))
         offset = rows.offset(offset)
         training = rows.table(table)
         data = lgb.Dataset(

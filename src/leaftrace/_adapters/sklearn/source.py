@@ -18,7 +18,8 @@ from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.progress import progress
 from ..._model.ensemble import Ensemble
 from ..._model.start import Constant
-from ..base import Alteration, BaseSource, cumulative, for_sklearn, pack_leaves
+from ..._model.training_set import TrainingSet
+from ..base import BaseSource, cumulative, for_sklearn, pack_leaves
 
 Fit = Callable[[F64, F64 | None], Any]  # a number from values and their weights
 
@@ -219,7 +220,7 @@ class SklearnSource(BaseSource, ABC):
         names = getattr(self.model, "feature_names_in_", np.zeros(0, str))
         return self.trees.bytes() + " ".join(map(str, names)).encode()
 
-    def retrain(self, rows: Alteration, threads: int) -> RetrainedSklearn:
+    def retrain(self, rows: TrainingSet, threads: int) -> RetrainedSklearn:
         """A clone trained on these rows. Where random_state is not an integer it also differs by chance."""
         X, y, weights = self._data
         labels = rows.labels(y)
@@ -229,7 +230,7 @@ class SklearnSource(BaseSource, ABC):
             )
         model: Any = clone(self.model)
         model = self._fresh(model.set_params(**self.given), threads)
-        training = rows.table(X), labels, rows.weights(weights, len(y))
+        training = rows.table(X), labels, rows.weights(weights)
         more = {} if training[2] is None else {"sample_weight": training[2]}
         with threadpool_limits(threads, "openmp"):
             model.fit(*training[:2], **more)

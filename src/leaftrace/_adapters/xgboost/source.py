@@ -31,7 +31,8 @@ from ..._data import frames, inputs
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.progress import progress
-from ..base import Alteration, BaseSource, f32, given_scores, pack_leaves
+from ..._model.training_set import TrainingSet
+from ..base import BaseSource, f32, given_scores, pack_leaves
 from .ensemble import Training, tree_method
 from .loss import OBJECTIVES, QUANTILES, alphas, single
 from .model import ALIASES, Trees, learner, parameters, parse_trees, reports_defaults
@@ -388,7 +389,7 @@ class XGBoostSource(BaseSource):
 
     # ---- training again ----
 
-    def retrain(self, rows: Alteration, threads: int) -> RetrainedXGBoost:
+    def retrain(self, rows: TrainingSet, threads: int) -> RetrainedXGBoost:
         if (self.training.loaded or self.training.recovered) and not self._comes_back:
             raise UnsupportedModel(
                 "trained again on all rows, this model does not come out the same, so retraining it without some would "
@@ -409,7 +410,7 @@ class XGBoostSource(BaseSource):
         base = margin(self.objective, self._base_score(learner(booster)))
         return RetrainedXGBoost(booster, not self._same_structure(booster), self, base, rows)
 
-    def _train(self, rows: Alteration, threads: int) -> xgb.Booster:
+    def _train(self, rows: TrainingSet, threads: int) -> xgb.Booster:
         known = self.training.params
         params: dict[str, Any] = {
             k: v for k, v in known.items() if v and k not in _NOT_FOR_RETRAINING
@@ -429,13 +430,13 @@ class XGBoostSource(BaseSource):
     @cached_property
     def _comes_back(self) -> bool:
         """Whether all rows and these parameters give this model."""
-        return self._same_structure(self._train(Alteration(np.arange(len(self.training.y))), 1))
+        return self._same_structure(self._train(TrainingSet.unchanged(len(self.training.y)), 1))
 
-    def _altered(self, rows: Alteration, threads: int) -> xgb.DMatrix:
+    def _altered(self, rows: TrainingSet, threads: int) -> xgb.DMatrix:
         """These training rows, in the kind of matrix the model was trained on."""
         t = self.training
         more: dict[str, Any] = {"label": rows.labels(t.y)}
-        if (weight := rows.weights(t.sample_weight, len(t.y))) is not None:
+        if (weight := rows.weights(t.sample_weight)) is not None:
             more["weight"] = weight
         if (offset := rows.offset(t.offset)) is not None:
             more["base_margin"] = offset + self.base
@@ -468,7 +469,7 @@ class RetrainedXGBoost:
     structure_changed: bool  # does any training row fall into another leaf of any tree?
     source: XGBoostSource
     base: F64
-    rows: Alteration  # labels as XGBoost takes them
+    rows: TrainingSet  # labels as XGBoost takes them
 
     def scores(self, X: Any) -> F64:
         source = self.source
@@ -490,7 +491,7 @@ class RetrainedXGBoost:
         codes = rows.labels(t.y)
         offset = rows.offset(t.offset)
         labels = codes if source.classes is None else source.classes[codes.astype(int)]
-        weight = rows.weights(t.sample_weight, len(t.y))
+        weight = rows.weights(t.sample_weight)
         baseline = None if offset is None else offset + source.base
         opened = replace(source.opened, booster=self.booster, rounds=source.rounds)
         return XGBoostSource(

@@ -1,0 +1,130 @@
+"""`TrainingSet`: another training set, made from the one a model was trained on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._data import frames, inputs
+from .._data.arrays import F64, Ints
+from .._data.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """The original training rows with some of them removed, relabelled, reweighted, or new rows added.
+
+    ``n``                          number of original rows
+    ``keep`` (k,)                  positions of the original rows that stay
+    ``y``, ``sample_weight`` (n,)  labels and weights of all original rows; None: as they were
+    ``added``                      table, labels and weights of new rows
+
+    Labels are spelled as the user spells them.
+    """
+
+    n: int
+    keep: Ints
+    y: NDArray[Any] | None = None
+    sample_weight: F64 | None = None
+    added: tuple[Any, NDArray[Any], F64] | None = None
+
+    @classmethod
+    def unchanged(cls, n: int) -> TrainingSet:
+        """The training set as it was."""
+        return cls(n, np.arange(n))
+
+    @classmethod
+    def changed(
+        cls,
+        n: int,
+        without: Any = None,
+        y: NDArray[Any] | None = None,
+        sample_weight: F64 | None = None,
+    ) -> TrainingSet:
+        """All rows but those at positions `without`, with these labels and weights (n,)."""
+        keep = np.arange(n) if without is None else np.delete(np.arange(n), without)
+        return cls(n, keep, y, sample_weight)
+
+    @property
+    def removed(self) -> Ints:
+        """Positions of the original rows that do not stay."""
+        return np.delete(np.arange(self.n), self.keep)
+
+    def table(self, X: Any) -> Any:
+        """The rows of this set, from the original table."""
+        rows = inputs.take_rows(X, self.keep)
+        return rows if self.added is None else _append_rows(rows, self.added[0])
+
+    def labels(self, y: NDArray[Any]) -> NDArray[Any]:
+        """The labels of this set, from the original ones (n,)."""
+        kept = (y if self.y is None else self.y)[self.keep]
+        return kept if self.added is None else np.concatenate([kept, self.added[1]])
+
+    def weights(self, w: F64 | None) -> F64 | None:
+        """The weights of this set, from the original ones (n,).
+
+        None if there were none and are none: a library may compute quantiles of rows without
+        weights by another rule than quantiles of rows of weight one.
+        """
+        w = w if self.sample_weight is None else self.sample_weight
+        if w is None and (self.added is None or np.all(self.added[2] == 1)):
+            return None
+        kept = (np.ones(self.n) if w is None else w)[self.keep]
+        return kept if self.added is None else np.concatenate([kept, self.added[2]])
+
+    def offset(self, offset: F64 | None) -> F64 | None:
+        """The scores given to the rows of this set, from those of the original rows (n, K)."""
+        if offset is None:
+            return None
+        if self.added is not None:
+            raise InvalidInput(
+                "this model was trained with a baseline, which new rows lack; they cannot be added."
+            )
+        return offset[self.keep]
+
+    def then(self, later: TrainingSet, y: NDArray[Any], w: F64) -> TrainingSet:
+        """This set changed once more: `later` is made from the rows of this one.
+
+        ``y``, ``w`` (n,): labels and weights of the original rows. Neither set has added rows.
+        """
+        labels = self.y
+        if later.y is not None:
+            labels = (y if labels is None else labels).copy()
+            labels[self.keep] = later.y
+        weights = self.sample_weight
+        if later.sample_weight is not None:
+            weights = (w if weights is None else weights).copy()
+            weights[self.keep] = later.sample_weight
+        return TrainingSet(self.n, self.keep[later.keep], labels, weights)
+
+    def differs_from(self, other: TrainingSet, y: NDArray[Any], w: F64) -> Ints:
+        """Positions of the original rows that the two sets keep, label or weight differently.
+
+        ``y``, ``w`` (n,): labels and weights of the original rows."""
+        kept = np.zeros((2, self.n), bool)
+        kept[0, self.keep] = True
+        kept[1, other.keep] = True
+        mine, theirs = ((y if s.y is None else s.y) for s in (self, other))
+        own, their = ((w if s.sample_weight is None else s.sample_weight) for s in (self, other))
+        return np.flatnonzero((kept[0] != kept[1]) | (mine != theirs) | (own != their))
+
+
+def _append_rows(X: Any, more: Any) -> Any:
+    """One table with the rows of both, of the kind of X."""
+    if hasattr(X, "iloc"):
+        import pandas as pd
+
+        more = frames.to_pandas(more)
+        more = more if hasattr(more, "iloc") else pd.DataFrame(np.asarray(more), columns=X.columns)
+        more = more[list(X.columns)].astype(X.dtypes.to_dict())  # categories stay categories
+        return pd.concat([X, more])
+    if hasattr(X, "tocsr"):
+        from scipy.sparse import vstack
+
+        return vstack([X, more]).tocsr()
+    if frames.kind(X):
+        return frames.below(X, more)
+    return np.concatenate([X, np.asarray(more)])
