@@ -83,8 +83,8 @@ def main() -> None:
         }
         for name, fn in passes.items():
             prices[name][B] = best(fn) / (cells * B)
-    prices["pairs"] = best(lambda: leaf_space.build(work), 3) / (N * T * T / 2)
-    space = leaf_space.build(work)
+    prices["pairs"] = best(lambda: leaf_space.build_leaf_space(work), 3) / (N * T * T / 2)
+    space = leaf_space.build_leaf_space(work)
     B = BLOCKS[-1]
     prices["solve"] = best(lambda: space.adjoint(work, queries, slice(0, B))) / (
         B * (T * L) ** 2 / 2

@@ -172,7 +172,7 @@ def kernels_against_twins(data) -> Table:
     X, y, X_test, y_test = data
     model = CatBoostClassifier(**PAPER, **QUIET).fit(X, y)
     table = [["exact influence, 32 test rows, one thread", "time", "against NumPy twins"]]
-    names = "backward", "row_effects", "queries", "steps", "forward", "costs"
+    names = "backward", "row_effects", "queries", "steps", "forward", "forward_block", "costs"
     modules = [
         sys.modules["leaftrace._model.ensemble"],
         *(sys.modules[f"leaftrace._engine.{name}"] for name in names),

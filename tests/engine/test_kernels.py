@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from leaftrace._engine.forward import SMALL
+from leaftrace._engine.forward_block import SMALL_CHANGE
 from leaftrace._kernels import BLOCKS, is_native, kernels
 from leaftrace._kernels import numpy as twins
 from leaftrace._model.losses import Logistic, Poisson, Softmax, SquaredError
@@ -303,7 +303,7 @@ def test_exponential_of_a_change(dtype):
     dG[:] = 0
     kernels.change_sums(Poisson(), *sweep, 2, *scores, None, dG, dH)
     error = np.abs(dG[:, 0, 0] / np.expm1(D.astype(np.float64)) - 1)
-    assert error[np.abs(D) <= SMALL[np.dtype(dtype).itemsize]].max() <= (
+    assert error[np.abs(D) <= SMALL_CHANGE[np.dtype(dtype).itemsize]].max() <= (
         3e-7 if dtype == np.float32 else 1e-15
     )
 

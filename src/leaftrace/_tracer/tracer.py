@@ -18,12 +18,12 @@ from .._data.grouping import Tables
 from .._data.parquet import Paths, open_table
 from .._data.tables import notebook
 from .._engine.costs import Estimate
-from .._engine.engine import Engine, settings_of
+from .._engine.engine import Engine
 from .._engine.fidelity import Fidelity
 from .._engine.methods import Baseline, LeafInfluence, LeafRefit, Method, Retrain, TopKLeaves
 from .._engine.queries import Of, Queries, Reduce
 from .._engine.refit import RefittedModel, RetrainedModel
-from .._engine.workspace import available_memory
+from .._engine.settings import available_memory, settings_of
 from .._kernels import blocks_of, is_native
 from .._model.training_set import TrainingSet
 from .influence import Influence, Ranked, rank, top_table
