@@ -37,7 +37,7 @@ def choose(every: Outcomes, rows: Ints | None, worst: int) -> tuple[Ints, str]:
 
 def sides(influence: Influence, top: int) -> Iterator[Sides]:
     """For each query the `top` training rows of either side."""
-    up, down = (rank(influence, top, effect) for effect in influence._words)
+    up, down = (rank(influence, top, effect) for effect in influence.effect_words)
     yield from zip(up, down, strict=True)
 
 

@@ -39,7 +39,7 @@ def distribution(influence: Influence, *, ax: Axes | None = None) -> Axes:
     burden = influence.burden
     size = np.abs(influence.change)
     k = _log_spaced(n)
-    for word, sign, line in zip(influence._words, (1, -1), ("--", "-"), strict=True):
+    for word, sign, line in zip(influence.effect_words, (1, -1), ("--", "-"), strict=True):
         each = np.sort(np.where(sign * burden > 0, size, 0).sum(axis=1, dtype=float))[
             ::-1
         ]  # (rows,)

@@ -11,7 +11,7 @@ from .._actions.common import check_tracer
 from .._data import inputs
 from .._data.errors import InvalidInput
 from .._report.cells import HIGHER, LOWER, OTHER, SAME, compare, open_grids
-from .._tracer.influence import _ACTIONS, Influence, rank
+from .._tracer.influence import ACTION_PHRASES, Influence, rank
 from .._tracer.tracer import Tracer
 from ._canvas import GREY, STYLES, axes, expect, name, plain_frame, signed
 
@@ -36,13 +36,13 @@ def top(influence: Influence, test_row: int = 0, k: int = 10, *, ax: Axes | None
     one = replace(
         influence, values=influence.values[:, j], test_index=influence.test_index[j], per_label=None
     )
-    sides = [rank(one, k, effect)[0] for effect in one._words]
+    sides = [rank(one, k, effect)[0] for effect in one.effect_words]
     order = np.argsort(np.concatenate([change for _, _, change in sides]), kind="stable")
     place = np.empty(len(order))  # of each bar from the top, most negative first
     place[order] = np.arange(len(order))
     ax = axes(ax, 7, 1.6 + 0.27 * len(order))
     for effect, (rows, _, change), at in zip(
-        one._words, sides, np.split(place, [len(sides[0][0])]), strict=True
+        one.effect_words, sides, np.split(place, [len(sides[0][0])]), strict=True
     ):
         if len(rows):
             bars = ax.barh(
@@ -54,7 +54,7 @@ def top(influence: Influence, test_row: int = 0, k: int = 10, *, ax: Axes | None
     ax.set_ylim(len(order) - 0.4, -0.6)
     ax.margins(x=0.2)
     ax.axvline(0, color=GREY, linewidth=0.8)
-    what = f"change of the {name(one.of)} {_ACTIONS[one.action]}" + (
+    what = f"change of the {name(one.of)} {ACTION_PHRASES[one.action]}" + (
         ", to first order" * one.derivative
     )
     ax.set_xlabel("minus the score" if one.scored else what)
