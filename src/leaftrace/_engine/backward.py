@@ -58,7 +58,7 @@ def leaf_adjoint(
 ) -> LeafAdjoint:
     """Run the backward pass for some of the queries.
 
-    ``knock_on``  False leaves out what rows do to each other through later trees
+    ``knock_on``  False leaves out the effects of rows on other rows through later trees
     ``out``       (n, B), for effects that are not kept: see `single_pass_influence`
     """
     e = work.trace.ensemble
@@ -264,7 +264,7 @@ def expand_labels(work: Workspace, adjoint: LeafAdjoint, rows: PlacedRows) -> Re
 def _expand(
     work: Workspace, adjoint: LeafAdjoint, rows: PlacedRows, V: Real, pieces: int = 1
 ) -> Real:
-    """(rows, columns) dQ/dw from the direct effects V (trees, rows, O), in pieces on the threads."""
+    """(rows, columns) dQ/dw from the direct effects V (trees, rows, O), in pieces on threads."""
     offset = work.trace.ensemble.tree_offset
     out = zeros((len(rows), adjoint.fbar.shape[2]), work.dtype)
     edges = [len(rows) * p // pieces for p in range(pieces + 1)]

@@ -1,4 +1,4 @@
-"""The cost of an answer in seconds and bytes, before the work is done, and the form to compute it in.
+"""The cost of an answer in seconds and bytes before the work, and the form to compute it in.
 
 The passes are loops over rows, trees and columns with a price each, in nanoseconds on the machine
 that `benchmarks/calibrate.py` ran on (it prints this table). A probe of a few milliseconds measures
@@ -41,7 +41,12 @@ Form = Literal["row form", "leaf form", "direct effects only", "forwards"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """The cost of an answer: `seconds`, and `bytes` with the result; `form` is how it is computed."""
+    """The cost of an answer.
+
+    ``seconds``  time
+    ``bytes``    memory, result included
+    ``form``     how it is computed
+    """
 
     seconds: float
     bytes: int

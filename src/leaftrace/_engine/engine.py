@@ -152,7 +152,7 @@ class Engine:
         return RetrainedModel(self.source, training, retrained)
 
     def rest(self, without: Ints) -> Ints:
-        """Positions of all training rows but these. Raises an error if none of them has a weight."""
+        """Positions of all training rows but these; an error if none of them has a weight."""
         keep = np.delete(np.arange(self.n_rows), without)
         if not self.ensemble.w[keep].any():
             raise InvalidInput(
@@ -240,7 +240,7 @@ class Engine:
         return np.concatenate([np.zeros((0, len(queries))), *done]).astype(work.dtype)
 
     def values_by_refitting(self, queries: Queries, method: LeafRefit, index: Ints) -> Real:
-        """(rows, queries) of LeafRefit by one replay a row, for leaves without a difference form."""
+        """(rows, queries) of LeafRefit by one replay a row, for leaves refitted as a whole."""
         if not isinstance(method.update_set, AllPoints):
             raise InvalidInput(
                 f"{type(method.update_set).__name__} is not for this model, whose leaves are refitted as a whole "
@@ -362,13 +362,13 @@ class Engine:
                 yield from block
 
     def score_changes_along(self, X: Any, direction: F64) -> F64:
-        """(m, K) first-order changes of the scores of X along a direction (n,) of sample weights."""
+        """(m, K) first-order changes of the scores of X along a direction (n,) of weights."""
         self.needs_derivatives()
         changes = forward.along(self.work, direction)
         return changes.score_changes(self.ensemble, self.source.rows(X)[0])[..., 0]
 
     def slopes_at(self, model: RefittedModel, X: Any, y: Any) -> F64:
-        """(n,) d(mean loss of X, y)/d(sample weight) at a refitted model that has all training rows.
+        """(n,) d(mean loss of X, y)/d(sample weight) at a refitted model with all training rows.
 
         Weights, leaf values and starting score are those of the refitted model.
         """

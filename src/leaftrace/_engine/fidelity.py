@@ -16,7 +16,8 @@ from .._model.ensemble import Ensemble
 class Fidelity:
     """How well the replay matches the model.
 
-    ``max_error``  largest difference of a leaf value, relative to the largest leaf value of the model
+    ``max_error``  largest difference of a leaf value, relative to the largest leaf value of the
+                   model
     ``exact``      whether everything agrees to rounding
     ``verdict``    one sentence
     ``per_step``   (T,) the largest relative difference in each step
@@ -48,7 +49,8 @@ def judge(
 
     ``errors``         (T,) largest relative error of a leaf value in each step
     ``worst_leaf``     (T,) the leaf that has it
-    ``weight_errors``  (T,) largest relative error of the numbers that the model recorded of its leaves
+    ``weight_errors``  (T,) largest relative error of the numbers that the model recorded of its
+                       leaves
     ``base_error``     relative error of the starting score
     ``tolerance``      relative error that is still rounding
     ``notes``          added to the verdict

@@ -118,7 +118,7 @@ class LeafSelection:
         return pick
 
     def empty_ranking(self, t: int) -> Real | None:
-        """(M, B) zeros for the sums that rank the leaves of step t; None if leaves are not ranked."""
+        """(M, B) zeros for sums that rank the leaves of step t; None if leaves are not ranked."""
         if not isinstance(self.update_set, TopKLeaves):
             return None
         leaves = self.work.trace.ensemble.leaf_range(t)

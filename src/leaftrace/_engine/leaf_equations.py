@@ -39,7 +39,10 @@ SumsCoroutine = Generator[SumsRequest, Any, Result]
 
 @dataclass(frozen=True)
 class LeafSums:
-    """Sums over the rows of each of the M leaves of a step. Those of parts of the rows can be added."""
+    """Sums over the rows of each of the M leaves of a step.
+
+    Those of parts of the rows can be added.
+    """
 
     W: F64  # (M,) w
     rows: F64  # (M,) rows of non-zero weight
@@ -181,7 +184,7 @@ class LeafEquations:
         return fixed
 
     def _smoothed(self, sums: LeafSums, H: F64, c: float) -> Iteration:
-        """The iteration of a tree whose leaves are mixtures of the steps of the nodes above them."""
+        """The iteration of trees whose leaves are mixtures of the steps of nodes above them."""
         e = self.ensemble
         s = np.zeros_like(sums.G)
         spread = np.zeros((self.M, self.M, 2))

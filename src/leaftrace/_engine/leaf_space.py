@@ -28,7 +28,10 @@ from .workspace import Workspace
 
 
 def has_leaf_form(ensemble: Ensemble) -> bool:
-    """Whether the model is boosting whose rows move their own leaf only. Others have the row form."""
+    """Whether the model is boosting in which rows move their own leaf only.
+
+    Others have the row form.
+    """
     return ensemble.moves is None and ensemble.smoothing is None
 
 

@@ -39,9 +39,11 @@ class TopKLeaves:
 
     Among leaves with equal sums, those with lower numbers come first.
 
-    ``sample``      estimate those sums from this many rows, drawn anew for each step (with ``seed``)
+    ``sample``      estimate those sums from this many rows, drawn anew for each step (with
+                    ``seed``)
     ``accumulate``  "all": changes accumulate for every row (the paper's text); "updated": only for
-                    rows of the update set and the row in question (the authors' and CatBoost's code)
+                    rows of the update set and the row in question (the authors' and CatBoost's
+                    code)
     """
 
     k: int

@@ -205,7 +205,7 @@ def _given_gradient(of: Any, F: F64, name: str) -> F64:
 
 
 def _output_gradient(F: F64, output: int | None) -> F64:
-    """(m, K) 1 for the output whose score is meant: the given one, or that of the predicted class."""
+    """(m, K) 1 for the output that is meant: the given one, or that of the predicted class."""
     m, K = F.shape
     if output is None:
         chosen = F.argmax(axis=1)

@@ -180,7 +180,10 @@ def _with_added_rows(
 
 
 def class_factors(source: Source, codes: F64, factors: list[F64]) -> list[F64]:
-    """Class weights of rows with these labels, from each of these class weights (n,) of training."""
+    """Class weights of rows with these labels.
+
+    ``factors``: one or more kinds of class weights (n,) of the training rows.
+    """
     return [_factor_by_label(source.ensemble.y, factor, codes) for factor in factors]
 
 

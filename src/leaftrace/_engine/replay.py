@@ -1,4 +1,4 @@
-"""Replay: recompute every leaf value from the data and the fixed structure, and linearise each step.
+"""Replay: recompute every leaf value from the data and the fixed trees, and linearise each step.
 
 One leaf, one inner iteration q, at scores B = A + S (S the sum of the leaf's steps so far, no
 shrinkage):

@@ -1,4 +1,4 @@
-"""Row effects: how each training row moves its own leaf's value, through its weight, score or label.
+"""Row effects: how each training row moves its own leaf's value by its weight, score or label.
 
     V (trees, n, O)     df_l / dw_i       direct effect          = sum_q N_q (g_i + h_i s_q)
     U (trees, n, O, K)  df_l / dA_j       knock-on effect        = w_j sum_q N_q (j_j + k_j.s_q)
@@ -78,7 +78,10 @@ def training_rows(trace: Trace) -> PlacedRows:
 def candidate_rows(
     trace: Trace, leaves: Ids, start: F64, y: F64, factor: F64, base_factor: F64
 ) -> PlacedRows:
-    """Rows that were never trained on. A tree counts as drawing them as often as others on average."""
+    """Rows that were never trained on.
+
+    A tree that drew rows counts as drawing these as often as the others on average.
+    """
     e = trace.ensemble
     sample = None
     if e.sample is not None:

@@ -48,7 +48,10 @@ def settings_of(
 
 
 def thread_pool(n_jobs: int) -> ThreadPoolExecutor:
-    """A pool of this many threads. Its module is loaded here, so that importing leaftrace is fast."""
+    """A pool of this many threads.
+
+    Its module is loaded when a pool is made, so that importing leaftrace is fast.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(n_jobs)

@@ -53,8 +53,8 @@ class TrainingScores:
 class Step:
     """The training rows in the trees of one step; computes the sums that `LeafEquations` request.
 
-    Before the first request, `advance` brings the scores to this step, or `use_sums` takes over sums
-    that were computed for all steps at once.
+    Before the first request, `advance` brings the scores to this step, or `use_sums` takes over
+    sums that were computed for all steps at once.
     """
 
     scores: TrainingScores
@@ -250,9 +250,9 @@ def run_on_rows(coroutine: SumsCoroutine[Result], step: Step) -> Result:
 
 
 def has_native_sums(e: Ensemble) -> bool:
-    """Whether a native kernel takes derivatives and their sums over leaves in one pass over the rows.
+    """Whether a native kernel sums derivatives over leaves in one pass over the rows.
 
-    There is one for models of one output with some of the losses.
+    There is one for models of one output and some of the losses.
     """
     is_native = e.loss.kernel is not None and not e.loss.rounded
     return e.n_outputs == 1 and is_native and e.smoothing is None and not e.rounding.draws

@@ -36,13 +36,14 @@ class Influence:
     ``test_index``   (queries,) labels of the test rows, or "mean" / "sum"
     ``of``           "loss", "prediction", "goal" or the name of a `Goal`
     ``method``       how it was computed
-    ``action``       the action whose effect tables show: rows "removed" or "added"; labels "flipped"
-                     (two classes), "relabelled" (to a given class) or "label_raised" (by one, for
-                     numbers)
-    ``weight``       (rows,) size of the action: sample weights for "removed", 1 - 2 y for "flipped",
-                     otherwise 1
+    ``action``       the action whose effect tables show: rows "removed" or "added"; labels
+                     "flipped" (two classes), "relabelled" (to a given class) or "label_raised" (by
+                     one, for numbers)
+    ``weight``       (rows,) size of the action: sample weights for "removed", 1 - 2 y for
+                     "flipped", otherwise 1
     ``derivative``   whether values are derivatives (True) or effects of removal (False)
-    ``structure_changed``  (rows,) with Retrain: whether any tree's structure changed without the row
+    ``structure_changed``  (rows,) with Retrain: whether any tree's structure changed without the
+                           row
     ``per_label``    with score_candidates and no labels: the values under each possible label
     ``lower_is_better``  for the query; None: not known, and tables have the words `raises` and
                      `lowers`
@@ -134,9 +135,11 @@ class Influence:
 
         >>> tracer.influence(X_test, y_test).by("age", test_groups="sex")         # doctest: +SKIP
 
-        ``groups``       one label for each row of this result, or the name of a column of their table
+        ``groups``       one label for each row of this result, or the name of a column of their
+                         table
         ``test_groups``  the same for the queries: a slice is the mean over its test rows
-        ``bins``         number of groups of about equal size into which a column of many numbers is cut
+        ``bins``         number of groups of about equal size into which a column of many numbers is
+                         cut
 
         For derivatives, the total is the first-order effect of removing the whole group;
         `group_effects` also has the exact effect.

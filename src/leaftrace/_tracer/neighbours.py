@@ -3,10 +3,10 @@
     similarity(x, i) = share of all trees in which x and i are in one leaf
     weight(x, i)     = w_i sum_t [l_t(i) = l_t(x)] a_l,       a_l = -df_l / dG_l
 
-G is a leaf's sum of weighted gradients, so a = eta / (H + lam) for one Newton step (for several, the
-part of it that the later ones leave; see N in _engine/replay.py), times the tree's factor in the
-finished model. The weight is how far x's score rises for each unit of row i's negative gradient: the
-kernel by which boosting smooths gradients into predictions. In a forest a is
+G is a leaf's sum of weighted gradients, so a = eta / (H + lam) for one Newton step (for several,
+the part of it that the later ones leave; see N in _engine/replay.py), times the tree's factor in
+the finished model. The weight is how far x's score rises for each unit of row i's negative
+gradient: the kernel by which boosting smooths gradients into predictions. In a forest a is
 1 / (leaf weight) / trees, and the weights of all rows sum to one.
 
 If a leaf is a quantile, a = eta / (leaf weight), the row's share in it. If a leaf depends on the

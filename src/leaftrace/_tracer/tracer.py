@@ -53,15 +53,15 @@ class Tracer:
     ``n_jobs``        threads; None means all cores. Results do not depend on it
     ``memory_limit``  bytes to use beyond the inputs; None means half of what is free
     ``params``        training parameters that take precedence over those the model itself reports
-    ``class_names``   names of the classes, in their order, for a model that has only numbers for them
-                      (a saved LightGBM or XGBoost model); labels may then be given by name, and
-                      tables show names
+    ``class_names``   names of the classes, in their order, for a model that has only numbers for
+                      them (a saved LightGBM or XGBoost model); labels may then be given by name,
+                      and tables show names
 
     ``train_index`` (n,) are the training rows' names in tables: the index of X_train, or positions.
 
     Rows may be in pandas, polars or Arrow tables, arrays or sparse matrices, labels and weights in
-    columns of any of these. Tables come back in the kind of X_train: polars, Arrow, otherwise pandas
-    (a dict of arrays without pandas).
+    columns of any of these. Tables come back in the kind of X_train: polars, Arrow, otherwise
+    pandas (a dict of arrays without pandas).
     """
 
     train_index: np.ndarray
@@ -123,14 +123,14 @@ class Tracer:
         they are needed: `X_train.take(rows)`, `X_train["age"]`.
 
         ``files``     a pattern, a folder, or a list of files in the order of the rows
-        ``target, weight, baseline``  columns with the labels, sample weights and scores given to the
-                      rows (several for models of several outputs)
+        ``target, weight, baseline``  columns with the labels, sample weights and scores given to
+                      the rows (several for models of several outputs)
         ``index``     a column with names of the rows, for tables; by default positions
         ``columns``   those that the model was trained on; by default all the others
-        ``cache``     a folder that keeps the leaves for the next time, as long as model and files are
-                      the same: the model's contents; name, size, time of change and footer of each
-                      file. Old ones are not removed. By default a temporary folder, removed with the
-                      tracer
+        ``cache``     a folder that keeps the leaves for the next time, as long as model and files
+                      are the same: the model's contents; name, size, time of change and footer of
+                      each file. Old ones are not removed. By default a temporary folder, removed
+                      with the tracer
         ``memory_limit, **settings``  as those of `Tracer`
         """
         limit = memory_limit or available_memory() // 2
@@ -200,8 +200,8 @@ class Tracer:
     ) -> Influence:
         """Influence of the training rows (or those at positions `rows`) on each test row.
 
-        ``method``  LeafInfluence() by default: exact, all rows at once. Or LeafRefit(), Retrain(), one
-                    of `baselines`
+        ``method``  LeafInfluence() by default: exact, all rows at once. Or LeafRefit(), Retrain(),
+                    one of `baselines`
         ``of``      "loss"; "prediction" (raw score; of several outputs, `output` or the predicted
                     class); one of `goals`, any scalar of all predictions, in one column; or the
                     gradient of anything with respect to the raw predictions, as an array or a
@@ -260,11 +260,13 @@ class Tracer:
         output: int | None = None,
         baseline: Any = None,
     ) -> Influence:
-        """dQ/dw of rows that are not in the training set, at weight zero: the effect of adding them.
+        """dQ/dw of rows that are not in the training set, at weight zero.
+
+        This is the effect of adding them, to first order.
 
         With labels `y_new`, the effect under those. Without, `values` is the expectation under the
-        model's own prediction for the new rows and, for classifiers, `per_label` has the values under
-        each label. With class weights, a row has that of its class.
+        model's own prediction for the new rows and, for classifiers, `per_label` has the values
+        under each label. With class weights, a row has that of its class.
         """
         query = QueryArguments(X_test, y_test, of, reduce, output, baseline)
         return candidates_influence(self, query, X_new, y_new)
@@ -283,16 +285,17 @@ class Tracer:
 
         >>> tracer.neighbours(X_test, 5)                          # doctest: +SKIP
 
-        `similarity` is the share of trees in which both are in one leaf. `weight` is how far the test
-        row's score rises for each unit of the training row's negative gradient (sum over shared
-        leaves of w eta / (H + lam)); in a forest it is the row's share in the prediction. The table
-        also has the influence, which includes the effect of a row on all others: on the loss with
-        `y_test`, otherwise on the prediction. It is left out for leaves without derivatives.
+        `similarity` is the share of trees in which both are in one leaf. `weight` is how far the
+        test row's score rises for each unit of the training row's negative gradient (sum over
+        shared leaves of w eta / (H + lam)); in a forest it is the row's share in the prediction.
+        The table also has the influence, which includes the effect of a row on all others: on the
+        loss with `y_test`, otherwise on the prediction. It is left out for leaves without
+        derivatives.
 
         ``k``       neighbours of each test row; fewer if there are no more
         ``by``      "weight" or "similarity", by which they are ranked
-        ``output``  of several outputs, the one whose score is meant; by default that of the predicted
-                    class
+        ``output``  of several outputs, the one whose score is meant; by default that of the
+                    predicted class
         """
         return neighbour_table(self, X_test, y_test, k, by, output, baseline)
 
@@ -328,7 +331,7 @@ class Tracer:
         return self.engine.retrain(training)
 
     def follow(self, retrained: RetrainedModel) -> Tracer:
-        """A tracer of a model that `retrain` returned, with its training rows and the same settings."""
+        """A tracer of a model from `retrain`, with its training rows and the same settings."""
         training = retrained.rows
         tracer = Tracer.__new__(Tracer)
         tracer.engine = Engine(retrained.retrained.open(), self.engine.settings)
@@ -382,7 +385,7 @@ class Tracer:
     def _training_set(
         self, without: Any, y: Any, sample_weight: Any, added: tuple[Any, Any] | None
     ) -> TrainingSet:
-        """The training set from the arguments of `refit`. Actions pass a `TrainingSet` as `without`."""
+        """The training set from the arguments of `refit`; actions pass it as `without`."""
         if isinstance(without, TrainingSet):
             return without
         return self.engine.training_set(without, y, sample_weight, added)

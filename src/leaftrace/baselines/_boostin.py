@@ -40,18 +40,18 @@ class BoostIn(Baseline):
     >>> tracer.influence(X_test, y_test, method=BoostIn())              # doctest: +SKIP
 
     By Brophy, Hammoudeh and Lowd (JMLR 2023). The sum over those trees of (derivative of the shared
-    leaf's value in the row's weight) times (gradient of the test row's loss, at its score before the
-    tree). It differs from LeafInfluence(SinglePoint()) in where the gradient is taken, and leaves out
-    the starting score and a regulariser that scales with the weights.
+    leaf's value in the row's weight) times (gradient of the test row's loss, at its score before
+    the tree). It differs from LeafInfluence(SinglePoint()) in where the gradient is taken, and
+    leaves out the starting score and a regulariser that scales with the weights.
 
     It differs from the authors' code in its sign (positive here is harmful), and where that code is
     not the derivative it is meant to be: the second derivative is multiplied with the leaf's step
-    before the learning rate; weights, sampled rows, leaf rules, several inner steps and vector leaves
-    count as the model has them. If leaves depend on the nodes above them (LightGBM's path_smooth),
-    rows of other leaves count too.
+    before the learning rate; weights, sampled rows, leaf rules, several inner steps and vector
+    leaves count as the model has them. If leaves depend on the nodes above them (LightGBM's
+    path_smooth), rows of other leaves count too.
 
-    `of` can be "loss", "prediction" or a goal. It cannot be an array or a function, which has no value
-    before each tree.
+    `of` can be "loss", "prediction" or a goal. It cannot be an array or a function, which has no
+    value before each tree.
     """
 
     gives: ClassVar[Gives] = "derivatives"

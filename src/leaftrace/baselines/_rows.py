@@ -41,7 +41,7 @@ class RowScore(Baseline):
 
 @dataclass(frozen=True)
 class RowLoss(RowScore):
-    """The loss of the training row itself, without weights: large where the model contradicts the label.
+    """The loss of the training row itself, without weights. It is large if the label is unexpected.
 
     >>> tracer.influence(X_test, y_test, method=RowLoss(), reduce="mean")       # doctest: +SKIP
     """
@@ -55,8 +55,8 @@ class RowLoss(RowScore):
 class Detector(RowScore):
     """The model's probability that the training row's label is wrong.
 
-    The LeafInfluence paper compares with this detector of wrong labels. For models without classes or
-    probabilities it is the row's own loss.
+    The LeafInfluence paper compares with this detector of wrong labels. For models without classes
+    or probabilities it is the row's own loss.
 
     >>> tracer.influence(X_test, y_test, method=Detector(), reduce="mean")      # doctest: +SKIP
     """

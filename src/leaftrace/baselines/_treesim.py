@@ -2,7 +2,8 @@
 
     TreeSim(i, x) = -K(i, x) if i and x agree, otherwise K(i, x)                      K: the tree kernel, _kernel.py
 
-Classes agree if they are the same. Numbers agree if both labels are on the same side of the prediction for x.
+Classes agree if they are the same. Numbers agree if both labels are on the same side of the
+prediction for x.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class TreeSim(Baseline):
 
     >>> tracer.influence(X_test, y_test, method=TreeSim())                      # doctest: +SKIP
 
-    The dot product of leaf embeddings: a sum over the trees in which both rows are in one leaf. It is
-    negative (helpful) if the labels agree: the same class, or numbers on the same side of the
+    The dot product of leaf embeddings: a sum over the trees in which both rows are in one leaf. It
+    is negative (helpful) if the labels agree: the same class, or numbers on the same side of the
     prediction for the test row.
 
     ``weighting``  weight of a shared leaf in the sum
@@ -35,8 +36,8 @@ class TreeSim(Baseline):
         "path"     1: the number of shared leaves
         "output"   its value squared
 
-    Sample weights do not count. A label equal to the prediction counts as above it, for training and
-    test rows (in the authors' code, test labels count as below).
+    Sample weights do not count. A label equal to the prediction counts as above it, for training
+    and test rows (in the authors' code, test labels count as below).
     """
 
     weighting: Weighting = "count"

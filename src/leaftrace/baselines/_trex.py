@@ -1,4 +1,4 @@
-"""TREX: a linear surrogate of the model on its leaves, whose predictions are sums over training rows.
+"""TREX: a linear surrogate of the model on its leaves. Its predictions are sums over training rows.
 
     min over W of  sum_i w_i L(y_i, F(x_i)) / sum_i w_i + l2 |W|^2,         F(x) = F_0(x) + W . phi(x)
 
@@ -34,14 +34,14 @@ STEPS = 100  # of Newton's method, at most; it takes five to ten
 
 @dataclass(frozen=True)
 class TREX(Baseline):
-    """Representer values of a surrogate: a linear model on the leaves (Brophy, Hammoudeh, Lowd, JMLR 2023).
+    """Representer values of a surrogate model, which is linear on the leaves.
 
     >>> tracer.influence(X_test, y_test, method=TREX())                         # doctest: +SKIP
 
-    The surrogate minimises the model's own loss, mean over the weighted training rows, plus l2 |W|^2.
-    Its prediction is a sum over training rows of alpha_i K(x_i, x). The score is the change of the
-    query without the row's part of the sum, with alpha as it is. With of="prediction" that is the
-    representer value alpha_i K(x_i, x) itself.
+    By Brophy, Hammoudeh and Lowd (JMLR 2023). The surrogate minimises the model's own loss, mean
+    over the weighted training rows, plus l2 |W|^2. Its prediction is a sum over training rows of
+    alpha_i K(x_i, x). The score is the change of the query without the row's part of the sum, with
+    alpha as it is. With of="prediction" that is the representer value alpha_i K(x_i, x) itself.
 
     ``weighting``  of the leaves, as in `TreeSim`. With "count" and the default l2, the authors'
                    setting, the surrogate of a large training set hardly learns; "path" is closer to
@@ -135,7 +135,7 @@ class _Surrogate:
         return float(self.w[:, 0] @ losses + self.l2 * np.vdot(W, W))
 
     def curvature_product(self, A: F64) -> Callable[[F64], F64]:
-        """A function that multiplies (leaves, K) by the objective's second derivative at scores A."""
+        """A function that multiplies (leaves, K) by the second derivative of the objective at A."""
         loss = self.e.loss
         curve = _positive(loss.jacobian(loss.state(A), self.e.y)) * self.w[:, None]  # (n, K, K)
 
@@ -146,7 +146,7 @@ class _Surrogate:
         return product
 
     def step_length(self, A: F64, W: F64, moved: F64, direction: F64, slope: F64) -> float:
-        """The part of a step along `direction` that lowers the objective: 1, or halved until it does.
+        """The part of a step that lowers the objective: 1, halved until it does.
 
         ``moved``: (n, K) changes of scores by the whole step; ``slope``: gradient at W.
         """

@@ -38,7 +38,7 @@ MAX_DISTINCT_LABELS = 1000  # up to this many are counted one by one
 
 @dataclass(frozen=True)
 class LabelSummary:
-    """Labels of all rows: the weight of each, or, if they are many numbers, their mean and range."""
+    """Labels of all rows: the weight of each, or the mean and range of many numbers."""
 
     n: int
     weight: float
@@ -46,7 +46,7 @@ class LabelSummary:
     total: float = 0.0  # sum of weight times label
     low: float = np.inf
     high: float = -np.inf
-    index: tuple[int, ...] = ()  # number of rows of each partition
+    sizes: tuple[int, ...] = ()  # number of rows of each partition
 
     def __add__(self, other: LabelSummary) -> LabelSummary:
         return LabelSummary(
@@ -56,7 +56,7 @@ class LabelSummary:
             self.total + other.total,
             min(self.low, other.low),
             max(self.high, other.high),
-            self.index + other.index,
+            self.sizes + other.sizes,
         )
 
 
@@ -85,7 +85,7 @@ def summarise_labels(y: Any, w: Any) -> LabelSummary:
     weights = np.bincount(code, w, len(names))
     by_label = dict(zip(names.tolist(), weights.tolist(), strict=True))
     if y.dtype.kind not in "iufb" or not n:
-        return LabelSummary(n, weight, by_label, index=(n,))
+        return LabelSummary(n, weight, by_label, sizes=(n,))
     numbers = y.astype(np.float64)
     few = by_label if len(names) <= MAX_DISTINCT_LABELS else None
     total = float(w @ numbers)

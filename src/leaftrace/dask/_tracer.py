@@ -1,4 +1,6 @@
-"""`Tracer` over a Dask DataFrame or Array. Partitions keep their rows, and only sums over leaves are sent.
+"""`Tracer` over a Dask DataFrame or Array.
+
+Partitions keep their rows, and only sums over leaves are sent.
 
 The model's own leaf values give every row's score before each step. So one map-reduce gives the
 sums of all steps, and the replay compares them with the model. The backward pass has two forms (see
@@ -7,8 +9,8 @@ _engine/backward.py and leaf_space.py):
     row form    a reduction a step: partitions send derivatives in the leaf values of the step before
     leaf form   one reduction that builds W, once; the client solves for any number of queries
 
-One pass then goes from leaves to rows. Each partition keeps the values of its rows, or sends the most
-important ones.
+One pass then goes from leaves to rows. Each partition keeps the values of its rows, or sends the
+most important ones.
 """
 
 from __future__ import annotations
@@ -24,9 +26,7 @@ import dask.array as da
 import numpy as np
 from distributed import Client, Future
 
-from .._adapters import Source, open_model
-from .._data import inputs
-from .._data.errors import FidelityError, FidelityWarning, InvalidInput, UnsupportedModel
+from .._data.errors import FidelityError, FidelityWarning, InvalidInput
 from .._engine.backward import LeafAdjoint, effect_adjoint, finish_pass
 from .._engine.costs import backward_cost, build_cost, machine, solve_cost
 from .._engine.fidelity import Fidelity
@@ -43,7 +43,7 @@ from .._model.start import condensed
 from .._tracer.influence import top_table
 from . import _part
 from ._cluster import Cluster, as_array, cluster_errors, partitions
-from ._stand_in import stand_in_rows
+from ._opening import local_model, open_with_stand_ins, refuse_unsupported, without_rows
 
 # Seconds that the scheduler needs for a reduction (benchmarks/scale.py, two processes).
 ROUND = 0.09
@@ -66,9 +66,9 @@ class Tracer:
     ``fidelity, dtype, memory_limit, params``  as those of `leaftrace.Tracer`; the memory is that of
                        the client
 
-    Models that draw rows anew for each tree, hold some out, weigh classes by their share or split on
-    target statistics of categories need all rows at once: they are refused, or the replay finds that
-    they differ.
+    Models that draw rows anew for each tree, hold some out, weigh classes by their share or split
+    on target statistics of categories need all rows at once: they are refused, or the replay finds
+    that they differ.
     """
 
     fidelity: Fidelity
@@ -96,7 +96,7 @@ class Tracer:
         self._plan = plan
         self._dtype = settings.dtype
         self._limit = memory_limit or available_memory() // 2
-        model = _local_model(model)
+        model = local_model(model)
         columns = partitions(X, y, sample_weight)
         with cluster_errors():
             self._open(model, self._cluster.compute(columns), params or {})
@@ -137,12 +137,12 @@ class Tracer:
         )
         if not labels.n or not labels.weight:
             raise InvalidInput("the partitions have no training rows of non-zero weight.")
-        parts = self._without_empty(parts, labels.index)
-        source = self._open_with_stand_ins(model, parts[0][0], labels, params)
-        _refuse_unsupported(source.ensemble)
+        parts = self._without_empty(parts, labels.sizes)
+        source = open_with_stand_ins(self._cluster, model, parts[0][0], labels, params)
+        refuse_unsupported(source.ensemble)
         self._source = source
         # number of rows before each partition, and of all
-        self._starts = np.cumsum([0, *filter(None, labels.index)])
+        self._starts = np.cumsum([0, *filter(None, labels.sizes)])
         sent = self._cluster.send(source)
         self._cluster.place([part[0] for part in parts])
         columns = zip(*parts, strict=True)
@@ -162,29 +162,15 @@ class Tracer:
             )
         return [part for part, n in zip(parts, sizes, strict=True) if n]
 
-    def _open_with_stand_ins(
-        self, model: Any, X: Future | None, labels: _part.LabelSummary, params: dict[str, Any]
-    ) -> Source:
-        """Open the model with rows of the partition X and the labels of stand-in rows."""
-        y, w = stand_in_rows(labels)
-        rows = self._cluster.client.submit(_first_rows, X, len(y), pure=False).result()
-        try:
-            return open_model(model, rows, y, w, None, params)
-        except InvalidInput as error:
-            raise InvalidInput(
-                f"{error} (On a cluster a model is opened with a few stand-in rows; one that needs all rows at once is "
-                "for leaftrace.Tracer.)"
-            ) from None
-
     def _replay(self) -> Trace:
         """Replay the model from sums over the partitions."""
         cluster = self._cluster
-        e = _without_rows(self._source.ensemble)
+        e = without_rows(self._source.ensemble)
         totals: _part.Totals = cluster.total(_part.take_totals, self._parts, e=cluster.send(e))
         labels = totals.labels
         if e.base_rule is not None:
             labels = condensed(e.base_rule, e.loss, *labels)
-            e = _without_rows(self._source.rebased(e.base_rule.fit(e.loss, *labels)))
+            e = without_rows(self._source.rebased(e.base_rule.fit(e.loss, *labels)))
         e = replace(e, whole=(totals.n, totals.weight))
         sent = cluster.send(e)
 
@@ -254,8 +240,8 @@ class Tracer:
     ) -> Any:
         """The k training rows that matter most to each test row, as `leaftrace.Tracer.top`.
 
-        Every partition sends its k. Rows have the names of the frame's index; those of an array have
-        positions over all partitions.
+        Every partition sends its k. Rows have the names of the frame's index; those of an array
+        have positions over all partitions.
         """
         if k < 1:
             raise InvalidInput(f"k is {k}; ask for 1 or more rows.")
@@ -329,7 +315,7 @@ class Tracer:
         return finish_pass(self._trace, fbar, base, count)
 
     def _uses_leaf_form(self, queries: int) -> bool:
-        """Whether the leaf form is asked for, or takes less time."""
+        """Whether the leaf form was chosen by the user, or takes less time."""
         e = self._trace.ensemble
         if not has_leaf_form(e):
             return False
@@ -362,47 +348,3 @@ class Tracer:
         n = self.n_rows
         leaves = np.broadcast_to(np.uint8(0), (len(e.leaves), n))
         return replace(e, leaves=leaves, y=np.broadcast_to(0.0, (n,)))
-
-
-def _local_model(model: Any) -> Any:
-    """The model itself, from what training on a cluster returns."""
-    trained: Any = model
-    if isinstance(model, dict) and "booster" in model:
-        trained = model["booster"]
-    return trained.to_local() if hasattr(trained, "to_local") else trained
-
-
-def _first_rows(X: Any, count: int) -> Any:
-    """This many rows of X, which repeat if it has fewer."""
-    return inputs.take_rows(X, np.arange(count) % len(X))
-
-
-def _refuse_unsupported(e: Ensemble) -> None:
-    """Raise an error for models that need all rows in one place."""
-    why = e.not_smooth
-    if e.sample is not None:
-        why = "this model drew or weighed rows anew for each tree, which needs all of them in one place"
-    elif (e.w_factor == 0).any():
-        why = "this model held rows out, chosen among all of them"
-    elif e.smoothing is not None:
-        why = "leaves of this model lean on the nodes above them by their numbers of rows (path_smooth)"
-    elif e.moves is not None and not e.independent:
-        why = "this model is not plain boosting (DART, or a model that shrinks)"
-    if why:
-        raise UnsupportedModel(
-            f"{why}; use leaftrace.Tracer, or Tracer.from_files for a table that does not fit."
-        )
-
-
-def _without_rows(e: Ensemble) -> Ensemble:
-    """The ensemble without its training rows, to be sent."""
-    none = np.zeros(0)
-    return replace(
-        e,
-        leaves=e.leaves[:, :0].copy(),
-        y=none,
-        w=none,
-        w_factor=none,
-        base_factor=None if e.base_factor is None else none,
-        offset=None,
-    )
