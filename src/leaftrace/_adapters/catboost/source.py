@@ -59,7 +59,7 @@ def open_model(
     model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]
 ) -> CatBoostSource:
     if isinstance(model, (str, os.PathLike)):
-        model = _load(os.fspath(model))
+        model = load_model(os.fspath(model))
     if not isinstance(model, catboost.CatBoost):
         raise UnsupportedModel(
             f"{type(model).__qualname__} is not a CatBoost model; pass the model itself."
@@ -81,7 +81,7 @@ def open_model(
     return CatBoostSource(model, params, X, y, sample_weight, baseline)
 
 
-def _load(path: str) -> catboost.CatBoost:
+def load_model(path: str) -> catboost.CatBoost:
     with open(path, "rb") as file:
         kind = "cbm" if file.read(4) == b"CBM1" else "json"
     try:

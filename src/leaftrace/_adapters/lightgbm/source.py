@@ -52,7 +52,7 @@ def open_model(
     model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]
 ) -> LightGBMSource:
     if isinstance(model, (str, os.PathLike)):
-        model = _load(os.fspath(model))
+        model = load_model(os.fspath(model))
     if isinstance(model, lgb.LGBMModel):
         if not model.__sklearn_is_fitted__():
             raise UnsupportedModel(f"this {type(model).__name__} is not fitted; call fit() first.")
@@ -67,7 +67,7 @@ def open_model(
     return LightGBMSource(model, booster, given, X, y, sample_weight, baseline)
 
 
-def _load(path: str) -> lgb.Booster:
+def load_model(path: str) -> lgb.Booster:
     try:
         with open(path, encoding="utf-8") as file:
             if "\nend of trees" not in file.read():  # LightGBM would take the whole process down

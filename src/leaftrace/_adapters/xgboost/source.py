@@ -107,7 +107,7 @@ def _reason(error: Exception) -> str:
 
 def _open(model: Any) -> _Opened:
     if isinstance(model, (str, os.PathLike)):
-        return _load(os.fspath(model))
+        return load_model(os.fspath(model))
     if isinstance(model, xgb.Booster):
         return _Opened(model, "Booster")
     name = type(model).__name__
@@ -132,7 +132,7 @@ def _open(model: Any) -> _Opened:
     )
 
 
-def _load(path: str) -> _Opened:
+def load_model(path: str) -> _Opened:
     try:
         booster = xgb.Booster(model_file=path)
     except XGBoostError as error:
