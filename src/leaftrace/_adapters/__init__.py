@@ -81,7 +81,9 @@ class Source(Protocol):
         A model that stores its starting score returns its ensemble as it is."""
         ...
 
-    def retrain(self, rows: TrainingSet, threads: int) -> Retrained: ...
+    def retrain(self, rows: TrainingSet, threads: int) -> Retrained:
+        """Train the model again with its own settings, on another training set."""
+        ...
 
 
 LIBRARIES = ("catboost", "xgboost", "lightgbm", "sklearn")  # also the names of the packages here

@@ -65,7 +65,8 @@ def given_scores(values: Any, name: str, m: int, K: int) -> F64 | None:
     return offset
 
 
-UNWEIGHTED = "it was trained without, and quantiles of rows with weights have another form"  # of leaves or the start
+# Why weights cannot change where leaves, or the starting score, are quantiles.
+UNWEIGHTED = "it was trained without, and quantiles of rows with weights have another form"
 
 
 class BaseSource:

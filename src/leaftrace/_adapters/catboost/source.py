@@ -31,10 +31,9 @@ from ..._model.training_set import TrainingSet
 from ..base import BaseSource, cumulative, f32, given_scores
 from .model_json import Json, leaf_weights, model_to_json
 from .objective import CLASS_LOSSES, EXPONENTIAL, LABELS, read_objective
-from .pools import leaf_numbers as _leaves
-from .pools import readable_table
+from .pools import leaf_numbers, readable_table
 from .recorder import recorded_scores
-from .retraining import retraining_params as _again
+from .retraining import retraining_params
 from .shrinkage import shrink_factors, shrinking_moves, values_before_shrinking
 from .statistics import PlacedRows, target_statistics
 from .training_leaves import training_leaves
@@ -220,7 +219,7 @@ class CatBoostSource(BaseSource):
         return json.dumps(parts, sort_keys=True).encode()
 
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
-        leaves = _leaves(self.model, self._pool(X))
+        leaves = leaf_numbers(self.model, self._pool(X))
         if baseline is None and isinstance(X, catboost.Pool):
             of_pool = np.asarray(X.get_baseline(), dtype=np.float64)
             baseline = of_pool if of_pool.size else None
@@ -268,27 +267,39 @@ class CatBoostSource(BaseSource):
     # ---- training again ----
 
     def retrain(self, rows: TrainingSet, threads: int) -> RetrainedCatBoost:
-        model = catboost.CatBoost(_again(self.model, self.params) | {"thread_count": threads})
-        X, y, weight, offset = self._data
-        training = rows.labels(y), rows.weights(weight), rows.offset(offset)
+        params = retraining_params(self.model, self.params) | {"thread_count": threads}
+        _, y, weight, offset = self._data
+        labels = rows.labels(y)
+        weights = rows.weights(weight)
+        baseline = rows.offset(offset)
+        table, pool = self._table_and_pool(rows, labels, weights, baseline)
+        model = catboost.CatBoost(params).fit(pool)
+        leaves = leaf_numbers(model, self._training_pool)
+        changed = not np.array_equal(leaves, self._finished_leaves())
+        return RetrainedCatBoost(model, changed, self, (table, labels, weights, baseline))
+
+    def _table_and_pool(
+        self, rows: TrainingSet, labels: NDArray[Any], weights: F64 | None, baseline: F64 | None
+    ) -> tuple[Any, catboost.Pool]:
+        """Return another training set as a table (or a Pool, if there is none) and as a Pool."""
+        X = self._data[0]
         if rows.y is None and rows.added is None:
             pool = self._training_pool.slice(rows.keep.tolist())
             if rows.sample_weight is not None:
-                pool.set_weight(training[1])
-            table = pool if isinstance(X, catboost.Pool) else rows.table(X)
-        elif isinstance(X, catboost.Pool):
+                pool.set_weight(weights)
+            return pool if isinstance(X, catboost.Pool) else rows.table(X), pool
+        if isinstance(X, catboost.Pool):
             raise InvalidInput(
                 "labels and rows of a Pool cannot be changed; pass X_train and y_train as a table."
             )
-        else:
-            table = rows.table(X)
-            pool = self._pool(table, label=training[0], weight=training[1], baseline=training[2])
-        model.fit(pool)
-        every = self._training_pool
-        before = _leaves(self.model, every) if self._splits_on_targets else self.ensemble.leaves
-        return RetrainedCatBoost(
-            model, not np.array_equal(_leaves(model, every), before), self, (table, *training)
-        )
+        table = rows.table(X)
+        return table, self._pool(table, label=labels, weight=weights, baseline=baseline)
+
+    def _finished_leaves(self) -> Ids:
+        """Return the leaves (trees, n) that the finished model puts its training rows in."""
+        if self._splits_on_targets:
+            return leaf_numbers(self.model, self._training_pool)
+        return self.ensemble.leaves
 
 
 @dataclass(frozen=True)

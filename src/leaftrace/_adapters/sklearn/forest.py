@@ -208,7 +208,7 @@ class ForestSource(SklearnSource):
         scores = sum(tree.value[nodes, 0] for tree, nodes in pairs)
         return np.asarray(scores) / len(trees.trees)
 
-    def _fresh(self, model: Any, threads: int) -> Any:
+    def _prepare_clone(self, model: Any, threads: int) -> Any:
         return model.set_params(n_jobs=threads) if hasattr(model, "n_jobs") else model
 
 

@@ -225,7 +225,7 @@ class GradientSource(SklearnSource):
     def _scores(self, model: Any, X: Any) -> F64:
         return model._raw_predict(X)
 
-    def _fresh(self, model: Any, threads: int) -> Any:
+    def _prepare_clone(self, model: Any, threads: int) -> Any:
         if self.params["n_iter_no_change"] is None:  # a monitor may have stopped it
             return model.set_params(n_estimators=len(self.model.estimators_))
         return model

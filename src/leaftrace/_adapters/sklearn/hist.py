@@ -194,7 +194,7 @@ class HistSource(SklearnSource):
         model._predict_iterations(X, model._predictors, scores, False, _threads(X))
         return scores
 
-    def _fresh(self, model: Any, threads: int) -> Any:
+    def _prepare_clone(self, model: Any, threads: int) -> Any:
         if self._stopped_by_given_rows:  # rows given as X_val, which are not here
             return model.set_params(early_stopping=False, max_iter=len(self.model._predictors))
         return model

@@ -74,7 +74,7 @@ class SklearnSource(BaseSource, ABC):
         """Return raw predictions (m, K) for rows as the trees take them."""
 
     @abstractmethod
-    def _fresh(self, model: Any, threads: int) -> Any:
+    def _prepare_clone(self, model: Any, threads: int) -> Any:
         """Give a clone the settings it needs to be trained as the model was."""
 
     def _offset(self, X: Any) -> F64 | None:
@@ -116,7 +116,9 @@ class SklearnSource(BaseSource, ABC):
         return self.trees.node_bytes() + " ".join(map(str, names)).encode()
 
     def retrain(self, rows: TrainingSet, threads: int) -> RetrainedSklearn:
-        """A clone trained on these rows. Where random_state is not an integer it also differs by chance."""
+        """Train a clone on another training set.
+
+        Where random_state is not an integer, the clone also differs by chance."""
         X, y, weights = self._data
         labels = rows.labels(y)
         if self.classes is not None and len(np.unique(labels)) < len(self.classes):
@@ -124,14 +126,17 @@ class SklearnSource(BaseSource, ABC):
                 "without these rows a class has none left; keep at least one of each class."
             )
         model: Any = clone(self.model)
-        model = self._fresh(model.set_params(**self.given), threads)
-        training = rows.table(X), labels, rows.weights(weights)
-        more = {} if training[2] is None else {"sample_weight": training[2]}
+        model = self._prepare_clone(model.set_params(**self.given), threads)
+        table = rows.table(X)
+        weights = rows.weights(weights)
         with threadpool_limits(threads, "openmp"):
-            model.fit(*training[:2], **more)
+            if weights is None:
+                model.fit(table, labels)
+            else:
+                model.fit(table, labels, sample_weight=weights)
         trees = self._trees(model)
         same = np.array_equal(trees.leaves(self.read(X, trees)), self.ensemble.leaves)
-        return RetrainedSklearn(trees, not same, self, training)
+        return RetrainedSklearn(trees, not same, self, (table, labels, weights))
 
 
 @dataclass(frozen=True)
