@@ -56,9 +56,9 @@ class Source(Protocol):
         ...
 
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
-        """Return the leaves (trees, m) of new rows and the scores (m, K) the user gave them, or None.
+        """Return the leaves (trees, m) of new rows, and the scores (m, K) the user gave them.
 
-        Leaves are numbered as in the ensemble."""
+        Leaves are numbered as in the ensemble. The scores are None if there are none."""
         ...
 
     def labels(self, y: Any, length: int, name: str) -> F64:

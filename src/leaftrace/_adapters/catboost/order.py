@@ -1,8 +1,8 @@
 """The random order in which CatBoost goes through its training rows for target statistics.
 
 It follows from the seed. Training shuffles all rows, then blocks of rows once more for each fold;
-leaf values come from the last fold. All draws are 64-bit numbers of one generator: two PCG32 streams
-side by side, which a third stream seeds.
+leaf values come from the last fold. All draws are 64-bit numbers of one generator: two PCG32
+streams side by side, which a third stream seeds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _U64 = NDArray[np.uint64]
 _MULTIPLIER = np.uint64(6364136223846793005)
 _HALF = np.uint64(32)
 _WORD = np.uint64(0xFFFFFFFF)
-# Larger tables are sampled, with one draw a sampled row: for the borders of numbers, and in each fold.
+# Larger tables are sampled, with one draw a sampled row: for borders of numbers, and in each fold.
 _BORDER_SAMPLE = 200_000
 _FOLD_SAMPLE = 100_000
 
@@ -29,9 +29,9 @@ _FOLD_SAMPLE = 100_000
 class Order:
     """An order of the training rows.
 
-    ``rows`` (n,)       the rows as training went through them
-    ``weighted_as`` (n,) CatBoost records the weights of leaves as if these rows had come instead: the
-                        i-th row counts with the weight of row weighted_as[i]
+    ``rows`` (n,)         the rows as training went through them
+    ``weighted_as`` (n,)  CatBoost records the weights of leaves as if these rows had come instead:
+                          the i-th row counts with the weight of row weighted_as[i]
     """
 
     rows: Ints

@@ -1,4 +1,4 @@
-"""Record the scores that CatBoost itself had for its training rows, by training again with a metric.
+"""Record the scores that CatBoost itself had for its training rows, by training with a metric.
 
 The adapter recomputes target statistics of categories from the seed, and the recorded weights of
 leaves confirm them leaf by leaf. A recording of scores confirms them row by row. It cannot replace
@@ -28,7 +28,7 @@ _ATTRIBUTE = "_leaftrace_scores"  # of the model: where a recording is kept
 class _RecordingMetric:
     """A metric that is always zero and keeps the scores and weights it gets.
 
-    CatBoost copies the metric object, so the record belongs to the class, which it does not copy."""
+    CatBoost copies the metric object but not its class, so the class holds the record."""
 
     evaluations: ClassVar[list[Evaluation]] = []
 

@@ -1,4 +1,4 @@
-"""model_shrink_rate: before each step CatBoost multiplies all that was learned by a factor below one.
+"""model_shrink_rate: before each step, CatBoost multiplies all scores by a factor below one.
 
     A <- shrink[t] A before step t,  shrink[0] = 1
 

@@ -161,8 +161,8 @@ class CatBoostSource(BaseSource):
         """Return the weights (leaves,) that training recorded, or None if they cannot be compared.
 
         With category columns, whether or not a tree splits on one, each row may count with another
-        row's weight. So recorded weights say nothing where the weights of rows differ; for trees
-        that split on target statistics, `training_leaves` then does the check."""
+        row's weight. So where the weights of rows differ, the recorded ones are of no use here; for
+        trees that split on target statistics, `training_leaves` does the check."""
         if self.model.get_cat_feature_indices() and np.ptp(w) > 0:
             return None
         if self.values.shape[1] == 1:

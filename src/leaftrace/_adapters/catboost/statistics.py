@@ -44,7 +44,7 @@ class PlacedRows:
 
 
 def target_statistics(content: Json) -> list[Json]:
-    """Return the target statistics a model splits on. Counts of categories do not use the target."""
+    """Return the target statistics a model splits on; counts of categories are not among them."""
     used = content["features_info"].get("ctrs") or []
     return [ctr for ctr in used if ctr["ctr_type"] not in COUNT_KINDS]
 

@@ -22,7 +22,7 @@ from .statistics import TARGET_KINDS, PlacedRows, StatisticBins, target_statisti
 def training_leaves(
     model: catboost.CatBoost, content: Json, params: Json, rows: PlacedRows
 ) -> tuple[Ids, bool]:
-    """Return the leaves (trees, n) as training had them, and whether recorded weights confirm them.
+    """Return the leaves (trees, n) in training, and whether recorded weights confirm them.
 
     ``content`` is the model as JSON. Where no order of rows is confirmed, the likeliest is taken."""
     outputs = len(model.get_leaf_values()) // int(sum(model.get_tree_leaf_counts()))

@@ -35,7 +35,7 @@ _OWN_CLASS_WEIGHTS = "every tree weighs classes by its own draw"
 
 
 def weighted_median(values: F64, weights: F64 | None) -> float:
-    """Return the weighted median: the mean of two values if half of the weight falls between them."""
+    """Return the weighted median, or the mean of two values if the half falls between them."""
     assert weights is not None
     order = np.argsort(values)
     values = values[order]
@@ -165,13 +165,13 @@ class ForestSource(SklearnSource):
         return float(np.average(pure, weights=self.trees.weights()))
 
     def _class_weights(self, labels: WeightedLabels) -> F64:
-        """Return the factors (n,) of class_weight. Those of "balanced" are taken as given numbers."""
+        """Return the factors (n,) of class_weight, taking those of "balanced" as given numbers."""
         chosen = self.params.get("class_weight")
         codes = labels.y.astype(int)
         if chosen is None or self.classes is None or self._balances_draws:
             return np.ones(len(codes))
         if isinstance(chosen, str):
-            # Since 1.9 forests add up the weights of a class; earlier ones and single trees count rows.
+            # Since 1.9 forests add up a class's weights; earlier ones and single trees count rows.
             w = labels.w if hasattr(self.model, "_sample_weight") else None
             mass = np.bincount(codes, w, len(self.classes))
             return (mass.sum() / (len(mass) * mass))[codes]

@@ -193,7 +193,7 @@ class GradientSource(SklearnSource):
         return np.asarray(kept)
 
     def _draws(self, n: int, order: Ints | None) -> list[NDArray[np.uint8]] | None:
-        """Return for each tree which rows (n,) were drawn for it; the trees of a step share them."""
+        """Return for each tree which rows (n,) it drew; the trees of a step share them."""
         if self.params["subsample"] >= 1:
             return None
         steps, K = self.model.estimators_.shape

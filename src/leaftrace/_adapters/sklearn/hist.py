@@ -3,8 +3,8 @@
     value = -learning_rate G / (H + l2_regularization + 1e-15)        w g and w h rounded to float32
     absolute_error, quantile:  learning_rate * quantile of the residuals
 
-A tree that is only a root has the value zero, whatever its rows. With more than 10,000 rows, or with
-early_stopping=True, some rows are held out; the model keeps the seed of that split.
+A tree that is only a root has the value zero, whatever its rows. With more than 10,000 rows, or
+with early_stopping=True, some rows are held out; the model keeps the seed of that split.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class HistTrees(Trees):
         return self.model._preprocess_X(X, reset=False)
 
     def nodes(self, X: Any) -> Iterator[Ints]:
-        """Predict with copies of the trees whose values are node numbers, as there is no apply()."""
+        """Predict with copies of the trees that have node numbers as values: there is no apply()."""
         bitsets = self.model._bin_mapper.make_known_categories_bitsets()
         for tree in self.predictors:
             numbered = copy.copy(tree)

@@ -1,4 +1,4 @@
-"""Labels and weights as scikit-learn models take them, and statistics that these models fit to them."""
+"""Labels and weights as scikit-learn models take them, and statistics fitted to them."""
 
 from __future__ import annotations
 

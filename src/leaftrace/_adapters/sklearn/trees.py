@@ -17,8 +17,8 @@ from ..base import cumulative, pack_leaves
 class Trees(ABC):
     """The trees of a fitted model.
 
-    ``is_leaf`` holds for each tree which of its nodes (nodes,) are leaves. The ``K`` trees of a step
-    write to one output each."""
+    ``is_leaf`` holds for each tree which of its nodes (nodes,) are leaves. Each of the ``K`` trees
+    of a step writes to an output of its own."""
 
     def __init__(self, model: Any, is_leaf: Sequence[NDArray[np.bool_]], K: int = 1) -> None:
         self.model = model
@@ -49,7 +49,7 @@ class Trees(ABC):
         return pack_leaves(ids, self.tree_leaves, self.step_trees, X.shape[0])
 
     def at_leaves(self, node_values: Sequence[NDArray[Any]]) -> NDArray[Any]:
-        """Return the values (leaves, ...) of all leaves, from an array (nodes, ...) for each tree."""
+        """Return values (leaves, ...) of all leaves, from an array (nodes, ...) for each tree."""
         pairs = zip(node_values, self.is_leaf, strict=True)
         return np.concatenate([values[leaf] for values, leaf in pairs])
 
