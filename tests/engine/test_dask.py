@@ -234,6 +234,7 @@ def test_models_trained_on_the_cluster(library, client):
     )
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
 @pytest.mark.parametrize("plan", ["rows", "leaves"])
 def test_a_worker_dies_in_the_middle(plan, client, monkeypatch):
     model, X, y, w, X_test, y_test = made("LightGBM")
