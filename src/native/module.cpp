@@ -539,7 +539,7 @@ void bind(nb::module_& m) {
 }  // namespace
 
 NB_MODULE(_native, m) {
-    m.attr("__doc__") = "Native kernels; leaftrace._twins says what each one computes.";
+    m.attr("__doc__") = "Native kernels; leaftrace._kernels.numpy says what each one computes.";
     m.def("isa", [] { return current_isa; });
     m.def("set_isa", &set_isa, "isa"_a);
     bind_top<float>(m);
