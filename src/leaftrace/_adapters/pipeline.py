@@ -22,7 +22,7 @@ class PipelineSource(Wrapped):
 
     def transform(self, X: Any) -> Any:
         if isinstance(X, PartedTable):
-            return X.then(self.transform, pickle.dumps(self.pipeline[:-1]))
+            return X.with_step(self.transform, pickle.dumps(self.pipeline[:-1]))
         X = for_sklearn(X)
         return self.pipeline[:-1].transform(X) if len(self.pipeline) > 1 else X
 
