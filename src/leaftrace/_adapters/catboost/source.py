@@ -469,7 +469,7 @@ def record_catboost(
             if model.is_fitted()
             else model.get_param("cat_features")
         )
-        y, sample_weight = (None if x is None else frames.plain(x) for x in (y, sample_weight))
+        y, sample_weight = (None if x is None else frames.to_numpy(x) for x in (y, sample_weight))
         pool = catboost.Pool(_readable(X), y, categories, weight=sample_weight, baseline=baseline)
     if not model.is_fitted():
         model.fit(pool, **fit)

@@ -272,7 +272,7 @@ class LightGBMSource(BaseSource):
         frame = frames.kind(X)
         if frame or hasattr(X, "iloc"):
             given = [
-                str(c).replace(" ", "_") for c in (frames.opened(X) if frame else X).columns
+                str(c).replace(" ", "_") for c in (frames.as_narwhals(X) if frame else X).columns
             ]  # as LightGBM does
             X = frames.renamed(X, given) if frame else X.set_axis(given, axis=1)
             if names == [f"Column_{i}" for i in range(len(names))] and not set(names) & set(given):
@@ -287,7 +287,7 @@ class LightGBMSource(BaseSource):
             X = frames.to_pandas(X)
         if hasattr(X, "iloc") and (known := self.booster.pandas_categorical):
             given = [name for name, dtype in X.dtypes.items() if dtype == "category"]
-            X = frames.in_order(X, dict(zip(given, known, strict=False)))
+            X = frames.order_categories(X, dict(zip(given, known, strict=False)))
         return X
 
     # ---- training again ----

@@ -310,7 +310,7 @@ class XGBoostSource(BaseSource):
         if frames.kind(X) and (frames.has_categories(X, "XGBoost") or _VERSION < (3, 1)):
             X = self._coded(frames.to_pandas(X))
         elif hasattr(X, "iloc") and self._categories:
-            X = frames.in_order(X, self._categories)
+            X = frames.order_categories(X, self._categories)
         types = self.booster.feature_types
         if types and "c" in types and not hasattr(X, "columns"):
             more["feature_types"] = types
@@ -329,7 +329,7 @@ class XGBoostSource(BaseSource):
                 f"the column '{strangers[0]}' is a category, and this model knows categories by their number only "
                 "(XGBoost before 3.1); pass a pandas DataFrame with the categories of training."
             )
-        return frames.in_order(X, self._categories)
+        return frames.order_categories(X, self._categories)
 
     @cached_property
     def _categories(self) -> dict[str, list[Any]]:
