@@ -14,9 +14,10 @@ import numpy as np
 from ..._data.arrays import F64, Ids
 from ..._data.errors import UnsupportedModel
 from ..._model.ensemble import Statistic
-from ..._model.general_losses import General, Huber, OneVsAll, Pinball, Terms, Told, Tweedie, pieces
+from ..._model.general_losses import General, Huber, KernelFamily, Pinball, Terms, Tweedie, pieces
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
-from ..._model.start import BaseRule, Mean, OfLabels
+from ..._model.separate_losses import OneVsAll
+from ..._model.start import BaseRule, LabelStatistic, Mean
 from ..base import f32
 
 # The labels a loss takes: lowest, highest, in words.
@@ -87,7 +88,7 @@ def objective(description: str, K: int, exact: bool) -> Objective:
     links: dict[str, Any] = {"RMSE": "identity", "Logloss": "logit", "CrossEntropy": "logit"}
     base: BaseRule | None = _Mean(links[name], float32=True) if name in links else None
     if name in _QUANTILES:
-        base = OfLabels(quantile.of_labels)
+        base = LabelStatistic(quantile.of_labels)
     statistic = None if not exact else _LogCoshMinimum() if name == "LogCosh" else quantile
     return Objective(losses[name](), statistic, base)
 
@@ -125,7 +126,7 @@ class Lq(General):
     name: str = "Lq"
 
     @property
-    def changes(self) -> Told:
+    def changes(self) -> KernelFamily:
         return "power", (self.q,)
 
     def value(self, A: F64, y: F64) -> F64:
@@ -149,7 +150,7 @@ class Expectile(General):
     name: str = "expectile"
 
     @property
-    def changes(self) -> Told:
+    def changes(self) -> KernelFamily:
         below = 2 * self.alpha
         above = 2 * (1 - self.alpha)
         return pieces(
@@ -180,7 +181,7 @@ class Quantile(Pinball):
         object.__setattr__(self, "delta", delta)
 
     @property
-    def changes(self) -> Told:
+    def changes(self) -> KernelFamily:
         of, (_, _, *numbers) = super().changes
         if self.delta == 0:
             return super().changes

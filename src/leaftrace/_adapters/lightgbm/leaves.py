@@ -15,16 +15,16 @@ from ..._model.general_losses import (
     Fair,
     Gamma,
     Huber,
-    OneVsAll,
+    KernelFamily,
     Pinball,
     ScaledLogistic,
     Terms,
-    Told,
     Tweedie,
     pieces,
 )
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
-from ..._model.start import BaseRule, Mean, OfLabels
+from ..._model.separate_losses import OneVsAll
+from ..._model.start import BaseRule, LabelStatistic, Mean
 from ..base import f32
 
 
@@ -66,7 +66,7 @@ class AbsoluteError(Pinball):
     name: str = "absolute error"
 
     @property
-    def changes(self) -> Told:
+    def changes(self) -> KernelFamily:
         of = "relative" if self.relative else "residual"
         return pieces(of, 0.0, 0.0, (-1.0, 0.0, 1.0), (0.0, 0.0, 1.0), (1.0, 0.0, 1.0))
 
@@ -173,7 +173,7 @@ def objective(
 
     def percentile(loss: Loss, alpha: float, relative: bool = False) -> Objective:
         statistic = Percentile(alpha, weighted or relative, relative, version)
-        return Objective(loss, OfLabels(statistic.of_labels), once, statistic=statistic)
+        return Objective(loss, LabelStatistic(statistic.of_labels), once, statistic=statistic)
 
     match name:
         case "regression":

@@ -21,9 +21,10 @@ from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.parquet import PartedTable
 from ..._model.ensemble import Ensemble, LeafRule, Recorded
-from ..._model.general_losses import Brier, Pinball
+from ..._model.general_losses import Pinball
 from ..._model.losses import Loss, SquaredError
-from ..._model.start import targets
+from ..._model.separate_losses import Brier
+from ..._model.start import target_matrix
 from .source import ArrayTrees, OfResiduals, Rows, SklearnSource
 
 _VERSION = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
@@ -117,7 +118,7 @@ class ForestSource(SklearnSource):
         if self.params["criterion"] == "absolute_error":
             loss = Pinball(0.5, "absolute error")
             statistic = OfResiduals("median", weighted_median, True)
-        base = np.average(targets(loss, rows.y), axis=0, weights=w)
+        base = np.average(target_matrix(loss, rows.y), axis=0, weights=w)
         return Ensemble(
             loss=loss,
             rule=LeafRule(diagonal=self.classes is not None, statistic=statistic),

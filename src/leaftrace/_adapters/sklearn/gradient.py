@@ -29,7 +29,7 @@ from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._model.ensemble import Ensemble, LeafRule, Recorded, Statistic
 from ..._model.general_losses import General, Huber, Pinball, Terms
 from ..._model.losses import Logistic, Loss, Softmax, SquaredError
-from ..._model.start import BaseRule, Mean, OfLabels
+from ..._model.start import BaseRule, LabelStatistic, Mean
 from ..base import UNWEIGHTED
 from .source import ArrayTrees, OfResiduals, Rows, SklearnSource
 
@@ -163,7 +163,9 @@ class GradientSource(SklearnSource):
             offset=offset,
             sample=sample,
             recorded=Recorded("weight", self.trees.weights()),
-            weights_fixed=UNWEIGHTED if isinstance(base_rule, OfLabels) and not rows.given else "",
+            weights_fixed=UNWEIGHTED
+            if isinstance(base_rule, LabelStatistic) and not rows.given
+            else "",
         )
         if (
             isinstance(loss, Logistic)
@@ -204,7 +206,7 @@ class GradientSource(SklearnSource):
             dummy: Any = clone(self.model.init_)
             return dummy.fit(y[:, None], y, sample_weight=weights).constant_
 
-        return base, OfLabels(rows.constant(fit))
+        return base, LabelStatistic(rows.constant(fit))
 
     def _offset(self, X: Any) -> F64 | None:
         given = self.model.init

@@ -23,7 +23,7 @@ from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._model.ensemble import Ensemble, LeafRule, Recorded, Rounding
 from ..._model.general_losses import Gamma, Pinball
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
-from ..._model.start import BaseRule, Mean, OfLabels
+from ..._model.start import BaseRule, LabelStatistic, Mean
 from ..base import UNWEIGHTED
 from .source import OfResiduals, Rows, SklearnSource, Trees
 
@@ -150,7 +150,7 @@ class HistSource(SklearnSource):
 
         return (
             Pinball(level, name.replace("_", " ")),
-            OfLabels(rows.constant(fit)),
+            LabelStatistic(rows.constant(fit)),
             OfResiduals(kind, fit, rows.given),
         )
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..._data.arrays import F64, Ids
 from ..._data.errors import UnsupportedModel
 from ..._model.ensemble import Ensemble, LeafRule, Recorded, Rounding
-from ..._model.start import OfLabels
+from ..._model.start import LabelStatistic
 from ..base import UNWEIGHTED, f32
 from . import recover
 from .draws import Dart, Drawn, Moves, draw_again
@@ -58,7 +58,7 @@ class Training:
             quantile = Quantile(alphas(params)[0], self.sample_weight is not None)
         base_rule = None
         if params["boost_from_average"] == "1" and self.offset is None:
-            of_labels = None if quantile is None else OfLabels(quantile.of_labels)
+            of_labels = None if quantile is None else LabelStatistic(quantile.of_labels)
             base_rule = rule_of(self.objective, loss, self.y, w, self.base_score, c, of_labels)
         recorded = None
         if trees.cover is not None:

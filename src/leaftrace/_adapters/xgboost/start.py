@@ -65,7 +65,7 @@ class Shares:
         totals = np.bincount(y.astype(int), b, loss.n_outputs) - gone
         return self._score((totals / (b.sum() - b[index, None])).T)
 
-    def of_means(self, loss: Loss, y: F64) -> bool:
+    def needs_only_mean(self, loss: Loss, y: F64) -> bool:
         return True
 
     def _score(self, p: F64) -> F64:
@@ -91,8 +91,8 @@ class Scaled:
     def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
         return self.factor * NewtonStep().without(loss, y, b, index)
 
-    def of_means(self, loss: Loss, y: F64) -> bool:
-        return NewtonStep().of_means(loss, y)
+    def needs_only_mean(self, loss: Loss, y: F64) -> bool:
+        return NewtonStep().needs_only_mean(loss, y)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Side:
     def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
         return (b @ (2 * y - 1) - b[index] * (2 * y[index] - 1) > 0).astype(float)[None]
 
-    def of_means(self, loss: Loss, y: F64) -> bool:
+    def needs_only_mean(self, loss: Loss, y: F64) -> bool:
         return True
 
 
@@ -134,8 +134,8 @@ class Rounded:
     def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
         return self.rule.without(loss, y, b, index) + self.rounding[:, None]
 
-    def of_means(self, loss: Loss, y: F64) -> bool:
-        return self.rule.of_means(loss, y)
+    def needs_only_mean(self, loss: Loss, y: F64) -> bool:
+        return self.rule.needs_only_mean(loss, y)
 
 
 def margin(objective: str, base_score: F64) -> F64:
