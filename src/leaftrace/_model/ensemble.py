@@ -63,8 +63,8 @@ class Ensemble:
     ``smoothing``                  path smoothing of each tree, or None
     ``fixed``        (leaves,) or None  leaves whose value does not come from their rows
     ``recorded``                   what the model recorded of its leaves, or None
-    ``whole``                      rows and total weight of the training set that these rows are
-                                   part of; None: their own
+    ``whole``                      number of rows and total weight of the training set that these
+                                   rows stand for; None: their own
     ``weights_fixed``, ``labels_fixed``  why leaf values for other weights or labels of rows cannot
                                    be computed from this description; empty if they can
     """
