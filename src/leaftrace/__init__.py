@@ -96,8 +96,8 @@ __all__ = [
     "report",
 ]
 
-# Modules that build on a Tracer are imported when one of their names is first used. `dask` is not in
-# __all__: `import *` would import it, and it need not be installed.
+# Modules that build on a Tracer are imported when one of their names is first used. `dask` is not
+# in __all__: `import *` would import it, and it need not be installed.
 _MODULES = {
     "baselines": "baselines",
     "dask": "dask",

@@ -1,8 +1,8 @@
-"""Leaves of training rows on disk: computed once, mapped into memory, used again for the same model.
+"""Leaves of training rows on disk: computed once for a model and its data, then used again.
 
 A cache folder has one folder for each pair of model and data, named by a hash of both. It is
 written under another name and renamed when everything is there, so that a folder with this name is
-complete. `manifest.json` repeats the hash and the number of rows.
+complete. `manifest.json` repeats the hash and the number of rows. Leaves are mapped into memory.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ class LeafCache:
 
 
 def _rename(unfinished: Path, place: Path) -> None:
+    """Give a finished folder its name, unless another process has made a folder of this name."""
     try:
         os.rename(unfinished, place)
     except OSError:
-        # Otherwise another process was faster, with the same contents.
-        if not place.exists():
+        if not place.exists():  # otherwise the other process has written the same contents
             raise
 
 

@@ -67,7 +67,7 @@ def notebook(title: str, *parts: Any) -> str:
 
 
 def escaped(x: Any) -> str:
-    """A value from the data as HTML text. Lone surrogates, which UTF-8 cannot hold, are replaced."""
+    """A value from the data as HTML text. Characters that UTF-8 cannot hold are replaced."""
     if x is None:
         return "–"
     if isinstance(x, (float, np.floating)):

@@ -1,4 +1,4 @@
-"""The kernels in NumPy: each function is a short definition of its native twin, and its test oracle.
+"""The kernels in NumPy: short definitions of the native ones, and oracles for their tests.
 
 Every function writes into (adds to) the arrays it is given, like the function of the same name in
 ``src/native``. A step's trees are given by ``leaf`` (R, n), leaf numbers counted over all M leaves
@@ -75,8 +75,8 @@ def replay_sums(
 ) -> None:
     """Sums over the leaves of steps of one tree and one output each, for rows begin .. end - 1.
 
-    sums (all leaves, 8) += w g, w h, w k, w and 1 for w > 0 over each leaf; before each step but the
-    first, A (n, 1) moves on by the values of the step before.
+    sums (all leaves, 8) += w g, w h, w k, w and 1 for w > 0 over each leaf. Before each step but
+    the first, the values of the step before are added to A (n, 1).
 
     Leaves of tree r: edges[r] .. edges[r + 1]; ``skip``: the first tree only moves the scores.
     ``rounding``: bit flags for float32: 1 the terms w g and w h, 2 the derivatives before they are

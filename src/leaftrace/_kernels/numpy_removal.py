@@ -83,7 +83,7 @@ def _without_rows(
     dG: Real,
     dH: Real,
 ) -> tuple[F64, F64, F64]:
-    """dG (M, O, B), dD (M, O, O, B) and the rows left in each leaf (M, B), without the removed rows."""
+    """dG (M, O, B), dD (M, O, O, B) and rows in each leaf (M, B), without the removed rows."""
     M, O, B = dG.shape
     lanes = np.arange(B)
     eye = np.eye(O)

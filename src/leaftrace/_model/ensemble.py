@@ -57,7 +57,7 @@ class Ensemble:
     ``base_factor``  (n,) or None  weight of each row in the starting score / sample weight; None
                                    means w_factor
     ``offset``       (n, K) or None  a score given for each row (baseline, base_margin, init_score)
-    ``sample``                     for each tree (n,) how often a row was drawn; None: every row once
+    ``sample``                     for each tree (n,) how often a row was drawn; None: once
     ``moves``                      see the head of this module; None: boosting
     ``leaf_l2``      (leaves,) or None  additional l2 of each leaf
     ``smoothing``                  path smoothing of each tree, or None
@@ -167,7 +167,7 @@ class Ensemble:
 
     @cached_property
     def independent(self) -> bool:
-        """Whether no step reads another, nor a starting score that comes from the data (forests)."""
+        """Whether no step depends on another, nor on a starting score from the data (forests)."""
         return self.moves is not None and not any(self.moves[:-1]) and self.base_rule is None
 
     @property
@@ -230,7 +230,7 @@ class Ensemble:
                 self.add_leaf_values(r, factor * values[self.leaf_range(r)], leaves, A)
 
     def add_leaf_values(self, t: int, table: F64, leaves: Ids, A: F64) -> None:
-        """A (rows, K) += table[leaf] for all trees of step t. table (M, O), leaves (trees, rows)."""
+        """A (rows, K) += table[leaf] for all trees of step t; table (M, O), leaves (trees, rows)."""
         for ids, o in zip(leaves[self.trees(t)], self.first_output[self.trees(t)], strict=True):
             A[:, o : o + table.shape[1]] += table[ids]
 

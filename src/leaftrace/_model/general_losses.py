@@ -265,7 +265,7 @@ class ScaledLogistic(General):
 
 @dataclass(frozen=True)
 class Hinge(General):
-    """L = max(0, 1 - yA), labels {0, 1} taken as y = {-1, 1}; h is 1 where L > 0, zero elsewhere."""
+    """L = max(0, 1 - yA), labels {0, 1} taken as y = {-1, 1}; h is 1 if L > 0, otherwise zero."""
 
     name: str = "hinge"
     changes = pieces("margin", 0.0, 0.0, (-1.0, 0.0, 1.0), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0))

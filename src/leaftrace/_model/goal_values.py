@@ -1,4 +1,4 @@
-"""Values and gradients of the goals in `goals`, as functions of raw predictions F (m,) or (m, K)."""
+"""Values and gradients of the goals in `goals`: functions of raw predictions F, (m,) or (m, K)."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class LeafRule:
         return np.array([self.l1, self.max_step, self.min_hessian])
 
     def step(self, G: F64, H: F64, D: F64) -> tuple[F64, NDArray[np.bool_]]:
-        """s within these limits, and whether it changes with G and D = H + lam; all of one shape."""
+        """The step s within these limits, and whether it changes with G and D = H + lam."""
         return bounded_step(G, H, D, self.l1, self.max_step, self.min_hessian)
 
 

@@ -61,7 +61,7 @@ def condense_labels(rule: BaseRule, loss: Loss, y: F64, b: F64) -> tuple[F64, F6
 
 
 def _label_totals(rule: BaseRule, loss: Loss, y: F64, b: F64) -> tuple[F64, F64]:
-    """Labels and the total weight of each; two labels around the mean if that is all the rule needs."""
+    """A few labels and the total weight of each; two around the mean if the rule needs no more."""
     labels = _distinct_labels(loss, y)
     if labels is not None:
         return labels, np.bincount(np.searchsorted(labels, y), b, len(labels)).astype(np.float64)
