@@ -72,7 +72,7 @@ def _draw_again(
 
 
 def _stored_rates(run: LightGBMRun, params: dict[str, Any], e: Ensemble) -> F64 | None:
-    """(T,) six digits of the learning rates, NaN if not stored; None if they are the parameter's."""
+    """(T,) six digits of the learning rates, or None if all are the parameter. NaN: not stored."""
     parsed = run.parsed
     if parsed.averaged or (params["boosting"] == "dart" and not refitted(params)):
         return None

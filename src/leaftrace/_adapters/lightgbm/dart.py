@@ -18,21 +18,21 @@ def dart_schedule(params: dict[str, Any], steps: int, folded: bool) -> tuple[F64
     Trees go out before a step and come back smaller after it. ``folded``: the first trees hold the
     starting score, so it goes with them.
     """
-    run = _DartRun(params, steps)
+    state = _DartState(params, steps)
     rates = np.empty(steps)
     moves: Moves = []
     returning: dict[int, float] = {}
     for t in range(steps):
-        dropped = run.draw_dropped(t)
-        leaving = {i: -run.factors[i] for i in dropped}
+        dropped = state.draw_dropped(t)
+        leaving = {i: -state.factors[i] for i in dropped}
         moves.append(_net_moves(t, returning, leaving, folded))
-        rates[t] = run.add_step(t, dropped)
-        returning = {i: run.factors[i] for i in dropped}
+        rates[t] = state.add_step(t, dropped)
+        returning = {i: state.factors[i] for i in dropped}
     return rates, [*moves, _net_moves(steps, returning, {}, folded)]
 
 
-class _DartRun:
-    """DART's state between two steps.
+class _DartState:
+    """DART between two steps.
 
     ``factors``  (steps,) factor of each step's trees after all drops so far
     ``weights``  (steps,) the numbers that chances to be dropped are in proportion to; their sum is

@@ -79,7 +79,7 @@ class DrawCheck:
         return bool(np.all((found == recorded) | np.isnan(recorded)))
 
     def choose(self, t: int, A: F64, draws: Iterator[NDArray[Any]]) -> NDArray[Any]:
-        """The first draw that agrees with step t, which reads the scores A; if none does, the first."""
+        """The first draw that agrees with step t at the scores A; the first of all if none does."""
         leaves = self.e.leaf_range(t)
         few_counts = self.spare > 0 and leaves.stop - leaves.start < 8
         first = None
@@ -140,7 +140,7 @@ def _bags(params: dict[str, Any], y: F64, balanced: bool) -> Iterator[NDArray[An
 
 
 class _Goss:
-    """GOSS draws: rows of large gradients count once, those drawn among the others several times."""
+    """GOSS: rows of large gradients count once, those drawn among the others several times."""
 
     def __init__(self, params: dict[str, Any], n: int, sizes: Sizes, check: DrawCheck) -> None:
         self.params = params
@@ -154,7 +154,7 @@ class _Goss:
         return BlockGenerators(int(self.params["bagging_seed"]), self.n)
 
     def draws(self, t: int, A: F64) -> Iterator[F64]:
-        """Draw after draw for step t, (n,) how often each row counts; all rows in the first steps."""
+        """Draw after draw, (n,) how often each row counts in step t. First steps take all rows."""
         if t < int(1 / self.params["learning_rate"]):
             return repeat(np.ones(self.n))
         size = self.sizes(t, A)

@@ -30,7 +30,7 @@ class _RowWeights:
     """Weights of the training rows.
 
     ``w``         (n,) sample weights times class weights, in float32
-    ``by_label``  (n,) factors of is_unbalance and scale_pos_weight, which the starting score ignores
+    ``by_label``  (n,) factors of is_unbalance and scale_pos_weight; the starting score ignores them
     ``by_tree``   for each tree (n,) such factors, where every class has its own; otherwise None
     ``differ``    whether any of all these is not one
     """
@@ -131,6 +131,7 @@ class LightGBMRun:
         return self._as_computed(e, params, schedule)
 
     def _row_weights(self, params: dict[str, Any]) -> _RowWeights:
+        """The weights that leaves are computed with."""
         w = f32(self.sample_weight * self.class_weight)
         by_label = _label_weights(self.parsed, params, self.y)
         differ = bool(np.any(w != 1) or np.any(by_label != 1))
@@ -170,7 +171,10 @@ class LightGBMRun:
         return bool(params["boost_from_average"]) or bool(first.all())
 
     def _schedule(self, params: dict[str, Any], folded: bool) -> _Schedule:
-        """``folded``: the first trees hold a starting score."""
+        """The schedule of boosting, DART or a forest.
+
+        ``folded``: the first trees hold a starting score.
+        """
         if self.parsed.averaged:
             return self._forest_schedule()
         T = self.parsed.iterations
@@ -197,6 +201,7 @@ class LightGBMRun:
         return _Schedule(np.ones(T), [*before_steps, at_the_end], np.logical_not(empty))
 
     def _leaf_rule(self, params: dict[str, Any], kind: Objective) -> LeafRule:
+        """The leaf rule of the loss's own h, so with the steepness in its limits."""
         factor = self.steepness(params)
         bound = params["max_delta_step"]
         return LeafRule(
@@ -222,7 +227,7 @@ class LightGBMRun:
         return l2 if l2.any() and not computed_anew else None
 
     def _fixed_leaves(self) -> NDArray[np.bool_] | None:
-        """(leaves,) whether a leaf is a whole tree, so that its value is the starting score or zero."""
+        """(leaves,) whether a leaf is a whole tree: its value is the starting score or zero."""
         if not self.without_splits.any():
             return None
         return np.repeat(self.without_splits.ravel(), np.diff(self.parsed.tree_leaves))
@@ -239,20 +244,23 @@ class LightGBMRun:
     def _as_computed(self, e: Ensemble, params: dict[str, Any], schedule: _Schedule) -> Ensemble:
         """The ensemble with leaf values as training computed them, and with their smoothing."""
         leaves = np.diff(self.parsed.tree_leaves)
-        held = np.where(schedule.holds_base[:, None], e.base, 0.0).ravel()  # (trees,)
-        shrunk = np.ones(e.n_steps) if self.parsed.averaged else e.factors
-        smaller = np.repeat(shrunk, self.parsed.outputs)  # (trees,)
-        values = e.values / np.repeat(smaller, leaves)[:, None] - np.repeat(held, leaves)[:, None]
-        e = replace(e, values=values)
+        held_base = np.where(schedule.holds_base[:, None], e.base, 0.0).ravel()  # (trees,)
+        step_factors = np.ones(e.n_steps) if self.parsed.averaged else e.factors
+        factors = np.repeat(step_factors, self.parsed.outputs)  # (trees,)
+        unshrunk = e.values / np.repeat(factors, leaves)[:, None]
+        e = replace(e, values=unshrunk - np.repeat(held_base, leaves)[:, None])
         smoothed = params["path_smooth"] > 0 and e.rule.statistic is None
         if not smoothed or refitted(params):
             return e
-        mixtures = smoothing(self.parsed, params, e, self.steepness(params), held, smaller)
+        mixtures = smoothing(self.parsed, params, e, self.steepness(params), held_base, factors)
         return replace(e, smoothing=mixtures, leaf_l2=None)
 
 
 def refitted(params: dict[str, Any]) -> bool:
-    """Whether Booster.refit(decay_rate=0) computed all leaves anew, from zero scores and on all rows."""
+    """Whether the model was made by Booster.refit(decay_rate=0).
+
+    That computes all leaves anew, from zero scores and on all rows.
+    """
     return float(params["refit_decay_rate"]) == 0
 
 

@@ -137,6 +137,8 @@ def _fields(text: str) -> dict[str, str]:
 
 
 def _tree(fields: dict[str, str]) -> Tree:
+    """A tree from the lines of its block."""
+
     def numbers(name: str, kind: Any = int) -> np.ndarray:
         return np.array(fields.get(name, "").split(), dtype=kind)
 

@@ -1,4 +1,4 @@
-"""LightGBM's objectives: loss, factor of its second derivative, starting score, percentile leaves."""
+"""LightGBM's objectives: loss, factor of the second derivative, starting score, percentiles."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CrossEntropy(Logistic):
 
 @dataclass(frozen=True)
 class SteepRounding(Rounding):
-    """Rounding of h after it is multiplied by the `steepness`, which is part of rate and l2 here."""
+    """Rounding of h times the `steepness`, which the ensemble has in its rate and l2 instead."""
 
     factor: float = 1.0
 
@@ -120,6 +120,7 @@ class Percentile:
         return self._weighted_form(v, w) if self.weighted else self._unweighted_form(v)
 
     def _unweighted_form(self, v: np.ndarray) -> float:
+        """The percentile of rows without weights: interpolated, counted from the largest value."""
         n = len(v)
         at = (n - 1) * (1 - self.alpha) if self.version >= (4, 1) else n * (1 - self.alpha) - 1
         if at < 0:
@@ -130,6 +131,7 @@ class Percentile:
         return float(v[below]) - float(v[below] - v[below - 1]) * (at - int(at))
 
     def _weighted_form(self, v: np.ndarray, w: F64) -> float:
+        """The percentile of rows with weights: interpolated only where a weight is at least one."""
         n = len(v)
         total = np.cumsum(w)
         share = total[-1] * self.alpha

@@ -75,6 +75,7 @@ def refuse_unsupported(parsed: ParsedModel, params: dict[str, Any]) -> None:
 
 
 def _refuse_objective(name: str) -> None:
+    """Raise for ranking, custom and other objectives that are not supported."""
     if name in ("lambdarank", "rank_xendcg"):
         raise UnsupportedModel(
             f"the ranking objective '{name}' is not supported: its gradients are of pairs of rows. The nearest "

@@ -29,19 +29,19 @@ def smoothing(
     parsed: ParsedModel,
     params: dict[str, Any],
     e: Ensemble,
-    factor: float,
-    held: F64,
-    smaller: F64,
+    steepness: float,
+    held_base: F64,
+    factors: F64,
 ) -> list[Smoothing]:
     """The mixture of nodes in the leaves of each tree.
 
-    The model stores outputs as (out + ``held``) ``smaller``, learning rate included; both are
-    (trees,). ``factor``: the `steepness` of the objective.
+    The model stores outputs as (out + ``held_base``) ``factors``, learning rate included; both are
+    (trees,). ``steepness``: the factor by which the objective multiplies h.
     """
     found = []
-    for node_sums in _tree_sums(parsed, params, e, factor):
+    for node_sums in _tree_sums(parsed, params, e, steepness):
         r = node_sums.tree_number
-        search = _share_search(parsed.trees[r], params, e, node_sums, held[r], smaller[r])
+        search = _share_search(parsed.trees[r], params, e, node_sums, held_base[r], factors[r])
         mix = _mixture(search.tree, search.shares())
         found.append(Smoothing(node_sums.below, mix, node_sums.l2))
     return found
@@ -59,7 +59,7 @@ class _NodeSums:
 
 
 def _tree_sums(
-    parsed: ParsedModel, params: dict[str, Any], e: Ensemble, factor: float
+    parsed: ParsedModel, params: dict[str, Any], e: Ensemble, steepness: float
 ) -> Iterator[_NodeSums]:
     """The sums of each tree, at the model's own scores."""
     for t, A in scores_by_step(e, e.n_steps):
@@ -72,7 +72,7 @@ def _tree_sums(
             G = below @ np.bincount(e.leaves[r], wg, last)[own]
             H = below @ np.bincount(e.leaves[r], wh, last)[own]
             many = tree.below_many_categories(parsed.bins, params["max_cat_to_onehot"])
-            l2 = many * np.float64(params["cat_l2"]) / factor
+            l2 = many * np.float64(params["cat_l2"]) / steepness
             raw = e.rate(t) * e.rule.step(G, H, H + e.lam + l2)[0]
             yield _NodeSums(r, below, H, l2, raw)
 
@@ -82,8 +82,8 @@ def _share_search(
     params: dict[str, Any],
     e: Ensemble,
     node_sums: _NodeSums,
-    held: float,
-    smaller: float,
+    held_base: float,
+    factor: float,
 ) -> _ShareSearch:
     """The search for the shares of a tree."""
     r = node_sums.tree_number
@@ -99,9 +99,9 @@ def _share_search(
         rows=np.zeros(len(below)) if tree.counts is None else below @ tree.counts,
         sums=node_sums.H,
         raw=node_sums.raw,
-        out=np.append(splits / smaller - held, values),
+        out=np.append(splits / factor - held_base, values),
         accuracy=np.append(
-            0.51 * _sixth_digit(splits) / smaller,
+            0.51 * _sixth_digit(splits) / factor,
             np.full(len(values), leaf_accuracy * np.abs(values).max()),
         ),
     )
@@ -132,7 +132,7 @@ def _mixture(tree: Tree, a: F64) -> F64:
 
 @dataclass
 class _ShareSearch:
-    """The search for the numbers n of a tree, and with them the shares a. All arrays are (2 L - 1,).
+    """The search for the numbers n of a tree, and with them the shares a. Arrays are (2 L - 1,).
 
     ``reach``     largest distance of n from its share in the sum of h: half a row for each bin
     ``rows``      rows below each node, as recorded
@@ -198,7 +198,7 @@ class _ShareSearch:
         return 0.05 * self.accuracy[-1] * (fewest + self.smooth) / self.smooth
 
     def _candidates(self, split: int, above: float) -> list[int]:
-        """Numbers of rows on the left that give both children about their outputs, likeliest first."""
+        """Rows on the left that give both children about their outputs, the likeliest first."""
         left, right = self.tree.children[split]
         total = self.rows[split]
         low, high = self._range(left, above)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..._data.arrays import F64
 from ..._model.ensemble import Ensemble, Rounding
 
-# Parameters are fitted to the leaves of some of the first steps, and of fewer if there are many rows.
+# Parameters are fitted to the leaves of some of the first steps, of fewer if there are many rows.
 FIRST_STEPS = 30
 FITTED_STEPS = 8
 FITTED_STEPS_OF_MANY_ROWS = 3
@@ -30,7 +30,10 @@ Build = Callable[[dict[str, Any]], Ensemble]  # the ensemble with these paramete
 def row_terms(
     e: Ensemble, t: int, A: F64, drawn: NDArray[Any] | None = None
 ) -> Iterator[tuple[int, F64, F64, F64]]:
-    """Tree, weights, terms w g and w h (n,) of its rows, for each tree of step t at scores A (n, K)."""
+    """(tree, weights, w g, w h) of each tree of step t, at scores A (n, K).
+
+    Weights and terms are those of the rows, (n,).
+    """
     state = e.loss.state(A)
     g = e.loss.gradient(state, e.y)
     h = e.loss.hessian(state, e.y)

@@ -6,8 +6,8 @@ float64):
     value = learning_rate * clip(-T(G, lambda_l1) / (H + lambda_l2 + c), +-max_delta_step)
 
 with c = cat_l2 below a split of many categories against many. The first trees also hold the
-starting score. Rows drawn at random (bagging, GOSS), forests and DART are drawn again from the seeds
-that the model keeps.
+starting score. Random choices (rows of bagging and GOSS, trees of DART) are drawn again from the
+seeds that the model keeps.
 """
 
 from __future__ import annotations
@@ -201,6 +201,7 @@ class LightGBMSource(BaseSource):
     # ---- training again ----
 
     def retrain(self, rows: Alteration, threads: int) -> RetrainedLightGBM:
+        """Train a model with the same parameters on another training set."""
         if refitted(self.params):
             raise UnsupportedModel(
                 "what Booster.refit() made cannot be retrained; trace the model it was made of."

@@ -1,6 +1,6 @@
 """XGBoost's random numbers, drawn again: the rows each tree sees, the trees that DART leaves out.
 
-One Mersenne twister, seeded with ``seed``, serves a training run on the CPU. It gives, in this order,
+One Mersenne twister, seeded with ``seed``, serves a training run on the CPU. In this order it gives
 
     each round   DART: a number to decide whether to drop trees at all (if ``skip_drop``), then one
                  for each tree so far
@@ -72,8 +72,8 @@ class Drawn:
     """The draws of a training run.
 
     ``sample``       for each tree (n,) whether it saw the row; None: all trees saw all rows
-    ``moves``        for each tree, how DART changed the scores before it, and last the changes after
-                     all trees; None without DART
+    ``moves``        for each tree, how DART changed the scores before it, and last the changes
+                     after all trees; None without DART
     ``tree_weight``  (trees,) factors of the trees in the finished model of DART, or None
     """
 
@@ -137,6 +137,7 @@ class _RowDraws:
         self._powers = congruential(n) if congruent else None
 
     def next_round(self, twister: Twister, trees: int) -> None:
+        """Draw the rows of this many trees, and skip the seeds for columns."""
         seeds_columns = self.method == "exact"
         for tree in range(trees):
             if seeds_columns and self.columns_first:
@@ -177,6 +178,7 @@ class _DartRun:
         self.pending: list[tuple[int, float]] = []
 
     def next_round(self, twister: Twister, trees: int) -> None:
+        """Drop trees, and add this many new ones."""
         dropped = self._draw_dropped(twister)
         self.moves.append(self.pending + [(i, -float(self.weight[i])) for i in dropped])
         self.moves += [[] for _ in range(trees - 1)]

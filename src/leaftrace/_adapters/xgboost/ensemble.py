@@ -51,7 +51,7 @@ class XGBoostRun:
     recovered: bool = False
 
     def ensemble(self) -> Ensemble:
-        """Describe the run, with recovered parameters if the reported ones did not give the leaves."""
+        """Describe the run, with recovered parameters if the reported ones give other leaves."""
         loss, hessian_factor = loss_and_factor(self.objective, self.params, len(self.base))
         positive_weight = as_float32(self.params.get("scale_pos_weight", 1))
         label_weight = np.where(self.y == 1, positive_weight, 1.0)
@@ -108,6 +108,7 @@ class XGBoostRun:
         )
 
     def _leaf_rule(self, hessian_factor: float, quantile: Quantile | None) -> LeafRule:
+        """The leaf rule of the loss's own second derivative."""
         params = self.params
         bound = as_float32(params["max_delta_step"])
         return LeafRule(
@@ -185,7 +186,7 @@ class XGBoostRun:
         return [*drawn.moves[:-1], drawn.moves[-1] + [(t, -float(weight[t])) for t in unused]]
 
     def _with_recovered(self, e: Ensemble, rate_unit: float, hessian_factor: float) -> Ensemble:
-        """The ensemble with the parameters that gave its leaf values, if those it reports did not."""
+        """The ensemble with the parameters that gave its leaves, if the reported ones did not."""
         if recover.reported_agree(e):
             return e
         found = recover.recover_parameters(e, rate_unit, hessian_factor)
@@ -209,6 +210,7 @@ class XGBoostRun:
         return replace(e, rule=rule, learning_rate=rate)
 
     def _recovery_note(self, names: list[str]) -> str:
+        """A note with the recovered parameters of these names."""
         shown = [
             f"{name}={float(self.params[name]):.6g}" if name in self.params else name
             for name in names

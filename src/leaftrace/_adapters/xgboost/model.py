@@ -27,10 +27,12 @@ ALIASES = {
 
 @dataclass(frozen=True)
 class Trees:
-    """Trees with a number in each leaf. A tree with vectors, which XGBoost computes one output at a
-    time, stands here as ``width`` trees, one for each output.
+    """Trees with a number in each leaf.
 
-    ``leaf``    for each tree (nodes,) the number of the leaf a node is, counted from 0; -1: not a leaf
+    A tree with vectors, which XGBoost computes one output at a time, stands here as ``width``
+    trees, one for each output.
+
+    ``leaf``    for each tree (nodes,) the number of the leaf a node is, from 0; -1: not a leaf
     ``edges``   (trees + 1,) leaves of each tree in the list of all leaves
     ``values``  (leaves, 1); ``cover`` (leaves,) sum of second derivatives, or None
     ``output``  (trees,) the output a tree writes to
@@ -52,8 +54,11 @@ class Trees:
 
     @property
     def steps(self) -> NDArray[np.int64]:
-        """(T + 1,) trees of each step. A step is a round, whose trees read the same scores; with
-        DART, which moves single trees, it is a tree."""
+        """(T + 1,) trees of each step.
+
+        A step is a round, whose trees read the same scores. DART moves single trees, so there it
+        is a tree.
+        """
         return self.rounds if self.weight is None else np.arange(len(self) + 1)
 
     def first(self, rounds: int) -> Trees:

@@ -91,6 +91,7 @@ def loss_and_factor(objective: str, params: Mapping[str, str], outputs: int) -> 
 
 
 def _loss(objective: str, params: Mapping[str, str]) -> Loss:
+    """The loss of an objective whose second derivative is not multiplied."""
     if objective in ("reg:logistic", "binary:logistic", "binary:logitraw"):
         return Logistic32()
     if objective == "reg:tweedie":

@@ -1,4 +1,4 @@
-"""Opening an XGBoost model: the Booster with its parameters, or an error that says what is missing."""
+"""Opening an XGBoost model: its Booster and parameters, or an error that says why not."""
 
 from __future__ import annotations
 

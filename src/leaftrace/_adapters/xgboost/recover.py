@@ -7,7 +7,7 @@ and H summed over the training rows:
     v = -eta T_alpha(G) / (H + lambda)
     so   v H = -eta G - lambda v - eta alpha sign(v)      where v is not 0
 
-which is linear in eta, lambda and eta alpha; and if eta alone is not known, it is v / s for each step.
+which is linear in eta, lambda and eta alpha; if eta alone is not known, it is v / s for each step.
 """
 
 from __future__ import annotations

@@ -8,7 +8,10 @@ division in float64):
     value = learning_rate / num_parallel_tree * s
 
 It multiplies the second derivative of some losses by a constant c (softmax: 2, Poisson:
-exp(max_delta_step)). In terms of the loss's own H that is s = -(1 / c) T_alpha(G) / (H + lambda / c),
+exp(max_delta_step)). In terms of the loss's own H that is
+
+    s = -(1 / c) T_alpha(G) / (H + lambda / c)
+
 so the constant goes into the rule. Absolute and quantile error renew their leaves: there s is a
 quantile of the residuals.
 
@@ -198,6 +201,7 @@ class XGBoostSource(BaseSource):
     # ---- training again ----
 
     def retrain(self, rows: Alteration, threads: int) -> RetrainedXGBoost:
+        """Train a model with the same parameters on another training set."""
         if (self.training.loaded or self.training.recovered) and not self._comes_back:
             raise UnsupportedModel(
                 "trained again on all rows, this model does not come out the same, so retraining it without some would "

@@ -47,7 +47,7 @@ class MatrixBuilder:
             raise InvalidInput(f"XGBoost cannot read these rows: {error_reason(error)}") from None
 
     def _in_order_of_training(self, X: Any) -> Any:
-        """A DataFrame converted from another kind of table, whose categories may be in any order."""
+        """A DataFrame made of another kind of table, with categories in the order of training."""
         unknown = [
             c for c in X.columns if X[c].dtype == "category" and str(c) not in self.categories
         ]
