@@ -91,7 +91,7 @@ def test_building_and_asking_tell_how_far_they_are(monkeypatch, capsys):
     X = rng.normal(size=(300, 3))
     y = rng.integers(0, 3, 300)
     model = xgboost.XGBClassifier(n_estimators=5, max_depth=2, n_jobs=1).fit(X, y)
-    monkeypatch.setattr("leaftrace._adapters.xgboost.source._LEAF_BYTES", 1)
+    monkeypatch.setattr("leaftrace._adapters.xgboost.prediction.LEAF_BYTES", 1)
     tracer = lt.Tracer(model, X, y, n_jobs=1)
     said = capsys.readouterr().err
     assert "leaves: 1 of 5 rounds" in said

@@ -1,4 +1,4 @@
-"""LightGBM's objectives: the loss, what multiplies its second derivative, the starting score, quantile leaves."""
+"""LightGBM's objectives: loss, factor of the second derivative, starting score, percentiles."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from ..base import f32
 
 @dataclass(frozen=True)
 class RoundedPoisson(Poisson):
-    """To be rounded by `SteepRounding`, which the native replay does not know."""
+    """Poisson loss for `SteepRounding`, which the native replay does not have."""
 
     rounded = True
 
 
 @dataclass(frozen=True)
 class CrossEntropy(Logistic):
-    """Logistic with labels from 0 to 1, of which LightGBM (from 4.4) computes 1 - y in float32."""
+    """Logistic loss with labels y from 0 to 1. LightGBM (from 4.4) computes 1 - y in float32."""
 
     rounded = True
 
@@ -48,7 +48,7 @@ class CrossEntropy(Logistic):
 
 @dataclass(frozen=True)
 class SteepRounding(Rounding):
-    """h is rounded after it is multiplied with the `steepness`, which rate and l2 have taken in."""
+    """Rounding of h times the `steepness`, which the ensemble has in its rate and l2 instead."""
 
     factor: float = 1.0
 
@@ -83,8 +83,11 @@ class AbsoluteError(Pinball):
 
 @dataclass
 class Percentile:
-    """LightGBM's percentile of residuals. Its weighted and its unweighted form differ, also where all weights are
-    equal; and 4.1 corrected the unweighted form, 4.7 the weighted one."""
+    """LightGBM's percentile of residuals.
+
+    Its weighted and its unweighted form differ, also where all weights are equal. Version 4.1
+    corrected the unweighted form, 4.7 the weighted one.
+    """
 
     alpha: float
     weighted: bool
@@ -98,47 +101,58 @@ class Percentile:
         begin = np.searchsorted(leaf[rows], np.arange(M + 1))
         v = residual[rows]
         w = self._weights(y, w)[rows]
-        return np.array([self._of(v[a:b], w[a:b]) for a, b in pairwise(begin)])
+        return np.array([self._of_sorted(v[a:b], w[a:b]) for a, b in pairwise(begin)])
 
-    def of_labels(self, y: F64, b: F64) -> float:
+    def label_percentile(self, y: F64, b: F64) -> float:
         """The starting score: the percentile of the labels, in float32."""
         order = np.argsort(y, kind="stable")
         order = order[b[order] > 0]
-        return float(np.float32(self._of(y[order].astype(np.float32), self._weights(y, b)[order])))
+        labels = y[order].astype(np.float32)
+        return float(np.float32(self._of_sorted(labels, self._weights(y, b)[order])))
 
     def _weights(self, y: F64, w: F64) -> F64:
         return f32(f32(1 / np.maximum(1, np.abs(y))) * w) if self.relative else w
 
-    def _of(self, v: np.ndarray, w: F64) -> float:
-        """Of sorted values."""
+    def _of_sorted(self, v: np.ndarray, w: F64) -> float:
+        """The percentile of sorted values v (n,) with weights w (n,)."""
+        if len(v) <= 1:
+            return float(v[0]) if len(v) else 0.0
+        return self._weighted_form(v, w) if self.weighted else self._unweighted_form(v)
+
+    def _unweighted_form(self, v: np.ndarray) -> float:
+        """The percentile of rows without weights: interpolated, counted from the largest value."""
         n = len(v)
-        if n <= 1:
-            return float(v[0]) if n else 0.0
-        if not self.weighted:
-            at = (n - 1) * (1 - self.alpha) if self.version >= (4, 1) else n * (1 - self.alpha) - 1
-            if at < 0:
-                return float(v[-1])
-            below = n - 1 - int(at)  # the at-th largest, counted from 0, is v[below]
-            return (
-                float(v[0])
-                if below < 1
-                else float(v[below]) - float(v[below] - v[below - 1]) * (at - int(at))
-            )
+        at = (n - 1) * (1 - self.alpha) if self.version >= (4, 1) else n * (1 - self.alpha) - 1
+        if at < 0:
+            return float(v[-1])
+        below = n - 1 - int(at)  # the at-th largest, counted from 0, is v[below]
+        if below < 1:
+            return float(v[0])
+        return float(v[below]) - float(v[below] - v[below - 1]) * (at - int(at))
+
+    def _weighted_form(self, v: np.ndarray, w: F64) -> float:
+        """The percentile of rows with weights: interpolated only where a weight is at least one."""
+        n = len(v)
         total = np.cumsum(w)
         share = total[-1] * self.alpha
         i = min(int(np.searchsorted(total, share, side="right")), n - 1)
         if i in (0, n - 1):
             return float(v[i])
-        k, otherwise = (i - 1, v[i - 1]) if self.version >= (4, 7) else (i, v[i])
+        k = i - 1 if self.version >= (4, 7) else i
         step = total[k + 1] - total[k]
         if step < 1:
-            return float(otherwise)
+            return float(v[k])
         return (share - total[k]) / step * float(v[i] - v[i - 1]) + float(v[i - 1])
 
 
 @dataclass(frozen=True)
 class Objective:
-    """What an objective computes, but for its `steepness`."""
+    """The functions and settings of an objective, without its `steepness`.
+
+    ``statistic``  the percentile that its leaves are, or None
+    ``labels``     range of its labels
+    ``classes``    number of classes; 0 for labels that are numbers
+    """
 
     loss: Loss
     base: BaseRule
@@ -154,56 +168,70 @@ OBJECTIVES = (
 )  # fmt: skip
 
 
-def steepness(name: str, p: dict[str, Any], K: int) -> float:
-    """What multiplies h beyond the loss's own. Steps are that much smaller, so rate, l2 and max_step take it in."""
+def steepness(name: str, params: dict[str, Any], K: int) -> float:
+    """The factor by which LightGBM multiplies the h of the loss.
+
+    Steps are that much smaller, so learning rate, l2 and max_step of the ensemble include it.
+    """
     if name == "poisson":
-        return float(np.exp(p["poisson_max_delta_step"]))
+        return float(np.exp(params["poisson_max_delta_step"]))
     return K / (K - 1) if name == "multiclass" else 1.0
 
 
 def objective(
-    name: str, p: dict[str, Any], K: int, weighted: bool, version: tuple[int, ...]
+    name: str, params: dict[str, Any], K: int, weighted: bool, version: tuple[int, ...]
 ) -> Objective:
-    """What LightGBM's objective of this name computes. ``weighted``: rows have weights other than one."""
-    # w g is rounded once. With weights of one, rounding g before is no more than that, and what GOSS needs: it
-    # multiplies afterwards.
+    """LightGBM's objective of this name. ``weighted``: rows have weights other than one."""
+    # w g is rounded once. With weights of one, rounding g before changes nothing, and GOSS, which
+    # multiplies afterwards, needs it.
     once = Rounding(derivatives=not weighted, terms=True)
-    steep = SteepRounding(derivatives=not weighted, terms=True, factor=steepness(name, p, K))
-    sigmoid = float(p["sigmoid"])
-
-    def percentile(loss: Loss, alpha: float, relative: bool = False) -> Objective:
-        statistic = Percentile(alpha, weighted or relative, relative, version)
-        return Objective(loss, LabelStatistic(statistic.of_labels), once, statistic=statistic)
-
+    if name in ("regression_l1", "quantile", "mape"):
+        return _percentile_objective(name, params, weighted, version, once)
+    steep = SteepRounding(derivatives=not weighted, terms=True, factor=steepness(name, params, K))
+    sigmoid = float(params["sigmoid"])
+    positive = (0.0, np.inf)
     match name:
         case "regression":
             return Objective(SquaredError(), Mean(), Rounding(derivatives=True, terms=True))
         case "huber":
-            return Objective(Huber(float(p["alpha"])), Mean(), once)
+            return Objective(Huber(float(params["alpha"])), Mean(), once)
         case "fair":
-            return Objective(Fair(float(p["fair_c"])), Mean(), once)
+            return Objective(Fair(float(params["fair_c"])), Mean(), once)
         case "poisson":
-            return Objective(RoundedPoisson(), Mean("log"), steep, labels=(0.0, np.inf))
+            return Objective(RoundedPoisson(), Mean("log"), steep, labels=positive)
         case "gamma":
-            return Objective(Gamma(), Mean("log"), once, labels=(0.0, np.inf))
+            return Objective(Gamma(), Mean("log"), once, labels=positive)
         case "tweedie":
-            return Objective(
-                Tweedie(float(p["tweedie_variance_power"])), Mean("log"), once, labels=(0.0, np.inf)
-            )
+            loss = Tweedie(float(params["tweedie_variance_power"]))
+            return Objective(loss, Mean("log"), once, labels=positive)
         case "binary":
             loss = Logistic() if sigmoid == 1 else ScaledLogistic(sigmoid)
             return Objective(loss, Mean("logit", scale=sigmoid), once, classes=2)
         case "cross_entropy":
-            cross_entropy = CrossEntropy() if version >= (4, 4) else Logistic()
-            return Objective(cross_entropy, Mean("logit"), once, labels=(0.0, 1.0))
+            loss = CrossEntropy() if version >= (4, 4) else Logistic()
+            return Objective(loss, Mean("logit"), once, labels=(0.0, 1.0))
         case "multiclass":
             return Objective(Softmax(K), Mean("log"), steep, classes=K)
-        case "multiclassova":
+        case _:  # multiclassova
             return Objective(OneVsAll(K, sigmoid), Mean("logit", scale=sigmoid), once, classes=K)
-        case "regression_l1":
-            return percentile(AbsoluteError(), 0.5)
-        case "quantile":
-            alpha = float(np.float32(p["alpha"]))
-            return percentile(Pinball(alpha), alpha)
-        case _:
-            return percentile(AbsoluteError(relative=True), 0.5, relative=True)
+
+
+def _percentile_objective(
+    name: str,
+    params: dict[str, Any],
+    weighted: bool,
+    version: tuple[int, ...],
+    rounding: Rounding,
+) -> Objective:
+    """An objective whose leaves are percentiles of residuals."""
+    relative = name == "mape"
+    if name == "quantile":
+        alpha = float(np.float32(params["alpha"]))
+        loss = Pinball(alpha)
+    else:
+        alpha = 0.5
+        loss = AbsoluteError(relative=relative)
+    statistic = Percentile(alpha, weighted or relative, relative, version)
+    return Objective(
+        loss, LabelStatistic(statistic.label_percentile), rounding, statistic=statistic
+    )
