@@ -40,13 +40,13 @@ class PartedSource(Wrapped):
 
     @cached_property
     def _in_memory(self) -> Source:
-        if not self.table.fits(len(self.table)):
+        if not self.table.fits_in_memory(len(self.table)):
             raise InvalidInput(
                 f"training again takes the whole table, about {self.table.size(len(self.table)) / 1e9:.1f} GB, and "
                 f"memory_limit is {self.table.memory / 1e9:.1f} GB; use refit(), which needs the leaves alone, or give "
                 "Tracer.from_files a larger memory_limit."
             )
-        return self.reopen(self.table.whole())
+        return self.reopen(self.table.read_all())
 
     def retrain(self, rows: TrainingSet, threads: int) -> Retrained:
         return self._in_memory.retrain(rows, threads)

@@ -28,7 +28,7 @@ class PipelineSource(Wrapped):
     def transform(self, X: Any) -> Any:
         """Return the rows as the last step takes them."""
         if isinstance(X, PartedTable):
-            return X.then(self.transform, pickle.dumps(self.pipeline[:-1]))
+            return X.with_step(self.transform, pickle.dumps(self.pipeline[:-1]))
         X = for_sklearn(X)
         return self.pipeline[:-1].transform(X) if len(self.pipeline) > 1 else X
 

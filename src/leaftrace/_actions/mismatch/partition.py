@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from ..._data.arrays import F64, Ints
-from ..._data.grouping import MISSING, Groups, bin_edges, column, plain, shown, split
+from ..._data.frames import to_numpy
+from ..._data.grouping import MISSING, Groups, as_text, bin_edges, column, groups_of_values
 
 TREE_BINS = 32
 
@@ -45,7 +46,7 @@ class Column:
 
 def label_column(y_train: Any, y_test: Any, name: str, bins: int, classes: bool) -> Column:
     """``classes``: labels have no order."""
-    return _cut(plain(y_train), plain(y_test), name, bins, ordered=not classes)
+    return _cut(to_numpy(y_train), to_numpy(y_test), name, bins, ordered=not classes)
 
 
 def table_column(X_train: Any, X_test: Any, name: Any, bins: int) -> Column:
@@ -58,7 +59,7 @@ def table_column(X_train: Any, X_test: Any, name: Any, bins: int) -> Column:
 
 def _cut(x: Any, x_test: Any, name: str, bins: int, ordered: bool) -> Column:
     edges = bin_edges(x, bins) if ordered else None
-    groups = split(np.concatenate([x, x_test]), edges, name)
+    groups = groups_of_values(np.concatenate([x, x_test]), edges, name)
     if edges is not None:  # the training rows alone have some in each bin, so groups are the bins
         return Column(groups, [-np.inf, *edges.tolist()])
     numbers = ordered and x.dtype.kind in "iuf" and x_test.dtype.kind in "iuf"
@@ -97,12 +98,12 @@ class _Split:
         by = self.column.groups.by
         if not self.below:
             here = groups.phrase(self.at)
-            other = f"{by} is not {shown(groups.names[self.at])}"
+            other = f"{by} is not {as_text(groups.names[self.at])}"
             if self.at < known and len(groups) == 2:
                 other = groups.phrase(1 - self.at)
             return (here, here), (other, other)
         assert self.column.lower is not None
-        edge = shown(self.column.lower[self.at + 1])
+        edge = as_text(self.column.lower[self.at + 1])
         below = f"{by} < {edge}"
         above = f"{by} >= {edge}" + (" or missing" if known < len(groups) else "")
         if not groups.binned:  # a single value is named

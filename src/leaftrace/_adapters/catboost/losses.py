@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..._data.arrays import F64
-from ..._model.general_losses import General, Pinball, Terms, Told, pieces
+from ..._model.general_losses import General, KernelFamily, Pinball, Terms, pieces
 from ..base import f32
 
 
@@ -36,7 +36,7 @@ class Lq(General):
     name: str = "Lq"
 
     @property
-    def changes(self) -> Told:
+    def changes(self) -> KernelFamily:
         return "power", (self.q,)
 
     def value(self, A: F64, y: F64) -> F64:
@@ -60,7 +60,7 @@ class Expectile(General):
     name: str = "expectile"
 
     @property
-    def changes(self) -> Told:
+    def changes(self) -> KernelFamily:
         below = 2 * self.alpha
         above = 2 * (1 - self.alpha)
         return pieces(
@@ -91,7 +91,7 @@ class Quantile(Pinball):
         object.__setattr__(self, "delta", delta)
 
     @property
-    def changes(self) -> Told:
+    def changes(self) -> KernelFamily:
         family, (_, _, *numbers) = super().changes
         if self.delta == 0:
             return super().changes

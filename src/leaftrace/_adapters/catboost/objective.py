@@ -11,9 +11,10 @@ import numpy as np
 from ..._data.arrays import F64
 from ..._data.errors import UnsupportedModel
 from ..._model.ensemble import Statistic
-from ..._model.general_losses import Huber, OneVsAll, Tweedie
+from ..._model.general_losses import Huber, Tweedie
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
-from ..._model.start import BaseRule, Mean, OfLabels
+from ..._model.separate_losses import OneVsAll
+from ..._model.start import BaseRule, LabelStatistic, Mean
 from ..base import f32
 from .leaf_statistics import LogCoshMinimum, QuantileOfResiduals
 from .losses import Expectile, LogCosh, Lq, Quantile, RelativeError
@@ -124,7 +125,7 @@ def _base_rule(name: str, quantile: QuantileOfResiduals) -> BaseRule | None:
     if name in ("Logloss", "CrossEntropy"):
         return _RoundedMean("logit", float32=True)
     if name in _QUANTILES:
-        return OfLabels(quantile.of_labels)
+        return LabelStatistic(quantile.of_labels)
     return None
 
 

@@ -71,8 +71,8 @@ def _pool(
 ) -> catboost.Pool:
     fitted = model.is_fitted()
     categories = model.get_cat_feature_indices() if fitted else model.get_param("cat_features")
-    y = None if y is None else frames.plain(y)
-    sample_weight = None if sample_weight is None else frames.plain(sample_weight)
+    y = None if y is None else frames.to_numpy(y)
+    sample_weight = None if sample_weight is None else frames.to_numpy(sample_weight)
     return catboost.Pool(readable_table(X), y, categories, weight=sample_weight, baseline=baseline)
 
 

@@ -22,9 +22,10 @@ from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.parquet import PartedTable
 from ..._model.ensemble import Ensemble, LeafRule, Recorded, Statistic
-from ..._model.general_losses import Brier, Pinball
+from ..._model.general_losses import Pinball
 from ..._model.losses import Loss, SquaredError
-from ..._model.start import targets
+from ..._model.separate_losses import Brier
+from ..._model.start import target_matrix
 from .labels import ResidualStatistic, WeightedLabels
 from .source import SklearnSource
 from .trees import ArrayTrees
@@ -102,7 +103,7 @@ class ForestSource(SklearnSource):
             w = np.ones(len(w))
         self.notes = tuple(self._remarks(labels.has_weights))
         loss, statistic = self._loss()
-        base = np.average(targets(loss, labels.y), axis=0, weights=w)
+        base = np.average(target_matrix(loss, labels.y), axis=0, weights=w)
         weights_fixed = self._weights_set_chances and labels.has_weights
         return Ensemble(
             loss=loss,

@@ -29,7 +29,7 @@ from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._model.ensemble import Ensemble, LeafRule, Recorded, Statistic
 from ..._model.general_losses import Huber, Pinball
 from ..._model.losses import Logistic, Loss, Softmax, SquaredError
-from ..._model.start import BaseRule, Mean, OfLabels
+from ..._model.start import BaseRule, LabelStatistic, Mean
 from ..base import UNWEIGHTED
 from .labels import ResidualStatistic, WeightedLabels
 from .losses import Exponential, HuberLeaf, RoundedLogistic
@@ -98,7 +98,7 @@ class GradientSource(SklearnSource):
         loss, statistic = self._loss(K)
         base, base_rule = self._base(K, labels)
         rate = float(self.params["learning_rate"])
-        unweighted = isinstance(base_rule, OfLabels) and not labels.has_weights
+        unweighted = isinstance(base_rule, LabelStatistic) and not labels.has_weights
         ensemble = Ensemble(
             loss=loss,
             rule=LeafRule(statistic=statistic),
@@ -166,7 +166,7 @@ class GradientSource(SklearnSource):
             dummy: Any = clone(self.model.init_)
             return dummy.fit(y[:, None], y, sample_weight=weights).constant_
 
-        return base, OfLabels(labels.starting_score(fit))
+        return base, LabelStatistic(labels.starting_score(fit))
 
     def _offset(self, X: Any) -> F64 | None:
         init = self.model.init

@@ -24,7 +24,7 @@ from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._model.ensemble import Ensemble, LeafRule, Recorded, Rounding
 from ..._model.general_losses import Gamma, Pinball
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
-from ..._model.start import BaseRule, Mean, OfLabels
+from ..._model.start import BaseRule, LabelStatistic, Mean
 from ..base import UNWEIGHTED
 from .labels import ResidualStatistic, WeightedLabels
 from .source import SklearnSource
@@ -159,7 +159,7 @@ class HistSource(SklearnSource):
 
         return (
             Pinball(level, name.replace("_", " ")),
-            OfLabels(labels.starting_score(fit)),
+            LabelStatistic(labels.starting_score(fit)),
             ResidualStatistic(kind, fit, labels.has_weights),
         )
 
