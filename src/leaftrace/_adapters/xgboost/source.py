@@ -38,7 +38,6 @@ from .ensemble import XGBoostRun
 from .model import best_rounds, error_reason, learner, parameters, parse_trees, reports_defaults
 from .objectives import OBJECTIVES
 from .opening import OpenedModel, open_booster, refuse_unsupported, with_given
-from .opening import load_model as load_model
 from .prediction import leaves_of_rows, predict
 from .start import margin
 from .tables import MatrixBuilder
