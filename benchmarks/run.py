@@ -25,10 +25,9 @@ from leaftrace._engine import costs
 from leaftrace._kernels import numpy as twins
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
-from conftest import adult as adult_fixture  # noqa: E402
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+import adult  # noqa: E402
 
-adult_data = adult_fixture.__wrapped__ if hasattr(adult_fixture, "__wrapped__") else adult_fixture
 PAPER = {"iterations": 100, "depth": 6, "learning_rate": 0.2, "boosting_type": "Plain"}
 PAPER |= {"leaf_estimation_method": "Newton", "leaf_estimation_iterations": 1}
 QUIET = {"verbose": 0, "allow_writing_files": False}
@@ -365,7 +364,7 @@ def main() -> None:
     if args.million:
         return million(args.million, args.memory_limit, args.model)
 
-    data = adult_data()
+    data = adult.load()
     sections = {
         "All training rows on m test rows": lambda: against_catboost_section(data, args.quick),
         "A whole test set": lambda: whole_test_set(data),

@@ -7,13 +7,13 @@ import numpy as np
 import oracle
 import pandas as pd
 import pytest
+from catboost_models import case as catboost_case
+from catboost_models import tracer_of
+from contract import accuracy, prepared
 from lightgbm import LGBMClassifier, LGBMRegressor
-from test_catboost import tracer_of
-from test_contract import accuracy, prepared
 from xgboost import XGBClassifier
 
 import leaftrace as lt
-from conftest import case as catboost_case
 from leaftrace._actions.acquire import acquire
 
 # Class weights of several kinds, classes and numbers; the test rows are the pool as well.

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from catboost import CatBoost, Pool
+from catboost_models import case
 
 import leaftrace as lt
-from conftest import case
 from leaftrace._actions import curve as module
 
 

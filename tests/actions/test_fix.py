@@ -11,7 +11,8 @@ import xgboost as xgb
 from catboost import Pool
 from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier
-from small_models import SMALL, take, trained_without
+from small_models import SMALL, trained_without
+from training_sets import take
 from xgboost import XGBClassifier, XGBRegressor
 
 import leaftrace as lt

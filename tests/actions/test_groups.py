@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from boosters import frame, numbers
 from catboost import Pool
+from contract import prepared
 from lightgbm import LGBMClassifier
 from scipy.sparse import csr_matrix
 from sklearn.ensemble import HistGradientBoostingClassifier
-from test_contract import prepared
 from threadpoolctl import threadpool_limits
 from xgboost import XGBRegressor
 

@@ -9,11 +9,11 @@ import oracle
 import pandas as pd
 import pytest
 from catboost import CatBoostClassifier, Pool
+from contract import prepared
 from lightgbm import LGBMClassifier, LGBMRegressor
 from scipy.optimize import minimize
 from scipy.stats import t
 from sklearn.ensemble import HistGradientBoostingClassifier
-from test_contract import prepared
 from threadpoolctl import threadpool_limits
 from xgboost import XGBClassifier
 

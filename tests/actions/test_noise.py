@@ -7,6 +7,8 @@ import numpy as np
 import oracle
 import pytest
 from catboost import CatBoostClassifier, CatBoostRegressor, Pool
+from catboost_models import QUIET
+from contract import prepared
 from lightgbm import LGBMClassifier, LGBMRegressor
 from scipy.stats import rankdata
 from sklearn.ensemble import (
@@ -15,12 +17,10 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.metrics import roc_auc_score
-from test_contract import prepared
 from threadpoolctl import threadpool_limits
 from xgboost import XGBClassifier
 
 import leaftrace as lt
-from conftest import QUIET
 from leaftrace._actions import common
 from leaftrace._actions.noise import path as left_out_path
 from leaftrace._actions.noise import suspicion

@@ -2,41 +2,16 @@
 equals that of a refit it shares no code with: the oracle's, and the library's own where there is one."""
 
 from dataclasses import replace
-from functools import cache
 
-import cases_catboost
-import cases_lightgbm
-import cases_sklearn
-import cases_xgboost
 import numpy as np
 import oracle
 import pytest
+from contract import CASES, accuracy, arguments, extreme_and_other_rows, prepared
+from training_sets import take
 
 import leaftrace as lt
 
-CASES = {
-    f"{library}: {name}": make
-    for library, module in (
-        ("CatBoost", cases_catboost),
-        ("XGBoost", cases_xgboost),
-        ("LightGBM", cases_lightgbm),
-        ("scikit-learn", cases_sklearn),
-    )
-    for name, make in module.CASES.items()
-}
 STEP = 2e-3  # of a weight
-
-
-@cache
-def prepared(name):
-    """(case, tracer in float64, oracle's structure, steps of the test rows), once a run."""
-    case = CASES[name]()
-    tracer = lt.Tracer(case.model, case.data.X, case.data.y, case.weight, **arguments(case))
-    return case, tracer, *case.structure(case)
-
-
-def arguments(case, **more):
-    return {"baseline": case.baseline, "dtype": "float64", **case.tracer, **more}
 
 
 @pytest.fixture(params=CASES)
@@ -49,11 +24,6 @@ def smooth(setting):
     if not setting[0].smooth:
         pytest.skip("its leaves have no derivatives: see test_leaves_without_derivatives")
     return setting
-
-
-def accuracy(case):
-    """Of a derivative or a refit, relative to the largest: the replay reads the model's scores, rounded as it does."""
-    return max(1e-6, 10 * case.tolerance)
 
 
 def test_fidelity(setting):
@@ -80,17 +50,10 @@ def oracle_loss(structure, case, test_steps, w):
     return structure.loss_of(F, case.data.test_codes)
 
 
-def some_rows(values, count=3):
-    order = np.argsort(values)
-    return np.unique(
-        np.r_[order[:2], order[-2:], np.linspace(0, len(values) - 1, count).astype(int)]
-    )
-
-
 def test_influence_is_the_slope_of_a_refit(smooth):
     case, tracer, structure, test_steps = smooth
     values = tracer.influence(case.data.X_test, case.data.y_test, reduce="mean").values[:, 0]
-    rows = some_rows(values)
+    rows = extreme_and_other_rows(values)
 
     def loss_at(i, dw):
         return oracle_loss(structure, case, test_steps, case.w + dw * np.eye(len(case.w))[i]).mean()
@@ -161,10 +124,6 @@ def test_forward_and_backward_agree(smooth):
         case.model, case.data.X, case.data.y, case.weight, **arguments(case, dtype="float32")
     )
     np.testing.assert_allclose(single.influence(X, y, rows=rows).values, exact, atol=1e-4 * scale)
-
-
-def take(X, index):
-    return X.iloc[index] if hasattr(X, "iloc") else X[index]
 
 
 def test_permuting_the_rows_permutes_the_influences(smooth):

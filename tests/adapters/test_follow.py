@@ -23,8 +23,8 @@ from sklearn.ensemble import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
-from test_altered import other_labels, other_weights, some_rows, take
 from threadpoolctl import threadpool_limits
+from training_sets import other_labels, other_weights, random_rows, take
 
 import leaftrace as lt
 
@@ -113,7 +113,7 @@ def altered(data, w):
     """(arguments of retrain, the table, labels, weights that they mean): rows changed, and rows added."""
     n = len(data.y)
     y, _ = other_labels(data)
-    gone = some_rows(n)
+    gone = random_rows(n)
     keep = np.setdiff1d(np.arange(n), gone)
     new = other_weights(np.ones(n) if w is None else w) if w is not None else None
     yield (

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 from catboost import CatBoostClassifier, CatBoostRegressor, Pool
-from test_catboost import tracer_of
+from catboost_models import QUIET, case, tracer_of
 
 import leaftrace as lt
-from conftest import QUIET, case
 
 
 def test_leave_one_out_is_catboost_without_the_row():

@@ -4,10 +4,10 @@ import numpy as np
 import oracle
 import pytest
 from catboost import CatBoostClassifier, CatBoostRegressor
-from test_algorithms import transcription
+from catboost_models import QUIET
+from paper_algorithms import transcription
 
 import leaftrace as lt
-from conftest import QUIET
 
 
 def check(model, X, y, X_test, y_test, rows_of, removed=3):

@@ -9,9 +9,10 @@ import oracle
 import pytest
 import sklearn
 from boosters import numbers, weights
+from contract import CASES, accuracy, prepared
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
-from test_contract import CASES, accuracy, prepared
+from training_sets import other_labels, other_weights, random_rows, take
 
 import leaftrace as lt
 
@@ -59,27 +60,6 @@ CLASSES_BY_TREE = {
     "LightGBM: multiclassova, weights, scale_pos_weight",
     "scikit-learn: RandomForest, multiclass, balanced_subsample, max_samples",
 }
-
-
-def other_labels(data, seed=0):
-    """(labels, codes) with a tenth of them exchanged for others that occur."""
-    rng = np.random.default_rng(seed)
-    codes = data.codes.copy()
-    rows = rng.choice(len(codes), len(codes) // 10, replace=False)
-    kinds = np.unique(codes)
-    codes[rows] = (codes[rows] + 1) % len(kinds) if len(kinds) <= 3 else codes[np.roll(rows, 1)]
-    label = dict(zip(data.codes, data.y, strict=True))
-    return np.array([label[c] for c in codes], dtype=data.y.dtype), codes
-
-
-def other_weights(w, seed=1):
-    new = np.float32(w * (0.5 + np.random.default_rng(seed).random(len(w)))).astype(float)
-    new[3] = 0.0
-    return new
-
-
-def some_rows(n, count=9, seed=2):
-    return np.sort(np.random.default_rng(seed).choice(n, count, replace=False))
 
 
 def with_classes(structure, name, case, codes):
@@ -138,7 +118,7 @@ def test_refits_are_the_oracles(name):
             tracer.refit(y=y)
         y = data.y
         codes = data.codes
-    gone = some_rows(n) if name not in UNWEIGHTED else np.union1d(some_rows(n), 3)
+    gone = random_rows(n) if name not in UNWEIGHTED else np.union1d(random_rows(n), 3)
     keep = ~np.isin(np.arange(n), gone)
     assert keep[np.flatnonzero(codes != data.codes)].any() or name in CLASSES_BY_TREE
     altered = with_classes(structure, name, case, codes).rows(keep)
@@ -163,10 +143,6 @@ def test_refits_are_the_oracles(name):
 def check(found, X, expected, case):
     scale = max(1.0, np.abs(expected).max())
     np.testing.assert_allclose(found.scores(X), expected, atol=max(3e-6, accuracy(case)) * scale)
-
-
-def take(X, rows):
-    return X.iloc[list(rows)] if hasattr(X, "iloc") else X[list(rows)]
 
 
 def test_class_weights_of_a_booster():

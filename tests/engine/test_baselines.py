@@ -4,12 +4,12 @@ import numpy as np
 import oracle
 import pytest
 from catboost import CatBoostClassifier, CatBoostRegressor
+from catboost_models import QUIET
+from contract import prepared
+from oracle_trees import trees_of
 from scipy.optimize import minimize
-from test_contract import prepared
-from test_neighbours import trees_of
 
 import leaftrace as lt
-from conftest import QUIET
 from leaftrace.baselines import TREX, BoostIn, Detector, Random, RowLoss, SelfInfluence, TreeSim
 
 BOOSTED = [

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from catboost import CatBoostClassifier
+from catboost_models import QUIET, case
 
 import leaftrace as lt
-from conftest import QUIET, case
 from leaftrace._engine import costs
 
 

@@ -6,11 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from catboost import CatBoostClassifier, CatBoostRegressor, Pool
+from catboost_models import QUIET, case, tracer_of
 from sklearn.linear_model import LogisticRegression
-from test_catboost import tracer_of
 
 import leaftrace as lt
-from conftest import QUIET, case
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from test_contract import prepared
-from test_kernels import M, N, agree, arrays, ids, isa, sweep_of
+from contract import prepared
+from kernel_arrays import M, N, agree, arrays, ids, sweep_of
 
 import leaftrace as lt
 from leaftrace._adapters.catboost.losses import Expectile, LogCosh, Lq, Quantile, RelativeError
@@ -27,7 +27,6 @@ from leaftrace._model.general_losses import (
 from leaftrace._model.losses import Logistic, Poisson, Softmax, SquaredError
 from leaftrace._model.separate_losses import Brier, OneVsAll, SeparateOutputs
 
-__all__ = ["isa"]  # a fixture
 pytestmark = pytest.mark.skipif(not is_native(), reason="native kernels are not in use")
 
 LOSSES = [

@@ -4,8 +4,8 @@ refits of the oracle and real retraining."""
 import numpy as np
 import oracle
 import pytest
+from contract import accuracy, extreme_and_other_rows, prepared
 from sklearn.metrics import roc_auc_score
-from test_contract import accuracy, prepared, some_rows
 
 import leaftrace as lt
 from leaftrace import goals
@@ -259,7 +259,7 @@ def test_influence_of_goals_is_the_slope_of_a_refit(setting):
         result = tracer.influence(X, y, of=goal)
         assert result.shape == (len(case.w), 1)
         values = result.values[:, 0]
-        for i in some_rows(values, 1):
+        for i in extreme_and_other_rows(values, 1):
             one = np.eye(len(case.w))[i]
             slope = oracle.slope(lambda d, one=one, f=plainly: f(scores(case.w + d * one)), 2e-3)
             # More than for the loss: differences of probabilities near 0 and 1 show more of the scores' rounding.

@@ -5,10 +5,9 @@ import builtins
 import numpy as np
 import pandas as pd
 import pytest
-from test_catboost import tracer_of
+from catboost_models import case, tracer_of
 
 import leaftrace as lt
-from conftest import case
 
 
 @pytest.fixture(scope="module")

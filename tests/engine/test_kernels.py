@@ -2,16 +2,14 @@
 
 import numpy as np
 import pytest
+from kernel_arrays import M, N, agree, arrays, ids, sweep_of
 
 from leaftrace._engine.forward import SMALL
 from leaftrace._kernels import BLOCKS, is_native, kernels
-from leaftrace._kernels import numpy as twins
 from leaftrace._model.losses import Logistic, Poisson, Softmax, SquaredError
 
 pytestmark = pytest.mark.skipif(not is_native(), reason="native kernels are not in use")
 
-N = 300
-M = 7
 SHAPES = [(1, 1, 1), (1, 3, 3), (3, 1, 3)]  # R trees, O outputs of a leaf, K outputs
 LOSSES = {
     "squared": SquaredError(),
@@ -19,45 +17,6 @@ LOSSES = {
     "poisson": Poisson(),
     "softmax": Softmax(3),
 }
-
-
-@pytest.fixture(params=["baseline", "avx2", "avx512"])
-def isa(request):
-    before = kernels.isa()
-    try:
-        kernels.set_isa(request.param)
-    except ValueError:
-        pytest.skip(f"no {request.param} here")
-    yield
-    kernels.set_isa(before)
-
-
-def agree(name, inputs, outputs, dtype, works=True):
-    """Run both on copies of the outputs and compare."""
-    mine, twin = ([o.copy() if isinstance(o, np.ndarray) else o for o in outputs] for _ in range(2))
-    getattr(kernels, name)(*inputs, *mine)
-    getattr(twins, name)(*inputs, *twin)
-    compared = [
-        t
-        for t in zip(mine, twin, outputs, strict=True)
-        if getattr(t[2], "dtype", np.dtype(int)).kind == "f"
-    ]
-    scale = max(np.abs(b).max(initial=0.0) for _, b, _ in compared)
-    assert works == any(np.any(b != before) for _, b, before in compared), (
-        "equality of nothing would prove nothing"
-    )
-    for a, b, _ in compared:
-        # Sums of N terms of order one: rounding of each partial sum.
-        np.testing.assert_allclose(a, b, atol=scale * N * np.finfo(dtype).eps)
-
-
-def arrays(dtype, seed=0):
-    rng = np.random.default_rng(seed)
-    return lambda *shape: (rng.normal(size=shape) * 0.1).astype(dtype)
-
-
-def ids(rng, R, id_type):
-    return rng.integers(0, M, (R, N)).astype(id_type)
 
 
 @pytest.mark.parametrize("id_type", [np.uint8, np.uint16])
@@ -194,12 +153,6 @@ def test_block_kernels(isa, B, dtype, shape, id_type):
         for pick, absolute in ((None, None), ((rng.random(N) < 0.5).astype(dtype), x(M * R, B))):
             inputs = *sweep_of(rng, R, O, id_type), *before, pick, U
             agree("tangent_sums", inputs, [D, absolute, x(M * R, O, B)], dtype)
-
-
-def sweep_of(rng, R, O, id_type):
-    """leaf and first of a step whose trees have M leaves each."""
-    leaf = (ids(rng, R, np.int64) + M * np.arange(R)[:, None]).astype(id_type)
-    return leaf, np.arange(R, dtype=np.int32) * O
 
 
 @pytest.mark.parametrize("B", BLOCKS)

@@ -3,11 +3,12 @@
 import numpy as np
 import oracle
 import pytest
-from test_catboost import tracer_of
-from test_contract import prepared
+from catboost_models import case as catboost_case
+from catboost_models import tracer_of
+from contract import prepared
+from oracle_trees import trees_of
 
 import leaftrace as lt
-from conftest import case as catboost_case
 from leaftrace._tracer.neighbours import leaf_kernel
 
 SETTINGS = [
@@ -25,23 +26,6 @@ SETTINGS = [
     "scikit-learn: HistGradientBoosting, early stopping, weights",
     "scikit-learn: RandomForest, multiclass, balanced_subsample, max_samples",
 ]
-
-
-def trees_of(structure, case):
-    """For each tree: t, r, ids of the training rows, leaves, first output, its factor in the model, scores it read."""
-    w = case.w * structure.class_weight
-    base, values = oracle.refit(structure, case.data.codes, case.w)
-    A = np.tile(base, (len(w), 1)) + structure.offset
-    factor = np.ones(len(structure.steps))
-    if structure.moves is not None:
-        factor[:] = [
-            sum(f for moves in structure.moves for r, f in moves if r == t)
-            for t in range(len(factor))
-        ]
-    for t, step in enumerate(structure.steps):
-        A = oracle.move(structure, t, structure.steps, base, values, A)
-        for r, (ids, L, o) in enumerate(step):
-            yield t, r, ids, L, o, factor[t], A
 
 
 def tree_slope(structure, case, tree, row, k):

@@ -4,9 +4,9 @@ import numpy as np
 import oracle
 import pytest
 from catboost import CatBoostClassifier, Pool
+from catboost_models import QUIET, case
 
 import leaftrace as lt
-from conftest import QUIET, case
 
 
 def catboost_says(model, X, y, X_test, y_test, update_method):

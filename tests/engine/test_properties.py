@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 from catboost import CatBoostClassifier, CatBoostRegressor, Pool
-from test_catboost import tracer_of
+from catboost_models import QUIET, case, tracer_of
 
 import leaftrace as lt
-from conftest import QUIET, case
 
 SMALL = {**QUIET, "iterations": 15, "depth": 3, "bootstrap_type": "No", "random_strength": 0}
 

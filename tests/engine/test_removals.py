@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import oracle
 import pytest
-from test_contract import CASES, accuracy, prepared
+from contract import CASES, accuracy, prepared
 
 import leaftrace as lt
 from leaftrace._engine.removals import has_block_removal

@@ -3,11 +3,11 @@
 import boosters
 import numpy as np
 from catboost import CatBoostClassifier
+from catboost_models import QUIET
 from lightgbm import LGBMRegressor
 from sklearn.ensemble import HistGradientBoostingClassifier
+from training_sets import take
 from xgboost import XGBClassifier
-
-from conftest import QUIET
 
 PLAIN = {
     **QUIET, "iterations": 30, "depth": 4, "learning_rate": 0.2, "bootstrap_type": "No", "random_strength": 0,
@@ -28,10 +28,6 @@ HIST_CATEGORIES = (
     ),
     boosters.frame,
 )
-
-
-def take(X, rows):
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
 def trained_without(make, X, y, w, gone):

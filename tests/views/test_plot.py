@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from catboost import Pool
+from catboost_models import case
 from hostile import COLUMNS, STRINGS, hostile
 
 import leaftrace as lt
-from conftest import case
 from leaftrace import plot
 from leaftrace._actions.common import Effect, effects_table
 from leaftrace._actions.noise.action import label_noise
