@@ -348,7 +348,7 @@ def report(folder: Path, n: int, small: int, limit: int) -> str:
     total = [sum(x[name] for name in names) / rows for x, rows in ((here, small), (there, n))]
     lines.append(
         [
-            "all three questions above",
+            "open and both queries",
             *["", f"{1e9 * total[0] / TREES:.2f}"],
             "",
             f"{1e9 * total[1] / TREES:.2f}",
@@ -359,13 +359,13 @@ def report(folder: Path, n: int, small: int, limit: int) -> str:
     head = [
         "",
         f"{small:,} rows in memory",
-        "ns a row and tree",
+        "ns per row and tree",
         f"{n:,} rows from files",
-        "ns a row and tree",
+        "ns per row and tree",
         "ratio",
     ]
     out = [
-        f"LightGBM, {TREES} trees of {LEAVES} leaves, {FEATURES} numbers a row, {os.cpu_count()} cores, "
+        f"LightGBM, {TREES} trees of {LEAVES} leaves, {FEATURES} numbers per row, {os.cpu_count()} cores, "
         f"`memory_limit` of {size(limit)}:",
         table(head, lines),
         "On a cluster of two processes (one thread each) on the same machine:",
@@ -401,15 +401,15 @@ def report(folder: Path, n: int, small: int, limit: int) -> str:
         "expected",
         "sent by workers for the 10",
     ]
-    head.append("a worker's memory")
+    head.append("memory of a worker")
     out.append(table(head, lines))
     differences = {name: x for name, x in ask("agree", folder, small).items() if name != "peak"}
     out.append(
-        f"Mean-loss influence of {small:,} rows on the cluster against that in memory (float64, 20 trees), largest "
-        "difference relative to the largest value:"
+        f"Influence of {small:,} rows on the mean loss: largest difference between the cluster and "
+        "memory (float64, 20 trees), relative to the largest value:"
     )
     out.append(table(list(differences), [[f"{x:.0e}" for x in differences.values()]]))
-    out.append("The cost model on paper, for one query of the mean loss:")
+    out.append("Costs by the formulas above, not measured, for one query of the mean loss:")
     lines = []
     for rows, trees, workers in ((1e7, 100, 2), (1e8, 500, 64), (1e9, 1000, 800)):
         cost = expected(rows, trees, LEAVES, 1, workers, 4 * workers)
@@ -421,10 +421,10 @@ def report(folder: Path, n: int, small: int, limit: int) -> str:
         "trees",
         "threads",
         "row form",
-        "moved",
+        "bytes moved",
         "leaf form, first time",
-        "moved",
-        "memory a thread",
+        "bytes moved",
+        "memory per thread",
     ]
     out.append(table(head, lines))
     return "\n\n".join(out)
