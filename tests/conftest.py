@@ -8,7 +8,7 @@ from catboost import CatBoostClassifier
 from catboost_models import QUIET
 from hypothesis import settings
 
-# The same examples on every run: a failure must come back when it is looked at.
+# The same examples on every run, so that a failure can be reproduced.
 settings.register_profile("fixed", derandomize=True)
 settings.load_profile("fixed")
 
@@ -25,7 +25,7 @@ def adult():
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory):
-    """A folder with tables and saved models, and what they were made of: see cli_world."""
+    """A folder with tables and saved models, and the data they were made of: see cli_world."""
     from cli_world import build
 
     return build(tmp_path_factory.mktemp("cli"))
@@ -33,7 +33,7 @@ def world(tmp_path_factory):
 
 @pytest.fixture
 def here(world, monkeypatch):
-    """In that folder."""
+    """The folder of `world`, as the current directory."""
     monkeypatch.chdir(world[0])
     return world[0]
 

@@ -1,5 +1,6 @@
-"""Real CatBoost models, one body for every setting: the replay gives the model's leaf values, and every number of the
-library equals an independent refit's."""
+"""Real CatBoost models, the same tests for every setting.
+
+The replay gives the model's leaf values, and every number of leaftrace equals an independent refit."""
 
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from contract import extreme_and_other_rows
 
 import leaftrace as lt
 
-STEP = 2e-3  # of a weight; the five-point rule's error is of relative order (STEP / (H + lam))^4
+STEP = 2e-3  # change of a weight; the five-point rule's error is of relative order (STEP / (H + lam))^4
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -47,7 +48,7 @@ def test_influence_on_the_mean_loss_is_the_slope_of_a_refit(setting):
     structure, test_steps = structure_of(c, tracer)
     values = tracer.influence(c.X_test, c.y_test, reduce="mean").values[:, 0]
 
-    def loss_at(i, dw):  # dw of the sample weight: class weights multiply it
+    def loss_at(i, dw):  # dw is a change of the sample weight, which class weights multiply
         w = c.w_total + dw * c.class_weight[i] * np.eye(len(c.codes))[i]
         F = oracle.predict(structure, oracle.refit(structure, c.codes, w), test_steps)
         return oracle.loss_value(structure.loss, F, c.test_codes).mean()
@@ -176,7 +177,7 @@ def test_candidates_are_slopes_at_weight_zero(setting):
 
 
 def test_leaves_of_many_rows(monkeypatch):
-    """CatBoost is asked for the leaves of some rows at a time; a pool with groups of rows cannot be cut."""
+    """Leaves are computed for some rows at a time; a pool with groups of rows cannot be split."""
     catboost = pytest.importorskip("catboost")
     from leaftrace._adapters.catboost import pools
 

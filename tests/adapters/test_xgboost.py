@@ -1,4 +1,4 @@
-"""XGBoost: what the contract does not cover. Files, parameters, draws, training again, and what is refused."""
+"""XGBoost beyond the contract: files, parameters, draws, retraining, refusals."""
 
 from dataclasses import replace
 
@@ -134,8 +134,8 @@ def test_gradient_based_sampling_is_refused():
     exact(trained(sampling_method="gradient_based"))  # without subsample nothing is drawn
 
 
-def test_an_objective_xgboost_cannot_tell_of():
-    """A Booster does not say that its objective was a function; its leaf values do."""
+def test_a_custom_objective_that_the_booster_does_not_store():
+    """A Booster does not store that its objective was a function; its leaf values show it."""
     booster = xgb.train(
         {"nthread": 1, "max_depth": 3},
         xgb.DMatrix(NUMBERS.X, NUMBERS.y),
@@ -324,7 +324,7 @@ def test_rows_drawn_again(params):
 
 
 def test_rows_in_another_order_are_noticed():
-    """Which rows were drawn depends on their places."""
+    """Which rows were drawn depends on their positions."""
     order = np.random.default_rng(0).permutation(len(NUMBERS.y))
     booster = trained(subsample=0.6)
     with pytest.raises(lt.FidelityError, match="leaf weights differ"):
@@ -340,7 +340,7 @@ def test_dropped_trees_that_cannot_be_found_again():
 
 
 def test_random_numbers():
-    """Against Python integers; and a draw of nothing draws nothing."""
+    """Compare with Python integers; drawing no rows uses no random numbers."""
     word = cases.words(123)
     twister = draws.Twister(123)
     assert [twister.word() for _ in range(700)] == [word() for _ in range(700)]
@@ -387,7 +387,7 @@ def test_nothing_removed_gives_the_model_back(setting):
     model = make().set_params(n_jobs=1).fit(data.X, data.y)
     again = exact(model, data).retrain(without=[])
     assert not again.structure_changed
-    # DART adds the trees up in another order where it predicts rows in place.
+    # DART adds trees in another order when it predicts without a DMatrix.
     tolerance = 1e-6 if setting == "dart" else 0
     np.testing.assert_allclose(
         again.predict(data.X_test), model.predict(data.X_test, output_margin=True), atol=tolerance
@@ -454,7 +454,7 @@ def test_a_quantile_matrix_is_traced_but_not_retrained():
     rows = xgb.QuantileDMatrix(NUMBERS.X, NUMBERS.y)
     booster = xgb.train({"max_depth": 3, "nthread": 1}, rows, 4)
     exact(booster)
-    if cases.VERSION < (3, 1):  # there XGBoost cannot tell the leaves of its rows
+    if cases.VERSION < (3, 1):  # XGBoost cannot predict the leaves of its rows there
         with pytest.raises(lt.InvalidInput, match="pass the table itself"):
             lt.Tracer(booster, rows)
         return
@@ -537,7 +537,7 @@ def test_large_labels_over_many_rounds():
 
 @pytest.mark.parametrize("objective", ["binary:logistic", "multi:softprob"])
 def test_rows_predicted_with_certainty(objective):
-    """There 1 - p is a few units of float32; without them leaf values would be off by half."""
+    """Near certainty 1 - p is a few float32 units; ignoring them would make leaf values wrong by half."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 4))
     y = np.digitize(X[:, 0], [0.0] if objective == "binary:logistic" else [-0.5, 0.5])
@@ -573,7 +573,7 @@ B = np.linspace(0.5, 1.6, 9)
     ],
 )
 def test_rules_of_starting_scores(rule, loss, y):
-    """Derivatives against finite differences, removals against the rule itself."""
+    """Compare derivatives with finite differences, and removals with the rule itself."""
     by_weight, by_label = rule.effects(loss, y, B, y)
     step = 1e-5
     for i in range(len(y)):
@@ -594,7 +594,7 @@ def test_rules_of_starting_scores(rule, loss, y):
 @pytest.mark.parametrize("scale_pos_weight", [1, 3])
 @pytest.mark.parametrize("share", [0.0006, 0.9994])
 def test_few_rows_of_a_class(share, scale_pos_weight):
-    """A base_score near 1 is a logit of few digits, which leaves of a forest of small trees do not outweigh."""
+    """A base_score near 1 is a logit with few digits, and the small trees do not hide that."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(5000, 3))
     y = (X[:, 0] > np.quantile(X[:, 0], 1 - share)).astype(int)
@@ -624,7 +624,7 @@ def test_all_labels_the_same():
 
 
 def test_sums_of_many_weights_in_float32():
-    """A softmax start adds a hundred thousand weights in float32; that is the model's number, not an error of rows."""
+    """XGBoost adds a hundred thousand weights in float32; the replay must accept that rounding."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100_000, 2))
     w = np.float32(rng.random(100_000)).astype(float)

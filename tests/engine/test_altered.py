@@ -1,5 +1,6 @@
-"""Refits on other training sets: rows removed, relabelled, reweighted, added; against the oracle's, for every setting
-of the contract."""
+"""Refits on other training sets (rows removed, relabelled, reweighted, added) against the oracle.
+
+They run for every setting of the contract."""
 
 from dataclasses import replace
 
@@ -21,7 +22,7 @@ def counts(case):
     return np.bincount(case.data.codes.astype(int))
 
 
-# What the rows of each class are multiplied with, from the settings of the models.
+# The weight of each class, from the settings of the models.
 CLASS_WEIGHTS = {
     "CatBoost: logloss, weights, class weights": lambda case: case.model.get_all_params()[
         "class_weights"
@@ -49,7 +50,8 @@ CLASS_WEIGHTS = {
         1.0,
     ],
 }
-# Quantiles of rows without weights, and classes that every tree weighs its own way: refits of others are refused.
+# Refits with other weights are refused for quantiles of rows without weights, and refits with other
+# labels for models in which every tree has its own class weights.
 UNWEIGHTED = {
     "XGBoost: absolute error",
     "LightGBM: quantile, bagging",
@@ -63,7 +65,7 @@ CLASSES_BY_TREE = {
 
 
 def with_classes(structure, name, case, codes):
-    """The structure with class weights that follow the labels; rows held out (of weight zero) stay out."""
+    """Return the structure with class weights that follow the labels; held-out rows keep weight zero."""
     old = structure.class_weight
     if name not in CLASS_WEIGHTS:
         assert np.ndim(old) == 0 or np.ptp(old[old > 0]) == 0
@@ -77,7 +79,7 @@ def with_classes(structure, name, case, codes):
 
 
 def with_added(structure, test_steps, name, case, count):
-    """The structure with the first test rows below the training rows."""
+    """Return the structure with the first test rows appended to the training rows."""
     steps = [
         [
             (np.append(ids, more[:count]), L, o)
@@ -96,7 +98,7 @@ def with_added(structure, test_steps, name, case, count):
 
 @pytest.mark.parametrize("name", CASES)
 def test_refits_are_the_oracles(name):
-    """Without some rows, with other labels and other weights, all at once; and with new rows."""
+    """Remove rows, change labels and weights, all at once; then add rows."""
     case, tracer, structure, test_steps = prepared(name)
     n = len(case.w)
     X = case.data.X_test
@@ -146,7 +148,7 @@ def check(found, X, expected, case):
 
 
 def test_class_weights_of_a_booster():
-    """An xgboost.Booster does not know its labels as classes; scale_pos_weight is for those that are one."""
+    """An xgboost.Booster has no classes; scale_pos_weight applies to rows whose label is 1."""
     case = cases_xgboost.boosted(
         "", cases_xgboost.binary(), objective="binary:logistic", scale_pos_weight=2.5, weight=True
     )

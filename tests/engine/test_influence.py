@@ -1,4 +1,4 @@
-"""The result type: tables, groups, files, words."""
+"""The result of `influence`: tables, groups, files, words."""
 
 import builtins
 
@@ -212,7 +212,7 @@ def test_repr(influence):
 
 
 def test_without_pandas(influence, monkeypatch):
-    """Tables are plain columns."""
+    """Without pandas, tables are plain columns."""
     real = builtins.__import__
 
     def no_pandas(name, *args, **kw):

@@ -45,7 +45,7 @@ def test_one_output_sums_and_effects(isa, loss, id_type):
             outputs = [A, y, w, rounding, 3, N - 5, np.zeros((3 * M + 1, 8))]
             inputs = loss, leaf, skip, edges, values
             agree("replay_sums", inputs, outputs, np.float32 if rounding else np.float64)
-    # Squared error has no last bit to differ in, so there every row must be rounded as NumPy rounds it.
+    # For squared error both must round every row in the same way, to the last bit.
     for begin in range(40):
         if loss == "squared":
             outputs = [A, y, w, 7, begin, begin + 37, np.zeros((3 * M + 1, 8))]
@@ -69,7 +69,7 @@ def test_one_output_sums_and_effects(isa, loss, id_type):
 
 
 def test_more_rows_than_a_tile(isa):
-    """The kernels take rows in tiles of up to 4096."""
+    """The kernels process rows in tiles of up to 4096."""
     rng = np.random.default_rng(11)
     T = 3
     n = 9001
@@ -187,7 +187,7 @@ def test_change_sums(isa, B, dtype, loss, inner):
             if (form == 1 and loss == "squared") or (form == 2 and inner):
                 continue
             before[2][:] *= 0.001 if form == 2 else 1
-            labels = np.zeros(N)  # none of these losses looks at them
+            labels = np.zeros(N)  # none of these losses uses them
             inputs = (
                 LOSSES[loss],
                 *sweep_of(rng, R, O, np.uint8),
@@ -240,7 +240,7 @@ def test_removal_step(isa, dtype, loss):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_exponential_of_a_change(dtype):
-    """The kernels' polynomial for exp(D) - 1, over changes no single row brings about, through the Poisson loss."""
+    """Check the polynomial for exp(D) - 1, for larger changes than one row causes, by the Poisson loss."""
     D = np.r_[np.logspace(-8, np.log10(4), 200), -np.logspace(-8, np.log10(4), 200)].astype(dtype)
     n = len(D)
     leaf = np.arange(n, dtype=np.uint16)[None]

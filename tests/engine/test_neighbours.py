@@ -1,4 +1,4 @@
-"""Neighbours: shares of trees and leaf-kernel weights against plain loops over the trees of real models."""
+"""Neighbours: shares of trees and leaf-kernel weights, against loops over trees of real models."""
 
 import numpy as np
 import oracle
@@ -29,7 +29,7 @@ SETTINGS = [
 
 
 def tree_slope(structure, case, tree, row, k):
-    """d(leaf values of output k) / d(negative gradient of a row), by perturbing that gradient in this tree alone."""
+    """Return d(leaf values of output k) / d(negative gradient of a row), in this tree alone."""
     t, r, ids, L, o, factor, A = tree
     w = case.w * structure.class_weight
     lam = structure.l2 * w.sum() / len(w) if structure.l2_scales else structure.l2
@@ -99,7 +99,7 @@ def test_weights_of_a_forest_sum_to_one():
 
 @pytest.mark.parametrize("by", ["weight", "similarity"])
 def test_the_table(by):
-    """Many test rows, in several blocks, float32: the largest of the whole matrix, with names, labels, influence."""
+    """The table equals the largest values of the whole matrix, for many test rows in blocks."""
     c = catboost_case("categories and missing values")
     # 80 rows
     X = c.X_test.loc[np.repeat(c.X_test.index, 4)]
