@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from boosters import frame, weights
-from cases_catboost import SMALL, final_leaves, recorded_leaves, three_kinds
+from cases_catboost import SMALL, three_kinds
 from catboost import CatBoost, CatBoostClassifier, Pool
+from catboost_structure import final_leaves, recorded_leaves
 
 import leaftrace as lt
 

@@ -5,7 +5,6 @@ from copy import deepcopy
 
 import cases_catboost
 import cases_lightgbm
-import cases_sklearn
 import cases_xgboost
 import lightgbm as lgb
 import numpy as np
@@ -23,6 +22,9 @@ from sklearn.ensemble import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
+from sklearn_forest import forest_raw
+from sklearn_gradient import gradient_raw
+from sklearn_hist import hist_raw
 from threadpoolctl import threadpool_limits
 from training_sets import other_labels, other_weights, random_rows, take
 
@@ -87,13 +89,7 @@ def raw(model, X):
     if library == "sklearn":
         hist = hasattr(model, "_predictors")
         forest = "forest" in type(model).__module__
-        by = (
-            cases_sklearn.hist_raw
-            if hist
-            else cases_sklearn.forest_raw
-            if forest
-            else cases_sklearn.gradient_raw
-        )
+        by = hist_raw if hist else forest_raw if forest else gradient_raw
     else:
         by = {"catboost": cases_catboost, "lightgbm": cases_lightgbm, "xgboost": cases_xgboost}[
             library

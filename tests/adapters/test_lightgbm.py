@@ -8,7 +8,8 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 from boosters import binary, frame, numbers, three_classes, weights
-from cases_lightgbm import CASES, SMALL, VERSION, raw
+from cases_lightgbm import CASES, SMALL, raw
+from lightgbm_formulas import VERSION
 from scipy import sparse
 
 import leaftrace as lt

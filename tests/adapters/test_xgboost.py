@@ -10,6 +10,9 @@ import scipy.sparse
 import xgboost as xgb
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from xgboost_draws import rows_by_congruence, uniform, words
+from xgboost_formulas import quantile_leaf
+from xgboost_reading import VERSION, matrix
 
 import leaftrace as lt
 from leaftrace._adapters.xgboost import draws, start
@@ -25,11 +28,11 @@ WEIGHT = boosters.weights(len(NUMBERS.y))
 
 def trained(data=NUMBERS, rounds=8, weight=None, **params):
     params = {"max_depth": 3, "nthread": 1, **params}
-    return xgb.train(params, cases.matrix(data.X, label=data.y, weight=weight), rounds)
+    return xgb.train(params, matrix(data.X, label=data.y, weight=weight), rounds)
 
 
 def margins(booster, X, **how):
-    return booster.predict(cases.matrix(X), output_margin=True, **how).astype(float)
+    return booster.predict(matrix(X), output_margin=True, **how).astype(float)
 
 
 def exact(model, data=NUMBERS, weight=None, **arguments):
@@ -125,9 +128,7 @@ def test_refusals(setting):
         lt.Tracer(make(), NUMBERS.X, NUMBERS.y)
 
 
-@pytest.mark.skipif(
-    cases.VERSION < (3, 2), reason="older versions sample by gradients on GPUs only"
-)
+@pytest.mark.skipif(VERSION < (3, 2), reason="older versions sample by gradients on GPUs only")
 def test_gradient_based_sampling_is_refused():
     with pytest.raises(lt.UnsupportedModel, match="sampling_method='uniform'"):
         lt.Tracer(trained(subsample=0.5, sampling_method="gradient_based"), NUMBERS.X, NUMBERS.y)
@@ -341,11 +342,11 @@ def test_dropped_trees_that_cannot_be_found_again():
 
 def test_random_numbers():
     """Compare with Python integers; drawing no rows uses no random numbers."""
-    word = cases.words(123)
+    word = words(123)
     twister = draws.Twister(123)
     assert [twister.word() for _ in range(700)] == [word() for _ in range(700)]
     assert twister.numbers(0).size == 0
-    np.testing.assert_array_equal(twister.numbers(50), [cases.uniform(word) for _ in range(50)])
+    np.testing.assert_array_equal(twister.numbers(50), [uniform(word) for _ in range(50)])
     powers = draws.congruential(37)
     assert [int(p) for p in powers] == [pow(16807, i + 1, 2**64) for i in range(37)]
     for subsample in (0.3, 0.9):
@@ -353,9 +354,9 @@ def test_random_numbers():
             [1], 200, seed=9, subsample=subsample, method="hist", parallel=1, seed_per_iteration=False,
             columns_first=False, learning_rate=0.3, dart=None,
         )  # fmt: skip
-        word = cases.words(9)
+        word = words(9)
         word()
-        expected = cases.rows_by_congruence(word, 200, float(np.float32(subsample)))
+        expected = rows_by_congruence(word, 200, float(np.float32(subsample)))
         np.testing.assert_array_equal(again.sample[0], expected == 1)
 
 
@@ -454,7 +455,7 @@ def test_a_quantile_matrix_is_traced_but_not_retrained():
     rows = xgb.QuantileDMatrix(NUMBERS.X, NUMBERS.y)
     booster = xgb.train({"max_depth": 3, "nthread": 1}, rows, 4)
     exact(booster)
-    if cases.VERSION < (3, 1):  # XGBoost cannot predict the leaves of its rows there
+    if VERSION < (3, 1):  # XGBoost cannot predict the leaves of its rows there
         with pytest.raises(lt.InvalidInput, match="pass the table itself"):
             lt.Tracer(booster, rows)
         return
@@ -615,7 +616,7 @@ def test_few_rows_of_a_class(share, scale_pos_weight):
 
 
 @pytest.mark.skipif(
-    (3, 0) <= cases.VERSION < (3, 2), reason="these versions do not train on a single class"
+    (3, 0) <= VERSION < (3, 2), reason="these versions do not train on a single class"
 )
 def test_all_labels_the_same():
     y = np.ones(len(NUMBERS.y), int)
@@ -643,7 +644,7 @@ def test_quantiles(alpha, weighted):
     w = rng.random(90) * (rng.random(90) > 0.2)
     w = w if weighted else (w > 0).astype(float)
     found = Quantile(float(np.float32(alpha)), weighted)(leaf, 8, r, r, w)
-    expected = cases.quantile_leaf(float(np.float32(alpha)), weighted)(leaf, 8, r, r, w)
+    expected = quantile_leaf(float(np.float32(alpha)), weighted)(leaf, 8, r, r, w)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     assert np.all(found[6:] == 0)
 
