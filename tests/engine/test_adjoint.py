@@ -184,7 +184,7 @@ def test_recomputed_effects_give_the_same_answers(case):
 def test_leaf_space_is_the_row_form(case):
     structure, y, w, test_steps, y_test = case
     work = workspace_of(ensemble_of(structure, y, w))
-    assume(leaf_space.fits(work.trace.ensemble))
+    assume(leaf_space.has_leaf_form(work.trace.ensemble))
     queries = queries_of(work, test_steps, y_test)
     row = leaf_adjoint(work, queries, slice(None))
     leaf = leaf_space.build(work).adjoint(work, queries, slice(None))

@@ -12,7 +12,9 @@ SMALL = {**QUIET, "iterations": 25, "depth": 4}
 
 
 class CatBoostCase(Case):
-    """Rows count in CatBoost's l2 term, so a weight of zero is no removal. ``on_targets``: with target statistics."""
+    """A case of CatBoost. ``on_targets`` says whether it splits on target statistics.
+
+    Rows count in CatBoost's l2 term, so a row of weight zero is not the same as a removed row."""
 
     on_targets = False
 
@@ -28,11 +30,9 @@ def make(
     **kw,
 ):
     def fit(X, y, sample_weight, given):
-        categories = (
-            [i for i, t in enumerate(X.dtypes) if str(t) == "category"]
-            if hasattr(X, "dtypes")
-            else None
-        )
+        categories = None
+        if hasattr(X, "dtypes"):
+            categories = [i for i, t in enumerate(X.dtypes) if str(t) == "category"]
         pool = Pool(X, y, weight=sample_weight, baseline=given, cat_features=categories)
         held = (data.X_test, data.y_test) if early else None
         return estimator(**{**SMALL, **kw}).fit(pool, eval_set=held)
@@ -40,9 +40,13 @@ def make(
     extra = {"tolerance": kw.pop("tolerance", 1e-9), "smooth": kw.pop("smooth", True)}
     if kw.pop("refit", False):
         extra["own_refit"] = own_refit
-    if estimator is CatBoost:
-        kw, settings = {}, kw
-        estimator = lambda **more: CatBoost({**more, **settings})  # noqa: E731
+    if estimator is CatBoost:  # which takes its settings as a dictionary
+        settings = kw
+        kw = {}
+
+        def estimator(**more):
+            return CatBoost({**more, **settings})
+
     case = CatBoostCase(
         name,
         data,
@@ -60,7 +64,7 @@ def make(
 
 
 def three_kinds():
-    """Three classes with category columns."""
+    """Return data of three classes with category columns."""
     d = frame("number", many=True)
     score = np.r_[d.y, d.y_test]
     codes = np.digitize(score, np.quantile(score, [0.33, 0.66])).astype(float)
@@ -68,6 +72,7 @@ def three_kinds():
 
 
 def cases():
+    """Yield (name, data, arguments of `make`) of all settings."""
     baseline = np.random.default_rng(7).normal(size=len(binary().y))
     classifier = CatBoostClassifier
     regressor = CatBoostRegressor

@@ -17,13 +17,12 @@ def raw(model, X):
     booster = getattr(model, "booster_", model)
     F = np.asarray(booster.predict(X, raw_score=True)).reshape(X.shape[0], -1)
     forest = "\naverage_output" in booster.model_to_string()[:2000]
-    return (
-        F / booster.current_iteration() if forest else F
-    )  # raw_score leaves out what predict() divides by
+    # raw_score of a forest is a sum, which predict() divides by the number of trees.
+    return F / booster.current_iteration() if forest else F
 
 
 def train(data, rounds=15, weighted=False, baseline=None, callbacks=(), **settings):
-    """A case of lightgbm.train with these settings; `structure` of the same."""
+    """Return a case of lightgbm.train with these settings."""
     params = {**SMALL, **settings}
     like = {k: v for k, v in params.items() if k in DEFAULTS}
 
@@ -38,7 +37,8 @@ def train(data, rounds=15, weighted=False, baseline=None, callbacks=(), **settin
         return raw(again, case.data.X_test)
 
     drawn = params.get("bagging_freq", 0) > 0 or params.get("data_sample_strategy") == "goss"
-    plain = params.get("boosting", "gbdt") == "gbdt" and not drawn and not params.get("path_smooth")
+    can_refit = params.get("boosting", "gbdt") == "gbdt" and not drawn
+    can_refit &= not params.get("path_smooth") and params.get("boost_from_average") is False
     return Case(
         name="",
         data=data,
@@ -50,12 +50,14 @@ def train(data, rounds=15, weighted=False, baseline=None, callbacks=(), **settin
         smooth=params.get("objective") not in ("regression_l1", "quantile", "mape"),
         ordered=drawn,
         counts_rows=True,
-        own_refit=refit if plain and params.get("boost_from_average") is False else None,
+        own_refit=refit if can_refit else None,
     )
 
 
 def wrapper(kind, data, like, weighted=False, **settings):
-    """A case of LGBMClassifier or LGBMRegressor with these settings, like `structure`'s with those of ``like``."""
+    """Return a case of LGBMClassifier or LGBMRegressor with these settings.
+
+    ``like`` has the same settings by the names that `structure` uses."""
 
     def fit(X, y, weight, given):
         return kind(**QUIET, **settings).fit(X, y, sample_weight=weight, init_score=given)
@@ -75,7 +77,7 @@ KINDS = [0, 0, 0, 0, 4, 30]  # bins of the columns of `frame`: categories and on
 
 
 def classifier_defaults():
-    """Strings for classes, missing values, two columns of categories."""
+    """Return a classifier of class names, with missing values and two category columns."""
     like = {"objective": "binary", "kinds": KINDS}
     return wrapper(lgb.LGBMClassifier, frame(many=True), like, n_estimators=20)
 
@@ -166,7 +168,7 @@ def schedule():
 
 
 def continued():
-    """Six iterations, then nine more of another learning rate."""
+    """Return a case of six iterations, and nine more with another learning rate."""
     case = train(numbers())
 
     def fit(X, y, weight, given):
@@ -195,7 +197,7 @@ CASES = {
         max_delta_step=0.5,
         boost_from_average=False,
     ),
-    "huber, weights": lambda: train(  # an alpha that no residual comes close to
+    "huber, weights": lambda: train(  # no residual is close to this alpha
         numbers(), 8, True, objective="huber", alpha=1.25, boost_from_average=False
     ),
     "fair": lambda: train(numbers(), objective="fair", fair_c=0.8),
@@ -284,7 +286,7 @@ CASES = {
     ),
     "mape": lambda: train(numbers("positive"), objective="mape"),
 }
-if VERSION >= (4, 6):  # earlier ones fail a check of their own
+if VERSION >= (4, 6):  # earlier versions fail in a check of LightGBM itself
     CASES["quantised, leaves renewed"] = lambda: train(
         numbers(), use_quantized_grad=True, quant_train_renew_leaf=True
     )

@@ -25,6 +25,8 @@ VERSION = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
 
 
 def hist(name, data, model, stratify=True, class_weight=None, **more):
+    """Return a case of HistGradientBoosting."""
+
     def structure(case):
         return hist_structure(case, 1.0 if class_weight is None else class_weight(case), stratify)
 
@@ -32,24 +34,25 @@ def hist(name, data, model, stratify=True, class_weight=None, **more):
 
 
 def trained(make):
-    """fit(X, y, sample_weight, baseline) of a new estimator."""
+    """Return fit(X, y, sample_weight, baseline) of a new estimator."""
 
     def fit(X, y, sample_weight, baseline):
         assert baseline is None
-        with threadpool_limits(
-            1, "openmp"
-        ):  # on so few rows threads wait for each other most of the time
+        # With so few rows, threads would mostly wait for each other.
+        with threadpool_limits(1, "openmp"):
             return make().fit(X, y, sample_weight=sample_weight)
 
     return fit
 
 
 def balanced(case):
+    """Return class weights (n,) that balance the classes."""
     codes = case.data.codes.astype(int)
     return (len(codes) / (codes.max() + 1) / np.bincount(codes))[codes]
 
 
 def of_classes(*factors):
+    """Return a function that gives class weights (n,)."""
     return lambda case: np.array(factors, float)[case.data.codes.astype(int)]
 
 
@@ -65,8 +68,9 @@ def forest(name, data, model, class_weight=None, **more):
 
 
 def with_holes(data):
-    """The same with a twentieth of the values missing; not before 1.8, where trees trained such rows in other leaves
-    than they predict them with."""
+    """Remove a twentieth of the values, from version 1.8 on.
+
+    Before, trees put rows with missing values in other leaves in training than in prediction."""
     rng = np.random.default_rng(7)
     for X in (data.X, data.X_test) if VERSION >= (1, 8) else ():
         X[rng.random(X.shape) < 0.05] = np.nan
@@ -233,7 +237,7 @@ CASES = {
         smooth=False,
         ordered=True,
     ),
-    # Leaves of one label do not move with the weights of their rows, so these forests stop growing earlier.
+    # Leaves of one label do not depend on the weights of their rows, so these forests stop growing earlier.
     "RandomForestClassifier, max_depth": lambda: forest(
         "forest classifier",
         binary(),

@@ -11,7 +11,7 @@ from xgboost_structure import refresh, structure
 
 
 def coded(data):
-    """Labels as XGBoost takes them: whole numbers for classes."""
+    """Return the data with class labels as whole numbers, as XGBoost needs them."""
     return boosters.Data(
         data.X,
         data.codes.astype(int),
@@ -23,13 +23,14 @@ def coded(data):
 
 
 def case(name, data, fit, weight=False, **more):
+    """Return a case with XGBoost's tolerance."""
     weights = boosters.weights(len(data.y)) if weight else None
     more = {"structure": structure, "tolerance": 5e-7, **more}
     return Case(name, data, fit, raw, weight=weights, **more)
 
 
 def boosted(name, data, rounds=15, refreshed=False, weight=False, baseline=None, **params):
-    """A Booster."""
+    """Return a case of a Booster."""
     params = {"max_depth": 4, "seed": 7, "nthread": 1, **params}
     objective = params.get("objective", "reg:squarederror")
     if objective.startswith("multi:"):
@@ -51,7 +52,7 @@ def boosted(name, data, rounds=15, refreshed=False, weight=False, baseline=None,
 
 
 def wrapped(name, data, estimator, weight=False, ordered=False, **arguments):
-    """One of the scikit-learn classes."""
+    """Return a case of one of the scikit-learn classes."""
 
     def fit(X, y, w, margin):
         return estimator(n_jobs=1, **arguments).fit(X, y, sample_weight=w, base_margin=margin)
@@ -74,7 +75,7 @@ def stopped_early():
 
 
 def loaded():
-    """A file keeps no training parameters."""
+    """Return a case of a loaded model, which has no training parameters."""
     data = coded(boosters.binary())
     params = {
         "max_depth": 3,
@@ -217,7 +218,7 @@ CASES = {
         objective="reg:pseudohubererror",
         huber_slope=0.7,
         max_depth=3,
-        eval_metric="rmse",  # 2.0.0 fails on its default one
+        eval_metric="rmse",  # XGBoost 2.0.0 fails with its default
     ),
     "squared log error": lambda: boosted(
         "log", boosters.numbers("positive"), weight=True, objective="reg:squaredlogerror"

@@ -75,13 +75,12 @@ def one_vs_all_value(F, y):
 
 
 def weighted_quantile(x, w, alpha, delta):
-    """The lowest x with alpha of the weight up to it, moved by delta so that it falls between the x."""
+    """Return the lowest x with alpha of the weight up to it, moved by delta to fall between the x."""
     order = np.argsort(x, kind="stable")
     q = x[order][min(np.searchsorted(np.cumsum(w[order]), alpha * w.sum() - 2e-16), len(x) - 1)]
     if delta:
-        q += (
-            -delta if w[x < q].sum() + alpha * w[x == q].sum() >= alpha * w.sum() - 2e-16 else delta
-        )
+        enough = w[x < q].sum() + alpha * w[x == q].sum() >= alpha * w.sum() - 2e-16
+        q += -delta if enough else delta
     return float(np.float32(q))
 
 
@@ -98,7 +97,7 @@ def quantile(alpha, delta=1e-6):
 
 
 def log_cosh_leaf(ids, L, residual, y, w):
-    """The root of sum tanh(c - r), by bisection until it is known to 1e-9; the lower end, rounded to float32."""
+    """Return the root of sum tanh(c - r), by bisection to 1e-9; the lower end, rounded to float32."""
     out = np.zeros(L)
     for k in np.unique(ids):
         r = np.float32(residual[ids == k]).astype(float)

@@ -19,7 +19,7 @@ QUIET = {"verbose": 0, "allow_writing_files": False, "thread_count": 2}
 
 
 class CatBoostCase:
-    """A trained CatBoost model with its data, and what the oracle needs of them."""
+    """A trained CatBoost model with its data, in the form that the oracle needs."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class CatBoostCase:
 
 
 def _table_with_gaps(n=400, seed=3):
-    """Numbers with missing values and a category column."""
+    """Return a table of numbers with missing values and a category column."""
     rng = np.random.default_rng(seed)
     X = pd.DataFrame(rng.normal(size=(n, 4)), columns=["a", "b", "c", "d"])
     X["kind"] = rng.choice(["red", "green", "blue"], n)
@@ -68,7 +68,7 @@ def _split(X, y, codes, held=20):
 
 @cache
 def case(name: str) -> CatBoostCase:
-    """One of the settings in CASES, trained."""
+    """Return one of the settings in CASES, trained once a run."""
     build, settings_ = CASES[name]
     return build(name, dict(settings_))
 
@@ -80,9 +80,8 @@ def _binary(name, kw):
     order = np.random.default_rng(0).permutation(len(y))
     X = X[order]
     y = y[order].astype(float)
-    flip = (
-        np.random.default_rng(1).random(len(y)) < 0.15
-    )  # without noise, boosting is over after a few trees
+    # Without noise, a few trees would fit everything.
+    flip = np.random.default_rng(1).random(len(y)) < 0.15
     y[flip] = 1 - y[flip]
     X, y, _, X_test, y_test, _ = _split(X, y, y)
     rng = np.random.default_rng(2)

@@ -20,7 +20,9 @@ QUIET = {"verbose": 0, "allow_writing_files": False, "thread_count": 2}
 
 
 def paths(left):
-    """Factors of the inner iterations that backtracking may have come to: a rejection halves a step and uses up one."""
+    """Yield all factors of the inner iterations that backtracking allows.
+
+    A rejected step is halved, and costs an iteration."""
     if left == 0:
         yield []
         return
@@ -31,8 +33,8 @@ def paths(left):
 
 
 def found_path(structure, t, A, y, w, target, count):
-    """The inner iterations that give the model's own leaf values."""
-    (ids, L, o) = structure.steps[t][0]
+    """Return the factors of the inner iterations that give the model's own leaf values."""
+    ids, L, o = structure.steps[t][0]
     lam = structure.l2 * w.sum() / len(y)
 
     def error(scales):
@@ -52,9 +54,9 @@ def final_leaves(model, pool):
 
 
 class Scores:
-    """A metric of nothing that keeps the scores and labels it is shown."""
+    """A metric that measures nothing and keeps the scores and labels it is called with."""
 
-    seen: list = []  # noqa: RUF012  CatBoost copies the metric, not what its class holds
+    seen: list = []  # noqa: RUF012  CatBoost copies the metric, but not its class
 
     def is_max_optimal(self):
         return False
@@ -67,35 +69,35 @@ class Scores:
         return 0.0, 1.0
 
 
-def shown(params, pool):
-    """The model trained with these parameters, and what `Scores` saw."""
+def train_recording(params, pool):
+    """Return the model trained with these parameters, and what `Scores` recorded."""
     Scores.seen.clear()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # CatBoost would like numba for the metric
+        warnings.simplefilter("ignore")  # CatBoost recommends numba for the metric
         model = CatBoost({**params, "eval_metric": Scores()}).fit(pool)
     return model, list(Scores.seen)
 
 
 def recorded_leaves(model, X, y, w, cat_features):
-    """(trees, n) leaves of the training rows in training, from CatBoost's own scores."""
+    """Return the leaves (trees, n) of the rows during training, from CatBoost's own scores."""
     params = {**model.get_params(), "loss_function": model.get_all_params()["loss_function"]}
-    again, seen = shown(params, Pool(X, y, weight=w, cat_features=cat_features))
+    again, seen = train_recording(params, Pool(X, y, weight=w, cat_features=cat_features))
     np.testing.assert_array_equal(again.get_leaf_values(), model.get_leaf_values())
-    # CatBoost shows rows in an order of its own, the same for all labels: with their numbers for labels it tells which.
+    # CatBoost calls the metric with rows in its own order, which does not depend on the labels. A
+    # training with row numbers as labels shows that order.
     other = {k: v for k, v in params.items() if k not in ("class_weights", "auto_class_weights")}
     other |= {"loss_function": "RMSE", "iterations": 1, "boost_from_average": False}
-    rows = shown(other, Pool(X, np.arange(len(y), dtype=float), cat_features=cat_features))[1][0][
-        1
-    ].astype(int)
-    before = np.tile(np.asarray(model.get_scale_and_bias()[1], float), (len(y), 1)).reshape(
-        len(y), -1
-    )
+    numbered = Pool(X, np.arange(len(y), dtype=float), cat_features=cat_features)
+    _, recorded = train_recording(other, numbered)
+    rows = recorded[0][1].astype(int)
+    bias = np.asarray(model.get_scale_and_bias()[1], float)
+    before = np.tile(bias, (len(y), 1)).reshape(len(y), -1)
     leaves = np.empty((len(seen), len(y)), int)
     for t, ((scores, _), values) in enumerate(zip(seen, leaf_table(model)[1], strict=True)):
         distance = np.abs((scores - before)[:, None] - values).max(axis=2)  # (n, L)
         distance[:, np.all(values == 0, axis=1)] = np.inf  # leaves without rows
         assert np.all((distance < 1e-9).sum(axis=1) == 1), (
-            "two leaves have one value: the scores cannot tell them apart"
+            "two leaves have the same value, so the scores do not show which is meant"
         )
         leaves[t, rows] = distance.argmin(axis=1)
         before = scores
@@ -103,17 +105,15 @@ def recorded_leaves(model, X, y, w, cat_features):
 
 
 def structure(case):
-    """Of any of these cases; test rows' steps."""
+    """Return the structure of any of these cases, and the steps of its test rows."""
     model = case.model
     d = case.data
     p = model.get_all_params()
-    (counts, values) = leaf_table(model)
+    counts, values = leaf_table(model)
     categories = model.get_cat_feature_indices()
-    offset = (
-        0.0
-        if case.baseline is None
-        else np.float32(case.baseline).astype(float).reshape(len(d.y), -1)
-    )
+    offset = 0.0
+    if case.baseline is not None:
+        offset = np.float32(case.baseline).astype(float).reshape(len(d.y), -1)
     ids = final_leaves(model, Pool(d.X, cat_features=categories))
     if getattr(case, "on_targets", False):
         ids = recorded_leaves(model, d.X, d.y, case.weight, categories)
@@ -149,28 +149,29 @@ def structure(case):
 
 
 def shrinking(out, p, values):
-    """All scores, the starting one too, are multiplied by 1 - rate * learning rate or 1 - rate / t before step t."""
+    """Return the structure of a model whose scores shrink before each step.
+
+    All scores, also the starting score, are multiplied by 1 - rate * learning rate, or by 1 - rate / t
+    before step t."""
     T = len(values)
     rate = float(np.float32(p["model_shrink_rate"]))
     constant = p["model_shrink_mode"] == "Constant"
     by = [1.0, *(1 - rate * out.lr if constant else 1 - rate / t for t in range(1, T))]
     moves = [[]]
     for t in range(1, T):
-        weight = [
-            np.prod(by[r + 1 : t]) for r in range(t - 1)
-        ]  # of the steps before t - 1, before they shrink again
+        # Weights of the steps before t - 1, before they shrink again.
+        weight = [np.prod(by[r + 1 : t]) for r in range(t - 1)]
         moves.append([(-1, np.prod(by[:t]) * (by[t] - 1)), (t - 1, by[t])])
         moves[-1] += [(r, c * (by[t] - 1)) for r, c in enumerate(weight)]
     return replace(out, moves=[*moves, [(T - 1, 1.0)]], base=out.base)
 
 
 def backtracked(out, case, values, count):
+    """Return the structure with the factors that backtracking chose in each step."""
     y = case.data.codes
     w = case.w * out.class_weight
-    A = (
-        np.tile(np.reshape(case.model.get_scale_and_bias()[1], (-1,)).astype(float), (len(y), 1))
-        + out.offset
-    )
+    bias = np.reshape(case.model.get_scale_and_bias()[1], (-1,)).astype(float)
+    A = np.tile(bias, (len(y), 1)) + out.offset
     scales = []
     for t, target in enumerate(values):
         scales.append(found_path(out, t, A, y, w, target, count))
@@ -179,11 +180,11 @@ def backtracked(out, case, values, count):
 
 
 def own_refit(case, w):
-    """CatBoost on the leaves' bits, one tree at a time, from the scores of the trees before."""
+    """Refit with CatBoost itself: one tree at a time, trained on the bits of the leaf ids."""
     keep = w > 0
     model = case.model
     p = model.get_all_params()
-    (counts, _) = leaf_table(model)
+    counts, _ = leaf_table(model)
     out, test_steps = structure(case)
     y = case.data.codes[keep]
     w = (w * out.class_weight)[keep]
@@ -207,7 +208,9 @@ def own_refit(case, w):
 
 
 def one_tree(params, leaves, depth, y, w, A):
-    """Predictions of a tree that tells all these leaves apart; the greedy search may need some noise to find one."""
+    """Return predictions of a tree that separates all these leaves.
+
+    The greedy search may need some noise to find such a tree."""
     bits = (leaves[:, None] >> np.arange(depth) & 1).astype(np.float32)
     params = {
         **QUIET,
@@ -222,7 +225,7 @@ def one_tree(params, leaves, depth, y, w, A):
         tree.fit(Pool(bits, y, weight=w, baseline=A))
         if len(np.unique(tree.calc_leaf_indexes(bits))) == len(np.unique(leaves)):
             return tree.predict(bits, prediction_type="RawFormulaVal")
-    raise AssertionError("no tree tells all leaves apart")
+    raise AssertionError("no tree separates all leaves")
 
 
 def raw(model, X):

@@ -10,7 +10,7 @@ M = 7  # leaves of a tree
 
 
 def agree(name, inputs, outputs, dtype, works=True):
-    """Run both on copies of the outputs and compare."""
+    """Run a native kernel and its twin on copies of the outputs, and compare these."""
     mine, twin = ([o.copy() if isinstance(o, np.ndarray) else o for o in outputs] for _ in range(2))
     getattr(kernels, name)(*inputs, *mine)
     getattr(twins, name)(*inputs, *twin)
@@ -29,15 +29,17 @@ def agree(name, inputs, outputs, dtype, works=True):
 
 
 def arrays(dtype, seed=0):
+    """Return a function that makes random arrays of a shape."""
     rng = np.random.default_rng(seed)
     return lambda *shape: (rng.normal(size=shape) * 0.1).astype(dtype)
 
 
 def ids(rng, R, id_type):
+    """Return random leaf ids (R, N)."""
     return rng.integers(0, M, (R, N)).astype(id_type)
 
 
 def sweep_of(rng, R, O, id_type):
-    """leaf and first of a step whose trees have M leaves each."""
+    """Return leaf ids and first outputs of a step whose trees have M leaves each."""
     leaf = (ids(rng, R, np.int64) + M * np.arange(R)[:, None]).astype(id_type)
     return leaf, np.arange(R, dtype=np.int32) * O

@@ -6,6 +6,8 @@ import numpy as np
 
 
 class Random:
+    """LightGBM's generator of random numbers."""
+
     def __init__(self, seed):
         self.x = seed
 
@@ -15,7 +17,7 @@ class Random:
 
 
 def bags(p, y, T):
-    """For each iteration 1 for rows in the bag."""
+    """Return for each iteration (n,) 1 for rows in the bag, or None if there are no bags."""
     n = len(y)
     balanced = (
         p["objective"] == "binary" and min(p["pos_bagging_fraction"], p["neg_bagging_fraction"]) < 1
@@ -36,7 +38,9 @@ def bags(p, y, T):
 
 
 def goss(p, booster, case, derivatives, start_score):
-    """For each iteration 1 for rows of large gradients, a multiple for some others; at most 1024 rows."""
+    """Return for each iteration (n,) 1 for rows of large gradients, and a factor for some others.
+
+    It is for at most 1024 rows."""
     X = case.data.X
     y = np.float32(case.data.codes).astype(float)
     n = len(y)
@@ -67,7 +71,9 @@ def goss(p, booster, case, derivatives, start_score):
 
 
 def dart(p, T):
-    """Learning rates, and what is added to the scores before each iteration: -1 is the starting score."""
+    """Return learning rates, and (step, factor) added to the scores before each iteration.
+
+    Step -1 is the starting score."""
     random = Random(p["drop_seed"])
     lr = p["learning_rate"]
     size = []
@@ -92,11 +98,15 @@ def dart(p, T):
         k = len(dropped)
         out = [(i, -size[i]) for i in dropped]
         moves.append(([(t - 1, 1.0)] if t else []) + with_base(back) + with_base(out))
-        rates.append(lr / (1 + k) if not p["xgboost_dart_mode"] else lr / (lr + k) if k else lr)
+        own = lr if p["xgboost_dart_mode"] else 1
+        rate = lr / (own + k)
+        if p["xgboost_dart_mode"] and not k:
+            rate = lr
+        rates.append(rate)
         for i in dropped:
-            others = k + (lr if p["xgboost_dart_mode"] else 1)
+            others = k + own
             size[i] *= k / others
-            total -= weight[i] / others  # not what is taken off the weight, as XGBoost counts
+            total -= weight[i] / others  # LightGBM subtracts this, not what the weight loses
             weight[i] *= k / others
         back = [(i, size[i]) for i in dropped]
         size.append(1.0)
@@ -106,5 +116,5 @@ def dart(p, T):
 
 
 def with_base(moves):
-    """The first trees take the starting score with them."""
+    """Return moves in which the starting score goes with the first tree."""
     return [*moves, *[(-1, factor) for i, factor in moves if i == 0]]

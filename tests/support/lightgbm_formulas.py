@@ -9,8 +9,8 @@ from oracle import sigmoid, softmax
 VERSION = tuple(int(part) for part in lgb.__version__.split(".")[:2])
 
 
-def one(g, h):
-    """Derivatives of one output, from functions of score and label."""
+def one_output(g, h):
+    """Return the derivatives of a model with one output, from functions of score and label."""
 
     def derivatives(A, y):
         a = A[:, 0]
@@ -26,7 +26,7 @@ def logistic(c):
     def h(a, y):
         return c * c * sigmoid(c * a) * sigmoid(-c * a)
 
-    return one(lambda a, y: c * (sigmoid(c * a) - y), h), value
+    return one_output(lambda a, y: c * (sigmoid(c * a) - y), h), value
 
 
 def one_against_all(c, K):
@@ -52,17 +52,17 @@ def all_classes(K):
 
 
 def formulas(p):
-    """(derivatives, loss value) of an objective with smooth leaves."""
+    """Return (derivatives, loss value) of an objective with smooth leaves."""
     a = p["alpha"]
     c = p["fair_c"]
     rho = p["tweedie_variance_power"]
     return {
         "regression": (
-            one(lambda f, y: f - y, lambda f, y: 1.0),
+            one_output(lambda f, y: f - y, lambda f, y: 1.0),
             lambda F, y: (F[:, 0] - y) ** 2 / 2,
         ),
         "huber": (
-            one(lambda f, y: np.clip(f - y, -a, a), lambda f, y: 1.0),
+            one_output(lambda f, y: np.clip(f - y, -a, a), lambda f, y: 1.0),
             lambda F, y: np.where(
                 np.abs(F[:, 0] - y) <= a,
                 (F[:, 0] - y) ** 2 / 2,
@@ -70,22 +70,24 @@ def formulas(p):
             ),
         ),
         "fair": (
-            one(
+            one_output(
                 lambda f, y: c * (f - y) / (np.abs(f - y) + c),
                 lambda f, y: c * c / (np.abs(f - y) + c) ** 2,
             ),
             lambda F, y: c * c * (np.abs(F[:, 0] - y) / c - np.log(1 + np.abs(F[:, 0] - y) / c)),
         ),
         "poisson": (
-            one(lambda f, y: np.exp(f) - y, lambda f, y: np.exp(f + p["poisson_max_delta_step"])),
+            one_output(
+                lambda f, y: np.exp(f) - y, lambda f, y: np.exp(f + p["poisson_max_delta_step"])
+            ),
             lambda F, y: np.exp(F[:, 0]) - y * F[:, 0],
         ),
         "gamma": (
-            one(lambda f, y: 1 - y * np.exp(-f), lambda f, y: y * np.exp(-f)),
+            one_output(lambda f, y: 1 - y * np.exp(-f), lambda f, y: y * np.exp(-f)),
             lambda F, y: F[:, 0] + y * np.exp(-F[:, 0]),
         ),
         "tweedie": (
-            one(
+            one_output(
                 lambda f, y: np.exp((2 - rho) * f) - y * np.exp((1 - rho) * f),
                 lambda f, y: (
                     (2 - rho) * np.exp((2 - rho) * f) - (1 - rho) * y * np.exp((1 - rho) * f)
@@ -104,18 +106,18 @@ def formulas(p):
 
 
 def start(p, class_weight):
-    """(y, w) -> starting score. class_weight: of each class number, as the wrapper has it."""
+    """Return the function (y, w) -> starting score.
+
+    ``class_weight`` has the weight of each class number, as in the wrapper."""
 
     def score(y, w):
         if class_weight is not None:
             w = w * class_weight[y.astype(int)]
         if p["num_class"] > 1:
             share = np.bincount(y.astype(int), w, p["num_class"]) / w.sum()
-            return (
-                np.log(share / (1 - share)) / p["sigmoid"]
-                if p["objective"] == "multiclassova"
-                else np.log(share)
-            )
+            if p["objective"] == "multiclassova":
+                return np.log(share / (1 - share)) / p["sigmoid"]
+            return np.log(share)
         mean = (w * y).sum() / w.sum()
         if p["objective"] in ("poisson", "gamma", "tweedie"):
             return np.array([np.log(mean)])
@@ -127,7 +129,7 @@ def start(p, class_weight):
 
 
 def percentile(v, w, alpha, weighted):
-    """Of values with weights."""
+    """Return LightGBM's percentile of values, which depends on its version."""
     if len(v) == 1:
         return v[0]
     if not weighted:
@@ -152,16 +154,14 @@ def percentile(v, w, alpha, weighted):
 
 
 def quantile_leaves(p, weighted):
-    """What replaces derivatives for regression_l1, quantile and mape."""
+    """Return (leaf, loss value, starting score) of regression_l1, quantile and mape."""
     relative = p["objective"] == "mape"
     alpha = float(np.float32(p["alpha"])) if p["objective"] == "quantile" else 0.5
 
     def scaled(y, w):
-        return (
-            np.float32(np.float32(1 / np.maximum(1, np.abs(y))) * np.float32(w)).astype(float)
-            if relative
-            else w
-        )
+        if not relative:
+            return w
+        return np.float32(np.float32(1 / np.maximum(1, np.abs(y))) * np.float32(w)).astype(float)
 
     def leaf(ids, L, residual, y, w):
         out = np.zeros(L)

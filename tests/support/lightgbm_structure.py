@@ -19,7 +19,7 @@ DEFAULTS = {
 
 
 def nodes(tree):
-    """(node, leaves below it) of every node of a dumped tree."""
+    """Return (node, leaves below it) of every node of a dumped tree."""
     if "leaf_index" in tree:
         return [(tree, [tree["leaf_index"]])]
     left = nodes(tree["left_child"])
@@ -32,7 +32,7 @@ def many_categories(split, kinds):
 
 
 def more_l2(tree, L, kinds, cat_l2):
-    """(L,) cat_l2 of the leaves below a split of many categories against many."""
+    """Return cat_l2 (L,) for leaves below a split of many categories against many, else zero."""
     out = np.zeros(L)
     for node, _ in nodes(tree):
         for child in (node.get("left_child"), node.get("right_child")):
@@ -41,8 +41,8 @@ def more_l2(tree, L, kinds, cat_l2):
     return out
 
 
-def leaning(tree, L, smooth):
-    """For each leaf the nodes it leans on: (leaves below, share, more l2)."""
+def smoothing_paths(tree, L, smooth):
+    """Return for each leaf the nodes that smooth it: (leaves below, share, more l2)."""
     paths = [None] * L
 
     def visit(node, path):
@@ -61,7 +61,9 @@ def leaning(tree, L, smooth):
 
 
 def structure(case, kinds=None, class_weight=None, rates=None, **settings):
-    """Oracle's structure of a model trained with these settings. kinds: number of bins of category columns."""
+    """Return the oracle's structure of a model trained with these settings, and steps of test rows.
+
+    ``kinds`` is the number of bins of each category column."""
     p = {**DEFAULTS, **settings}
     booster = getattr(case.model, "booster_", case.model)
     K = p["num_class"]
@@ -80,7 +82,7 @@ def structure(case, kinds=None, class_weight=None, rates=None, **settings):
     base = start(p, class_weight)
     if p["objective"] in ("regression_l1", "quantile", "mape"):
         derivatives = None
-        (leaf, value, base) = quantile_leaves(p, weighted)
+        leaf, value, base = quantile_leaves(p, weighted)
         more["leaf"] = leaf
     else:
         derivatives, value = formulas(p)
@@ -119,7 +121,8 @@ def structure(case, kinds=None, class_weight=None, rates=None, **settings):
         more["more_l2"] = [l2[t * K : (t + 1) * K] for t in range(T)]
     if p["path_smooth"]:
         more["paths"] = [
-            [leaning(tree, L, p["path_smooth"])] for tree, L in zip(dumped, counts, strict=True)
+            [smoothing_paths(tree, L, p["path_smooth"])]
+            for tree, L in zip(dumped, counts, strict=True)
         ]
     made = Structure(
         loss=p["objective"],

@@ -5,7 +5,7 @@ import oracle
 
 
 def trees_of(structure, case):
-    """For each tree: t, r, ids of the training rows, leaves, first output, its factor in the model, scores it read."""
+    """Yield (t, r, leaf ids of the rows, leaves, first output, factor in the model, scores before it)."""
     w = case.w * structure.class_weight
     base, values = oracle.refit(structure, case.data.codes, case.w)
     A = np.tile(base, (len(w), 1)) + structure.offset

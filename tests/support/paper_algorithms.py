@@ -1,8 +1,8 @@
 """The paper's algorithms with every update set, transcribed into plain Python.
 
-The transcription follows Algorithms 2 to 4 with totals instead of differences: scores that are in U carry their change,
-the others do not; leaf values come from the formulas; changes accumulate. Taking a small weight away instead of the
-whole row, and dividing by it, gives LeafInfluence.
+The transcription follows Algorithms 2 to 4 with totals instead of differences. Scores of rows in the
+update set U include their change, the others do not. Leaf values come from the formulas, and changes
+accumulate. Removing a small weight instead of the whole row, and dividing by it, gives LeafInfluence.
 """
 
 import numpy as np
@@ -12,9 +12,10 @@ import leaftrace as lt
 
 
 def transcription(structure, y, w, i, dw, removed, update_set):
-    """Change of (base, leaf values) when row i's weight changes by dw, or when it is removed.
+    """Return the change of (base, leaf values) if row i's weight changes by dw, or if it is removed.
 
-    Whether row i itself can be in U: removed, no; otherwise as any row, and always with accumulate="updated"."""
+    A removed row is not in U. Otherwise row i is treated as any row, and with accumulate="updated" it
+    is always in U."""
     n = len(y)
     w_hat = w.copy()
     w_hat[i] = 0.0 if removed else w[i] + dw

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from oracle import Structure
-from sklearn_quantiles import by_leaf, middle, pinball
+from sklearn_quantiles import by_leaf, median, pinball
 
 
 def forest_structure(case, class_weight=1.0):
+    """Return the structure of a forest or a tree, and the steps of its test rows."""
     model = case.model
     codes = case.data.codes.astype(int)
     trees = getattr(model, "estimators_", [model])
@@ -29,7 +30,7 @@ def forest_structure(case, class_weight=1.0):
             counts = [c * (c.sum() / K / np.bincount(codes, c, K))[codes] for c in counts]
         more["sample"] = [[c] for c in counts]
     if model.criterion == "absolute_error":
-        more |= {"leaf": by_leaf(middle), "loss_value": pinball(0.5)}
+        more |= {"leaf": by_leaf(median), "loss_value": pinball(0.5)}
     structure = Structure(
         loss="brier" if K > 1 else "squared",
         steps=steps(case.data.X),
@@ -40,9 +41,7 @@ def forest_structure(case, class_weight=1.0):
         l2_scales=False,
         lr=1.0,
         scales=[[1.0]] * T,
-        base=np.average(
-            labels, axis=0, weights=case.w * class_weight
-        ),  # what an emptied leaf falls back to
+        base=np.average(labels, axis=0, weights=case.w * class_weight),  # value of an empty leaf
         diagonal=True,
         moves=[*([] for _ in range(T)), [(t, 1 / T) for t in range(T)]],
         class_weight=class_weight,

@@ -15,6 +15,7 @@ def exponential(A, y):
 
 
 def half_logit(y, w):
+    """Return the starting score of the exponential loss."""
     p = (w * y).sum() / w.sum()
     return np.array([0.5 * np.log(p / (1 - p))])
 
@@ -33,6 +34,7 @@ def huber_leaf(quantile):
 
 
 def gradient_structure(case):
+    """Return the structure of a GradientBoosting model, and the steps of its test rows."""
     model = case.model
     p = case.model.get_params()
     n = len(case.w)
@@ -74,10 +76,9 @@ def gradient_structure(case):
             "base_value": lambda y, w: np.array([lower_quantile(y, w, 0.5)]),
         }
         more["loss_value"] = lambda F, y: huber_value(y - F[:, 0], delta)
+    names = {"squared_error": "squared", "log_loss": "softmax" if K > 1 else "logistic"}
     structure = Structure(
-        loss={"squared_error": "squared", "log_loss": "softmax" if K > 1 else "logistic"}.get(
-            p["loss"], p["loss"]
-        ),
+        loss=names.get(p["loss"], p["loss"]),
         steps=steps(case.data.X),
         K=K,
         O=1,
@@ -99,7 +100,9 @@ def huber_value(r, delta):
 
 
 def drawn_rows(p, T, K, order, n):
-    """The rows of each step: scikit-learn's sampling without replacement, and one number for the seed of each tree."""
+    """Return masks of the rows of each step, drawn as scikit-learn draws them.
+
+    It samples without replacement, and draws one number for the seed of each tree."""
     rng = np.random.RandomState(p["random_state"])
     size = int(p["subsample"] * len(order))
     masks = []
@@ -118,7 +121,7 @@ def drawn_rows(p, T, K, order, n):
 
 
 class Before(BaseEstimator):
-    """An init estimator that gives the scores F."""
+    """An init estimator whose scores are F."""
 
     def __init__(self, F=None):
         self.F = F
@@ -136,7 +139,9 @@ class Before(BaseEstimator):
 
 
 def gradient_refit(case, w):
-    """scikit-learn's own: each tree grown again on its leaf numbers, one feature, from the scores before it."""
+    """Refit with scikit-learn itself.
+
+    Each tree is grown again on one feature, its leaf numbers, from the scores before it."""
     model = case.model
     kept = w > 0
     y = case.data.codes
@@ -155,8 +160,6 @@ def gradient_refit(case, w):
 
 
 def gradient_raw(model, X):
-    return (
-        model.decision_function(X).reshape(len(X), -1)
-        if hasattr(model, "classes_")
-        else model.predict(X)[:, None]
-    )
+    if hasattr(model, "classes_"):
+        return model.decision_function(X).reshape(len(X), -1)
+    return model.predict(X)[:, None]

@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 
 def hist_leaves(model, X):
-    """Node of each row in each tree, by walking down the trees' own tables."""
+    """Return the node of each row in each tree, from the trees' own tables."""
     X = model._preprocess_X(X, reset=False)
     known, place = model._bin_mapper.make_known_categories_bitsets()
     return [[walk_down(tree, X, known, place) for tree in step] for step in model._predictors]
@@ -21,6 +21,7 @@ def has_bit(bitset, category):
 
 
 def walk_down(tree, X, known, place):
+    """Return the leaf of each row."""
     at = np.zeros(len(X), int)
     for number, node in enumerate(tree.nodes):  # children come after their parents
         here = np.flatnonzero(at == number)
@@ -41,6 +42,7 @@ def walk_down(tree, X, known, place):
 
 
 def hist_structure(case, class_weight=1.0, stratify=True):
+    """Return the structure of a HistGradientBoosting model, and the steps of its test rows."""
     model = case.model
     p = case.model.get_params()
     K = len(model._predictors[0])
@@ -65,12 +67,11 @@ def hist_structure(case, class_weight=1.0, stratify=True):
     more = {}
     if p["loss"] in ("absolute_error", "quantile"):
         q = p["quantile"] or 0.5
-        interpolated = case.weight is None
-        fit = (
-            (lambda v, w: np.quantile(v, q))
-            if interpolated
-            else (lambda v, w: lower_quantile(v, w, q))
-        )
+        weighted = case.weight is not None
+
+        def fit(v, w):
+            return lower_quantile(v, w, q) if weighted else np.quantile(v, q)
+
         more = {
             "leaf": by_leaf(fit),
             "base_value": lambda y, w: np.array([fit(y, w)]),
@@ -96,7 +97,9 @@ def hist_structure(case, class_weight=1.0, stratify=True):
 
 @threadpool_limits.wrap(limits=1, user_api="openmp")
 def hist_refit(case, w):
-    """scikit-learn's own: each tree grown again on its leaf numbers, one feature, from the scores before it."""
+    """Refit with scikit-learn itself.
+
+    Each tree is grown again on one feature, its leaf numbers, from the scores before it."""
     model = case.model
     kept = w > 0
     y = case.data.y
@@ -116,7 +119,7 @@ def hist_refit(case, w):
         again.fit(X[kept], y[kept], sample_weight=w[kept])
         if F is None:
             F, G = (np.full(len(rows), again._baseline_prediction[0, 0]) for rows in (ids, at))
-        # A warm start asks the model for its scores: it is told the ones before this tree.
+        # A warm start calls _raw_predict for its scores; we return the ones before this tree.
         again._raw_predict = lambda X, n_threads=None, F=F[kept]: np.asfortranarray(F[:, None])
         again.set_params(max_iter=2).fit(X[kept], y[kept], sample_weight=w[kept])
         tree = again._predictors[1][0]

@@ -6,14 +6,14 @@ import numpy as np
 
 
 def lower_quantile(values, w, q):
-    """The smallest value with at least the share q of the weight at or below it."""
+    """Return the smallest value with at least the share q of the weight at or below it."""
     order = np.argsort(values, kind="stable")
     total = np.cumsum(w[order])
     return values[order][np.searchsorted(total, q * total[-1])]
 
 
-def middle(values, w):
-    """Half the weight on either side; between two values if it splits there."""
+def median(values, w):
+    """Return the weighted median, halfway between two values if the weight splits there."""
     order = np.argsort(values, kind="stable")
     values = values[order]
     total = np.cumsum(w[order])
@@ -22,7 +22,7 @@ def middle(values, w):
 
 
 def by_leaf(function):
-    """(ids, L, residual, y, w) -> (L,) from a function of the residuals and weights of a leaf."""
+    """Return (ids, L, residual, y, w) -> (L,), from a function of a leaf's residuals and weights."""
 
     def values(ids, L, residual, y, w):
         out = np.zeros(L)

@@ -1,4 +1,4 @@
-"""Small models of every library that the tests of actions train again and again: (make an unfitted one, data)."""
+"""Small models of every library that tests of actions train often: (maker, data)."""
 
 import boosters
 import numpy as np
@@ -31,6 +31,6 @@ HIST_CATEGORIES = (
 
 
 def trained_without(make, X, y, w, gone):
-    """By the library itself."""
+    """Train a model without some rows, by the library itself."""
     keep = np.setdiff1d(np.arange(len(y)), gone)
     return make().fit(take(X, keep), y[keep], sample_weight=None if w is None else w[keep])

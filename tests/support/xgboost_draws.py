@@ -9,7 +9,7 @@ from xgboost_reading import VERSION
 
 
 def words(seed):
-    """The 32-bit words of mt19937(seed)."""
+    """Return a function that gives the 32-bit words of mt19937(seed)."""
     state = [seed]
     for i in range(1, 624):
         state.append((1812433253 * (state[-1] ^ (state[-1] >> 30)) + i) & 0xFFFFFFFF)
@@ -24,6 +24,7 @@ def uniform(word):
 
 
 def rows_by_congruence(word, n, subsample):
+    """Return which rows (n,) the linear congruential generator draws."""
     x = word()
     drawn = []
     for _ in range(n):
@@ -33,7 +34,9 @@ def rows_by_congruence(word, n, subsample):
 
 
 def draws(n, p, trees, dart=None):
-    """(rows of each tree, dropped trees of each round): ``trees`` a round each a count."""
+    """Return (rows of each tree, dropped trees of each round).
+
+    ``trees`` has the number of trees of each round."""
     word = words(int(p["seed"]))
     subsample = float(np.float32(p["subsample"]))
     exact = p["tree_method"] == "exact"
@@ -65,7 +68,7 @@ def draws(n, p, trees, dart=None):
 
 
 def dart_moves(dropped, new, rate):
-    """What DART does to the scores before each tree, and at last; normalize_type "tree"."""
+    """Return what DART adds to the scores before each tree and at the end, for normalize_type "tree"."""
     weight = []
     moves = []
     after = []

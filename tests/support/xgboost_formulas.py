@@ -18,7 +18,9 @@ def diagonal(h):
 
 
 def derivatives(objective, p):
-    def of(A, y):
+    """Return (A, y) -> g (n, K), h (n, K, K)."""
+
+    def of_rows(A, y):
         t = y[:, None]
         if objective in ("binary:logistic", "reg:logistic", "binary:logitraw"):
             q = sigmoid(A)
@@ -33,9 +35,9 @@ def derivatives(objective, p):
         if objective == "reg:tweedie":
             a = 1 - f32(p["tweedie_variance_power"])
             b = 2 - f32(p["tweedie_variance_power"])
-            return -t * np.exp(a * A) + np.exp(b * A), (-t * a * np.exp(a * A) + b * np.exp(b * A))[
-                ..., None
-            ]
+            g = -t * np.exp(a * A) + np.exp(b * A)
+            h = -t * a * np.exp(a * A) + b * np.exp(b * A)
+            return g, h[..., None]
         if objective == "reg:pseudohubererror":
             d = f32(p["huber_slope"])
             z = A - t
@@ -50,11 +52,13 @@ def derivatives(objective, p):
             return -s * counts, counts[..., None]
         return A - t, np.ones((*A.shape, 1))
 
-    return of
+    return of_rows
 
 
 def loss_value(objective, p):
-    def of(F, y):
+    """Return (F, y) -> losses (m,)."""
+
+    def of_rows(F, y):
         f = F[:, 0]
         if objective in ("binary:logistic", "reg:logistic", "binary:logitraw"):
             return np.logaddexp(0, f) - y * f
@@ -82,7 +86,7 @@ def loss_value(objective, p):
             return np.maximum(a * (y - f), (a - 1) * (y - f))
         return (f - y) ** 2 / 2
 
-    return of
+    return of_rows
 
 
 def alpha_of(p):
@@ -91,7 +95,7 @@ def alpha_of(p):
 
 
 def base_value(objective, p, weighted, scale_pos_weight):
-    """The estimated starting score: (y, w) -> (K,), w before scale_pos_weight."""
+    """Return (y, w) -> estimated starting score (K,), with w before scale_pos_weight."""
     g_h = derivatives(objective, p)
 
     def newton(y, w):
@@ -99,39 +103,35 @@ def base_value(objective, p, weighted, scale_pos_weight):
         g, h = g_h(np.zeros((len(y), 1)), y)
         return np.array([-(w @ g[:, 0]) / (w @ h[:, 0, 0])])
 
-    def of(y, w):
+    def start(y, w):
         if objective.startswith("multi:"):
             K = int(p["num_class"])
             share = np.bincount(y.astype(int), w, K) / w.sum()
             logs = np.log(share + 1e-6)
-            return (
-                logs - logs.mean()
-                if VERSION >= (3, 2)
-                else share
-                if VERSION >= (3, 1)
-                else np.full(K, 0.5)
-            )
+            if VERSION >= (3, 2):
+                return logs - logs.mean()
+            return share if VERSION >= (3, 1) else np.full(K, 0.5)
         if objective == "binary:hinge":
             return np.array([float(newton(y, w)[0] > 0) if VERSION >= (2, 1) else 0.5])
         if objective in ("reg:absoluteerror", "reg:quantileerror"):
             alpha = 0.5 if objective == "reg:absoluteerror" else alpha_of(p)
             return np.array([quantile(y, w, alpha, weighted)])
-        if (
-            objective in ("reg:pseudohubererror", "reg:squaredlogerror")
-            or VERSION < (3, 0)
-            or scale_pos_weight != 1
-        ):
+        always_newton = objective in ("reg:pseudohubererror", "reg:squaredlogerror")
+        if always_newton or VERSION < (3, 0) or scale_pos_weight != 1:
             return newton(y, w)
         mean = np.array([w @ y / w.sum()])
         if objective in ("binary:logistic", "reg:logistic"):
             return np.log(mean / (1 - mean))
         return np.log(mean) if objective in ("count:poisson", "reg:gamma", "reg:tweedie") else mean
 
-    return of
+    return start
 
 
 def quantile(x, w, alpha, weighted):
-    """Weighted: the first value whose cumulated weight reaches alpha of all; otherwise between two values."""
+    """Return XGBoost's quantile.
+
+    With weights it is the first value whose cumulated weight reaches alpha of all, otherwise it lies
+    between two values."""
     order = np.argsort(f32(x), kind="stable")
     x = f32(x)[order]
     w = w[order]
@@ -149,21 +149,22 @@ def quantile(x, w, alpha, weighted):
 
 
 def quantile_leaf(alpha, weighted):
-    def of(ids, L, residual, y, w):
+    """Return (ids, L, residual, y, w) -> leaf values (L,)."""
+
+    def values(ids, L, residual, y, w):
         out = np.zeros(L)
         for leaf in np.unique(ids[w > 0]):
             here = (ids == leaf) & (w > 0)
             out[leaf] = quantile(residual[here], w[here], alpha, weighted)
         return out
 
-    return of
+    return values
 
 
 def link(objective, base_score):
+    """Return the raw score of a base_score."""
     if objective in ("binary:logistic", "reg:logistic"):
         return np.log(base_score / (1 - base_score))
-    return (
-        np.log(base_score)
-        if objective in ("count:poisson", "reg:gamma", "reg:tweedie")
-        else base_score
-    )
+    if objective in ("count:poisson", "reg:gamma", "reg:tweedie"):
+        return np.log(base_score)
+    return base_score

@@ -15,7 +15,9 @@ def booster_of(model):
 
 
 def rounds_of(model):
-    """Rounds the model predicts with: the scikit-learn classes stop at the best iteration."""
+    """Return the rounds that the model predicts with.
+
+    The scikit-learn classes stop at the best iteration."""
     booster = booster_of(model)
     if isinstance(model, xgb.Booster) or booster.attr("best_iteration") is None:
         return booster.num_boosted_rounds()
@@ -34,7 +36,7 @@ def raw(model, X):
 
 
 def steps_of(model, X):
-    """Steps of the oracle; its leaves are all nodes of a tree, most of them without rows."""
+    """Return the steps of the oracle. All nodes of a tree count as leaves, most of them without rows."""
     booster = booster_of(model)
     rounds = rounds_of(model)
     gb = json.loads(bytes(booster.save_raw("json")))["learner"]["gradient_booster"]
@@ -57,7 +59,7 @@ def steps_of(model, X):
 
 
 def config_of(model):
-    """All training parameters by name, the objective's last."""
+    """Return all training parameters by name; those of the objective take precedence."""
     config = json.loads(booster_of(model).save_config())["learner"]
     found = {}
 

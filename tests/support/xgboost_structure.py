@@ -14,7 +14,9 @@ from xgboost_reading import booster_of, config_of, matrix, raw, steps_of
 
 
 def structure(case, given=None):
-    """``given``: training parameters where the model does not know them."""
+    """Return the structure of a case, and the steps of its test rows.
+
+    ``given`` has training parameters that the model does not store."""
     model = case.model
     data = case.data
     p = config_of(case.model) | (given or {})
@@ -47,15 +49,15 @@ def structure(case, given=None):
     if float(p["subsample"]) < 1:
         edges = np.cumsum([0, *[len(step) for step in steps]])
         sample = [rows[a:b] for a, b in pairwise(edges)]
-    # A leaf at min_child_weight, by default one row of weight one, becomes zero with any less weight. The slope is that
-    # of more weight, so the oracle's bound is where the steps of a finite difference do not reach it.
+    # A leaf exactly at min_child_weight (by default one row of weight one) becomes zero with any less
+    # weight. The derivative is the one for more weight, so the oracle's bound is a little lower, out of
+    # the reach of finite differences.
     slack = 0.01 if objective == "reg:squarederror" and case.weight is None else 0.0
     leaf = None
     if objective in ("reg:absoluteerror", "reg:quantileerror"):
-        leaf = quantile_leaf(
-            0.5 if objective == "reg:absoluteerror" else alpha_of(p), case.weight is not None
-        )
-    return Structure(
+        alpha = 0.5 if objective == "reg:absoluteerror" else alpha_of(p)
+        leaf = quantile_leaf(alpha, case.weight is not None)
+    found = Structure(
         loss=objective,
         steps=steps,
         K=K,
@@ -78,22 +80,20 @@ def structure(case, given=None):
         leaf=leaf,
         diagonal=True,
         class_weight=np.where(data.codes == 1, spw, 1.0) if "scale_pos_weight" in p else 1.0,
-    ), steps_of(model, data.X_test)
+    )
+    return found, steps_of(model, data.X_test)
 
 
 def refresh(params):
-    """XGBoost's own refit of all leaves. It keeps the base score, so it is for models that were given one."""
+    """Return XGBoost's own refit of all leaves.
+
+    It keeps the base score, so it is for models with a given one."""
 
     def refit(case, w):
         rounds = case.model.num_boosted_rounds()
-        params_now = {
-            **params,
-            "process_type": "update",
-            "updater": "refresh",
-            "refresh_leaf": True,
-            "verbosity": 0,
-        }
+        update = {"process_type": "update", "updater": "refresh", "refresh_leaf": True}
+        settings = {**params, **update, "verbosity": 0}
         rows = matrix(case.data.X, label=case.data.y, weight=w, base_margin=case.baseline)
-        return raw(xgb.train(params_now, rows, rounds, xgb_model=case.model), case.data.X_test)
+        return raw(xgb.train(settings, rows, rounds, xgb_model=case.model), case.data.X_test)
 
     return refit
