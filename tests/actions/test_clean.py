@@ -1,4 +1,4 @@
-"""Cleaning a training set: what is proposed, how rounds go on and end, what is promised."""
+"""Cleaning a training set: proposals of a round, when rounds end, the effect that is reported."""
 
 from functools import lru_cache
 
@@ -27,7 +27,7 @@ def signal(X):
 
 
 class Case:
-    """A model of noisy training rows, validation and hold-out rows with true labels, and which labels are wrong."""
+    """A model of noisy training rows, with validation and hold-out rows that have true labels."""
 
     def __init__(self, model, X, y, truth, held, weight=None):
         self.truth = truth
@@ -69,7 +69,7 @@ def regression(model, weighted=False):
 
 
 def digits(model):
-    """Real data of four classes that are hard to take for one another; a fifth of the labels is replaced."""
+    """Return real data of four clearly different classes, with a fifth of the labels replaced."""
     X, y = load_digits(n_class=4, return_X_y=True)
     order = RNG(2).permutation(len(y))
     X, truth, held = parts(X[order], y[order], 360)
@@ -151,7 +151,7 @@ def test_it_finds_wrong_labels_and_improves_the_model(name, action):
 
 
 def test_the_promise_is_that_of_the_library():
-    """The hold-out losses before and after are those of models that LightGBM itself trains on both training sets."""
+    """Hold-out losses before and after equal those of models that LightGBM itself trains."""
     c = case("lightgbm")
     found = cleaned("lightgbm")
     X = c.tracer.X_train
@@ -187,7 +187,7 @@ def test_clean_data_stay_as_they_are(seed):
     assert str(found).count("\n") > len(found.rounds)
 
 
-# ---- who may choose, who may judge ----
+# ---- which rows choose, which rows judge ----
 
 
 def test_the_hold_out_has_no_part_in_the_choice():
@@ -195,7 +195,7 @@ def test_the_hold_out_has_no_part_in_the_choice():
     found = cleaned("lightgbm", "auto")
     X_val, y_val, X_new, y_new = c.held
     other = clean(c.tracer, X_val, y_val, X_new[::2], 1 - y_new[::2], action="auto")
-    assert not other.improved  # wrong labels are not served by the right rows
+    assert not other.improved  # true rows do not help to predict wrong labels
     assert not len(other.rows)
     assert len(other.rounds) == len(found.rounds)
     for a, b in zip(found.rounds, other.rounds, strict=True):
@@ -296,7 +296,7 @@ def test_an_interrupt_leaves_what_was_finished(monkeypatch, finished):
 
 
 def test_the_interval_covers_what_it_says():
-    """Differences of losses: normal ones, and skewed ones with most of their weight near zero."""
+    """Check the coverage on normal differences of losses, and on skewed ones mostly near zero."""
     rng = RNG(5)
     draws = {
         "normal": lambda m: rng.normal(0.3, 1.0, m),
@@ -333,7 +333,7 @@ def test_no_class_loses_its_last_rows():
     rng = RNG(7)
     X = rng.normal(size=(300, 3))
     y = (X[:, 0] > 0).astype(int)
-    y[:4] = 2  # a class that the validation rows do not have: all of its rows do harm
+    y[:4] = 2  # the validation rows lack one class, so all training rows of that class do harm
     model = LGBMClassifier(**LIGHT, min_child_samples=2).fit(X, y)
     tracer = lt.Tracer(model, X, y, n_jobs=1)
     X_val = X[4:]
@@ -385,7 +385,7 @@ def test_weights_move_along_the_gradient_within_their_bounds(share):
 
 
 def test_changes_of_changes_count_the_first_rows():
-    """Against lists of (position, label, weight)."""
+    """Compare with lists of (position, label, weight)."""
     rng = RNG(8)
     n = 30
     now = start = TrainingSet(np.zeros(n, bool), np.arange(n) % 3, np.ones(n))

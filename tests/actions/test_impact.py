@@ -1,4 +1,4 @@
-"""Deletion requests: moves against the libraries' own retraining and the oracle's refit; what fingerprints tell."""
+"""Deletion requests: moves against the libraries' own retraining and the oracle's refit; hashes."""
 
 import hashlib
 import json
