@@ -23,9 +23,9 @@ from ..._data.files import whole_file
 from ..._data.progress import progress
 from ..._data.tables import table
 from ..._engine.refit import RetrainedModel
+from ..._model.hashes import hash_model
 from ..._tracer.tracer import Tracer
 from ..common import Effect, Finding, Interruptible, check_tracer, effects_table
-from ..hashes import hash_model
 from ..readings import Reading, reading
 from .audit import data_record, model_record, plain, time_of, versions
 

@@ -14,8 +14,8 @@ import numpy as np
 from ..._adapters import _MODULES as LIBRARIES
 from ..._data import inputs
 from ..._data.errors import InvalidInput
+from ..._model.hashes import hash_json, hash_model, hash_table, hash_values
 from ..._tracer.tracer import Tracer
-from ..hashes import hash_json, hash_model, hash_table, hash_values
 
 
 def model_record(tracer: Tracer) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from .._data import frames
 from .._data.parquet import PartedTable
-from .._model.ensemble import Ensemble
+from .ensemble import Ensemble
 
 NOT_HASHED = "not hashed: a booster's own matrix, whose values cannot be read"
 
