@@ -35,6 +35,7 @@ from .._data.tables import table
 from .._engine.refit import AlteredModel
 from .._tracer.tracer import Tracer
 from .common import Effect, Finding, Interruptible, check_tracer, effects_table
+from .statistics import interval_in_words, paired_interval
 
 _NOT_RETRAINED = "Not retrained: only a retrained model tells what these labels are worth."
 
@@ -258,11 +259,12 @@ def spread_out(score: F64, leaves: Ids, k: int, diversity: float) -> tuple[Ints,
 
 def _verdict(before: F64, change: F64) -> str:
     """Advice from the losses (m,) of the hold-out rows and their changes."""
-    mean = change.mean()
-    margin = 2 * change.std() / np.sqrt(len(change))
-    what = "Keep them" if mean < -margin else "No improvement"
-    sizes = f"{mean:+.4g} (give or take {margin:.2g}, two standard errors) from {before.mean():.4g}"
-    return f"{what}: retrained with their labels, the mean loss of the hold-out changes by {sizes}."
+    low, high = paired_interval(change)
+    what = "Keep them" if high < 0 else "No improvement"
+    return (
+        f"{what}: retrained with their labels, the mean loss of the hold-out changes by "
+        f"{change.mean():+.4g} ({interval_in_words(low, high)}) from {before.mean():.4g}."
+    )
 
 
 def _expected_labels(tracer: Tracer, X: Any) -> np.ndarray:

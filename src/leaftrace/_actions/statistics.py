@@ -11,12 +11,24 @@ from __future__ import annotations
 from .._data.arrays import F64
 
 
-def paired_interval(differences: F64, confidence: float = 0.95) -> tuple[float, float]:
-    """Interval of the mean of paired differences (m,), by Student's t."""
+def half_width(differences: F64, confidence: float = 0.95) -> float:
+    """Half the width of the interval of the mean of paired differences (m,); infinite for one row."""
     m = len(differences)
-    half = student((1 - confidence) / 2, m - 1) * float(differences.std(ddof=1)) / m**0.5
+    if m < 2:
+        return float("inf")
+    return student((1 - confidence) / 2, m - 1) * float(differences.std(ddof=1)) / m**0.5
+
+
+def paired_interval(differences: F64, confidence: float = 0.95) -> tuple[float, float]:
+    """Interval of the mean of paired differences (m,)."""
+    half = half_width(differences, confidence)
     mean = float(differences.mean())
     return mean - half, mean + half
+
+
+def interval_in_words(low: float, high: float) -> str:
+    """The interval as advice mentions it."""
+    return f"95 % interval {low:+.3g} to {high:+.3g}"
 
 
 def student(tail: float, freedom: int) -> float:

@@ -22,7 +22,7 @@ from ..._engine.refit import RetrainedModel
 from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
 from ..common import Effect, Finding, Interruptible, check_tracer, effects_table, measure
-from ..statistics import paired_interval
+from ..statistics import interval_in_words, paired_interval
 from .proposals import has_classes, relabel, remove, reweight
 from .rounds import Proposal, Round, Rounds
 
@@ -256,8 +256,8 @@ def _advice(
     change = effects[0].retrained
     result = (
         f"retrained, the loss of the hold-out rows changes by {change:+.3g} "
-        f"({change / effects[0].before:+.1%}; 95 % interval {interval[0]:+.3g} to "
-        f"{interval[1]:+.3g}, Student's t of the paired differences)"
+        f"({change / effects[0].before:+.1%}; {interval_in_words(*interval)}, "
+        "Student's t of the paired differences)"
     )
     if interval[1] >= 0:
         return f"{stopped}No improvement: {result}. Keep the training set as it is."

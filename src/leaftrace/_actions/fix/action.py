@@ -25,6 +25,7 @@ from ..common import (
     first_order,
     mean_loss,
 )
+from ..statistics import half_width
 from .advice import DONE, advice_of, title_of
 from .search import Action, Attempt, Search
 from .side import numeric_gradient, side_of
@@ -190,7 +191,7 @@ def _cost(search: Search, test: _TestRows) -> tuple[float, float] | None:
     if search.model is None:
         return None
     rise = search.model.loss(test.X, test.y) - test.losses
-    return float(rise.mean()), float(1.96 * rise.std() / np.sqrt(len(rise)))
+    return float(rise.mean()), half_width(rise)
 
 
 def _effects_on_x(

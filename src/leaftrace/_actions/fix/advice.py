@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..._data.arrays import F64
+from ..statistics import interval_in_words
 from .search import Search
 
 DONE = {"remove": "removed", "relabel": "relabelled"}
@@ -61,8 +62,7 @@ def _cost_in_words(cost: tuple[float, float] | None) -> str:
     low = mean - half
     high = mean + half
     change = (
-        f"the mean loss of the test rows changes by {mean:+.2g} "
-        f"(95 % interval {low:+.2g} to {high:+.2g})"
+        f"the mean loss of the test rows changes by {mean:+.3g} ({interval_in_words(low, high)})"
     )
     if low > 0:
         return (

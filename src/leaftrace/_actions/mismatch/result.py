@@ -12,6 +12,7 @@ from ..._data.arrays import F64, Ints
 from ..._data.tables import table
 from ..._engine.refit import RetrainedModel
 from ..common import Effect, Finding, effects_table
+from ..statistics import interval_in_words
 
 INCREASE = "increase the weight"
 DECREASE = "decrease the weight"
@@ -78,7 +79,7 @@ class Mismatch(Finding):
 def advice_of(groups: dict[str, Any], effects: Sequence[Judged]) -> str:
     """Advice from the columns of the table and the effects; those on the unseen rows come first."""
     judged = effects[0]
-    interval = f"95 % interval {judged.low:+.3g} to {judged.high:+.3g}"
+    interval = interval_in_words(judged.low, judged.high)
     if np.isnan(judged.retrained):
         return (
             "Not retrained: with the trees as they are, the loss of unseen rows changes by "
