@@ -1,4 +1,4 @@
-"""The paper, reproduced: every table and figure of Sharchilevsky et al. (ICML 2018), and what it has not.
+"""The paper, reproduced: every table and figure of Sharchilev et al. (ICML 2018), and what it has not.
 
 python experiments/paper.py                 # everything at small sizes, about ten minutes on two cores -> build/paper
 python experiments/paper.py --full          # the paper's sizes, some hours -> docs/paper and docs/paper.md

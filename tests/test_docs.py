@@ -21,7 +21,7 @@ WITH_CODE = [page for page in PAGES if BLOCK.search(page.read_text(encoding="utf
 
 
 def name(page):
-    return str(page.relative_to(ROOT))
+    return page.relative_to(ROOT).as_posix()
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=name)

@@ -1,6 +1,7 @@
 """The package as a user meets it: names, imports, one direction of flow."""
 
 import ast
+import os
 import shutil
 import subprocess
 import sys
@@ -131,7 +132,7 @@ def test_without_the_native_module(tmp_path):
 
 def test_twins_by_environment():
     code = "from leaftrace._kernels import is_native; print(is_native())"
-    env = {"LEAFTRACE_KERNELS": "numpy", "PATH": ""}
+    env = {**os.environ, "LEAFTRACE_KERNELS": "numpy"}
     out = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
     )

@@ -4,7 +4,6 @@ import gc
 import json
 import os
 import pickle
-import resource
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -396,6 +395,7 @@ def test_damaged_cache(tmp_path):
 
 def test_full_disk_leaves_no_cache(tmp_path):
     """A file that may not grow, as on a disk without room."""
+    resource = pytest.importorskip("resource", reason="Windows has no limits on file sizes")
     _, tracer = opened(tmp_path)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))

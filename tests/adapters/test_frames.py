@@ -158,7 +158,7 @@ def same(found, expected):
 
 def _tables_of(x):
     return {
-        name: frames.plain(x[name])
+        name: frames.to_numpy(x[name])
         for name in (x.column_names if hasattr(x, "column_names") else x.columns)
     }
 
@@ -341,9 +341,13 @@ def test_rows_below_rows(kind):
         assert _tables_of(made)["x"].tolist() == [1, 3, 9]
         assert list(_tables_of(made)["k"]) == ["u", None, "v"]
     numbers = table(pd.DataFrame({"x": [1.5, 2.5]}), kind)
-    assert _tables_of(frames.below(numbers, np.array([[4.5]])))["x"].tolist() == [1.5, 2.5, 4.5]
+    assert _tables_of(frames.append_rows(numbers, np.array([[4.5]])))["x"].tolist() == [
+        1.5,
+        2.5,
+        4.5,
+    ]
     with pytest.raises(lt.InvalidInput, match=r"lack the column.* 'k'"):
-        frames.below(table(X, kind), more.drop(columns="k"))
+        frames.append_rows(table(X, kind), more.drop(columns="k"))
 
 
 def test_truth_values_with_gaps():
@@ -469,7 +473,7 @@ def test_a_report_and_pictures(told, tmp_path):
 def test_columns_of_objects():
     names = np.array([1, "missing", None, ("a", 2)], dtype=object)
     for kind in ("polars", "pyarrow"):
-        made = frames.made(
+        made = frames.from_columns(
             {"group": names, "n": np.arange(4), "share": np.array([0.5, np.nan, None, 1], object)},
             kind,
         )
@@ -481,9 +485,9 @@ def test_columns_of_objects():
 
 
 def _polars():
-    from leaftrace._data.grouping import Tables
+    from leaftrace._data.grouping import SourceTables
 
-    return Tables(kind="polars")
+    return SourceTables(kind="polars")
 
 
 WITHOUT = """

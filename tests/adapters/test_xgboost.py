@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 import leaftrace as lt
 from leaftrace._adapters.xgboost import draws, start
-from leaftrace._adapters.xgboost.loss import Quantile
+from leaftrace._adapters.xgboost.objectives import Quantile
 from leaftrace._model.general_losses import Hinge
 from leaftrace._model.losses import Logistic, Poisson, Softmax
 
@@ -565,11 +565,11 @@ B = np.linspace(0.5, 1.6, 9)
 @pytest.mark.parametrize(
     ("rule", "loss", "y"),
     [
-        (start.Shares(True), Softmax(3), Y),
-        (start.Rounded(start.Shares(False), np.array([0.1, -0.2, 0.0])), Softmax(3), Y),
-        (start.Scaled(0.4), Poisson(), Y),
-        (start.Scaled(1.0), Logistic(), np.minimum(Y, 1)),
-        (start.Side(), Hinge(), np.minimum(Y, 1)),
+        (start.ClassShares(True), Softmax(3), Y),
+        (start.RoundedRule(start.ClassShares(False), np.array([0.1, -0.2, 0.0])), Softmax(3), Y),
+        (start.ScaledNewtonStep(0.4), Poisson(), Y),
+        (start.ScaledNewtonStep(1.0), Logistic(), np.minimum(Y, 1)),
+        (start.HeavierSide(), Hinge(), np.minimum(Y, 1)),
     ],
 )
 def test_rules_of_starting_scores(rule, loss, y):
@@ -583,7 +583,7 @@ def test_rules_of_starting_scores(rule, loss, y):
         np.testing.assert_allclose(
             rule.without(loss, y, B, np.array([i]))[:, 0], rule.fit(loss, y[keep], B[keep])
         )
-        if loss.n_outputs == 1 and not isinstance(rule, start.Side):
+        if loss.n_outputs == 1 and not isinstance(rule, start.HeavierSide):
             up, down = (rule.fit(loss, y + d * np.eye(len(y))[i], B) for d in (step, -step))
             np.testing.assert_allclose(
                 by_label[i, :, 0] * B[i], (up - down) / (2 * step), atol=1e-8
@@ -656,6 +656,6 @@ def test_leaves_of_many_rows_are_asked_for_in_parts(name, monkeypatch):
     case = cases.CASES[name]()
     rows = case.data.X, case.data.y, case.weight
     whole = lt.Tracer(case.model, *rows, **case.tracer)
-    monkeypatch.setattr("leaftrace._adapters.xgboost.source._LEAF_BYTES", 1)  # a round at a time
+    monkeypatch.setattr("leaftrace._adapters.xgboost.prediction.LEAF_BYTES", 1)  # a round at a time
     parts = lt.Tracer(case.model, *rows, **case.tracer)
     np.testing.assert_array_equal(whole.engine.ensemble.leaves, parts.engine.ensemble.leaves)

@@ -17,7 +17,7 @@ from catboost import CatBoostClassifier, CatBoostRegressor
 import leaftrace as lt
 from leaftrace._model.general_losses import PseudoHuber
 from leaftrace._model.losses import Logistic, Softmax, SquaredError
-from leaftrace._model.start import Mean, NewtonStep, condensed
+from leaftrace._model.start import Mean, NewtonStep, condense_labels
 
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
@@ -234,6 +234,7 @@ def test_models_trained_on_the_cluster(library, client):
     )
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
 @pytest.mark.parametrize("plan", ["rows", "leaves"])
 def test_a_worker_dies_in_the_middle(plan, client, monkeypatch):
     model, X, y, w, X_test, y_test = made("LightGBM")
@@ -310,8 +311,8 @@ def test_condensed_labels_give_the_same_start(name):
     rule, loss, target = RULES[name]
     _, labels, w = world()
     y = {**labels, "share": 1 / (1 + np.exp(-labels["number"]))}[target].astype(float)
-    parts = [condensed(rule, loss, y[i::4], w[i::4]) for i in range(4)]
-    few = condensed(rule, loss, *map(np.concatenate, zip(*parts, strict=True)))
+    parts = [condense_labels(rule, loss, y[i::4], w[i::4]) for i in range(4)]
+    few = condense_labels(rule, loss, *map(np.concatenate, zip(*parts, strict=True)))
     if "not linear" not in name:
         assert len(few[0]) < 30
     np.testing.assert_allclose(rule.fit(loss, *few), rule.fit(loss, y, w), rtol=1e-12, atol=1e-14)

@@ -7,27 +7,25 @@ from test_kernels import M, N, agree, arrays, ids, isa, sweep_of
 
 import leaftrace as lt
 from leaftrace._adapters.catboost.losses import Expectile, LogCosh, Lq, Quantile, RelativeError
-from leaftrace._adapters.lightgbm.leaves import AbsoluteError
-from leaftrace._adapters.sklearn.gradient import Exponential
+from leaftrace._adapters.lightgbm.objectives import AbsoluteError
+from leaftrace._adapters.sklearn.losses import Exponential
 from leaftrace._engine import forward
 from leaftrace._kernels import BLOCKS, is_native, kernels
 from leaftrace._kernels import numpy as twins
 from leaftrace._model.general_losses import (
-    Brier,
     Fair,
     Gamma,
     General,
     Hinge,
     Huber,
-    OneVsAll,
     Pinball,
     PseudoHuber,
     ScaledLogistic,
     SquaredLog,
     Tweedie,
-    _Separate,
 )
 from leaftrace._model.losses import Logistic, Poisson, Softmax, SquaredError
+from leaftrace._model.separate_losses import Brier, OneVsAll, SeparateOutputs
 
 __all__ = ["isa"]  # a fixture
 pytestmark = pytest.mark.skipif(not is_native(), reason="native kernels are not in use")
@@ -46,9 +44,9 @@ def test_every_loss_is_here():
     def below(cls):
         return {cls} if not cls.__subclasses__() else {cls}.union(*map(below, cls.__subclasses__()))
 
-    assert {type(loss) for loss in LOSSES} == (below(General) | below(_Separate)) - {
+    assert {type(loss) for loss in LOSSES} == (below(General) | below(SeparateOutputs)) - {
         General,
-        _Separate,
+        SeparateOutputs,
     }
 
 

@@ -9,10 +9,11 @@ from test_contract import accuracy, prepared, some_rows
 
 import leaftrace as lt
 from leaftrace import goals
-from leaftrace._model.general_losses import Brier, OneVsAll, ScaledLogistic
+from leaftrace._model.general_losses import ScaledLogistic
 from leaftrace._model.goal import GoalRows
 from leaftrace._model.losses import Logistic, Poisson, Softmax, SquaredError
 from leaftrace._model.reading import Reading
+from leaftrace._model.separate_losses import Brier, OneVsAll
 
 PAYOFF2 = [[0.0, -1.0, -0.4], [-8.0, 3.0, 0.5]]  # two classes, three decisions
 PAYOFF3 = [[1.0, -1.0, 0.0], [-3.0, 2.0, 0.0], [0.0, -1.0, 4.0]]

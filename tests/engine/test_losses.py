@@ -5,17 +5,16 @@ import pytest
 from oracle import slope
 
 from leaftrace._model.general_losses import (
-    Brier,
     Fair,
     Gamma,
     Huber,
-    OneVsAll,
     PseudoHuber,
     ScaledLogistic,
     SquaredLog,
     Tweedie,
 )
 from leaftrace._model.losses import Logistic, Poisson, Softmax, SquaredError
+from leaftrace._model.separate_losses import Brier, OneVsAll
 
 H = 1e-2
 TOLERANCE = 1e-6  # of order H^4 times the fifth derivative

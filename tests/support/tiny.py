@@ -10,16 +10,15 @@ from leaftrace._engine.replay import replay
 from leaftrace._engine.workspace import Workspace
 from leaftrace._model.ensemble import Ensemble, LeafRule, Smoothing
 from leaftrace._model.general_losses import (
-    Brier,
     Fair,
     Gamma,
     Huber,
-    OneVsAll,
     PseudoHuber,
     ScaledLogistic,
     Tweedie,
 )
 from leaftrace._model.losses import Logistic, Poisson, Softmax, SquaredError
+from leaftrace._model.separate_losses import Brier, OneVsAll
 from leaftrace._model.start import Mean
 
 LINKS = {"squared": "identity", "logistic": "logit", "poisson": "log", "softmax": "centred log"}

@@ -195,6 +195,7 @@ def test_no_space_for_the_report(here):
     assert "Traceback" not in err
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows cannot send Ctrl-C to one process")
 def test_ctrl_c_keeps_what_is_finished(here):
     Path("stopped.json").unlink(missing_ok=True)
     run = process(
@@ -224,7 +225,7 @@ def test_ctrl_c_keeps_what_is_finished(here):
 
 def test_ctrl_c_before_anything(here, capsys, monkeypatch):
     def press(*_, **__):
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
         time.sleep(5)
 
     monkeypatch.setattr("leaftrace._cli.job.Tracer", press)

@@ -17,7 +17,7 @@ import numpy as np
 from .._data import inputs
 from .._data.arrays import F64, Ints
 from .._data.errors import InvalidInput, UnsupportedModel
-from .._data.grouping import Groups, groups_of, shown
+from .._data.grouping import Groups, as_text, groups_of
 from .._data.progress import progress
 from .._data.tables import table
 from .._engine.refit import AlteredModel
@@ -64,7 +64,7 @@ def group_effects(
         slices = groups_of(test_groups, X_test, m, "test_groups", tracer.X_train, bins)
     if len(rows) < 2:
         raise InvalidInput(
-            f"all training rows are in the group '{shown(rows.names[0])}'; pass groups to tell apart."
+            f"all training rows are in the group '{as_text(rows.names[0])}'; pass groups to tell apart."
         )
     if refit or retrain:
         _check_classes(tracer, rows)
@@ -150,7 +150,7 @@ def _check_classes(tracer: Tracer, groups: Groups) -> None:
         holders = np.unique(groups.code[tracer.y_train == label])
         if len(holders) == 1:
             raise InvalidInput(
-                f"all training rows of the class '{label}' are in the group '{shown(groups.names[holders[0]])}', so "
+                f"all training rows of the class '{label}' are in the group '{as_text(groups.names[holders[0]])}', so "
                 "there is no model without it; pass other groups, or refit=False for predictions alone."
             )
 

@@ -47,7 +47,7 @@ def numbers_of(labels: NDArray[Any], names: Sequence[Any]) -> NDArray[Any]:
 
 def open_with_names(open_with: Callable[[Any], Source], y: Any, names: Sequence[Any]) -> Source:
     """Open a model with names for its classes. ``open_with``: opens it with labels by number."""
-    codes = None if y is None else numbers_of(frames.plain(y), names)
+    codes = None if y is None else numbers_of(frames.to_numpy(y), names)
     source = open_with(codes)
     check_class_names(source.classes, names, "class_names")
     return NamedClasses(source, names)

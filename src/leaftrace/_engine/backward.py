@@ -177,7 +177,7 @@ def felt_by_rows(trace: Trace, t: int, fbar: Real) -> Real:
 
 def _feel_moves(e: Ensemble, t: int, abar: Real, fbar: Real, base: F64) -> None:
     """The moves between step t - 1 and step t, backwards: each step moved feels what the rows' scores do."""
-    for r, factor in reversed(e.before(t)):
+    for r, factor in reversed(e.moves_before(t)):
         if r == BASE:
             base += factor * abar.sum(axis=0, dtype=np.float64)
             continue

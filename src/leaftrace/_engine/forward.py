@@ -143,17 +143,18 @@ def refit(work: Workspace, index: Ints, update_set: UpdateSet) -> LeafChanges:
                 move[0] += (step.S[q][:, :, None] + dS)[own[0], :, block.lanes].T
             equations = step.s[q], step.D[q], step.rows, dlam, step.scale[q]
             row = own, first[e.trees(t)], own_state, move, y, block.own_weight(t)
-            limits = _limits(e, t, step.G[q]).told if limited else ()
+            limits = _limits(e, t, step.G[q]) if limited else ()
             kernels.removal_step(e.loss, e.rule.newton, *row, *equations, dG, dH, dS, *limits)
         d = changes[e.leaf_range(t)] = e.rate(t) * dS
         block.finish(t, d, mask)
     return LeafChanges(changes, block.base, len(index))
 
 
-def _limits(e: Ensemble, t: int, G: F64) -> twins.Limits:
+def _limits(e: Ensemble, t: int, G: F64) -> tuple[Any, ...]:
+    """The last arguments of `removal_step`: bounds of a step, G, lam, fixed leaves, diagonal."""
     lam = np.full(len(G), e.lam) + (0.0 if e.leaf_l2 is None else e.leaf_l2[e.leaf_range(t)])
     fixed = np.zeros(len(G), bool) if e.fixed is None else e.fixed[e.leaf_range(t)]
-    return twins.Limits(e.rule, G, lam, fixed)
+    return e.rule.bounds, G, lam, fixed, e.rule.diagonal
 
 
 def _changed_sums(
@@ -336,7 +337,7 @@ class _Block:
         """Take the changes of the steps that move before step t into the changes of scores."""
         if isinstance(self.update_set, SinglePoint):
             return  # nobody will ask for them
-        for r, factor in self.e.before(t):
+        for r, factor in self.e.moves_before(t):
             if r == BASE:
                 self.bound += abs(factor) * np.abs(self.base).max(initial=0.0)
                 self.own_D += factor * self.base

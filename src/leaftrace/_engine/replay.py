@@ -32,7 +32,7 @@ import numpy as np
 from .._data.arrays import F64
 from .._data.progress import progress
 from .._model.ensemble import Ensemble
-from .._model.start import condensed
+from .._model.start import condense_labels
 from .fidelity import Fidelity, judge
 from .steps import Ask, Asking, Iteration, Step, StepLeaves, answered, sums_of_all_steps, walk
 
@@ -191,7 +191,7 @@ def base_labels(e: Ensemble) -> tuple[F64, F64]:
     if e.base_rule is None:
         return np.zeros(0), np.zeros(0)
     return (
-        condensed(e.base_rule, e.loss, e.y, e.base_weight)
+        condense_labels(e.base_rule, e.loss, e.y, e.base_weight)
         if e.base_rule.smooth
         else (e.y, e.base_weight)
     )

@@ -378,7 +378,7 @@ def one_output_sums(
         sums = np.zeros((len(values), 8))
         rows = (start, min(start + ROW_CHUNK, e.n_rows))
         kernels.replay_sums(
-            e.loss.kernel, leaf, skip, edges, values, A, e.y, w, e.rounding.level, *rows, sums
+            e.loss.kernel, leaf, skip, edges, values, A, e.y, w, e.rounding.flags, *rows, sums
         )
         return sums
 

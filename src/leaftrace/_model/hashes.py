@@ -90,7 +90,7 @@ def _columns(X: Any) -> Iterator[tuple[str, Any, bool]]:
     elif isinstance(X, PartedTable):
         yield from ((name, x := X[name], x.dtype == "category") for name in X.column_names)
     elif frames.kind(X):
-        table = frames.opened(X)
+        table = frames.as_narwhals(X)
         yield from (
             (name, table[name].to_native(), frames.is_category(dtype))
             for name, dtype in table.schema.items()
@@ -102,7 +102,9 @@ def _columns(X: Any) -> Iterator[tuple[str, Any, bool]]:
 
 def _categories(column: Any) -> list[Any]:
     """A column's categories, as far as a row has them, in an order of their own, and the number of each row's."""
-    values = column.to_pylist() if hasattr(column, "to_pylist") else frames.plain(column).tolist()
+    values = (
+        column.to_pylist() if hasattr(column, "to_pylist") else frames.to_numpy(column).tolist()
+    )
     names = sorted(dict.fromkeys(values), key=_text)
     number = {name: i for i, name in enumerate(names)}
     return [
@@ -114,7 +116,7 @@ def _categories(column: Any) -> list[Any]:
 
 def _parts(column: Any) -> list[Any]:
     """A column's kind and content."""
-    array = frames.plain(column)
+    array = frames.to_numpy(column)
     kind = array.dtype.kind
     if kind in "fiubmM":
         large = array.dtype == np.uint64 and array.max(initial=0) > np.iinfo(np.int64).max

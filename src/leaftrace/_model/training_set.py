@@ -129,5 +129,5 @@ def _append_rows(X: Any, more: Any) -> Any:
 
         return vstack([X, more]).tocsr()
     if frames.kind(X):
-        return frames.below(X, more)
+        return frames.append_rows(X, more)
     return np.concatenate([X, np.asarray(more)])

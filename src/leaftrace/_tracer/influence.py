@@ -13,8 +13,8 @@ import numpy as np
 from .._data.arrays import F64, Real
 from .._data.errors import InvalidInput, LeaftraceError
 from .._data.files import whole_file
-from .._data.grouping import Tables
-from .._data.tables import notebook, table, wide
+from .._data.grouping import SourceTables
+from .._data.tables import notebook, table, wide_table
 
 _FORMAT = "leaftrace-influence-1"
 # What `change` is the effect of, in the words of a sentence.
@@ -59,7 +59,7 @@ class Influence:
     structure_changed: np.ndarray | None = None
     per_label: Mapping[Any, Real] | None = None
     lower_is_better: bool | None = None
-    tables: Tables = field(default_factory=Tables)
+    tables: SourceTables = field(default_factory=SourceTables)
     scored: bool = False
 
     @property
@@ -151,7 +151,7 @@ class Influence:
 
     def to_frame(self) -> Any:
         """The values as a wide table: training rows down, queries across."""
-        return wide(self.values, self.train_index, self.test_index, self.tables.kind)
+        return wide_table(self.values, self.train_index, self.test_index, self.tables.kind)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a .npz file (no pickle). The file appears whole or not at all."""
@@ -215,7 +215,7 @@ class Influence:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "tables": Tables(kind=self.tables.kind)}
+        return {**self.__dict__, "tables": SourceTables(kind=self.tables.kind)}
 
     def __repr__(self) -> str:
         rows, queries = self.shape

@@ -14,7 +14,7 @@ from .._adapters.class_names import NamedClasses, check_class_names
 from .._data import frames, inputs
 from .._data.arrays import F64, Ints, Real
 from .._data.errors import InvalidInput
-from .._data.grouping import Tables
+from .._data.grouping import SourceTables
 from .._data.parquet import Paths, open_table
 from .._data.tables import notebook
 from .._engine.costs import Estimate
@@ -551,7 +551,7 @@ class Tracer:
             **extra,
         )
 
-    def _tables(self, train: Any, rows: Ints | None, test: Any, queries: Queries) -> Tables:
+    def _tables(self, train: Any, rows: Ints | None, test: Any, queries: Queries) -> SourceTables:
         """The tables in which a result looks up columns by name."""
         reduced = queries.reduce is not None
-        return Tables(train, rows, None if reduced else test, reduced, self.table_kind)
+        return SourceTables(train, rows, None if reduced else test, reduced, self.table_kind)

@@ -36,7 +36,7 @@ from .._engine.steps import Ask
 from .._engine.workspace import Workspace, available_memory
 from .._kernels import BLOCKS, block_width, blocks_of
 from .._model.ensemble import Ensemble
-from .._model.start import condensed
+from .._model.start import condense_labels
 from .._tracer.influence import top_table
 from . import _part
 from ._cluster import Cluster, as_array, partitions, told
@@ -164,7 +164,7 @@ class Tracer:
         totals: _part.Totals = self._on.total(_part.totals_of, self._parts, e=self._on.send(e))
         labels = totals.labels
         if e.base_rule is not None:
-            labels = condensed(e.base_rule, e.loss, *labels)
+            labels = condense_labels(e.base_rule, e.loss, *labels)
             e = _without_rows(self._source.rebased(e.base_rule.fit(e.loss, *labels)))
         e = replace(e, whole=(totals.n, totals.weight))
         sent = self._on.send(e)

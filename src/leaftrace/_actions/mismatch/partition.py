@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from ..._data.arrays import F64, Ints
-from ..._data.grouping import MISSING, Groups, bin_edges, column, plain, shown, split
+from ..._data.frames import to_numpy
+from ..._data.grouping import MISSING, Groups, as_text, bin_edges, column, groups_of_values
 
 TREE_BINS = 32
 
@@ -57,7 +58,7 @@ class GroupedColumn:
 
 def label_column(y_train: Any, y_test: Any, name: str, bins: int, classes: bool) -> GroupedColumn:
     """The labels as a column. ``classes``: they have no order."""
-    return _cut(plain(y_train), plain(y_test), name, bins, ordered=not classes)
+    return _cut(to_numpy(y_train), to_numpy(y_test), name, bins, ordered=not classes)
 
 
 def table_column(X_train: Any, X_test: Any, name: Any, bins: int) -> GroupedColumn:
@@ -71,7 +72,7 @@ def table_column(X_train: Any, X_test: Any, name: Any, bins: int) -> GroupedColu
 def _cut(x: Any, x_test: Any, name: str, bins: int, ordered: bool) -> GroupedColumn:
     """Cut values of training and test rows into the same groups. ``ordered``: values have an order."""
     edges = bin_edges(x, bins) if ordered else None
-    groups = split(np.concatenate([x, x_test]), edges, name)
+    groups = groups_of_values(np.concatenate([x, x_test]), edges, name)
     if edges is not None:  # training rows are in every bin, so the groups are the bins
         return GroupedColumn(groups, [-np.inf, *edges.tolist()])
     if not ordered or x.dtype.kind not in "iuf" or x_test.dtype.kind not in "iuf":
@@ -119,12 +120,12 @@ class _Split:
         by = groups.by
         if not self.below:
             here = groups.phrase(self.at)
-            other = f"{by} is not {shown(groups.names[self.at])}"
+            other = f"{by} is not {as_text(groups.names[self.at])}"
             if self.at < known and len(groups) == 2:
                 other = groups.phrase(1 - self.at)
             return (here, here), (other, other)
         assert self.column.lower is not None
-        edge = shown(self.column.lower[self.at + 1])
+        edge = as_text(self.column.lower[self.at + 1])
         below = f"{by} < {edge}"
         above = f"{by} >= {edge}" + (" or missing" if known < len(groups) else "")
         if not groups.binned:  # a single value is named
