@@ -1,4 +1,4 @@
-"""Rows to label next: the unlabelled ones whose labels would move the test loss most, spread over leaves.
+"""Rows to label next: those whose labels would move the test loss most, spread over the leaves.
 
 With v_c the first-order change of the test loss if the row has label c, and p_c the model's own
 probability of that label,
@@ -7,16 +7,17 @@ probability of that label,
     next  = argmax score (1 - s)^diversity,     s = largest share of trees in which the row shares a
                                                 leaf with a row that was chosen before
 
-The expectation of v itself is no score: if the model's probabilities are right, an unknown label is as
-likely to show that the model should go up as that it should go down. For numbers the two labels are the
-prediction plus and minus the root mean squared error on the test rows.
+The expectation of v itself is no score: if the model's probabilities are right, an unknown label is
+as likely to show that the model should go up as that it should go down. For numbers the two labels
+are the prediction plus and minus the root mean squared error on the test rows.
 
-This was measured with labels hidden, batches added and retrained, on other splits than those the score
-was chosen on (experiments/action_acquire.py). It beats random rows everywhere, and on Adult lowers the
-loss of a hold-out half as much again as plain uncertainty. Most of that is diversity: uncertainty with
-the same diversity does as well for the first 200 rows of Adult, a little worse for 600, clearly worse on
-wine quality, and better on Amazon. A region that no tree has split yet looks like one place, so if the
-pool is unlike the training rows, some random rows should be labelled, too.
+This was measured with labels hidden, batches added and retrained, on other splits than those the
+score was chosen on (experiments/action_acquire.py). It beats random rows everywhere, and on Adult
+lowers the loss of a hold-out half as much again as plain uncertainty. Most of that is diversity:
+uncertainty with the same diversity does as well for the first 200 rows of Adult, a little worse for
+600, clearly worse on wine quality, and better on Amazon. A region that no tree has split yet looks
+like one place, so if the pool is unlike the training rows, some random rows should be labelled,
+too.
 """
 
 from __future__ import annotations
@@ -85,15 +86,16 @@ class Acquisition(Finding):
     def check(
         self, y_new: Any, X_holdout: Any, y_holdout: Any, *, retrain: bool = True
     ) -> Acquisition:
-        """Add the rows with their labels and measure the loss of rows that neither trained nor chose.
+        """Add the rows with their labels and measure the loss of rows that had no part in it.
 
         >>> print(found.check(y_new, X_holdout, y_holdout))               # doctest: +SKIP
 
         ``y_new``    the labels, in the order of ``rows``
-        ``retrain``  train again with them; otherwise only the first-order and the refitted effect are
-                     given
+        ``retrain``  train again with them; otherwise only the first-order and the refitted effect
+                     are given
 
-        Models that draw rows at random cannot be refitted with new rows: `refitted` is then left out.
+        Models that draw rows at random cannot be refitted with new rows: `refitted` is then left
+        out.
         """
         labels = inputs.vector(y_new, "y_new", len(self.rows))
         judging = (X_holdout, y_holdout)
@@ -135,7 +137,7 @@ def acquire(
     score: Literal["effect", "uncertainty"] = "effect",
     diversity: float = 1.0,
 ) -> Acquisition:
-    """Choose k rows of an unlabelled pool to label next, to lower the loss of rows like these test rows.
+    """Choose k rows of a pool to label next, to lower the loss of rows like these test rows.
 
     >>> found = acquire(tracer, X_pool, X_val, y_val, k=200)              # doctest: +SKIP
     >>> found.X_new                                                       # doctest: +SKIP
@@ -148,8 +150,8 @@ def acquire(
                    "uncertainty": one minus the probability of the likeliest class, for comparison
     ``diversity``  how much chosen rows are kept from being similar; 0: the k largest scores
 
-    The result has `.rows`, a table with the effect of every possible label, and `.check` for when the
-    labels are known.
+    The result has `.rows`, a table with the effect of every possible label, and `.check` for when
+    the labels are known.
     """
     check_tracer(tracer)
     tracer.engine.needs_derivatives()
@@ -174,8 +176,8 @@ def acquire(
         by_label={str(label): change[rows] for label, change in effects.items()},
         title=f"{k:,} of {n:,} rows to label next",
         advice=(
-            "Have them labelled in this order; then check(y_new, X_holdout, y_holdout) measures what "
-            "they are worth."
+            "Have them labelled in this order; then check(y_new, X_holdout, y_holdout) measures "
+            "what they are worth."
         ),
     )
 
@@ -195,8 +197,8 @@ def _check_settings(tracer: Tracer, n: int, k: int, score: str, diversity: float
 def label_effects(
     tracer: Tracer, X_pool: Any, X_test: Any, y_test: Any
 ) -> tuple[dict[Any, F64], F64]:
-    """First-order changes of the mean test loss (n,) under each possible label of the pool's rows, and
-    the probabilities of these labels (n, labels)."""
+    """Changes of the mean test loss (n,) under each possible label of the pool's rows, to first
+    order, and the probabilities of these labels (n, labels)."""
     if tracer.classes is None:
         return _effects_of_numbers(tracer, X_pool, X_test, y_test)
     scores = tracer.engine.as_trained.scores(X_pool)
@@ -213,7 +215,7 @@ def label_effects(
 def _effects_of_numbers(
     tracer: Tracer, X_pool: Any, X_test: Any, y_test: Any
 ) -> tuple[dict[Any, F64], F64]:
-    """`label_effects` of a model of numbers, under a low and a high label of the same probability."""
+    """`label_effects` of a model of numbers, under a low and a high label, equally likely."""
     reading = tracer.engine.reading
     model = tracer.engine.as_trained
     labels = inputs.numbers(y_test, "y_test", inputs.row_count(X_test))
@@ -233,9 +235,9 @@ def _effects_of_numbers(
 def spread_out(score: F64, leaves: Ids, k: int, diversity: float) -> tuple[Ints, F64]:
     """Choose k rows one after the other; returns them and their similarity to the nearest before.
 
-    A row's score with diversity can only fall as others are chosen. So its last value is a bound, and
-    only the row with the highest bound is computed again: the choice is the same as if all rows were
-    computed each time.
+    A row's score with diversity can only fall as others are chosen. So its last value is a bound,
+    and only the row with the highest bound is computed again: the choice is the same as if all rows
+    were computed each time.
     """
     by_row = np.ascontiguousarray(leaves.T)  # (n, trees)
     bound = score.astype(float)

@@ -1,8 +1,8 @@
 """Parts that all actions share: a result that prints as a table with advice, and effects.
 
 An effect is measured in three ways: *predicted* to first order from derivatives, *refitted* exactly
-with the trees fixed, and *retrained*. Only the last one is a real training; the other two are cheaper
-estimates of it.
+with the trees fixed, and *retrained*. Only the last one is a real training; the other two are
+cheaper estimates of it.
 """
 
 from __future__ import annotations
@@ -187,5 +187,6 @@ def check_tracer(tracer: Any) -> None:
     """Raise an error unless the first argument of an action is a tracer."""
     if not isinstance(tracer, Tracer):
         raise InvalidInput(
-            f"the first argument is a {type(tracer).__name__}; pass a leaftrace.Tracer of your model."
+            f"the first argument is a {type(tracer).__name__}; pass a leaftrace.Tracer of your "
+            "model."
         )

@@ -1,6 +1,7 @@
 """Loss of held-out rows as training rows are removed in a given order, compared with random rows.
 
-L_k = mean loss of the hold-out rows, refitted (trees fixed) or retrained without the first k rows of the order
+L_k = mean loss of the hold-out rows, refitted (trees fixed) or retrained without the first k rows
+of the order
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def removal_curve(
     draws: int = 3,
     seed: int = 0,
 ) -> RemovalCurve:
-    """The loss of held-out rows without the first rows of an order, and without as many random rows.
+    """Loss of held-out rows without the first rows of an order, and without as many random rows.
 
     >>> harm = tracer.influence(X_val, y_val, reduce="mean")                              # doctest: +SKIP
     >>> lt.plot.removal_curve(lt.removal_curve(tracer, harm, X_hold, y_hold))             # doctest: +SKIP
@@ -90,7 +91,7 @@ def removal_curve(
 class RemovalCurve(Finding):
     """Mean losses of the held-out rows, (points,) each. NaN: not computed.
 
-    ``removed``               numbers of removed training rows; the first point is the model as it is
+    ``removed``               numbers of removed training rows; the first point is the model itself
     ``refitted, retrained``   without the first rows of the order
     ``random_refitted, random_retrained``  without as many random rows, mean over the draws
     ``interrupted``           whether Ctrl-C ended it
@@ -121,12 +122,14 @@ def _removal_order(tracer: Tracer, order: Any, X_hold: Any) -> Ints:
         return rows
     if order.action != "removed" or order.shape[0] != tracer.n_rows or not order.shape[1]:
         raise InvalidInput(
-            f"order is an Influence of {order.shape[0]:,} rows '{order.action}' on {order.shape[1]:,} queries; "
-            f"expected that of tracer.influence(X_val, y_val) for all {tracer.n_rows:,} training rows."
+            f"order is an Influence of {order.shape[0]:,} rows '{order.action}' on "
+            f"{order.shape[1]:,} queries; expected that of tracer.influence(X_val, y_val) for all "
+            f"{tracer.n_rows:,} training rows."
         )
     if order.tables.test is X_hold:
         raise InvalidInput(
-            "the order was chosen by these very rows; choose by validation rows and judge by others."
+            "the order was chosen by these very rows; choose by validation rows and judge by "
+            "others."
         )
     change = order.change.mean(axis=1)  # of the query without the row
     return np.argsort(-change if order.lower_is_better is False else change, kind="stable")
@@ -177,8 +180,8 @@ def _advice(removed: Ints, losses: F64, random_losses: F64, way: str) -> str:
         random = f" (as many random rows: {random_losses[best] - before:+.2g})"
     text = (
         f"The loss is lowest without the first {removed[best]:,} rows: {before:.4g} before, "
-        f"{losses[best] - before:+.2g} {way}{random}. The point was chosen by the rows that measured "
-        "it: confirm it on others."
+        f"{losses[best] - before:+.2g} {way}{random}. The point was chosen by the rows that "
+        "measured it: confirm it on others."
     )
     if way == "retrained":
         return text

@@ -42,16 +42,16 @@ def group_effects(
 
     ``groups``       a label for each training row, or the name of a column of X_train
     ``X_test, y_test``  the rows whose loss is measured
-    ``test_groups``  a label for each test row, or the name of a column of X_test; None: all test rows
-                     are one slice
+    ``test_groups``  a label for each test row, or the name of a column of X_test; None: all test
+                     rows are one slice
     ``refit``        refit the leaves without each group: exact, with the trees fixed
     ``retrain``      train the model again without each group
-    ``bins``         number of groups of about equal size for a column of many numbers; if one column
-                     makes the groups and the slices, both have the same bins
+    ``bins``         number of groups of about equal size for a column of many numbers; if one
+                     column makes the groups and the slices, both have the same bins
 
-    The first-order sum is a poor estimate for whole groups, and a refit does not see splits that only
-    the group would make. Groups with the largest effect known so far come first, and Ctrl-C ends the
-    work with those that are finished.
+    The first-order sum is a poor estimate for whole groups, and a refit does not see splits that
+    only the group would make. Groups with the largest effect known so far come first, and Ctrl-C
+    ends the work with those that are finished.
     """
     check_tracer(tracer)
     m = inputs.row_count(X_test)
@@ -64,7 +64,8 @@ def group_effects(
         slices = groups_of(test_groups, X_test, m, "test_groups", tracer.X_train, bins)
     if len(rows) < 2:
         raise InvalidInput(
-            f"all training rows are in the group '{as_text(rows.names[0])}'; pass groups to tell apart."
+            f"all training rows are in the group '{as_text(rows.names[0])}'; pass groups to tell "
+            "apart."
         )
     if refit or retrain:
         _check_classes(tracer, rows)
@@ -102,8 +103,8 @@ def group_effects(
 class GroupEffects(Finding):
     """Changes of the mean loss of each slice without each group. NaN: not computed.
 
-    ``groups, slices``   the parts of the training and test rows: names, code (the part of each row),
-                         count
+    ``groups, slices``   the parts of the training and test rows: names, code (the part of each
+                         row), count
     ``before``           (slices,) mean loss of the model as it is
     ``predicted, refitted, retrained``  (groups, slices) changes
     """
@@ -120,7 +121,7 @@ class GroupEffects(Finding):
 
     @property
     def table(self) -> Any:
-        """A line for each slice and group; the groups with the largest effect on a slice come first."""
+        """A line for each slice and group; groups with the largest effect on a slice come first."""
         change = np.nan_to_num(_last_known(self.predicted, self.refitted, self.retrained))
         g = np.argsort(-np.abs(change), axis=0, kind="stable").T.ravel()
         s = np.repeat(np.arange(len(self.slices)), len(self.groups))
@@ -150,8 +151,9 @@ def _check_classes(tracer: Tracer, groups: Groups) -> None:
         holders = np.unique(groups.code[tracer.y_train == label])
         if len(holders) == 1:
             raise InvalidInput(
-                f"all training rows of the class '{label}' are in the group '{as_text(groups.names[holders[0]])}', so "
-                "there is no model without it; pass other groups, or refit=False for predictions alone."
+                f"all training rows of the class '{label}' are in the group "
+                f"'{as_text(groups.names[holders[0]])}', so there is no model without it; pass "
+                "other groups, or refit=False for predictions alone."
             )
 
 
@@ -222,6 +224,6 @@ def _largest_fall(found: GroupEffects, g: int, s: int, change: float) -> str:
     share = f" ({100 * change / before:+.1f} %)" if before > 0 else ""
     return (
         f"Without the group `{found.groups.phrase(g)}` the loss of the slice "
-        f"`{found.slices.phrase(s)}` falls most: {change:+.3g}{share}, {way}. It was found and measured "
-        "on the same test rows: confirm it on others before you leave the group out."
+        f"`{found.slices.phrase(s)}` falls most: {change:+.3g}{share}, {way}. It was found and "
+        "measured on the same test rows: confirm it on others before you leave the group out."
     )

@@ -12,7 +12,7 @@ from .._data.arrays import F64
 
 
 def half_width(differences: F64, confidence: float = 0.95) -> float:
-    """Half the width of the interval of the mean of paired differences (m,); infinite for one row."""
+    """Half the width of the interval of the mean of differences (m,); infinite for one row."""
     m = len(differences)
     if m < 2:
         return float("inf")
@@ -34,8 +34,8 @@ def interval_in_words(low: float, high: float) -> str:
 def student(tail: float, freedom: int) -> float:
     """The number that Student's t exceeds with the probability `tail`.
 
-    It is an expansion around the normal quantile (Abramowitz and Stegun 26.7.5), within 0.5 % of the
-    exact number from nine degrees of freedom on.
+    It is an expansion around the normal quantile (Abramowitz and Stegun 26.7.5), within 0.5 % of
+    the exact number from nine degrees of freedom on.
     """
     from statistics import NormalDist  # not at the top: it imports a dozen modules
 

@@ -1,11 +1,11 @@
-"""SHA-256 of tables, labels and models, for audit files: of their values, not of their memory layout.
+"""SHA-256 of tables, labels and models by their values, whatever their memory layout.
 
-A table is hashed column by column: its name, the kind of its values, the values. Numbers of any width
-are hashed as float64 or 64-bit integers, all missing values are one value, strings are UTF-8 with their
-lengths. So these do not count: the order of an array in memory, chunks, byte order, the numbering of
-categories, and whether a table is one of pandas, polars or Arrow. These do count: a value, a name, the
-order of rows or columns, whether a column is one of categories or of text, and whether a zero of a
-sparse table is stored.
+A table is hashed column by column: its name, the kind of its values, the values. Numbers of any
+width are hashed as float64 or 64-bit integers, all missing values are one value, strings are UTF-8
+with their lengths. So these do not count: the order of an array in memory, chunks, byte order, the
+numbering of categories, and whether a table is one of pandas, polars or Arrow. These do count: a
+value, a name, the order of rows or columns, whether a column is one of categories or of text, and
+whether a zero of a sparse table is stored.
 """
 
 from __future__ import annotations

@@ -101,9 +101,11 @@ class Clean(Finding):
     ``labels, sample_weight``  (n,) for all training rows: ``tracer.retrain(without, y=labels,
                        sample_weight=sample_weight)`` gives the model
     ``model``          the retrained model
-    ``interval``       95 % interval of the change of the hold-out loss, of the paired differences of
-                       all rows; None if no round was a gain, so that the hold-out rows were not used
-    ``rounds``         all that was tried; ``tracer.retrain(round.change)`` gives the model of any round
+    ``interval``       95 % interval of the change of the hold-out loss, of the paired differences
+                       of all rows; None if no round was a gain, so that the hold-out rows were not
+                       used
+    ``rounds``         all that was tried; ``tracer.retrain(round.change)`` gives the model of any
+                       round
     ``interrupted``    whether Ctrl-C ended the rounds
     """
 
@@ -123,8 +125,9 @@ class Clean(Finding):
 
     @property
     def table(self) -> Any:
-        """The rounds: the action, how many training rows differ from the given ones, the loss of all
-        validation rows, the change of the loss of the half that judged, and whether it was kept."""
+        """The rounds: the action, how many training rows differ from the given ones, the loss of
+        all validation rows, the change of the loss of the half that judged, and whether it was
+        kept."""
         columns = {
             "round": list(range(1, len(self.rounds) + 1)),
             "action": [r.action for r in self.rounds],
@@ -148,7 +151,8 @@ def _check_settings(action: str, batch: float | None, max_rounds: int, cap: floa
         )
     if batch is not None and not 0 < batch <= 0.5:
         raise InvalidInput(
-            f"batch is {batch}; it is the share of the training rows that a round changes, 0 to 0.5."
+            f"batch is {batch}; it is the share of the training rows that a round changes, 0 to "
+            "0.5."
         )
     if max_rounds < 1:
         raise InvalidInput(f"max_rounds is {max_rounds}; allow 1 or more.")

@@ -1,4 +1,4 @@
-"""Proposals of one round of cleaning: changes of a training set that should lower the loss of some rows.
+"""Proposals of one round of cleaning: training sets that should lower the loss of some rows.
 
     harm_i = w_i dL/dw_i      L: mean loss of these rows; without row i it changes by -harm_i,
                               to first order

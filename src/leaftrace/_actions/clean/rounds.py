@@ -1,10 +1,10 @@
 """Rounds of cleaning: half of the validation rows propose a change, the other half judge it.
 
 The model is retrained with the change. If that does not lower the loss of the half that judges, the
-change is dropped and all later ones are half as large; the third failure is the end. The halves swap
-after each round, so that all validation rows propose and none judges its own proposal. If the same
-rows did both, every round would look like a gain; such rounds lose much of what they won, and make
-clean data worse (experiments/action_clean.py).
+change is dropped and all later ones are half as large; the third failure is the end. The halves
+swap after each round, so that all validation rows propose and none judges its own proposal. If the
+same rows did both, every round would look like a gain; such rounds lose much of what they won, and
+make clean data worse (experiments/action_clean.py).
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Rounds:
     ``tracer``           the first model
     ``X, y``             validation rows
     ``halves``           positions of the validation rows in each half
-    ``proposals``        by name of the action; of several, a round takes the one with the lowest loss
-                         of the half that judges, by a refit
+    ``proposals``        by name of the action; of several, a round takes the one with the lowest
+                         loss of the half that judges, by a refit
     ``share``            how much the first round changes
     ``labels, weights``  (n,) of the training rows as they were given
     ``best``             the best training set

@@ -1,4 +1,4 @@
-"""Fixing a prediction: training rows to remove, or to relabel, and the effect on other predictions."""
+"""Fixing a prediction: training rows to remove or relabel, and the effect on other predictions."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def fix(
     """A smallest set of training rows to remove, or relabel, so that one prediction becomes right.
 
     A prediction is right if the model decides for the class y, or if the predicted number is within
-    the tolerance of y. The set is smallest among the first k rows by influence, with the trees fixed;
-    it counts as a success only if training again confirms it. Ctrl-C ends the search with the best set
-    so far.
+    the tolerance of y. The set is smallest among the first k rows by influence, with the trees
+    fixed; it counts as a success only if training again confirms it. Ctrl-C ends the search with
+    the best set so far.
 
     >>> fix(tracer, X_test.iloc[[7]], y_test[7], X_test=X_holdout, y_test=y_holdout)      # doctest: +SKIP
 
@@ -88,7 +88,7 @@ def fix(
 class Fix(Finding):
     """Training rows to remove or relabel so that one prediction becomes right.
 
-    ``fixed``     whether the model trained again is on the right side, or the model was from the start
+    ``fixed``     whether the retrained model is right about x, or the model was from the start
     ``rows``      positions of the training rows, in the order they were chosen
     ``action``    "remove" or "relabel"
     ``change``    the new training set: ``tracer.retrain(change)`` trains on it
@@ -99,8 +99,8 @@ class Fix(Finding):
     ``interrupted``  whether Ctrl-C ended the search
 
     The margin of x is positive on the right side: for classes the raw score of y above the highest
-    other one (of two classes with one score, the score towards y), for numbers the tolerance minus the
-    error.
+    other one (of two classes with one score, the score towards y), for numbers the tolerance minus
+    the error.
     """
 
     title: str
@@ -119,7 +119,7 @@ class Fix(Finding):
 
     @property
     def table(self) -> Any:
-        """The rows with their labels, and the change of the margin of x by each alone, first order."""
+        """The rows with their labels, and the change of the margin by each alone, first order."""
         return self._table
 
     @property
@@ -141,11 +141,13 @@ def _check_arguments(x: Any, action: str, max_rows: int | None) -> None:
         raise InvalidInput(f"action is {action!r}; it can be 'remove' or 'relabel'.")
     if inputs.row_count(x) != 1 or len(getattr(x, "shape", (1, 1))) != 2:
         raise InvalidInput(
-            "x must be one row, as a table: X_test[7:8] of an array, X_test.iloc[[7]] of a DataFrame."
+            "x must be one row, as a table: X_test[7:8] of an array, X_test.iloc[[7]] of a "
+            "DataFrame."
         )
     if max_rows is not None and max_rows < 1:
         raise InvalidInput(
-            f"max_rows is {max_rows}; allow 1 row or more, or None for a tenth of the training rows."
+            f"max_rows is {max_rows}; allow 1 row or more, or None for a tenth of the training "
+            "rows."
         )
 
 

@@ -49,8 +49,8 @@ def advice_of(
         hint = " max_rows= allows more." if at_limit else ""
         return f"{stopped}After {tried}, {margins}, which is still the wrong side.{hint}"
     return (
-        f"{stopped}{_DOING[search.action]} them makes x right, confirmed by training again ({tried}): "
-        f"{margins}. {_cost_in_words(cost)}"
+        f"{stopped}{_DOING[search.action]} them makes x right, confirmed by training again "
+        f"({tried}): {margins}. {_cost_in_words(cost)}"
     )
 
 

@@ -1,12 +1,12 @@
-"""The search for few training rows to remove, or to relabel, so that the model is right about one row.
+"""Search for few training rows to remove or relabel, so that the model is right about one row.
 
-Rows are ranked by the derivative of the margin, which for one score is the order of the loss, too. The
-smallest number of them that is enough with the trees fixed is found by bisection, with an exact refit
-for each probe; then the model is trained again. If that does not confirm the set, the influence in the
-retrained model adds more rows. In the end as many rows as possible are put back.
+Rows are ranked by the derivative of the margin, which for one score is the order of the loss, too.
+The smallest number of them that is enough with the trees fixed is found by bisection, with an exact
+refit for each probe; then the model is trained again. If that does not confirm the set, the
+influence in the retrained model adds more rows. In the end as many rows as possible are put back.
 
-A set that the refit does not explain is not searched for: among many retrainings some would change a
-prediction by chance.
+A set that the refit does not explain is not searched for: among many retrainings some would change
+a prediction by chance.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Search:
         return self.side.margin(model.scores(self.x)[0])
 
     def run(self) -> Iterator[None]:
-        """Add rows until x is right or the limit is reached, then put rows back while it stays right.
+        """Add rows until x is right or the limit is reached, then put back as many as possible.
 
         Yields after each retraining.
         """
@@ -155,7 +155,7 @@ class Search:
         return keep[order[: max(k, at_least)]]
 
     def gains(self, tracer: Tracer, F: F64) -> F64:
-        """(n,) change of the margin at the scores F (K,) of x if one row changes, to first order."""
+        """(n,) change of the margin of x, at its scores F (K,), if one row changes; first order."""
         c = numeric_gradient(self.side.margin, F)[None]
         if self.action == "remove":
             return tracer.influence(self.x, of=c).change[:, 0].astype(float)

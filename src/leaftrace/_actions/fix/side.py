@@ -31,9 +31,9 @@ class Side:
     def margin(self, F: F64) -> float:
         """Distance of the scores F (K,) from the wrong side; positive is right.
 
-        For classes it is the score of the right class above the highest other one or, if two classes
-        have one score, the score towards the right class. For numbers it is the tolerance minus the
-        error.
+        For classes it is the score of the right class above the highest other one or, if two
+        classes have one score, the score towards the right class. For numbers it is the tolerance
+        minus the error.
         """
         if self.reading.classes is None:
             return self.tolerance - abs(self.error(F))
@@ -47,7 +47,7 @@ class Side:
         return float(self.reading.response(F[None])[0] - self.code)
 
     def crossed(self, F: F64, start: F64) -> bool:
-        """Whether scores that were on the wrong side at `start` are now on the right one or beyond."""
+        """Whether scores that started on the wrong side are now on the right one or beyond."""
         if self.reading.classes is None:
             return bool(np.sign(self.error(start)) * self.error(F) <= self.tolerance)
         return self.margin(F) > 0

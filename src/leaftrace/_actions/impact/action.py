@@ -1,8 +1,8 @@
 """Deletion requests: how far all predictions and the loss move without some training rows.
 
-Scores are computed in three ways: to first order along the direction that takes the rows' weights away
-(one pass for all test rows), refitted with the trees fixed, and retrained. Probabilities, decisions and
-losses are read from each. The result can be put on record.
+Scores are computed in three ways: to first order along the direction that takes the rows' weights
+away (one pass for all test rows), refitted with the trees fixed, and retrained. Probabilities,
+decisions and losses are read from each. The result can be put on record.
 """
 
 from __future__ import annotations
@@ -51,17 +51,18 @@ def removal_impact(
     >>> impact.save("request-4711.json")                                                    # doctest: +SKIP
 
     ``rows``      positions of the training rows to remove, or a mask
-    ``X_test``    rows whose predictions are compared; with ``y_test`` also their loss. None: X_test has
-                  the labels (a Pool), or there are none
-    ``retrain``   False: first order and refit only, which take no training; nothing is confirmed then
-    ``controls``  how many random groups of the same size to remove and retrain for comparison: training
-                  again chooses other splits whichever rows are removed, and this shows how much of a
-                  move comes from that
+    ``X_test``    rows whose predictions are compared; with ``y_test`` also their loss. None: X_test
+                  has the labels (a Pool), or there are none
+    ``retrain``   False: first order and refit only, which take no training; nothing is confirmed
+                  then
+    ``controls``  how many random groups of the same size to remove and retrain for comparison:
+                  training again chooses other splits whichever rows are removed, and this shows how
+                  much of a move comes from that
     ``seed``      seed of the random groups
     ``when``      the time to put on record; None: now
 
-    Ctrl-C ends it with the results that are finished. Models whose leaves have no derivatives get no
-    prediction to first order.
+    Ctrl-C ends it with the results that are finished. Models whose leaves have no derivatives get
+    no prediction to first order.
     """
     check_tracer(tracer)
     gone = _checked_rows(tracer, rows)
@@ -278,9 +279,9 @@ def _advice(unit: str, effects: Sequence[Effect], runs: _Runs, m: int) -> str:
     mean, largest, *others = effects
     if np.isnan(mean.retrained):
         return (
-            f"{stopped}With the trees as they are, {unit} move by {mean.refitted:.2g} on average and "
-            f"{largest.refitted:.2g} at most. "
-            "Only training again shows the whole effect: retrain=True."
+            f"{stopped}With the trees as they are, {unit} move by {mean.refitted:.2g} on average "
+            f"and {largest.refitted:.2g} at most. Only training again shows the whole effect: "
+            "retrain=True."
         )
     text = (
         f"{stopped}Trained again, {unit} move by {mean.retrained:.2g} on average and "
@@ -298,8 +299,8 @@ def _advice(unit: str, effects: Sequence[Effect], runs: _Runs, m: int) -> str:
         )
     if mean.retrained > 2 * mean.refitted:
         return (
-            f"{text}. With the trees as they are it would be {mean.refitted:.2g} on average: much of "
-            "the rest may be other splits, chosen whichever rows go. controls=5 compares with random "
-            "groups."
+            f"{text}. With the trees as they are it would be {mean.refitted:.2g} on average: much "
+            "of the rest may be other splits, chosen whichever rows go. controls=5 compares with "
+            "random groups."
         )
     return text + "."

@@ -24,8 +24,8 @@ class RemovalImpact(Finding):
     ``controls``  mean moves when as many random rows are removed, by retraining
     ``interrupted``  whether Ctrl-C ended it
 
-    In `effects`, moves are absolute, "predicted" is read from scores to first order, and a row's move
-    of several probabilities is the largest of them.
+    In `effects`, moves are absolute, "predicted" is read from scores to first order, and a row's
+    move of several probabilities is the largest of them.
     """
 
     title: str
@@ -50,13 +50,13 @@ class RemovalImpact(Finding):
         return effects_table(self._effects, self._kind)
 
     def audit(self) -> dict[str, Any]:
-        """A record for the file, in values that JSON can hold; numbers that are not finite are None.
+        """A record in values that JSON can hold; numbers that are not finite are None.
 
         It has the SHA-256 of the training table, labels and weights, of the test rows, of the model
         before and after, and of its settings; versions, time, removed rows and effects.
 
-        A model's hash is that of its trees as their training rows see them: which leaf holds which row,
-        and all leaf values. Tables are hashed by their values, whatever their memory layout. A
+        A model's hash is that of its trees as their training rows see them: which leaf holds which
+        row, and all leaf values. Tables are hashed by their values, whatever their memory layout. A
         booster's own matrix is not hashed.
         """
         return deepcopy(self._audit)

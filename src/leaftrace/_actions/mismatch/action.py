@@ -1,10 +1,10 @@
-"""Training rows that do not match the rows a model must serve: groups that should count more or less.
+"""Training rows that do not match the rows a model must serve: groups to weight differently.
 
-The test rows are split at random. One half, the unseen one, only judges. The other half chooses: first
-the groups of training rows whose mean slope d(loss)/d(weight) is clear of that of the average row, by the
-spread over parts of the test rows; then factors for the weights of those groups (see group_weights.py).
-The model is retrained with them, and the loss of the unseen half before and after shows whether it was
-worth it.
+The test rows are split at random. One half, the unseen one, only judges. The other half chooses:
+first the groups of training rows whose mean slope d(loss)/d(weight) is clear of that of the average
+row, by the spread over parts of the test rows; then factors for the weights of those groups (see
+group_weights.py). The model is retrained with them, and the loss of the unseen half before and
+after shows whether it was worth it.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _MIN_ROWS = 80  # test rows
 _CONFIDENCE = 0.95
 _TITLE = "Groups of training rows whose weight should change to serve these test rows"
 _NOTHING = (
-    "No improvement: no change of the weights of groups clearly lowers the loss of these test rows. "
-    "Keep the weights."
+    "No improvement: no change of the weights of groups clearly lowers the loss of these test "
+    "rows. Keep the weights."
 )
 
 
@@ -66,16 +66,17 @@ def mismatch(
     >>> found = mismatch(tracer, X_slice, y_slice, features=["age"])               # doctest: +SKIP
     >>> model.fit(X_train, y_train, sample_weight=found.sample_weight)             # doctest: +SKIP
 
-    ``X_test, y_test``  rows of the kind the model must serve: a test set, or a slice of one. Half of
-                     them choose, the other half judge
+    ``X_test, y_test``  rows of the kind the model must serve: a test set, or a slice of one. Half
+                     of them choose, the other half judge
     ``features``     columns whose values make the groups, each value with each label; [] for labels
                      alone; None for a tree over all columns
-    ``by``           "values" of the features and the label, or the leaves of a small "tree" over them.
-                     The tree is grown on half of the test rows that choose, and the other half decides
-                     which leaves are clear
+    ``by``           "values" of the features and the label, or the leaves of a small "tree" over
+                     them. The tree is grown on half of the test rows that choose, and the other
+                     half decides which leaves are clear
     ``bins``         number of groups of about equal size for a column of many numbers
     ``max_groups, min_rows``  of the tree: most leaves, and fewest training rows in a leaf
-    ``max_factor``   weights change by factors from 1 / max_factor to max_factor; their total is kept
+    ``max_factor``   weights change by factors from 1 / max_factor to max_factor; their total is
+                     kept
     ``steps``        most steps of descent on the factors
     ``others``       (X, y) of other rows the model serves, to see the effect on them
     ``retrain``      train the model again with the weights found; without it, nothing is confirmed
@@ -137,7 +138,8 @@ def _check_settings(max_factor: float, steps: int, max_groups: int, min_rows: in
         )
     if steps < 1 or max_groups < 2 or min_rows < 1:
         raise InvalidInput(
-            f"steps is {steps}, max_groups {max_groups}, min_rows {min_rows}; they are at least 1, 2 and 1."
+            f"steps is {steps}, max_groups {max_groups}, min_rows {min_rows}; they are at least 1, "
+            "2 and 1."
         )
 
 
@@ -145,7 +147,8 @@ def _checked_labels(X: Any, y: Any) -> np.ndarray:
     m = inputs.row_count(X)
     if m < _MIN_ROWS:
         raise InvalidInput(
-            f"X_test has {m} rows; pass at least {_MIN_ROWS}, or no direction can be told from chance."
+            f"X_test has {m} rows; pass at least {_MIN_ROWS}, or no direction can be told from "
+            "chance."
         )
     return inputs.vector(y, "y_test", m)
 
@@ -188,7 +191,8 @@ def _columns(
     names = column_names(tracer.X_train) if names is None else list(names)
     if not names and features is None:
         raise InvalidInput(
-            f"X_train is a {type(tracer.X_train).__name__}, whose columns are not known here; pass tables to Tracer."
+            f"X_train is a {type(tracer.X_train).__name__}, whose columns are not known here; pass "
+            "tables to Tracer."
         )
     y_train = tracer.y_train
     if tracer.classes is not None:  # one spelling of the labels in both sets
@@ -212,7 +216,7 @@ def _factors(
     max_factor: float,
     steps: int,
 ) -> tuple[F64, bool]:
-    """(G,) factors of the weights of groups that lower the loss of X, y; and whether Ctrl-C ended it.
+    """(G,) factors for the weights of groups that lower the loss of X, y; whether Ctrl-C ended it.
 
     Groups whose direction is not clear move as one.
     """

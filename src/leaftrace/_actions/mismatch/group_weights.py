@@ -1,8 +1,8 @@
-"""Weights of groups of training rows: their direction and size that lower a loss, with the trees fixed.
+"""Weights of groups of training rows that lower a loss, with the trees fixed.
 
 Row i of group g gets the weight f_g w_i. In the metric sum_g W_g df_g^2, with W_g the weight of the
-group, the gradient of a loss L is the mean slope of the group's rows, and the nearest factors of the
-same total weight differ from the given ones by a constant, up to the bounds:
+group, the gradient of a loss L is the mean slope of the group's rows, and the nearest factors of
+the same total weight differ from the given ones by a constant, up to the bounds:
 
     d_g = (dL/df_g) / W_g = sum_{i in g} w_i dL/dw_i / W_g
     f <- clip(f - step d - tau),  sum W_g f_g = sum W_g
@@ -42,8 +42,8 @@ def measured_slopes(
 ) -> tuple[F64, F64, np.ndarray]:
     """(G,) mean slopes of the mean loss of X, y; their standard errors; which are clear of zero.
 
-    Standard errors come from the spread over parts of these rows. The confidence holds for all groups
-    together.
+    Standard errors come from the spread over parts of these rows. The confidence holds for all
+    groups together.
     """
     folds = np.array_split(np.arange(len(y)), min(_FOLDS, len(y) // 2))
     size = np.array([len(fold) for fold in folds]) / len(y)
@@ -76,8 +76,8 @@ def descend(
 ) -> tuple[F64, bool]:
     """(G,) factors for groups of training rows that lower the mean loss of X, y.
 
-    Factors stay between 1 / max_factor and max_factor. The second result is whether Ctrl-C came before
-    the end.
+    Factors stay between 1 / max_factor and max_factor. The second result is whether Ctrl-C came
+    before the end.
     """
     descent = _Descent(tracer, X, y, code, max_factor)
     with Interruptible() as run:

@@ -1,10 +1,10 @@
 """Groups of training rows whose weight `mismatch` may change.
 
-They are made by the values of columns and of the label, or are the leaves of a small tree over them.
-Training and test rows are grouped together, so that their shares can be compared.
+They are made by the values of columns and of the label, or are the leaves of a small tree over
+them. Training and test rows are grouped together, so that their shares can be compared.
 
-The tree splits where the slopes of a loss in the weights differ most: for a node with rows of weight w_i
-and slope r_i,
+The tree splits where the slopes of a loss in the weights differ most: for a node with rows of
+weight w_i and slope r_i,
 
     gain = S_left^2 / W_left + S_right^2 / W_right - S^2 / W,     W = sum w_i,  S = sum w_i r_i
 """
@@ -70,7 +70,7 @@ def table_column(X_train: Any, X_test: Any, name: Any, bins: int) -> GroupedColu
 
 
 def _cut(x: Any, x_test: Any, name: str, bins: int, ordered: bool) -> GroupedColumn:
-    """Cut values of training and test rows into the same groups. ``ordered``: values have an order."""
+    """Cut values of training and test rows into groups. ``ordered``: values have an order."""
     edges = bin_edges(x, bins) if ordered else None
     groups = groups_of_values(np.concatenate([x, x_test]), edges, name)
     if edges is not None:  # training rows are in every bin, so the groups are the bins

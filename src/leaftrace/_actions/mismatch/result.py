@@ -40,10 +40,10 @@ class Judged(Effect):
 class Mismatch(Finding):
     """Groups of training rows whose weight should increase or decrease, and the effect of that.
 
-    ``groups``         the columns of `table`: each group's name, rows, share of the training weight and
-                       of the test rows, mean influence of a row (on the loss of the test rows, by unit
-                       of weight, minus that of the average row) with its standard error, direction,
-                       suggested factor
+    ``groups``         the columns of `table`: each group's name, rows, share of the training weight
+                       and of the test rows, mean influence of a row (on the loss of the test rows,
+                       by unit of weight, minus that of the average row) with its standard error,
+                       direction, suggested factor
     ``sample_weight``  (n,) suggested weights; those of training if nothing was found
     ``unseen``         positions of the test rows that only judged
     ``judged``         effects on the unseen test rows, on those that chose and on others; empty if
@@ -83,8 +83,8 @@ def advice_of(groups: dict[str, Any], effects: Sequence[Judged]) -> str:
     if np.isnan(judged.retrained):
         return (
             "Not retrained: with the trees as they are, the loss of unseen rows changes by "
-            f"{judged.refitted:+.3g} ({interval}). Retraining may say otherwise; ask for retrain=True "
-            "before you use these weights."
+            f"{judged.refitted:+.3g} ({interval}). Retraining may say otherwise; ask for "
+            "retrain=True before you use these weights."
         )
     result = (
         "retrained with these weights, the loss of unseen rows changes by "

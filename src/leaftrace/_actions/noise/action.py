@@ -1,11 +1,11 @@
 """Label noise: training labels that are likely wrong, and better labels for them.
 
-The default score is a label's surprise without the row's own pull on its leaves: after the last step
-and, the more the model has memorised its labels, on average over the boosting path. Validation rows that
-are cleaner than the training rows add the ranks of the gain from relabelling, weighted by how much
-cleaner they are. This score was chosen because it finds wrong labels at least as well as the paper's
-Detector (ROC-AUC) in all 48 runs of `experiments/action_noise.py`, far better where models overfit or
-have class weights, and better than mean influence in 45 of them.
+The default score is a label's surprise without the row's own pull on its leaves: after the last
+step and, the more the model has memorised its labels, on average over the boosting path. Validation
+rows that are cleaner than the training rows add the ranks of the gain from relabelling, weighted by
+how much cleaner they are. This score was chosen because it finds wrong labels at least as well as
+the paper's Detector (ROC-AUC) in all 48 runs of `experiments/action_noise.py`, far better where
+models overfit or have class weights, and better than mean influence in 45 of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from .suspicion import (
 
 _ON_VALIDATION_ROWS = ("influence", "relabel")  # scores that need them
 SCORES = (
-    "default", "detector", "left_out", "path", "margin", "loss", "gradient", "self_influence", "self_influence_exact",
+    "default", "detector", "left_out", "path", "margin", "loss", "gradient", "self_influence",
+    "self_influence_exact",
     *_ON_VALIDATION_ROWS,
 )  # fmt: skip
 # In units of the median |residual|: the modified z-score of 3.5 (Iglewicz and Hoaglin, 1993).
@@ -45,27 +46,33 @@ _MANY_FLAGS = 0.25  # share of the rows
 def label_noise(
     tracer: Tracer, X_val: Any = None, y_val: Any = None, *, score: str = "default"
 ) -> LabelNoise:
-    """Rank the training rows by how likely their label is wrong, flag them, and suggest better labels.
+    """Rank training rows by how likely their labels are wrong, flag them, suggest better labels.
 
     >>> noise = label_noise(tracer)                                 # doctest: +SKIP
     >>> noise.issues                                                # doctest: +SKIP
     >>> noise.confirm(X_holdout, y_holdout).effects                 # doctest: +SKIP
 
-    ``X_val, y_val``  rows with labels you trust more than the training labels; None: do without. Rows
-                      with the same noise do not help; they are recognised and not used
+    ``X_val, y_val``  rows with labels you trust more than the training labels; None: do without.
+                      Rows with the same noise do not help; they are recognised and not used
     ``score``         the score to rank by, higher being more suspicious:
-        "default"         without the row's own pull, after the last step and over the path: see the module
-        "detector"        1 - P(given label) by the model as it is (the paper's Detector); of numbers, |residual|
+        "default"         without the row's own pull, after the last step and over the path: see
+                          the module
+        "detector"        1 - P(given label) by the model as it is (the paper's Detector); of
+                          numbers, |residual|
         "left_out"        the same without the row's own pull on its leaves
         "path"            the same on average over the boosting path
-        "margin", "loss", "gradient"  means over the path, own pull included: minus the margin of the given label
-                          (area under the margin), the loss, the size of its gradient
-        "self_influence"  how the row's own loss rises without its own pull: the direct effect, other rows as they are
-        "self_influence_exact"  the same to first order, through all rows: n queries (see `tracer.estimate`)
-        "influence", "relabel"  on the mean loss of X_val, y_val: the row's influence; the gain from its suggested label
+        "margin", "loss", "gradient"  means over the path, own pull included: minus the margin of
+                          the given label (area under the margin), the loss, the size of its
+                          gradient
+        "self_influence"  how the row's own loss rises without its own pull: the direct effect,
+                          other rows as they are
+        "self_influence_exact"  the same to first order, through all rows: n queries (see
+                          `tracer.estimate`)
+        "influence", "relabel"  on the mean loss of X_val, y_val: the row's influence; the gain from
+                          its suggested label
 
-    Class weights are taken out of probabilities. Models without derivatives (quantile losses) have no
-    own pull and no influences; the notes of the result mention it.
+    Class weights are taken out of probabilities. Models without derivatives (quantile losses) have
+    no own pull and no influences; the notes of the result mention it.
     """
     check_tracer(tracer)
     _check_arguments(tracer, X_val, y_val, score)
@@ -120,10 +127,10 @@ def _validation_scores(tracer: Tracer, X: Any, y: Any, suggestion: NDArray[Any])
 
 
 def _flags(tracer: Tracer, evidence: Evidence, score: F64) -> tuple[Ints, F64, NDArray[np.bool_]]:
-    """The rows in order, the most suspicious first; the quality of each label; the flagged ones.
+    """The rows, most suspicious first; the quality of each label; which labels are flagged.
 
-    The i-th most suspicious row gets the i-th lowest quality. That is its own if the order is that of
-    the surprise.
+    The i-th most suspicious row gets the i-th lowest quality. That is its own if the order is that
+    of the surprise.
     """
     quality, disagrees, count = _judge_labels(tracer, evidence)
     order = np.lexsort((quality, -score))
@@ -135,12 +142,12 @@ def _flags(tracer: Tracer, evidence: Evidence, score: F64) -> tuple[Ints, F64, N
 
 
 def _judge_labels(tracer: Tracer, evidence: Evidence) -> tuple[F64, NDArray[np.bool_], int]:
-    """Quality of each label (n,) from 0 to 1, whether the model disagrees with it (n,), and how many
-    labels are wrong.
+    """Quality of each label (n,) from 0 to 1, whether the model disagrees with it (n,), and how
+    many labels are wrong.
 
-    For classes, the quality is P(given label), the model disagrees if another class is likelier, and
-    confident learning counts wrong labels. For numbers, it is 2^-u with u in units of the spread, and
-    outlying residuals are counted.
+    For classes, the quality is P(given label), the model disagrees if another class is likelier,
+    and confident learning counts wrong labels. For numbers, it is 2^-u with u in units of the
+    spread, and outlying residuals are counted.
     """
     if not evidence.has_classes:
         outlying = evidence.surprise > _OUTLYING
@@ -169,19 +176,21 @@ def _notes(
     m = evidence.memorised
     if tracer.engine.ensemble.rule.statistic is not None:
         notes.append(
-            "Leaves of this model are quantiles, without derivatives: rows keep their own pull on them."
+            "Leaves of this model are quantiles, without derivatives: rows keep their own pull on "
+            "them."
         )
     elif m > 0.5:
         notes.append(
-            f"The model has memorised much of its training labels ({m * m:.0%} of the fit is each row's "
-            "own pull): wrong labels hide better in it than in a smaller one."
+            f"The model has memorised much of its training labels ({m * m:.0%} of the fit is each "
+            "row's own pull): wrong labels hide better in it than in a smaller one."
         )
     if has_validation and weight is None:
         notes.append("The validation rows were not used: this model has no derivatives.")
     elif weight == 0:
         notes.append(
-            "The validation rows were not used: their labels surprise the model as much as the training "
-            "labels do without their own pull, so they are as noisy, or the model is overfitted."
+            "The validation rows were not used: their labels surprise the model as much as the "
+            "training labels do without their own pull, so they are as noisy, or the model is "
+            "overfitted."
         )
     if evidence.has_classes:
         notes += _notes_on_classes(tracer, is_label_issue)
@@ -193,7 +202,8 @@ def _notes_on_classes(tracer: Tracer, is_label_issue: NDArray[np.bool_]) -> list
     notes = []
     if is_label_issue.mean() > _MANY_FLAGS:
         notes.append(
-            "So many flags are mostly rows whose class the model cannot tell, rather than wrong labels."
+            "So many flags are mostly rows whose class the model cannot tell, rather than wrong "
+            "labels."
         )
     codes = tracer.engine.ensemble.y.astype(int)
     for code, label in enumerate(class_labels(tracer)):
@@ -209,7 +219,10 @@ def _notes_on_classes(tracer: Tracer, is_label_issue: NDArray[np.bool_]) -> list
 def _next_step(issues: int) -> str:
     """Advice before anything was tried."""
     if issues:
-        return "Look at the first of them; confirm(X_holdout, y_holdout) tells what relabelling them does."
+        return (
+            "Look at the first of them; confirm(X_holdout, y_holdout) tells what relabelling them "
+            "does."
+        )
     return (
         "No label looks wrong enough to act on; "
         "the first rows of the ranking are the ones to look at."

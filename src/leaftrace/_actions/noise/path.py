@@ -1,14 +1,15 @@
 """Scores of the training rows after each boosting step, and the part that each row pulled itself.
 
-A row pulls the leaves it is in towards its label, so a model looks surer of its training labels than it
-has reason to be. If row i left its leaf and all else stayed, one step s = -G / D of the leaf would become
+A row pulls the leaves it is in towards its label, so a model looks surer of its training labels
+than it has reason to be. If row i left its leaf and all else stayed, one step s = -G / D of the
+leaf would become
 
     s_-i = -(G - w_i g_i) / (D - w_i h_i),        f - f_-i = w_i V_i / (1 - w_i h_i / D)
 
-with V_i = df/dw_i the direct effect (see _engine/row_effects.py) and w_i h_i / D the row's leverage. A
-leaf without other rows is pulled by the row alone. This is exact for one step a leaf (bounds on it
-aside, one output at a time). Over several trees it leaves out the reaction of the other rows, which
-takes some of the pull back.
+with V_i = df/dw_i the direct effect (see _engine/row_effects.py) and w_i h_i / D the row's
+leverage. A leaf without other rows is pulled by the row alone. This is exact for one step a leaf
+(bounds on it aside, one output at a time). Over several trees it leaves out the reaction of the
+other rows, which takes some of the pull back.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ _CHUNK = 1 << 14  # rows whose second derivatives are computed at once
 
 
 def path(tracer: Tracer) -> Iterator[tuple[F64, F64]]:
-    """(A, own), both (n, K), after each step: scores of the training rows, and their own pull in them.
+    """(A, own), both (n, K), after each step: scores of the training rows, and their own pull.
 
-    The arrays are reused. If steps are not simply added up in turn (DART, forests), there is one point,
-    the end. A leaf that is a statistic of its rows (a median) has no direct effects; `own` is zero then.
+    The arrays are reused. If steps are not simply added up in turn (DART, forests), there is one
+    point, the end. A leaf that is a statistic of its rows (a median) has no direct effects; `own`
+    is zero then.
     """
     e = tracer.engine.ensemble
     work = tracer.engine.work
@@ -57,7 +59,8 @@ def path(tracer: Tracer) -> Iterator[tuple[F64, F64]]:
 def _add_pull(e: Ensemble, step: StepTrace, t: int, A: F64, V: Real, own: F64, alone: F64) -> None:
     """Add f - f_-i of step t to `own` (n, K).
 
-    ``alone`` (n,): the weight of trees in which the row has a leaf for itself; that of step t is added.
+    ``alone`` (n,): the weight of trees in which the row has a leaf for itself; that of step t is
+    added.
     """
     values = e.values[e.leaf_range(t)]
     O = e.leaf_outputs

@@ -25,19 +25,19 @@ class LabelNoise(Finding):
     """Training labels that look wrong. Arrays have a place for each training row, in its order.
 
     ``is_label_issue``   whether the label is likely wrong: as many of the most suspicious rows as
-                         confident learning counts, if another label is likelier; of numbers, outlying
-                         residuals
-    ``label_score``      from 0, surely wrong, to 1, surely right: the probability of the given label
-                         without the row's own pull; of numbers 2^-u, 1/2 for a residual that is usual
-                         for such predictions. If the ranking is another one (a validation set, another
-                         score), the same values are assigned in its order
+                         confident learning counts, if another label is likelier; of numbers,
+                         outlying residuals
+    ``label_score``      from 0, surely wrong, to 1, surely right: the probability of the given
+                         label without the row's own pull; of numbers 2^-u, 1/2 for a residual that
+                         is usual for such predictions. If the ranking is another one (a validation
+                         set, another score), the same values are assigned in its order
     ``given_label``, ``predicted_label``  the second is predicted without the row's own pull
     ``memorised``        from 0 to 1, how much the model has memorised its training labels
     ``validation_weight``  weight of the validation rows in the ranking; None: there were none
     ``notes``            remarks on how far these numbers can be trusted
 
-    The names are those of cleanlab: `get_issues()` is the table of ``Datalab.get_issues("label")`` and
-    `indices()` gives the result of ``find_label_issues(...,
+    The names are those of cleanlab: `get_issues()` is the table of ``Datalab.get_issues("label")``
+    and `indices()` gives the result of ``find_label_issues(...,
     return_indices_ranked_by="self_confidence")``, without cross-validation.
     """
 
@@ -86,7 +86,7 @@ class LabelNoise(Finding):
 
     @property
     def scores(self) -> Any:
-        """All single scores, a line for each training row in its order; higher is more suspicious."""
+        """All scores, a line for each training row in its order; higher is more suspicious."""
         return table({"train_row": self.tracer.train_index, **self._scores}, self.tracer.table_kind)
 
     @property
@@ -120,8 +120,8 @@ class LabelNoise(Finding):
 
         ``X_hold, y_hold``  other rows than the training and the validation rows
         ``k``        how many suspects, most suspicious first; None: those with a label issue
-        ``action``   "relabel" gives them the best other label (of numbers, the prediction), "remove"
-                     leaves them out
+        ``action``   "relabel" gives them the best other label (of numbers, the prediction),
+                     "remove" leaves them out
         ``retrain``  False: first order and refit only; nothing is confirmed then
 
         Ctrl-C while it retrains leaves the other effects.
@@ -169,7 +169,8 @@ class LabelNoise(Finding):
                 continue
             if np.allclose(losses, model.loss(X_chose, y_chose), rtol=1e-6):
                 raise InvalidInput(
-                    f"these are the {name} rows, which chose the suspects; judge on rows that did not."
+                    f"these are the {name} rows, which chose the suspects; judge on rows that did "
+                    "not."
                 )
 
 

@@ -1,8 +1,8 @@
-"""Scores of how much a model doubts its own training labels, all from one walk along the boosting path.
+"""Scores of how doubtful each training label is to the model, all from one boosting path.
 
-A label's *surprise* is u = 1 - P(given label), or |label - prediction| for numbers. Class weights are
-taken out of P again: a model trained with weights k_c gives odds that are k_c times too large, and
-would suspect every row of a class with a low weight. Higher is more suspicious in every score.
+A label's *surprise* is u = 1 - P(given label), or |label - prediction| for numbers. Class weights
+are taken out of P again: a model trained with weights k_c gives odds that are k_c times too large,
+and would suspect every row of a class with a low weight. Higher is more suspicious in every score.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class UnweightedReading:
         return 1 - prediction[np.arange(len(y)), y.astype(int)]
 
     def margin(self, F: F64, y: F64) -> F64:
-        """(m,) raw score of the given label above the best other one; for numbers, minus the surprise."""
+        """(m,) raw score of the label above the best other one; for numbers, minus the surprise."""
         if self.class_weight is None:
             return -self.surprise(self.prediction(F), y)
         if F.shape[1] == 1:
@@ -85,12 +85,13 @@ def unweighted_reading(tracer: Tracer) -> UnweightedReading:
 class Evidence:
     """Evidence of the model itself about its training labels.
 
-    ``prediction`` (n, classes) probabilities without each row's own pull: (1 - m) after the last step
-                   + m on average over the path; or (n,) predicted numbers without it, after the last
-                   step
-    ``surprise``   (n,) of the given labels at these predictions; for numbers, in units of the spread
-                   of rows with similar predictions
-    ``memorised``  m in [0, 1]: m^2 is the share by which the rows' own pull lowers the mean surprise
+    ``prediction`` (n, classes) probabilities without each row's own pull: (1 - m) after the last
+                   step + m on average over the path; or (n,) predicted numbers without it, after
+                   the last step
+    ``surprise``   (n,) of the given labels at these predictions; for numbers, in units of the
+                   spread of rows with similar predictions
+    ``memorised``  m in [0, 1]: m^2 is the share by which the rows' own pull lowers the mean
+                   surprise
     ``left_out``   mean surprise without the own pull, after the last step
     ``scores``     the single scores, each (n,)
     """
@@ -193,7 +194,7 @@ def spread(prediction: F64, residual: F64) -> F64:
 
 
 def exact_self_influence(tracer: Tracer) -> F64:
-    """(n,) -w_i dL_i/dw_i: the change of a row's own loss without it, to first order, through all rows.
+    """(n,) -w_i dL_i/dw_i: change of a row's own loss without it, first order, through all rows.
 
     This takes n queries.
     """
@@ -228,7 +229,7 @@ def class_labels(tracer: Tracer) -> NDArray[Any]:
 
 
 def relabel_gains(tracer: Tracer, X: Any, y: Any, labels: NDArray[Any]) -> F64:
-    """(n,) fall of the mean loss of X, y, to first order, if a row gets its label of `labels` (n,)."""
+    """(n,) fall of the mean loss of X, y if a row gets its new label (n,), to first order."""
     gains = np.zeros(tracer.n_rows)
     if tracer.classes is None:
         slopes = tracer.label_influence(X, y, reduce="mean").values[:, 0]
@@ -244,8 +245,8 @@ def relabel_gains(tracer: Tracer, X: Any, y: Any, labels: NDArray[Any]) -> F64:
 def validation_weight(tracer: Tracer, evidence: Evidence, X: Any, y: Any) -> float:
     """Weight of m validation rows in the ranking, from 0 to 1.
 
-    It is how much less their labels surprise the model than those of training rows without their own
-    pull, 1 - mean u / mean u, times m / (m + 1000).
+    It is how much less their labels surprise the model than those of training rows without their
+    own pull, 1 - mean u / mean u, times m / (m + 1000).
     """
     queries, _ = tracer.engine.queries(X, y, "loss", "mean", None, None)
     assert queries.y is not None
@@ -263,10 +264,10 @@ def relative_ranks(x: F64) -> F64:
 
 
 def confident_count(P: F64, codes: Ints) -> int:
-    """Number of rows that are confidently of another class (confident learning, Northcutt et al. 2021).
+    """Number of rows confidently of another class (confident learning, Northcutt et al. 2021).
 
-    A row is confidently of class c if P(c) reaches the mean P(c) of the rows labelled c. If that holds
-    for several classes, the likeliest counts.
+    A row is confidently of class c if P(c) reaches the mean P(c) of the rows labelled c. If that
+    holds for several classes, the likeliest counts.
     """
     count = np.bincount(codes, minlength=P.shape[1])
     own = np.bincount(codes, P[np.arange(len(codes)), codes], P.shape[1])

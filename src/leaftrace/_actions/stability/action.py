@@ -1,12 +1,13 @@
-"""Influence that does not depend on one model: averaged over models of other seeds on bags of the rows.
+"""Influence averaged over models, which are trained with other seeds on bags of the rows.
 
-Member k is trained on a bag B_k of b of the n rows. Leaves are sums over rows, so with b rows each counts
-n / b times as much as with n. The average that estimates effects in a model of all rows is therefore
+Member k is trained on a bag B_k of b of the n rows. Leaves are sums over rows, so with b rows each
+counts n / b times as much as with n. The average that estimates effects in a model of all rows is
+therefore
 
     value_i = b / n * mean over the members with i in B_k of dQ_k / dw_i
 
-This is also the derivative in w_i of the mean of Q over the members, for a row that is in its share b / n
-of the bags.
+This is also the derivative in w_i of the mean of Q over the members, for a row that is in its share
+b / n of the bags.
 """
 
 from __future__ import annotations
@@ -51,33 +52,35 @@ def ensemble_influence(
     fit: FitFunction | None = None,
     n_jobs: int | None = None,
 ) -> EnsembleInfluence:
-    """Influence of training rows averaged over models of other seeds on bags of the rows, with ranks.
+    """Influence of training rows, averaged over models of other seeds on bags of the rows.
 
-    The influence in one model also reflects the chances of its training. The average agrees better with
-    the effect of retraining, and the spread over the members shows which rows can be named with
-    confidence.
+    The influence in one model also reflects the chances of its training. The average agrees better
+    with the effect of retraining, and the spread over the members shows which rows can be named
+    with confidence.
 
     >>> found = ensemble_influence(                                    # doctest: +SKIP
     ...     lambda seed: LGBMRegressor(colsample_bytree=0.7, random_state=seed), X, y, X_test, y_test)
     >>> found.influence.top(5), found.confirm([17, 42]).effects        # doctest: +SKIP
 
-    ``make_model``    a function of a seed that gives an unfitted model of any library that `Tracer` reads
+    ``make_model``    a function of a seed that gives an unfitted model of any library that `Tracer`
+                      reads
     ``X, y, sample_weight``  the training rows; bags keep their order
-    ``X_test, y_test``  the rows that influence is on, as `Tracer.influence` takes them. Without them, it
-                      is on the mean loss (or a goal) of the rows left out of each member's bag, which
-                      have labels like those of training: rows that harm these need not harm cleaner ones
+    ``X_test, y_test``  the rows that influence is on, as `Tracer.influence` takes them. Without
+                      them, it is on the mean loss (or a goal) of the rows left out of each member's
+                      bag, which have labels like those of training: rows that harm these need not
+                      harm cleaner ones
     ``members``       number of models; their seeds are ``seed``, ``seed + 1``, ...
     ``bag``           share of the rows each is trained on; 1.0: all rows, so that members differ by
                       their seeds only
     ``of, reduce, output, method``  as in `Tracer.influence`
     ``seed``          seed of the bags, and of the first member
-    ``fit``           how a model is trained, if not by ``model.fit(X, y, sample_weight=...)``: a function
-                      of the result of make_model, X, y and sample_weight (or None) that returns the
-                      fitted model
+    ``fit``           how a model is trained, if not by ``model.fit(X, y, sample_weight=...)``: a
+                      function of the result of make_model, X, y and sample_weight (or None) that
+                      returns the fitted model
     ``n_jobs``        threads of the tracers; None means all cores
 
-    Ctrl-C ends it with the members that are finished, if they are two or more. It keeps in memory two
-    matrices of the size of the answer, one member's values and, for ranks, members x rows.
+    Ctrl-C ends it with the members that are finished, if they are two or more. It keeps in memory
+    two matrices of the size of the answer, one member's values and, for ranks, members x rows.
     """
     n = inputs.row_count(X)
     size = _checked_bag_size(make_model, members, bag, n, method)
@@ -104,21 +107,21 @@ def _checked_bag_size(
     """Number of rows in a bag, with the arguments checked."""
     if not callable(make_model):
         raise InvalidInput(
-            f"make_model is a {type(make_model).__name__}; pass a function of a seed that gives an unfitted model, "
-            "such as lambda seed: LGBMRegressor(random_state=seed)."
+            f"make_model is a {type(make_model).__name__}; pass a function of a seed that gives an "
+            "unfitted model, such as lambda seed: LGBMRegressor(random_state=seed)."
         )
     if members < 2:
         raise InvalidInput(f"members is {members}; ask for 2 or more, or use Tracer for one model.")
     size = round(bag * n) if 0 < bag <= 1 else 0
     if size < 1 or members * size < 2 * n:
         raise InvalidInput(
-            f"bag is {bag} of {n} rows with {members} members; every row must be in two bags at least, so it is a "
-            "share up to 1, and members * bag is 2 or more."
+            f"bag is {bag} of {n} rows with {members} members; every row must be in two bags at "
+            "least, so it is a share up to 1, and members * bag is 2 or more."
         )
     if getattr(method, "gives", "") == "scores":
         raise InvalidInput(
-            f"method is {method!r}, which gives scores of rows; ensemble_influence() averages changes, so it takes "
-            "LeafInfluence(), LeafRefit(), Retrain() or BoostIn()."
+            f"method is {method!r}, which gives scores of rows; ensemble_influence() averages "
+            "changes, so it takes LeafInfluence(), LeafRefit(), Retrain() or BoostIn()."
         )
     return size
 
@@ -136,11 +139,13 @@ def _reduction_of_rows_left_out(y_test: Any, of: Of, reduce: Reduce, count: int)
     goal = isinstance(of, (Goal, ReadyGoal))
     if not goal and not (isinstance(of, str) and of == "loss"):
         raise InvalidInput(
-            "without X_test every member has other test rows, so of= is 'loss' or a goal; pass X_test."
+            "without X_test every member has other test rows, so of= is 'loss' or a goal; pass "
+            "X_test."
         )
     if reduce not in (None, "mean"):
         raise InvalidInput(
-            f"reduce is {reduce!r}, but without X_test it is the mean over the rows left out; leave it."
+            f"reduce is {reduce!r}, but without X_test it is the mean over the rows left out; "
+            "leave it."
         )
     return None if goal else "mean"
 
@@ -171,8 +176,9 @@ class _Finished:
         change[member.bag] = share * influence.change.mean(axis=1, dtype=float)
         if share == 1 and self.changes and np.array_equal(change, self.changes[-1]):
             raise InvalidInput(
-                f"the models of seeds {member.seed - 1} and {member.seed} are the same, so averaging tells nothing; "
-                "use a bag below 1, or let make_model pass its seed on to a model that draws rows or columns."
+                f"the models of seeds {member.seed - 1} and {member.seed} are the same, so "
+                "averaging tells nothing; use a bag below 1, or let make_model pass its seed on to "
+                "a model that draws rows or columns."
             )
         values = influence.values
         moments = self.moments
@@ -232,9 +238,8 @@ def _advice(changes: F64, stable: int) -> str:
     if not stable:
         act = "Train more members. "
     return (
-        f"{stable} of the first {min(_SHOWN, n)} rows are stable: in 90 % of ensembles drawn from these "
-        f"members they stay among the first {2 * _SHOWN}. {clear:,} of all {n:,} rows have an effect more "
-        f"than two standard errors from zero. {act}"
-        "confirm(rows, X, y) removes rows from all members, trains them again and judges by other test "
-        "rows."
+        f"{stable} of the first {min(_SHOWN, n)} rows are stable: in 90 % of ensembles drawn from "
+        f"these members they stay among the first {2 * _SHOWN}. {clear:,} of all {n:,} rows have "
+        f"an effect more than two standard errors from zero. {act}confirm(rows, X, y) removes rows "
+        "from all members, trains them again and judges by other test rows."
     )

@@ -1,8 +1,8 @@
 """Models trained with other seeds on bags of the rows, and their influence.
 
-Bags are drawn without replacement. Each row is left out as often as any other, give or take one, and
-every class keeps its share: rows are left out in the order of a permutation that spreads each label
-evenly, then of another, and so on.
+Bags are drawn without replacement. Each row is left out as often as any other, give or take one,
+and every class keeps its share: rows are left out in the order of a permutation that spreads each
+label evenly, then of another, and so on.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class MemberTraining:
         model = self.make_model(seed)
         if self.fit is None and not hasattr(model, "fit"):
             raise InvalidInput(
-                f"make_model({seed}) gave a {type(model).__name__}, which has no fit(); return an unfitted model, or "
-                "pass fit= to say how it is trained."
+                f"make_model({seed}) gave a {type(model).__name__}, which has no fit(); return an "
+                "unfitted model, or pass fit= to say how it is trained."
             )
         fit = self.fit or _fit_as_sklearn
         return Member(seed, fit(model, *self._rows(bag)), bag)
@@ -100,8 +100,9 @@ class MemberTraining:
         labels = np.unique(self.y)
         if tracer.classes is not None and len(tracer.classes) < len(labels):
             raise InvalidInput(
-                f"the bag of member {member.seed} has rows of {len(tracer.classes)} of {len(labels)} classes, so not "
-                "all members predict the same ones; use a larger bag, or bag=1.0 for other seeds on all rows."
+                f"the bag of member {member.seed} has rows of {len(tracer.classes)} of "
+                f"{len(labels)} classes, so not all members predict the same ones; use a larger "
+                "bag, or bag=1.0 for other seeds on all rows."
             )
         return tracer
 
@@ -113,7 +114,7 @@ class MemberTraining:
 
 
 def _fit_as_sklearn(model: Any, X: Any, y: np.ndarray, sample_weight: F64 | None) -> Any:
-    """Fit a model with the interface of scikit-learn; the last step of a Pipeline gets the weights."""
+    """Fit a model as scikit-learn does; the last step of a Pipeline gets the weights."""
     if sample_weight is None:
         return model.fit(X, y)
     step = f"{model.steps[-1][0]}__" if hasattr(model, "steps") else ""
@@ -141,13 +142,14 @@ class MemberQueries:
         several = tracer.engine.ensemble.n_outputs > 1
         if several and self.output is None and isinstance(self.of, str) and self.of == "prediction":
             raise InvalidInput(
-                "members may predict other classes for a test row; say with output= which class's score is meant."
+                "members may predict other classes for a test row; say with output= which class's "
+                "score is meant."
             )
         return self._influence(tracer, member)
 
     def effects(self, member: Member, rows: Ints, retrain: bool) -> tuple[F64, list[str]]:
-        """(4, queries): the queries before, and their changes without these rows, predicted, refitted
-        and retrained; and the names of the queries."""
+        """(4, queries): the queries before, and their changes without these rows, predicted,
+        refitted and retrained; and the names of the queries."""
         tracer = self.training.trace(member)
         gone = np.flatnonzero(np.isin(member.rows, rows))
         X, y = self._test_rows(member)

@@ -1,4 +1,4 @@
-"""Statistics over the members: running moments, and ranks with intervals from the spread over members."""
+"""Statistics over the members: running moments, and ranks with intervals."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Moments:
 
 
 def summary(changes: F64) -> tuple[F64, F64, F64]:
-    """(n,) mean, its standard error and the share of members with its sign, over each row's members.
+    """(n,) mean over each row's members, its standard error, share of members with its sign.
 
     ``changes`` (members, n): NaN if a member does not have the row.
     """
@@ -76,8 +76,8 @@ def size_ranks(size: F64, rows: Ints) -> Ints:
 def rank_intervals(changes: F64, rows: Ints) -> tuple[Ints, Ints]:
     """Lowest and highest rank of these rows in 90 % of the ensembles drawn from the members.
 
-    Ensembles are drawn with replacement and have as many members. A row that is in the bag of none of
-    the drawn members counts with its mean over all.
+    Ensembles are drawn with replacement and have as many members. A row that is in the bag of none
+    of the drawn members counts with its mean over all.
     """
     rng = np.random.default_rng(0)
     members = len(changes)

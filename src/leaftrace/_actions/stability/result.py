@@ -1,4 +1,4 @@
-"""The result of `ensemble_influence`: averaged influence, ranks with intervals, and confirmation."""
+"""The result of `ensemble_influence`: averaged influence, ranks with intervals, confirmation."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from .moments import rank_intervals, size_ranks, summary
 class EnsembleInfluence(Finding):
     """Influence averaged over models, and how far it can be trusted.
 
-    ``influence``  the average, on the scale of a model of all rows: an `Influence` like that of `Tracer`
+    ``influence``  the average, on the scale of a model of all rows: an `Influence` like that of
+                   `Tracer`
     ``error``      (rows, queries) standard errors of its values, from the spread over the members
     ``members``    the models, with their seeds and bags
     ``changes``    (members, rows) change of the mean query without a row, on the same scale; NaN
-                   outside a member's bag. Ranks and agreement come from these, so they are about the
-                   mean over the test rows; for those of one test row, pass that row alone
+                   outside a member's bag. Ranks and agreement come from these, so they are about
+                   the mean over the test rows; for those of one test row, pass that row alone
     ``asked``      number of members that were requested
     """
 
@@ -55,26 +56,26 @@ class EnsembleInfluence(Finding):
     def top(self, k: int = 10, effect: str | None = None) -> Any:
         """The k rows that matter most to the mean over the test rows.
 
-        ``rank`` is by the size of the effect; from ``rank_low`` to ``rank_high`` it is in 90 % of the
-        ensembles drawn with replacement from the members. ``agreement``: the share of a row's members
-        that give its effect the sign of the mean. ``stable``: ``rank_high`` is at most 2 k. ``effect``
-        keeps one side, as in `Influence.top`.
+        ``rank`` is by the size of the effect; from ``rank_low`` to ``rank_high`` it is in 90 % of
+        the ensembles drawn with replacement from the members. ``agreement``: the share of a row's
+        members that give its effect the sign of the mean. ``stable``: ``rank_high`` is at most 2 k.
+        ``effect`` keeps one side, as in `Influence.top`.
         """
         return top_table(self.influence, self.changes, k, effect)
 
     def confirm(
         self, rows: Any, X: Any = None, y: Any = None, *, retrain: bool = True
     ) -> EnsembleInfluence:
-        """This result with the `effects` of removing these rows, all at once, on the mean of the members.
+        """This result with the `effects` of removing these rows at once, over all members.
 
-        Each member is refitted and trained again without those of the rows that are in its bag. Ctrl-C
-        ends it with the members that are finished.
+        Each member is refitted and trained again without those of the rows that are in its bag.
+        Ctrl-C ends it with the members that are finished.
 
         >>> found.confirm([17, 42], X_holdout, y_holdout).effects       # doctest: +SKIP
 
         ``rows``     positions of training rows, or a mask
-        ``X, y``     rows to judge by, if not the test rows: rows that were chosen by this result look
-                     better there
+        ``X, y``     rows to judge by, if not the test rows: rows that were chosen by this result
+                     look better there
         ``retrain``  False: refit only, which takes no training
         """
         index = np.unique(inputs.row_numbers(rows, len(self.influence.train_index)))
