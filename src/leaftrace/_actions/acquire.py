@@ -38,7 +38,7 @@ from .._tracer.tracer import Tracer
 from .common import Effect, Finding, Interruptible, check_tracer, effects_table
 from .statistics import interval_in_words, paired_interval
 
-_NOT_RETRAINED = "Not retrained: only a retrained model tells what these labels are worth."
+_NOT_RETRAINED = "Not retrained: only a retrained model shows what these labels are worth."
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,6 +68,7 @@ class Acquisition(Finding):
 
     @property
     def table(self) -> Any:
+        """The chosen rows, with their scores and the effect of every possible label."""
         columns: dict[str, Any] = {
             "pool_row": self.names,
             "rank": np.arange(1, len(self.rows) + 1),
@@ -183,6 +184,7 @@ def acquire(
 
 
 def _check_settings(tracer: Tracer, n: int, k: int, score: str, diversity: float) -> None:
+    """Check the arguments of `acquire`. ``n``: number of rows in the pool."""
     if not 1 <= k <= n:
         raise InvalidInput(f"k is {k}, and the pool has {n} rows; ask for 1 to {n}.")
     if diversity < 0:

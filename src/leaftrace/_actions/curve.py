@@ -185,4 +185,4 @@ def _advice(removed: Ints, losses: F64, random_losses: F64, way: str) -> str:
     )
     if way == "retrained":
         return text
-    return text + " Trees are held fixed: retrain=True tells what training again gives."
+    return text + " Trees are held fixed: retrain=True shows the effect of training again."

@@ -58,15 +58,10 @@ def group_effects(
     if m == 0:
         raise InvalidInput("X_test has no rows; pass at least one test row.")
     y = inputs.vector(y_test, "y_test", m)
-    rows = groups_of(groups, tracer.X_train, tracer.n_rows, "groups", bins=bins)
+    rows = _training_groups(tracer, groups, bins)
     slices = Groups(np.array(["all"]), np.zeros(m, np.intp))
     if test_groups is not None:
         slices = groups_of(test_groups, X_test, m, "test_groups", tracer.X_train, bins)
-    if len(rows) < 2:
-        raise InvalidInput(
-            f"all training rows are in the group '{as_text(rows.names[0])}'; pass groups to tell "
-            "apart."
-        )
     if refit or retrain:
         _check_classes(tracer, rows)
     before = _slice_losses(tracer.engine.unchanged, slices, X_test, y)
@@ -143,6 +138,17 @@ class GroupEffects(Finding):
         )
 
 
+def _training_groups(tracer: Tracer, groups: Any, bins: int) -> Groups:
+    """Groups of the training rows; there must be two or more."""
+    rows = groups_of(groups, tracer.X_train, tracer.n_rows, "groups", bins=bins)
+    if len(rows) < 2:
+        raise InvalidInput(
+            f"all training rows are in the group '{as_text(rows.names[0])}'; pass groups to tell "
+            "apart."
+        )
+    return rows
+
+
 def _check_classes(tracer: Tracer, groups: Groups) -> None:
     """Raise an error if a class would lose all its rows, before hours of work."""
     if tracer.classes is None:
@@ -194,6 +200,7 @@ def _title(groups: Groups, slices: Groups) -> str:
 
 
 def _advice(found: GroupEffects, interrupted: bool) -> str:
+    """Advice on the group and the slice where the loss falls most."""
     refitted = found.refitted
     retrained = found.retrained
     change = _last_known(found.predicted, refitted, retrained)

@@ -145,6 +145,7 @@ class Clean(Finding):
 
 
 def _check_settings(action: str, batch: float | None, max_rounds: int, cap: float) -> None:
+    """Check the arguments of `clean` that are no rows."""
     if action not in _DEFAULT_BATCH:
         raise InvalidInput(
             f"action is {action!r}; it can be 'remove', 'relabel', 'reweight' or 'auto'."
@@ -250,6 +251,7 @@ def _advice(
     interval: tuple[float, float] | None,
     interrupted: bool,
 ) -> str:
+    """Advice for the result. ``effects``: the first one is on the hold-out rows."""
     count = len(rounds.rounds)
     stopped = f"Interrupted after {count} round{'s' * (count != 1)}. " if interrupted else ""
     if interval is None:

@@ -137,6 +137,7 @@ class _TestRows:
 
 
 def _check_arguments(x: Any, action: str, max_rows: int | None) -> None:
+    """Check the arguments of `fix` that need no tracer."""
     if action not in DONE:
         raise InvalidInput(f"action is {action!r}; it can be 'remove' or 'relabel'.")
     if inputs.row_count(x) != 1 or len(getattr(x, "shape", (1, 1))) != 2:
@@ -236,6 +237,7 @@ def _effect_on_test_rows(
     test: _TestRows,
     cost: tuple[float, float] | None,
 ) -> Effect:
+    """Effect on the mean loss of the test rows."""
     before = float(test.losses.mean())
     return Effect(
         "mean loss of the test rows",
@@ -247,6 +249,7 @@ def _effect_on_test_rows(
 
 
 def _table(search: Search, F: F64) -> Any:
+    """The rows with their labels and gains. ``F`` (K,): scores of x before."""
     tracer = search.tracer
     rows = search.rows
     columns: dict[str, Any] = {

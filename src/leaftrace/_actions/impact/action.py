@@ -275,6 +275,7 @@ def _most_moved(
 
 
 def _advice(unit: str, effects: Sequence[Effect], runs: _Runs, m: int) -> str:
+    """Advice for the result. ``unit``: what moves, in words; ``m``: number of test rows."""
     stopped = "Ctrl-C ended it early. " if runs.interrupted else ""
     mean, largest, *others = effects
     if np.isnan(mean.retrained):

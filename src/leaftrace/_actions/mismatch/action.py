@@ -75,8 +75,7 @@ def mismatch(
                      half decides which leaves are clear
     ``bins``         number of groups of about equal size for a column of many numbers
     ``max_groups, min_rows``  of the tree: most leaves, and fewest training rows in a leaf
-    ``max_factor``   weights change by factors from 1 / max_factor to max_factor; their total is
-                     kept
+    ``max_factor``   weights change by factors from 1 / max_factor to max_factor; the total is kept
     ``steps``        most steps of descent on the factors
     ``others``       (X, y) of other rows the model serves, to see the effect on them
     ``retrain``      train the model again with the weights found; without it, nothing is confirmed
@@ -132,6 +131,7 @@ def _checked_way(by: str | None, features: Sequence[Any] | None) -> str:
 
 
 def _check_settings(max_factor: float, steps: int, max_groups: int, min_rows: int) -> None:
+    """Check the numbers among the arguments of `mismatch`."""
     if max_factor <= 1:
         raise InvalidInput(
             f"max_factor is {max_factor}; it must be larger than 1 for weights to change."
@@ -144,6 +144,7 @@ def _check_settings(max_factor: float, steps: int, max_groups: int, min_rows: in
 
 
 def _checked_labels(X: Any, y: Any) -> np.ndarray:
+    """The labels of the test rows, which must be enough."""
     m = inputs.row_count(X)
     if m < _MIN_ROWS:
         raise InvalidInput(

@@ -110,6 +110,7 @@ def label_noise(
 
 
 def _check_arguments(tracer: Tracer, X_val: Any, y_val: Any, score: str) -> None:
+    """Check the arguments of `label_noise`."""
     if score not in SCORES:
         raise InvalidInput(f"score is {score!r}; it can be {', '.join(map(repr, SCORES))}.")
     if X_val is None and (y_val is not None or score in _ON_VALIDATION_ROWS):
