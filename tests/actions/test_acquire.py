@@ -12,6 +12,7 @@ from catboost_models import case as catboost_case
 from catboost_models import tracer_of
 from contract import accuracy, prepared
 from lightgbm import LGBMClassifier, LGBMRegressor
+from scipy import stats
 from xgboost import XGBClassifier
 
 import leaftrace as lt
@@ -202,12 +203,9 @@ def test_retrained_is_the_booster_with_the_rows_added():
     checked = found.check(y_pool[rows], X_hold, y_hold)
     change = after - before
     assert checked.outcome.retrained == pytest.approx(change.mean(), abs=1e-6)
-    keep = change.mean() < -2 * change.std() / np.sqrt(300)
-    assert checked.advice.startswith("Keep them" if keep else "No improvement")
-    assert (
-        f"{change.mean():+.4g} (give or take {2 * change.std() / np.sqrt(300):.2g}"
-        in checked.advice
-    )
+    low, high = stats.ttest_1samp(change, 0.0).confidence_interval(0.95)
+    assert checked.advice.startswith("Keep them" if high < 0 else "No improvement")
+    assert f"{change.mean():+.4g} (95 % interval {low:+.3g} to {high:+.3g})" in checked.advice
 
 
 def test_models_that_draw_rows_are_only_retrained():

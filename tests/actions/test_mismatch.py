@@ -18,10 +18,10 @@ from threadpoolctl import threadpool_limits
 from xgboost import XGBClassifier
 
 import leaftrace as lt
-from leaftrace._actions.common import student
 from leaftrace._actions.mismatch.action import mismatch
 from leaftrace._actions.mismatch.group_weights import descend, mean_slopes, measured_slopes, project
 from leaftrace._actions.mismatch.partition import by_tree, by_values, label_column, table_column
+from leaftrace._actions.statistics import student
 from leaftrace._engine.engine import Engine
 
 # ---- slopes and steps ----
@@ -308,10 +308,10 @@ def test_planted_mismatch_is_named_and_mended(planted):
     red = (X_test["kind"] == "red").to_numpy()
     found = mismatch(tracer, X_test, y_test, ["kind"], others=(X_test[~red], y_test[~red]))
     first = found.table.iloc[0]
-    assert (first.group, first.direction) == ("kind = red and y = 1", "weigh up")
+    assert (first.group, first.direction) == ("kind = red and y = 1", "increase the weight")
     assert first.factor > 1.5
     assert found.improved
-    assert found.advice.startswith("Weigh up `kind = red and y = 1`")
+    assert found.advice.startswith("Increase the weight of `kind = red and y = 1`")
 
     X = tracer.X_train
     y = tracer.y_train
@@ -363,7 +363,7 @@ def test_planted_mismatch_is_found_without_a_hint(planted):
     red = (X_test["kind"] == "red").to_numpy()
     found = mismatch(tracer, X_test[red], y_test[red])
     assert found.improved
-    up = found.table[found.table.direction == "weigh up"].iloc[0]
+    up = found.table[found.table.direction == "increase the weight"].iloc[0]
     inside = holds(up.group, tracer.X_train, tracer.y_train)
     assert inside.sum() == up.rows
     assert ((tracer.X_train["kind"] == "red") & (tracer.y_train == 1))[inside].all()
@@ -425,7 +425,7 @@ def test_numbers():
     tracer = lt.Tracer(model, X[:1500][keep], y[:1500][keep], n_jobs=1)
     found = mismatch(tracer, X[1500:], y[1500:], [], bins=4)
     assert len(found.table) == 4
-    up = found.table[found.table.direction == "weigh up"]
+    up = found.table[found.table.direction == "increase the weight"]
     assert up.iloc[0].group == found.table.group[found.table.group.str.startswith("y >= ")].item()
     assert found.improved
     named = mismatch(tracer, X[1500:], y[1500:], ["y"], bins=2, retrain=False)
@@ -485,7 +485,7 @@ def test_interrupts(monkeypatch):
     assert found.model is None
     assert not found.improved
     assert found.advice.startswith("Not retrained")
-    slopes_at = lt.Tracer._slopes_at
+    slopes_at = Engine.slopes_at
     calls = []
 
     def second(self, *args):

@@ -17,7 +17,7 @@ import leaftrace as lt
 from leaftrace import Tracer
 from leaftrace._actions.stability import action
 from leaftrace._actions.stability.members import draw_bags
-from leaftrace._actions.stability.moments import Moments, rank_intervals, ranks, summary
+from leaftrace._actions.stability.moments import Moments, rank_intervals, size_ranks, summary
 
 # With so few rows, threads would mostly wait for each other.
 ensemble_influence = partial(action.ensemble_influence, n_jobs=1)
@@ -314,7 +314,12 @@ def test_rank_intervals():
     sure = np.tile([5.0, -4.0, 3.0, 0.5], (10, 1))
     low, high = rank_intervals(sure, np.arange(4))
     assert low.tolist() == high.tolist() == [1, 2, 3, 4]
-    assert ranks(np.array([1.0, 3.0, 3.0, 2.0]), np.array([0, 1, 2, 3])).tolist() == [4, 1, 1, 3]
+    assert size_ranks(np.array([1.0, 3.0, 3.0, 2.0]), np.array([0, 1, 2, 3])).tolist() == [
+        4,
+        1,
+        1,
+        3,
+    ]
     swapped = sure.copy()
     swapped[::2, :2] = [4.0, -5.0]
     low, high = rank_intervals(swapped, np.arange(4))

@@ -26,9 +26,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import leaftrace as lt
-from leaftrace._actions.hashes import hash_table
 from leaftrace._data import parquet
 from leaftrace._engine import backward, steps, workspace
+from leaftrace._model.hashes import hash_table
 
 N = 900
 M = 12
