@@ -1,4 +1,4 @@
-"""What to label next, against random rows and uncertainty sampling.
+"""Choosing rows to label next, against random rows and uncertainty sampling.
 
 Batches are chosen from a pool whose labels are hidden and added with their true labels. The retrained
 model is judged on a hold-out."""

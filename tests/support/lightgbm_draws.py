@@ -86,7 +86,9 @@ def dart(p, T):
         dropped = []
         if random.next() >= p["skip_drop"]:
             mean = total / t if t else 1.0
-            limit = p["max_drop"] / (t if p["uniform_drop"] else total * mean) if t else 1.0
+            limit = 1.0
+            if t:
+                limit = p["max_drop"] / (t if p["uniform_drop"] else total * mean)
             for i in range(t):
                 chance = min(p["drop_rate"], limit) * (
                     1.0 if p["uniform_drop"] else weight[i] / mean

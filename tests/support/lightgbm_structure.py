@@ -60,6 +60,23 @@ def smoothing_paths(tree, L, smooth):
     return paths
 
 
+def label_weights(p, y):
+    """Return the factors (n, K) of is_unbalance or scale_pos_weight."""
+    K = p["num_class"]
+    out = np.ones((len(y), K))
+    if not p["is_unbalance"] and p["scale_pos_weight"] == 1:
+        return out
+    for k in range(K):
+        positive = (y == k) if K > 1 else (y > 0)
+        ratio = p["scale_pos_weight"]
+        others = 1
+        if p["is_unbalance"]:
+            ratio = (~positive).sum() / positive.sum()
+            others = max(1 / ratio, 1)
+        out[:, k] = np.where(positive, max(ratio, 1), others)
+    return out
+
+
 def structure(case, kinds=None, class_weight=None, rates=None, **settings):
     """Return the oracle's structure of a model trained with these settings, and steps of test rows.
 
@@ -97,16 +114,7 @@ def structure(case, kinds=None, class_weight=None, rates=None, **settings):
     drawn = bags(p, y, T)
     if p["data_sample_strategy"] == "goss":
         drawn = goss(p, booster, case, derivatives, base)
-    label_weight = np.ones((len(y), K))
-    if p["is_unbalance"] or p["scale_pos_weight"] != 1:
-        for k in range(K):
-            positive = (y == k) if K > 1 else (y > 0)
-            ratio = (
-                (~positive).sum() / positive.sum() if p["is_unbalance"] else p["scale_pos_weight"]
-            )
-            label_weight[:, k] = np.where(
-                positive, max(ratio, 1), max(1 / ratio, 1) if p["is_unbalance"] else 1
-            )
+    label_weight = label_weights(p, y)
     if K == 1:
         row_weight = row_weight * label_weight[:, 0]
     elif drawn is None and np.any(label_weight != 1):
