@@ -10,9 +10,10 @@ import numpy as np
 
 from .._data import inputs
 from .._data.arrays import Ints, Real
+from .._data.cells import CellTable, short
+from .._data.comparison import compare
 from .._tracer.influence import Influence, rank
 from .._tracer.tracer import Tracer
-from .cells import Grid, compare, short
 from .outcomes import Outcomes, outcomes, outcomes_of
 
 BLOCK = 32  # test rows whose influence is in memory at once
@@ -37,11 +38,11 @@ def choose(every: Outcomes, rows: Ints | None, worst: int) -> tuple[Ints, str]:
 
 def sides(influence: Influence, top: int) -> Iterator[Sides]:
     """For each query the `top` training rows of either side."""
-    up, down = (rank(influence, top, effect) for effect in influence._words)
+    up, down = (rank(influence, top, effect) for effect in influence.effect_words)
     yield from zip(up, down, strict=True)
 
 
-def effect_rows(tracer: Tracer, train: Grid, both: Sides) -> list[dict[str, Any]]:
+def effect_rows(tracer: Tracer, train: CellTable, both: Sides) -> list[dict[str, Any]]:
     """Lines of a table of training rows and their effects, without features."""
     lines = []
     for positions, effects, changes in both:
@@ -64,8 +65,8 @@ class Shown:
     """The test rows that are shown, and what is needed to speak of them."""
 
     tracer: Tracer
-    train: Grid
-    test: Grid
+    train: CellTable
+    test: CellTable
     every: Outcomes  # of all test rows
     rows: Ints  # positions of those shown, among all
     X: Any  # these rows

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .._data.cells import CellValue, short
 from .._data.errors import InvalidInput
 from .._tracer.tracer import Tracer
-from .cells import Plain, short
 
 
 def check_names(tracer: Tracer, names: Sequence[Any] | None) -> None:
@@ -30,7 +30,7 @@ def check_names(tracer: Tracer, names: Sequence[Any] | None) -> None:
 def with_names(data: dict[str, Any], names: Sequence[Any]) -> dict[str, Any]:
     """The data of a report with names in place of numbers, wherever a class stands."""
 
-    def name(number: Plain) -> Plain:
+    def name(number: CellValue) -> CellValue:
         return None if number is None else short(names[int(number)])
 
     def named(one: dict[str, Any], *keys: str) -> dict[str, Any]:

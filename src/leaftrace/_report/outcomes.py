@@ -9,8 +9,8 @@ import numpy as np
 
 from .._adapters import Source
 from .._data.arrays import F64, Ints
+from .._data.cells import CellValue, short
 from .._engine.refit import AlteredModel
-from .cells import Plain, short
 
 CLASSES = 5  # probabilities that are shown of one row
 
@@ -73,5 +73,5 @@ def outcomes_of(source: Source, F: F64, y: Any = None) -> Outcomes:
     return Outcomes(F, response, None, response.argmax(axis=1), codes, value, classes)
 
 
-def _finite(x: Any) -> Plain:
+def _finite(x: Any) -> CellValue:
     return short(float(x))

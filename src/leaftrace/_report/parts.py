@@ -10,12 +10,12 @@ from .._actions.groups import GroupEffects, group_effects
 from .._actions.hashes import hash_model, hash_table, hash_values
 from .._actions.noise.action import label_noise
 from .._data.arrays import F64
+from .._data.cells import CellTable, CellValue, short
 from .._data.errors import InvalidInput
 from .._data.grouping import groups_of
 from .._data.inputs import row_count
 from .._tracer.tracer import Tracer
 from .cases import COLUMNS
-from .cells import Grid, Plain, short
 
 SUSPECTS = 30  # unless asked for another number
 SENTENCES = 600  # characters of advice, which may quote the data
@@ -24,7 +24,7 @@ GROUPS = 30
 SLICES = 8
 
 
-def noise_part(tracer: Tracer, train: Grid, count: int) -> dict[str, Any]:
+def noise_part(tracer: Tracer, train: CellTable, count: int) -> dict[str, Any]:
     """The training rows whose labels are the most suspicious. Test rows have no part in it."""
     found = label_noise(tracer)
     worst = np.argsort(found.label_score, kind="stable")[:count]
@@ -41,7 +41,7 @@ def noise_part(tracer: Tracer, train: Grid, count: int) -> dict[str, Any]:
     }
 
 
-def with_features(train: Grid, lines: list[dict[str, Any]]) -> dict[str, Any]:
+def with_features(train: CellTable, lines: list[dict[str, Any]]) -> dict[str, Any]:
     """Lines about training rows with their first columns."""
     cells = train.take(np.array([line["position"] for line in lines], dtype=np.intp))[:, :COLUMNS]
     for line, values in zip(lines, cells, strict=True):
@@ -100,8 +100,8 @@ def groups_part(tracer: Tracer, groups: Any, test_groups: Any, X: Any, y: Any) -
     }
 
 
-def _effects(found: GroupEffects, g: int, slices: Any) -> list[dict[str, Plain]]:
-    def at(values: F64, s: int) -> Plain:
+def _effects(found: GroupEffects, g: int, slices: Any) -> list[dict[str, CellValue]]:
+    def at(values: F64, s: int) -> CellValue:
         return short(float(values[g, s]))
 
     return [

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from .._actions.common import Interruptible, check_tracer
-from .._actions.impact.audit import versions
+from .._adapters.versions import versions
 from .._data import inputs
+from .._data.cells import CellTable, open_cell_tables, short
 from .._data.errors import InvalidInput, UnsupportedModel
 from .._data.progress import progress
 from .._tracer.tracer import Tracer
 from .cases import COLUMNS, Shown, choose, effect_rows, sides
-from .cells import Grid, open_grids, short
 from .names import check_names, with_names
 from .outcomes import Outcomes, outcomes
 from .parts import SUSPECTS, check_groups, groups_part, hashes, noise_part, with_features
@@ -78,7 +78,7 @@ def summarise(tracer: Tracer, X_test: Any, y_test: Any, settings: Settings) -> d
     settings.check()
     check_names(tracer, settings.classes)
     m = inputs.row_count(X_test)
-    train, test = open_grids(tracer.X_train, X_test, settings.hidden)
+    train, test = open_cell_tables(tracer.X_train, X_test, settings.hidden)
     y = tracer.engine.source.own_labels(X_test) if y_test is None else y_test
     y = None if y is None else inputs.vector(y, "y_test", m)
     rows = (
@@ -212,7 +212,7 @@ def _losses(every: Outcomes) -> dict[str, Any]:
     }
 
 
-def _overall(tracer: Tracer, train: Grid, X: Any, y: Any, top: int) -> dict[str, Any]:
+def _overall(tracer: Tracer, train: CellTable, X: Any, y: Any, top: int) -> dict[str, Any]:
     """Training rows that matter most to the mean loss of all test rows: one pass."""
     lines = effect_rows(tracer, train, next(sides(tracer.influence(X, y, reduce="mean"), top)))
     return with_features(train, lines)

@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from ..._adapters.versions import versions
 from ..._data import inputs
 from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput
 from ..._data.files import whole_file
+from ..._data.json_values import json_value
 from ..._data.progress import progress
 from ..._data.tables import table
 from ..._engine.refit import RetrainedModel
@@ -27,7 +29,7 @@ from ..._tracer.tracer import Tracer
 from ..common import Effect, Finding, Interruptible, check_tracer, effects_table
 from ..hashes import hash_model
 from ..readings import Reading, reading
-from .audit import data_record, model_record, plain, time_of, versions
+from .audit import data_record, model_record, time_of
 
 _FORMAT = "leaftrace-removal-impact-1"
 _SHOWN = 20  # test rows in the table
@@ -121,7 +123,7 @@ def removal_impact(
         ),
         _effects=tuple(effects),
         _kind=tracer.table_kind,
-        _audit=plain(audit),
+        _audit=json_value(audit),
     )
 
 

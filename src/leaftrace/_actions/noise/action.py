@@ -227,6 +227,11 @@ class LabelNoise(Finding):
         """All rows, most suspicious first."""
         return self.rank()
 
+    @property
+    def order(self) -> Ints:
+        """(n,) positions of all training rows, most suspicious first."""
+        return self._order
+
     def rank(self, k: int | None = None) -> Any:
         """The k most suspicious rows (None: all), most suspicious first."""
         return self._columns(self._order if k is None else self._order[: self._count(k)])
