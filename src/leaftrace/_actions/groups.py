@@ -20,6 +20,7 @@ from .._data.errors import InvalidInput, UnsupportedModel
 from .._data.grouping import Groups, groups_of, shown
 from .._data.progress import progress
 from .._data.tables import table
+from .._data.wording import words
 from .._tracer.tracer import Tracer
 from .common import Finding, Interruptible, check_tracer
 
@@ -102,7 +103,7 @@ def _check_classes(tracer: Tracer, groups: Groups) -> None:
         if len(holders) == 1:
             raise InvalidInput(
                 f"all training rows of the class '{label}' are in the group '{shown(groups.names[holders[0]])}', so "
-                "there is no model without it; pass other groups, or refit=False for predictions alone."
+                f"there is no model without it; pass other groups, or {words().no_refit} for predictions alone."
             )
 
 
@@ -183,7 +184,7 @@ def _advice(
             "before you leave the group out."
         )
     if np.isnan(refitted).all() and np.isnan(retrained).all():
-        text += " To first order only, which says little of whole groups: ask for refit=True."
+        text += f" To first order only, which says little of whole groups: {words().do_refit}."
     if interrupted:
         done = np.isfinite(np.stack([refitted, retrained])[:, :, 0]).sum(axis=1)
         text = f"Interrupted: {done[0]} of {len(groups)} groups were refitted, {done[1]} retrained. {text}"

@@ -16,7 +16,7 @@ from .._data.errors import InvalidInput
 from . import NO, OK
 from .explain import explain_rows
 from .job import Job, Rows, command, row_list, split
-from .output import in_options, records
+from .output import records
 
 _EPILOG = (
     "Exit codes: 0 done; 1 the answer is no (--fail-above crossed, replay not exact, prediction not fixed, cleaning "
@@ -391,7 +391,7 @@ def _show(job: Job, found: Finding, most: int = 20, table: Any = None) -> None:
     out = job.out
     columns = job.labels.shown(found.table if table is None else table)
     effects = found.effects
-    advice = in_options(found.advice)
+    advice = found.advice
     out.document |= {"title": found.title, "table": records(columns), "advice": advice}
     out.text(found.title, "bold")
     out.table(columns, most)

@@ -28,30 +28,6 @@ def clean(text: Any) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
 
 
-# What the library says to those who call it from Python.
-_OPTIONS = {
-    "confirm(X_holdout, y_holdout)": "--hold TABLE",
-    "Pass X_test and y_test": "Give more test rows",
-    'fidelity="warn"': "--fidelity warn",
-    "controls=5": "--controls 5",
-    "Look at some of `rows` before you do; the retrained model is in `model`": "Look at some of them before you do",
-    "X_val has": "the table of --val has",
-    "X_holdout has": "the table of --hold has",
-    "max_rows= allows": "--max-rows allows",
-    ": retrain=True": ": leave out --no-retrain",
-    ": ask for refit=True": ": leave out --no-refit",
-    "refit=False": "--no-refit",
-    "Pass params={'max_depth': ..., 'learning_rate': ..., ...}": "Give --param max_depth=... --param learning_rate=...",
-}
-
-
-def in_options(text: str) -> str:
-    """A sentence of the library with the names of options."""
-    for words, option in _OPTIONS.items():
-        text = text.replace(words, option)
-    return text
-
-
 def cell(value: Any) -> str:
     if isinstance(value, (float, np.floating)):
         return "-" if np.isnan(value) else f"{value:.4g}"

@@ -12,10 +12,26 @@ from types import FrameType
 from typing import Any
 
 from .._data.errors import LeaftraceError
+from .._data.wording import Wording, use_words
 from . import FAILED, INTERRUPTED, OK, WRONG
-from .output import clean, in_options
+from .output import clean
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+# How messages name the things a user can change: by options in place of Python's arguments.
+OPTION_WORDS = Wording(
+    test_suspects="--hold TABLE",
+    give_test_rows="Give more test rows",
+    accept_inexact="--fidelity warn",
+    use_controls="--controls 5",
+    look_first="Look at some of them before you do",
+    validation_rows="the table of --val",
+    holdout_rows="the table of --hold",
+    max_rows="--max-rows",
+    do_retrain="leave out --no-retrain",
+    do_refit="leave out --no-refit",
+    no_refit="--no-refit",
+    give_parameters="Give --param max_depth=... --param learning_rate=...",
+)
 
 
 class Pressed:
@@ -40,7 +56,7 @@ class Pressed:
 
 
 def run(app: Any, argv: list[str]) -> int:
-    with Pressed() as pressed, warnings.catch_warnings():
+    with Pressed() as pressed, use_words(OPTION_WORDS), warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
             code = app(argv, standalone_mode=False, prog_name="leaftrace")
@@ -86,7 +102,7 @@ def _explain(error: Exception) -> int:
 
 
 def _say(text: str) -> None:
-    print(f"leaftrace: {in_options(clean(' '.join(text.split())))}", file=sys.stderr)
+    print(f"leaftrace: {clean(' '.join(text.split()))}", file=sys.stderr)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object) -> None:

@@ -19,6 +19,7 @@ from .._data import inputs
 from .._data.arrays import F64, Ints, Real
 from .._data.errors import FidelityError, FidelityWarning, InvalidInput, UnsupportedModel
 from .._data.progress import progress
+from .._data.wording import words
 from .._kernels import BLOCKS, blocks_of
 from .._model.ensemble import Ensemble
 from .._model.reading import Reading
@@ -90,7 +91,7 @@ class Engine:
             if settings.fidelity == "raise":
                 raise FidelityError(
                     f"{self.fidelity.verdict}. Pass exactly the rows, labels and weights of training; "
-                    'fidelity="warn" goes on regardless.'
+                    f"{words().accept_inexact} goes on regardless."
                 )
             warnings.warn(self.fidelity.verdict, FidelityWarning, stacklevel=3)
         memory_limit = settings.memory_limit or available_memory() // 2

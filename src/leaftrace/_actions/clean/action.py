@@ -15,6 +15,7 @@ from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput
 from ..._data.progress import progress
 from ..._data.tables import table
+from ..._data.wording import words
 from ..._engine.refit import RetrainedModel
 from ..._tracer.tracer import Tracer
 from ..common import (
@@ -72,8 +73,8 @@ def clean(
     check_tracer(tracer)
     tracer.engine.needs_derivatives()
     _check(action, batch, max_rounds, cap)
-    y_val = _labels(tracer, X_val, y_val, "val")
-    y_holdout = _labels(tracer, X_holdout, y_holdout, "holdout")
+    y_val = _labels(tracer, X_val, y_val, "val", words().validation_rows)
+    y_holdout = _labels(tracer, X_holdout, y_holdout, "holdout", words().holdout_rows)
     order = np.random.default_rng(seed).permutation(len(y_val))
     half = len(order) // 2
     start = TrainingSet.of(tracer)
@@ -168,12 +169,12 @@ def _check(action: str, batch: float | None, max_rounds: int, cap: float) -> Non
         )
 
 
-def _labels(tracer: Tracer, X: Any, y: Any, name: str) -> np.ndarray:
-    """Checked before the work, with the table."""
+def _labels(tracer: Tracer, X: Any, y: Any, name: str, rows: str) -> np.ndarray:
+    """Checked before the work, with the table. ``rows``: what the user knows it by."""
     m = inputs.row_count(X)
     if m < _LEAST:
         raise InvalidInput(
-            f"X_{name} has {m} rows; pass at least {_LEAST}, or nothing can be told from chance."
+            f"{rows} has {m} rows; pass at least {_LEAST}, or nothing can be told from chance."
         )
     y = tracer.engine.source.own_labels(X) if y is None else y
     if y is None:
@@ -251,6 +252,6 @@ def _advice(
     }
     done = ", ".join(f"{name} {count:,}" for name, count in parts.items() if count)
     return (
-        f"{stopped}{done[0].upper()}{done[1:]} of {len(start.y):,} training rows: {result}. Look at some of `rows` "
-        "before you do; the retrained model is in `model`."
+        f"{stopped}{done[0].upper()}{done[1:]} of {len(start.y):,} training rows: {result}. "
+        f"{words().look_first}."
     )

@@ -13,6 +13,7 @@ from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput
 from ..._data.progress import progress
 from ..._data.tables import table
+from ..._data.wording import words
 from ..._engine.refit import AlteredModel, RetrainedModel
 from ..._tracer.tracer import Tracer
 from ..common import (
@@ -245,11 +246,12 @@ def _advice(
         f"the margin goes from {search.side.margin(F):.3g} to {search.margin(search.model):.3g}"
     )
     if not search.fixed:
-        at = " max_rows= allows more." if search.size >= search.limit and not interrupted else ""
+        at_limit = search.size >= search.limit and not interrupted
+        at = f" {words().max_rows} allows more." if at_limit else ""
         return f"{stopped}After {tried}, {margins}, which is still the wrong side.{at}"
     text = f"{stopped}{_DOING[search.action]} them makes x right, confirmed by training again ({tried}): {margins}."
     if cost is None:
-        return text + " Pass X_test and y_test to see what that does to other predictions."
+        return f"{text} {words().give_test_rows} to see what that does to other predictions."
     low = cost[0] - cost[1]
     high = cost[0] + cost[1]
     change = f"the mean loss of the test rows changes by {cost[0]:+.2g} (95 % interval {low:+.2g} to {high:+.2g})"

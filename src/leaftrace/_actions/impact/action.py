@@ -24,6 +24,7 @@ from ..._data.files import whole_file
 from ..._data.json_values import json_value
 from ..._data.progress import progress
 from ..._data.tables import table
+from ..._data.wording import words
 from ..._engine.refit import RetrainedModel
 from ..._tracer.tracer import Tracer
 from ..common import Effect, Finding, Interruptible, check_tracer, effects_table
@@ -278,7 +279,8 @@ def _advice(
     if np.isnan(mean.retrained):
         return (
             f"{stopped}With the trees as they are, {unit} move by {mean.refitted:.2g} on average and "
-            f"{largest.refitted:.2g} at most. Only training again shows the whole effect: retrain=True."
+            f"{largest.refitted:.2g} at most. Only training again shows the whole effect: "
+            f"{words().do_retrain}."
         )
     text = f"{stopped}Trained again, {unit} move by {mean.retrained:.2g} on average and {largest.retrained:.2g} at most"
     for effect in others:
@@ -292,6 +294,6 @@ def _advice(
     if mean.retrained > 2 * mean.refitted:
         return (
             f"{text}. With the trees as they are it would be {mean.refitted:.2g} on average: much of the rest may be "
-            "other splits, chosen whichever rows go. controls=5 compares with random groups."
+            f"other splits, chosen whichever rows go. {words().use_controls} compares with random groups."
         )
     return text + "."

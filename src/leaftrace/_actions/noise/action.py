@@ -21,6 +21,7 @@ from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput
 from ..._data.progress import progress
 from ..._data.tables import table
+from ..._data.wording import words
 from ..._tracer.tracer import Tracer
 from ..common import (
     Change,
@@ -344,7 +345,7 @@ def _advice(
         verb = "lowers" if effect.retrained < 0 else "does not lower"
         do = f"{acted} {verb} the hold-out loss: {effect.before:.4g} before, {effect.retrained:+.2g} after retraining."
     elif issues:
-        do = "Look at the first of them; confirm(X_holdout, y_holdout) tells what relabelling them does."
+        do = f"Look at the first of them; {words().test_suspects} tells what relabelling them does."
     else:
         do = "No label looks wrong enough to act on; the first rows of the ranking are the ones to look at."
     return " ".join([*notes, do])

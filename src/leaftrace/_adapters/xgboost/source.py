@@ -31,6 +31,7 @@ from ..._data import frames, inputs
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.progress import progress
+from ..._data.wording import words
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, f32, given_scores, pack_leaves
 from .ensemble import Training, tree_method
@@ -394,7 +395,7 @@ class XGBoostSource(BaseSource):
             raise UnsupportedModel(
                 "trained again on all rows, this model does not come out the same, so retraining it without some would "
                 "tell nothing: its training parameters are not those it reports (a file keeps none, and callbacks can "
-                "change them). Pass params={'max_depth': ..., 'learning_rate': ..., ...} as in training."
+                f"change them). {words().give_parameters} as in training."
             )
         t = self.training
         codes = t.y if rows.y is None else f32(self.labels(rows.y, len(t.y), "y"))
