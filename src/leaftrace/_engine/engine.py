@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -112,6 +113,14 @@ class Engine:
     def reading(self) -> Reading:
         """How the model's scores are read."""
         return Reading(self.ensemble.loss, self.source.classes)
+
+    def with_source(self, source: Source) -> Engine:
+        """The same replay, for another view of the model such as one with names for its classes."""
+        engine = copy(self)
+        engine.source = source
+        for cached in ("reading", "as_trained", "unchanged"):  # which hold the former source
+            engine.__dict__.pop(cached, None)
+        return engine
 
     # ---- the model, and models of other training sets ----
 

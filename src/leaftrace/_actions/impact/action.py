@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._adapters.class_names import given_names, stored_labels
 from ..._adapters.versions import versions
 from ..._data import inputs
 from ..._data.arrays import F64, Ints
@@ -94,6 +95,7 @@ def removal_impact(
         raise KeyboardInterrupt  # too early: there is nothing to tell
     unit = "probabilities" if read.has_probabilities else "predictions"
     effects = _effects(read, unit, scores, codes)
+    source = tracer.engine.source
     audit = {
         "format": _FORMAT,
         "time": time,
@@ -101,17 +103,19 @@ def removal_impact(
         "model": model_record(tracer),
         "training": data_record(
             tracer.X_train,
-            tracer.y_train,
+            stored_labels(source, tracer.y_train),
             weights=tracer.sample_weight,
             row_names=tracer.train_index,
         ),
-        "test": data_record(X_test, y_test),
+        "test": data_record(X_test, stored_labels(source, y_test)),
         "removed": {"count": len(gone), "positions": gone, "row_names": tracer.train_index[gone]},
         "retrained": None if retrained is None else _record(retrained),
         "effects": [asdict(effect) for effect in effects],
         "controls": control,
         "interrupted": run.interrupted,
     }
+    if (names := given_names(source)) is not None:
+        audit["classes_by_number"] = names
     return RemovalImpact(
         title=f"Without {len(gone):,} of {tracer.n_rows:,} training rows",
         advice=_advice(unit, effects, control, m, run.interrupted),
