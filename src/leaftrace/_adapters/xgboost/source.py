@@ -107,6 +107,8 @@ def _reason(error: Exception) -> str:
 
 
 def _open(model: Any) -> _Opened:
+    if isinstance(model, _Opened):  # read from a file
+        return model
     if isinstance(model, (str, os.PathLike)):
         return _load(os.fspath(model))
     if isinstance(model, xgb.Booster):
