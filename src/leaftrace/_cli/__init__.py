@@ -23,7 +23,7 @@ INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `leaftrace` with these arguments (None: those of the process), and return its exit code."""
+    """Run `leaftrace` and return its exit code. ``argv``: None for those of the process."""
     try:
         import pandas  # noqa: F401
         import pyarrow  # noqa: F401

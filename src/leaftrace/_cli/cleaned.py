@@ -30,12 +30,13 @@ def check_cleaned(options: Options, path: str | None, action: str, training: Tab
         check_ending(path)
     elif action != "remove":
         raise InvalidInput(
-            f"--out '{path}' would list the rows to leave out, but --action is {action}; give it a table's ending."
+            f"--out '{path}' would list the rows to leave out, but --action is {action}; "
+            "give it a table's ending."
         )
     if action == "reweight" and options.weight is None and _WEIGHT in training.names:
         raise InvalidInput(
-            f"'{training.path}' has a column '{_WEIGHT}' already, which --out would add; if the model was trained with "
-            "it, say --weight, otherwise rename it."
+            f"'{training.path}' has a column '{_WEIGHT}' already, which --out would add; "
+            "if the model was trained with it, say --weight, otherwise rename it."
         )
 
 
@@ -92,8 +93,8 @@ def _removed_rows(options: Options, tracer: Tracer, found: Clean) -> list[Any]:
     staying = set(np.delete(tracer.train_index, found.without).tolist())
     if shared := set(names) & staying:
         raise InvalidInput(
-            f"'{next(iter(shared))}' names several training rows in the column '{options.id}', of which some stay; "
-            "give --out the ending of a table."
+            f"'{next(iter(shared))}' names several training rows in the column '{options.id}', "
+            "of which some stay; give --out the ending of a table."
         )
     return names
 

@@ -1,8 +1,8 @@
 """Columns of a table in the form that the model takes: features in their types, and labels.
 
-Libraries take text in their own ways: CatBoost as strings; XGBoost and LightGBM as pandas categories
-with the categories of training, which are stored in the model file or else found in the training
-table.
+Libraries take text in their own ways: CatBoost as strings; XGBoost and LightGBM as pandas
+categories with the categories of training, which are stored in the model file or else found in the
+training table.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def require_columns(file: TableFile, names: Sequence[str | None], option: str) -
     for name in names:
         if name is not None and name not in file.names:
             raise InvalidInput(
-                f"'{file.path}' has no column '{name}' for {option}; it has {listed(file.names, 12)}."
+                f"'{file.path}' has no column '{name}' for {option}; "
+                f"it has {listed(file.names, 12)}."
             )
 
 
@@ -58,8 +59,8 @@ def feature_columns(
     column_of |= {name: name for name in file.names}
     if missing := [name for name in model.columns if name not in column_of]:
         raise InvalidInput(
-            f"'{file.path}' lacks the column(s) {listed(missing)} that the model was trained on; it has "
-            f"{listed(file.names)}."
+            f"'{file.path}' lacks the column(s) {listed(missing)} that the model was trained on; "
+            f"it has {listed(file.names)}."
         )
     return [column_of[name] for name in model.columns]
 
@@ -70,8 +71,9 @@ def _remaining_columns(file: TableFile, count: int | None, used: set[str | None]
     found = [name for name in file.names if name not in used | index]
     if count is not None and len(found) != count:
         raise InvalidInput(
-            f"'{file.path}' has {len(found)} columns besides the target and those named, but the model was trained "
-            f"without names on {count}; leave others out with --drop. Here: {listed(found)}."
+            f"'{file.path}' has {len(found)} columns besides the target and those named, but the "
+            f"model was trained without names on {count}; leave others out with --drop. "
+            f"Here: {listed(found)}."
         )
     return found
 
@@ -123,9 +125,10 @@ class ColumnTypes:
         dtype = self.found[name]
         unseen = column[column.notna() & ~column.isin(dtype.categories)]
         if len(unseen) and self.model.library == "xgboost":
+            values = listed(sorted(set(map(str, unseen))))
             raise InvalidInput(
-                f"'{path}' has {listed(sorted(set(map(str, unseen))))} in the column '{name}', which the model has "
-                "never seen; XGBoost has no answer for such rows: leave them out."
+                f"'{path}' has {values} in the column '{name}', which the model has never seen; "
+                "XGBoost has no answer for such rows: leave them out."
             )
         # LightGBM takes categories it has never seen as missing, which they become here.
         return column.astype(object).astype(dtype)
@@ -135,8 +138,9 @@ class ColumnTypes:
         absent = column.isna()
         if absent.any() and self.missing is None:
             raise InvalidInput(
-                f"the column '{column.name}' of '{path}' has {absent.sum():,} missing values, and CatBoost takes "
-                "none among categories; say with --missing what text stood for them in training (often nan)."
+                f"the column '{column.name}' of '{path}' has {absent.sum():,} missing values, and "
+                "CatBoost takes none among categories; say with --missing what text stood for them "
+                "in training (often nan)."
             )
         return as_text(column).where(~absent, self.missing)
 
@@ -169,8 +173,8 @@ def _check_numbers(column: Any, path: str) -> None:
     where = np.flatnonzero(numbers.isna() & column.notna())
     example = f", such as '{column.iloc[where[0]]}' in row {where[0]}" if len(where) else ""
     raise InvalidInput(
-        f"the column '{column.name}' of '{path}' is {column.dtype}{example}, but the model was trained on numbers "
-        "there; give the table as in training."
+        f"the column '{column.name}' of '{path}' is {column.dtype}{example}, but the model was "
+        "trained on numbers there; give the table as in training."
     )
 
 
@@ -179,7 +183,8 @@ def label_values(column: Any, path: str) -> np.ndarray:
     if missing := int(column.isna().sum()):
         first = int(np.flatnonzero(column.isna())[0])
         raise InvalidInput(
-            f"{missing} row(s) of '{path}' have no target '{column.name}', the first is row {first}; leave them out."
+            f"{missing} row(s) of '{path}' have no target '{column.name}', the first is row {first}; "
+            "leave them out."
         )
     return np.asarray(column.astype(object) if _is_text(column) else column)
 

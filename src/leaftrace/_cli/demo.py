@@ -21,7 +21,7 @@ SaveModel = Callable[[pd.DataFrame, str], None]  # trains on a table and writes 
 
 
 def run(folder: str) -> int:
-    """Make the tables and the model, run the commands a user would type, and return the exit code."""
+    """Make tables and a model, run some commands on them, and return the exit code."""
     from . import main
 
     save_model, model_name = _first_library()

@@ -87,6 +87,7 @@ def _training_rows(
 
 
 def _ranked_lines(tracer: Tracer, ranked: Ranked, change_name: str) -> list[dict[str, Any]]:
+    """A line for each of these training rows. ``change_name``: of the column of changes."""
     positions, effects, changes = ranked
     columns = {
         "train_row": tracer.train_index[positions],
@@ -98,6 +99,7 @@ def _ranked_lines(tracer: Tracer, ranked: Ranked, change_name: str) -> list[dict
 
 
 def _title(facts: dict[str, Any]) -> str:
+    """The line above the table of a test row."""
     text = f"Test row {facts['test_row']}: "
     if "label" in facts:
         text += f"label {cell_text(facts['label'])}, loss {cell_text(facts['loss'])}, "

@@ -100,7 +100,8 @@ class Job:
         """Raise an error if --baseline was given, which this cannot use for test rows."""
         if self.options.baseline is not None:
             raise InvalidInput(
-                f"{what} cannot give test rows a baseline; `explain` without --html and `check` can."
+                f"{what} cannot give test rows a baseline; "
+                "`explain` without --html and `check` can."
             )
 
     # ---- tables ----

@@ -1,9 +1,9 @@
 """Read a model file and find out which columns and labels the model takes.
 
-The library is recognised by the content of the file. Libraries differ in what a file holds. CatBoost
-stores the names of category columns and the labels. XGBoost 3.1 and LightGBM store the categories
-themselves, but labels as the numbers 0 .. classes - 1. Pickles of scikit-learn store the names of
-columns.
+The library is recognised by the content of the file. Libraries differ in what a file holds.
+CatBoost stores the names of category columns and the labels. XGBoost 3.1 and LightGBM store the
+categories themselves, but labels as the numbers 0 .. classes - 1. Pickles of scikit-learn store the
+names of columns.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def _unpickle(path: str, allowed: bool) -> Any:
     """Load a pickle, if the user allowed it."""
     if not allowed:
         raise UnsupportedModel(
-            f"'{path}' is a pickle, and reading a pickle runs whatever code is in it; if you trust who made it, add "
-            "--allow-pickle. Better: save the model in its library's own format."
+            f"'{path}' is a pickle, and reading a pickle runs whatever code is in it; if you trust "
+            "who made it, add --allow-pickle. Better: save the model in its library's own format."
         )
     print(f"leaftrace: warning: reading the pickle '{path}' runs the code in it.", file=sys.stderr)
     try:
@@ -92,7 +92,8 @@ def _unpickle(path: str, allowed: bool) -> Any:
         raise
     except Exception as error:  # code in the file can raise anything
         raise LeaftraceError(
-            f"the pickle '{path}' cannot be read; is the file whole? {type(error).__name__}: {error}"
+            f"the pickle '{path}' cannot be read; is the file whole? "
+            f"{type(error).__name__}: {error}"
         ) from None
 
 
@@ -112,6 +113,9 @@ def _own_names(names: Sequence[str], default: Callable[[int], str]) -> Sequence[
     """Names of the columns; None for those that a library makes up for arrays."""
     made_up = [default(i) for i in range(len(names))]
     return None if list(names) == made_up else list(names)
+
+
+# Functions that describe a model. ``model``: as `Tracer` takes it; ``loaded``: as it was read.
 
 
 def _describe_catboost(model: Any, loaded: Any) -> ModelDescription:
@@ -186,8 +190,8 @@ def _describe_lightgbm(model: Any, loaded: Any) -> ModelDescription:
 def _lightgbm_categories(booster: Any, columns: str) -> dict[str, Any] | None:
     """Category columns with their categories. ``columns``: their positions, with commas.
 
-    Columns of numbers that stand for categories store none. If a model has both kinds, its file does
-    not say which is which: None."""
+    Columns of numbers that stand for categories store none. If a model has both kinds, its file
+    does not say which is which: None."""
     stored = booster.pandas_categorical or []
     if not stored:
         return {}

@@ -16,7 +16,7 @@ TestTable = Annotated[
 ]
 TestHasNoLabels = Annotated[bool, typer.Option("--no-labels", help="The test table has no target.")]
 AlsoRetrain = Annotated[
-    bool, typer.Option("--retrain", help="Also train again, the only sure answer.")
+    bool, typer.Option("--retrain", help="Also train again, which alone gives the real effect.")
 ]
 ShownRows = Annotated[int, typer.Option(min=1, help="How many training rows to show.")]
 FailAbove = Annotated[float | None, typer.Option(min=0.0, help="Exit with code 1 above this.")]
@@ -58,7 +58,7 @@ class Options:
     )
     jobs: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None
     allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Read pickles, which run code in them.")
+        bool, typer.Option("--allow-pickle", help="Read pickles, which can run any code.")
     ] = False
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False
@@ -81,7 +81,8 @@ def row_list(text: str, n: int, of: str) -> list[int]:
         last = int(high if dash else low)
         if last >= n:
             raise InvalidInput(
-                f"there is no row {part}: the {of} go from 0 to {n - 1}, counted in the table's order."
+                f"there is no row {part}: the {of} go from 0 to {n - 1}, "
+                "counted in the table's order."
             )
         rows += range(int(low), last + 1)
     if not rows:

@@ -52,6 +52,7 @@ def _parameters(body: CommandBody) -> list[inspect.Parameter]:
 
 
 def _shared_parameters() -> list[inspect.Parameter]:
+    """The options of all commands as parameters."""
     hints = get_type_hints(Options, include_extras=True)
     return [
         inspect.Parameter(

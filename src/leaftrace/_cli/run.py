@@ -70,29 +70,39 @@ def run(app: Any, argv: list[str]) -> int:
     return code if isinstance(code, int) else OK
 
 
+def _option_error(error: Any) -> str:
+    """The message of typer about a wrong option, and where to find the right ones."""
+    command = getattr(getattr(error, "ctx", None), "command_path", "leaftrace")
+    return f"{error.format_message()} See: {command} --help"
+
+
 def _explain(error: Exception) -> int:
     """Print the error as one line, and return the exit code."""
     is_ours = False
     if hasattr(error, "format_message"):  # typer's errors about options
-        command = getattr(getattr(error, "ctx", None), "command_path", "leaftrace")
-        text = f"{error.format_message()} See: {command} --help"  # pyright: ignore[reportAttributeAccessIssue]
+        text = _option_error(error)
     elif isinstance(error, LeaftraceError):
         text = str(error)
     elif isinstance(error, ImportError):
         name = error.name or error
         text = f"{name} is missing; install it, for example: pip install 'leaftrace[{error.name}]'"
     elif isinstance(error, MemoryError):
-        text = "there is not enough memory; give fewer test rows (--rows, --worst), or a machine with more."
+        text = (
+            "there is not enough memory; give fewer test rows (--rows, --worst), "
+            "or a machine with more."
+        )
     elif isinstance(error, OSError):
         text = _file_error(error)
     else:
         is_ours = True
-        text = f"leaftrace failed: {type(error).__name__}: {error} (--debug shows where; please report it)"
+        what = f"{type(error).__name__}: {error}"
+        text = f"leaftrace failed: {what} (--debug shows where; please report it)"
     _say_in_a_line(text)
     return FAILED if is_ours else WRONG
 
 
 def _file_error(error: OSError) -> str:
+    """A message about a file that cannot be read or written."""
     where = f" '{error.filename}'" if error.filename else ""
     hint = "check the path"
     if error.errno in _NO_SPACE:

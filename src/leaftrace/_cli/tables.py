@@ -113,6 +113,7 @@ def open_table(path: str) -> TableFile:
 
 
 def _open(path: str) -> TableFile:
+    """Read the names of the columns."""
     if path.endswith(_PARQUET):
         return TableFile(path, list(pyarrow.parquet.read_schema(path).names))
     if path.endswith(_ARROW):
@@ -205,6 +206,7 @@ def write_table(table: Any, path: str) -> None:
 
 
 def _write_text(table: Any, path: str, file: Any) -> None:
+    """Write an Arrow table to an open file as text. ``path``: decides the separator."""
     frame = table.to_pandas()
     compression = _COMPRESSED.get(os.path.splitext(path)[1])
     stream = file if compression is None else pa.CompressedOutputStream(file, compression)

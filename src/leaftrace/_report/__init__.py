@@ -24,7 +24,7 @@ from .summary import summarise
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Report:
-    """What `report` found.
+    """The result of `report`.
 
     ``data``  everything the report shows, as a dictionary that JSON can hold
     ``html``  the page made from it

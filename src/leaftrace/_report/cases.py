@@ -1,4 +1,4 @@
-"""The cases of a report: a test row, the training rows behind it, and its prediction without them."""
+"""Cases of a report: test rows, the training rows behind them, predictions without these."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def effect_rows(tracer: Tracer, train: CellTable, sides: Sides) -> list[dict[str
 
 
 def _ranked_lines(tracer: Tracer, train: CellTable, ranked: Ranked) -> Iterator[dict[str, Any]]:
+    """Lines for the training rows of one side."""
     positions, effects, changes = ranked
     pairs = zip(positions.tolist(), effects, changes, strict=True)
     for place, (position, effect, change) in enumerate(pairs, 1):

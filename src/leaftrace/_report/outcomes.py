@@ -1,4 +1,4 @@
-"""What a model predicts for rows: classes and probabilities, or numbers, and the loss."""
+"""Predictions of a model for rows: classes and probabilities, or numbers, and the loss."""
 
 from __future__ import annotations
 

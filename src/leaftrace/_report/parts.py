@@ -55,12 +55,14 @@ def check_groups(
     """Raise an error if groups cannot be made, before the long work."""
     if y is None:
         raise InvalidInput(
-            "groups tells how the loss changes, which needs the labels of the test rows; pass y_test."
+            "groups tells how the loss changes, which needs the labels of the test rows; "
+            "pass y_test."
         )
     for name, given in (("groups", groups), ("test_groups", test_groups)):
         if isinstance(given, str) and given in redacted:
             raise InvalidInput(
-                f"{name} names the column '{given}', which is redacted; take it out of one of the two."
+                f"{name} names the column '{given}', which is redacted; "
+                "take it out of one of the two."
             )
     groups_of(groups, tracer.X_train, tracer.n_rows, "groups")
     if test_groups is not None:

@@ -17,7 +17,7 @@ SUSPECTS = 30  # suspicious labels that are shown by default
 
 @dataclass(frozen=True)
 class ReportSettings:
-    """What a report shows: the arguments of `report`."""
+    """The arguments of `report` that say what it shows."""
 
     rows: Any = None
     worst: int = 20
@@ -59,7 +59,8 @@ class ReportSettings:
                 )
         if not 0 <= int(self.noise) <= MAX_SUSPECTS:
             raise InvalidInput(
-                f"noise is {self.noise}; it is True, False or how many suspects, up to {MAX_SUSPECTS}."
+                f"noise is {self.noise}; it is True, False or how many suspects, "
+                f"up to {MAX_SUSPECTS}."
             )
 
 

@@ -61,29 +61,9 @@ def summarise(
     ``hashes``       of the model and the data
     ``sides``        the training rows behind each explained row, where they were already computed
     """
-    tracer = rows.tracer
-    m = len(rows.outcomes.scores)
     described = _describe_cases(Cases(rows, train, test), settings, sides)
-    finished = not described.interrupted
-    overall = noise = groups = None
-    if described.cases[0]["training_rows"] and rows.y is not None and finished:
-        overall = _overall(rows, train, settings.top)
-    if settings.noise and finished:
-        noise = noise_part(tracer, train, settings.suspects)
-    if settings.groups is not None and finished:
-        groups = groups_part(tracer, settings.groups, settings.test_groups, rows.X, rows.y)
     return {
-        "format": FORMAT,
-        "title": short(settings.title or f"{tracer.engine.source.name}, {m:,} test rows"),
-        "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "model": _model(tracer),
-        "fidelity": _fidelity(tracer),
-        "test": {
-            "rows": m,
-            "shown": len(rows),
-            "chosen": rows.chosen_by,
-            **_losses(rows.outcomes),
-        },
+        **_about(rows, settings),
         "columns": {
             "total": len(train.names),
             "at_most": MAX_COLUMNS,
@@ -92,14 +72,48 @@ def summarise(
         "of": rows.of,
         "top": settings.top,
         "cases": described.cases,
-        "overall": overall,
-        "noise": noise,
-        "groups": groups,
+        **_other_parts(rows, train, settings, described),
         "missing": described.missing,
         "settings": settings.describe(),
         "versions": versions(),
         "hashes": hashes,
     }
+
+
+def _about(rows: ExplainedRows, settings: ReportSettings) -> dict[str, Any]:
+    """The report, the model and all test rows, in a few numbers."""
+    m = len(rows.outcomes.scores)
+    name = rows.tracer.engine.source.name
+    return {
+        "format": FORMAT,
+        "title": short(settings.title or f"{name}, {m:,} test rows"),
+        "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "model": _model(rows.tracer),
+        "fidelity": _fidelity(rows.tracer),
+        "test": {
+            "rows": m,
+            "shown": len(rows),
+            "chosen": rows.chosen_by,
+            **_losses(rows.outcomes),
+        },
+    }
+
+
+def _other_parts(
+    rows: ExplainedRows, train: CellTable, settings: ReportSettings, described: DescribedCases
+) -> dict[str, Any]:
+    """The whole test set, suspicious labels and groups; None for a part that is not computed."""
+    parts: dict[str, Any] = {"overall": None, "noise": None, "groups": None}
+    if described.interrupted:
+        return parts
+    if described.cases[0]["training_rows"] and rows.y is not None:
+        parts["overall"] = _overall(rows, train, settings.top)
+    if settings.noise:
+        parts["noise"] = noise_part(rows.tracer, train, settings.suspects)
+    if settings.groups is not None:
+        groups = (settings.groups, settings.test_groups)
+        parts["groups"] = groups_part(rows.tracer, *groups, rows.X, rows.y)
+    return parts
 
 
 def _describe_cases(
@@ -117,7 +131,8 @@ def _describe_cases(
     except UnsupportedModel as error:
         described.leave_out(
             "training rows behind each test row",
-            f"{error} All rows one by one would take as many replays of the training as there are rows.",
+            f"{error} All rows one by one would take as many replays of the training as there are "
+            "rows.",
         )
         described.cases = [cases.describe(j, None) for j in places]
         return described

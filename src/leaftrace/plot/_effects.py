@@ -94,10 +94,9 @@ def _lines(result: Any) -> _Lines:
 def _measured(result: Any) -> tuple[list[str], F64]:
     """Names of all effects, and (effects, 3) their sizes, measured in three ways."""
     if isinstance(result, GroupEffects):
-        names = [
-            f"{display_name(result.slices.phrase(s))}, without {display_name(result.groups.phrase(g))}"
-            for s, g in np.ndindex(len(result.slices), len(result.groups))
-        ]
+        slices = [display_name(result.slices.phrase(s)) for s in range(len(result.slices))]
+        groups = [display_name(result.groups.phrase(g)) for g in range(len(result.groups))]
+        names = [f"{s}, without {g}" for s in slices for g in groups]
         columns = {way: getattr(result, way).T.ravel() for way in WAYS}
     else:
         columns = _effect_columns(result)

@@ -67,7 +67,8 @@ def _check(tracer: Any, x: Any, columns: int) -> None:
     check_tracer(tracer)
     if inputs.row_count(x) != 1:
         raise InvalidInput(
-            "x must be one row, as a table: X_test[7:8] of an array, X_test.iloc[[7]] of a DataFrame."
+            "x must be one row, as a table: X_test[7:8] of an array, "
+            "X_test.iloc[[7]] of a DataFrame."
         )
     if columns < 1:
         raise InvalidInput(f"columns is {columns}; show 1 or more.")

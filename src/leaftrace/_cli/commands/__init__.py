@@ -16,13 +16,17 @@ from .explain import check, explain
 from .labels import clean, noise
 from .tours import demo, paper
 
+_HELP = (
+    "Which training rows made a gradient-boosted tree model predict this, "
+    "and what would change without them."
+)
 _EPILOG = (
-    "Exit codes: 0 finished; 1 the answer is no (--fail-above exceeded, replay not exact, prediction "
-    "not fixed, cleaning does not help); 2 an input is wrong, one line says what to do; 3 leaftrace "
-    "failed; 130 stopped with Ctrl-C, finished parts are shown."
+    "Exit codes: 0 finished; 1 the answer is no (--fail-above exceeded, replay not exact, "
+    "prediction not fixed, cleaning does not help); 2 an input is wrong, one line says what to do; "
+    "3 leaftrace failed; 130 stopped with Ctrl-C, finished parts are shown."
 )
 app = typer.Typer(
-    help="Which training rows made a gradient-boosted tree model predict this, and what would change without them.",
+    help=_HELP,
     epilog=_EPILOG,
     no_args_is_help=True,
     add_completion=False,

@@ -76,7 +76,9 @@ def fix(
         float | None, typer.Option(help="For numbers: the error to get down to.")
     ] = None,
 ) -> int:
-    """Find the fewest training rows to remove or relabel so that one test row is predicted right, by retraining."""
+    """Find the fewest training rows to remove or relabel so that one test row is predicted right.
+
+    The result is confirmed by retraining."""
     from ..._actions.fix.action import fix as fix_prediction
 
     job.refuse_baseline("fix")
@@ -118,7 +120,9 @@ def impact(
     no_labels: TestHasNoLabels = False,
     fail_above: FailAbove = None,
 ) -> int:
-    """Show how far all predictions move without some training rows. --fail-above is the mean move."""
+    """Show how far all predictions move without some training rows.
+
+    --fail-above is the mean move."""
     from ..._actions.impact.action import removal_impact
 
     job.refuse_baseline("impact")
@@ -152,7 +156,8 @@ def _rows_to_remove(id_column: str | None, text: str, trained: InputRows) -> lis
     if not os.path.isfile(text):
         if not text[:1].isdigit():
             raise InvalidInput(
-                f"there is no file '{text}' of rows; give one id a line, or positions such as 0,5-9."
+                f"there is no file '{text}' of rows; "
+                "give one id a line, or positions such as 0,5-9."
             )
         return row_list(text, n, "training rows")
     with open(text, encoding="utf-8") as file:
@@ -165,7 +170,7 @@ def _rows_to_remove(id_column: str | None, text: str, trained: InputRows) -> lis
     known = set(names)
     if unknown := [name for name in ids if name not in known]:
         raise InvalidInput(
-            f"{len(unknown)} id(s) of '{text}' are not in the column '{id_column}' of the training table, the "
-            f"first is '{unknown[0]}'; take them out, or check --id."
+            f"{len(unknown)} id(s) of '{text}' are not in the column '{id_column}' of the training "
+            f"table, the first is '{unknown[0]}'; take them out, or check --id."
         )
     return np.flatnonzero(names.isin(ids))

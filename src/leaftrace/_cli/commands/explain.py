@@ -24,7 +24,9 @@ from ..output import say
 
 
 def check(job: Job) -> int:
-    """Check that a replay of the training gives the model's own leaf values. All other answers rely on it."""
+    """Check that a replay of the training gives the model's own leaf values.
+
+    All other answers rely on it."""
     tracer, _ = job.trace(job.open_training(), fidelity="ignore")
     job.out.text(repr(tracer))
     return OK if tracer.fidelity.exact else NO

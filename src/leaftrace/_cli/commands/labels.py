@@ -29,7 +29,9 @@ def noise(
     top: ShownRows = 20,
     fail_above: FailAbove = None,
 ) -> int:
-    """Find training labels that are likely wrong. --fail-above is a share of the training rows."""
+    """Find training labels that are likely wrong.
+
+    --fail-above is a share of the training rows."""
     from ..._actions.noise.action import label_noise
 
     if val is not None or hold is not None:
@@ -65,7 +67,7 @@ def clean(
     batch: Annotated[
         float | None, typer.Option(help="Share of the rows (or weight) a round changes.")
     ] = None,
-    max_rounds: Annotated[int, typer.Option(min=1, help="Trainings at most.")] = 20,
+    max_rounds: Annotated[int, typer.Option(min=1, help="How many trainings at most.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Seed for splitting the validation rows.")] = 0,
     top: ShownRows = 20,
     out: Annotated[
@@ -73,7 +75,9 @@ def clean(
         typer.Option(help="Write the cleaned table to this file, or (.txt) the rows to leave out."),
     ] = None,
 ) -> int:
-    """Remove, relabel or reweight training rows that do harm, by retraining. Exit code 1: it does not help."""
+    """Find training rows that are better removed, relabelled or reweighted, by retraining.
+
+    Exit code 1: it does not help."""
     from ..._actions.clean.action import clean as clean_training_set
     from ..cleaned import changed_rows, check_cleaned, write_cleaned
 
@@ -99,6 +103,7 @@ def clean(
     job.out.table(changes, top)
     if out is not None:
         content = write_cleaned(out, job.options, training.file, tracer, found)
-        job.out.document["out"] = os.path.abspath(out)
-        job.out.text(f"Written: {os.path.abspath(out)} ({content})")
+        path = os.path.abspath(out)
+        job.out.document["out"] = path
+        job.out.text(f"Written: {path} ({content})")
     return OK

@@ -17,7 +17,9 @@ def demo(
         str, typer.Argument(help="Where to put the tables, the model and the report.")
     ] = "leaftrace-demo",
 ) -> int:
-    """Try it on your machine: make two small tables and a model, find the wrong labels, write a report."""
+    """Try leaftrace on two small tables and a model that it makes.
+
+    It finds the wrong labels and writes a report."""
     from ..demo import run
 
     return run(folder)
@@ -34,12 +36,14 @@ def paper(
         str, typer.Option(help="Folder of the experiments, in a copy of the repository.")
     ] = "experiments",
 ) -> int:
-    """Reproduce the paper's tables and figures, with its numbers beside ours. An interrupted run can be continued."""
+    """Reproduce the paper's tables and figures, with its numbers beside ours.
+
+    A run that was interrupted continues where it stopped."""
     script = os.path.join(experiments, "paper.py")
     if not os.path.exists(script):
         raise InvalidInput(
-            f"there is no {script}: the experiments are in the repository, not in the package. Clone it and run this "
-            "in its folder, or name its experiments folder with --experiments."
+            f"there is no {script}: the experiments are in the repository, not in the package. "
+            "Clone it and run this in its folder, or name its experiments folder with --experiments."
         )
     size = ["--full"] if full else []
     return subprocess.run([sys.executable, script, *(names or []), *size]).returncode
