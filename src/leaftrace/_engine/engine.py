@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,6 +20,7 @@ from .._data import inputs
 from .._data.arrays import F64, Ints, Real
 from .._data.errors import FidelityError, FidelityWarning, InvalidInput, UnsupportedModel
 from .._data.progress import progress
+from .._data.wording import words
 from .._kernels import BLOCKS, blocks_of
 from .._model.ensemble import Ensemble
 from .._model.reading import Reading
@@ -90,7 +92,7 @@ class Engine:
             if settings.fidelity == "raise":
                 raise FidelityError(
                     f"{self.fidelity.verdict}. Pass exactly the rows, labels and weights of training; "
-                    'fidelity="warn" goes on regardless.'
+                    f"{words().accept_inexact} goes on regardless."
                 )
             warnings.warn(self.fidelity.verdict, FidelityWarning, stacklevel=3)
         memory_limit = settings.memory_limit or available_memory() // 2
@@ -111,6 +113,14 @@ class Engine:
     def reading(self) -> Reading:
         """How the model's scores are read."""
         return Reading(self.ensemble.loss, self.source.classes)
+
+    def with_source(self, source: Source) -> Engine:
+        """The same replay, for another view of the model such as one with names for its classes."""
+        engine = copy(self)
+        engine.source = source
+        for cached in ("reading", "as_trained", "unchanged"):  # which hold the former source
+            engine.__dict__.pop(cached, None)
+        return engine
 
     # ---- the model, and models of other training sets ----
 

@@ -17,8 +17,8 @@ from .._data.grouping import SourceTables
 from .._data.tables import notebook, table, wide_table
 
 _FORMAT = "leaftrace-influence-1"
-# What `change` is the effect of, in the words of a sentence.
-_ACTIONS = {
+# Phrases for the actions whose effect `Influence.change` is, to put in a sentence.
+ACTION_PHRASES = {
     "removed": "without it",
     "added": "with it added",
     "flipped": "with its label flipped",
@@ -81,14 +81,18 @@ class Influence:
         return -self.change if self.action in ("flipped", "relabelled") else self.values
 
     @property
-    def _words(self) -> tuple[str, str]:
-        """For a positive and a negative burden."""
+    def effect_words(self) -> tuple[str, str]:
+        """Words for a row of positive and for one of negative burden."""
         if self.action == "label_raised" or (self.lower_is_better is None and self.of != "loss"):
             return "raises", "lowers"
         return ("helpful", "harmful") if self.lower_is_better is False else ("harmful", "helpful")
 
-    def _effect(self, burden: float) -> str:
-        return self._words[0] if burden > 0 else self._words[1] if burden < 0 else "none"
+    def effect_word(self, burden: float) -> str:
+        """The word for a row of this burden: one of `effect_words`, or "none"."""
+        positive, negative = self.effect_words
+        if burden > 0:
+            return positive
+        return negative if burden < 0 else "none"
 
     def top(self, k: int = 10, effect: str | None = None) -> Any:
         """The k rows that matter most to each query, as a tidy table.
@@ -141,7 +145,7 @@ class Influence:
             **head,
             "group": np.tile(rows.names, times),
             "rows": np.tile(rows.count, times),
-            "effect": np.array([self._effect(b) for b in burden], dtype=object),
+            "effect": np.array([self.effect_word(b) for b in burden], dtype=object),
             "total": total,
             "mean": total / np.tile(rows.count, times),
         }
@@ -227,10 +231,10 @@ class Influence:
             burden = self.burden.mean(axis=1)
             change = self.change.mean(axis=1)
             most = {
-                self._effect(burden[row]): row for row in (np.argmin(burden), np.argmax(burden))
+                self.effect_word(burden[row]): row for row in (np.argmin(burden), np.argmax(burden))
             }
             for effect, row in reversed(most.items()):
-                what = f"{_ACTIONS[self.action]} the {self.of} changes by {change[row]:+.3g}"
+                what = f"{ACTION_PHRASES[self.action]} the {self.of} changes by {change[row]:+.3g}"
                 what = f"score {burden[row]:+.3g}" if self.scored else what
                 lines.append(
                     f"  most {effect}: row {self.train_index[row]}; {what}"
@@ -260,7 +264,7 @@ def rank(influence: Influence, k: int, effect: str | None) -> list[Ranked]:
     """For each query, the k rows with the largest change; ties go to the earlier row."""
     if k < 1:
         raise InvalidInput(f"k is {k}; ask for 1 or more rows.")
-    up, down = influence._words
+    up, down = influence.effect_words
     if effect not in (None, up, down):
         raise InvalidInput(
             f"effect is {effect!r}; for {influence.of} it can be '{up}', '{down}' or None for both."
@@ -272,7 +276,7 @@ def rank(influence: Influence, k: int, effect: str | None) -> list[Ranked]:
             size = np.where(burden * (1 if effect == up else -1) > 0, size, -1)
         order = largest(size, min(k, len(size)))
         order = order[size[order] >= 0]
-        out.append((order, [influence._effect(b) for b in burden[order]], change[order]))
+        out.append((order, [influence.effect_word(b) for b in burden[order]], change[order]))
     return out
 
 

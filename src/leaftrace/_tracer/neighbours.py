@@ -83,7 +83,7 @@ def neighbour_table(
             }
             if influence is not None and felt is not None:
                 part["effect"] = np.array(
-                    [influence._effect(x) for x in felt[0][rows, b]], dtype=object
+                    [influence.effect_word(x) for x in felt[0][rows, b]], dtype=object
                 )
                 part[f"{influence.of}_change_if_removed"] = felt[1][rows, b]
             parts.append(part)
