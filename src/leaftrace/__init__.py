@@ -1,4 +1,6 @@
-"""leaftrace: which training rows made a gradient-boosted tree model predict this, and what would change without them.
+"""leaftrace: which training rows made a gradient-boosted tree model predict something.
+
+It also computes what the model would predict without them.
 
 >>> import leaftrace as lt
 >>> tracer = lt.Tracer(model, X_train, y_train)               # doctest: +SKIP
@@ -94,8 +96,8 @@ __all__ = [
     "report",
 ]
 
-# What stands on top of a Tracer is loaded when it is first asked for. `dask` is not among the names above: `import *`
-# asks for them all, and dask need not be installed.
+# Modules that build on a Tracer are imported when one of their names is first used. `dask` is not
+# in __all__: `import *` would import it, and it need not be installed.
 _MODULES = {
     "baselines": "baselines",
     "dask": "dask",
@@ -116,6 +118,7 @@ _LATER = {name: module for module, names in _MODULES.items() for name in names.s
 
 
 def __getattr__(name: str) -> Any:
+    """Import the module of a public name when the name is first used."""
     if name not in _LATER:
         raise AttributeError(f"module 'leaftrace' has no attribute {name!r}")
     module = importlib.import_module(f".{_LATER[name]}", __name__)

@@ -1,12 +1,13 @@
-"""Goals: any scalar of all test predictions, to be asked for as ``of=``.
+"""Goals: scalars of all test predictions, to be passed as ``of=``.
 
 >>> gap = lt.goals.DemographicParityGap(X_test["sex"])                   # doctest: +SKIP
 >>> tracer.influence(X_test, y_test, of=gap).top(5)                     # doctest: +SKIP
 >>> tracer.refit(without=[17, 42]).goal(gap, X_test, y_test)            # doctest: +SKIP
 
-A goal has a value and a gradient in the raw predictions F, (m,) or (m, K). LeafInfluence gives its derivative in the
-weight of every training row; LeafRefit and Retrain give value(F) - value(F without the row). It is one number of all
-test rows, so the result has one column. Labels are the `y_test` of the question. A goal of your own is a `Goal`.
+A goal has a value and a gradient in the raw predictions F, (m,) or (m, K). LeafInfluence gives its
+derivative in the weight of every training row; LeafRefit and Retrain give
+value(F) - value(F without the row). It is one number of all test rows, so the result has one
+column. Labels are the `y_test` of the question. A goal of your own is a `Goal`.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ._data.arrays import F64, Ints
+from ._data.arrays import F64
 from ._data.errors import InvalidInput
 from ._data.inputs import vector, weights
 from ._model.goal import Goal, GoalRows, ReadyGoal
+from ._model.goal_values import GroupGap, SmoothAUC, SoftProfit
 
 __all__ = [
     "AUC",
@@ -38,7 +40,8 @@ class MeanLoss(ReadyGoal):
 
     >>> tracer.influence(X_test, y_test, of=MeanLoss(prices))           # doctest: +SKIP
 
-    ``sample_weight``  c, one for each test row; None: all count alike, and the answer is that of ``reduce="mean"``
+    ``sample_weight``  c, one for each test row; None: all count alike, and the answer is that of
+                       ``reduce="mean"``
     """
 
     sample_weight: Any = None
@@ -91,15 +94,19 @@ def _mean_loss(test: GoalRows, c: F64, name: str) -> Goal:
 
 @dataclass(frozen=True)
 class AUC(ReadyGoal):
-    """The area under the ROC curve, made differentiable: mean over pairs of step((F_i - F_j) / bandwidth), i of the
-    class, j not. The step is Laplace's, 1 - exp(-u) / 2 from u = 0 on: unlike the logistic one it adds up along sorted
-    scores, O(m log m) for all pairs. The value is the AUC that the scores have with a little such noise on them.
+    """The area under the ROC curve, made differentiable.
+
+    It is the mean over pairs of step((F_i - F_j) / bandwidth), i of the class, j not. The step is
+    Laplace's, 1 - exp(-u) / 2 from u = 0 on: unlike the logistic one it adds up along sorted
+    scores, O(m log m) for all pairs. The value is the AUC that the scores have with a little such
+    noise on them.
 
     >>> tracer.influence(X_test, y_test, of=AUC())                      # doctest: +SKIP
 
-    ``label``      the class that should rank high; of two classes, the second unless you say
-    ``bandwidth``  the smaller, the nearer to the AUC, and the fewer pairs the gradient comes from. By default 0.1 in
-                   raw scores (log odds). Models of several outputs are ranked by the probability of the class: 0.01
+    ``label``      the class that should rank high; of two classes, by default the second
+    ``bandwidth``  the smaller it is, the nearer the value is to the AUC, and the fewer pairs the
+                   gradient comes from. By default 0.1 in raw scores (log odds). Models of several
+                   outputs are ranked by the probability of the class: 0.01
     """
 
     label: Any = None
@@ -109,75 +116,35 @@ class AUC(ReadyGoal):
     def bind(self, test: GoalRows) -> Goal:
         test.needs_classes(self.name)
         column = test.class_number(self.label, self.name)
-        raw = test.loss.n_outputs == 1
-        h = (0.1 if raw else 0.01) if self.bandwidth is None else self.bandwidth
+        h = self.bandwidth
+        if h is None:
+            h = 0.1 if test.loss.n_outputs == 1 else 0.01
         if not h > 0:
             raise InvalidInput(f"bandwidth is {h}; it is a difference of scores, above zero.")
-        high = (test.labels(self.name) == column).astype(float)  # (m,)
+        high = (test.labels(self.name) == column).astype(float)
         pairs = high.sum() * (1 - high).sum()
         if not pairs:
             raise InvalidInput(
                 "auc compares a class with the others, but y_test has only one side."
             )
-        sign = 1.0 if column else -1.0
-
-        def ranked(F: F64) -> tuple[F64, Ints]:
-            F = F.reshape(test.count, -1)
-            u = (sign * F[:, 0] if raw else test.response(F)[:, column]) / h
-            order = np.argsort(u, kind="stable")
-            return u[order], order
-
-        def value(F: F64) -> float:
-            u, order = ranked(F)
-            up = high[order]
-            low = 1 - high[order]
-            below = _decayed(u, low)
-            above = _decayed(-u[::-1], low[::-1])[::-1]
-            return float(up @ (np.cumsum(low) - (below - above) / 2)) / pairs
-
-        def gradient(F: F64) -> F64:
-            u, order = ranked(F)
-            up = high[order]
-            low = 1 - high[order]
-            near = [_decayed(u, a) + _decayed(-u[::-1], a[::-1])[::-1] for a in (low, up)]
-            slope = np.empty(test.count)
-            slope[order] = (up * near[0] - low * near[1]) / (2 * h * pairs)
-            if raw:
-                return sign * slope
-            F = F.reshape(test.count, -1)
-            c = np.zeros_like(test.response(F))
-            c[:, column] = slope
-            return test.pulled_back(F, c)
-
-        return Goal(value, gradient, self.name, False)
-
-
-def _decayed(u: F64, a: F64) -> F64:
-    """sum_{j <= k} a_j exp(u_j - u_k) for ascending u, in pieces within which exp does not overflow."""
-    out = np.empty(len(u))
-    carry = 0.0
-    start = 0
-    while start < len(u):
-        stop = int(np.searchsorted(u, u[start] + 50, side="right"))
-        part = u[start:stop] - u[start]
-        out[start:stop] = (np.cumsum(a[start:stop] * np.exp(part)) + carry) * np.exp(-part)
-        carry = out[stop - 1] * np.exp(u[stop - 1] - u[min(stop, len(u) - 1)])
-        start = stop
-    return out
+        auc = SmoothAUC(test, column, h, high, pairs)
+        return Goal(auc.value, auc.gradient, self.name, False)
 
 
 @dataclass(frozen=True)
 class DemographicParityGap(ReadyGoal):
-    """How far the mean predicted probability of a class (for numbers, the mean prediction) differs between groups.
+    """The difference of the mean predicted probability of a class between groups.
 
-    Two groups: |mean_1 - mean_0|. More: the root mean square of that over all pairs. Means of probabilities, not
-    shares of decisions: those have no gradient.
+    For models of numbers it is that of the mean prediction. Two groups: |mean_1 - mean_0|. More:
+    the root mean square of that over all pairs. The means are of probabilities, not shares of
+    decisions, which have no gradient.
 
     >>> tracer.influence(X_test, of=DemographicParityGap(X_test["sex"]))                  # doctest: +SKIP
 
     ``groups``  a label for each test row; ``groups == "a"`` compares one group with the rest
-    ``label``   the class in question; of two classes, the second unless you say
-    ``signed``  for two groups: the mean of the second, in the order of their names, minus that of the first
+    ``label``   the class in question; of two classes, by default the second
+    ``signed``  for two groups: the mean of the second, in the order of their names, minus that of
+                the first
     """
 
     groups: Any
@@ -195,6 +162,12 @@ class DemographicParityGap(ReadyGoal):
         names, code = np.unique(groups, return_inverse=True)
         counts = self.among(test, column).astype(float)  # (m,)
         size = np.bincount(code, counts)  # (groups,)
+        self._check_groups(names, size)
+        gap = GroupGap(test, column, code, counts / size[code], self.signed)
+        return Goal(gap.value, gap.gradient, self.name, None if self.signed else True)
+
+    def _check_groups(self, names: np.ndarray, size: np.ndarray) -> None:
+        """Raise an error unless there are two or more groups with rows, and two if signed."""
         if len(names) < 2 or not size.all():
             found = ", ".join(f"{s:.0f} of {name}" for name, s in zip(names, size, strict=True))
             raise InvalidInput(
@@ -205,31 +178,13 @@ class DemographicParityGap(ReadyGoal):
                 f"signed=True is for two groups, and groups has {len(names)}; pass groups == {names[0]!r} to compare "
                 "one with the rest."
             )
-        share = counts / size[code]  # (m,) of a row in the mean of its group
-
-        def gap(F: F64) -> tuple[float, F64]:
-            """The gap, and its gradient in the means (groups,)."""
-            means = np.bincount(code, share * test.response(F)[:, column])
-            if self.signed:
-                return float(means[1] - means[0]), np.array([-1.0, 1.0])
-            apart = means - means.mean()
-            pairs = len(means) - 1
-            rms = float(np.sqrt(2 * (apart @ apart) / pairs))
-            return rms, 2 * apart / (pairs * rms) if rms else np.zeros_like(apart)
-
-        def gradient(F: F64) -> F64:
-            F = F.reshape(test.count, -1)
-            c = np.zeros_like(test.response(F))
-            c[:, column] = gap(F)[1][code] * share
-            return test.pulled_back(F, c)
-
-        better = None if self.signed else True
-        return Goal(lambda F: gap(F.reshape(test.count, -1))[0], gradient, self.name, better)
 
 
 @dataclass(frozen=True)
 class EqualOpportunityGap(DemographicParityGap):
-    """`DemographicParityGap` among the test rows that are of the class in question: do those who deserve it get it?
+    """`DemographicParityGap` among the test rows of the class in question.
+
+    A gap means that rows of the class are not recognised alike in all groups.
 
     >>> tracer.influence(X_test, y_test, of=EqualOpportunityGap(X_test["sex"], label="yes"))   # doctest: +SKIP
     """
@@ -243,15 +198,17 @@ class EqualOpportunityGap(DemographicParityGap):
 
 @dataclass(frozen=True)
 class ExpectedProfit(ReadyGoal):
-    """The mean profit of deciding by the model, of payoffs M (classes, decisions) of each decision for each true class.
+    """The mean profit of decisions made by the model.
 
-    A decision d is taken with probability q_d = softmax(a / temperature), a_d = sum_c p_c M_cd what the model expects
-    of it; for a small temperature that is the best decision. The profit of a row of class y is sum_d q_d M_yd.
+    Payoffs M (classes, decisions) give the profit of each decision for each true class. A decision
+    d is taken with probability q_d = softmax(a / temperature), where a_d = sum_c p_c M_cd is its
+    expected profit; for a small temperature that is the best decision. The profit of a row of class
+    y is sum_d q_d M_yd.
 
     >>> tracer.influence(X_test, y_test, of=ExpectedProfit([[0, -1], [-10, 5]]))          # doctest: +SKIP
 
-    ``payoff``       M: a row for each class in the order of ``tracer.classes``, a column for each decision; costs are
-                     negative
+    ``payoff``       M: a row for each class in the order of ``tracer.classes``, a column for each
+                     decision; costs are negative
     ``temperature``  in the units of M; by default 5 % of its range
     """
 
@@ -272,23 +229,6 @@ class ExpectedProfit(ReadyGoal):
             raise InvalidInput(
                 f"the temperature is {T}; payoffs must differ, and the temperature be above zero."
             )
-        gain = M[test.labels(self.name).astype(int)]  # (m, D)
-
-        def decisions(F: F64) -> F64:
-            """(m, D) q"""
-            a = test.response(F) @ M / T
-            q = np.exp(a - a.max(axis=1, keepdims=True))
-            return q / q.sum(axis=1, keepdims=True)
-
-        def gradient(F: F64) -> F64:
-            F = F.reshape(test.count, -1)
-            q = decisions(F)
-            felt = (
-                q * (gain - (q * gain).sum(axis=1, keepdims=True)) / (T * test.count)
-            )  # (m, D) dQ/da
-            return test.pulled_back(F, felt @ M.T)
-
-        def value(F: F64) -> float:
-            return float((decisions(F.reshape(test.count, -1)) * gain).sum() / test.count)
-
-        return Goal(value, gradient, self.name, False)
+        gain = M[test.labels(self.name).astype(int)]
+        profit = SoftProfit(test, M, T, gain)
+        return Goal(profit.value, profit.gradient, self.name, False)

@@ -1,6 +1,6 @@
-// Losses as functions of a score and a label: g and h there, and their changes when the score changes by D, in difference
-// form (nothing cancels, also in float). A loss is built once a row and asked once a column. The numbers c come from the
-// loss's `changes` in Python, where its formulas stand.
+// Losses as functions of a score and a label: g and h, and their changes when the score changes by D, in
+// difference form (no cancellation, also in float). A loss is constructed once for each row and called once
+// for each column. The parameters c come from `changes` of the Python class, which has the formulas.
 #pragma once
 #include "kernels.hpp"
 #include "lanes.hpp"
@@ -29,8 +29,8 @@ LT_INLINE To bits_of(From x) {
     return out;
 }
 
-// log x for x >= 0, without a branch; the log of zero is that of the smallest normal number. x = 2^k m with m around 1, and
-// log m = 2 atanh((m - 1) / (m + 1)).
+// log x for x >= 0, without a branch; the log of zero is that of the smallest normal number. x = 2^k m with
+// m around 1, and log m = 2 atanh((m - 1) / (m + 1)).
 template <class Real>
 LT_INLINE Real log_of(Real x) {
     constexpr bool single = sizeof(Real) == 4;
@@ -45,7 +45,7 @@ LT_INLINE Real log_of(Real x) {
     return z * sum + static_cast<Real>(k) * Real(0.69314718055994531);
 }
 
-// log(1 + x): what 1 + x rounds away is put back.
+// log(1 + x), corrected for the rounding of 1 + x.
 template <class Real>
 LT_INLINE Real log1p_of(Real x) {
     const Real u = 1 + x, d = u - 1;
@@ -68,8 +68,9 @@ LT_INLINE float exp_of(float x) {
     return p * bits_of<float>((bits_of<std::int32_t>(t) + 127) << 23);
 }
 
-// Of a number u that grows by m with the score: below c0, between, and above c1, each g = m (a + b u) and h. What a row
-// jumps by when it comes to another piece is computed in double, as the way to the breaks is.
+// A loss that is piecewise linear in a number u with du/dA = m: three pieces, for u below c0, between, and
+// above c1, each with g = m (a + b u) and h. The jumps of g from one piece to another and the distances to
+// the breaks are computed in double.
 template <class Real>
 struct Pieces {
     double g, h;
@@ -98,7 +99,7 @@ struct OfResidual : Pieces<Real> {
     OfResidual(const double* c, double A, double y) : Pieces<Real>(c, A - y, 1) {}
 };
 template <class Real>
-struct OfMargin : Pieces<Real> {  // y of 0 and 1 read as -1 and 1
+struct OfMargin : Pieces<Real> {  // labels 0 and 1 stand for y = -1 and 1
     OfMargin(const double* c, double A, double y) : Pieces<Real>(c, (2 * y - 1) * A - 1, 2 * y - 1) {}
 };
 template <class Real>
@@ -126,7 +127,7 @@ struct Exponentials {
     }
 };
 
-// g = c (p - t), p = sigma(c x): the score and the label, or (d = 1) the residual and 1/2.
+// g = c (p - t), p = sigma(c x): x is the score and t the label, or (d = 1) x is the residual and t is 1/2.
 template <class Real>
 struct Sigmoid {
     double g, h;
@@ -148,8 +149,8 @@ struct Sigmoid {
     }
 };
 
-// With z = r / s and o = sqrt(1 + z^2): g = s z / o, h = 1 / o^3. Products of two such roots, less that of the two z, are
-// (1 + z^2 + z'^2) over the sum, where the z have one sign.
+// g = s z / o, h = 1 / o^3 with z = r / s and o = sqrt(1 + z^2). If z and z' have the same sign,
+// o o' - z z' = (1 + z^2 + z'^2) / (o o' + z z'), which does not cancel.
 template <class Real>
 struct PseudoHuber {
     double g, h;
@@ -217,7 +218,7 @@ struct Power {
     }
 };
 
-// With x = 1 + A, kept above 1e-6, and d = log x - log(1 + y): g = d / x, h = (1 - d) / x^2, kept above c.
+// g = d / x, h = (1 - d) / x^2, at least c, with x = 1 + A, at least 1e-6, and d = log x - log(1 + y).
 template <class Real>
 struct SquaredLog {
     double g, h;
@@ -242,7 +243,7 @@ struct SquaredLog {
     }
 };
 
-// Call body(tag) with the loss's type.
+// Call body(tag) with a null pointer whose type is that of the loss.
 template <class Real, class Body>
 void with_general(LossKind kind, const Body& body) {
     switch (kind) {
@@ -259,7 +260,7 @@ void with_general(LossKind kind, const Body& body) {
     }
 }
 
-// The changes of one row, B columns.
+// A function that computes the changes dg and dh of one row in B columns.
 template <class Real>
 using Change = void (*)(const double* numbers, double A, double y, const Real* D, Real* dg, Real* dh);
 
@@ -271,8 +272,9 @@ void change_row(const double* numbers, double A, double y, const Real* LT_RESTRI
     for (int b = 0; b < B; ++b) at(D[b], dg[b], dh[b]);
 }
 
-// Outputs that do not see each other; one output, or K with targets of 0 and 1. The loss is behind a pointer, so that the
-// pass is compiled once for all of them: a call a row is little beside its B columns.
+// Sums of changes for outputs that do not depend on each other: one output, or K with targets of 0 and 1.
+// The loss is called through a pointer, so that the pass is compiled once for all losses: one call a row is
+// cheap compared with its B columns.
 template <int B, class Leaf, class Real>
 struct SeparateBody {
     using Unit = typename Lanes<Real, B>::Unit;

@@ -1,5 +1,6 @@
-// Compiled once for each instruction set; LEAFTRACE_ISA names the namespace. Nothing from the standard library that
-// could be shared with another copy is used here, so no copy can leak its instructions into another.
+// This file is compiled once for each instruction set; LEAFTRACE_ISA is the name of the namespace. It uses
+// nothing from the standard library that the linker could share between the copies: instructions of one copy
+// would get into another.
 #include "kernels.hpp"
 
 #include "general.hpp"
@@ -15,13 +16,13 @@ namespace leaftrace {
 namespace LEAFTRACE_ISA {
 namespace {
 
-// Neighbouring rows often share a leaf, and adding to a number just stored waits for it: four copies of the table take
-// turns, and are added up at the end.
+// Neighbouring rows often share a leaf, and adding to a number just stored waits for the store: rows use four
+// copies of the table of sums in turn, which are added up at the end.
 template <class Leaf>
 void leaf_sums(RowData d, const Leaf* leaf, Index n, Index M, const double* shift, double* copies, double* sums) {
     with_loss(d.loss, [&](auto* tag) {
         using L = std::remove_pointer_t<decltype(tag)>;
-        constexpr Index tile = 128;  // the derivatives of a tile vectorise; then each row is one add of four numbers
+        constexpr Index tile = 128;  // derivatives of a tile are vectorised; then each row adds four numbers
         double terms[tile][4] = {};
         for (Index j0 = 0; j0 < n; j0 += tile) {
             const Index count = n - j0 < tile ? n - j0 : tile;
@@ -60,7 +61,7 @@ void backward_rows(StepLeaves<Leaf> at, Index K_, const Real* U, const Real* fba
     }
 }
 
-// A single column: as in leaf_sums, four copies of the table take turns.
+// The same for a single column, with four copies of the table of sums in turn as in leaf_sums.
 template <class Leaf, class Real>
 void backward_column(StepLeaves<Leaf> at, const Real* LT_RESTRICT U, const Real* LT_RESTRICT fbar,
                      Real* LT_RESTRICT abar, StepLeaves<Leaf> next, Index M, Real* LT_RESTRICT fbar_next,
@@ -94,7 +95,7 @@ void backward_step(StepLeaves<Leaf> at, Index K, const Real* U, const Real* fbar
 template <int B, bool scalar, class Leaf, class Real>
 void expand_rows(StepLeaves<Leaf> at, Index begin, Index end, const std::int64_t* offset, const Real* V,
                  const Real* fbar, Real* out) {
-    constexpr Index tile = B == 1 ? 512 : 64;  // rows whose sums stay in the first cache while the trees go by
+    constexpr Index tile = B == 1 ? 512 : 64;  // the sums of so many rows stay in the first cache for all trees
     const Index O = scalar ? 1 : at.O;
     for (Index j0 = begin; j0 < end; j0 += tile) {
         const Index j1 = j0 + tile < end ? j0 + tile : end;
@@ -122,7 +123,7 @@ void advance(StepLeaves<Leaf> at, Index K, const Real* d, Real* D) {
             add<B>(D + (j * K + at.first[r]) * B, d + at.tree(r)[j] * at.O * B, at.O);
 }
 
-// A leaf's rows one after another, so that its sums (M O numbers) stay in the cache.
+// Rows are taken leaf by leaf, so that the sums of a leaf (M O numbers) stay in the cache.
 template <bool scalar, class Leaf, class Real>
 void pair_rows(const Leaf* ids, Index trees, Index earlier, const std::int64_t* offset, const std::int32_t* first,
                const std::int64_t* order, const std::int64_t* edges, Index L, Index M, Index O_, const Real* u, Index stride,
@@ -156,8 +157,8 @@ void pair_sums(const Leaf* ids, Index trees, Index earlier, const std::int64_t* 
     pair_rows<false>(ids, trees, earlier, offset, first, order, edges, L, M, O, u, stride, sums, out);
 }
 
-// The k largest so far of each column, in order, each new number sinking to its place; then the leaves above the last of
-// them, and as many of those equal to it as there is room for. All columns side by side.
+// Keep the k largest sums of each column in order by inserting one number after another; then mark the leaves
+// above the last of them, and as many of those equal to it as there is room for. All columns go side by side.
 template <class Real>
 void top_leaves(Index M, Index B, Index k, const Real* LT_RESTRICT sums, Real* LT_RESTRICT mask, Real* LT_RESTRICT best,
                 Real* LT_RESTRICT room) {
@@ -191,7 +192,8 @@ void top_leaves(Index M, Index B, Index k, const Real* LT_RESTRICT sums, Real* L
     }
 }
 
-// Four rows at a time: enough sums in flight to hide the latency of an addition, few enough to stay in registers.
+// Takes four rows at a time: enough sums in flight to hide the latency of an addition, few enough for the
+// registers.
 template <int B, class Real>
 void lift(Index rows, Index inner, const Real* LT_RESTRICT W, const Real* LT_RESTRICT own, Real* LT_RESTRICT felt) {
     using Unit = typename Lanes<Real, B>::Unit;

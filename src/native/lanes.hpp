@@ -24,8 +24,8 @@ namespace leaftrace {
 namespace LEAFTRACE_ISA {
 namespace {
 
-// B numbers side by side are N units, each as wide as the machine's registers. Left to itself the compiler checks for
-// overlapping arrays at every row, or unrolls without vectorising.
+// B numbers side by side are N units, each as wide as the machine's registers. With plain loops the compiler
+// checks for overlapping arrays at every row, or unrolls without vectorising.
 
 template <class Real, int B>
 struct Lanes {

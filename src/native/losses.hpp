@@ -9,8 +9,9 @@ namespace leaftrace {
 namespace LEAFTRACE_ISA {
 namespace {
 
-// exp without a branch or a table, so that loops over rows vectorise: x = k ln 2 + r, a Taylor polynomial in r, and k goes
-// into the exponent's bits. Relative error below 4e-16 for |x| < 708; beyond, the result stays at those ends.
+// exp without a branch or a table, so that loops over rows vectorise: x = k ln 2 + r, a Taylor polynomial in
+// r, and k is added to the exponent's bits. The relative error is below 4e-16 for |x| < 708; larger |x| are
+// clipped.
 LT_INLINE double fast_exp(double x) {
     const double magic = 6755399441055744.0;  // 1.5 * 2^52: adding it leaves the nearest integer in the low bits
     x = x < -708.0 ? -708.0 : x > 708.0 ? 708.0 : x;
@@ -81,7 +82,7 @@ struct Poisson {
     static constexpr double no_shift = 1;
 };
 
-// Call body(tag) with the loss's type.
+// Call body(tag) with a null pointer whose type is that of the loss.
 template <class Body>
 void with_loss(LossKind kind, const Body& body) {
     switch (kind) {

@@ -1,4 +1,5 @@
-// Python bindings: check shapes once, let the GIL go, call the kernels of the best instruction set this machine has.
+// Python bindings: check shapes once, release the GIL, and call the kernels for the best instruction set of this
+// machine.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -55,7 +56,7 @@ void check(bool ok, const char* what) {
     if (!ok) throw std::invalid_argument(std::string("leaftrace kernel: wrong shape: ") + what);
 }
 
-// The dimensions of an array, checked against those given; a block of columns has one of the widths compiled.
+// Check the dimensions of an array, and that a block of columns has one of the compiled widths.
 template <class A, class... N>
 void shaped(const A& array, const char* what, N... sizes) {
     std::size_t i = 0;
@@ -75,7 +76,7 @@ LossKind loss_kind(const std::string& name) {
     throw std::invalid_argument("leaftrace kernel: unknown loss '" + name + "'");
 }
 
-// What a Python loss says in `changes`: its name here, and its numbers.
+// The family of kernels and its parameters, from `changes` of a Python loss.
 struct Told {
     LossKind kind;
     std::vector<double> numbers;
@@ -110,7 +111,7 @@ auto pointer(const std::optional<A>& a) -> decltype(a->data()) {
     return a ? a->data() : nullptr;
 }
 
-// The largest id must be inside the leaf tables: one cheap pass instead of undefined behaviour.
+// Check that the largest id is inside the leaf tables: a cheap pass that rules out undefined behaviour.
 template <class Leaf>
 void check_ids(const Leaf* ids, Index count, Index M) {
     Leaf top = 0;
@@ -372,7 +373,7 @@ void bind(nb::module_& m) {
                   shaped(*lam, "lam", M);
                   shaped(*fixed, "fixed", M);
               }
-              // A few microseconds: giving the GIL away and taking it back would cost more.
+              // This takes a few microseconds: releasing the GIL and taking it back would cost more.
               std::vector<double> scratch(K + O + O * O + at.R * O * B + (O * O + O + 1) * B);
               const Removal<Leaf, Real> e{told.kind, told.numbers.data(), newton, at.R, K, M, O, B, at.ids, at.first,
                                           own_state.data(), move.data(), y.data(), w.data(), weights ? B : 0, s.data(),
@@ -399,7 +400,7 @@ void bind(nb::module_& m) {
           "leaf"_a.noconvert(), "first"_a.noconvert(), "d"_a.noconvert(), "D"_a.noconvert());
 
     using Before = Maybe<const Leaf, 2>;
-    // before, first_before, d_before: the step whose changes are still to be taken in, or none.
+    // before, first_before, d_before: the step whose changes have still to be added, or none.
     const auto sweep = [](Ids leaf, First first, Index M, Index O, bool exponential, bool small, const Before& before,
                           const Maybe<const std::int32_t, 1>& first_before,
                           const Maybe<const Real, 3>& d_before, Array<Real, 3>& D, const Maybe<const Real, 1>& pick,
@@ -515,7 +516,7 @@ void bind(nb::module_& m) {
                   check(first.data()[i] >= 0 && first.data()[i] + O <= K, "outputs of a tree beyond K");
               }
               nb::gil_scoped_release release;
-              std::vector<Leaf> top(earlier);  // of each tree, over all rows: a loop that vectorises
+              std::vector<Leaf> top(earlier);  // largest id of each tree over all rows, in a loop that vectorises
               Leaf* t = top.data();
               for (Index j = 0; j < n; ++j) {
                   const Leaf* row = ids.data() + j * trees;
@@ -539,7 +540,7 @@ void bind(nb::module_& m) {
 }  // namespace
 
 NB_MODULE(_native, m) {
-    m.attr("__doc__") = "Native kernels; leaftrace._twins says what each one computes.";
+    m.attr("__doc__") = "Native kernels; leaftrace._kernels.numpy says what each one computes.";
     m.def("isa", [] { return current_isa; });
     m.def("set_isa", &set_isa, "isa"_a);
     bind_top<float>(m);

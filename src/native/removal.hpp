@@ -1,4 +1,4 @@
-// The leaf equations solved without a removed row: one for each column of a block.
+// The leaf equations solved without a removed row, a different one in each column of a block.
 #pragma once
 #include "general.hpp"
 #include "lanes.hpp"
@@ -47,7 +47,8 @@ void own_terms(const Removal<Leaf, Real>& e, Index r, Index b, double* p, double
         for (Index c = 0; c < O; ++c) h[a * O + c] = a == c ? w : 0;
 }
 
-// dS += c ds of one output o of leaf l, columns begin .. end - 1; g, h leave the sums, and `gone` rows the leaf.
+// dS += c ds of one output o of leaf l, for columns begin .. end - 1, with g and h subtracted from the sums and
+// `gone` rows from the leaf.
 template <bool limited, class Leaf, class Real>
 LT_INLINE void one_output_leaf(const Removal<Leaf, Real>& e, Index l, Index o, Index begin, Index end, double g, double h,
                                double gone) {
@@ -78,8 +79,8 @@ LT_INLINE void one_output_leaf(const Removal<Leaf, Real>& e, Index l, Index o, I
     }
 }
 
-// The same where a leaf's outputs are solved together: elimination without pivots, as the matrices are symmetric and
-// positive, all columns side by side. room: (O + 2) O B numbers.
+// The same for a leaf whose outputs are solved together, all columns side by side: elimination without pivots,
+// as the matrices are symmetric and positive. room: (O + 2) O B numbers.
 template <class Leaf, class Real>
 void joint_leaf(const Removal<Leaf, Real>& e, Index l, Index begin, Index end, const double* g, const double* h, double gone,
                 double* LT_RESTRICT room) {
@@ -127,7 +128,7 @@ void joint_leaf(const Removal<Leaf, Real>& e, Index l, Index begin, Index end, c
     }
 }
 
-// All leaves as if no row of theirs went, then again those that hold the removed rows.
+// Solve all leaves as if they lost no row, then solve those that hold the removed rows again.
 template <class Leaf, class Real>
 void removal_step(const Removal<Leaf, Real> e, double* scratch) {
     const Index O = e.O, B = e.B;

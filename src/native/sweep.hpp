@@ -1,4 +1,4 @@
-// Forward passes over the rows of a step: changes of scores, and sums over leaves of what they change.
+// Forward passes over the rows of a step: changes of scores, and sums over leaves of the changes that follow.
 #pragma once
 #include "lanes.hpp"
 
@@ -8,7 +8,7 @@ namespace leaftrace {
 namespace LEAFTRACE_ISA {
 namespace {
 
-// |x|, by the sign bit: the compiler makes a comparison and a choice of x < 0 ? -x : x.
+// |x|, by clearing the sign bit: for x < 0 ? -x : x the compiler makes a comparison and a selection.
 template <class Real, class Unit>
 LT_INLINE Unit absolute(Unit x) {
 #if defined(__GNUC__)
@@ -21,14 +21,15 @@ LT_INLINE Unit absolute(Unit x) {
     return x < 0 ? -x : x;
 }
 
-// x then e: changes that follow each other.
+// Change x followed by change e.
 template <bool exponential, class Unit>
 LT_INLINE Unit composed(Unit x, Unit e) {
     return exponential ? x + (e + x * e) : x + e;
 }
 
-// exp(x) - 1 without a branch: a Taylor polynomial at x / 2^halvings, then (1 + e)^2 - 1 for each halving. Changes of
-// scores are small: relative error below 1e-7 (float) and 1e-15 (double) for |x| <= 1, 2e-3 and 1e-10 for |x| <= 4.
+// exp(x) - 1 without a branch: a Taylor polynomial at x / 2^halvings, then (1 + e)^2 - 1 for each halving. This
+// is for changes of scores, which are small: the relative error is below 1e-7 (float) and 1e-15 (double) for
+// |x| <= 1, 2e-3 and 1e-10 for |x| <= 4.
 template <class Unit, class Real>
 LT_INLINE Unit expm1_of(Unit x, Real) {
     constexpr int degree = sizeof(Real) == 4 ? 6 : 13, halvings = sizeof(Real) == 4 ? 2 : 3;
@@ -42,8 +43,9 @@ LT_INLINE Unit expm1_of(Unit x, Real) {
     return e;
 }
 
-// Both sweeps call body.row(j, l, r, D_j) for each row j and each tree r, l its leaf. What is read is copied to locals
-// before it is used: a store through a pointer would otherwise make the compiler load everything again.
+// Both sweeps call body.row(j, l, r, D_j) for each row j and each tree r, where l is the row's leaf. Values are
+// copied to locals before they are used: otherwise the compiler would load them again after every store through
+// a pointer.
 
 // One output, one tree a step.
 template <int B, bool exponential, bool ranked, class Leaf, class Real, class Body>
@@ -123,8 +125,8 @@ struct TangentBody {
 //     small        x = D; D coth(D / 2) is a short polynomial
 enum class Form { exponential, any, small };
 
-// x coth(x / 2) = 2 + x^2 / 6 - x^4 / 360 + ... Exact to float's rounding for |x| <= 0.5 (the best polynomial there), to
-// double's for |x| <= 0.012 (Taylor's).
+// x coth(x / 2) = 2 + x^2 / 6 - x^4 / 360 + ... Exact to the rounding of float for |x| <= 0.5 (the best
+// polynomial there), and of double for |x| <= 0.012 (Taylor's).
 template <class Real, class Unit>
 LT_INLINE Unit coth_of(Unit x) {
     constexpr bool single = sizeof(Real) == 4;
@@ -134,7 +136,7 @@ LT_INLINE Unit coth_of(Unit x) {
 
 struct SquaredChange {
     static constexpr int C = 1;
-    static constexpr bool exponential = false;  // has no use for exp(D) - 1
+    static constexpr bool exponential = false;  // does not use exp(D) - 1
     template <Form form, class Real>
     struct Row {
         LT_INLINE Row(const Real*, const Real*) {}
@@ -189,7 +191,7 @@ struct PoissonChange {
     };
 };
 
-template <class Change, Form form, bool within, int B, class Real>  // within: an inner iteration
+template <class Change, Form form, bool within, int B, class Real>  // within: in an inner iteration
 struct ChangeBody {
     using Unit = typename Lanes<Real, B>::Unit;
     const Changes<Real> c;

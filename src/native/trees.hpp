@@ -1,4 +1,5 @@
-// Passes of rows through many trees: what a tile of rows needs stays in the caches while the trees go by.
+// Passes of rows through many trees, one tile of rows after another, so that the data of a tile stays in the
+// caches for all trees.
 #pragma once
 #include "lanes.hpp"
 #include "losses.hpp"
@@ -25,7 +26,8 @@ void tree_scores(StepLeaves<Leaf> at, const std::int64_t* offset, Index K, const
     }
 }
 
-// Rows of the same leaf wait for each other's sum: eight trees side by side do not.
+// An addition to the sum of a leaf has to wait for the previous one; the sums of eight trees at once do not wait
+// for each other.
 template <class Leaf>
 void tree_sums(StepLeaves<Leaf> at, const std::int64_t* offset, Index K, const double* LT_RESTRICT c,
                double* LT_RESTRICT out) {
@@ -40,9 +42,9 @@ void tree_sums(StepLeaves<Leaf> at, const std::int64_t* offset, Index K, const d
                 out[(offset[r] + at.tree(r)[j]) * at.O + o] += c[j * K + at.first[r] + o];
 }
 
-// The scores of some rows are moved and their derivatives computed in one vectorised loop; then each row is one add. As
-// neighbouring rows often share a leaf, and adding to a number just stored waits for it, four copies of the table of
-// sums take turns, and are added up at the end.
+// Vectorised loops move the scores of a tile of rows and compute their derivatives; a last loop adds each row to
+// its leaf. Neighbouring rows often share a leaf, and adding to a number just stored waits for the store: rows use
+// four copies of the table of sums in turn, which are added up at the end.
 template <class Leaf>
 void sum_derivatives(LossKind kind, const Leaf* leaf, const Leaf* before, const double* d_before, Index begin, Index end,
                      Index M, double* A, const double* y, const double* w, int rounding, double* copies, double* sums) {
@@ -113,7 +115,7 @@ void replay_sums(LossKind kind, StepLeaves<Leaf> at, bool skip, const std::int64
     }
 }
 
-// State, as _model/losses.py has it, of scores.
+// The state of a score, as defined in _model/losses.py.
 inline void state_of(Squared*, double A, double* state) { state[0] = A; }
 inline void state_of(Poisson*, double A, double* state) { state[0] = fast_exp(A); }
 inline void state_of(Logistic*, double A, double* state) {

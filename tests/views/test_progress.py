@@ -1,4 +1,4 @@
-"""What is said while the work goes on: a bar on a terminal, now and then a line elsewhere, nothing if it is short."""
+"""Progress: a bar on a terminal, an occasional line elsewhere, nothing for short work."""
 
 import sys
 
@@ -8,11 +8,11 @@ import xgboost
 
 import leaftrace as lt
 from leaftrace._data import progress as module
-from leaftrace._data.progress import Lines, bar, progress, span
+from leaftrace._data.progress import ProgressLines, bar, duration, progress
 
 
 class Clock:
-    """A clock that items move on by the seconds they take."""
+    """A clock that items advance by the seconds they take."""
 
     def __init__(self, monkeypatch):
         self.now = 100.0
@@ -59,7 +59,7 @@ def test_short_work_says_nothing(monkeypatch, capsys):
     list(progress(Clock(monkeypatch).items(10, 0.19), 10, "x", "step"))
     list(
         progress(Clock(monkeypatch).items(1, 9.0), 1, "x", "step")
-    )  # done when there would be something to say
+    )  # finished before the first message
     assert capsys.readouterr().err == ""
 
 
@@ -68,7 +68,7 @@ def test_short_work_says_nothing(monkeypatch, capsys):
     [(0.4, "0 s"), (89, "89 s"), (90, "1.5 min"), (1200, "20 min"), (9000, "2.5 h")],
 )
 def test_spans(seconds, words):
-    assert span(seconds) == words
+    assert duration(seconds) == words
 
 
 def test_a_bar_on_a_terminal(monkeypatch):
@@ -77,21 +77,21 @@ def test_a_bar_on_a_terminal(monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     assert isinstance(bar(5, "x", "step"), tqdm)
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
-    assert isinstance(bar(5, "x", "step"), Lines)
-    monkeypatch.setattr(sys, "stderr", None)  # of a program without a console
+    assert isinstance(bar(5, "x", "step"), ProgressLines)
+    monkeypatch.setattr(sys, "stderr", None)  # as in a program without a console
     assert list(progress(range(3), 3, "x", "step")) == [0, 1, 2]
 
 
-def test_building_and_asking_tell_how_far_they_are(monkeypatch, capsys):
-    """Every long part, in the library itself."""
-    monkeypatch.setattr(module, "FIRST", -1.0)
-    monkeypatch.setattr(module, "AGAIN", 0.0)
-    monkeypatch.setattr(module, "LAST", 0.0)
+def test_building_and_querying_report_progress(monkeypatch, capsys):
+    """Every long part of the library reports its progress."""
+    monkeypatch.setattr(module, "SECONDS_TO_FIRST_LINE", -1.0)
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(module, "SECONDS_AFTER_LAST_LINE", 0.0)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 3))
     y = rng.integers(0, 3, 300)
     model = xgboost.XGBClassifier(n_estimators=5, max_depth=2, n_jobs=1).fit(X, y)
-    monkeypatch.setattr("leaftrace._adapters.xgboost.source._LEAF_BYTES", 1)
+    monkeypatch.setattr("leaftrace._adapters.xgboost.prediction.LEAF_BYTES", 1)
     tracer = lt.Tracer(model, X, y, n_jobs=1)
     said = capsys.readouterr().err
     assert "leaves: 1 of 5 rounds" in said

@@ -1,4 +1,7 @@
-"""A model whose training table is read part by part. What needs all columns at once reads them, where they fit."""
+"""A model whose training table is read part by part.
+
+Retraining needs the whole table at once, so it reads the table if it fits into memory.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class PartedSource(Wrapped):
-    """``inner`` has no table in memory; ``reopen`` makes the same of one that is."""
+    """A source without its table in memory; ``reopen`` makes the same source from a whole table."""
 
     inner: Source
     table: PartedTable
@@ -37,13 +40,13 @@ class PartedSource(Wrapped):
 
     @cached_property
     def _in_memory(self) -> Source:
-        if not self.table.fits(len(self.table)):
+        if not self.table.fits_in_memory(len(self.table)):
             raise InvalidInput(
                 f"training again takes the whole table, about {self.table.size(len(self.table)) / 1e9:.1f} GB, and "
                 f"memory_limit is {self.table.memory / 1e9:.1f} GB; use refit(), which needs the leaves alone, or give "
                 "Tracer.from_files a larger memory_limit."
             )
-        return self.reopen(self.table.whole())
+        return self.reopen(self.table.read_all())
 
     def retrain(self, rows: TrainingSet, threads: int) -> Retrained:
         return self._in_memory.retrain(rows, threads)

@@ -1,1 +1,1 @@
-"""Tables, arrays and files as users bring them and get them back; errors and progress."""
+"""Tables, arrays and files that users pass in and get back; errors and progress."""

@@ -1,7 +1,8 @@
-"""Array types and the few shapes used throughout.
+"""Array types used throughout, and the letters for their axes.
 
-Legend: n training rows, m test rows (queries), T steps, R trees in a step, K outputs, O outputs of one leaf (K for
-vector leaves, 1 when each output has its own tree), M leaves of one step (all its trees together), B block of columns.
+Legend: n training rows, m test rows (queries), T steps, R trees in a step, K outputs, O outputs of
+one leaf (K for vector leaves, 1 when each output has its own tree), M leaves of one step (all its
+trees together), B block of columns.
 """
 
 from __future__ import annotations
@@ -12,6 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 F64 = NDArray[np.float64]
-Real = NDArray[Any]  # float32 or float64, as the Tracer's dtype says
+Real = NDArray[Any]  # float32 or float64, chosen by the Tracer's dtype
 Ids = NDArray[np.unsignedinteger[Any]]
 Ints = NDArray[np.signedinteger[Any]]

@@ -1,4 +1,4 @@
-"""Errors. Each says what came, what was expected, and what to do next."""
+"""Errors and warnings. Each message gives what came, what was expected, and what to do next."""
 
 
 class LeaftraceError(Exception):
@@ -6,11 +6,14 @@ class LeaftraceError(Exception):
 
 
 class UnsupportedModel(LeaftraceError):
-    """The model cannot be replayed: its kind, loss or a setting is outside what leaftrace reconstructs."""
+    """The model cannot be replayed: leaftrace does not reconstruct its kind, loss or a setting."""
 
 
 class FidelityError(LeaftraceError):
-    """The replay does not give the model's own leaf values, so influences would be about another model."""
+    """The replay does not give the model's own leaf values.
+
+    Influences would be about another model.
+    """
 
 
 class InvalidInput(LeaftraceError, ValueError):
@@ -18,4 +21,4 @@ class InvalidInput(LeaftraceError, ValueError):
 
 
 class FidelityWarning(UserWarning):
-    """With ``fidelity="warn"``: the replay differs from the model and the work goes on."""
+    """The replay differs from the model, and ``fidelity="warn"`` lets the work go on."""

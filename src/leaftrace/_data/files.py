@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -14,20 +14,30 @@ from .errors import LeaftraceError
 def whole_file(
     path: str | os.PathLike[str], what: str = "", hint: str = "choose another folder"
 ) -> Iterator[BinaryIO]:
-    """A new file to write to, which gets its name when it is finished. A device or a pipe is written to as it is."""
+    """Open a new file for writing that gets its name when it is finished.
+
+    A device or a pipe is written to directly. If writing fails, the error names the file as
+    ``what`` and ends with ``hint``.
+    """
     target = os.path.realpath(path)
-    special = os.path.exists(target) and not os.path.isfile(target)
-    unfinished = target if special else f"{target}.{os.getpid()}.part"
+    is_device = os.path.exists(target) and not os.path.isfile(target)
     try:
-        try:
-            with open(unfinished, "wb" if special else "xb") as file:
-                yield file
-            if not special:
-                os.replace(unfinished, target)
-        except BaseException:
-            if not special and os.path.exists(unfinished):
-                os.unlink(unfinished)
-            raise
+        with open(target, "wb") if is_device else _renamed_when_finished(target) as file:
+            yield file
     except OSError as error:
         name = f"{what} '{os.fspath(path)}'".strip()
         raise LeaftraceError(f"cannot write {name}: {error.strerror or error}; {hint}.") from None
+
+
+@contextmanager
+def _renamed_when_finished(target: str) -> Iterator[BinaryIO]:
+    """Write to a temporary name beside the target; rename on success, delete on failure."""
+    unfinished = f"{target}.{os.getpid()}.part"
+    try:
+        with open(unfinished, "xb") as file:
+            yield file
+        os.replace(unfinished, target)
+    except BaseException:
+        if os.path.exists(unfinished):
+            os.unlink(unfinished)
+        raise

@@ -1,4 +1,4 @@
-"""Checks on what users pass in. Every message says what came, what was expected and what to do."""
+"""Checks of users' input. Every message gives what came, what was expected and what to do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .parquet import PartedTable
 
 def vector(values: Any, name: str, length: int) -> np.ndarray:
     """A one-dimensional array of this length, without missing values."""
-    array = frames.plain(values)
+    array = frames.to_numpy(values)
     if array.ndim == 2 and 1 in array.shape:
         array = array.ravel()
     if array.ndim != 1:
@@ -25,7 +25,7 @@ def vector(values: Any, name: str, length: int) -> np.ndarray:
         raise InvalidInput(
             f"{name} has {len(array)} values but X has {length} rows; pass one value for each row."
         )
-    missing = _missing(array)
+    missing = _is_missing(array)
     if missing.any():
         where = np.flatnonzero(missing)
         raise InvalidInput(
@@ -35,7 +35,8 @@ def vector(values: Any, name: str, length: int) -> np.ndarray:
     return array
 
 
-def _missing(array: np.ndarray) -> np.ndarray:
+def _is_missing(array: np.ndarray) -> np.ndarray:
+    """Whether each value is None or NaN."""
     if array.dtype.kind == "f":
         return np.isnan(array)
     if array.dtype.kind in "OU":
@@ -44,7 +45,7 @@ def _missing(array: np.ndarray) -> np.ndarray:
 
 
 def numbers(values: Any, name: str, length: int) -> F64:
-    """Like `vector`, as finite float64."""
+    """A `vector` of finite float64 numbers."""
     array = vector(values, name, length)
     try:
         array = array.astype(np.float64)
@@ -74,7 +75,7 @@ def weights(values: Any, length: int) -> F64:
 
 
 def class_codes(y: np.ndarray, classes: np.ndarray, name: str) -> F64:
-    """The number of each label in `classes`."""
+    """The position of each label in `classes`."""
     if classes.dtype.kind in "OUS":
         y = y.astype(str)
         classes = classes.astype(str)
@@ -82,19 +83,20 @@ def class_codes(y: np.ndarray, classes: np.ndarray, name: str) -> F64:
         try:
             y = y.astype(classes.dtype)
         except (TypeError, ValueError):
-            y = y.astype(str)  # none of them a class
+            y = y.astype(str)  # some label cannot be a class
     codes = np.full(len(y), -1.0)
-    if len(classes) <= 8:  # so many comparisons are cheaper than sorting the labels
+    if len(classes) <= 8:  # this many comparisons are cheaper than sorting the labels
         for code, label in enumerate(classes):
             codes[y == label] = code
     else:
         names, which = np.unique(y, return_inverse=True)
-        known = {label: code for code, label in enumerate(classes.tolist())}
-        codes = np.array([known.get(name, -1) for name in names.tolist()], dtype=np.float64)[which]
+        code_of = {label: code for code, label in enumerate(classes.tolist())}
+        found = [code_of.get(label, -1) for label in names.tolist()]
+        codes = np.array(found, dtype=np.float64)[which]
     if (codes < 0).any():
-        strangers = sorted({str(label) for label in y[codes < 0].tolist()})[:5]
+        unknown = sorted({str(label) for label in y[codes < 0].tolist()})[:5]
         raise InvalidInput(
-            f"{name} has label(s) {', '.join(strangers)} that the model does not know; "
+            f"{name} has label(s) {', '.join(unknown)} that the model does not know; "
             f"its classes are {', '.join(map(str, classes.tolist()))}."
         )
     return codes
@@ -125,13 +127,15 @@ def row_numbers(rows: Any, n: int, name: str = "rows", of: str = "training rows"
 
 
 def row_count(X: Any) -> int:
-    """Rows of a table."""
+    """The number of rows of a table of any kind."""
     shape = getattr(X, "shape", None)
-    return int(shape[0]) if shape else int(X.num_row()) if hasattr(X, "num_row") else len(X)
+    if shape:
+        return int(shape[0])
+    return int(X.num_row()) if hasattr(X, "num_row") else len(X)
 
 
 def take_rows(X: Any, keep: Ints) -> Any:
-    """Rows of a table of any kind."""
+    """Some rows of a table of any kind."""
     if hasattr(X, "iloc"):
         return X.iloc[keep]
     if hasattr(X, "tocsr"):
@@ -146,26 +150,11 @@ def take_rows(X: Any, keep: Ints) -> Any:
 
 
 def columns(X: Any, names: list[str]) -> Any:
-    """X with the model's columns in the model's order; checks names and number."""
-    if isinstance(X, PartedTable):  # of which each part comes here
+    """X with the model's columns in the model's order. Checks their names and number."""
+    if isinstance(X, PartedTable):  # its parts come here one by one
         return X
-    frame = frames.opened(X) if frames.kind(X) else X if hasattr(X, "iloc") else None
-    if frame is not None:
-        given = [str(c) for c in frame.columns]
-        positional = names == [str(i) for i in range(len(names))]
-        if not positional and given != names:
-            missing = [c for c in names if c not in given]
-            if missing:
-                extra = [c for c in given if c not in names]
-                raise InvalidInput(
-                    f"X lacks the column(s) {_some(missing)} that the model was trained on"
-                    + (f", and has {_some(extra)} instead" if extra else "")
-                    + "; pass the columns under the names used in training."
-                )
-            frame = (
-                X.iloc[:, [given.index(c) for c in names]] if frame is X else frame.select(names)
-            )
-        X = frame.to_native() if frames.kind(X) else frame
+    if frames.kind(X) or hasattr(X, "iloc"):
+        X = _in_order(X, names)
     shape = getattr(X, "shape", None) or np.shape(X)
     if len(shape) != 2:
         raise InvalidInput(
@@ -178,13 +167,38 @@ def columns(X: Any, names: list[str]) -> Any:
     return X
 
 
+def _in_order(X: Any, names: list[str]) -> Any:
+    """A table whose columns are in the order of these names; unchanged if the names are numbers."""
+    frame = frames.as_narwhals(X) if frames.kind(X) else X
+    given = [str(c) for c in frame.columns]
+    are_positions = names == [str(i) for i in range(len(names))]
+    if not are_positions and given != names:
+        _check_names(given, names)
+        order = [given.index(c) for c in names]
+        frame = X.iloc[:, order] if frame is X else frame.select(names)
+    return frame.to_native() if frames.kind(X) else frame
+
+
+def _check_names(given: list[str], names: list[str]) -> None:
+    """Raise an error if a column that the model was trained on is not among those given."""
+    missing = [c for c in names if c not in given]
+    if missing:
+        extra = [c for c in given if c not in names]
+        raise InvalidInput(
+            f"X lacks the column(s) {_some(missing)} that the model was trained on"
+            + (f", and has {_some(extra)} instead" if extra else "")
+            + "; pass the columns under the names used in training."
+        )
+
+
 def _some(names: list[str], most: int = 8) -> str:
-    shown = ", ".join(f"'{name}'" for name in names[:most])
-    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+    """The first names in quotes, and how many more there are."""
+    listed = ", ".join(f"'{name}'" for name in names[:most])
+    return listed + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def row_index(X: Any, n: int) -> np.ndarray:
-    """The labels of X's rows: a DataFrame's index, otherwise 0 .. n - 1."""
+    """The labels of the rows of X: the index of a DataFrame, otherwise 0 .. n - 1."""
     index = getattr(X, "index", None)
     if index is None or callable(index):
         return np.arange(n)

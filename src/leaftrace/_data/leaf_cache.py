@@ -1,7 +1,8 @@
-"""Leaves of training rows on disk: computed once, mapped into memory, and used again for the same model and data.
+"""Leaves of training rows on disk: computed once for a model and its data, then used again.
 
-A cache folder has one folder for each model and data, named by a hash of both. It is written under another name and
-gets its own when all is there, so that a name means whole contents; what it holds is told again in `manifest.json`.
+A cache folder has one folder for each pair of model and data, named by a hash of both. It is
+written under another name and renamed when everything is there, so that a folder with this name is
+complete. `manifest.json` repeats the hash and the number of rows. Leaves are mapped into memory.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -24,14 +25,13 @@ from .arrays import F64, Ids
 from .errors import LeaftraceError
 
 _FORMAT = "leaftrace-leaves-1"
-Parts = Callable[
-    [], Iterator[tuple[slice, Ids, F64 | None]]
-]  # rows, leaves (trees, rows), scores (rows, K)
+Part = tuple[slice, Ids, F64 | None]  # rows, their leaves (trees, rows), their scores (rows, K)
+Parts = Callable[[], Iterator[Part]]
 
 
-def temporary(n: int, parts: Parts) -> tuple[Ids, F64 | None]:
-    """(trees, n) leaves and (n, K) scores or None, in a folder that goes with the array."""
-    with _told("a temporary folder"):
+def temporary_leaves(n: int, parts: Parts) -> tuple[Ids, F64 | None]:
+    """(trees, n) leaves and (n, K) scores or None, in a folder that is deleted with the array."""
+    with _disk_errors("a temporary folder"):
         place = Path(tempfile.mkdtemp(prefix="leaftrace-"))
     try:
         _write(place, "", n, parts)
@@ -45,96 +45,113 @@ def temporary(n: int, parts: Parts) -> tuple[Ids, F64 | None]:
 
 @dataclass(frozen=True)
 class LeafCache:
-    """Where the leaves of one model and its rows are."""
+    """The place in a cache folder for the leaves of one model and its rows."""
 
     folder: str
     key: str  # a hash of model and data
 
     def get(self, n: int, parts: Parts) -> tuple[Ids, F64 | None]:
-        """(trees, n) leaves, mapped, and (n, K) scores or None."""
+        """(trees, n) leaves, mapped into memory, and (n, K) scores or None."""
         place = Path(self.folder) / self.key[:32]
         if not place.exists():
             self._build(place, n, parts)
         return _read(place, self.key, n)
 
     def _build(self, place: Path, n: int, parts: Parts) -> None:
-        with _told(place.parent):
+        """Write the folder under another name, then rename it."""
+        with _disk_errors(place.parent):
             place.parent.mkdir(parents=True, exist_ok=True)
             unfinished = Path(
                 tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent)
             )
         try:
             _write(unfinished, self.key, n, parts)
-            with _told(place):
-                try:
-                    os.rename(unfinished, place)
-                except OSError:
-                    if (
-                        not place.exists()
-                    ):  # otherwise another process was faster, with the same contents
-                        raise
+            with _disk_errors(place):
+                _rename(unfinished, place)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
 
 
+def _rename(unfinished: Path, place: Path) -> None:
+    """Give a finished folder its name, unless another process has made a folder of this name."""
+    try:
+        os.rename(unfinished, place)
+    except OSError:
+        if not place.exists():  # otherwise the other process has written the same contents
+            raise
+
+
 def _write(place: Path, key: str, n: int, parts: Parts) -> None:
-    done = 0
+    """Write leaves, scores and manifest to a folder."""
+    rows_written = 0
     scores = []
-    with _told(place), open(place / "leaves.npy", "wb") as file:
+    with _disk_errors(place), open(place / "leaves.npy", "wb") as file:
         start = 0
-        shape = (0, n)
-        dtype = np.dtype(np.uint8)
         for rows, leaves, given in parts():
             if not start:
-                shape = (len(leaves), n)
-                dtype = leaves.dtype
-                header = {
-                    "descr": np.lib.format.dtype_to_descr(dtype),
-                    "fortran_order": False,
-                    "shape": shape,
-                }
-                np.lib.format.write_array_header_1_0(file, header)
-                start = file.tell()
-            for r, ids in enumerate(
-                leaves
-            ):  # writes fail where the disk is full; a map would end the process
-                file.seek(start + (r * n + rows.start) * dtype.itemsize)
-                file.write(np.ascontiguousarray(ids).data)
-            done = rows.stop
+                start = _write_header(file, leaves, n)
+            _write_part(file, start, leaves, rows.start, n)
+            rows_written = rows.stop
             scores.append(given)
         file.flush()
         os.fsync(file.fileno())
-    if done != n:
+    if rows_written != n:
         raise LeaftraceError(
-            f"{done} rows were read where {n} were expected; did a file change meanwhile?"
+            f"{rows_written} rows were read where {n} were expected; did a file change meanwhile?"
         )
-    with _told(place):
+    with _disk_errors(place):
         if scores[0] is not None:
             np.save(place / "scores.npy", np.concatenate(scores))
-        (place / "manifest.json").write_text(json.dumps({"format": _FORMAT, "key": key, "rows": n}))
+        (place / "manifest.json").write_text(json.dumps(_manifest(key, n)))
+
+
+def _write_header(file: BinaryIO, leaves: Ids, n: int) -> int:
+    """Write the header of a NumPy file for the leaves of n rows; returns where its data starts."""
+    header = {
+        "descr": np.lib.format.dtype_to_descr(leaves.dtype),
+        "fortran_order": False,
+        "shape": (len(leaves), n),
+    }
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.tell()
+
+
+def _write_part(file: BinaryIO, start: int, leaves: Ids, first_row: int, n: int) -> None:
+    """Write the leaves (trees, rows) of some rows to their places in the file.
+
+    A full disk makes these writes fail; through a memory map it would end the process.
+    """
+    for r, ids in enumerate(leaves):
+        file.seek(start + (r * n + first_row) * leaves.dtype.itemsize)
+        file.write(np.ascontiguousarray(ids).data)
+
+
+def _manifest(key: str, n: int) -> dict[str, Any]:
+    return {"format": _FORMAT, "key": key, "rows": n}
 
 
 def _read(place: Path, key: str, n: int) -> tuple[Ids, F64 | None]:
-    wrong = f"the cache '{place}'"
+    """Map the leaves of a folder into memory and check that they belong to this key."""
+    cache = f"the cache '{place}'"
     try:
         manifest = json.loads((place / "manifest.json").read_text())
-        if manifest != {"format": _FORMAT, "key": key, "rows": n}:
+        if manifest != _manifest(key, n):
             raise LeaftraceError(
-                f"{wrong} is of another model or other data than its name says; delete it."
+                f"{cache} is of another model or other data than its name says; delete it."
             )
-        # Private pages: nobody writes to them, but kernels may ask for arrays that they could write to.
+        # Copy on write: nobody writes to the pages, but kernels may require writable arrays.
         leaves = np.load(place / "leaves.npy", mmap_mode="c", allow_pickle=False)
         scores = np.load(place / "scores.npy") if (place / "scores.npy").exists() else None
     except (OSError, ValueError) as error:
-        raise LeaftraceError(f"{wrong} is damaged ({error}); delete it.") from None
+        raise LeaftraceError(f"{cache} is damaged ({error}); delete it.") from None
     if leaves.ndim != 2 or leaves.shape[1] != n:
-        raise LeaftraceError(f"{wrong} has leaves of {leaves.shape[-1]} rows, not {n}; delete it.")
+        raise LeaftraceError(f"{cache} has leaves of {leaves.shape[-1]} rows, not {n}; delete it.")
     return leaves, scores
 
 
 @contextmanager
-def _told(place: Any) -> Iterator[None]:
-    """Errors of the disk as one of ours."""
+def _disk_errors(place: Any) -> Iterator[None]:
+    """Re-raise disk errors as LeaftraceError."""
     try:
         yield
     except OSError as error:
@@ -144,9 +161,9 @@ def _told(place: Any) -> Iterator[None]:
         ) from None
 
 
-def key_of(*contents: bytes) -> str:
-    """A hash of these, one after the other."""
-    found = hashlib.blake2b(_FORMAT.encode(), digest_size=32)
+def cache_key(*contents: bytes) -> str:
+    """A hash of these contents in their order."""
+    digest = hashlib.blake2b(_FORMAT.encode(), digest_size=32)
     for content in contents:
-        found.update(len(content).to_bytes(8, "little") + content)
-    return found.hexdigest()
+        digest.update(len(content).to_bytes(8, "little") + content)
+    return digest.hexdigest()

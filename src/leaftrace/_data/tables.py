@@ -1,5 +1,8 @@
-"""Tables that leaftrace returns, in the kind of the user's X_train: polars, Arrow; otherwise pandas where it is
-installed, or a dict of columns. Notebooks show all alike."""
+"""Tables that leaftrace returns.
+
+They are of the kind of the user's X_train if that is polars or Arrow; otherwise pandas where it is
+installed, or a dict of columns. Notebooks show all of them in the same way.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,13 @@ import numpy as np
 from . import frames
 from .errors import InvalidInput
 
+MAX_NOTEBOOK_ROWS = 20  # of a table in a notebook
+
 
 def table(columns: Mapping[str, Any], kind: str = "") -> Any:
-    """``kind``: that of X_train, by `frames.kind`."""
+    """A table of these columns; ``kind`` is that of X_train: see `frames.kind`."""
     if kind:
-        return frames.made(columns, kind)
+        return frames.from_columns(columns, kind)
     try:
         import pandas as pd
     except ImportError:
@@ -24,7 +29,8 @@ def table(columns: Mapping[str, Any], kind: str = "") -> Any:
     return pd.DataFrame(dict(columns))
 
 
-def wide(values: np.ndarray, index: np.ndarray, columns: np.ndarray, kind: str = "") -> Any:
+def wide_table(values: np.ndarray, index: np.ndarray, columns: np.ndarray, kind: str = "") -> Any:
+    """Values (n, m) with a row for each training row and a column for each test row."""
     try:
         import pandas as pd
     except ImportError:
@@ -49,35 +55,37 @@ def columns_of(table: Any) -> dict[str, np.ndarray]:
     return {name: np.asarray(table[name]) for name in names}
 
 
-MOST = 20  # lines of a table in a notebook
-
-
 def notebook(title: str, *parts: Any) -> str:
-    """HTML of a result: a title, then tables and sentences. It has no colours of its own, so it suits light and dark
-    pages, and loads nothing."""
-    shown = [f"<p>{escaped(part)}</p>" if isinstance(part, str) else _table(part) for part in parts]
-    return "\n".join([f"<p><b>{escaped(title)}</b></p>", *shown])
+    """HTML of a result: a title, then tables and sentences.
+
+    It has no colours of its own, so it suits light and dark pages, and it loads nothing.
+    """
+    blocks = [
+        f"<p>{escaped(part)}</p>" if isinstance(part, str) else _html_table(part) for part in parts
+    ]
+    return "\n".join([f"<p><b>{escaped(title)}</b></p>", *blocks])
 
 
 def escaped(x: Any) -> str:
-    """A value from the data as HTML text. Half characters, which no page can hold, are replaced."""
+    """A value from the data as HTML text. Characters that UTF-8 cannot hold are replaced."""
     if x is None:
         return "–"
     if isinstance(x, (float, np.floating)):
         return "–" if np.isnan(x) else f"{x:.4g}"
-    return html.escape(str(x).encode("utf-8", "replace").decode("utf-8")).replace(
-        "\x00", "\N{REPLACEMENT CHARACTER}"
-    )
+    text = str(x).encode("utf-8", "replace").decode("utf-8")
+    return html.escape(text).replace("\x00", "\N{REPLACEMENT CHARACTER}")
 
 
-def _table(table: Any) -> str:
+def _html_table(table: Any) -> str:
+    """The first rows of a table as HTML."""
     columns = columns_of(table)
     values = list(columns.values())
     head = "".join(f"<th>{escaped(name)}</th>" for name in columns)
     lines = [
         "<tr>" + "".join(f"<td>{escaped(v)}</td>" for v in line) + "</tr>"
-        for line in zip(*(v[:MOST] for v in values), strict=True)
+        for line in zip(*(v[:MAX_NOTEBOOK_ROWS] for v in values), strict=True)
     ]
     count = max(map(len, values), default=0)
-    more = f"<p>... and {count - MOST:,} more</p>" if count > MOST else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>{more}"
+    hidden = count - MAX_NOTEBOOK_ROWS
+    note = f"<p>... and {hidden:,} more</p>" if hidden > 0 else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>{note}"

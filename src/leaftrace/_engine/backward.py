@@ -191,7 +191,7 @@ def _undo_moves(e: Ensemble, t: int, abar: Real, fbar: Real, base: F64) -> None:
 
     The leaf values that a move added to the scores get the derivatives abar in the scores.
     """
-    for r, factor in reversed(e.before(t)):
+    for r, factor in reversed(e.moves_before(t)):
         if r == BASE:
             base += factor * abar.sum(axis=0, dtype=np.float64)
             continue

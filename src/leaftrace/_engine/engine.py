@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -18,6 +19,7 @@ from .._data import inputs
 from .._data.arrays import F64, Ints, Real
 from .._data.errors import FidelityError, FidelityWarning, InvalidInput, UnsupportedModel
 from .._data.progress import progress
+from .._data.wording import words
 from .._kernels import BLOCKS, blocks_of
 from .._model.ensemble import Ensemble
 from .._model.reading import Reading
@@ -71,10 +73,18 @@ class Engine:
         if self.settings.fidelity == "raise":
             raise FidelityError(
                 f"{verdict}. Pass exactly the rows, labels and weights of training; "
-                'fidelity="warn" goes on regardless.'
+                f"{words().accept_inexact} goes on regardless."
             )
         if self.settings.fidelity == "warn":
             warnings.warn(verdict, FidelityWarning, stacklevel=4)
+
+    def with_source(self, source: Source) -> Engine:
+        """The same replay, for another view of the model such as one with names for its classes."""
+        engine = copy(self)
+        engine.source = source
+        for cached in ("reading", "as_trained", "unchanged"):  # which hold the former source
+            engine.__dict__.pop(cached, None)
+        return engine
 
     @property
     def ensemble(self) -> Ensemble:

@@ -246,12 +246,10 @@ def _lam_changes(e: Ensemble, index: Ints) -> F64:
 
 def _limits(e: Ensemble, t: int, G: F64) -> StepLimits:
     """Limits of the steps of the leaves of step t, whose sums of g are G (M, O)."""
-    rule = e.rule
     here = e.leaf_range(t)
-    bounds = np.array([rule.l1, rule.max_step, rule.min_hessian])
     lam = np.full(len(G), e.lam) + (0.0 if e.leaf_l2 is None else e.leaf_l2[here])
     fixed = np.zeros(len(G), bool) if e.fixed is None else e.fixed[here]
-    return StepLimits(bounds, G, lam, fixed, rule.diagonal)
+    return StepLimits(e.rule.bounds, G, lam, fixed, e.rule.diagonal)
 
 
 def _base_changes(e: Ensemble, index: Ints) -> F64:

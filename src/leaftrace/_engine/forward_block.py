@@ -211,7 +211,7 @@ class ForwardBlock:
         """Add the changes of the steps that move before step t to the changes of scores."""
         if not self.selection.uses_changes:
             return
-        for r, factor in self.e.before(t):
+        for r, factor in self.e.moves_before(t):
             if r == BASE:
                 self._move_base(factor)
             else:

@@ -19,7 +19,7 @@ from .._data.arrays import F64, Ids
 from .._data.errors import InvalidInput
 from .._kernels import kernels, zeros
 from .._model.ensemble import Ensemble
-from .._model.goal import Goal, GoalRows, ReadyGoal, plain
+from .._model.goal import Goal, GoalRows, ReadyGoal, squeezed
 from .._model.reading import Reading
 
 Of = str | np.ndarray | Callable[[F64], Any] | Goal | ReadyGoal
@@ -191,7 +191,7 @@ def _given_gradient(of: Any, F: F64, name: str) -> F64:
 
     ``name``: of the array or function, for messages.
     """
-    given = np.asarray(of(plain(F)) if callable(of) else of, dtype=np.float64)
+    given = np.asarray(of(squeezed(F)) if callable(of) else of, dtype=np.float64)
     c = given[:, None] if given.ndim == 1 and F.shape[1] == 1 else given
     if c.shape != F.shape:
         verb = "returned" if callable(of) else "has"

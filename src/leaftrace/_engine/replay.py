@@ -34,7 +34,7 @@ import numpy as np
 from .._data.arrays import F64
 from .._data.progress import progress
 from .._model.ensemble import Ensemble
-from .._model.start import condensed
+from .._model.start import condense_labels
 from .fidelity import Fidelity, judge
 from .leaf_equations import Iteration, LeafEquations, SumsCoroutine, SumsRequest
 from .steps import Step, TrainingScores, run_on_rows, sums_of_all_steps
@@ -218,7 +218,7 @@ def base_labels(e: Ensemble) -> tuple[F64, F64]:
         return np.zeros(0), np.zeros(0)
     if not e.base_rule.smooth:
         return e.y, e.base_weight
-    return condensed(e.base_rule, e.loss, e.y, e.base_weight)
+    return condense_labels(e.base_rule, e.loss, e.y, e.base_weight)
 
 
 def largest_gradient(e: Ensemble, A: F64) -> float:

@@ -292,7 +292,7 @@ def _chain_sums(
         sums = np.zeros((len(values), 8))
         chunk = (start, min(start + ROW_CHUNK, e.n_rows))
         trees = (chain.ids, first_only_moves, chain.edges, values)
-        kernels.replay_sums(e.loss.kernel, *trees, *rows, e.rounding.level, *chunk, sums)
+        kernels.replay_sums(e.loss.kernel, *trees, *rows, e.rounding.flags, *chunk, sums)
         return sums
 
     starts = range(0, e.n_rows, ROW_CHUNK)

@@ -1,4 +1,7 @@
-"""The kernels in use: native ones, or their NumPy twins (``LEAFTRACE_KERNELS=numpy``, or a pure-Python install)."""
+"""The kernels in use: the native ones, or their NumPy twins.
+
+The twins are used with ``LEAFTRACE_KERNELS=numpy`` or in a pure-Python install.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,11 @@ import numpy as np
 from .._data.arrays import Real
 from . import numpy as twins
 
-BLOCKS = (1, 8, 32)  # widths of a block of columns that the native kernels are compiled for
+BLOCKS = (1, 8, 32)  # numbers of columns in a block that the native kernels are compiled for
 
 
 def _load() -> Any:
+    """The module of kernels that the environment variable and the installation allow."""
     choice = os.environ.get("LEAFTRACE_KERNELS", "native")
     if choice not in ("native", "numpy"):
         raise ImportError(
@@ -33,6 +37,7 @@ kernels: Any = _load()
 
 
 def is_native() -> bool:
+    """Whether the native kernels are in use."""
     return kernels is not twins
 
 
@@ -47,7 +52,7 @@ def blocks_of(count: int, width: int = BLOCKS[-1]) -> list[slice]:
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype) -> Real:
-    """Zeros that begin at a multiple of 64 bytes, so that no vector of a block crosses a cache line."""
+    """Zeros that begin at a multiple of 64 bytes: no vector of a block crosses a cache line."""
     size = math.prod(shape) * dtype.itemsize
     room = np.zeros(size + 64, np.uint8)
     start = -room.__array_interface__["data"][0] % 64

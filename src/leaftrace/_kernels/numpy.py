@@ -1,20 +1,17 @@
-"""The kernels in NumPy: what each native function computes, in a few lines, and the test oracle for it.
+"""The kernels in NumPy: short definitions of the native ones, and oracles for their tests.
 
-Every function writes into (adds to) the arrays it is given, like its native namesake in ``src/native``. A step's trees
-are given by ``leaf`` (R, n), leaf numbers counted over all M leaves of the step, and ``first`` (R,), the first output
-that each tree writes to.
+Every function writes into (adds to) the arrays it is given, like the function of the same name in
+``src/native``. A step's trees are given by ``leaf`` (R, n), leaf numbers counted over all M leaves
+of the step, and ``first`` (R,), the first output that each tree writes to.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
-
 import numpy as np
-from numpy.typing import NDArray
 
 from .._data.arrays import F64, Ids, Ints, Real
 from .._model.losses import Logistic, Loss, Poisson, SquaredError
+from .numpy_removal import removal_step as removal_step
 
 
 def sum_by_leaf(leaf: Ids, x: Real, out: Real) -> None:
@@ -29,22 +26,22 @@ def _loss(kernel: str) -> Loss:
     return {"squared": SquaredError(), "logistic": Logistic(), "poisson": Poisson()}[kernel]
 
 
-def _moved(loss: Loss, state: F64, shift: F64 | None, leaf: Ids) -> F64:
-    return state if shift is None else loss.moved(state, shift[leaf][:, None])
-
-
 def leaf_sums(loss: str, leaf: Ids, state: F64, shift: F64, y: F64, w: F64, sums: F64) -> None:
-    """sums (M, 4) += w g, w h, w k over each leaf, at score A + S; the fourth column stays free. One output."""
+    """sums (M, 4) += w g, w h, w k over each leaf, at score A + S. One output.
+
+    The fourth column is not used.
+    """
     fn = _loss(loss)
-    sum_by_leaf(leaf, w[:, None] * _derivatives(fn, _moved(fn, state, shift, leaf), y), sums[:, :3])
+    at = fn.moved(state, shift[leaf][:, None])
+    sum_by_leaf(leaf, w[:, None] * _derivatives(fn, at, y), sums[:, :3])
 
 
 def _derivatives(loss: Loss, at: F64, y: F64) -> F64:
     """(n, 3) g, h, k of one output."""
-    one = np.ones((len(y), 1))
-    return np.concatenate(
-        [loss.gradient(at, y), loss.hessian(at, y)[:, 0], loss.third_dot(at, y, one)[:, 0]], axis=1
-    )
+    g = loss.gradient(at, y)
+    h = loss.hessian(at, y)[:, 0]
+    k = loss.third_dot(at, y, np.ones((len(y), 1)))[:, 0]
+    return np.concatenate([g, h, k], axis=1)
 
 
 def tree_scores(leaf: Ids, first: Ints, offset: Ints, values: F64, A: F64) -> None:
@@ -54,7 +51,10 @@ def tree_scores(leaf: Ids, first: Ints, offset: Ints, values: F64, A: F64) -> No
 
 
 def tree_sums(leaf: Ids, first: Ints, offset: Ints, c: F64, out: F64) -> None:
-    """out (all leaves, O) at offset + leaf += c (n, K) over all rows and trees: what `tree_scores` is transposed."""
+    """out (all leaves, O) at offset + leaf += c (n, K) over all rows and trees.
+
+    This is `tree_scores` transposed.
+    """
     for ids, o, start in zip(leaf, first, offset, strict=True):
         sum_by_leaf(ids, c[:, o : o + out.shape[1]], out[start:])
 
@@ -73,11 +73,15 @@ def replay_sums(
     end: int,
     sums: F64,
 ) -> None:
-    """Rows begin .. end - 1 go through steps of one tree and one output each: sums (all leaves, 8) += w g, w h, w k, w
-    and 1 for w > 0 over each leaf; before each step but the first, A (n, 1) moves on by the step before.
+    """Sums over the leaves of steps of one tree and one output each, for rows begin .. end - 1.
+
+    sums (all leaves, 8) += w g, w h, w k, w and 1 for w > 0 over each leaf. Before each step but
+    the first, the values of the step before are added to A (n, 1).
 
     Leaves of tree r: edges[r] .. edges[r + 1]; ``skip``: the first tree only moves the scores.
-    ``rounding``, to float32: 1 the terms w g and w h, 2 the derivatives before they are weighted, 4 the scores."""
+    ``rounding``: bit flags for float32: 1 the terms w g and w h, 2 the derivatives before they are
+    weighted, 4 the scores.
+    """
     part = slice(begin, end)
     fn = _loss(loss)
     for r in range(int(skip), len(leaf)):
@@ -86,9 +90,11 @@ def replay_sums(
         if rounding & 4:
             A[part] = A[part].astype(np.float32)
         terms = _derivatives(fn, fn.state(A[part]), y[part])
-        terms[:, :2] = terms[:, :2].astype(np.float32) if rounding & 2 else terms[:, :2]
+        if rounding & 2:
+            terms[:, :2] = terms[:, :2].astype(np.float32)
         terms *= w[part, None]
-        terms[:, :2] = terms[:, :2].astype(np.float32) if rounding & 1 else terms[:, :2]
+        if rounding & 1:
+            terms[:, :2] = terms[:, :2].astype(np.float32)
         here = sums[edges[r] : edges[r + 1], :5]
         sum_by_leaf(leaf[r, part], np.column_stack([terms, w[part], w[part] > 0]), here)
 
@@ -111,8 +117,11 @@ def row_effects(
     V: Real,
     U: Real,
 ) -> None:
-    """V, U (R, n): direct and knock-on effect of rows begin .. end - 1 on their leaves' values, steps as in
-    `replay_sums`. A (end - begin,) their scores; shift, s, N of tree r are (Q, M) at tables[r] .. tables[r + 1]."""
+    """V, U (R, n): direct and knock-on effects of rows begin .. end - 1 on their leaves' values.
+
+    Steps are as in `replay_sums`. A (end - begin,) has the scores of these rows; shift, s, N of
+    tree r are (Q, M) at tables[r] .. tables[r + 1].
+    """
     part = slice(begin, end)
     fn = _loss(loss)
     y = y[part]
@@ -123,11 +132,10 @@ def row_effects(
         state = fn.state(A[:, None])
         v = np.zeros(len(y))
         u = np.zeros(len(y))
-        of_tree = (
-            x[tables[r] : tables[r + 1]].reshape(-1, edges[r + 1] - edges[r]) for x in (shift, s, N)
-        )
-        for shift_q, s_q, N_q in zip(*of_tree, strict=True):
-            at = _moved(fn, state, shift_q, ids)
+        here = slice(tables[r], tables[r + 1])
+        iterations = (x[here].reshape(-1, edges[r + 1] - edges[r]) for x in (shift, s, N))
+        for shift_q, s_q, N_q in zip(*iterations, strict=True):
+            at = fn.moved(state, shift_q[ids][:, None])
             step = s_q[ids]
             h = fn.hessian(at, y)[:, 0, 0]
             v += N_q[ids] * (fn.gradient(at, y)[:, 0] + (h if newton else 1.0) * step)
@@ -148,7 +156,8 @@ def backward_step(
 ) -> None:
     """abar (n, K, B) += U' fbar[leaf], then fbar_next += sums of abar over the next step's leaves.
 
-    U (R, n, O, K), fbar (M, O, B)."""
+    U (R, n, O, K), fbar (M, O, B).
+    """
     for ids, u in zip(leaf, U, strict=True):
         abar += np.einsum("nok,nob->nkb", u, fbar[ids])
     if next_leaf is not None and next_first is not None and fbar_next is not None:
@@ -157,15 +166,16 @@ def backward_step(
 
 
 def expand(leaf: Ids, begin: int, end: int, offset: Ints, V: Real, fbar: Real, out: Real) -> None:
-    """out (n, B) += sum over all trees r of V[r] . fbar[offset[r] + leaf[r]], for rows begin .. end - 1.
+    """out (n, B) += sum over all trees r of V[r] . fbar[offset[r] + leaf[r]].
 
-    V (R, n, O), fbar (all leaves, O, B)."""
+    This is for rows begin .. end - 1. V (R, n, O), fbar (all leaves, O, B).
+    """
     for ids, start, v in zip(leaf, offset, V, strict=True):
         out[begin:end] += np.einsum("no,nob->nb", v[begin:end], fbar[start:][ids[begin:end]])
 
 
 def advance(leaf: Ids, first: Ints, d: Real, D: Real) -> None:
-    """D (n, K, B) += d[leaf]: scores take in the changes d (M, O, B) of the leaves."""
+    """D (n, K, B) += d[leaf]: adds the changes d (M, O, B) of the leaves to those of scores."""
     for ids, o in zip(leaf, first, strict=True):
         D[:, o : o + d.shape[1]] += d[ids]
 
@@ -182,9 +192,11 @@ def _sweep(
     D: Real,
     ranking: Real | None,
 ) -> None:
-    """What both sweeps begin with: D takes in the step before; ranking (M, B) += sums of |D| over the rows with pick 1.
+    """Add the changes of the step before to D, and rank the leaves of this step.
 
-    ``exponential``: D and d_before hold exp(D) - 1, so (1 + D)(1 + d) - 1 follows."""
+    ranking (M, B) += sums of |D| over the rows with pick 1. ``exponential``: D and d_before hold
+    exp(D) - 1, and D becomes (1 + D)(1 + d) - 1. Both sweeps below begin with this.
+    """
     if before is not None and first_before is not None and d_before is not None:
         for ids, o in zip(before, first_before, strict=True):
             part = D[:, o : o + d_before.shape[1]]
@@ -208,18 +220,8 @@ def tangent_sums(
     out: Real,
 ) -> None:
     """out (M, O, B) += sums of U D over each leaf. U (R, n, O, K), D (n, K, B)."""
-    _sweep(
-        leaf,
-        first,
-        min(out.shape[1], D.shape[1]),
-        False,
-        before,
-        first_before,
-        d_before,
-        pick,
-        D,
-        ranking,
-    )
+    O = min(out.shape[1], D.shape[1])
+    _sweep(leaf, first, O, False, before, first_before, d_before, pick, D, ranking)
     for ids, u in zip(leaf, U, strict=True):
         sum_by_leaf(ids, np.einsum("nok,nkb->nob", u, D), out)
 
@@ -246,11 +248,12 @@ def change_sums(
 ) -> None:
     """dG (M, O, B), dH (M, O, O, B) += sums of the changes of w g and w h when scores change by D.
 
-    w (n,), or (R, n) where trees drew rows differently.
+    w (n,), or (R, n) if trees drew rows differently. ``form``: D holds changes (0, or 2 if they are
+    small), or exp(change) - 1 (1).
 
-    In an inner iteration (one tree a step) the state is first moved by ``shift`` (M, O), and scores change by
-    ``mask * D``, then by the leaf's own change ``inner`` (M, O, B). ``form``: changes come as D (0, or 2 if they are
-    small), or as exp(D) - 1 (1)."""
+    In an inner iteration (one tree a step) the state is first moved by ``shift`` (M, O), and scores
+    change by ``mask * D``, then by the leaf's own change ``inner`` (M, O, B).
+    """
     O = dG.shape[1]
     exponential = form == 1
     _sweep(leaf, first, O, exponential, before, first_before, d_before, pick, D, ranking)
@@ -276,9 +279,12 @@ def pair_sums(
     o: int,
     out: Real,
 ) -> None:
-    """out (L, M, O) = sums of U[r, :, o] (n, K) over the rows that each leaf of tree r shares with each leaf of the
-    earlier trees. ids (n, trees) by row; earlier tree i has leaves offset[i] + ids[:, i] and outputs first[i] .. + O;
-    the rows of leaf l are order[edges[l] : edges[l + 1]]."""
+    """Sums over the rows that each leaf of tree r shares with each leaf of the earlier trees.
+
+    out (L, M, O) = sums of U[r, :, o] (n, K). ids (n, trees) by row; earlier tree i has leaves
+    offset[i] + ids[:, i] and outputs first[i] .. + O; the rows of leaf l are
+    order[edges[l] : edges[l + 1]].
+    """
     leaf = np.empty(len(ids), np.int64)
     leaf[order] = np.repeat(np.arange(len(out)), np.diff(edges))
     L, M, O = out.shape
@@ -290,124 +296,14 @@ def pair_sums(
 
 
 def top_leaves(sums: Real, k: int, mask: Real) -> None:
-    """mask (M, B) = 1 for the k leaves with the largest sums of each column, of equal ones the first; elsewhere 0."""
+    """mask (M, B) = 1 for the k leaves with the largest sums of each column, otherwise 0.
+
+    Among equal sums the first leaves are taken.
+    """
     mask[:] = 0
     np.put_along_axis(mask, np.argsort(-sums, axis=0, kind="stable")[:k], 1, axis=0)
 
 
-def lift(W: Real, own: Real, felt: Real) -> None:
-    """felt (rows, B) += W (rows, inner) own (inner, B)."""
-    felt += W @ own
-
-
-class Rule(Protocol):
-    """Of a LeafRule, what limits a step."""
-
-    @property
-    def l1(self) -> float: ...
-    @property
-    def max_step(self) -> float: ...
-    @property
-    def min_hessian(self) -> float: ...
-    @property
-    def diagonal(self) -> bool: ...
-    def step(self, G: F64, H: F64, D: F64) -> tuple[F64, NDArray[np.bool_]]: ...
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a leaf's step is when l1, a bound or a fixed value decide it."""
-
-    rule: Rule
-    G: F64  # (M, O) of the model
-    lam: F64  # (M,) likewise
-    fixed: NDArray[np.bool_]  # (M,)
-
-    def totals(self, dG: F64, dD: F64, D: F64, dlam: F64) -> tuple[F64, F64, F64]:
-        """G, H and D (M, O, B) after the change."""
-        D = np.einsum("maa->ma", D)[:, :, None] + np.einsum("maab->mab", dD)
-        return self.G[:, :, None] + dG, D - self.lam[:, None, None], D + dlam
-
-    @property
-    def told(self) -> tuple[F64, F64, F64, NDArray[np.bool_], bool]:
-        """The last arguments of `removal_step`."""
-        bounds = np.array([self.rule.l1, self.rule.max_step, self.rule.min_hessian])
-        return bounds, self.G, self.lam, self.fixed, self.rule.diagonal
-
-
-def bounded_step(
-    G: F64, H: F64, D: F64, l1: float, max_step: float, min_hessian: float
-) -> tuple[F64, NDArray[np.bool_]]:
-    """A leaf's step s with these limits, and whether it moves with G and D = H + lam. All of one shape."""
-    short = np.abs(G) - l1
-    free = (D > 0) & (min_hessian <= H) & ((short > 0) | (l1 == 0))
-    s = np.where(free, -np.sign(G) * short / np.where(D > 0, D, 1.0), 0.0)
-    moves = free & (np.abs(s) < max_step)
-    return np.clip(s, -max_step, max_step), moves
-
-
-def removal_step(
-    loss: Loss,
-    newton: bool,
-    own: Ids,
-    first: Ints,
-    own_state: F64,
-    move: F64,
-    y: F64,
-    w: F64,
-    s: F64,
-    D: F64,
-    rows: F64,
-    dlam: F64,
-    c: float,
-    dG: Real,
-    dH: Real,
-    dS: F64,
-    bounds: F64 | None = None,
-    G: F64 | None = None,
-    lam: F64 | None = None,
-    fixed: NDArray[np.bool_] | None = None,
-    diagonal: bool = False,
-) -> None:
-    """dS (M, O, B) += c ds: the leaf equations of one inner iteration solved without row b in column b.
-
-    ``own`` (R, B) leaves of the removed rows, ``own_state`` (B, C) and ``move`` (R, K, B) their scores now;
-    ``s`` (M, O), ``D`` (M, O, O), ``rows`` (M,) of the model; ``dG``, ``dH`` changes with the removed rows still in.
-    w (B,), or (R, B) where trees drew rows differently. A leaf left without rows falls to zero.
-
-    ``bounds`` (3,): l1, the longest step and the least sum of h, with G (M, O) and lam (M,) of the model; leaves that
-    are ``fixed`` (M,) stay. Where a leaf's outputs are solved together (not ``diagonal``), no bound is looked at."""
-    M, O, B = dS.shape
-    lanes = np.arange(B)
-    eye = np.eye(O)
-    dG = dG.astype(np.float64)
-    dD = dH.astype(np.float64) if newton else np.zeros((M, O, O, B))
-    alive = np.repeat(rows[:, None], B, axis=1)
-    for ids, o, moved, tree_w in zip(own, first, move, np.broadcast_to(w, own.shape), strict=True):
-        at = loss.moved(own_state, loss.shift(moved.T))
-        out = slice(o, o + O)
-        dG[ids, :, lanes] -= tree_w[:, None] * loss.gradient(at, y)[:, out]
-        dD[ids, :, :, lanes] -= tree_w[:, None, None] * (
-            loss.hessian(at, y)[:, out, out] if newton else eye
-        )
-        alive[ids, lanes] -= tree_w > 0
-    if (
-        bounds is not None
-        and G is not None
-        and lam is not None
-        and fixed is not None
-        and (diagonal or O == 1)
-    ):
-        total = np.einsum("maa->ma", D)[:, :, None] + np.einsum("maab->mab", dD)
-        after, _ = bounded_step(
-            G[:, :, None] + dG, total - lam[:, None, None], total + dlam, *bounds
-        )
-        ds = np.where(alive[:, None] > 0, after - s[:, :, None], -s[:, :, None])
-        dS += c * np.where(fixed[:, None, None], 0.0, ds)
-        return
-    dD += eye[:, :, None] * dlam
-    total = np.moveaxis(D[..., None] + dD, 3, 1)  # (M, B, O, O)
-    ok = (alive > 0) & (np.einsum("mbaa->mba", total).min(axis=2) > 0)
-    right = -np.moveaxis(dG + np.einsum("mabc,mb->mac", dD, s), 2, 1)[..., None]
-    ds = np.linalg.solve(np.where(ok[..., None, None], total, eye), right)[..., 0]  # (M, B, O)
-    dS += c * np.where(ok[:, None], np.moveaxis(ds, 1, 2), -s[:, :, None])
+def lift(W: Real, own: Real, out: Real) -> None:
+    """out (rows, B) += W (rows, inner) own (inner, B)."""
+    out += W @ own

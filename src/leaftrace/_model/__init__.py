@@ -1,1 +1,1 @@
-"""The neutral description of a trained model: losses, starting score, leaf rule, trees and training rows."""
+"""The neutral description of a trained model: losses, starting score, leaf rule, trees and rows."""

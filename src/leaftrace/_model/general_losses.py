@@ -1,13 +1,16 @@
-"""Losses as plain functions of score and label. NumPy replays them; LeafRefit has them in native code, too.
+"""Losses as plain functions of score and label, for one output.
 
-Each says what it is (``value``), its derivatives ``terms``
+NumPy replays them; LeafRefit has native code for them, too. Each loss has its ``value``, its
+derivatives ``terms``
 
     g = dL/dA,   j = dg/dA,   h what the leaf rule divides by,   k = dh/dA
 
-and how g and h move with the label (``label_terms``). Changes are differences of totals: in float64 that leaves ten
-digits of a change of one row in a million. The native ones (``changes``) are in difference form, by families:
+and the derivatives of g and h in the label, ``label_terms``. Changes of g and h are differences of
+two values, which in float64 leaves ten digits of a change of one row in a million. The native ones
+are in difference form, by families; ``changes`` has the name and the parameters of the family:
 
-    residual, margin, relative   g and h in three straight pieces of A - y, of the margin, of (A - y) / max(1, |y|)
+    residual, margin, relative   g and h in three straight pieces of A - y, of the margin, of
+                                 (A - y) / max(1, |y|)
     exponentials                 g = e - y exp(a A) + (c + d y) exp(b A)
     sigmoid                      g = c (sigma(c A) - y), or c (sigma(c (A - y)) - 1/2)
 
@@ -23,27 +26,30 @@ import numpy as np
 from .._data.arrays import F64
 from .losses import Additive
 
-Terms = tuple[F64, F64, F64, F64]
-Told = tuple[str, tuple[float, ...]]
-Piece = tuple[float, float, float]
+Terms = tuple[F64, F64, F64, F64]  # g, j, h, k
+KernelFamily = tuple[str, tuple[float, ...]]  # a family of native losses and its parameters
+Piece = tuple[float, float, float]  # a, b, h: there g = a + b u, and h is constant
 
 
-def pieces(of: str, low: float, high: float, below: Piece, between: Piece, above: Piece) -> Told:
-    """For the kernels: g = a + b u and h where u < low, low <= u <= high, u > high; pieces (a, b, h)."""
-    return of, (low, high, *below, *between, *above)
+def pieces(
+    family: str, low: float, high: float, below: Piece, between: Piece, above: Piece
+) -> KernelFamily:
+    """A family that is piecewise linear in u: pieces for u < low, low <= u <= high, u > high."""
+    return family, (low, high, *below, *between, *above)
 
 
 class General(Additive):
-    """Shapes for one output. `terms` and `label_terms` take and give arrays (n, ...). Each loss has its ``changes``."""
+    """A loss of one output from its `terms` and `label_terms`, functions of arrays (n, ...)."""
 
     kernel = None
     n_outputs = 1
 
     def terms(self, A: F64, y: F64) -> Terms:
+        """g, j, h, k."""
         raise NotImplementedError
 
     def label_terms(self, A: F64, y: F64) -> tuple[F64, F64]:
-        """dg/dy, dh/dy: here of a loss of the residual A - y."""
+        """dg/dy and dh/dy; here for a loss that is a function of the residual A - y."""
         _, j, _, k = self.terms(A, y)
         return -j, -k
 
@@ -108,7 +114,7 @@ class Tweedie(_LogLink, General):
     name: str = "Tweedie"
 
     @property
-    def changes(self) -> Told:
+    def changes(self) -> KernelFamily:
         return "exponentials", (1 - self.power, 2 - self.power, 1.0, 0.0, 0.0)
 
     def value(self, A: F64, y: F64) -> F64:
@@ -132,14 +138,14 @@ class Tweedie(_LogLink, General):
 
 @dataclass(frozen=True)
 class Huber(General):
-    """Squared error up to a residual of ``delta``, linear beyond. ``flat``: h is 1 beyond too."""
+    """Squared error up to a residual of ``delta``, linear beyond. ``flat``: h is 1 there, too."""
 
     delta: float
     flat: bool = True
     name: str = "Huber"
 
     @property
-    def changes(self) -> Told:
+    def changes(self) -> KernelFamily:
         d = self.delta
         h = float(self.flat)
         return pieces("residual", -d, d, (-d, 0.0, h), (0.0, 1.0, 1.0), (d, 0.0, h))
@@ -163,7 +169,7 @@ class PseudoHuber(General):
     name: str = "pseudo-Huber"
 
     @property
-    def changes(self) -> Told:
+    def changes(self) -> KernelFamily:
         return "pseudo-Huber", (self.slope,)
 
     def value(self, A: F64, y: F64) -> F64:
@@ -185,7 +191,7 @@ class Fair(General):
     name: str = "fair"
 
     @property
-    def changes(self) -> Told:
+    def changes(self) -> KernelFamily:
         return "fair", (self.c,)
 
     def value(self, A: F64, y: F64) -> F64:
@@ -207,7 +213,7 @@ class SquaredLog(General):
     name: str = "squared log error"
 
     @property
-    def changes(self) -> Told:
+    def changes(self) -> KernelFamily:
         return "squared log", (self.floor,)
 
     def value(self, A: F64, y: F64) -> F64:
@@ -219,12 +225,8 @@ class SquaredLog(General):
         d = np.log(x) - np.log1p(y)
         j = (1 - d) / x**2
         h = np.maximum(j, self.floor)
-        return (
-            d / x,
-            np.where(inside, j, 0.0),
-            h,
-            np.where(inside & (j > self.floor), (2 * d - 3) / x**3, 0.0),
-        )
+        k = np.where(inside & (j > self.floor), (2 * d - 3) / x**3, 0.0)
+        return d / x, np.where(inside, j, 0.0), h, k
 
     def label_terms(self, A: F64, y: F64) -> tuple[F64, F64]:
         x = np.maximum(A, -1 + 1e-6) + 1
@@ -240,7 +242,7 @@ class ScaledLogistic(General):
     name: str = "logistic"
 
     @property
-    def changes(self) -> Told:
+    def changes(self) -> KernelFamily:
         return "sigmoid", (self.scale, 0.0)
 
     def value(self, A: F64, y: F64) -> F64:
@@ -263,7 +265,7 @@ class ScaledLogistic(General):
 
 @dataclass(frozen=True)
 class Hinge(General):
-    """L = max(0, 1 - yA) with y in {0, 1} read as {-1, 1}; h is 1 where the row counts, zero elsewhere."""
+    """L = max(0, 1 - yA), labels {0, 1} taken as y = {-1, 1}; h is 1 if L > 0, otherwise zero."""
 
     name: str = "hinge"
     changes = pieces("margin", 0.0, 0.0, (-1.0, 0.0, 1.0), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0))
@@ -282,13 +284,16 @@ class Hinge(General):
 
 @dataclass(frozen=True)
 class Pinball(General):
-    """Absolute error (alpha = 1/2, twice) and quantile error: the leaves are quantiles, not Newton steps."""
+    """Quantile error; for alpha = 1/2, half the absolute error.
+
+    The leaves are quantiles, not Newton steps.
+    """
 
     alpha: float = 0.5
     name: str = "quantile error"
 
     @property
-    def changes(self) -> Told:
+    def changes(self) -> KernelFamily:
         above = 1 - self.alpha, 0.0, 1.0
         return pieces("residual", 0.0, 0.0, (-self.alpha, 0.0, 1.0), above, above)
 
@@ -302,91 +307,3 @@ class Pinball(General):
 
     def label_terms(self, A: F64, y: F64) -> tuple[F64, F64]:
         return np.zeros_like(A), np.zeros_like(A)
-
-
-class _Separate(Additive):
-    """K outputs that do not see each other, each with a target of 0 or 1."""
-
-    kernel = None
-    n_outputs: int
-    scale = 1.0
-
-    def _one(self, state: F64) -> Terms:
-        """g for the target 0, j, h, k, each (n, K); the target c takes c times the scale off g."""
-        raise NotImplementedError
-
-    def gradient(self, state: F64, y: F64) -> F64:
-        return self._one(state)[0] - self.scale * np.eye(self.n_outputs)[y.astype(int)]
-
-    def jacobian(self, state: F64, y: F64) -> F64:
-        return self._one(state)[1][:, :, None] * np.eye(self.n_outputs)
-
-    def hessian(self, state: F64, y: F64) -> F64:
-        return self._one(state)[2][:, :, None] * np.eye(self.n_outputs)
-
-    def third_dot(self, state: F64, y: F64, s: F64) -> F64:
-        return (self._one(state)[3] * s)[:, :, None] * np.eye(self.n_outputs)
-
-    def label_gradient(self, state: F64, y: F64) -> F64:
-        return np.broadcast_to(
-            -self.scale * np.eye(self.n_outputs), (len(y), self.n_outputs, self.n_outputs)
-        )
-
-    def label_hessian_dot(self, state: F64, y: F64, s: F64) -> F64:
-        return np.zeros((len(y), self.n_outputs, self.n_outputs))
-
-    def difference(self, state: F64, D: F64, y: F64) -> tuple[F64, F64]:
-        before = self._one(state[..., None])
-        after = self._one(state[..., None] + D)
-        dh = (after[2] - before[2])[:, :, None] * np.eye(self.n_outputs)[None, :, :, None]
-        return after[0] - before[0], dh
-
-
-@dataclass(frozen=True)
-class OneVsAll(_Separate):
-    """A logistic loss for each class, of the score times ``scale``."""
-
-    n_outputs: int
-    scale: float = 1.0
-    name: str = "one-vs-all logistic"
-
-    @property
-    def changes(self) -> Told:
-        return "sigmoid", (self.scale, 0.0)
-
-    def _one(self, state: F64) -> Terms:
-        c = self.scale
-        p = 1 / (1 + np.exp(-c * state))
-        h = c * c * p * (1 - p)
-        return c * p, h, h, c * h * (1 - 2 * p)
-
-    def value(self, A: F64, y: F64) -> F64:
-        x = self.scale * A
-        chosen = np.take_along_axis(x, np.broadcast_to(y.astype(int), A.shape[:-1])[..., None], -1)[
-            ..., 0
-        ]
-        return np.logaddexp(0.0, x).sum(axis=-1) - chosen
-
-    def response(self, state: F64) -> F64:
-        p = 1 / (1 + np.exp(-self.scale * state))
-        return p / p.sum(axis=1, keepdims=True)
-
-
-@dataclass(frozen=True)
-class Brier(_Separate):
-    """L = |F - target|^2 / 2 for class probabilities F: what the leaves of a forest minimise."""
-
-    n_outputs: int
-    name: str = "Brier"
-    changes = pieces("residual", 0.0, 0.0, (0.0, 1.0, 1.0), (0.0, 1.0, 1.0), (0.0, 1.0, 1.0))
-
-    def _one(self, state: F64) -> Terms:
-        one = np.ones_like(state)
-        return state, one, one, np.zeros_like(state)
-
-    def value(self, A: F64, y: F64) -> F64:
-        target = np.eye(self.n_outputs)[y.astype(int)]
-        return 0.5 * ((A - target) ** 2).sum(axis=-1)
-
-    def response(self, state: F64) -> F64:
-        return state

@@ -1,6 +1,7 @@
-"""`Goal`: a scalar of all test predictions with its gradient; and what the ready-made ones of `goals` are built from.
+"""`Goal`: a scalar of all test predictions with its gradient, and the base of the ones in `goals`.
 
-Goals of probabilities P need dP/dF. Five points of the model's own link give it for every loss, one output at a time:
+Goals of probabilities P need dP/dF. Five points of the model's own link give it for every loss, one
+output at a time:
 
     dP/dF_k = (8 (P(F + h) - P(F - h)) - (P(F + 2h) - P(F - 2h))) / 12h,      error of order h^4
 """
@@ -19,12 +20,12 @@ from .._data.inputs import class_codes
 from .losses import Loss
 from .reading import Reading
 
-STEP = 1e-3  # of a score: 1e-12 from h^4, 1e-13 from rounding
+STEP = 1e-3  # h above: the error is 1e-12 from h^4, and 1e-13 from rounding
 
 
 @dataclass(frozen=True)
 class GoalRows:
-    """What a goal may ask of the test rows and their model, besides the predictions."""
+    """The test rows and the link of their model, for goals that need more than predictions."""
 
     reading: Reading
     y: F64 | None  # (m,) labels as the loss takes them
@@ -39,6 +40,7 @@ class GoalRows:
         return self.reading.classes
 
     def labels(self, goal: str) -> F64:
+        """(m,) labels; an error that names the goal if there are none."""
         if self.y is None:
             raise InvalidInput(f"{goal} needs the labels of the test rows; pass y_test.")
         return self.y
@@ -49,7 +51,7 @@ class GoalRows:
         return P[:, None] if P.ndim == 1 else P
 
     def pulled_back(self, F: F64, c: F64) -> F64:
-        """dQ/dF (m, K) from c = dQ/dP (m, C); every row's response depends on its own scores alone."""
+        """dQ/dF (m, K) from c = dQ/dP (m, C); the response of a row depends on its own scores."""
         out = np.empty_like(F)
         for k, h in enumerate(STEP * np.eye(F.shape[1])):
             near = self.response(F + h) - self.response(F - h)
@@ -58,7 +60,7 @@ class GoalRows:
         return out
 
     def class_number(self, label: Any, goal: str) -> int:
-        """The column of the response that a class is; of two classes, the second unless a label is given."""
+        """The column of a class in the response; the second of two if no label is given."""
         C = self.reading.response_width
         if not C:
             if label is not None:
@@ -77,6 +79,7 @@ class GoalRows:
         return 1
 
     def needs_classes(self, goal: str) -> None:
+        """Raise an error unless the model predicts probabilities of classes."""
         if self.classes is None or not self.reading.has_probabilities:
             raise InvalidInput(
                 f"{goal} is for classifiers with probabilities; this model has the {self.loss.name} loss."
@@ -85,16 +88,17 @@ class GoalRows:
 
 @dataclass(frozen=True)
 class Goal:
-    """A goal of your own.
+    """A goal of your own: a number computed from all test predictions.
 
     >>> Goal(lambda F: float(np.tanh(F).mean()), lambda F: (1 - np.tanh(F) ** 2) / len(F), name="mean_tanh").name
     'mean_tanh'
 
     ``value``     a number from raw predictions, (m,) or (m, K) for several outputs
-    ``gradient``  its gradient there, of the same shape. Without it central differences are taken: value is called
-                  2 m K times for each question
+    ``gradient``  its gradient there, of the same shape. Without it central differences are taken:
+                  value is called 2 m K times for each question
     ``name``      for tables: they have a column ``<name>_change_if_removed``
-    ``lower_is_better``  with True or False tables say `harmful` and `helpful`, otherwise `raises` and `lowers`
+    ``lower_is_better``  with True or False tables have the words `harmful` and `helpful`, otherwise
+                  `raises` and `lowers`
     """
 
     value: Callable[[F64], float]
@@ -103,12 +107,12 @@ class Goal:
     lower_is_better: bool | None = None
 
     def bind(self, test: GoalRows) -> Goal:
-        """The goal as it is asked of these test rows."""
+        """The goal for these test rows; it has a gradient."""
         return self if self.gradient is not None else replace(self, gradient=self._differences)
 
     def at(self, F: F64) -> float:
         """The value for scores (m, K)."""
-        value = self.value(plain(F))
+        value = self.value(squeezed(F))
         try:
             value = float(value)
         except (TypeError, ValueError):
@@ -122,7 +126,10 @@ class Goal:
         return value
 
     def _differences(self, scores: F64) -> F64:
-        # of a mean over m rows: 1e-9 from h^2, 1e-12 m from rounding
+        """The gradient by central differences.
+
+        For a mean over m rows the error is 1e-9 from h^2, and 1e-12 m from rounding.
+        """
         F = np.array(scores, dtype=float)
         h = 1e-4
         out = np.empty_like(F)
@@ -135,15 +142,16 @@ class Goal:
         return out
 
 
-def plain(F: F64) -> F64:
-    """Scores as users see them: (m,) for one output, otherwise (m, K)."""
+def squeezed(F: F64) -> F64:
+    """Scores in the shape that users get: (m,) for one output, otherwise (m, K)."""
     return F[:, 0] if F.ndim == 2 and F.shape[1] == 1 else F
 
 
 class ReadyGoal:
-    """A goal that takes shape when it meets a model and its test rows."""
+    """A goal whose value and gradient depend on the model and its test rows; `bind` makes them."""
 
     name: ClassVar[str]
 
     def bind(self, test: GoalRows) -> Goal:
+        """The goal for these test rows."""
         raise NotImplementedError

@@ -1,8 +1,8 @@
 """Losses: derivatives in the score and the label, and their changes in difference form.
 
-A training row meets its loss through a *state*: what the derivatives need of the row's score ``A``, chosen so that
-moving the score by a leaf's step costs no exponential per row (``exp(A + S) = exp(A) exp(S)``, and ``exp(S)`` is
-computed once a leaf).
+The derivatives of a training row are computed from a *state*: a function of the row's score ``A``,
+chosen so that moving the score by a leaf's step costs no exponential per row
+(``exp(A + S) = exp(A) exp(S)``, and ``exp(S)`` is computed once a leaf).
 
     state = loss.state(A)                      # (n, C)  from scores (n, K)
     loss.moved(state, loss.shift(S)[leaf])     # the state at A + S
@@ -13,8 +13,9 @@ For a row, with K outputs:
     j = dg/dA        (n, K, K)     k.s = d(h s)/dA (n, K, K)
     dg/dy, d(h s)/dy (n, K, Y): one column for each number in a label
 
-A Newton step has h = j; where a library bounds or replaces its second derivative they differ.
-``difference(state, D, y)`` gives ``g(A + D) - g(A)`` and the same for h, for changes D (n, K, B), without cancellation.
+A Newton step has h = j; if a library bounds or replaces its second derivative, they differ.
+``difference(state, D, y)`` gives ``g(A + D) - g(A)`` and the same for h, for changes D (n, K, B),
+without cancellation.
 """
 
 from __future__ import annotations
@@ -28,61 +29,75 @@ from .._data.arrays import F64
 
 
 class Loss(Protocol):
-    """What the engine asks of a loss. Arrays are float64; n rows, K outputs, C numbers of state a row."""
+    """The interface of a loss for the engine.
+
+    Arrays are float64; n rows, K outputs, C numbers of state for each row.
+    """
 
     @property
     def name(self) -> str: ...
     @property
     def kernel(self) -> str | None:
-        """The name of the native kernels that replay it and compute its effects; None: NumPy does that."""
+        """The name of the native kernels that replay the loss and compute effects of its rows.
+
+        None if NumPy does that.
+        """
         ...
 
     @property
     def changes(self) -> tuple[str, tuple[float, ...]]:
-        """The native kernels' name for its `difference`, with its numbers: those of ``kernel`` have none, the others
-        stand in src/native/general.hpp."""
+        """The family of native kernels for `difference`, and its parameters.
+
+        The families of ``kernel`` have no parameters; the others are in src/native/general.hpp.
+        """
         ...
 
     @property
     def rounded(self) -> bool:
-        """Whether state or derivatives are rounded as some library does; then NumPy replays it, not a native kernel."""
+        """Whether state or derivatives are rounded as some library does.
+
+        Then NumPy replays the loss, not a native kernel.
+        """
         ...
 
     @property
     def n_outputs(self) -> int: ...
     @property
     def exponential(self) -> bool:
-        """Whether its differences work with exp(D) - 1."""
+        """Whether differences are computed from exp(D) - 1."""
         ...
 
     def state(self, A: F64, out: F64 | None = None) -> F64:
-        """(n, C) from scores (n, K); ``out`` may be used for it, to spare the allocation of a large array."""
+        """(n, C) from scores (n, K); may write to ``out``, which saves allocating a large array."""
         ...
 
     def shift(self, S: F64) -> F64: ...
     def moved(self, state: F64, shift: F64) -> F64: ...
     def value(self, A: F64, y: F64) -> F64: ...
+
+    # g, h, j, k.s, dg/dy and d(h s)/dy
     def gradient(self, state: F64, y: F64) -> F64: ...
     def hessian(self, state: F64, y: F64) -> F64: ...
     def jacobian(self, state: F64, y: F64) -> F64: ...
     def third_dot(self, state: F64, y: F64, s: F64) -> F64: ...
     def label_gradient(self, state: F64, y: F64) -> F64: ...
     def label_hessian_dot(self, state: F64, y: F64, s: F64) -> F64: ...
+
     def difference(self, state: F64, D: F64, y: F64) -> tuple[F64, F64]: ...
     def response(self, state: F64) -> F64:
-        """What the score means: class probabilities (n, classes), or the expected label (n,)."""
+        """Class probabilities (n, classes), or the expected label (n,), for the score."""
         ...
 
 
 class _Newton:
-    """h is the derivative of g."""
+    """Losses whose h is the derivative of g."""
 
     def jacobian(self: Loss, state: F64, y: F64) -> F64:
         return self.hessian(state, y)
 
 
 class Additive:
-    """State is the score itself."""
+    """Losses whose state is the score itself."""
 
     exponential = False
     rounded = False
@@ -98,7 +113,7 @@ class Additive:
 
 
 class _Exponential:
-    """State is built from exp(A)."""
+    """Losses whose state is computed from exp(A)."""
 
     exponential = True
     rounded = False
@@ -108,7 +123,7 @@ class _Exponential:
 
 
 class _OneOutput:
-    """Shapes for K = 1: the label enters g with slope -1 and leaves h alone."""
+    """Losses with K = 1, dg/dy = -1 and dh/dy = 0."""
 
     n_outputs = 1
 
@@ -148,14 +163,18 @@ class SquaredError(Additive, _OneOutput, _Newton):
 
 @dataclass(frozen=True)
 class Logistic(_Exponential, _OneOutput, _Newton):
-    """L = log(1 + exp A) - y A with y in [0, 1]: Logloss and CrossEntropy. State: p = sigma(A) and q = 1 - p."""
+    """L = log(1 + exp A) - y A with y in [0, 1]: Logloss and CrossEntropy.
+
+    State: p = sigma(A) and q = 1 - p.
+    """
 
     name: str = "logistic"
     kernel: str = "logistic"
     changes = "logistic", ()
 
     def state(self, A: F64, out: F64 | None = None) -> F64:
-        # sigma(|A|) and sigma(-|A|), in pieces that stay in the cache: this runs once a step over all rows.
+        # sigma(|A|) and sigma(-|A|), in pieces that stay in the cache: this runs once a step over
+        # all rows.
         out = np.empty((len(A), 2)) if out is None else out
         for start in range(0, len(A), 4096):
             score = A[start : start + 4096, 0]
@@ -175,7 +194,7 @@ class Logistic(_Exponential, _OneOutput, _Newton):
         return np.logaddexp(0.0, A[..., 0]) - y * A[..., 0]
 
     def gradient(self, state: F64, y: F64) -> F64:
-        # p - y without the cancellation p -> 1 brings when y = 1.
+        # p - y without cancellation when p is near 1 and y = 1.
         p, q = state.T
         return (p * (1 - y) - q * y)[:, None]
 
@@ -233,8 +252,10 @@ class Poisson(_Exponential, _OneOutput, _Newton):
 
 @dataclass(frozen=True)
 class Softmax(_Exponential, _Newton):
-    """L = log sum exp A - A_y with y a class number. State: p = softmax(A). The label derivative is that of the
-    row's one-hot target t (n, K): g = p - t."""
+    """L = log sum exp A - A_y with y a class number. State: p = softmax(A).
+
+    Label derivatives are those in the row's one-hot target t (n, K): g = p - t.
+    """
 
     n_outputs: int
     name: str = "softmax"
@@ -251,7 +272,8 @@ class Softmax(_Exponential, _Newton):
 
     def value(self, A: F64, y: F64) -> F64:
         top = A.max(axis=-1, keepdims=True)
-        chosen = np.take_along_axis(A, np.broadcast_to(y.astype(int), A.shape[:-1])[..., None], -1)
+        classes = np.broadcast_to(y.astype(int), A.shape[:-1])[..., None]
+        chosen = np.take_along_axis(A, classes, -1)
         return (top + np.log(np.exp(A - top).sum(axis=-1, keepdims=True)) - chosen)[..., 0]
 
     def gradient(self, state: F64, y: F64) -> F64:
@@ -263,12 +285,11 @@ class Softmax(_Exponential, _Newton):
         return state[:, :, None] * (np.eye(self.n_outputs) - state[:, None, :])
 
     def third_dot(self, state: F64, y: F64, s: F64) -> F64:
-        # h s = p (s - c), c = p.s; differentiated once more: diag(r) - r p' - p r' with r = p (s - c).
+        # h s = p (s - c), c = p.s; its derivative is diag(r) - r p' - p r' with r = p (s - c).
         p = state
         r = state * (s - np.sum(state * s, axis=1, keepdims=True))
-        return (
-            r[:, :, None] * (np.eye(self.n_outputs) - p[:, None, :]) - p[:, :, None] * r[:, None, :]
-        )
+        left = r[:, :, None] * (np.eye(self.n_outputs) - p[:, None, :])
+        return left - p[:, :, None] * r[:, None, :]
 
     def label_gradient(self, state: F64, y: F64) -> F64:
         return np.broadcast_to(-np.eye(self.n_outputs), (len(y), self.n_outputs, self.n_outputs))
@@ -277,9 +298,8 @@ class Softmax(_Exponential, _Newton):
         return np.zeros((len(y), self.n_outputs, self.n_outputs))
 
     def difference(self, state: F64, D: F64, y: F64) -> tuple[F64, F64]:
-        # (n, K, 1), (n, K, B)
-        p = state[..., None]
-        E = np.expm1(D)
+        p = state[..., None]  # (n, K, 1)
+        E = np.expm1(D)  # (n, K, B)
         mean = (p * E).sum(axis=1, keepdims=True)
         dp = p * (E - mean) / (1 + mean)
         cross = dp[:, :, None] * (p + dp)[:, None] + p[:, :, None] * dp[:, None]

@@ -1,7 +1,8 @@
-"""Starting scores that come from the data: step 0, which every row is in.
+"""Starting scores that come from the data: step 0, which depends on every row.
 
-A rule computes the score (K,) from labels and weights b (n,), and how it moves with them. What a library averages over
-may be weighted otherwise than its leaves (LightGBM's init score knows no class weights), so b is not always w.
+A rule computes the score (K,) from labels and weights b (n,), and its derivatives in both. A
+library may weight rows otherwise than in its leaves (LightGBM's init score ignores class weights),
+so b is not always w.
 """
 
 from __future__ import annotations
@@ -16,52 +17,63 @@ from .losses import Loss
 
 
 class BaseRule(Protocol):
-    """How a starting score comes from the labels y (n,) and the weights b (n,) of the training rows."""
+    """A starting score as a function of labels y (n,) and weights b (n,) of the training rows."""
 
     @property
-    def smooth(self) -> bool: ...
+    def smooth(self) -> bool:
+        """Whether the score has derivatives."""
+        ...
+
     def fit(self, loss: Loss, y: F64, b: F64) -> F64:
         """(K,) the score."""
         ...
 
     def effects(self, loss: Loss, y: F64, b: F64, at: F64) -> tuple[F64, F64]:
-        """d score / d b_i (m, K), and d score / d y_i for b_i = 1 (m, K, Y), of rows with the labels ``at`` (m,)."""
+        """Derivatives of the score for rows with the labels ``at`` (m,).
+
+        They are d score / d b_i (m, K), and d score / d y_i for b_i = 1 (m, K, Y).
+        """
         ...
 
     def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
-        """(K, B) the score without each of these rows."""
+        """(K, B) the scores without each one of these rows."""
         ...
 
-    def of_means(self, loss: Loss, y: F64) -> bool:
-        """Whether the score knows of these labels no more than their weighted mean and total weight."""
+    def needs_only_mean(self, loss: Loss, y: F64) -> bool:
+        """Whether the score depends on the labels only by their weighted mean and total weight."""
         ...
 
 
-FEW = 64  # so many different labels are kept as they are
+MAX_DISTINCT_LABELS = 64  # up to this many are kept exactly
 
 
-def condensed(rule: BaseRule, loss: Loss, y: F64, b: F64) -> tuple[F64, F64]:
-    """Few labels with weights that the rule gives the same score: those of parts, put together, condense again.
+def condense_labels(rule: BaseRule, loss: Loss, y: F64, b: F64) -> tuple[F64, F64]:
+    """A few labels with weights for which the rule gives the same score.
 
-    All weights are float32 numbers, and so are the labels where the mean stands for them: a rule that rounds to float32
-    finds nothing to round."""
-    few = _few_labels(loss, y)
-    totals = b
-    if few is None and rule.of_means(loss, y):
-        total = float(b.sum())
-        few, totals = mean_labels(float(b @ y) / total, total)
-    elif few is None:
-        few, code = np.unique(y, return_inverse=True)
-        totals = np.bincount(code, b).astype(np.float64)
-    else:
-        totals = np.bincount(np.searchsorted(few, y), b, len(few)).astype(np.float64)
+    Condensed labels of parts of the rows can be joined and condensed again. All weights are float32
+    numbers, and so are labels that replace their mean: a rule that rounds to float32 changes
+    nothing.
+    """
+    labels, totals = _label_totals(rule, loss, y, b)
     parts = float32_parts(totals)
-    some = parts.ravel() > 0
-    return np.tile(few, len(parts))[some], parts.ravel()[some]
+    is_used = parts.ravel() > 0
+    return np.tile(labels, len(parts))[is_used], parts.ravel()[is_used]
+
+
+def _label_totals(rule: BaseRule, loss: Loss, y: F64, b: F64) -> tuple[F64, F64]:
+    """A few labels and the total weight of each; two around the mean if the rule needs no more."""
+    labels = _distinct_labels(loss, y)
+    if labels is not None:
+        return labels, np.bincount(np.searchsorted(labels, y), b, len(labels)).astype(np.float64)
+    if rule.needs_only_mean(loss, y):
+        total = float(b.sum())
+        return mean_labels(float(b @ y) / total, total)
+    labels, code = np.unique(y, return_inverse=True)
+    return labels, np.bincount(code, b).astype(np.float64)
 
 
 def mean_labels(mean: float, total: float) -> tuple[F64, F64]:
-    """(2,) the float32 numbers around a mean, with weights that give it and this total."""
+    """(2,) the float32 numbers around a mean, with weights that give this mean and total."""
     low = float(np.float32(mean))
     low = low if low <= mean else float(np.nextafter(np.float32(low), np.float32(-np.inf)))
     high = float(np.nextafter(np.float32(low), np.float32(np.inf)))
@@ -70,7 +82,7 @@ def mean_labels(mean: float, total: float) -> tuple[F64, F64]:
 
 
 def float32_parts(x: F64) -> F64:
-    """(3, n) float32 numbers, none negative, that add up to x (n,), none negative."""
+    """(3, n) float32 numbers that add up to x (n,); none of either is negative."""
     parts = []
     for _ in range(3):
         part = x.astype(np.float32)
@@ -80,27 +92,30 @@ def float32_parts(x: F64) -> F64:
     return np.stack(parts)
 
 
-def _few_labels(loss: Loss, y: F64) -> F64 | None:
-    """The different labels in order; None if they are many."""
+def _distinct_labels(loss: Loss, y: F64) -> F64 | None:
+    """The different labels in order; None if there are more than MAX_DISTINCT_LABELS."""
     if loss.n_outputs > 1:
         return np.arange(loss.n_outputs, dtype=np.float64)
     seen = np.unique(y[:4096])
-    if len(seen) > FEW:
+    if len(seen) > MAX_DISTINCT_LABELS:
         return None
     if np.array_equal(seen[np.minimum(np.searchsorted(seen, y), len(seen) - 1)], y):
         return seen
     seen = np.unique(y)
-    return seen if len(seen) <= FEW else None
+    return seen if len(seen) <= MAX_DISTINCT_LABELS else None
 
 
-def targets(loss: Loss, y: F64) -> F64:
-    """(n, K) labels as numbers: of classes, one-hot."""
+def target_matrix(loss: Loss, y: F64) -> F64:
+    """(n, K) labels as numbers; classes are one-hot."""
     return y[:, None] if loss.n_outputs == 1 else np.eye(loss.n_outputs)[y.astype(int)]
 
 
 @dataclass(frozen=True)
 class Mean:
-    """link(weighted mean of the labels). ``float32``: the mean is rounded before the link."""
+    """A starting score that is link(weighted mean of the labels).
+
+    ``float32``: the mean is rounded before the link.
+    """
 
     link: Literal["identity", "log", "logit", "centred log"] = "identity"
     float32: bool = False
@@ -109,29 +124,30 @@ class Mean:
 
     def fit(self, loss: Loss, y: F64, b: F64) -> F64:
         mean = self._mean(loss, y, b)
-        return self._link(mean.astype(np.float32).astype(np.float64) if self.float32 else mean)
+        if self.float32:
+            mean = mean.astype(np.float32).astype(np.float64)
+        return self._link(mean)
 
     def effects(self, loss: Loss, y: F64, b: F64, at: F64) -> tuple[F64, F64]:
         mean = self._mean(loss, y, b)
         slope = self._slope(mean) / b.sum()
         by_label = slope if loss.n_outputs > 1 else slope.reshape(1, 1)
-        return (targets(loss, at) - mean) @ slope.T, np.broadcast_to(
-            by_label, (len(at), *by_label.shape)
-        )
+        by_weight = (target_matrix(loss, at) - mean) @ slope.T
+        return by_weight, np.broadcast_to(by_label, (len(at), *by_label.shape))
 
     def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
         total = self._mean(loss, y, b)[:, None] * b.sum()
-        left = total - b[index] * targets(loss, y[index]).T
-        left = np.where(
-            np.abs(left) < 1e-12 * np.abs(total), 0.0, left
-        )  # nothing left, but for rounding
+        left = total - b[index] * target_matrix(loss, y[index]).T
+        is_rounding = np.abs(left) < 1e-12 * np.abs(total)
+        left = np.where(is_rounding, 0.0, left)
         with np.errstate(divide="ignore", invalid="ignore"):
             return self._link(left / (b.sum() - b[index]))
 
-    def of_means(self, loss: Loss, y: F64) -> bool:
+    def needs_only_mean(self, loss: Loss, y: F64) -> bool:
         return True
 
     def _mean(self, loss: Loss, y: F64, b: F64) -> F64:
+        """(K,) the weighted mean of the labels."""
         if loss.n_outputs == 1:
             return np.array([np.average(y, weights=b)])
         return np.bincount(y.astype(int), b, loss.n_outputs) / b.sum()
@@ -160,48 +176,49 @@ class Mean:
 
 @dataclass(frozen=True)
 class NewtonStep:
-    """One Newton step from the score zero, without regularisation. One output."""
+    """A starting score that is one Newton step from zero, without regularisation. One output."""
 
     smooth: bool = True
 
-    def _sums(self, loss: Loss, y: F64) -> tuple[F64, F64]:
+    def _derivatives(self, loss: Loss, y: F64) -> tuple[F64, F64]:
+        """g and h (n,) at the score zero."""
         state = loss.state(np.zeros((len(y), 1)))
         return loss.gradient(state, y)[:, 0], loss.hessian(state, y)[:, 0, 0]
 
     def fit(self, loss: Loss, y: F64, b: F64) -> F64:
-        g, h = self._sums(loss, y)
+        g, h = self._derivatives(loss, y)
         return np.array([-(b @ g) / (b @ h)])
 
     def effects(self, loss: Loss, y: F64, b: F64, at: F64) -> tuple[F64, F64]:
-        g, h = self._sums(loss, y)
+        g, h = self._derivatives(loss, y)
         H = b @ h
         s = np.array([[-(b @ g) / H]])
-        g, h = self._sums(loss, at)
+        g, h = self._derivatives(loss, at)
         state = loss.state(np.zeros((len(at), 1)))
         steps = np.broadcast_to(s, (len(at), 1))
         by_label = loss.label_gradient(state, at) + loss.label_hessian_dot(state, at, steps)
         return (-(g + h * s[0, 0]) / H)[:, None], -by_label / H
 
-    def of_means(self, loss: Loss, y: F64) -> bool:
+    def needs_only_mean(self, loss: Loss, y: F64) -> bool:
         state = loss.state(np.zeros((len(y), 1)))
         one = np.ones((len(y), 1))
         slopes = loss.label_gradient(state, y), loss.label_hessian_dot(state, y, one)
         return all(np.ptp(slope, axis=0).max(initial=0.0) == 0 for slope in slopes)
 
     def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
-        g, h = self._sums(loss, y)
+        g, h = self._derivatives(loss, y)
         return (-(b @ g - b[index] * g[index]) / (b @ h - b[index] * h[index]))[None]
 
 
 class Constant(Protocol):
-    """A starting score that is a statistic of the labels, such as their median."""
+    """A statistic of weighted labels, such as their median."""
 
     def __call__(self, y: F64, b: F64) -> float: ...
 
 
 @dataclass(frozen=True)
-class OfLabels:
-    """A statistic of the labels that does not move smoothly with their weights. One output."""
+class LabelStatistic:
+    """A starting score that is a statistic of the labels and has no derivatives. One output."""
 
     statistic: Constant
     smooth: bool = False
@@ -212,7 +229,7 @@ class OfLabels:
     def effects(self, loss: Loss, y: F64, b: F64, at: F64) -> tuple[F64, F64]:
         raise NotImplementedError("a statistic of the labels has no derivative")
 
-    def of_means(self, loss: Loss, y: F64) -> bool:
+    def needs_only_mean(self, loss: Loss, y: F64) -> bool:
         return False
 
     def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:

@@ -9,7 +9,7 @@ import numpy as np
 from .._data import inputs
 from .._data.arrays import F64, Ids, Ints, Real
 from .._data.errors import InvalidInput
-from .._data.grouping import Tables
+from .._data.grouping import SourceTables
 from .._engine.engine import Engine
 from .._engine.methods import Baseline, LeafInfluence, LeafRefit, Method, Retrain, TopKLeaves
 from .._engine.queries import Of, Queries, Reduce
@@ -32,13 +32,13 @@ class QueryArguments(NamedTuple):
 
 def _result_tables(
     tracer: Tracer, train: Any, rows: Ints | None, test: Any, queries: Queries
-) -> Tables:
+) -> SourceTables:
     """The tables in which a result looks up columns by name.
 
     ``rows``: which rows of the table `train` the result is about; None for all.
     """
     reduced = queries.reduce is not None
-    return Tables(train, rows, None if reduced else test, reduced, tracer.table_kind)
+    return SourceTables(train, rows, None if reduced else test, reduced, tracer.table_kind)
 
 
 # ---- removal of training rows ----

@@ -11,8 +11,8 @@ import numpy as np
 
 from .._data.arrays import F64, Real
 from .._data.errors import InvalidInput
-from .._data.grouping import Tables
-from .._data.tables import notebook, table, wide
+from .._data.grouping import SourceTables
+from .._data.tables import notebook, table, wide_table
 from .influence_file import read_fields, write_influence
 
 # Phrases for the actions whose effect `Influence.change` is, to put in a sentence.
@@ -64,7 +64,7 @@ class Influence:
     structure_changed: np.ndarray | None = None
     per_label: Mapping[Any, Real] | None = None
     lower_is_better: bool | None = None
-    tables: Tables = field(default_factory=Tables)
+    tables: SourceTables = field(default_factory=SourceTables)
     scored: bool = False
 
     @property
@@ -175,7 +175,7 @@ class Influence:
 
     def to_frame(self) -> Any:
         """The values as a wide table: training rows down, queries across."""
-        return wide(self.values, self.train_index, self.test_index, self.tables.kind)
+        return wide_table(self.values, self.train_index, self.test_index, self.tables.kind)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a .npz file (no pickle). The file appears complete or not at all."""
@@ -187,7 +187,7 @@ class Influence:
         return cls(**read_fields(path))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "tables": Tables(kind=self.tables.kind)}
+        return {**self.__dict__, "tables": SourceTables(kind=self.tables.kind)}
 
     def __repr__(self) -> str:
         rows, queries = self.shape

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .._adapters import open_model
-from .._adapters.class_names import NamedClasses, check_class_names
+from .._adapters.class_names import NamedClasses, with_names
 from .._data import frames, inputs
 from .._data.arrays import F64
 from .._data.errors import InvalidInput
@@ -351,11 +351,9 @@ class Tracer:
 
         ``argument``: name of the argument that has them, for messages.
         """
-        check_class_names(self.classes, names, argument)
-        source = NamedClasses(self.engine.source, names)
+        source = with_names(self.engine.source, names, argument)
         named = copy(self)
-        named.engine = copy(self.engine)
-        named.engine.source = source
+        named.engine = self.engine.with_source(source)
         named.y_train = source.named(self.y_train)
         return named
 

@@ -39,7 +39,7 @@ from .._engine.settings import available_memory, settings_of
 from .._engine.workspace import Workspace
 from .._kernels import BLOCKS, block_width, blocks_of
 from .._model.ensemble import Ensemble
-from .._model.start import condensed
+from .._model.start import condense_labels
 from .._tracer.influence import top_table
 from . import _part
 from ._cluster import Cluster, as_array, cluster_errors, partitions
@@ -169,7 +169,7 @@ class Tracer:
         totals: _part.Totals = cluster.total(_part.take_totals, self._parts, e=cluster.send(e))
         labels = totals.labels
         if e.base_rule is not None:
-            labels = condensed(e.base_rule, e.loss, *labels)
+            labels = condense_labels(e.base_rule, e.loss, *labels)
             e = without_rows(self._source.rebased(e.base_rule.fit(e.loss, *labels)))
         e = replace(e, whole=(totals.n, totals.weight))
         sent = cluster.send(e)

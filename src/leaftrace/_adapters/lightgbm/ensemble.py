@@ -1,12 +1,12 @@
-"""From what a LightGBM model says of itself and its training rows to an `Ensemble`.
+"""A LightGBM model and its training rows as an `Ensemble`.
 
-The first trees (of a forest, all) hold the starting score; DART made trees smaller after they were computed. Both are
-taken back, so that leaf values are those that training computed.
+The first trees (of a forest, all) hold the starting score; DART made trees smaller after they were
+computed. Both are taken back, so that leaf values are those that training computed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,257 +16,275 @@ from numpy.typing import NDArray
 
 from ..._data.arrays import F64, Ids
 from ..._data.errors import UnsupportedModel
-from ..._model.ensemble import BASE, Ensemble, LeafRule, Recorded
+from ..._model.ensemble import BASE, Ensemble, LeafRule
+from ..._model.start import BaseRule
 from ..base import UNWEIGHTED, f32
-from . import recover
-from .leaves import objective, steepness
-from .model import Model
-from .rows import Witness, dart, draw_rows
-from .smooth import smoothing
+from .dart import Moves, dart_schedule
+from .model import ParsedModel
+from .objectives import Objective, objective, steepness
+from .path_smooth import smoothing
 
 
 @dataclass(frozen=True)
-class Training:
-    """The rows a model was trained on: labels as the loss takes them, weights before and of the wrapper's
-    class_weight, scores given in advance."""
+class _RowWeights:
+    """Weights of the training rows.
 
-    told: Model
+    ``w``         (n,) sample weights times class weights, in float32
+    ``by_label``  (n,) factors of is_unbalance and scale_pos_weight; the starting score ignores them
+    ``by_tree``   for each tree (n,) such factors, where every class has its own; otherwise None
+    ``differ``    whether any of all these is not one
+    """
+
+    w: F64
+    by_label: F64
+    by_tree: list[F64] | None
+    differ: bool
+
+
+@dataclass(frozen=True)
+class _Schedule:
+    """How the steps are scaled and added up, before the starting score is taken back."""
+
+    rates: F64  # (T,) learning rates
+    moves: Moves | None  # see `Ensemble`; None: boosting
+    holds_base: NDArray[np.bool_]  # (T,) whether the trees of a step hold the starting score
+
+
+@dataclass(frozen=True)
+class LightGBMRun:
+    """A training run: the model that came out of it, and the rows it was trained on.
+
+    ``leaves``         (trees, n) leaf of each row
+    ``y``              (n,) labels as the loss takes them
+    ``sample_weight``  (n,); ``class_weight`` (n,) factors from the wrapper's class_weight
+    ``offset``         (n, K) scores given in advance, or None
+    ``version``        of LightGBM
+    ``base``           (K,) the starting score, if it is not that of these labels
+    """
+
+    parsed: ParsedModel
     leaves: Ids
     y: F64
     sample_weight: F64
     class_weight: F64
     offset: F64 | None
-    version: tuple[int, ...]  # of LightGBM
-    base: F64 | None = None  # (K,) the starting score, if it is not that of these labels
+    version: tuple[int, ...]
+    base: F64 | None = None
 
     @cached_property
-    def alone(self) -> NDArray[np.bool_]:
-        """(T, K) trees of one leaf."""
-        return np.array([len(tree.values) == 1 for tree in self.told.trees]).reshape(
-            -1, self.told.outputs
-        )
+    def without_splits(self) -> NDArray[np.bool_]:
+        """(T, K) whether a tree is one leaf."""
+        single = [len(tree.values) == 1 for tree in self.parsed.trees]
+        return np.array(single).reshape(-1, self.parsed.outputs)
 
     @cached_property
     def counts(self) -> F64 | None:
-        """(leaves,) rows of each leaf in training, as the model recorded them; NaN for a tree of one leaf."""
+        """(leaves,) rows of each leaf in training, as recorded; NaN for a tree of one leaf."""
         counts = [
-            tree.counts if len(tree.values) > 1 else np.array([np.nan]) for tree in self.told.trees
+            tree.counts if len(tree.values) > 1 else np.array([np.nan])
+            for tree in self.parsed.trees
         ]
         found = [c for c in counts if c is not None]
         return np.concatenate(found) if len(found) == len(counts) else None
 
-    def factor(self, p: dict[str, Any]) -> float:
-        return steepness(self.told.objective[0], p, self.told.outputs)
+    def steepness(self, params: dict[str, Any]) -> float:
+        """The factor by which the objective multiplies h."""
+        return steepness(self.parsed.objective[0], params, self.parsed.outputs)
 
-    def ensemble(self, p: dict[str, Any], bags: Sequence[Any] | None = None) -> Ensemble:
-        """With these parameters; ``bags`` are the rows drawn for each step."""
-        told = self.told
-        T = self.told.iterations
-        K = self.told.outputs
+    def ensemble(self, params: dict[str, Any], bags: Sequence[Any] | None = None) -> Ensemble:
+        """Describe the run with these parameters; ``bags`` are the rows drawn for each step."""
+        parsed = self.parsed
+        K = parsed.outputs
+        weights = self._row_weights(params)
+        kind = objective(parsed.objective[0], params, K, weights.differ, self.version)
+        base, base_rule = self._start(params, kind, weights.w)
+        schedule = self._schedule(params, folded=base_rule is not None)
+        rates = schedule.rates / self.steepness(params)
+        one_rate = bool(np.all(schedule.rates == schedule.rates[0]))
+        labels_matter = bool(np.any(weights.by_label != 1))
+        # GOSS multiplies terms that are rounded already.
+        rounds_draws = params["data_sample_strategy"] == "goss" and weights.differ
+        e = Ensemble(
+            loss=kind.loss,
+            rule=self._leaf_rule(params, kind),
+            learning_rate=rates[0] if one_rate else rates,
+            leaves=self.leaves,
+            first_output=np.tile(np.arange(K, dtype=np.int32), parsed.iterations),
+            step_trees=parsed.step_trees,
+            tree_leaves=parsed.tree_leaves,
+            values=np.concatenate([tree.values for tree in parsed.trees])[:, None],
+            y=f32(self.y),
+            w=weights.w * weights.by_label,
+            w_factor=self.class_weight * weights.by_label,
+            base=base,
+            base_rule=base_rule,
+            base_factor=self.class_weight if labels_matter else None,
+            offset=self.offset,
+            sample=self._sample(weights.by_tree, bags),
+            moves=schedule.moves,
+            leaf_l2=self._category_l2(params),
+            fixed=self._fixed_leaves(),
+            rounding=replace(kind.rounding, draws=rounds_draws and weights.by_tree is None),
+            weights_fixed="" if kind.statistic is None or kind.statistic.weighted else UNWEIGHTED,
+            labels_fixed="" if weights.by_tree is None else "every class weighs them its own way",
+        )
+        return self._as_computed(e, params, schedule)
+
+    def _row_weights(self, params: dict[str, Any]) -> _RowWeights:
+        """The weights that leaves are computed with."""
         w = f32(self.sample_weight * self.class_weight)
-        label_weight = _label_weight(told, p, self.y)
-        weighted = bool(np.any(w != 1) or np.any(label_weight != 1))
-        factor = self.factor(p)
-        kind = objective(told.objective[0], p, K, weighted, self.version)
-        averaged = self.offset is None and not refitted(p) and self._averaged(p)
+        by_label = _label_weights(self.parsed, params, self.y)
+        differ = bool(np.any(w != 1) or np.any(by_label != 1))
+        if by_label.ndim == 1:
+            return _RowWeights(w, by_label, None, differ)
+        K = self.parsed.outputs
+        trees = range(len(self.parsed.trees))
+        by_tree = [np.ascontiguousarray(by_label[:, r % K]) for r in trees]
+        return _RowWeights(w, np.ones(len(self.y)), by_tree, differ)
+
+    def _start(
+        self, params: dict[str, Any], kind: Objective, w: F64
+    ) -> tuple[F64, BaseRule | None]:
+        """(K,) the starting score, and the rule it came from; zero and None if there is none."""
+        if self.offset is not None or refitted(params) or not self._has_start(params):
+            return np.zeros(self.parsed.outputs), None
         with np.errstate(divide="ignore", invalid="ignore"):
-            base = kind.base.fit(kind.loss, f32(self.y), w) if averaged else np.zeros(K)
-        base = self.base if averaged and self.base is not None else base
+            fitted = kind.base.fit(kind.loss, f32(self.y), w)
+        base = fitted if self.base is None else self.base
         if not np.isfinite(base).all():
             raise UnsupportedModel(
                 "a class has no training rows; train with the classes that there are."
             )
-        rates = np.full(T, float(p["learning_rate"]))
-        moves = None
-        holds_base = np.arange(T) == 0
-        if told.averaged:
-            rates, moves, holds_base = self._forest()
-        elif p["boosting"] == "dart" and not refitted(p):
-            rates, moves = dart(p, T, averaged)
-        goss = p["data_sample_strategy"] == "goss"  # multiplies terms that are rounded already
-        sample = None
-        if label_weight.ndim == 2:  # one against all: every class weighs the rows its own way
-            sample = [np.ascontiguousarray(label_weight[:, r % K]) for r in range(T * K)]
-            label_weight = np.ones(len(self.y))
-        leaves = np.diff(told.tree_leaves)
-        e = Ensemble(
-            loss=kind.loss,
-            rule=LeafRule(
-                l2=float(p["lambda_l2"]) / factor,
-                l1=float(p["lambda_l1"]),
-                max_step=float(p["max_delta_step"]) * factor if p["max_delta_step"] > 0 else np.inf,
-                statistic=kind.statistic,
-            ),
-            learning_rate=rates[0] / factor if np.all(rates == rates[0]) else rates / factor,
-            leaves=self.leaves,
-            first_output=np.tile(np.arange(K, dtype=np.int32), T),
-            step_trees=told.step_trees,
-            tree_leaves=told.tree_leaves,
-            values=np.concatenate([tree.values for tree in told.trees])[:, None],
-            y=f32(self.y),
-            w=w * label_weight,
-            w_factor=self.class_weight * label_weight,
-            base=base,
-            base_rule=kind.base if averaged else None,
-            base_factor=self.class_weight if np.any(label_weight != 1) else None,
-            offset=self.offset,
-            sample=self._sample(sample, bags),
-            moves=moves,
-            leaf_l2=self._cat_l2(p),
-            fixed=np.repeat(self.alone.ravel(), leaves) if self.alone.any() else None,
-            rounding=replace(kind.rounding, draws=goss and weighted and sample is None),
-            weights_fixed="" if kind.statistic is None or kind.statistic.weighted else UNWEIGHTED,
-            labels_fixed="" if sample is None else "every class weighs them its own way",
-        )
-        held = np.where(holds_base[:, None], base, 0.0).ravel()  # (trees,)
-        smaller = np.repeat(np.ones(T) if told.averaged else e.factors, K)
-        e = replace(
-            e,
-            values=e.values / np.repeat(smaller, leaves)[:, None]
-            - np.repeat(held, leaves)[:, None],
-        )
-        if p["path_smooth"] > 0 and kind.statistic is None and not refitted(p):
-            e = replace(e, smoothing=smoothing(told, p, e, factor, held, smaller), leaf_l2=None)
-        return e
+        return base, kind.base
 
-    def _averaged(self, p: dict[str, Any]) -> bool:
-        """Whether there is a starting score. Without boost_from_average a first tree of one leaf still holds it."""
-        first = self.alone[0] & (not self.told.averaged)
-        if not p["boost_from_average"] and first.any() and not first.all():
+    def _has_start(self, params: dict[str, Any]) -> bool:
+        """Whether there is a starting score.
+
+        Without boost_from_average a first tree of one leaf still holds it.
+        """
+        first = self.without_splits[0] & (not self.parsed.averaged)
+        if not params["boost_from_average"] and first.any() and not first.all():
             raise UnsupportedModel(
                 "a class has no split in its first tree, which holds a starting score instead, while other classes "
                 "have none (boost_from_average=False); train with boost_from_average=True."
             )
-        return bool(p["boost_from_average"]) or bool(first.all())
+        return bool(params["boost_from_average"]) or bool(first.all())
 
-    def _forest(self) -> tuple[F64, list[list[tuple[int, float]]], NDArray[np.bool_]]:
-        """boosting="rf": no learning rate, the mean of all trees. One without splits is zero, not the base score."""
-        T = self.told.iterations
-        empty = self.alone.all(axis=1)
-        if np.any(self.alone.any(axis=1) & ~empty):
+    def _schedule(self, params: dict[str, Any], folded: bool) -> _Schedule:
+        """The schedule of boosting, DART or a forest.
+
+        ``folded``: the first trees hold a starting score.
+        """
+        if self.parsed.averaged:
+            return self._forest_schedule()
+        T = self.parsed.iterations
+        is_first = np.arange(T) == 0
+        if params["boosting"] == "dart" and not refitted(params):
+            rates, moves = dart_schedule(params, T, folded)
+            return _Schedule(rates, moves, is_first)
+        return _Schedule(np.full(T, float(params["learning_rate"])), None, is_first)
+
+    def _forest_schedule(self) -> _Schedule:
+        """The mean of all trees, without learning rate.
+
+        A tree without splits is zero, and does not hold the starting score.
+        """
+        T = self.parsed.iterations
+        empty = self.without_splits.all(axis=1)
+        if np.any(self.without_splits.any(axis=1) & ~empty):
             raise UnsupportedModel(
                 "a class of this forest has a tree without splits; train with fewer constraints."
             )
         mean = [(t, 1 / T) for t in range(T)]
-        return (
-            np.ones(T),
-            [*[[] for _ in range(T)], [(BASE, -float(empty.mean())), *mean]],
-            np.logical_not(empty),
+        before_steps: Moves = [[] for _ in range(T)]
+        at_the_end = [(BASE, -float(empty.mean())), *mean]
+        return _Schedule(np.ones(T), [*before_steps, at_the_end], np.logical_not(empty))
+
+    def _leaf_rule(self, params: dict[str, Any], kind: Objective) -> LeafRule:
+        """The leaf rule of the loss's own h, so with the steepness in its limits."""
+        factor = self.steepness(params)
+        bound = params["max_delta_step"]
+        return LeafRule(
+            l2=float(params["lambda_l2"]) / factor,
+            l1=float(params["lambda_l1"]),
+            max_step=float(bound) * factor if bound > 0 else np.inf,
+            statistic=kind.statistic,
         )
 
-    def _cat_l2(self, p: dict[str, Any]) -> F64 | None:
-        """(leaves,) more l2 below splits of many categories against many. Leaves computed anew do without."""
+    def _category_l2(self, params: dict[str, Any]) -> F64 | None:
+        """(leaves,) more l2 below splits of many categories against many, or None.
+
+        Leaves that are computed anew do without it.
+        """
+        bins = self.parsed.bins
+        max_onehot = params["max_cat_to_onehot"]
         many = [
-            tree.many(self.told.bins, p["max_cat_to_onehot"])[-len(tree.values) :]
-            for tree in self.told.trees
+            tree.below_many_categories(bins, max_onehot)[-len(tree.values) :]
+            for tree in self.parsed.trees
         ]
-        more = np.concatenate(many) * np.float64(p["cat_l2"]) / self.factor(p)
-        return more if more.any() and not p["use_quantized_grad"] and not refitted(p) else None
+        l2 = np.concatenate(many) * np.float64(params["cat_l2"]) / self.steepness(params)
+        computed_anew = params["use_quantized_grad"] or refitted(params)
+        return l2 if l2.any() and not computed_anew else None
+
+    def _fixed_leaves(self) -> NDArray[np.bool_] | None:
+        """(leaves,) whether a leaf is a whole tree: its value is the starting score or zero."""
+        if not self.without_splits.any():
+            return None
+        return np.repeat(self.without_splits.ravel(), np.diff(self.parsed.tree_leaves))
 
     def _sample(
         self, by_tree: Sequence[Any] | None, by_step: Sequence[Any] | None
     ) -> Sequence[Any] | None:
-        """How often each tree draws each row."""
+        """How often each tree draws each row: factors of its class times the bag of its step."""
         if by_step is None:
             return by_tree
-        drawn = [by_step[r // self.told.outputs] for r in range(len(self.told.trees))]
+        drawn = [by_step[r // self.parsed.outputs] for r in range(len(self.parsed.trees))]
         return drawn if by_tree is None else [a * b for a, b in zip(by_tree, drawn, strict=True)]
 
-    def recall(
-        self, p: dict[str, Any], rounded: list[str], given: Container[str]
-    ) -> tuple[Ensemble, dict[str, Any], list[str]]:
-        """The ensemble with everything that is drawn again or recovered, its parameters, and notes on that.
-        ``rounded``: parameters known to six digits; ``given``: those that the user knows better than the model."""
-        drawn, notes = self._drawn(p)
-        smoothed = p["path_smooth"] > 0
-        if rounded and not smoothed:
-            before = p
-            p = recover.parameters(lambda p: self.ensemble(p, drawn), p, rounded)
-            if names := [name for name in rounded if p[name] != before[name]]:
-                notes.append(
-                    f"{' and '.join(names)} recovered from the leaf values, as files keep six digits"
-                )
-        e = self.ensemble(p, drawn)
-        told_rates = self._told_rates(p, e)
-        if told_rates is not None and not smoothed and "learning_rate" not in given:
-            e = recover.rates(e, told_rates / self.factor(p))
-            if not refitted(p):
-                notes.append("a schedule of learning rates recovered from the leaf values")
-        if refitted(p):
-            notes.append("read as made by Booster.refit(decay_rate=0)")
-        return self._recorded(e, p), p, notes
-
-    def _drawn(self, p: dict[str, Any]) -> tuple[list[Any] | None, list[str]]:
-        """For each step how often it drew each row, and a note on that."""
-        if refitted(p):
-            return None, []
-        e = self.ensemble({**p, "path_smooth": 0.0})
-        spare = min(max(int(p["num_iterations"]) - e.n_steps, 0), 100)
-
-        def fits(t: int, A: F64, drawn: NDArray[Any]) -> bool:
-            return p["path_smooth"] > 0 or recover.fits(e, t, A, drawn)
-
-        def sizes(t: int, A: F64) -> NDArray[np.float32]:
-            return recover.sizes(e, t, A, self.factor(p))
-
-        witness = Witness(e, self.counts, spare, fits)
-        drawn = draw_rows(p, e, self.told.objective[0] == "binary", sizes, witness)
-        if drawn is None or all(d.all() for d in drawn):
-            return None, []
-        if (
-            e.rule.statistic is not None
-        ):  # a percentile counts the rows drawn, it does not weigh them
-            drawn = [(d > 0).astype(np.uint8) for d in drawn]
-        confirmed = "rows of each tree drawn again, confirmed by the number of rows in every leaf"
-        return drawn, [confirmed] if witness.sure else []
-
-    def _told_rates(self, p: dict[str, Any], e: Ensemble) -> F64 | None:
-        """(T,) six digits of the learning rates; None if they are the parameter's. NaN: not told."""
-        if self.told.averaged or (p["boosting"] == "dart" and not refitted(p)):
-            return None
-        found = np.array([tree.shrinkage for tree in self.told.trees[:: self.told.outputs]])
-        found[self.alone[:, 0]] = np.nan
-        if e.base_rule is not None:
-            found[0] = np.nan  # adding the starting score sets it to 1
-        return (
-            found
-            if np.any(np.abs(found - p["learning_rate"]) > 1e-5 * p["learning_rate"])
-            else None
-        )
-
-    def _recorded(self, e: Ensemble, p: dict[str, Any]) -> Ensemble:
-        # Refitting keeps the counts of the rows before; on several machines they are guessed from second derivatives.
-        if self.counts is None or refitted(p) or int(p.get("num_machines", 1)) > 1:
+    def _as_computed(self, e: Ensemble, params: dict[str, Any], schedule: _Schedule) -> Ensemble:
+        """The ensemble with leaf values as training computed them, and with their smoothing."""
+        leaves = np.diff(self.parsed.tree_leaves)
+        held_base = np.where(schedule.holds_base[:, None], e.base, 0.0).ravel()  # (trees,)
+        step_factors = np.ones(e.n_steps) if self.parsed.averaged else e.factors
+        factors = np.repeat(step_factors, self.parsed.outputs)  # (trees,)
+        unshrunk = e.values / np.repeat(factors, leaves)[:, None]
+        e = replace(e, values=unshrunk - np.repeat(held_base, leaves)[:, None])
+        smoothed = params["path_smooth"] > 0 and e.rule.statistic is None
+        if not smoothed or refitted(params):
             return e
-        drawn = (
-            [e.n_rows] * len(e.first_output)
-            if e.sample is None
-            else [np.count_nonzero(s) for s in e.sample]
-        )
-        counts = np.where(
-            np.isnan(self.counts), np.repeat(drawn, np.diff(e.tree_leaves)), self.counts
-        )
-        return replace(e, recorded=Recorded("rows", counts))
+        mixtures = smoothing(self.parsed, params, e, self.steepness(params), held_base, factors)
+        return replace(e, smoothing=mixtures, leaf_l2=None)
 
 
-def refitted(p: dict[str, Any]) -> bool:
-    """Booster.refit(decay_rate=0) computes all leaves anew, from zero scores and on all rows."""
-    return float(p["refit_decay_rate"]) == 0
+def refitted(params: dict[str, Any]) -> bool:
+    """Whether the model was made by Booster.refit(decay_rate=0).
+
+    That computes all leaves anew, from zero scores and on all rows.
+    """
+    return float(params["refit_decay_rate"]) == 0
 
 
-def _label_weight(told: Model, p: dict[str, Any], y: F64) -> F64:
-    """(n,) is_unbalance and scale_pos_weight, which the starting score ignores; (n, K) if one against all."""
+def _label_weights(parsed: ParsedModel, params: dict[str, Any], y: F64) -> F64:
+    """(n,) is_unbalance and scale_pos_weight, which the starting score ignores.
 
-    def weight(positive: NDArray[np.bool_]) -> F64:
-        many = np.count_nonzero(positive)
-        few = np.count_nonzero(~positive)
-        up = 1.0
-        down = 1.0
-        if p["is_unbalance"] and many and few:
-            up, down = (1.0, many / few) if many > few else (few / many, 1.0)
-        return np.where(positive, up * float(p["scale_pos_weight"]), down)
-
-    if told.objective[0] == "multiclassova":
-        weights = np.stack([weight(y == k) for k in range(told.outputs)], axis=1)
+    (n, K) for one against all, unless all are one.
+    """
+    if parsed.objective[0] == "multiclassova":
+        by_class = [_side_weights(params, y == k) for k in range(parsed.outputs)]
+        weights = np.stack(by_class, axis=1)
         return weights if np.any(weights != 1) else np.ones(len(y))
-    return weight(y > 0) if told.objective[0] == "binary" else np.ones(len(y))
+    return _side_weights(params, y > 0) if parsed.objective[0] == "binary" else np.ones(len(y))
+
+
+def _side_weights(params: dict[str, Any], positive: NDArray[np.bool_]) -> F64:
+    """(n,) weights of rows that are positive or negative."""
+    positives = np.count_nonzero(positive)
+    negatives = np.count_nonzero(~positive)
+    positive_weight = 1.0
+    negative_weight = 1.0
+    if params["is_unbalance"] and positives and negatives:
+        if positives > negatives:
+            negative_weight = positives / negatives
+        else:
+            positive_weight = negatives / positives
+    return np.where(positive, positive_weight * float(params["scale_pos_weight"]), negative_weight)

@@ -1,7 +1,8 @@
-"""What a LightGBM model says of itself: `Booster.model_to_string()`, which is also what a .txt file holds.
+"""Reading the text of a LightGBM model: `Booster.model_to_string()`, which is also a .txt file.
 
-Leaf values stand there with all their digits, parameters with six. A Booster that was not read from a file still has
-the parameters it was given; elsewhere the missing digits are recovered from the leaf values (`recover.py`).
+Leaf values stand there with all their digits, parameters with six. A Booster that was not read from
+a file still has the parameters it was given; elsewhere the missing digits are recovered from the
+leaf values (`recover.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ CONTINUOUS = (
     "learning_rate", "lambda_l1", "lambda_l2", "cat_l2", "max_delta_step", "sigmoid", "scale_pos_weight", "alpha",
     "fair_c", "poisson_max_delta_step", "tweedie_variance_power",
 )  # fmt: skip
-# Those that leaf values depend on, for models that do not report them.
+# Values of parameters that leaf values depend on, for models that do not report them.
 DEFAULTS = {
     "boosting": "gbdt", "data_sample_strategy": "bagging", "num_iterations": 0, "learning_rate": 0.1,
     "num_threads": 0, "bagging_fraction": 1.0, "pos_bagging_fraction": 1.0, "neg_bagging_fraction": 1.0,
@@ -38,18 +39,26 @@ DEFAULTS = {
 
 @dataclass(frozen=True)
 class Tree:
-    """One tree of L leaves. Nodes are numbered splits first: 0 .. L - 2, then leaves L - 1 .. 2 L - 2."""
+    """A tree of L leaves. Its splits are the nodes 0 .. L - 2, its leaves L - 1 .. 2 L - 2.
 
-    values: F64  # (L,)
-    counts: F64 | None  # (L,) rows in training
-    shrinkage: (
-        float  # what the values were multiplied with; 1 if a starting score was added to them
-    )
+    ``values``        (L,) leaf values
+    ``counts``        (L,) rows of each leaf in training, or None
+    ``shrinkage``     factor that the values include; 1 if a starting score was added to them
+    ``linear``        whether the leaves hold linear models
+    ``children``      (L - 1, 2) nodes below each split
+    ``features``      (L - 1,) feature of each split
+    ``categorical``   (L - 1,) whether a split is one of categories
+    ``split_values``  (L - 1,) six digits of the value that a leaf in the split's place would have
+    """
+
+    values: F64
+    counts: F64 | None
+    shrinkage: float
     linear: bool
-    children: Ints  # (L - 1, 2) nodes
-    features: Ints  # (L - 1,) what the splits look at
-    categorical: NDArray[np.bool_]  # (L - 1,) splits of categories
-    split_values: F64  # (L - 1,) six digits of what a leaf there would have held
+    children: Ints
+    features: Ints
+    categorical: NDArray[np.bool_]
+    split_values: F64
 
     @cached_property
     def parent(self) -> Ints:
@@ -58,19 +67,29 @@ class Tree:
         above[self.children] = np.arange(len(self.children))[:, None]
         return above
 
-    def many(self, bins: Ints, onehot: float) -> NDArray[np.bool_]:
-        """(2 L - 1,) whether the split above each node parts many categories from many."""
-        split = np.append(self.categorical & (bins[self.features] > onehot), False)
-        return split[self.parent]  # -1, above the root, is the last
+    def below_many_categories(self, bins: Ints, max_onehot: float) -> NDArray[np.bool_]:
+        """(2 L - 1,) whether the split above each node separates many categories from many."""
+        many = self.categorical & (bins[self.features] > max_onehot)
+        return np.append(many, False)[self.parent]  # -1, above the root, is the last
 
 
 @dataclass(frozen=True)
-class Model:
+class ParsedModel:
+    """The text of a model as trees and numbers.
+
+    ``outputs``    trees of each iteration
+    ``objective``  its name, then its options
+    ``averaged``   whether predictions are the mean of all trees (a forest)
+    ``bins``       (features,) categories a feature was binned into, one for "other" included; 0 for
+                   numbers
+    ``params``     training parameters as they stand in the text
+    """
+
     trees: list[Tree]
-    outputs: int  # trees an iteration
-    objective: list[str]  # its name, then options
+    outputs: int
+    objective: list[str]
     averaged: bool
-    bins: Ints  # (features,) categories a feature was binned into, one for "other" included; 0 for numbers
+    bins: Ints
     params: dict[str, str]
 
     @property
@@ -79,37 +98,47 @@ class Model:
 
     @cached_property
     def step_trees(self) -> NDArray[np.int64]:
+        """(T + 1,) trees of each step, which is an iteration."""
         return np.arange(0, len(self.trees) + 1, self.outputs)
 
     @cached_property
     def tree_leaves(self) -> NDArray[np.int64]:
+        """(trees + 1,) leaves of each tree in the list of all leaves."""
         return cumulative([len(tree.values) for tree in self.trees])
 
 
-def read(text: str) -> Model:
+def read(text: str) -> ParsedModel:
+    """Parse the text of a model."""
     head, _, rest = text.partition("\nTree=0\n")
     body, _, tail = rest.partition("\nend of trees")
     fields = _fields(head)
     infos = fields.get("feature_infos", "").split(" ")
-    return Model(
-        trees=[_tree(_fields(block)) for block in re.split(r"\nTree=\d+\n", body)] if body else [],
+    blocks = re.split(r"\nTree=\d+\n", body) if body else []
+    parameter_lines = tail.partition("\nparameters:")[2]
+    return ParsedModel(
+        trees=[_tree(_fields(block)) for block in blocks],
         outputs=int(fields.get("num_tree_per_iteration", 1)),
         objective=fields.get("objective", "").split(" "),
         averaged="\naverage_output" in head,
-        bins=np.array(
-            [0 if info.startswith("[") or info == "none" else info.count(":") + 1 for info in infos]
-        ),
-        params=dict(
-            re.findall(r"^\[(\w+): ?(.*)\]$", tail.partition("\nparameters:")[2], re.MULTILINE)
-        ),
+        bins=np.array([_category_bins(info) for info in infos]),
+        params=dict(re.findall(r"^\[(\w+): ?(.*)\]$", parameter_lines, re.MULTILINE)),
     )
 
 
+def _category_bins(info: str) -> int:
+    """Categories of a feature, one for "other" included; 0 for numbers, which have a range."""
+    is_number = info.startswith("[") or info == "none"
+    return 0 if is_number else info.count(":") + 1
+
+
 def _fields(text: str) -> dict[str, str]:
+    """The lines "name=value" of a text."""
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
 def _tree(fields: dict[str, str]) -> Tree:
+    """A tree from the lines of its block."""
+
     def numbers(name: str, kind: Any = int) -> np.ndarray:
         return np.array(fields.get(name, "").split(), dtype=kind)
 
@@ -132,9 +161,12 @@ def _tree(fields: dict[str, str]) -> Tree:
 def parameters(
     texts: dict[str, str], trained_with: dict[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    """The parameters' values, from what the Booster was trained with where it has more digits; and the names of those
-    that may lack digits."""
-    full = {
+    """Values of the parameters, and the names of those that may lack digits.
+
+    ``texts`` are the values in the model, with six digits; ``trained_with`` are those that the
+    Booster was trained with, from which values with more digits are taken.
+    """
+    all_digits = {
         f"{v:.6g}": v
         for v in trained_with.values()
         if isinstance(v, float) and float(f"{v:.6g}") != v
@@ -142,19 +174,20 @@ def parameters(
     unreported = {
         name: v for name, v in trained_with.items() if name in DEFAULTS and name not in texts
     }
-    if (
-        "goss" in trained_with.values()
-    ):  # under one of several names; LightGBM 4.0 does not report it
+    # LightGBM 4.0 does not report this one, and the user may give it under one of several names.
+    if "goss" in trained_with.values():
         unreported["data_sample_strategy"] = "goss"
-    values = (
-        DEFAULTS | unreported | {name: full.get(text, _value(text)) for name, text in texts.items()}
-    )
-    return values, [
-        name for name in CONTINUOUS if _digits(texts.get(name, "")) >= 6 and texts[name] not in full
+    reported = {name: all_digits.get(text, _value(text)) for name, text in texts.items()}
+    rounded = [
+        name
+        for name in CONTINUOUS
+        if _digits(texts.get(name, "")) >= 6 and texts[name] not in all_digits
     ]
+    return DEFAULTS | unreported | reported, rounded
 
 
 def _value(text: str) -> Any:
+    """A parameter as a whole number, a number or a text, whichever it can be."""
     try:
         return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
     except ValueError:
@@ -162,5 +195,5 @@ def _value(text: str) -> Any:
 
 
 def _digits(text: str) -> int:
-    """Significant digits."""
+    """Number of significant digits."""
     return len(re.sub(r"e.*|\D", "", text).strip("0"))

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..._data.arrays import F64, Ids
 from ..._data.errors import UnsupportedModel
 from ..._model.ensemble import Ensemble, LeafRule, Recorded, Rounding
-from ..._model.start import OfLabels
+from ..._model.losses import Loss
+from ..._model.start import BaseRule, LabelStatistic
 from ..base import UNWEIGHTED, f32
 from . import recover
-from .draws import Dart, Drawn, Moves, draw_again
-from .loss import QUANTILES, Quantile, alphas, loss_of, single
+from .draws import Dart, Drawn, Moves, TreeMethod, draw_again
 from .model import Trees
-from .start import rule_of
+from .objectives import QUANTILES, Quantile, as_float32, loss_and_factor, quantile_levels
+from .start import starting_rule
 
 
 @dataclass
-class Training:
-    """A training run: the model that came out of it and what went in.
+class XGBoostRun:
+    """A training run: its data and parameters, and the model that came out of it.
 
     ``rounds``         that the model predicts with; ``trees`` may have more
-    ``base_score``     (K,) as stored; ``base`` the raw score it stands for
-    ``offset``         (n, K) what a base_margin adds to that, or None
-    ``sample_weight``  (n,), or None: quantile leaves of rows without weights differ from those of weight one
+    ``base_score``     (K,) as stored; ``base`` the raw score that corresponds to it
     ``loaded``         the parameters are XGBoost's defaults, not those of the run
-    ``notes``          what was found out on the way
+    ``sample_weight``  (n,), or None: quantile leaves of rows without weights differ from those of
+                       rows of weight one
+    ``offset``         (n, K) difference of a base_margin to the base score, or None
+    ``columns_first``  the random numbers come in the order of XGBoost 2.0, see `draws`
+    ``notes``          findings that the user should read
     ``recovered``      some parameters are not those that the model reported
     """
 
@@ -43,95 +46,130 @@ class Training:
     y: F64
     sample_weight: F64 | None
     offset: F64 | None
-    old: bool  # XGBoost 2.0
+    columns_first: bool
     notes: list[str] = field(default_factory=list)
     recovered: bool = False
 
     def ensemble(self) -> Ensemble:
-        params = self.params
-        trees = self.trees
-        loss, c = loss_of(self.objective, params, len(self.base))
-        factor = np.where(self.y == 1, single(params.get("scale_pos_weight", 1)), 1.0)
-        w = f32(factor if self.sample_weight is None else self.sample_weight * factor)
-        quantile = None
-        if self.objective in QUANTILES:
-            quantile = Quantile(alphas(params)[0], self.sample_weight is not None)
-        base_rule = None
-        if params["boost_from_average"] == "1" and self.offset is None:
-            of_labels = None if quantile is None else OfLabels(quantile.of_labels)
-            base_rule = rule_of(self.objective, loss, self.y, w, self.base_score, c, of_labels)
-        recorded = None
-        if trees.cover is not None:
-            recorded = (
-                Recorded("hessian", trees.cover / c)
-                if quantile is None
-                else Recorded("weight", trees.cover)
-            )
-        drawn = self._drawn()
-        ensemble = Ensemble(
+        """Describe the run, with recovered parameters if the reported ones give other leaves."""
+        loss, hessian_factor = loss_and_factor(self.objective, self.params, len(self.base))
+        positive_weight = as_float32(self.params.get("scale_pos_weight", 1))
+        label_weight = np.where(self.y == 1, positive_weight, 1.0)
+        with_labels = (
+            label_weight if self.sample_weight is None else self.sample_weight * label_weight
+        )
+        w = f32(with_labels)
+        quantile = self._quantile()
+        base_rule = self._base_rule(loss, hessian_factor, w, quantile)
+        drawn = self._draw_again()
+        rate_unit = hessian_factor * self._parallel_trees
+        reported = Ensemble(
             loss=loss,
-            rule=self._rule(c, quantile),
-            learning_rate=single(params["learning_rate"]) / (c * int(params["num_parallel_tree"])),
+            rule=self._leaf_rule(hessian_factor, quantile),
+            learning_rate=as_float32(self.params["learning_rate"]) / rate_unit,
             leaves=self.leaves,
-            first_output=trees.output,
-            step_trees=trees.steps,
-            tree_leaves=trees.edges,
-            values=trees.values,
+            first_output=self.trees.output,
+            step_trees=self.trees.steps,
+            tree_leaves=self.trees.edges,
+            values=self.trees.values,
             y=self.y,
             w=w,
-            w_factor=factor,
+            w_factor=label_weight,
             base=self.base,
             base_rule=base_rule,
             offset=self.offset,
-            sample=None
-            if drawn.sample is None
-            else [s for s in drawn.sample for _ in range(trees.width)],
+            sample=self._sample(drawn),
             moves=self._moves(drawn),
-            recorded=recorded,
+            recorded=self._recorded(hessian_factor, quantile),
             rounding=Rounding(scores=True, derivatives=True, terms=True),
             weights_fixed="" if quantile is None or quantile.weighted else UNWEIGHTED,
         )
-        return self._with_recovered(ensemble, c)
+        return self._with_recovered(reported, rate_unit, hessian_factor)
 
-    def _rule(self, c: float, quantile: Quantile | None) -> LeafRule:
+    @property
+    def _parallel_trees(self) -> int:
+        return int(self.params["num_parallel_tree"])
+
+    def _quantile(self) -> Quantile | None:
+        """The statistic that the leaves are, for objectives that renew their leaves."""
+        if self.objective not in QUANTILES:
+            return None
+        return Quantile(quantile_levels(self.params)[0], self.sample_weight is not None)
+
+    def _base_rule(
+        self, loss: Loss, hessian_factor: float, w: F64, quantile: Quantile | None
+    ) -> BaseRule | None:
+        """The rule that estimated the starting score, if it was estimated."""
+        if self.params["boost_from_average"] != "1" or self.offset is not None:
+            return None
+        label_rule = None if quantile is None else LabelStatistic(quantile.label_quantile)
+        return starting_rule(
+            self.objective, loss, self.y, w, self.base_score, hessian_factor, label_rule
+        )
+
+    def _leaf_rule(self, hessian_factor: float, quantile: Quantile | None) -> LeafRule:
+        """The leaf rule of the loss's own second derivative."""
         params = self.params
-        bound = single(self.params["max_delta_step"])
+        bound = as_float32(params["max_delta_step"])
         return LeafRule(
-            l2=single(params["reg_lambda"]) / c,
-            l1=single(params["reg_alpha"]),
-            max_step=bound * c if bound else np.inf,
-            min_hessian=single(params["min_child_weight"]) / c,
+            l2=as_float32(params["reg_lambda"]) / hessian_factor,
+            l1=as_float32(params["reg_alpha"]),
+            max_step=bound * hessian_factor if bound else np.inf,
+            min_hessian=as_float32(params["min_child_weight"]) / hessian_factor,
             statistic=quantile,
         )
 
-    def _drawn(self) -> Drawn:
-        """Which rows and, with DART, which trees every tree was trained on."""
+    def _recorded(self, hessian_factor: float, quantile: Quantile | None) -> Recorded | None:
+        """The cover of the leaves, which counts weights where the leaves are quantiles."""
+        cover = self.trees.cover
+        if cover is None:
+            return None
+        if quantile is not None:
+            return Recorded("weight", cover)
+        return Recorded("hessian", cover / hessian_factor)
+
+    def _draw_again(self) -> Drawn:
+        """Draw the rows and, with DART, the trees that every tree was trained on."""
         params = self.params
-        dart = None
-        if self.trees.weight is not None:
-            weighted = params["sample_type"] in ("1", "weighted")
-            forest = params["normalize_type"] in ("1", "forest")
-            dart = Dart(single(params["rate_drop"]), single(params["skip_drop"]), weighted, forest)
         drawn = draw_again(
             (np.diff(self.trees.rounds) // self.trees.width).tolist(),
             len(self.y),
             seed=int(params["seed"]),
-            subsample=single(params["subsample"]),
+            subsample=as_float32(params["subsample"]),
             method=tree_method(params),
-            parallel=int(params["num_parallel_tree"]),
+            parallel=self._parallel_trees,
             seed_per_iteration=params["seed_per_iteration"] in ("1", "True"),
-            columns_first=self.old,
-            learning_rate=single(params["learning_rate"]),
-            dart=dart,
+            columns_first=self.columns_first,
+            learning_rate=as_float32(params["learning_rate"]),
+            dart=self._dart(),
         )
         if drawn.sample is not None:
             self.notes.append(
-                f"rows drawn again (subsample={single(params['subsample']):.6g}, seed={params['seed']}) and checked "
-                f"by the {'values' if self.trees.cover is None else 'cover'} of all leaves"
+                f"rows drawn again (subsample={as_float32(params['subsample']):.6g}, seed={params['seed']}) and "
+                f"checked by the {'values' if self.trees.cover is None else 'cover'} of all leaves"
             )
         return drawn
 
+    def _dart(self) -> Dart | None:
+        """DART's settings; None for other boosters."""
+        if self.trees.weight is None:
+            return None
+        params = self.params
+        return Dart(
+            rate_drop=as_float32(params["rate_drop"]),
+            skip_drop=as_float32(params["skip_drop"]),
+            weighted=params["sample_type"] in ("1", "weighted"),
+            forest=params["normalize_type"] in ("1", "forest"),
+        )
+
+    def _sample(self, drawn: Drawn) -> list[NDArray[np.bool_]] | None:
+        """The rows of each tree; the trees that stand for one tree with vectors share them."""
+        if drawn.sample is None:
+            return None
+        return [rows for rows in drawn.sample for _ in range(self.trees.width)]
+
     def _moves(self, drawn: Drawn) -> Moves | None:
+        """The moves of DART, without the trees of rounds that the model does not predict with."""
         weight = self.trees.weight
         if drawn.moves is None or drawn.tree_weight is None or weight is None:
             return None
@@ -147,12 +185,11 @@ class Training:
         unused = range(int(self.trees.rounds[self.rounds]), len(self.trees))
         return [*drawn.moves[:-1], drawn.moves[-1] + [(t, -float(weight[t])) for t in unused]]
 
-    def _with_recovered(self, e: Ensemble, c: float) -> Ensemble:
-        """The ensemble with the parameters that gave its leaf values, if those it reports did not."""
-        if recover.reported_fit(e):
+    def _with_recovered(self, e: Ensemble, rate_unit: float, hessian_factor: float) -> Ensemble:
+        """The ensemble with the parameters that gave its leaves, if the reported ones did not."""
+        if recover.reported_agree(e):
             return e
-        unit = c * int(self.params["num_parallel_tree"])
-        found = recover.recovered(e, unit, c)
+        found = recover.recover_parameters(e, rate_unit, hessian_factor)
         if found is None:
             if self.loaded:
                 self.notes.append(
@@ -162,30 +199,34 @@ class Training:
             return e
         rule, rate, names = found
         self.recovered = True
-        self.params |= {"reg_lambda": str(rule.l2 * c), "reg_alpha": str(rule.l1)}
-        self.params["min_child_weight"] = str(rule.min_hessian * c)
+        self.params |= {
+            "reg_lambda": str(rule.l2 * hessian_factor),
+            "reg_alpha": str(rule.l1),
+            "min_child_weight": str(rule.min_hessian * hessian_factor),
+        }
         if np.ndim(rate) == 0:
-            self.params["learning_rate"] = str(float(rate) * unit)
+            self.params["learning_rate"] = str(float(rate) * rate_unit)
+        self.notes.append(self._recovery_note(names))
+        return replace(e, rule=rule, learning_rate=rate)
+
+    def _recovery_note(self, names: list[str]) -> str:
+        """A note with the recovered parameters of these names."""
         shown = [
             f"{name}={float(self.params[name]):.6g}" if name in self.params else name
             for name in names
         ]
-        why = (
-            "as a file keeps no training parameters"
-            if self.loaded
-            else "as the model reports others"
-        )
-        self.notes.append(f"{', '.join(shown)} recovered from the leaf values, {why}")
-        return replace(e, rule=rule, learning_rate=rate)
+        reason = "as the model reports others"
+        if self.loaded:
+            reason = "as a file keeps no training parameters"
+        return f"{', '.join(shown)} recovered from the leaf values, {reason}"
 
 
-def tree_method(params: dict[str, str]) -> Literal["hist", "approx", "exact"]:
+def tree_method(params: dict[str, str]) -> TreeMethod:
+    """The method that grew the trees; with "auto" the updaters show it."""
     method = params["tree_method"]
+    if method != "auto":
+        return method if method in ("exact", "approx") else "hist"
     updaters = params.get("updater_seq", "")
-    if method == "exact" or (method == "auto" and "grow_colmaker" in updaters):
+    if "grow_colmaker" in updaters:
         return "exact"
-    return (
-        "approx"
-        if method == "approx" or (method == "auto" and "grow_histmaker" in updaters)
-        else "hist"
-    )
+    return "approx" if "grow_histmaker" in updaters else "hist"

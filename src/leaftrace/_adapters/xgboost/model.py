@@ -1,8 +1,9 @@
-"""What an XGBoost booster holds: its trees and its training parameters, read from its JSON."""
+"""Reading an XGBoost booster: its trees and its training parameters, from its JSON."""
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,15 +27,17 @@ ALIASES = {
 
 @dataclass(frozen=True)
 class Trees:
-    """Trees with a number in each leaf. A tree with vectors, which XGBoost computes one output at a time, stands here
-    as ``width`` trees, one for each output.
+    """Trees with a number in each leaf.
 
-    ``leaf``    for each tree (nodes,) the number of the leaf a node is, counted from 0; -1: not a leaf
+    A tree with vectors, which XGBoost computes one output at a time, stands here as ``width``
+    trees, one for each output.
+
+    ``leaf``    for each tree (nodes,) the number of the leaf a node is, from 0; -1: not a leaf
     ``edges``   (trees + 1,) leaves of each tree in the list of all leaves
     ``values``  (leaves, 1); ``cover`` (leaves,) sum of second derivatives, or None
     ``output``  (trees,) the output a tree writes to
     ``rounds``  (rounds + 1,) trees of each round
-    ``weight``  (trees,) what DART multiplies each tree with, or None
+    ``weight``  (trees,) factor by which DART multiplies each tree, or None
     """
 
     leaf: list[NDArray[np.int64]]
@@ -51,7 +54,11 @@ class Trees:
 
     @property
     def steps(self) -> NDArray[np.int64]:
-        """(T + 1,) trees of each step: a round, whose trees read the same scores. But DART moves single trees."""
+        """(T + 1,) trees of each step.
+
+        A step is a round, whose trees read the same scores. DART moves single trees, so there it
+        is a tree.
+        """
         return self.rounds if self.weight is None else np.arange(len(self) + 1)
 
     def first(self, rounds: int) -> Trees:
@@ -71,6 +78,7 @@ class Trees:
 
 
 def learner(booster: xgb.Booster) -> dict[str, Any]:
+    """The part of the booster's JSON that holds the model."""
     return json.loads(bytes(booster.save_raw("json")))["learner"]
 
 
@@ -79,11 +87,11 @@ def parse_trees(model: dict[str, Any]) -> Trees:
     gradient_booster = model["gradient_booster"]
     weight = gradient_booster.get("weight_drop")
     forest = gradient_booster.get("gbtree", gradient_booster)["model"]
-    parts = [_leaves(tree) for tree in forest["trees"]]
-    width = parts[0][1].shape[1] if parts else 1
-    columns = [(number, values, cover) for number, vectors, cover in parts for values in vectors.T]
+    parsed = [_parse_tree(tree) for tree in forest["trees"]]
+    width = parsed[0][1].shape[1] if parsed else 1
+    columns = [(number, values, cover) for number, vectors, cover in parsed for values in vectors.T]
     covers = [cover for _, _, cover in columns if cover is not None]
-    output = np.tile(np.arange(width), len(parts)) if width > 1 else forest["tree_info"]
+    output = np.tile(np.arange(width), len(parsed)) if width > 1 else forest["tree_info"]
     return Trees(
         leaf=[number for number, _, _ in columns],
         edges=cumulative([len(values) for _, values, _ in columns]),
@@ -96,8 +104,8 @@ def parse_trees(model: dict[str, Any]) -> Trees:
     )
 
 
-def _leaves(tree: dict[str, Any]) -> tuple[NDArray[np.int64], F64, F64 | None]:
-    """Number of the leaf each node is, leaf values (L, O), cover (L,)."""
+def _parse_tree(tree: dict[str, Any]) -> tuple[NDArray[np.int64], F64, F64 | None]:
+    """(nodes,) the number of the leaf each node is, leaf values (L, O), cover (L,)."""
     left = np.asarray(tree["left_children"])
     right = np.asarray(tree["right_children"])
     inner = left >= 0
@@ -108,19 +116,19 @@ def _leaves(tree: dict[str, Any]) -> tuple[NDArray[np.int64], F64, F64 | None]:
     number[nodes] = np.arange(len(nodes))
     width = int(tree["tree_param"]["size_leaf_vector"])
     if width <= 1:
-        return (
-            number,
-            np.asarray(tree["split_conditions"])[nodes, None],
-            np.asarray(tree["sum_hessian"])[nodes],
-        )
+        values = np.asarray(tree["split_conditions"])[nodes, None]
+        cover = np.asarray(tree["sum_hessian"])[nodes]
+        return number, values, cover
     if "leaf_weights" in tree:  # since 3.2; a leaf's "right child" is its place there
         return number, np.asarray(tree["leaf_weights"]).reshape(-1, width)[right[nodes]], None
     return number, np.asarray(tree["base_weights"]).reshape(-1, width)[nodes], None
 
 
 def parameters(booster: xgb.Booster) -> dict[str, str]:
-    """Training parameters the booster reports, by one name each. A loaded model reports XGBoost's defaults, but for
-    those of its objective, which the file keeps."""
+    """Training parameters that the booster reports, by one name each.
+
+    A loaded model reports XGBoost's defaults, but for those of its objective, which the file keeps.
+    """
     config = json.loads(booster.save_config())["learner"]
     found: dict[str, str] = {}
     for section in (config, config["objective"]):  # Poisson's max_delta_step stands in both
@@ -137,7 +145,19 @@ def parameters(booster: xgb.Booster) -> dict[str, str]:
 def reports_defaults(booster: xgb.Booster) -> bool:
     """Whether the booster was loaded from a file. Training sets up a metric, loading does not."""
     config = json.loads(booster.save_config())["learner"]
-    return (
-        not config["metrics"]
-        and config["learner_train_param"]["disable_default_eval_metric"] == "0"
-    )
+    metric_disabled = config["learner_train_param"]["disable_default_eval_metric"] != "0"
+    return not config["metrics"] and not metric_disabled
+
+
+def best_rounds(booster: xgb.Booster) -> int | None:
+    """Number of rounds up to the best one of early stopping; None without early stopping.
+
+    The scikit-learn classes predict with these rounds, a Booster with all of them.
+    """
+    best = booster.attr("best_iteration")
+    return None if best is None else int(best) + 1
+
+
+def error_reason(error: Exception) -> str:
+    """The message of XGBoost's error, without time, place and stack."""
+    return re.sub(r"^\[[^\]]*\] \S+: ", "", str(error).strip().splitlines()[0])

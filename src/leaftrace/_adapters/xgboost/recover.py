@@ -1,11 +1,13 @@
 """Training parameters that the model does not report, found from its leaf values.
 
-A saved file keeps no training parameters but those of the objective, and a learning rate that a callback changed is
-reported as it was last. The leaf values of all steps, v, tell them, with G and H summed over the training rows:
+A saved file keeps no training parameters but those of the objective, and a learning rate that a
+callback changed is reported as it was last. They follow from the leaf values v of all steps, with G
+and H summed over the training rows:
 
-    v = -eta T_alpha(G) / (H + lambda)     so     v H = -eta G - lambda v - eta alpha sign(v)       where v is not 0
+    v = -eta T_alpha(G) / (H + lambda)
+    so   v H = -eta G - lambda v - eta alpha sign(v)      where v is not 0
 
-which is linear in eta, lambda and eta alpha; and if eta alone is not known, it is v / s for each step.
+which is linear in eta, lambda and eta alpha; if eta alone is not known, it is v / s for each step.
 """
 
 from __future__ import annotations
@@ -18,14 +20,22 @@ from numpy.typing import NDArray
 
 from ..._data.arrays import F64
 from ..._model.ensemble import Ensemble, LeafRule
-from .loss import single
+from .objectives import as_float32
 
-FITS = 1e-5  # relative error of leaf values; the sums here are plain float64, so float32 leaves 1e-6 at most
+# Largest relative error of leaf values that are reproduced. The sums here are float64 without
+# rounding, so XGBoost's float32 leaves an error of 1e-6 at most.
+TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
-class Sums:
-    """Leaves (all outputs in one list): their step, value, G, H; or of quantile leaves the step s itself."""
+class LeafSums:
+    """Sums of the rows in each leaf, all outputs in one list: (leaves,) arrays.
+
+    ``step``   number of the leaf's step
+    ``value``  leaf value in the model
+    ``G, H``   sums of w g and w h
+    ``s``      step before the learning rate, of leaves that are quantiles; otherwise None
+    """
 
     step: NDArray[np.int64]
     value: F64
@@ -34,6 +44,7 @@ class Sums:
     s: F64 | None
 
     def steps(self, rule: LeafRule) -> F64:
+        """(leaves,) steps before the learning rate."""
         return rule.step(self.G, self.H, self.H + rule.l2)[0] if self.s is None else self.s
 
     def error(self, rule: LeafRule, rate: float | F64) -> float:
@@ -42,71 +53,87 @@ class Sums:
         largest = float(np.abs(self.value).max(initial=0.0)) or 1.0
         return float(np.abs(rates * self.steps(rule) - self.value).max(initial=0.0)) / largest
 
+    def agree(self, rule: LeafRule, rate: float | F64) -> bool:
+        """Whether this rule and learning rate give the leaf values."""
+        return self.error(rule, rate) <= TOLERANCE
 
-def leaf_sums(e: Ensemble, steps: int) -> Sums:
-    """The first steps, each at the model's own scores."""
+
+def leaf_sums(e: Ensemble, steps: int) -> LeafSums:
+    """Sums of the first steps, each at the model's own scores."""
     A = e.start()
     parts = []
     for t in range(steps):
         e.move(t, e.leaves, A)
-        state = e.loss.state(A)
-        O = e.leaf_outputs
-        trees = range(*e.trees(t).indices(len(e.first_output)))
         values = e.values[e.leaf_range(t)]
-        g = e.loss.gradient(state, e.y)
-        h = (
-            state * (1 - state) if e.n_outputs > 1 else e.loss.hessian(state, e.y)[:, :, 0]
-        )  # softmax: the diagonal
-        G = np.zeros(values.shape)
-        H = np.zeros(values.shape)
-        s = np.zeros(values.shape)
-        for r in trees:
-            ids = e.leaves[r]
-            first = e.first_output[r]
-            w = e.tree_weight(r)
-            for k in range(O):
-                G[:, k] += np.bincount(ids, w * g[:, first + k], len(G))
-                H[:, k] += np.bincount(ids, w * h[:, first + k], len(H))
-            if e.rule.statistic is not None:
-                own = np.unique(ids)
-                s[own, 0] = e.rule.statistic(ids, len(s), e.y - A[:, first], e.y, w)[own]
-        parts.append([np.full(values.size, t), *(x.ravel() for x in (values, G, H, s))])
+        sums = (values, *_step_sums(e, t, A))
+        parts.append([np.full(values.size, t), *(x.ravel() for x in sums)])
     step, value, G, H, s = (np.concatenate(x) for x in zip(*parts, strict=True))
-    return Sums(step.astype(np.int64), value, G, H, None if e.rule.statistic is None else s)
+    return LeafSums(step.astype(np.int64), value, G, H, None if e.rule.statistic is None else s)
 
 
-def reported_fit(e: Ensemble) -> bool:
+def _step_sums(e: Ensemble, t: int, A: F64) -> tuple[F64, F64, F64]:
+    """(M, O) G, H and statistics of the leaves of step t, at the scores A."""
+    state = e.loss.state(A)
+    g = e.loss.gradient(state, e.y)
+    h = _second_derivatives(e, state)
+    shape = e.values[e.leaf_range(t)].shape
+    G = np.zeros(shape)
+    H = np.zeros(shape)
+    s = np.zeros(shape)
+    for r in range(*e.trees(t).indices(len(e.first_output))):
+        ids = e.leaves[r]
+        first = e.first_output[r]
+        w = e.tree_weight(r)
+        for k in range(e.leaf_outputs):
+            G[:, k] += np.bincount(ids, w * g[:, first + k], len(G))
+            H[:, k] += np.bincount(ids, w * h[:, first + k], len(H))
+        if e.rule.statistic is not None:
+            own = np.unique(ids)
+            s[own, 0] = e.rule.statistic(ids, len(s), e.y - A[:, first], e.y, w)[own]
+    return G, H, s
+
+
+def _second_derivatives(e: Ensemble, state: F64) -> F64:
+    """(n, K) h; of softmax, the diagonal."""
+    if e.n_outputs > 1:
+        return state * (1 - state)
+    return e.loss.hessian(state, e.y)[:, :, 0]
+
+
+def reported_agree(e: Ensemble) -> bool:
     """Whether the reported parameters give the leaf values of the first steps."""
-    sums = leaf_sums(e, min(3, e.n_steps))
-    return sums.error(e.rule, e.learning_rate) <= FITS
+    return leaf_sums(e, min(3, e.n_steps)).agree(e.rule, e.learning_rate)
 
 
-def recovered(
+def recover_parameters(
     e: Ensemble, rate_unit: float, l2_unit: float
 ) -> tuple[LeafRule, float | F64, list[str]] | None:
-    """(rule, learning rates, names of what was recovered) that give all leaf values; None if there are none.
+    """(rule, learning rates, names of the recovered parameters) that give all leaf values, or None.
 
-    ``rate_unit, l2_unit``: what the ensemble's numbers are multiplied with to give XGBoost's, which are often round.
+    ``rate_unit, l2_unit``: factors from the ensemble's numbers to XGBoost's, which are often round.
     """
     sums = leaf_sums(e, e.n_steps)
     rule = e.rule
     if rule.statistic is None and np.any((rule.min_hessian > sums.H) & (sums.value != 0)):
         rule = replace(rule, min_hessian=0.0)
-    rates = _rates(e, sums, rule)
-    if sums.error(rule, rates) <= FITS:
-        rate = _round(float(np.median(rates)), rate_unit, lambda x: sums.error(rule, x) <= FITS)
-        if sums.error(rule, rate) <= FITS:
+    rates = _best_rates(e, sums, rule)
+    if sums.agree(rule, rates):
+        rate = _fewest_digits(
+            float(np.median(rates)), rate_unit, lambda rate: sums.agree(rule, rate)
+        )
+        if sums.agree(rule, rate):
             return rule, rate, ["learning_rate"]
         return rule, rates, ["a learning_rate for each round"]
     if rule.statistic is not None:
         return None
     for names in (["learning_rate", "reg_lambda"], ["learning_rate", "reg_lambda", "reg_alpha"]):
-        if found := _solve(sums, rule, len(names) == 3, rate_unit, l2_unit):
+        with_l1 = "reg_alpha" in names
+        if found := _solve(sums, rule, with_l1, rate_unit, l2_unit):
             return *found, names
     return None
 
 
-def _rates(e: Ensemble, sums: Sums, rule: LeafRule) -> F64:
+def _best_rates(e: Ensemble, sums: LeafSums, rule: LeafRule) -> F64:
     """(T,) the learning rate that fits each step best."""
     s = sums.steps(rule)
     over = np.bincount(sums.step, s * s, e.n_steps)
@@ -120,14 +147,39 @@ def _rates(e: Ensemble, sums: Sums, rule: LeafRule) -> F64:
 
 
 def _solve(
-    sums: Sums, rule: LeafRule, with_l1: bool, rate_unit: float, l2_unit: float
+    sums: LeafSums, rule: LeafRule, with_l1: bool, rate_unit: float, l2_unit: float
 ) -> tuple[LeafRule, float] | None:
-    some = (sums.value != 0) & (sums.H > 0)
+    """The rule and learning rate that solve the equations of all leaves, or None.
+
+    Round numbers that agree are better than the solution itself, which carries the rounding of the
+    values.
+    """
+    solution = _least_squares(sums, rule, with_l1)
+    if solution is None:
+        return None
+    rate, l2, l1 = solution
+    solved = replace(rule, l2=l2, l1=l1)
+    if rate <= 0 or not sums.agree(solved, rate):
+        return None
+    for digits in range(1, 7):
+        short_rate = _to_digits(rate * rate_unit, digits) / rate_unit
+        short_l2 = _to_digits(l2 * l2_unit, digits) / l2_unit
+        shorter = replace(rule, l2=short_l2, l1=_to_digits(l1, digits))
+        if sums.agree(shorter, short_rate):
+            return shorter, short_rate
+    return solved, rate
+
+
+def _least_squares(
+    sums: LeafSums, rule: LeafRule, with_l1: bool
+) -> tuple[float, float, float] | None:
+    """Learning rate, l2 and l1 that give the leaf values best; None if there are too few leaves."""
+    used = (sums.value != 0) & (sums.H > 0)
     if np.isfinite(rule.max_step):  # leaves at the bound have the largest value there is
-        some &= np.abs(sums.value) < (1 - 1e-5) * np.abs(sums.value).max()
-    v = sums.value[some]
-    G = sums.G[some]
-    H = sums.H[some]
+        used &= np.abs(sums.value) < (1 - 1e-5) * np.abs(sums.value).max()
+    v = sums.value[used]
+    G = sums.G[used]
+    H = sums.H[used]
     if len(v) < 3:
         return None
     weight = 1 / (np.abs(v) * (H + 1))  # every leaf's value is rounded in proportion to itself
@@ -136,32 +188,18 @@ def _solve(
     rate = float(solution[0])
     l2 = max(float(solution[1]), 0.0)
     l1 = max(float(solution[2]) / rate, 0.0) if with_l1 and rate > 0 else 0.0
+    return rate, l2, l1
 
-    def fits(rate: float, l2: float, l1: float) -> bool:
-        return sums.error(replace(rule, l2=l2, l1=l1), rate) <= FITS
 
-    if rate <= 0 or not fits(rate, l2, l1):
-        return None
-    # Round numbers that fit together are better than the solution itself, which carries the rounding of the values.
+def _fewest_digits(x: float, unit: float, agrees: Callable[[float], bool]) -> float:
+    """x with as few digits as agree, counted in these units."""
     for digits in range(1, 7):
-        rounded = (
-            _short(rate * rate_unit, digits) / rate_unit,
-            _short(l2 * l2_unit, digits) / l2_unit,
-            _short(l1, digits),
-        )
-        if fits(*rounded):
-            return replace(rule, l2=rounded[1], l1=rounded[2]), rounded[0]
-    return replace(rule, l2=l2, l1=l1), rate
-
-
-def _round(x: float, unit: float, fits: Callable[[float], bool]) -> float:
-    """x with as few digits as fit, in these units."""
-    for digits in range(1, 7):
-        if fits(shorter := _short(x * unit, digits) / unit):
+        shorter = _to_digits(x * unit, digits) / unit
+        if agrees(shorter):
             return shorter
     return x
 
 
-def _short(x: float, digits: int) -> float:
-    """x to this many digits, as XGBoost would keep it."""
-    return single(f"{x:.{digits}g}")
+def _to_digits(x: float, digits: int) -> float:
+    """x with this many digits, rounded to float32 as XGBoost keeps it."""
+    return as_float32(f"{x:.{digits}g}")

@@ -1,13 +1,19 @@
-"""XGBoost 2 and 3: Booster, XGBClassifier, XGBRegressor, XGBRFClassifier, XGBRFRegressor, and .ubj / .json files.
+"""XGBoost 2 and 3: Booster, XGBClassifier, XGBRegressor, XGBRFClassifier, XGBRFRegressor, and their
+.ubj and .json files.
 
-How XGBoost computes a leaf (scores, and g and h times the weight, in float32; their sums and the division in float64):
+How XGBoost computes a leaf (scores, and g and h times the weight, in float32; their sums and the
+division in float64):
 
     s = -T_alpha(G) / (H + lambda), within +-max_delta_step; 0 if H < min_child_weight
     value = learning_rate / num_parallel_tree * s
 
-It multiplies the second derivative of some losses with a constant c (softmax: 2, Poisson: exp(max_delta_step)). With
-the loss's own H that is s = -(1 / c) T_alpha(G) / (H + lambda / c), so the constant goes into the rule. Absolute and
-quantile error renew their leaves: there s is a quantile of the residuals.
+It multiplies the second derivative of some losses by a constant c (softmax: 2, Poisson:
+exp(max_delta_step)). In terms of the loss's own H that is
+
+    s = -(1 / c) T_alpha(G) / (H + lambda / c)
+
+so the constant goes into the rule. Absolute and quantile error renew their leaves: there s is a
+quantile of the residuals.
 
 A base_margin takes the place of the base_score, for training rows and for others.
 """
@@ -15,194 +21,57 @@ A base_margin takes the place of the base_score, for training rows and for other
 from __future__ import annotations
 
 import json
-import os
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import xgboost as xgb
-from numpy.typing import NDArray
 from xgboost.core import XGBoostError
 
-from ..._data import frames, inputs
+from ..._data import inputs
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
-from ..._data.progress import progress
+from ..._data.wording import words
 from ..._model.training_set import TrainingSet
-from ..base import BaseSource, f32, given_scores, pack_leaves
-from .ensemble import Training, tree_method
-from .loss import OBJECTIVES, QUANTILES, alphas, single
-from .model import ALIASES, Trees, learner, parameters, parse_trees, reports_defaults
+from ..base import BaseSource, f32, given_scores
+from .ensemble import XGBoostRun
+from .model import best_rounds, error_reason, learner, parameters, parse_trees, reports_defaults
+from .objectives import OBJECTIVES
+from .opening import OpenedModel, open_booster, refuse_unsupported, with_given
+from .prediction import leaves_of_rows, predict
 from .start import margin
+from .tables import MatrixBuilder
 
-# Reported parameters that the model itself holds, and others that describe the run and not how to run again.
-_HELD = {
-    "base_score", "boost_from_average", "booster", "multi_strategy", "num_class", "num_feature", "num_parallel_tree",
-    "num_target", "num_trees", "objective",
-}  # fmt: skip
+# Reported parameters that describe the run, and not how to run again.
 _NOT_FOR_RETRAINING = {
     "base_score", "boost_from_average", "num_feature", "num_target", "num_trees", "process_type", "updater",
     "updater_seq", "nthread", "validate_parameters", "fail_on_invalid_gpu_id", "cache_opt", "sketch_ratio",
 }  # fmt: skip
-_VERSION = tuple(int(v) for v in re.findall(r"\d+", xgb.__version__)[:2])
-_LEAF_BYTES = 100_000_000  # of leaf numbers to ask XGBoost for at once
-
-
-@dataclass(frozen=True)
-class _Opened:
-    """A model as the user holds it."""
-
-    booster: xgb.Booster
-    name: str
-    classes: NDArray[Any] | None = None
-    rounds: int | None = None  # that it predicts with; None: all
-    missing: float = np.nan
-    sketched: bool = False  # trained on a QuantileDMatrix
 
 
 def open_model(
     model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]
 ) -> XGBoostSource:
-    opened = _open(model)
-    params = _with_given(parameters(opened.booster), given)
+    """Open a model with its training data; ``given`` are parameters that the user states."""
+    opened = open_booster(model)
+    params = with_given(parameters(opened.booster), given)
     details = learner(opened.booster)
-    _refuse(details, params)
+    refuse_unsupported(details, params)
     return XGBoostSource(opened, details, params, X, y, sample_weight, baseline)
-
-
-def _with_given(reported: dict[str, str], given: dict[str, Any]) -> dict[str, str]:
-    """The reported parameters, but for those the user gives."""
-    values = {
-        ALIASES.get(name, name): str(int(v) if isinstance(v, bool) else v)
-        for name, v in given.items()
-    }
-    known = set(reported) - _HELD
-    if strangers := sorted(set(values) - known):
-        raise InvalidInput(
-            f"params has {', '.join(strangers)}, which this XGBoost model was not trained with; "
-            f"it has {', '.join(sorted(known))}."
-        )
-    for name, value in values.items():
-        if _is_number(reported[name]) and not _is_number(value):
-            raise InvalidInput(
-                f"params has {name}={value!r}; expected a number, such as {reported[name]}."
-            )
-    return reported | values
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return np.isfinite(float(text))
-    except ValueError:
-        return False
-
-
-def _reason(error: Exception) -> str:
-    """What XGBoost says, without time, place and stack."""
-    return re.sub(r"^\[[^\]]*\] \S+: ", "", str(error).strip().splitlines()[0])
-
-
-def _open(model: Any) -> _Opened:
-    if isinstance(model, (str, os.PathLike)):
-        return _load(os.fspath(model))
-    if isinstance(model, xgb.Booster):
-        return _Opened(model, "Booster")
-    name = type(model).__name__
-    if not isinstance(model, xgb.XGBModel):
-        raise UnsupportedModel(
-            f"{name} is not an XGBoost model; pass a Booster, an XGBClassifier or an XGBRegressor."
-        )
-    if not model.__sklearn_is_fitted__():
-        raise UnsupportedModel(f"this {name} is not fitted; call fit() first.")
-    if callable(model.objective):
-        raise UnsupportedModel(
-            f"this {name} was trained with an objective of its own, whose derivatives leaftrace does not know; "
-            f"supported objectives are {', '.join(OBJECTIVES)}."
-        )
-    booster = model.get_booster()
-    classes = None
-    if isinstance(model, xgb.XGBClassifier):
-        classes = np.asarray(model.classes_)
-    missing = np.nan if model.missing is None else float(model.missing)
-    return _Opened(
-        booster, name, classes, _best(booster), missing, model.tree_method in (None, "auto", "hist")
-    )
-
-
-def _load(path: str) -> _Opened:
-    try:
-        booster = xgb.Booster(model_file=path)
-    except XGBoostError as error:
-        raise UnsupportedModel(
-            f"'{path}' cannot be read as an XGBoost model; is the file whole? XGBoost says: {_reason(error)}"
-        ) from None
-    wrapper = booster.attr("scikit_learn")  # written by the scikit-learn classes
-    if wrapper is None:
-        return _Opened(booster, "Booster")
-    if json.loads(wrapper).get("_estimator_type") != "classifier":
-        return _Opened(booster, "XGBRegressor", None, _best(booster), sketched=True)
-    classes = np.arange(max(2, int(parameters(booster)["num_class"])))
-    return _Opened(booster, "XGBClassifier", classes, _best(booster), sketched=True)
-
-
-def _best(booster: xgb.Booster) -> int | None:
-    """Rounds that the scikit-learn classes predict with after early stopping. A Booster predicts with all of them."""
-    best = booster.attr("best_iteration")
-    return None if best is None else int(best) + 1
-
-
-def _refuse(details: dict[str, Any], params: dict[str, str]) -> None:
-    """Raise for settings whose leaf values are not reconstructed."""
-    booster = details["gradient_booster"]["name"]
-    objective = details["objective"]["name"]
-    if booster == "gblinear":
-        raise UnsupportedModel(
-            "booster='gblinear' has no trees; train with booster='gbtree' or 'dart'."
-        )
-    if objective not in OBJECTIVES:
-        raise UnsupportedModel(
-            f"the objective '{objective}' is not supported; supported objectives are {', '.join(OBJECTIVES)}."
-        )
-    if objective == "reg:quantileerror" and len(alphas(params)) > 1:
-        raise UnsupportedModel(
-            f"this model has {len(alphas(params))} quantiles (quantile_alpha); train a model for each quantile."
-        )
-    if int(params["num_target"]) > 1:
-        raise UnsupportedModel(
-            f"this model predicts {params['num_target']} targets at once; train a model for each target."
-        )
-    if any(c in params.get("monotone_constraints", "") for c in "123456789"):
-        raise UnsupportedModel(
-            "monotone_constraints bound leaf values by those of other leaves; train without them."
-        )
-    if single(params["subsample"]) < 1 and params.get("sampling_method") == "gradient_based":
-        raise UnsupportedModel(
-            "sampling_method='gradient_based' draws rows by their gradients, which is not replayed; train with "
-            "sampling_method='uniform'."
-        )
-    if booster == "dart" and params["one_drop"] not in ("0", "False"):
-        raise UnsupportedModel(
-            "one_drop=1 draws trees in a way that is not replayed; train with one_drop=0."
-        )
-    if objective in QUANTILES and tree_method(params) == "exact":
-        raise UnsupportedModel(
-            f"with tree_method='exact' the leaves of {objective} are not quantiles; train with tree_method='hist'."
-        )
 
 
 class XGBoostSource(BaseSource):
     """An XGBoost model with its training data."""
 
-    # Relative to the largest leaf value. Scores, derivatives and leaf values are rounded to float32, which the replay
-    # does too; a last bit (6e-8) remains where XGBoost's float32 exponentials are not the rounded ones.
+    # Relative to the largest leaf value. Scores, derivatives and leaf values are rounded to
+    # float32, which the replay does too; a last bit (6e-8) remains where XGBoost's float32
+    # exponentials are not the rounded ones.
     tolerance = 1e-6
 
     def __init__(
         self,
-        opened: _Opened,
+        opened: OpenedModel,
         details: dict[str, Any],
         params: dict[str, str],
         X: Any,
@@ -218,64 +87,80 @@ class XGBoostSource(BaseSource):
         self.outputs = max(1, int(params["num_class"]))
         self.classes = np.arange(self.outputs) if self.outputs > 1 else opened.classes
         self.label_range = OBJECTIVES[self.objective]
-        self.columns = list(
-            self.booster.feature_names or map(str, range(self.booster.num_features()))
-        )
-        self.trees = parse_trees(details)
-        if not len(self.trees):
-            raise UnsupportedModel(
-                "this XGBoost model has no trees, so no training row acts through one."
-            )
-        trained = len(self.trees.rounds) - 1
-        self.rounds = min(opened.rounds or trained, trained)
-        if (
-            self.trees.weight is None
-        ):  # later trees of DART have changed the weights of earlier ones
-            self.trees = self.trees.first(self.rounds)
-        base_score = self._base_score(details)
-        self.base = margin(self.objective, base_score)
-        if isinstance(X, xgb.DMatrix):
-            own = X.get_weight()
-            sample_weight = own if sample_weight is None and own.size else sample_weight
-        y = self.own_labels(X) if y is None else y
+        self._matrices = MatrixBuilder(opened.booster, opened.missing)
+        self._read_trees(details)
+        self.base = margin(self.objective, self._base_score(details))
         self.estimated = False  # whether the starting score comes from the labels
-        leaves, offset = self.training_rows(X, baseline)
-        n = leaves.shape[1]
-        if y is None:
-            raise InvalidInput("y_train is missing; pass the labels the model was trained on.")
-        self.training = Training(
-            self.objective,
-            params,
-            self.trees,
-            self.rounds,
-            base_score,
-            self.base,
-            reports_defaults(self.booster),
-            leaves,
-            f32(self.labels(y, n, "y_train")),
-            None if sample_weight is None else f32(inputs.weights(sample_weight, n)),
-            offset,
-            old=xgb.__version__.startswith("2.0."),
-        )
-        best = _best(self.booster)
-        if best is not None and best < trained:
-            all_ = f"all {trained} rounds, as Booster.predict does; the best are {best}"
-            used = f"the best {best} of {trained} rounds" if self.rounds < trained else all_
-            self.training.notes.append(f"predictions are those of {used}")
+        self.training = self._training_run(details, params, y, sample_weight, baseline)
         self.ensemble = self.training.ensemble()
         self.estimated = self.ensemble.base_rule is not None
         self.notes = self.training.notes
+
+    def _read_trees(self, details: dict[str, Any]) -> None:
+        """Set the trees, and the number of rounds that the model predicts with."""
+        trees = parse_trees(details)
+        if not len(trees):
+            raise UnsupportedModel(
+                "this XGBoost model has no trees, so no training row acts through one."
+            )
+        self._trained_rounds = len(trees.rounds) - 1
+        self.rounds = min(self.opened.rounds or self._trained_rounds, self._trained_rounds)
+        # Later trees of DART have changed the weights of earlier ones, so all of them are needed.
+        self.trees = trees.first(self.rounds) if trees.weight is None else trees
 
     def _base_score(self, details: dict[str, Any]) -> F64:
         """(K,) the base_score that a model has stored."""
         stored = np.array(json.loads(details["learner_model_param"]["base_score"]), float)
         return np.broadcast_to(stored, self.outputs)
 
+    def _training_run(
+        self,
+        details: dict[str, Any],
+        params: dict[str, str],
+        y: Any,
+        sample_weight: Any,
+        baseline: Any,
+    ) -> XGBoostRun:
+        """Put the trees and the training rows together. Labels and weights may be in a DMatrix."""
+        if isinstance(self.X, xgb.DMatrix):
+            own = self.X.get_weight()
+            sample_weight = own if sample_weight is None and own.size else sample_weight
+        y = self.own_labels(self.X) if y is None else y
+        leaves, offset = self.training_rows(self.X, baseline)
+        n = leaves.shape[1]
+        if y is None:
+            raise InvalidInput("y_train is missing; pass the labels the model was trained on.")
+        return XGBoostRun(
+            objective=self.objective,
+            params=params,
+            trees=self.trees,
+            rounds=self.rounds,
+            base_score=self._base_score(details),
+            base=self.base,
+            loaded=reports_defaults(self.booster),
+            leaves=leaves,
+            y=f32(self.labels(y, n, "y_train")),
+            sample_weight=None if sample_weight is None else f32(inputs.weights(sample_weight, n)),
+            offset=offset,
+            columns_first=xgb.__version__.startswith("2.0."),
+            notes=self._rounds_notes(),
+        )
+
+    def _rounds_notes(self) -> list[str]:
+        """A note on the rounds that predictions are made with, after early stopping."""
+        best = best_rounds(self.booster)
+        trained = self._trained_rounds
+        if best is None or best >= trained:
+            return []
+        used = f"all {trained} rounds, as Booster.predict does; the best are {best}"
+        if self.rounds < trained:
+            used = f"the best {best} of {trained} rounds"
+        return [f"predictions are those of {used}"]
+
     # ---- rows ----
 
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
-        matrix = self._matrix(X)
-        leaves = self._leaves(self.booster, matrix, self.trees)
+        leaves = leaves_of_rows(self.booster, self._matrix(X), self.trees)
         if baseline is None and isinstance(X, xgb.DMatrix):
             own = X.get_base_margin()
             baseline = own if own.size else None
@@ -290,91 +175,18 @@ class XGBoostSource(BaseSource):
         return leaves, f32(given) - self.base
 
     def structure(self) -> bytes:
-        parts = (
+        parts = [
             learner(self.booster)["gradient_booster"],
             self.booster.feature_names,
             self.booster.feature_types,
-        )
-        return json.dumps(
-            [*parts, self._categories, str(self.opened.missing), self.rounds]
-        ).encode()
-
-    def _matrix(self, X: Any, kind: type[xgb.DMatrix] = xgb.DMatrix, **more: Any) -> xgb.DMatrix:
-        if isinstance(X, xgb.DMatrix):
-            if X.num_col() != len(self.columns):
-                raise InvalidInput(
-                    f"X has {X.num_col()} columns, but the model was trained on {len(self.columns)}."
-                )
-            return X
-        X = inputs.columns(X, self.columns)
-        if frames.kind(X) and (frames.has_categories(X, "XGBoost") or _VERSION < (3, 1)):
-            X = self._coded(frames.to_pandas(X))
-        elif hasattr(X, "iloc") and self._categories:
-            X = frames.in_order(X, self._categories)
-        types = self.booster.feature_types
-        if types and "c" in types and not hasattr(X, "columns"):
-            more["feature_types"] = types
-        try:
-            return kind(X, missing=self.opened.missing, enable_categorical=True, **more)
-        except (XGBoostError, ValueError) as error:
-            raise InvalidInput(f"XGBoost cannot read these rows: {_reason(error)}") from None
-
-    def _coded(self, X: Any) -> Any:
-        """A DataFrame made of another kind of table, whose categories may stand in any order."""
-        strangers = [
-            c for c in X.columns if X[c].dtype == "category" and str(c) not in self._categories
+            self._matrices.categories,
+            str(self.opened.missing),
+            self.rounds,
         ]
-        if strangers:
-            raise InvalidInput(
-                f"the column '{strangers[0]}' is a category, and this model knows categories by their number only "
-                "(XGBoost before 3.1); pass a pandas DataFrame with the categories of training."
-            )
-        return frames.in_order(X, self._categories)
+        return json.dumps(parts).encode()
 
-    @cached_property
-    def _categories(self) -> dict[str, list[Any]]:
-        """The categories of each column, in the order of training, on which the trees that XGBoost grows depend."""
-        try:
-            import pyarrow  # noqa: F401
-        except ImportError:
-            return {}
-        found = self.booster.get_categories(export_to_arrow=True) if _VERSION >= (3, 1) else None
-        if found is None or found.empty():
-            return {}
-        return {name: values.to_pylist() for name, values in found.to_arrow() if values is not None}
-
-    def _leaves(self, booster: xgb.Booster, matrix: xgb.DMatrix, trees: Trees) -> Ids:
-        """(trees, rows) leaf numbers, of some rounds at a time."""
-        m = matrix.num_row()
-        rounds = len(trees.rounds) - 1
-        at_once = max(1, _LEAF_BYTES // (4 * max(m, 1) * int(np.diff(trees.rounds).max())))
-
-        def leaves() -> Iterator[NDArray[np.int64]]:
-            for start in progress(range(0, rounds, at_once), rounds, "leaves", "round", at_once):
-                stop = min(start + at_once, rounds)
-                some = trees.leaf[trees.rounds[start] : trees.rounds[stop] : trees.width]
-                # Leaves are told from the first round on only, so those of later ones by a model that begins there.
-                part, asked = (booster[start:], stop - start) if start else (booster, stop)
-                nodes = (
-                    self._ask(part, matrix, pred_leaf=True, iteration_range=(0, asked))
-                    if m
-                    else np.zeros(0)
-                )
-                for number, ids in zip(some, nodes.reshape(m, len(some)).T, strict=True):
-                    yield from [number[ids.astype(np.int64)]] * trees.width
-
-        return pack_leaves(leaves(), trees.edges, trees.steps, m)
-
-    def _ask(self, booster: xgb.Booster, matrix: xgb.DMatrix, **what: Any) -> NDArray[Any]:
-        """booster.predict; names are XGBoost's to check where both sides have them."""
-        names = bool(booster.feature_names and matrix.feature_names)
-        try:
-            return booster.predict(matrix, validate_features=names, **what)
-        except (XGBoostError, ValueError) as error:
-            hint = "; pass the table itself" if isinstance(matrix, xgb.QuantileDMatrix) else ""
-            raise InvalidInput(
-                f"XGBoost cannot predict these rows: {_reason(error)}{hint}"
-            ) from None
+    def _matrix(self, X: Any, kind: type[xgb.DMatrix] = xgb.DMatrix, **fields: Any) -> xgb.DMatrix:
+        return self._matrices.build(X, kind, **fields)
 
     def own_labels(self, X: Any) -> Any | None:
         if not isinstance(X, xgb.DMatrix):
@@ -390,11 +202,12 @@ class XGBoostSource(BaseSource):
     # ---- training again ----
 
     def retrain(self, rows: TrainingSet, threads: int) -> RetrainedXGBoost:
+        """Train a model with the same parameters on another training set."""
         if (self.training.loaded or self.training.recovered) and not self._comes_back:
             raise UnsupportedModel(
                 "trained again on all rows, this model does not come out the same, so retraining it without some would "
                 "tell nothing: its training parameters are not those it reports (a file keeps none, and callbacks can "
-                "change them). Pass params={'max_depth': ..., 'learning_rate': ..., ...} as in training."
+                f"change them). {words().give_parameters} as in training."
             )
         t = self.training
         codes = t.y if rows.y is None else f32(self.labels(rows.y, len(t.y), "y"))
@@ -422,18 +235,20 @@ class XGBoostSource(BaseSource):
         return xgb.train(params, self._altered(rows, threads), len(self.trees.rounds) - 1)
 
     def _same_structure(self, booster: xgb.Booster) -> bool:
+        """Whether all training rows fall into the same leaves in another booster."""
         trees = parse_trees(learner(booster))
-        return np.array_equal(trees.edges, self.trees.edges) and np.array_equal(
-            self._leaves(booster, self._matrix(self.X), trees), self.ensemble.leaves
-        )
+        if not np.array_equal(trees.edges, self.trees.edges):
+            return False
+        leaves = leaves_of_rows(booster, self._matrix(self.X), trees)
+        return np.array_equal(leaves, self.ensemble.leaves)
 
     @cached_property
     def _comes_back(self) -> bool:
-        """Whether all rows and these parameters give this model."""
+        """Whether training on all rows with these parameters gives this model again."""
         return self._same_structure(self._train(TrainingSet.unchanged(len(self.training.y)), 1))
 
     def _altered(self, rows: TrainingSet, threads: int) -> xgb.DMatrix:
-        """These training rows, in the kind of matrix the model was trained on."""
+        """A training set as the kind of matrix that the model was trained on."""
         t = self.training
         more: dict[str, Any] = {"label": rows.labels(t.y)}
         if (weight := rows.weights(t.sample_weight)) is not None:
@@ -445,7 +260,7 @@ class XGBoostSource(BaseSource):
                 matrix = self.X.slice(rows.keep.tolist())
             except XGBoostError as error:
                 raise InvalidInput(
-                    f"rows of this matrix cannot be taken; pass the table itself. XGBoost says: {_reason(error)}"
+                    f"rows of this matrix cannot be taken; pass the table itself. XGBoost says: {error_reason(error)}"
                 ) from None
             matrix.set_info(**more)
             return matrix
@@ -463,7 +278,7 @@ class XGBoostSource(BaseSource):
 
 @dataclass(frozen=True)
 class RetrainedXGBoost:
-    """XGBoost trained again."""
+    """An XGBoost model trained again."""
 
     booster: xgb.Booster
     structure_changed: bool  # does any training row fall into another leaf of any tree?
@@ -474,9 +289,7 @@ class RetrainedXGBoost:
     def scores(self, X: Any) -> F64:
         source = self.source
         matrix = self.source._matrix(X)
-        F = source._ask(
-            self.booster, matrix, output_margin=True, iteration_range=(0, source.rounds)
-        )
+        F = predict(self.booster, matrix, output_margin=True, iteration_range=(0, source.rounds))
         F = F.astype(np.float64).reshape(matrix.num_row(), -1)
         # A matrix's base_margin stands for the base score in F; here it is the caller's, as what it adds to that.
         own = np.asarray(matrix.get_base_margin(), float)

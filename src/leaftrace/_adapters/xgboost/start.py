@@ -1,14 +1,16 @@
 """XGBoost's estimated base_score as a starting score, with its derivative.
 
-How it is estimated depends on the objective and on the version that trained; a file tells neither the version nor
-whether a link was applied. So every rule that some version had is tried, and the one that gives the model's own number
-is taken:
+The estimate depends on the objective and on the version that trained; a file keeps neither the
+version nor whether a link was applied. So every rule that some version had is tried, and the one
+that gives the model's own number is taken:
 
     squarederror                       weighted mean
-    logistic, poisson, gamma, tweedie  since 3.0 link(weighted mean), logitraw without the link; before, and wherever
-                                       scale_pos_weight is not 1, one Newton step from zero
+    logistic, poisson, gamma, tweedie  since 3.0 link(weighted mean), logitraw without the link;
+                                       before, and wherever scale_pos_weight is not 1, one Newton
+                                       step from zero
     squaredlogerror, pseudohubererror  one Newton step from zero
-    softmax                            since 3.2 log(share + 1e-6), centred; 3.1 the share itself; before, 0.5
+    softmax                            since 3.2 log(share + 1e-6), centred; 3.1 the share itself;
+                                       before, 0.5
     hinge                              since 2.1 1 or 0, whichever side has more weight; before, 0.5
     absoluteerror, quantileerror       quantile of the labels
 """
@@ -16,6 +18,7 @@ is taken:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -24,7 +27,7 @@ from ..._model.losses import Loss
 from ..._model.start import BaseRule, Mean, NewtonStep
 
 _DEFAULT = 0.5  # where nothing is estimated
-_LINKS = {
+_LINKS: dict[str, Literal["identity", "log", "logit"]] = {
     "reg:squarederror": "identity",
     "reg:logistic": "logit",
     "binary:logistic": "logit",
@@ -36,8 +39,8 @@ _LINKS = {
 
 
 @dataclass(frozen=True)
-class Shares:
-    """Share p of each class in the weight: log(p + 1e-6) less the mean of these, or p itself."""
+class ClassShares:
+    """Share p of each class in the weight: log(p + 1e-6) minus the mean of these, or p itself."""
 
     logarithm: bool
     smooth: bool = True
@@ -46,7 +49,7 @@ class Shares:
         return self._score(np.bincount(y.astype(int), b, loss.n_outputs) / b.sum())
 
     def fit_float32(self, loss: Loss, y: F64, b: F64) -> F64:
-        """The same with XGBoost's sums, which are float32."""
+        """The same as `fit` with XGBoost's sums, which are float32."""
         b32 = b.astype(np.float32)
         totals = [np.cumsum(b32[y == k])[-1:].sum() for k in range(loss.n_outputs)]
         return self._score(np.array(totals, np.float64) / np.cumsum(b32)[-1])
@@ -55,28 +58,30 @@ class Shares:
         eye = np.eye(loss.n_outputs)
         total = b.sum()
         p = np.bincount(y.astype(int), b, loss.n_outputs) / total
-        slope = (
-            np.diag(1 / (p + 1e-6)) - 1 / (len(p) * (p + 1e-6)) if self.logarithm else eye
-        ) / total
-        return (eye[at.astype(int)] - p) @ slope.T, np.broadcast_to(slope, (len(at), *slope.shape))
+        slope = eye
+        if self.logarithm:
+            slope = np.diag(1 / (p + 1e-6)) - 1 / (len(p) * (p + 1e-6))
+        slope = slope / total
+        by_weight = (eye[at.astype(int)] - p) @ slope.T
+        return by_weight, np.broadcast_to(slope, (len(at), *slope.shape))
 
     def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
-        gone = np.eye(loss.n_outputs)[y[index].astype(int)] * b[index, None]
-        totals = np.bincount(y.astype(int), b, loss.n_outputs) - gone
+        removed = np.eye(loss.n_outputs)[y[index].astype(int)] * b[index, None]
+        totals = np.bincount(y.astype(int), b, loss.n_outputs) - removed
         return self._score((totals / (b.sum() - b[index, None])).T)
 
-    def of_means(self, loss: Loss, y: F64) -> bool:
+    def needs_only_mean(self, loss: Loss, y: F64) -> bool:
         return True
 
     def _score(self, p: F64) -> F64:
-        """(K, ...) scores of shares (K, ...)."""
+        """(K, ...) scores from shares (K, ...)."""
         logs = np.log(np.maximum(p, 0) + 1e-6)
         return logs - logs.mean(axis=0) if self.logarithm else p
 
 
 @dataclass(frozen=True)
-class Scaled:
-    """A Newton step of a loss whose second derivative XGBoost multiplies with a constant."""
+class ScaledNewtonStep:
+    """A Newton step of a loss whose second derivative XGBoost multiplies by a constant."""
 
     factor: float
     smooth: bool = True
@@ -91,13 +96,16 @@ class Scaled:
     def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
         return self.factor * NewtonStep().without(loss, y, b, index)
 
-    def of_means(self, loss: Loss, y: F64) -> bool:
-        return NewtonStep().of_means(loss, y)
+    def needs_only_mean(self, loss: Loss, y: F64) -> bool:
+        return NewtonStep().needs_only_mean(loss, y)
 
 
 @dataclass(frozen=True)
-class Side:
-    """1 where the labels 1 weigh more than the labels 0, otherwise 0. It moves with no single weight."""
+class HeavierSide:
+    """1 if rows with label 1 have more weight than rows with label 0, otherwise 0.
+
+    The weight of a single row does not move it.
+    """
 
     smooth: bool = True
 
@@ -110,13 +118,16 @@ class Side:
     def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
         return (b @ (2 * y - 1) - b[index] * (2 * y[index] - 1) > 0).astype(float)[None]
 
-    def of_means(self, loss: Loss, y: F64) -> bool:
+    def needs_only_mean(self, loss: Loss, y: F64) -> bool:
         return True
 
 
 @dataclass(frozen=True)
-class Rounded:
-    """Another rule, and how far XGBoost's float32 is from it: much where a share near 1 becomes a logit."""
+class RoundedRule:
+    """Another rule, and how far XGBoost's float32 result is from it.
+
+    The difference is large where a share near 1 becomes a logit.
+    """
 
     rule: BaseRule
     rounding: F64  # (K,)
@@ -134,12 +145,12 @@ class Rounded:
     def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
         return self.rule.without(loss, y, b, index) + self.rounding[:, None]
 
-    def of_means(self, loss: Loss, y: F64) -> bool:
-        return self.rule.of_means(loss, y)
+    def needs_only_mean(self, loss: Loss, y: F64) -> bool:
+        return self.rule.needs_only_mean(loss, y)
 
 
 def margin(objective: str, base_score: F64) -> F64:
-    """(K,) the raw score that a stored base_score stands for, computed in float32."""
+    """(K,) the raw score that corresponds to a stored base_score, computed in float32."""
     b = base_score.astype(np.float32)
     link = _LINKS.get(objective, "identity")
     if link == "logit":
@@ -150,7 +161,7 @@ def margin(objective: str, base_score: F64) -> F64:
     return b.astype(np.float64)
 
 
-def rule_of(
+def starting_rule(
     objective: str,
     loss: Loss,
     y: F64,
@@ -159,33 +170,49 @@ def rule_of(
     hessian_factor: float,
     quantile: BaseRule | None,
 ) -> BaseRule | None:
-    """How an estimated base_score, as it is stored, came from the data; None where nothing was estimated."""
-    rules: list[tuple[BaseRule, F64]] = []  # with the number each would store
-    if objective.startswith("multi:"):
-        rules = [(rule, rule.fit_float32(loss, y, w)) for rule in (Shares(True), Shares(False))]
-    elif quantile is not None or objective == "binary:hinge":
-        rule = quantile or Side()
-        rules = [(rule, rule.fit(loss, y, w))]
-    else:
-        if (link := _LINKS.get(objective)) is not None:
-            rules.append((Mean(link), np.array([np.average(y, weights=w)])))  # pyright: ignore[reportArgumentType]
-        newton = Scaled(1 / hessian_factor)
-        rules.append((newton, _response(objective, newton.fit(loss, y, w))))
+    """The rule by which an estimated base_score came from the data; None if nothing was estimated.
+
+    ``stored``: the base_score in the model; ``quantile``: the rule of a quantile objective.
+    """
+    rules = _candidates(objective, loss, y, w, hessian_factor, quantile)
     errors = [float(np.abs(number - stored).max()) for _, number in rules]
     rule = rules[int(np.argmin(errors))][0]
-    error = min(errors)
-    if error <= 1e-6 * max(float(np.abs(stored).max()), 0.1):
-        with np.errstate(
-            divide="ignore"
-        ):  # all labels the same: XGBoost stays a little below infinity
-            fit = rule.fit(loss, y, w)
-        return Rounded(rule, margin(objective, stored) - fit) if np.isfinite(fit).all() else None
-    # No rule gives this number: it is XGBoost's default, or (as the replay will find out) there are other labels.
-    return None if np.all(stored == _DEFAULT) else rule
+    reproduced = min(errors) <= 1e-6 * max(float(np.abs(stored).max()), 0.1)
+    if not reproduced:
+        # No rule gives this number. It is XGBoost's default, or the labels are not those of
+        # training, which the replay will find out.
+        return None if np.all(stored == _DEFAULT) else rule
+    with np.errstate(divide="ignore"):  # all labels equal: XGBoost stays a little below infinity
+        fit = rule.fit(loss, y, w)
+    return RoundedRule(rule, margin(objective, stored) - fit) if np.isfinite(fit).all() else None
+
+
+def _candidates(
+    objective: str,
+    loss: Loss,
+    y: F64,
+    w: F64,
+    hessian_factor: float,
+    quantile: BaseRule | None,
+) -> list[tuple[BaseRule, F64]]:
+    """Rules that some version had for this objective, with the number that each would store."""
+    if objective.startswith("multi:"):
+        shares = ClassShares(logarithm=True), ClassShares(logarithm=False)
+        return [(rule, rule.fit_float32(loss, y, w)) for rule in shares]
+    if quantile is not None or objective == "binary:hinge":
+        rule = quantile or HeavierSide()
+        return [(rule, rule.fit(loss, y, w))]
+    rules: list[tuple[BaseRule, F64]] = []
+    link = _LINKS.get(objective)
+    if link is not None:
+        rules.append((Mean(link), np.array([np.average(y, weights=w)])))
+    newton = ScaledNewtonStep(1 / hessian_factor)
+    rules.append((newton, _response(objective, newton.fit(loss, y, w))))
+    return rules
 
 
 def _response(objective: str, score: F64) -> F64:
-    """What a raw score stands for."""
+    """The base_score that corresponds to a raw score."""
     link = _LINKS.get(objective, "identity")
     if link == "identity":
         return score

@@ -1,0 +1,88 @@
+"""Opening a LightGBM model: its Booster, or an error that says why it is not supported."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+import lightgbm as lgb
+
+from ..._data.errors import UnsupportedModel
+from .model import ParsedModel
+from .objectives import OBJECTIVES
+
+VERSION = tuple(int(v) for v in re.findall(r"\d+", lgb.__version__)[:2])
+
+
+def open_booster(model: Any) -> tuple[Any, lgb.Booster]:
+    """The model, read from its file if it is a path, and its Booster."""
+    if isinstance(model, (str, os.PathLike)):
+        model = load_model(os.fspath(model))
+    if isinstance(model, lgb.Booster):
+        return model, model
+    if not isinstance(model, lgb.LGBMModel):
+        raise UnsupportedModel(
+            f"{type(model).__qualname__} is not a LightGBM model; pass a Booster, LGBMClassifier or LGBMRegressor "
+            "(of a CVBooster, one of its boosters with the rows of that fold)."
+        )
+    if not model.__sklearn_is_fitted__():
+        raise UnsupportedModel(f"this {type(model).__name__} is not fitted; call fit() first.")
+    return model, model.booster_
+
+
+def load_model(path: str) -> lgb.Booster:
+    """Read a .txt file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            if "\nend of trees" not in file.read():  # LightGBM would take the whole process down
+                raise ValueError("the trees do not end")
+        return lgb.Booster(model_file=path)
+    except (ValueError, lgb.basic.LightGBMError) as error:
+        raise UnsupportedModel(
+            f"'{path}' cannot be read as a LightGBM model; is the file whole? The reader says: {error}"
+        ) from None
+
+
+def refuse_unsupported(parsed: ParsedModel, params: dict[str, Any]) -> None:
+    """Raise for settings whose leaf values are not reconstructed."""
+    if not any(len(tree.values) > 1 for tree in parsed.trees):
+        raise UnsupportedModel(
+            "this LightGBM model has no splits, so no training row acts through a tree."
+        )
+    _refuse_objective(parsed.objective[0])
+    if any(tree.linear for tree in parsed.trees):
+        raise UnsupportedModel(
+            "linear_tree=True puts linear models into leaves; train with linear_tree=False."
+        )
+    if any(float(v) for v in re.findall(r"-?\d+", str(params.get("monotone_constraints", "")))):
+        raise UnsupportedModel(
+            "monotone_constraints bound leaf values by those of other leaves, which cannot be replayed; train without."
+        )
+    if params.get("use_quantized_grad") and not params.get("quant_train_renew_leaf"):
+        raise UnsupportedModel(
+            "use_quantized_grad=True computes leaf values from gradients rounded at random; train with "
+            "quant_train_renew_leaf=True, which computes them from the gradients themselves."
+        )
+    if params.get("bagging_by_query"):
+        raise UnsupportedModel(
+            "bagging_by_query draws queries, not rows; train with bagging_by_query=False."
+        )
+    if parsed.averaged and params["data_sample_strategy"] == "goss":
+        raise UnsupportedModel(
+            "boosting='rf' with GOSS is not supported; use data_sample_strategy='bagging'."
+        )
+
+
+def _refuse_objective(name: str) -> None:
+    """Raise for ranking, custom and other objectives that are not supported."""
+    if name in ("lambdarank", "rank_xendcg"):
+        raise UnsupportedModel(
+            f"the ranking objective '{name}' is not supported: its gradients are of pairs of rows. The nearest "
+            "supported choice is 'regression' or 'cross_entropy' on the relevance."
+        )
+    if name not in OBJECTIVES:
+        raise UnsupportedModel(
+            f"{f'the objective {name!r}' if name else 'a custom objective'} is not supported, for its derivatives are "
+            f"not known; supported objectives are {', '.join(OBJECTIVES)}."
+        )

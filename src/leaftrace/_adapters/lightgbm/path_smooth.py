@@ -1,0 +1,226 @@
+"""path_smooth: the output of a node is mixed with that of the split above it,
+
+    out = a raw + (1 - a) out_above,   a = n / (n + path_smooth),   at the root out = raw
+
+where raw is the Newton step of all rows below the node. n is the number of those rows, but LightGBM
+estimates it, as the share that the node has in the sum of h above it, rounded bin by bin. So n has
+to be found: whole numbers close to that, adding up to the rows of the split above, that give the
+recorded outputs. Those of leaves have all their digits, those of splits six.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._data.arrays import F64
+from ..._model.ensemble import Ensemble, Smoothing
+from .model import ParsedModel, Tree
+from .recover import row_terms, scores_by_step
+
+MAX_TRIALS = 20_000  # for a tree; about one for each split is enough
+
+
+def smoothing(
+    parsed: ParsedModel,
+    params: dict[str, Any],
+    e: Ensemble,
+    steepness: float,
+    held_base: F64,
+    factors: F64,
+) -> list[Smoothing]:
+    """The mixture of nodes in the leaves of each tree.
+
+    The model stores outputs as (out + ``held_base``) ``factors``, learning rate included; both are
+    (trees,). ``steepness``: the factor by which the objective multiplies h.
+    """
+    found = []
+    for node_sums in _tree_sums(parsed, params, e, steepness):
+        r = node_sums.tree_number
+        search = _share_search(parsed.trees[r], params, e, node_sums, held_base[r], factors[r])
+        mix = _mixture(search.tree, search.shares())
+        found.append(Smoothing(node_sums.below, mix, node_sums.l2))
+    return found
+
+
+@dataclass(frozen=True)
+class _NodeSums:
+    """Sums over the rows below each node of a tree, and the steps from them."""
+
+    tree_number: int
+    below: F64  # (2 L - 1, L) see `_below`
+    H: F64  # (2 L - 1,)
+    l2: F64  # (2 L - 1,) more l2, for some nodes
+    raw: F64  # (2 L - 1,) Newton step times learning rate
+
+
+def _tree_sums(
+    parsed: ParsedModel, params: dict[str, Any], e: Ensemble, steepness: float
+) -> Iterator[_NodeSums]:
+    """The sums of each tree, at the model's own scores."""
+    for t, A in scores_by_step(e, e.n_steps):
+        begin = e.leaf_range(t).start
+        for r, _, wg, wh in row_terms(e, t, A):
+            tree = parsed.trees[r]
+            below = _below(tree)
+            last = e.tree_leaves[r + 1] - begin
+            own = slice(e.tree_leaves[r] - begin, last)
+            G = below @ np.bincount(e.leaves[r], wg, last)[own]
+            H = below @ np.bincount(e.leaves[r], wh, last)[own]
+            many = tree.below_many_categories(parsed.bins, params["max_cat_to_onehot"])
+            l2 = many * np.float64(params["cat_l2"]) / steepness
+            raw = e.rate(t) * e.rule.step(G, H, H + e.lam + l2)[0]
+            yield _NodeSums(r, below, H, l2, raw)
+
+
+def _share_search(
+    tree: Tree,
+    params: dict[str, Any],
+    e: Ensemble,
+    node_sums: _NodeSums,
+    held_base: float,
+    factor: float,
+) -> _ShareSearch:
+    """The search for the shares of a tree."""
+    r = node_sums.tree_number
+    below = node_sums.below
+    values = e.values[e.tree_leaves[r] : e.tree_leaves[r + 1], 0]
+    splits = tree.split_values
+    # With GOSS, weighted terms are rounded twice.
+    leaf_accuracy = 1e-6 if params["data_sample_strategy"] == "goss" else 5e-10
+    return _ShareSearch(
+        tree,
+        float(params["path_smooth"]),
+        reach=int(params.get("max_bin", 255)) // 2 + 20,
+        rows=np.zeros(len(below)) if tree.counts is None else below @ tree.counts,
+        sums=node_sums.H,
+        raw=node_sums.raw,
+        out=np.append(splits / factor - held_base, values),
+        accuracy=np.append(
+            0.51 * _sixth_digit(splits) / factor,
+            np.full(len(values), leaf_accuracy * np.abs(values).max()),
+        ),
+    )
+
+
+def _sixth_digit(x: F64) -> F64:
+    """The size of one unit in the sixth digit of each number."""
+    exponents = np.floor(np.log10(np.abs(x), where=x != 0, out=np.zeros_like(x)))
+    return 10 ** (exponents - 5)
+
+
+def _below(tree: Tree) -> F64:
+    """(2 L - 1, L) 1 where a leaf is below a node, or is the node."""
+    L = len(tree.values)
+    below = np.concatenate([np.zeros((L - 1, L)), np.eye(L)])
+    for split in reversed(range(L - 1)):  # children have larger numbers than the split above them
+        below[split] = below[tree.children[split]].sum(axis=0)
+    return below
+
+
+def _mixture(tree: Tree, a: F64) -> F64:
+    """(L, 2 L - 1) the share of each node's step in each leaf, from the shares a (2 L - 1,)."""
+    share = np.diag(a)
+    for node in range(1, len(a)):
+        share[node] += (1 - a[node]) * share[tree.parent[node]]
+    return share[len(tree.children) :]
+
+
+@dataclass
+class _ShareSearch:
+    """The search for the numbers n of a tree, and with them the shares a. Arrays are (2 L - 1,).
+
+    ``reach``     largest distance of n from its share in the sum of h: half a row for each bin
+    ``rows``      rows below each node, as recorded
+    ``sums``      sums of h
+    ``raw``       Newton steps
+    ``out``       recorded outputs; ``accuracy``: their largest error
+    ``trials``    candidates tried so far
+    """
+
+    tree: Tree
+    smooth: float
+    reach: int
+    rows: F64
+    sums: F64
+    raw: F64
+    out: F64
+    accuracy: F64
+    trials: int = 0
+
+    def shares(self) -> F64:
+        """a of every node; from the recorded rows, if no numbers give the recorded outputs."""
+        a = np.ones(len(self.raw))
+        if len(a) > 1 and not self._solve(0, self.raw[0], a):
+            a[1:] = self.rows[1:] / (self.rows[1:] + self.smooth)
+        return a
+
+    def _is_leaf(self, node: int) -> bool:
+        return node >= len(self.tree.children)
+
+    def _solve(self, split: int, above: float, a: F64) -> bool:
+        """Set a of all nodes below this split, whose output is ``above``; False if it cannot be."""
+        pair = self.tree.children[split]
+        slack = np.array([self._slack(node) for node in pair])
+        failed = np.full(2, np.inf)
+        for n in self._candidates(split, above):
+            number = np.array([n, self.rows[split] - n])
+            a[pair] = number / (number + self.smooth)
+            out = a[pair] * self.raw[pair] + (1 - a[pair]) * above
+            if np.any(np.abs(out - self.out[pair]) > self.accuracy[pair]):
+                continue
+            if np.all(np.abs(out - failed) < slack):
+                continue
+            self.trials += 1
+            if self.trials > MAX_TRIALS:
+                return False
+            if self._solve_below(pair, out, a):
+                return True
+            failed = out
+        return False
+
+    def _solve_below(self, pair: NDArray[Any], out: F64, a: F64) -> bool:
+        """Solve the splits among two nodes with these outputs (2,)."""
+        return all(
+            self._is_leaf(node) or self._solve(node, output, a)
+            for node, output in zip(pair.tolist(), out.tolist(), strict=True)
+        )
+
+    def _slack(self, node: int) -> float:
+        """A change of the node's output that is too small to matter for the nodes below it."""
+        if self._is_leaf(node):
+            return 0.0
+        fewest = self.rows[self.tree.children[node]].min()
+        return 0.05 * self.accuracy[-1] * (fewest + self.smooth) / self.smooth
+
+    def _candidates(self, split: int, above: float) -> list[int]:
+        """Rows on the left that give both children about their outputs, the likeliest first."""
+        left, right = self.tree.children[split]
+        total = self.rows[split]
+        low, high = self._range(left, above)
+        other_low, other_high = self._range(right, above)
+        low = max(low, total - other_high, 0.0)
+        high = min(high, total - other_low, total)
+        if high < low:
+            return []
+        guess = float(self.rows[left])
+        if self.sums[split] > 0:
+            guess = float(total * self.sums[left] / self.sums[split])
+        first = max(low, np.floor(guess) - self.reach)
+        last = min(high, guess + self.reach)
+        near = np.arange(int(first), int(last) + 1)
+        return near[np.argsort(np.abs(near - guess), kind="stable")].tolist()
+
+    def _range(self, node: int, above: float) -> tuple[float, float]:
+        """Smallest and largest number of rows that give this node about its output."""
+        gap = self.raw[node] - above
+        error = np.array([-1, 1]) * self.accuracy[node]
+        if abs(gap) <= self.accuracy[node]:
+            return 0.0, float(self.rows[0])
+        a = np.clip(np.sort((self.out[node] + error - above) / gap), 0.0, 1 - 1e-15)
+        low, high = self.smooth * a / (1 - a)
+        return float(np.ceil(low - 1e-6)), float(np.floor(high + 1e-6))

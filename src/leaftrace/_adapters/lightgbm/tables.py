@@ -1,0 +1,56 @@
+"""The user's tables as LightGBM takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightgbm as lgb
+from scipy.sparse import csr_matrix, issparse
+
+from ..._data import frames, inputs
+from ..._data.errors import InvalidInput
+from .opening import VERSION
+
+
+def model_table(booster: lgb.Booster, X: Any) -> Any:
+    """X with the booster's columns in their order, by name where there are names."""
+    if isinstance(X, lgb.Dataset):
+        X = _raw_data(X)
+    names = booster.feature_name()
+    frame = frames.kind(X)
+    if frame or hasattr(X, "iloc"):
+        given = _column_names(frames.as_narwhals(X) if frame else X)
+        X = frames.renamed(X, given) if frame else X.set_axis(given, axis=1)
+        trained_on_array = names == [f"Column_{i}" for i in range(len(names))]
+        if trained_on_array and not set(names) & set(given):
+            names = [str(i) for i in range(len(names))]
+    elif issparse(X):
+        X = csr_matrix(X)
+    X = inputs.columns(X, names)
+    # LightGBM takes numbers alone from polars and Arrow; anything else ends the whole process.
+    if frame and (frames.has_categories(X, "LightGBM") or VERSION < (4, 7)):
+        X = frames.to_pandas(X)
+    if hasattr(X, "iloc") and (categories := booster.pandas_categorical):
+        columns = [name for name, dtype in X.dtypes.items() if dtype == "category"]
+        X = frames.order_categories(X, dict(zip(columns, categories, strict=False)))
+    return X
+
+
+def _raw_data(dataset: lgb.Dataset) -> Any:
+    """The table that a Dataset was made of."""
+    try:
+        return dataset.construct().get_data()
+    except lgb.basic.LightGBMError:
+        raise InvalidInput(
+            "this lightgbm.Dataset has freed its raw data, so its rows cannot be put through the trees; make "
+            "it with free_raw_data=False, or pass the table itself."
+        ) from None
+
+
+def _column_names(X: Any) -> list[str]:
+    """Names of the columns, changed as LightGBM changes them."""
+    return [str(c).replace(" ", "_") for c in X.columns]
+
+
+def table_length(table: Any) -> int:
+    return table.shape[0] if hasattr(table, "shape") else len(table)

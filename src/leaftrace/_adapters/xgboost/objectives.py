@@ -1,0 +1,151 @@
+"""XGBoost's objectives as losses, and the quantiles that the leaves of some of them are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..._data.arrays import F64, Ids
+from ..._model.general_losses import Gamma, Hinge, Pinball, PseudoHuber, SquaredLog, Tweedie
+from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
+from ..base import f32
+
+ANY = (-np.inf, np.inf)
+POSITIVE = (0.0, np.inf)
+FRACTION = (0.0, 1.0)
+OBJECTIVES = {  # and the range of their labels
+    "reg:squarederror": ANY,
+    "reg:logistic": FRACTION,
+    "binary:logistic": FRACTION,
+    "binary:logitraw": FRACTION,
+    "binary:hinge": FRACTION,
+    "multi:softmax": ANY,
+    "multi:softprob": ANY,
+    "count:poisson": POSITIVE,
+    "reg:gamma": POSITIVE,
+    "reg:tweedie": POSITIVE,
+    "reg:squaredlogerror": (-1.0, np.inf),
+    "reg:pseudohubererror": ANY,
+    "reg:absoluteerror": ANY,
+    "reg:quantileerror": ANY,
+}
+QUANTILES = ("reg:absoluteerror", "reg:quantileerror")
+_CACHED_ROWS = 4096  # a piece of this many rows stays in the processor's cache
+
+
+def as_float32(value: str | float) -> float:
+    """A parameter rounded to float32, in which XGBoost keeps it."""
+    return float(np.float32(value))
+
+
+def quantile_levels(params: Mapping[str, str]) -> list[float]:
+    """The quantiles of a quantile or absolute error."""
+    found = json.loads(params.get("quantile_alpha", "0.5"))
+    levels = found if isinstance(found, list) else [found]
+    return [as_float32(alpha) for alpha in levels]
+
+
+@dataclass(frozen=True)
+class Logistic32(Logistic):
+    """Logistic loss with XGBoost's p = 1 / (1 + exp -A).
+
+    The exponential, the sum and the quotient are rounded to float32. A row that is predicted well
+    has 1 - p in multiples of 1e-7, and with it g and h.
+    """
+
+    rounded = True
+
+    def state(self, A: F64, out: F64 | None = None) -> F64:
+        out = np.empty((len(A), 2)) if out is None else out
+        for start in range(0, len(A), _CACHED_ROWS):
+            rows = slice(start, start + _CACHED_ROWS)
+            e = np.exp(np.minimum(-A[rows, 0], 88.7)).astype(np.float32)
+            p = np.float32(1) / (np.float32(1) + e)
+            out[rows, 0] = p
+            out[rows, 1] = np.float32(1) - p
+        return out
+
+
+@dataclass(frozen=True)
+class Softmax32(Softmax):
+    """Softmax loss with XGBoost's p, from exponentials and their sum rounded to float32."""
+
+    def state(self, A: F64, out: F64 | None = None) -> F64:
+        A32 = A.astype(np.float32)
+        centred = A32 - np.maximum(A32.max(axis=1, keepdims=True), 0)
+        e = np.exp(centred.astype(np.float64)).astype(np.float32)
+        total = e.sum(axis=1, keepdims=True, dtype=np.float64).astype(np.float32)
+        return (e / total).astype(np.float64)
+
+
+def loss_and_factor(objective: str, params: Mapping[str, str], outputs: int) -> tuple[Loss, float]:
+    """The loss, and the constant by which XGBoost multiplies its second derivative."""
+    if objective.startswith("multi:"):
+        return Softmax32(outputs), 2.0
+    if objective == "count:poisson":
+        return Poisson(), float(np.exp(as_float32(params["max_delta_step"])))
+    return _loss(objective, params), 1.0
+
+
+def _loss(objective: str, params: Mapping[str, str]) -> Loss:
+    """The loss of an objective whose second derivative is not multiplied."""
+    if objective in ("reg:logistic", "binary:logistic", "binary:logitraw"):
+        return Logistic32()
+    if objective == "reg:tweedie":
+        return Tweedie(as_float32(params["tweedie_variance_power"]))
+    if objective == "reg:pseudohubererror":
+        return PseudoHuber(as_float32(params["huber_slope"]))
+    if objective in QUANTILES:
+        name = objective.partition(":")[2].replace("error", " error")
+        return Pinball(quantile_levels(params)[0], name)
+    others = {"reg:gamma": Gamma(), "reg:squaredlogerror": SquaredLog(), "binary:hinge": Hinge()}
+    return others.get(objective, SquaredError())
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """A quantile of residuals in float32.
+
+    It lies between the two nearest residuals or, where the rows have weights, is the first residual
+    that reaches it.
+    """
+
+    alpha: float
+    weighted: bool
+    name = "quantile"
+
+    def __call__(self, leaf: Ids, M: int, residual: F64, y: F64, w: F64) -> F64:
+        out = np.zeros(M)
+        rows = np.flatnonzero(w > 0)
+        values = f32(residual)
+        leaf = np.asarray(leaf)
+        order = rows[np.lexsort((values[rows], leaf[rows]))]
+        edges = np.searchsorted(leaf[order], np.arange(M + 1))
+        for m in np.flatnonzero(np.diff(edges)):
+            in_leaf = order[edges[m] : edges[m + 1]]
+            out[m] = self._of_sorted(values[in_leaf], w[in_leaf])
+        return out
+
+    def label_quantile(self, y: F64, b: F64) -> float:
+        """The quantile of the labels, from which such a model starts."""
+        order = np.argsort(y, kind="stable")
+        order = order[b[order] > 0]
+        return self._of_sorted(f32(y[order]), b[order])
+
+    def _of_sorted(self, values: F64, w: F64) -> float:
+        """The quantile of sorted values (n,) with weights w (n,)."""
+        if self.weighted:
+            return self._first_to_reach(values, w)
+        last = len(values) - 1
+        place = min(max(self.alpha * (last + 2) - 1, 0.0), float(last))
+        low = int(place)
+        gap = as_float32(values[min(low + 1, last)] - values[low])
+        return as_float32(values[low] + (place - low) * gap)
+
+    def _first_to_reach(self, values: F64, w: F64) -> float:
+        below = np.cumsum(w.astype(np.float32))
+        reached = np.searchsorted(below, as_float32(float(below[-1]) * self.alpha))
+        return float(values[min(int(reached), len(values) - 1)])

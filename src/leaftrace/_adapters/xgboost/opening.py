@@ -1,0 +1,157 @@
+"""Opening an XGBoost model: its Booster and parameters, or an error that says why not."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xgboost as xgb
+from numpy.typing import NDArray
+from xgboost.core import XGBoostError
+
+from ..._data.errors import InvalidInput, UnsupportedModel
+from .ensemble import tree_method
+from .model import ALIASES, best_rounds, error_reason, parameters
+from .objectives import OBJECTIVES, QUANTILES, as_float32, quantile_levels
+
+# Parameters that the model itself holds, so the user cannot give others.
+_HELD = {
+    "base_score", "boost_from_average", "booster", "multi_strategy", "num_class", "num_feature", "num_parallel_tree",
+    "num_target", "num_trees", "objective",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OpenedModel:
+    """A Booster, and what the class or file it came in adds to it."""
+
+    booster: xgb.Booster
+    name: str
+    classes: NDArray[Any] | None = None
+    rounds: int | None = None  # that it predicts with; None: all
+    missing: float = np.nan
+    sketched: bool = False  # trained on a QuantileDMatrix
+
+
+def open_booster(model: Any) -> OpenedModel:
+    """Open an estimator, a Booster or the path of a file."""
+    if isinstance(model, OpenedModel):  # read from a file
+        return model
+    if isinstance(model, (str, os.PathLike)):
+        return load_model(os.fspath(model))
+    if isinstance(model, xgb.Booster):
+        return OpenedModel(model, "Booster")
+    name = type(model).__name__
+    if not isinstance(model, xgb.XGBModel):
+        raise UnsupportedModel(
+            f"{name} is not an XGBoost model; pass a Booster, an XGBClassifier or an XGBRegressor."
+        )
+    if not model.__sklearn_is_fitted__():
+        raise UnsupportedModel(f"this {name} is not fitted; call fit() first.")
+    if callable(model.objective):
+        raise UnsupportedModel(
+            f"this {name} was trained with an objective of its own, whose derivatives leaftrace does not know; "
+            f"supported objectives are {', '.join(OBJECTIVES)}."
+        )
+    booster = model.get_booster()
+    return OpenedModel(
+        booster,
+        name,
+        classes=np.asarray(model.classes_) if isinstance(model, xgb.XGBClassifier) else None,
+        rounds=best_rounds(booster),
+        missing=np.nan if model.missing is None else float(model.missing),
+        sketched=model.tree_method in (None, "auto", "hist"),
+    )
+
+
+def load_model(path: str) -> OpenedModel:
+    """Open a .ubj or .json file, as the class of model that wrote it."""
+    try:
+        booster = xgb.Booster(model_file=path)
+    except XGBoostError as error:
+        raise UnsupportedModel(
+            f"'{path}' cannot be read as an XGBoost model; is the file whole? XGBoost says: {error_reason(error)}"
+        ) from None
+    wrapper = booster.attr("scikit_learn")  # written by the scikit-learn classes
+    if wrapper is None:
+        return OpenedModel(booster, "Booster")
+    rounds = best_rounds(booster)
+    if json.loads(wrapper).get("_estimator_type") != "classifier":
+        return OpenedModel(booster, "XGBRegressor", None, rounds, sketched=True)
+    classes = np.arange(max(2, int(parameters(booster)["num_class"])))
+    return OpenedModel(booster, "XGBClassifier", classes, rounds, sketched=True)
+
+
+def with_given(reported: dict[str, str], given: dict[str, Any]) -> dict[str, str]:
+    """The reported parameters, replaced by those that the user gives."""
+    values = {
+        ALIASES.get(name, name): str(int(v) if isinstance(v, bool) else v)
+        for name, v in given.items()
+    }
+    allowed = set(reported) - _HELD
+    if unknown := sorted(set(values) - allowed):
+        raise InvalidInput(
+            f"params has {', '.join(unknown)}, which this XGBoost model was not trained with; "
+            f"it has {', '.join(sorted(allowed))}."
+        )
+    for name, value in values.items():
+        if _is_number(reported[name]) and not _is_number(value):
+            raise InvalidInput(
+                f"params has {name}={value!r}; expected a number, such as {reported[name]}."
+            )
+    return reported | values
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return np.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def refuse_unsupported(details: dict[str, Any], params: dict[str, str]) -> None:
+    """Raise for settings whose leaf values are not reconstructed."""
+    booster = details["gradient_booster"]["name"]
+    objective = details["objective"]["name"]
+    if booster == "gblinear":
+        raise UnsupportedModel(
+            "booster='gblinear' has no trees; train with booster='gbtree' or 'dart'."
+        )
+    _refuse_objective(objective, params)
+    if any(c in params.get("monotone_constraints", "") for c in "123456789"):
+        raise UnsupportedModel(
+            "monotone_constraints bound leaf values by those of other leaves; train without them."
+        )
+    if as_float32(params["subsample"]) < 1 and params.get("sampling_method") == "gradient_based":
+        raise UnsupportedModel(
+            "sampling_method='gradient_based' draws rows by their gradients, which is not replayed; train with "
+            "sampling_method='uniform'."
+        )
+    if booster == "dart" and params["one_drop"] not in ("0", "False"):
+        raise UnsupportedModel(
+            "one_drop=1 draws trees in a way that is not replayed; train with one_drop=0."
+        )
+    if objective in QUANTILES and tree_method(params) == "exact":
+        raise UnsupportedModel(
+            f"with tree_method='exact' the leaves of {objective} are not quantiles; train with tree_method='hist'."
+        )
+
+
+def _refuse_objective(objective: str, params: dict[str, str]) -> None:
+    """Raise for objectives that are not supported, and for several of them in one model."""
+    if objective not in OBJECTIVES:
+        raise UnsupportedModel(
+            f"the objective '{objective}' is not supported; supported objectives are {', '.join(OBJECTIVES)}."
+        )
+    if objective == "reg:quantileerror" and len(quantile_levels(params)) > 1:
+        raise UnsupportedModel(
+            f"this model has {len(quantile_levels(params))} quantiles (quantile_alpha); "
+            "train a model for each quantile."
+        )
+    if int(params["num_target"]) > 1:
+        raise UnsupportedModel(
+            f"this model predicts {params['num_target']} targets at once; train a model for each target."
+        )

@@ -1,0 +1,62 @@
+"""Predictions of an XGBoost booster, and from them the leaves of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import xgboost as xgb
+from numpy.typing import NDArray
+from xgboost.core import XGBoostError
+
+from ..._data.arrays import Ids
+from ..._data.errors import InvalidInput
+from ..._data.progress import progress
+from ..base import pack_leaves
+from .model import Trees, error_reason
+
+LEAF_BYTES = 100_000_000  # size of the leaf numbers that one call of XGBoost may return
+
+
+def predict(booster: xgb.Booster, matrix: xgb.DMatrix, **options: Any) -> NDArray[Any]:
+    """booster.predict, which checks the names of columns where both sides have them."""
+    both_named = bool(booster.feature_names and matrix.feature_names)
+    try:
+        return booster.predict(matrix, validate_features=both_named, **options)
+    except (XGBoostError, ValueError) as error:
+        hint = "; pass the table itself" if isinstance(matrix, xgb.QuantileDMatrix) else ""
+        raise InvalidInput(
+            f"XGBoost cannot predict these rows: {error_reason(error)}{hint}"
+        ) from None
+
+
+def leaves_of_rows(booster: xgb.Booster, matrix: xgb.DMatrix, trees: Trees) -> Ids:
+    """(trees, m) leaf numbers of the rows of a matrix, computed for some rounds at a time."""
+    m = matrix.num_row()
+    rounds = len(trees.rounds) - 1
+    round_bytes = 4 * max(m, 1) * int(np.diff(trees.rounds).max())
+    at_once = max(1, LEAF_BYTES // round_bytes)
+
+    def tree_by_tree() -> Iterator[NDArray[np.int64]]:
+        for start in progress(range(0, rounds, at_once), rounds, "leaves", "round", at_once):
+            stop = min(start + at_once, rounds)
+            yield from _leaves_of_rounds(booster, matrix, trees, start, stop)
+
+    return pack_leaves(tree_by_tree(), trees.edges, trees.steps, m)
+
+
+def _leaves_of_rounds(
+    booster: xgb.Booster, matrix: xgb.DMatrix, trees: Trees, start: int, stop: int
+) -> Iterator[NDArray[np.int64]]:
+    """Tree by tree (m,) the leaf of each row, for the rounds from ``start`` to ``stop``."""
+    m = matrix.num_row()
+    numbers = trees.leaf[trees.rounds[start] : trees.rounds[stop] : trees.width]
+    # XGBoost predicts leaves from the first round on only, so for later rounds a model is cut out
+    # that begins with them.
+    part = booster[start:] if start else booster
+    nodes = np.zeros(0)
+    if m:
+        nodes = predict(part, matrix, pred_leaf=True, iteration_range=(0, stop - start))
+    for number, ids in zip(numbers, nodes.reshape(m, len(numbers)).T, strict=True):
+        yield from [number[ids.astype(np.int64)]] * trees.width

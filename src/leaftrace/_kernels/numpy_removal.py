@@ -1,0 +1,120 @@
+"""The leaf equations without a removed row, in NumPy: the twin of ``src/native/removal.hpp``.
+
+`numpy` presents `removal_step` with the other twins.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._data.arrays import F64, Ids, Ints, Real
+from .._model.losses import Loss
+
+
+def bounded_step(
+    G: F64, H: F64, D: F64, l1: float, max_step: float, min_hessian: float
+) -> tuple[F64, NDArray[np.bool_]]:
+    """A leaf's step s within these limits, and whether it changes with G and D = H + lam.
+
+    All arrays are of one shape.
+    """
+    excess = np.abs(G) - l1
+    free = (D > 0) & (min_hessian <= H) & ((excess > 0) | (l1 == 0))
+    s = np.where(free, -np.sign(G) * excess / np.where(D > 0, D, 1.0), 0.0)
+    moves = free & (np.abs(s) < max_step)
+    return np.clip(s, -max_step, max_step), moves
+
+
+def removal_step(
+    loss: Loss,
+    newton: bool,
+    own: Ids,
+    first: Ints,
+    own_state: F64,
+    move: F64,
+    y: F64,
+    w: F64,
+    s: F64,
+    D: F64,
+    rows: F64,
+    dlam: F64,
+    c: float,
+    dG: Real,
+    dH: Real,
+    dS: F64,
+    bounds: F64 | None = None,
+    G: F64 | None = None,
+    lam: F64 | None = None,
+    fixed: NDArray[np.bool_] | None = None,
+    diagonal: bool = False,
+) -> None:
+    """dS (M, O, B) += c ds: the leaf equations of one inner iteration without row b in column b.
+
+    ``own`` (R, B) leaves of the removed rows, ``own_state`` (B, C) and ``move`` (R, K, B) their
+    scores now; ``s`` (M, O), ``D`` (M, O, O), ``rows`` (M,) of the model; ``dG``, ``dH`` changes
+    that still include the removed rows. w (B,), or (R, B) if trees drew rows differently. A leaf
+    left without rows falls to zero.
+
+    ``bounds`` (3,): l1, the longest step and the least sum of h, with G (M, O) and lam (M,) of the
+    model; leaves that are ``fixed`` (M,) do not change. If the outputs of a leaf are solved
+    together (not ``diagonal``), the bounds are ignored.
+    """
+    removed = own, first, own_state, move, y, w
+    dG, dD, alive = _without_rows(loss, newton, *removed, rows, dG, dH)
+    is_joint = dS.shape[1] > 1 and not diagonal
+    if is_joint or bounds is None or G is None or lam is None or fixed is None:
+        dS += c * _solved_changes(dG, dD, alive, s, D, dlam)
+        return
+    ds = _bounded_changes(dG, dD, alive, s, D, dlam, bounds, G, lam)
+    dS += c * np.where(fixed[:, None, None], 0.0, ds)
+
+
+def _without_rows(
+    loss: Loss,
+    newton: bool,
+    own: Ids,
+    first: Ints,
+    own_state: F64,
+    move: F64,
+    y: F64,
+    w: F64,
+    rows: F64,
+    dG: Real,
+    dH: Real,
+) -> tuple[F64, F64, F64]:
+    """dG (M, O, B), dD (M, O, O, B) and rows in each leaf (M, B), without the removed rows."""
+    M, O, B = dG.shape
+    lanes = np.arange(B)
+    eye = np.eye(O)
+    dG = dG.astype(np.float64)
+    dD = dH.astype(np.float64) if newton else np.zeros((M, O, O, B))
+    alive = np.repeat(rows[:, None], B, axis=1)
+    for ids, o, moved, tree_w in zip(own, first, move, np.broadcast_to(w, own.shape), strict=True):
+        at = loss.moved(own_state, loss.shift(moved.T))
+        out = slice(o, o + O)
+        h = loss.hessian(at, y)[:, out, out] if newton else eye
+        dG[ids, :, lanes] -= tree_w[:, None] * loss.gradient(at, y)[:, out]
+        dD[ids, :, :, lanes] -= tree_w[:, None, None] * h
+        alive[ids, lanes] -= tree_w > 0
+    return dG, dD, alive
+
+
+def _bounded_changes(
+    dG: F64, dD: F64, alive: F64, s: F64, D: F64, dlam: F64, bounds: F64, G: F64, lam: F64
+) -> F64:
+    """(M, O, B) changes of steps that are solved one output at a time, within bounds."""
+    total = np.einsum("maa->ma", D)[:, :, None] + np.einsum("maab->mab", dD)
+    after, _ = bounded_step(G[:, :, None] + dG, total - lam[:, None, None], total + dlam, *bounds)
+    return np.where(alive[:, None] > 0, after - s[:, :, None], -s[:, :, None])
+
+
+def _solved_changes(dG: F64, dD: F64, alive: F64, s: F64, D: F64, dlam: F64) -> F64:
+    """(M, O, B) changes of steps whose outputs are solved together, without bounds."""
+    eye = np.eye(s.shape[1])
+    dD = dD + eye[:, :, None] * dlam
+    total = np.moveaxis(D[..., None] + dD, 3, 1)  # (M, B, O, O)
+    ok = (alive > 0) & (np.einsum("mbaa->mba", total).min(axis=2) > 0)
+    right = -np.moveaxis(dG + np.einsum("mabc,mb->mac", dD, s), 2, 1)[..., None]
+    ds = np.linalg.solve(np.where(ok[..., None, None], total, eye), right)[..., 0]  # (M, B, O)
+    return np.where(ok[:, None], np.moveaxis(ds, 1, 2), -s[:, :, None])

@@ -1,0 +1,123 @@
+"""Leaf values from rows: the leaf rule, statistics, path smoothing and rounding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._data.arrays import F64, Ids
+from .._kernels.numpy_removal import bounded_step
+
+
+class Statistic(Protocol):
+    """A leaf value that is not a Newton step but a statistic of its rows, such as a median."""
+
+    @property
+    def name(self) -> str: ...
+    def __call__(self, leaf: Ids, M: int, residual: F64, y: F64, w: F64) -> F64:
+        """(M,) unshrunk values from the residuals y - A; rows of weight zero do not count."""
+        ...
+
+
+@dataclass(frozen=True)
+class LeafRule:
+    """Formula for the step of a leaf from its rows: s = -(D + lam)^-1 G.
+
+    ``newton``: D = sum w h, otherwise D = sum w. ``lam = l2`` or, with ``l2_scales``,
+    ``l2 * sum(w) / n``. CatBoost rounds lam to float32 when it solves for vectors
+    (``lam_float32``). ``diagonal``: a vector leaf is solved one output at a time, for losses whose
+    outputs do not depend on each other.
+
+    A leaf takes ``iterations`` such steps; its value is their sum times the learning rate. With
+    ``backtracking`` the booster may have halved some steps, and the replay finds out which.
+
+    ``l1`` is subtracted from |G|; ``max_step`` bounds |s|; a leaf with D below ``min_hessian``
+    stays at zero. A leaf whose step is decided by one of them does not change with its rows.
+
+    ``statistic`` replaces all of this.
+    """
+
+    newton: bool = True
+    l2: float = 0.0
+    l2_scales: bool = False
+    lam_float32: bool = False
+    diagonal: bool = False
+    iterations: int = 1
+    backtracking: bool = False
+    l1: float = 0.0
+    max_step: float = np.inf
+    min_hessian: float = 0.0
+    statistic: Statistic | None = None
+
+    def lam(self, total_weight: float, n: int) -> float:
+        """The l2 penalty for n training rows of this total weight."""
+        lam = self.l2 * total_weight / n if self.l2_scales else self.l2
+        return float(np.float32(lam)) if self.lam_float32 else lam
+
+    @property
+    def limited(self) -> bool:
+        """Whether a leaf's step can be anything but the solution of its equations."""
+        return self.l1 > 0 or self.min_hessian > 0 or np.isfinite(self.max_step)
+
+    @property
+    def bounds(self) -> F64:
+        """(3,) the limits of a step as `removal_step` takes them: l1, longest step, least D."""
+        return np.array([self.l1, self.max_step, self.min_hessian])
+
+    def step(self, G: F64, H: F64, D: F64) -> tuple[F64, NDArray[np.bool_]]:
+        """The step s within these limits, and whether it changes with G and D = H + lam."""
+        return bounded_step(G, H, D, self.l1, self.max_step, self.min_hessian)
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """Path smoothing of one tree: its L leaves are mixtures of steps of all its nodes.
+
+    Each of the N nodes, leaves included, has the step s_a of all rows below it; the leaves are
+    ``mix @ s``. The mixture itself does not change with the weights of rows.
+    """
+
+    below: F64  # (N, L) 1 if the leaf is the node or below it
+    mix: F64  # (L, N)
+    l2: F64  # (N,) additional l2 of each node
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """The numbers that a booster keeps in float32.
+
+    These are the scores, the derivatives, the derivatives times the weight (terms), and the terms
+    times how often the row was drawn. The replay rounds in the same places; otherwise it would
+    agree to 1e-7 only. Derivatives of the training program ignore the rounding.
+    """
+
+    scores: bool = False
+    derivatives: bool = False
+    terms: bool = False
+    draws: bool = False
+
+    @property
+    def flags(self) -> int:
+        """Bit flags for the kernels: 1 terms, 2 derivatives, 4 scores."""
+        return self.terms + 2 * self.derivatives + 4 * self.scores
+
+    def apply(self, x: F64, w: F64, drawn: NDArray[Any] | None = None) -> F64:
+        """w * drawn * x, rounded as the booster rounds it.
+
+        x (n, ...); w (n,) weights; drawn (n,) how often each row was drawn.
+        """
+        if drawn is not None and not self.draws:
+            w = w * drawn
+            drawn = None
+        shape = len(w), *[1] * (x.ndim - 1)
+        x = w.reshape(shape) * (_f32(x) if self.derivatives else x)
+        x = _f32(x) if self.terms else x
+        return x if drawn is None else _f32(x * drawn.reshape(shape))
+
+
+def _f32(x: F64) -> F64:
+    """Numbers rounded to float32."""
+    return x.astype(np.float32).astype(np.float64)
