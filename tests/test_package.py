@@ -24,11 +24,11 @@ NAMES = {
 # model -> Ensemble -> Trace -> method -> Influence -> view: a module imports only from those of its own entry and of
 # the entries before it. The NumPy twins of the kernels compute with the losses, so these come first.
 ORDER = [
-    "_data", "_model.losses", "_model.general_losses", "_kernels", "_model", "goals", "_adapters", "_engine.steps",
-    "_engine.fidelity", "_engine.replay", "_engine.row_effects", "_engine.workspace", "_engine.queries",
-    "_engine.methods", "_engine.backward", "_engine.leaf_space", "_engine.costs", "_engine.forward",
-    "_engine.removals", "_engine.refit", "_engine.engine", "_tracer", "dask", "baselines", "_actions", "_report",
-    "plot", "_cli",
+    "_data", "_model.losses", "_model.general_losses", "_kernels", "_model", "goals", "_adapters",
+    "_engine.leaf_equations", "_engine.steps", "_engine.fidelity", "_engine.replay", "_engine.row_effects",
+    "_engine.settings", "_engine.workspace", "_engine.queries", "_engine.methods", "_engine.backward",
+    "_engine.leaf_space", "_engine.costs", "_engine.forward_block", "_engine.forward", "_engine.removals",
+    "_engine.refit", "_engine.engine", "_tracer", "dask", "baselines", "_actions", "_report", "plot", "_cli",
 ]  # fmt: skip
 MODULES = {
     ".".join(p.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): p
