@@ -99,11 +99,18 @@ _SUPPORTED = (
 class LoadedModel:
     """A model file that was read already, to be opened in its place.
 
-    ``model``  what the library's adapter reads from the file
+    ``model``  the result of the library's `load_model`
     """
 
     library: str
     model: Any
+
+
+def load_file(path: str) -> LoadedModel:
+    """Read a model file, whichever library wrote it."""
+    library = library_of_file(path)
+    adapter = importlib.import_module(f".{library}", __name__)
+    return LoadedModel(library, adapter.load_model(path))
 
 
 def open_model(
@@ -143,11 +150,11 @@ def _open_table(
 def _open(
     model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, params: dict[str, Any]
 ) -> Source:
+    if isinstance(model, (str, os.PathLike)):
+        model = load_file(os.fspath(model))
     if isinstance(model, LoadedModel):
         library = model.library
         model = model.model
-    elif isinstance(model, (str, os.PathLike)):
-        library = library_of_file(os.fspath(model))
     else:
         library = _library_of_model(model)
         if library == "sklearn" and hasattr(model, "named_steps"):

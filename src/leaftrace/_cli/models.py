@@ -8,14 +8,13 @@ names of columns.
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._adapters import LIBRARIES, LoadedModel, library_of_file
+from .._adapters import LIBRARIES, load_file
 from .._data.errors import LeaftraceError, UnsupportedModel
 
 # First bytes of pickles, and of the compressed ones of joblib.
@@ -61,9 +60,8 @@ def read_model(path: str, allow_pickle: bool) -> ModelDescription:
     if is_pickle:
         model = _unpickle(path, allow_pickle)
         return _DESCRIBE[_library_of(model, path)](model, model)
-    library = library_of_file(path)
-    loaded = importlib.import_module(f"leaftrace._adapters.{library}").load_model(path)
-    return _DESCRIBE[library](LoadedModel(library, loaded), loaded)
+    loaded = load_file(path)
+    return _DESCRIBE[loaded.library](loaded, loaded.model)
 
 
 def _library_of(model: Any, path: str) -> str:

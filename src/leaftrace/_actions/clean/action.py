@@ -167,7 +167,9 @@ def _check_settings(action: str, batch: float | None, max_rounds: int, cap: floa
 def _checked_labels(tracer: Tracer, X: Any, y: Any, name: str, rows: str) -> np.ndarray:
     """The labels of X. They and the table are checked before the long work.
 
-    ``rows``: the name of the table, for messages."""
+    ``name``  ending of the names of both arguments
+    ``rows``  what the user knows the table by
+    """
     m = inputs.row_count(X)
     if m < _MIN_ROWS:
         raise InvalidInput(

@@ -92,6 +92,9 @@ def removal_impact(
         "controls": runs.controls,
         "interrupted": runs.interrupted,
     }
+    class_names = given_names(tracer.engine.source)
+    if class_names is not None:
+        audit["classes_by_number"] = class_names
     return RemovalImpact(
         title=f"Without {len(gone):,} of {tracer.n_rows:,} training rows",
         advice=_advice(unit, effects, runs, m),
@@ -186,7 +189,10 @@ def _scores_without_random_rows(
 def _record(
     tracer: Tracer, gone: Ints, X_test: Any, y_test: Any, retrained: RetrainedModel | None
 ) -> dict[str, Any]:
-    """The part of an audit file about the model, its data and the rows removed."""
+    """The part of an audit file about the model, its data and the rows removed.
+
+    Labels are hashed as the model stores them: by number where the user gave names for classes.
+    """
     after = None
     if retrained is not None:
         after = {
@@ -194,7 +200,7 @@ def _record(
             "structure_changed": retrained.structure_changed,
         }
     source = tracer.engine.source
-    record = {
+    return {
         "versions": versions(),
         "model": model_record(tracer),
         "training": data_record(
@@ -207,8 +213,6 @@ def _record(
         "removed": {"count": len(gone), "positions": gone, "row_names": tracer.train_index[gone]},
         "retrained": after,
     }
-    names = given_names(source)
-    return record if names is None else record | {"classes_by_number": names}
 
 
 def moves(reading: Reading, before: F64, after: F64) -> F64:

@@ -1,4 +1,4 @@
-"""Parts of an audit file: hashes, settings and versions of a model and its data, as JSON values."""
+"""Parts of an audit file: hashes and settings of a model and its data, as JSON values."""
 
 from __future__ import annotations
 

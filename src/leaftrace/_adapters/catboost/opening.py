@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 import catboost
@@ -18,11 +17,9 @@ _SHRINKING_TREES = 200  # each step moves all before it: their number squared in
 def open_model(
     model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]
 ) -> CatBoostSource:
-    """Open a fitted model, or a model file, with its training data.
+    """Open a fitted model with its training data.
 
     ``given`` holds parameters from the user that replace those the model reports."""
-    if isinstance(model, (str, os.PathLike)):
-        model = load_model(os.fspath(model))
     if not isinstance(model, catboost.CatBoost):
         raise UnsupportedModel(
             f"{type(model).__qualname__} is not a CatBoost model; pass the model itself."

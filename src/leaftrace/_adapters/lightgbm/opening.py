@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Any
 
@@ -16,9 +15,7 @@ VERSION = tuple(int(v) for v in re.findall(r"\d+", lgb.__version__)[:2])
 
 
 def open_booster(model: Any) -> tuple[Any, lgb.Booster]:
-    """The model, read from its file if it is a path, and its Booster."""
-    if isinstance(model, (str, os.PathLike)):
-        model = load_model(os.fspath(model))
+    """The model and its Booster, which is the model itself if it was read from a file."""
     if isinstance(model, lgb.Booster):
         return model, model
     if not isinstance(model, lgb.LGBMModel):

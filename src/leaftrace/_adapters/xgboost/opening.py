@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,11 +36,9 @@ class OpenedModel:
 
 
 def open_booster(model: Any) -> OpenedModel:
-    """Open an estimator, a Booster or the path of a file."""
-    if isinstance(model, OpenedModel):  # read from a file
+    """Open an estimator or a Booster; a model read from a file is open already."""
+    if isinstance(model, OpenedModel):
         return model
-    if isinstance(model, (str, os.PathLike)):
-        return load_model(os.fspath(model))
     if isinstance(model, xgb.Booster):
         return OpenedModel(model, "Booster")
     name = type(model).__name__
