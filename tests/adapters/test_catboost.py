@@ -197,12 +197,12 @@ def test_candidates_are_slopes_at_weight_zero(setting):
 def test_leaves_of_many_rows(monkeypatch):
     """CatBoost is asked for the leaves of some rows at a time; a pool with groups of rows cannot be cut."""
     catboost = pytest.importorskip("catboost")
-    from leaftrace._adapters.catboost import source as adapter
+    from leaftrace._adapters.catboost import pools
 
     X = np.random.default_rng(0).normal(size=(250, 3))
     model = catboost.CatBoostRegressor(
         iterations=5, depth=3, verbose=0, allow_writing_files=False
     ).fit(X, X[:, 0])
-    monkeypatch.setattr(adapter, "_ROWS_AT_ONCE", 100)
+    monkeypatch.setattr(pools, "ROWS_AT_ONCE", 100)
     for pool in (catboost.Pool(X), catboost.Pool(X, group_id=np.arange(250) // 7)):
-        np.testing.assert_array_equal(adapter._leaves(model, pool), model.calc_leaf_indexes(X).T)
+        np.testing.assert_array_equal(pools.leaf_numbers(model, pool), model.calc_leaf_indexes(X).T)

@@ -8,7 +8,7 @@ from test_kernels import M, N, agree, arrays, ids, isa, sweep_of
 import leaftrace as lt
 from leaftrace._adapters.catboost.losses import Expectile, LogCosh, Lq, Quantile, RelativeError
 from leaftrace._adapters.lightgbm.objectives import AbsoluteError
-from leaftrace._adapters.sklearn.gradient import Exponential
+from leaftrace._adapters.sklearn.losses import Exponential
 from leaftrace._engine import forward
 from leaftrace._kernels import BLOCKS, is_native, kernels
 from leaftrace._kernels import numpy as twins

@@ -1,6 +1,7 @@
-"""From a fitted model to a `Source`: one module a library, found by the module of the model's class.
+"""Adapters turn a fitted model into a `Source`; each library has a package here.
 
-Nothing is imported that the user has not imported; only a model file makes us import its library.
+The library is found by the module of the model's class, so nothing is imported that the user has
+not imported. Only a model file makes us import the library that wrote it.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from .class_names import open_with_names
 
 
 class Retrained(Protocol):
-    """A model trained again, on other rows."""
+    """A model that was trained again, on another training set."""
 
     structure_changed: bool
 
-    def scores(self, X: Any) -> F64: ...
+    def scores(self, X: Any) -> F64:
+        """Return the raw scores (m, K) of these rows, without scores that the user gave them."""
+        ...
 
     def open(self) -> Source:
-        """It with the rows it was trained on."""
+        """Return the new model as a source, with the rows it was trained on."""
         ...
 
 
@@ -39,50 +42,51 @@ class Source(Protocol):
     def ensemble(self) -> Ensemble: ...
     @property
     def tolerance(self) -> float:
-        """Relative leaf error that is still rounding in this library."""
+        """Largest relative error of a leaf that rounding in this library explains."""
         ...
 
     @property
     def classes(self) -> Any | None:
-        """Labels in the order of the outputs, or None."""
+        """Class labels in the order of the outputs; None if the model has no classes."""
         ...
 
     @property
     def notes(self) -> Sequence[str]:
-        """What the verdict on the replay should say besides: settings recovered, rows drawn again."""
+        """Remarks for the verdict on the replay: settings recovered, rows drawn again."""
         ...
 
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
-        """Leaves (trees, m), numbered as the ensemble numbers them, and given scores (m, K) of new rows."""
+        """Return the leaves (trees, m) of new rows, and the scores (m, K) the user gave them.
+
+        Leaves are numbered as in the ensemble. The scores are None if there are none."""
         ...
 
     def labels(self, y: Any, length: int, name: str) -> F64:
-        """Labels as the loss takes them."""
+        """Return labels as the loss takes them: class numbers, or numbers in its range."""
         ...
 
     def own_labels(self, X: Any) -> Any | None:
-        """Labels that X itself carries (a Pool), or None."""
+        """Return the labels that X itself carries (a Pool), or None."""
         ...
 
     def as_trained(
         self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None
     ) -> tuple[F64, F64]:
-        """Labels and weights of training rows as training kept them."""
+        """Return labels and weights of training rows as training stored them."""
         ...
 
     def rebased(self, base: F64) -> Ensemble:
-        """The ensemble with this starting score, where it was computed from labels that are not those of training."""
+        """Return the ensemble with this starting score, for a source of only some training rows.
+
+        A model that stores its starting score returns its ensemble as it is."""
         ...
 
-    def retrain(self, rows: TrainingSet, threads: int) -> Retrained: ...
+    def retrain(self, rows: TrainingSet, threads: int) -> Retrained:
+        """Train the model again with its own settings, on another training set."""
+        ...
 
 
-_MODULES = {
-    "catboost": "catboost",
-    "xgboost": "xgboost",
-    "lightgbm": "lightgbm",
-    "sklearn": "sklearn",
-}
+LIBRARIES = ("catboost", "xgboost", "lightgbm", "sklearn")  # also the names of the packages here
 _SUPPORTED = (
     "model of CatBoost, XGBoost, LightGBM or scikit-learn (HistGradientBoosting, GradientBoosting, RandomForest, "
     "ExtraTrees), a Pipeline that ends in one, or the path of a CatBoost .cbm or .json, XGBoost .ubj or .json or "
@@ -128,27 +132,24 @@ def _open(
     model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, params: dict[str, Any]
 ) -> Source:
     if isinstance(model, (str, os.PathLike)):
-        library = _library_of_file(os.fspath(model))
+        library = library_of_file(os.fspath(model))
     else:
-        library = next(
-            (m for c in type(model).__mro__ if (m := c.__module__.partition(".")[0]) in _MODULES),
-            None,
-        )
-        if library is None:
-            raise UnsupportedModel(
-                f"leaftrace cannot read a {type(model).__module__}.{type(model).__qualname__}; pass a {_SUPPORTED}."
-            )
+        library = _library_of_model(model)
         if library == "sklearn" and hasattr(model, "named_steps"):
             return _open_pipeline(model, X, y, sample_weight, baseline, params)
-    adapter = importlib.import_module(f".{_MODULES[library]}", __name__)
+    adapter = importlib.import_module(f".{library}", __name__)
     return adapter.open_model(model, X, y, sample_weight, baseline, params)
 
 
-def record_catboost(
-    model: Any, X: Any, y: Any = None, sample_weight: Any = None, baseline: Any = None, **fit: Any
-) -> Any:
-    adapter = importlib.import_module(".catboost", __name__)
-    return adapter.record_catboost(model, X, y, sample_weight, baseline, **fit)
+def _library_of_model(model: Any) -> str:
+    """Name the library of the model's class, or of the first class that it derives from."""
+    for parent in type(model).__mro__:
+        library = parent.__module__.partition(".")[0]
+        if library in LIBRARIES:
+            return library
+    raise UnsupportedModel(
+        f"leaftrace cannot read a {type(model).__module__}.{type(model).__qualname__}; pass a {_SUPPORTED}."
+    )
 
 
 def _open_pipeline(
@@ -163,8 +164,22 @@ def _open_pipeline(
     return source
 
 
-def _library_of_file(path: str) -> str:
-    """Which library wrote this file, by its content."""
+def record_catboost(
+    model: Any, X: Any, y: Any = None, sample_weight: Any = None, baseline: Any = None, **fit: Any
+) -> Any:
+    """Fit a CatBoost model and record the scores that training itself had for each row.
+
+    A `Tracer` of the model then compares its replay of target statistics with them row by row;
+    without a recording it compares the weights of leaves. An unfitted model is fitted first, with
+    `fit` passed on. Then it is **trained again** with its own parameters while CatBoost shows its
+    scores, and must come out the same to the last bit: the cost is that of training. The recording
+    is not kept in saved models."""
+    adapter = importlib.import_module(".catboost", __name__)
+    return adapter.record_catboost(model, X, y, sample_weight, baseline, **fit)
+
+
+def library_of_file(path: str) -> str:
+    """Name the library that wrote this file, from its content."""
     if not os.path.isfile(path):
         raise UnsupportedModel(f"there is no model file '{path}'.")
     with open(path, "rb") as file:

@@ -1,4 +1,4 @@
-"""What the adapters share: numbering leaves, reading labels, the parts of a `Source` that are the same for all."""
+"""Parts that all adapters share: numbering leaves, reading labels, defaults of a `Source`."""
 
 from __future__ import annotations
 
@@ -20,33 +20,39 @@ if TYPE_CHECKING:
 
 
 def f32(x: Any) -> F64:
-    """x rounded to float32, as float64."""
+    """Round x to float32 and return it as float64."""
     return np.asarray(x, np.float32).astype(np.float64)
 
 
 def cumulative(counts: Any) -> NDArray[np.int64]:
-    """0 and the running totals: (k,) counts -> (k + 1,) edges."""
+    """Return 0 and the running totals: (k,) counts -> (k + 1,) edges."""
     return np.concatenate([[0], np.cumsum(np.asarray(counts, dtype=np.int64))])
 
 
 def pack_leaves(
     ids: Iterable[Any], tree_leaves: NDArray[np.int64], step_trees: NDArray[np.int64], n: int
 ) -> Ids:
-    """(trees, n) leaves numbered over all leaves of each step, in the smallest type that holds them.
+    """Number leaves (trees, n) over all leaves of a step, in the smallest type that holds them.
 
-    ``ids`` gives, tree by tree, the leaf (n,) of each row counted within the tree from 0."""
+    ``ids`` gives, tree by tree, the leaf (n,) of each row, counted within the tree from 0."""
     starts = tree_leaves[step_trees]
     offset = tree_leaves[:-1] - np.repeat(starts[:-1], np.diff(step_trees))
     largest = int(np.diff(starts).max(initial=1))
-    small = np.uint8 if largest <= 1 << 8 else np.uint16 if largest <= 1 << 16 else np.uint32
-    out = np.empty((len(offset), n), small)
+    out = np.empty((len(offset), n), smallest_type(largest))
     for r, tree in enumerate(ids):
         out[r] = np.asarray(tree) + offset[r]
     return out
 
 
+def smallest_type(count: int) -> type[np.unsignedinteger[Any]]:
+    """Return the smallest unsigned type that holds ``count`` different numbers from 0."""
+    if count <= 1 << 8:
+        return np.uint8
+    return np.uint16 if count <= 1 << 16 else np.uint32
+
+
 def given_scores(values: Any, name: str, m: int, K: int) -> F64 | None:
-    """Scores (m, K) that the user gives to rows (baseline, base_margin, init_score), checked."""
+    """Check the scores (m, K) that the user gave to rows (baseline, base_margin, init_score)."""
     if values is None:
         return None
     offset = np.asarray(values, dtype=np.float64)
@@ -59,11 +65,14 @@ def given_scores(values: Any, name: str, m: int, K: int) -> F64 | None:
     return offset
 
 
-UNWEIGHTED = "it was trained without, and quantiles of rows with weights have another form"  # of leaves or the start
+# Why weights cannot change where leaves, or the starting score, are quantiles.
+UNWEIGHTED = "it was trained without, and quantiles of rows with weights have another form"
 
 
 class BaseSource:
-    """Labels and defaults of a `Source`. Adapters set ``classes`` for classifiers, otherwise the range of labels."""
+    """Labels and defaults of a `Source`.
+
+    Adapters set ``classes`` for classifiers and ``label_range`` for other models."""
 
     name: str
     ensemble: Ensemble
@@ -90,28 +99,32 @@ class BaseSource:
         raise NotImplementedError
 
     def training_rows(self, X: Any, baseline: Any) -> tuple[Ids, F64 | None]:
-        """`rows` of the training set, whose table may come in parts."""
+        """Return `rows` of the training set, whose table may come in parts."""
         if isinstance(X, PartedTable):
             return X.leaves(self.rows, self.structure(), baseline)
         return self.rows(X, baseline)
 
     def rebased(self, base: F64) -> Ensemble:
-        """The ensemble with this starting score, where it was computed from labels that are not those of training."""
+        """Return the ensemble as it is: the model stores its starting score."""
         return self.ensemble
 
     def structure(self) -> bytes:
-        """What decides in which leaf a row falls: the same for the same model, however it was loaded."""
+        """Return everything that decides in which leaf a row falls.
+
+        It is the same for the same model, however it was loaded: caches of leaves go by it."""
         raise NotImplementedError
 
     def as_trained(
         self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None
     ) -> tuple[F64, F64]:
-        """Labels and weights of training rows as training kept them. ``factor``, ``base_factor``: see `Ensemble`."""
+        """Return labels and weights of training rows as training stored them.
+
+        ``factor`` and ``base_factor`` are ``w_factor`` and ``base_factor`` of the `Ensemble`."""
         return codes, weight * factor
 
 
 class Wrapped:
-    """A `Source` that is another one but for what it says itself."""
+    """A `Source` that passes everything on to ``inner``, except what a subclass overrides."""
 
     inner: Source
 
@@ -157,10 +170,12 @@ class Wrapped:
 
 
 def for_sklearn(X: Any) -> Any:
-    """A table as scikit-learn takes it; versions before 1.9 do not know the columns of polars' newest tables."""
+    """Return a table that scikit-learn can read.
+
+    Versions before 1.9 cannot read the columns of polars' newest tables."""
     if not frames.kind(X):
         return X
     import sklearn
 
-    knows_polars = tuple(int(part) for part in sklearn.__version__.split(".")[:2]) >= (1, 9)
-    return X if frames.kind(X) == "polars" and knows_polars else frames.to_pandas(X)
+    reads_polars = tuple(int(part) for part in sklearn.__version__.split(".")[:2]) >= (1, 9)
+    return X if frames.kind(X) == "polars" and reads_polars else frames.to_pandas(X)

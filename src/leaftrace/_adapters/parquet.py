@@ -1,4 +1,7 @@
-"""A model whose training table is read part by part. What needs all columns at once reads them, where they fit."""
+"""A model whose training table is read part by part.
+
+Retraining needs the whole table at once, so it reads the table if it fits into memory.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class PartedSource(Wrapped):
-    """``inner`` has no table in memory; ``reopen`` makes the same of one that is."""
+    """A source without its table in memory; ``reopen`` makes the same source from a whole table."""
 
     inner: Source
     table: PartedTable

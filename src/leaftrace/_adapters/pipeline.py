@@ -1,5 +1,8 @@
-"""scikit-learn Pipelines: the earlier steps transform the rows, the last step is the model. The earlier steps stay as
-they are fitted, also where the model is retrained: influence is that of rows on the model."""
+"""scikit-learn Pipelines: the earlier steps transform the rows, the last step is the model.
+
+The earlier steps stay as they were fitted, also when the model is retrained: the influence of a row
+is its influence on the model.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,13 @@ if TYPE_CHECKING:
 
 
 class PipelineSource(Wrapped):
+    """The last step of a pipeline, with rows that the earlier steps transform."""
+
     def __init__(self, pipeline: Any) -> None:
         self.pipeline = pipeline
 
     def transform(self, X: Any) -> Any:
+        """Return the rows as the last step takes them."""
         if isinstance(X, PartedTable):
             return X.with_step(self.transform, pickle.dumps(self.pipeline[:-1]))
         X = for_sklearn(X)
@@ -44,7 +50,7 @@ class PipelineSource(Wrapped):
 
 
 class RetrainedPipeline:
-    """The last step trained again."""
+    """A pipeline whose last step was trained again."""
 
     def __init__(self, source: PipelineSource, inner: Retrained) -> None:
         self.source = source

@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._adapters import _MODULES as LIBRARIES
-from .._adapters import _library_of_file
+from .._adapters import LIBRARIES, library_of_file
 from .._data.errors import LeaftraceError, UnsupportedModel
 
 # Of pickle, and of joblib's compressed ones.
@@ -59,8 +58,8 @@ def read_model(path: str, allow_pickle: bool) -> Told:
                 f"the pickle '{path}' holds a {type(model).__qualname__}, which is no tree model."
             )
         return _TOLD[library](model, model)
-    library = _library_of_file(path)
-    loaded = importlib.import_module(f"leaftrace._adapters.{LIBRARIES[library]}.source")._load(path)
+    library = library_of_file(path)
+    loaded = importlib.import_module(f"leaftrace._adapters.{library}").load_model(path)
     return _TOLD[library](path, loaded)
 
 

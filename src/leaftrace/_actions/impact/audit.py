@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._adapters import _MODULES as LIBRARIES
+from ..._adapters import LIBRARIES
 from ..._data import inputs
 from ..._data.errors import InvalidInput
 from ..._tracer.tracer import Tracer

@@ -1,4 +1,5 @@
 """CatBoost: models, Pools, `.cbm` and `.json` files."""
 
-from .source import open_model as open_model
-from .source import record_catboost as record_catboost
+from .opening import load_model as load_model
+from .opening import open_model as open_model
+from .recorder import record_catboost as record_catboost

@@ -1,7 +1,8 @@
-"""The random order in which CatBoost goes through its training rows for target statistics, from the seed.
+"""The random order in which CatBoost goes through its training rows for target statistics.
 
-Training shuffles all rows, then blocks of rows once more for each fold; the last fold is the one leaf values come from.
-All draws are 64-bit numbers of one generator: two PCG32 streams side by side, seeded from one.
+It follows from the seed. Training shuffles all rows, then blocks of rows once more for each fold;
+leaf values come from the last fold. All draws are 64-bit numbers of one generator: two PCG32
+streams side by side, which a third stream seeds.
 """
 
 from __future__ import annotations
@@ -19,45 +20,59 @@ _U64 = NDArray[np.uint64]
 _MULTIPLIER = np.uint64(6364136223846793005)
 _HALF = np.uint64(32)
 _WORD = np.uint64(0xFFFFFFFF)
-# Rows are sampled, a draw each, where there are more: for the borders of numbers, and in each fold.
+# Larger tables are sampled, with one draw a sampled row: for borders of numbers, and in each fold.
 _BORDER_SAMPLE = 200_000
 _FOLD_SAMPLE = 100_000
 
 
 @dataclass(frozen=True)
 class Order:
-    """``rows`` (n,) in the order training went through them. CatBoost records the weights of leaves as if they had come
-    in another order, ``weighed`` (n,)."""
+    """An order of the training rows.
+
+    ``rows`` (n,)         the rows as training went through them
+    ``weighted_as`` (n,)  CatBoost records the weights of leaves as if these rows had come instead:
+                          the i-th row counts with the weight of row weighted_as[i]
+    """
 
     rows: Ints
-    weighed: Ints
+    weighted_as: Ints
 
 
 def training_orders(params: dict[str, Any], n: int) -> Iterator[Order]:
-    """Orders the rows may have had, the likeliest first. Up to 200,000 rows there is but one; beyond, sampling for the
-    borders of numbers used draws unless there were none to find."""
+    """Yield the orders the rows may have had, the likeliest first.
+
+    Up to 200,000 rows there is only one. Beyond, sampling for the borders of numbers used draws,
+    unless there were no borders to find."""
     if params.get("has_time"):
         yield Order(np.arange(n), np.arange(n))
         return
     folds = max(1, int(params.get("permutation_count", 4)) - 1)
     size = int(params.get("fold_permutation_block") or 0) or min(256, n // 1000 + 1)
     blocks = -(-n // size)
-    in_folds = folds * _FOLD_SAMPLE if n > _FOLD_SAMPLE else 0
-    samples = [in_folds + _BORDER_SAMPLE, in_folds] if n > _BORDER_SAMPLE else [in_folds]
+    samples = _sampling_draws(n, folds)
     numbers = _draws(int(params["random_seed"]), n - 1 + samples[0] + folds * (blocks - 1))
-    first = _shuffled(numbers[: n - 1])
+    shuffled_rows = _shuffled(numbers[: n - 1])
     for sampled in samples:
-        last = n - 1 + sampled + (folds - 1) * (blocks - 1)  # the first fold is not shuffled
-        order = _shuffled(numbers[last : last + blocks - 1])
-        fold = (order[:, None] * size + np.arange(size)).ravel()
+        start = n - 1 + sampled + (folds - 1) * (blocks - 1)  # the first fold is not shuffled
+        shuffled_blocks = _shuffled(numbers[start : start + blocks - 1])
+        fold = (shuffled_blocks[:, None] * size + np.arange(size)).ravel()
         fold = fold[fold < n]
-        yield Order(first[fold], first[np.argsort(fold)])
+        yield Order(shuffled_rows[fold], shuffled_rows[np.argsort(fold)])
+
+
+def _sampling_draws(n: int, folds: int) -> list[int]:
+    """Return how many draws sampling may have used before the last fold, the likeliest first."""
+    in_folds = folds * _FOLD_SAMPLE if n > _FOLD_SAMPLE else 0
+    if n > _BORDER_SAMPLE:
+        return [in_folds + _BORDER_SAMPLE, in_folds]
+    return [in_folds]
 
 
 def _shuffled(numbers: _U64) -> Ints:
-    """0 .. len(numbers) in a random order: each place swaps with one up to itself."""
+    """Return 0 .. len(numbers) in random order: each place swaps with one of those up to itself."""
     order = list(range(len(numbers) + 1))
-    # CatBoost draws again beyond the largest multiple of i + 1 below 2^64: less than once in 10^12 draws.
+    # CatBoost draws again beyond the largest multiple of i + 1 below 2^64: less than once in 10^12
+    # draws, which is left out here.
     swaps = numbers % np.arange(2, len(numbers) + 2, dtype=np.uint64)
     for i, j in enumerate(swaps.tolist(), 1):
         order[i], order[j] = order[j], order[i]
@@ -65,15 +80,18 @@ def _shuffled(numbers: _U64) -> Ints:
 
 
 def _draws(seed: int, count: int) -> _U64:
-    """The first ``count`` numbers of the generator with this seed."""
+    """Return the first ``count`` numbers of the generator with this seed."""
     x = _pcg32(np.uint64(seed), np.uint64(0), 6)
-    high, low = (_pcg32(x[i] | x[i + 1] << _HALF, x[i + 2], count) for i in (0, 3))
+    high = _pcg32(x[0] | x[1] << _HALF, x[2], count)
+    low = _pcg32(x[3] | x[4] << _HALF, x[5], count)
     return high << _HALF | low
 
 
 def _pcg32(state: np.uint64, sequence: np.uint64, count: int) -> _U64:
-    """Numbers of a PCG32 stream: state <- multiplier * state + (2 sequence + 1), all of them at once."""
-    powers = np.cumprod(np.full(count, _MULTIPLIER))  # modulo 2^64, as everything here
+    """Return the first ``count`` numbers of a PCG32 stream, all computed at once.
+
+    The stream is state <- multiplier * state + (2 sequence + 1)."""
+    powers = np.cumprod(np.full(count, _MULTIPLIER))  # modulo 2^64, like everything here
     sums = np.cumsum(np.concatenate([[np.uint64(1)], powers[:-1]]), dtype=np.uint64)
     x = powers * state + sums * (sequence << np.uint64(1) | np.uint64(1))
     turn = x >> np.uint64(59)

@@ -1,8 +1,9 @@
-"""Record the scores that CatBoost itself had for its training rows, by training again in front of a metric.
+"""Record the scores that CatBoost itself had for its training rows, by training with a metric.
 
-The adapter recomputes target statistics of categories from the seed and the leaf weights confirm them leaf by leaf. A
-recording confirms them row by row. (It cannot replace them: where leaves have equal values, as in the first tree of an
-unweighted Logloss, scores do not tell which leaf a row was in.)
+The adapter recomputes target statistics of categories from the seed, and the recorded weights of
+leaves confirm them leaf by leaf. A recording of scores confirms them row by row. It cannot replace
+them: where leaves have equal values, as in the first tree of an unweighted Logloss, scores do not
+show which leaf a row was in.
 """
 
 from __future__ import annotations
@@ -13,16 +14,23 @@ from typing import Any, ClassVar
 import catboost
 import numpy as np
 
+from ..._data import frames
 from ..._data.arrays import F64
 from ..._data.errors import InvalidInput, UnsupportedModel
+from .pools import readable_table
+from .retraining import retraining_params
 
-Shown = tuple[F64, F64]  # scores (n, K) and weights (n,), in CatBoost's own order of rows
+# Scores (n, K) and weights (n,) at one evaluation of the metric, in CatBoost's own order of rows.
+Evaluation = tuple[F64, F64]
+_ATTRIBUTE = "_leaftrace_scores"  # of the model: where a recording is kept
 
 
-class _Scores:
-    """A metric of nothing that keeps what it is shown. CatBoost copies the metric, not what its class holds."""
+class _RecordingMetric:
+    """A metric that is always zero and keeps the scores and weights it gets.
 
-    shown: ClassVar[list[Shown]] = []
+    CatBoost copies the metric object but not its class, so the class holds the record."""
+
+    evaluations: ClassVar[list[Evaluation]] = []
 
     def is_max_optimal(self) -> bool:
         return False
@@ -31,38 +39,80 @@ class _Scores:
         return 0.0
 
     def evaluate(self, approxes: Any, target: Any, weight: Any) -> tuple[float, float]:
+        scores = np.array(approxes, dtype=np.float64).T.copy()
         weights = np.zeros(0) if weight is None else np.array(weight, dtype=np.float64)
-        self.shown.append((np.array(approxes, dtype=np.float64).T.copy(), weights))
+        self.evaluations.append((scores, weights))
         return 0.0, 1.0
 
 
-def record(model: catboost.CatBoost, params: dict[str, Any], pool: catboost.Pool) -> F64:
-    """(n, K) the scores of the pool's rows at the end of training, baseline included: trains the model again, and once
-    more for one tree to learn in which order CatBoost shows rows."""
-    again, shown = _train(params, pool)
+def record_catboost(
+    model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, **fit: Any
+) -> Any:
+    """Fit the model if it is not fitted, and keep its training scores with it."""
+    if not isinstance(model, catboost.CatBoost):
+        raise UnsupportedModel(
+            f"record_catboost is for CatBoost models; this is a {type(model).__qualname__}."
+        )
+    pool = X if isinstance(X, catboost.Pool) else _pool(model, X, y, sample_weight, baseline)
+    if not model.is_fitted():
+        model.fit(pool, **fit)
+    params = retraining_params(model, model.get_all_params())
+    setattr(model, _ATTRIBUTE, _training_scores(model, params, pool))
+    return model
+
+
+def recorded_scores(model: catboost.CatBoost) -> F64 | None:
+    """Return the scores (n, K) that `record_catboost` kept with the model, or None."""
+    return getattr(model, _ATTRIBUTE, None)
+
+
+def _pool(
+    model: catboost.CatBoost, X: Any, y: Any, sample_weight: Any, baseline: Any
+) -> catboost.Pool:
+    fitted = model.is_fitted()
+    categories = model.get_cat_feature_indices() if fitted else model.get_param("cat_features")
+    y = None if y is None else frames.to_numpy(y)
+    sample_weight = None if sample_weight is None else frames.to_numpy(sample_weight)
+    return catboost.Pool(readable_table(X), y, categories, weight=sample_weight, baseline=baseline)
+
+
+def _training_scores(model: catboost.CatBoost, params: dict[str, Any], pool: catboost.Pool) -> F64:
+    """Return the scores (n, K) of the pool's rows at the end of training, baseline included.
+
+    This trains the model again, and once more for one tree, to find CatBoost's order of rows."""
+    again, evaluations = _train_recording(params, pool)
     if not np.array_equal(again.get_leaf_values(), model.get_leaf_values()):
         raise UnsupportedModel(
             "trained again with its own parameters this model comes out different, so its scores cannot be recorded; "
             "pass the rows, labels and weights of training, and train with a fixed random_seed and the same threads."
         )
-    numbers = pool.slice(list(range(pool.num_row())))
-    numbers.set_weight(np.arange(1.0, pool.num_row() + 1))  # which do not change the order
-    one = {k: v for k, v in params.items() if k not in ("class_weights", "auto_class_weights")} | {
-        "iterations": 1
-    }
-    order = _train(one, numbers)[1][0][1].astype(np.int64) - 1
-    scores = np.empty_like(shown[-1][0])
-    scores[order] = shown[-1][0]
+    shown = evaluations[-1][0]
+    scores = np.empty_like(shown)
+    scores[_order_of_rows(params, pool)] = shown
     return scores
 
 
-def _train(params: dict[str, Any], pool: catboost.Pool) -> tuple[catboost.CatBoost, list[Shown]]:
+def _order_of_rows(params: dict[str, Any], pool: catboost.Pool) -> Any:
+    """Return the position (n,) in the pool of each row that CatBoost shows to a metric.
+
+    Weights that number the rows come out in CatBoost's order, and do not change it."""
+    numbered = pool.slice(list(range(pool.num_row())))
+    numbered.set_weight(np.arange(1.0, pool.num_row() + 1))
+    params = {k: v for k, v in params.items() if k not in ("class_weights", "auto_class_weights")}
+    _, evaluations = _train_recording(params | {"iterations": 1}, numbered)
+    return evaluations[0][1].astype(np.int64) - 1
+
+
+def _train_recording(
+    params: dict[str, Any], pool: catboost.Pool
+) -> tuple[catboost.CatBoost, list[Evaluation]]:
+    """Train a model and return it with every evaluation of the metric."""
     if pool.num_row() > 1 << 24:
         raise InvalidInput(
             "recording tells rows apart by float32 weights, which it can for up to 16,777,216 rows."
         )
-    _Scores.shown.clear()
+    _RecordingMetric.evaluations.clear()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # CatBoost would like numba for the metric
-        model = catboost.CatBoost({**params, "eval_metric": _Scores()}).fit(pool)
-    return model, list(_Scores.shown)
+        warnings.simplefilter("ignore")  # CatBoost recommends numba for the metric
+        model = catboost.CatBoost({**params, "eval_metric": _RecordingMetric()}).fit(pool)
+    return model, list(_RecordingMetric.evaluations)

@@ -1,4 +1,4 @@
 """LightGBM: estimators, Boosters, `.txt` files."""
 
-from .source import load_model as load_model
+from .opening import load_model as load_model
 from .source import open_model as open_model

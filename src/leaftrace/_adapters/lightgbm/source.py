@@ -31,7 +31,6 @@ from .ensemble import LightGBMRun, refitted
 from .model import parameters, read
 from .objectives import objective
 from .opening import VERSION, open_booster, refuse_unsupported
-from .opening import load_model as load_model
 from .prediction import leaf_numbers, predict
 from .tables import model_table, table_length
 

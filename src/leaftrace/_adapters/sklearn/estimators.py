@@ -1,6 +1,6 @@
 """scikit-learn: HistGradientBoosting, GradientBoosting, RandomForest, ExtraTrees and single trees.
 
-A model is read by the first of these classes it derives from, so subclasses work.
+A model is read as the first of these classes that it derives from, so subclasses work.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ _SOURCES: dict[type[SklearnSource], tuple[type, ...]] = {
     ),
 }
 _INSIDE = "it is made of other models; pass one of those, fitted, with the rows it was trained on"
+# Why a class, or one it derives from, is not supported, and what to use instead.
 _NEAREST = {
     "AdaBoostClassifier": (
         "it weighs its trees by their errors; the nearest choice is GradientBoostingClassifier(loss='exponential')"
@@ -63,21 +64,10 @@ _NEAREST = {
 def open_model(
     model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]
 ) -> SklearnSource:
-    source = next(
-        (source for source, classes in _SOURCES.items() if isinstance(model, classes)), None
-    )
-    if source is None:
-        reason = next(
-            (_NEAREST[c.__name__] for c in type(model).__mro__ if c.__name__ in _NEAREST), None
-        )
-        raise UnsupportedModel(
-            f"{type(model).__name__} is not supported: "
-            + (
-                reason
-                or "it has no leaves that hold training rows; the nearest choice is HistGradientBoosting"
-            )
-            + "."
-        )
+    """Open a fitted model with its training data.
+
+    ``given`` holds parameters from the user that replace those of the model."""
+    source = _source_class(model)
     try:
         check_is_fitted(model)
     except NotFittedError:
@@ -85,3 +75,18 @@ def open_model(
             f"this {type(model).__name__} is not fitted; call fit() first."
         ) from None
     return source(model, X, y, sample_weight, baseline, given)
+
+
+def _source_class(model: Any) -> type[SklearnSource]:
+    """Return the kind of source for this model, or raise with the nearest supported choice."""
+    for source, classes in _SOURCES.items():
+        if isinstance(model, classes):
+            return source
+    name = type(model).__name__
+    for parent in type(model).__mro__:
+        if parent.__name__ in _NEAREST:
+            raise UnsupportedModel(f"{name} is not supported: {_NEAREST[parent.__name__]}.")
+    raise UnsupportedModel(
+        f"{name} is not supported: it has no leaves that hold training rows; the nearest choice is "
+        "HistGradientBoosting."
+    )

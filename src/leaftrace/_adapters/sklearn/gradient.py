@@ -4,102 +4,60 @@
     absolute_error, quantile:  learning_rate * quantile of the residuals
     huber:  learning_rate * (median + mean of the residuals beyond it, cut at the step's delta)
 
-`subsample` draws rows, and `n_iter_no_change` holds rows out, with random_state: an integer can be replayed, and a draw
-recorded while training can be given: ``fit(X, y, monitor=lambda i, model, local: masks.append(local["sample_mask"]))``,
-then ``Tracer(..., params={"sample_mask": masks})``.
+`subsample` draws rows, and `n_iter_no_change` holds rows out, with random_state. An integer can be
+replayed. Otherwise the user can record the draws while training and pass them:
+``fit(X, y, monitor=lambda i, model, local: masks.append(local["sample_mask"]))``, then
+``Tracer(..., params={"sample_mask": masks})``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn._loss.loss import HuberLoss
 from sklearn.base import clone
 from sklearn.ensemble._gradient_boosting import _random_sample_mask
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_array
-from sklearn.utils.stats import _weighted_percentile
 
 from ..._data.arrays import F64, Ids, Ints
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._model.ensemble import Ensemble, LeafRule, Recorded, Statistic
-from ..._model.general_losses import General, Huber, Pinball, Terms
+from ..._model.general_losses import Huber, Pinball
 from ..._model.losses import Logistic, Loss, Softmax, SquaredError
 from ..._model.start import BaseRule, LabelStatistic, Mean
 from ..base import UNWEIGHTED
-from .source import ArrayTrees, OfResiduals, Rows, SklearnSource
+from .labels import ResidualStatistic, WeightedLabels
+from .losses import Exponential, HuberLeaf, RoundedLogistic
+from .source import SklearnSource
+from .trees import ArrayTrees
 
 _SMOOTH = ("squared_error", "log_loss", "exponential")
 _QUANTILES = ("absolute_error", "huber", "quantile")
-_SATURATED = 14.0  # beyond this score, 1 - p has lost more than ten of its sixteen digits where p = 1 - (1 - p)
-
-
-@dataclass(frozen=True)
-class Exponential(General):
-    """L = y exp(-A) + (1 - y) exp(A) with y in [0, 1]: AdaBoost's loss. p = sigma(2 A)."""
-
-    name: str = "exponential"
-    changes = "exponentials", (-1.0, 1.0, 1.0, -1.0, 0.0)
-
-    def value(self, A: F64, y: F64) -> F64:
-        return y * np.exp(-A[..., 0]) + (1 - y) * np.exp(A[..., 0])
-
-    def terms(self, A: F64, y: F64) -> Terms:
-        up = (1 - y) * np.exp(A)
-        down = y * np.exp(-A)
-        return up - down, up + down, up + down, up - down
-
-    def label_terms(self, A: F64, y: F64) -> tuple[F64, F64]:
-        return -np.exp(A) - np.exp(-A), np.exp(-A) - np.exp(A)
-
-    def response(self, state: F64) -> F64:
-        p = 1 / (1 + np.exp(-2 * state[:, 0]))
-        return np.stack([1 - p, p], axis=1)
-
-
-@dataclass(frozen=True)
-class RoundedLogistic(Logistic):
-    """Logistic loss whose h is p (1 - p) with p taken from g as y - (y - p): so it is rounded where p is near 1."""
-
-    rounded = True
-
-    def hessian(self, state: F64, y: F64) -> F64:
-        p = y + self.gradient(state, y)[:, 0]
-        return (p * (1 - p))[:, None, None]
-
-
-@dataclass
-class HuberLeaf:
-    """The median of the residuals plus the mean of what is beyond it, cut at delta: a quantile of all residuals."""
-
-    quantile: float
-    name: str = "median with outliers cut"
-
-    def __call__(self, leaf: Ids, M: int, residual: F64, y: F64, w: F64) -> F64:
-        percent: Any = 100 * self.quantile
-        delta = _weighted_percentile(np.abs(residual[w > 0]), w[w > 0], percent)
-        loss = HuberLoss(quantile=self.quantile, delta=float(delta))
-        return OfResiduals(self.name, loss.fit_intercept_only, True)(leaf, M, residual, y, w)
+# Beyond this score, 1 - p has lost more than ten of its sixteen digits where p = 1 - (1 - p).
+_SATURATED = 14.0
 
 
 class GradientTrees(ArrayTrees):
+    """The trees of a GradientBoosting model, K a step."""
+
     def __init__(self, model: Any) -> None:
         super().__init__(model, model.estimators_.ravel().tolist(), model.estimators_.shape[1])
 
     def read(self, X: Any) -> Any:
-        how: dict[str, Any] = {"dtype": np.float32, "order": "C", "accept_sparse": "csr"}
-        return check_array(X, **how)
+        options: dict[str, Any] = {"dtype": np.float32, "order": "C", "accept_sparse": "csr"}
+        return check_array(X, **options)
 
 
 class GradientSource(SklearnSource):
     """A GradientBoosting model with its training data."""
 
     trees: GradientTrees
-    more_params = ("sample_mask",)
+    extra_params = ("sample_mask",)
 
     def _refuse(self) -> None:
         p = self.params
@@ -129,76 +87,78 @@ class GradientSource(SklearnSource):
     def _trees(self, model: Any) -> GradientTrees:
         return GradientTrees(model)
 
-    def _ensemble(self, leaves: Ids, offset: F64 | None, rows: Rows) -> Ensemble:
-        p = self.params
+    def _ensemble(self, leaves: Ids, offset: F64 | None, labels: WeightedLabels) -> Ensemble:
         K = self.model.estimators_.shape[1]
-        notes = []
-        order = self._training_rows(rows.y)
+        n = len(labels.y)
+        order = self._training_order(labels.y)
         if order is not None:
-            rows = rows.hold_out(~np.isin(np.arange(len(rows.y)), order))
-            notes.append(
-                "rows held out by n_iter_no_change found again, checked by the weight of every leaf"
-            )
-        sample = self._draws(len(rows.y), order)
-        if sample is not None:
-            notes.append("subsample replayed, checked by the weight of every leaf")
-        if offset is not None:
-            notes.append("the predictions of the init estimator are taken as given")
-        self.notes = tuple(notes)
-        loss, statistic = self._loss(K, rows)
-        base, base_rule = self._base(K, rows)
-        rate = float(p["learning_rate"])
+            labels = labels.hold_out(~np.isin(np.arange(n), order))
+        sample = self._draws(n, order)
+        self.notes = tuple(self._remarks(order is not None, sample is not None, offset is not None))
+        loss, statistic = self._loss(K)
+        base, base_rule = self._base(K, labels)
+        rate = float(self.params["learning_rate"])
+        unweighted = isinstance(base_rule, LabelStatistic) and not labels.has_weights
         ensemble = Ensemble(
             loss=loss,
             rule=LeafRule(statistic=statistic),
             learning_rate=rate * (K - 1) / K if K > 1 else rate,
             leaves=leaves,
-            **self.trees.arrays,
+            **self.trees.layout,
             values=rate * self.trees.values(),
-            y=rows.y,
-            w=rows.w,
-            w_factor=rows.factor,
+            y=labels.y,
+            w=labels.w,
+            w_factor=labels.factor,
             base=base,
             base_rule=base_rule,
             offset=offset,
             sample=sample,
             recorded=Recorded("weight", self.trees.weights()),
-            weights_fixed=UNWEIGHTED
-            if isinstance(base_rule, LabelStatistic) and not rows.given
-            else "",
+            weights_fixed=UNWEIGHTED if unweighted else "",
         )
-        if (
-            isinstance(loss, Logistic)
-            and np.abs(ensemble.scores(leaves, offset)).max() > _SATURATED
-        ):
+        if isinstance(loss, Logistic) and _saturates(ensemble):
             return replace(ensemble, loss=RoundedLogistic())
         return ensemble
 
-    def _loss(self, K: int, rows: Rows) -> tuple[Loss, Statistic | None]:
+    def _remarks(self, held_out: bool, drawn: bool, has_offset: bool) -> Iterator[str]:
+        """Yield the notes for the verdict on the replay."""
+        if held_out:
+            yield "rows held out by n_iter_no_change found again, checked by the weight of every leaf"
+        if drawn:
+            yield "subsample replayed, checked by the weight of every leaf"
+        if has_offset:
+            yield "the predictions of the init estimator are taken as given"
+
+    def _loss(self, K: int) -> tuple[Loss, Statistic | None]:
+        """Return the loss, and the statistic that leaves are if they are no Newton steps."""
         name = self.params["loss"]
         alpha = float(self.params.get("alpha", 0.5))
-        if name in _SMOOTH:
-            logistic = Softmax(K) if K > 1 else Logistic()
-            return {"squared_error": SquaredError(), "exponential": Exponential()}.get(
-                name, logistic
-            ), None
+        if name == "squared_error":
+            return SquaredError(), None
+        if name == "exponential":
+            return Exponential(), None
+        if name == "log_loss":
+            return Softmax(K) if K > 1 else Logistic(), None
         if name == "huber":
             return Huber(float(self.model._loss.closs.delta)), HuberLeaf(alpha)
         level = 0.5 if name == "absolute_error" else alpha
         kind = "median" if name == "absolute_error" else f"{level:g} quantile"
         # GradientBoosting always has weights: ones, if none were given.
-        return Pinball(level, name.replace("_", " ")), OfResiduals(
-            kind, self.model._loss.fit_intercept_only, True
-        )
+        statistic = ResidualStatistic(kind, self.model._loss.fit_intercept_only, weighted=True)
+        return Pinball(level, name.replace("_", " ")), statistic
 
-    def _base(self, K: int, rows: Rows) -> tuple[F64, BaseRule | None]:
-        """The starting score (K,) and its rule. init="zero" and an estimator of the user's have none."""
+    def _base(self, K: int, labels: WeightedLabels) -> tuple[F64, BaseRule | None]:
+        """Return the starting score (K,) and its rule.
+
+        There is no rule with init="zero" and with an estimator of the user's."""
         if self.model.init is not None:
             return np.zeros(K), None
         base = self.model._raw_predict_init(np.zeros((1, self.model.n_features_in_), np.float32))[0]
+        if K > 1:
+            return base, Mean("centred log")
         if self.classes is not None:
             half = self.params["loss"] == "exponential"
-            return base, Mean("centred log") if K > 1 else Mean("logit", scale=2.0 if half else 1.0)
+            return base, Mean("logit", scale=2.0 if half else 1.0)
         if self.params["loss"] == "squared_error":
             return base, Mean()
 
@@ -206,14 +166,16 @@ class GradientSource(SklearnSource):
             dummy: Any = clone(self.model.init_)
             return dummy.fit(y[:, None], y, sample_weight=weights).constant_
 
-        return base, LabelStatistic(rows.constant(fit))
+        return base, LabelStatistic(labels.starting_score(fit))
 
     def _offset(self, X: Any) -> F64 | None:
-        given = self.model.init
-        return None if given is None or isinstance(given, str) else self.model._raw_predict_init(X)
+        init = self.model.init
+        return None if init is None or isinstance(init, str) else self.model._raw_predict_init(X)
 
-    def _training_rows(self, y: F64) -> Ints | None:
-        """Positions of the rows that were not held out, in the order of training; None means all as they are."""
+    def _training_order(self, y: F64) -> Ints | None:
+        """Return the positions of the rows that were not held out, in the order of training.
+
+        None means all rows as they are."""
         if self.params["n_iter_no_change"] is None:
             return None
         try:
@@ -231,14 +193,14 @@ class GradientSource(SklearnSource):
         return np.asarray(kept)
 
     def _draws(self, n: int, order: Ints | None) -> list[NDArray[np.uint8]] | None:
-        """For each tree (n,) the rows drawn for it; the trees of a step share theirs."""
+        """Return for each tree which rows (n,) it drew; the trees of a step share them."""
         if self.params["subsample"] >= 1:
             return None
-        (steps, K) = self.model.estimators_.shape
+        steps, K = self.model.estimators_.shape
         trained = n if order is None else len(order)
         masks = self.params.get("sample_mask")
         if masks is None:
-            masks = self._drawn_again(steps, K, trained)
+            masks = self._replayed_draws(steps, K, trained)
         masks = np.asarray(masks, dtype=np.uint8)
         if masks.shape != (steps, trained):
             raise InvalidInput(
@@ -249,13 +211,13 @@ class GradientSource(SklearnSource):
         drawn[:, slice(None) if order is None else order] = masks
         return [mask for mask in drawn for _ in range(K)]
 
-    def _drawn_again(self, steps: int, K: int, trained: int) -> list[NDArray[Any]]:
+    def _replayed_draws(self, steps: int, K: int, trained: int) -> list[NDArray[Any]]:
+        """Draw the rows of each step again, as masks (trained,)."""
         rng = np.random.RandomState(int(self.params["random_state"]))
+        count = max(1, int(self.params["subsample"] * trained))
         masks = []
         for _ in range(steps):
-            masks.append(
-                _random_sample_mask(trained, max(1, int(self.params["subsample"] * trained)), rng)
-            )
+            masks.append(_random_sample_mask(trained, count, rng))
             for _ in range(K):
                 rng.randint(0, 0x7FFFFFFF)  # the seed of a tree
         return masks
@@ -263,7 +225,12 @@ class GradientSource(SklearnSource):
     def _scores(self, model: Any, X: Any) -> F64:
         return model._raw_predict(X)
 
-    def _fresh(self, model: Any, threads: int) -> Any:
+    def _prepare_clone(self, model: Any, threads: int) -> Any:
         if self.params["n_iter_no_change"] is None:  # a monitor may have stopped it
             return model.set_params(n_estimators=len(self.model.estimators_))
         return model
+
+
+def _saturates(e: Ensemble) -> bool:
+    """Check for scores of training rows that are so large that p (1 - p) is rounded."""
+    return bool(np.abs(e.scores(e.leaves, e.offset)).max() > _SATURATED)

@@ -3,14 +3,15 @@
     value = -learning_rate G / (H + l2_regularization + 1e-15)        w g and w h rounded to float32
     absolute_error, quantile:  learning_rate * quantile of the residuals
 
-A tree that is only a root has the value zero, whatever its rows. For more than 10,000 rows, or with
-early_stopping=True, some rows are held out; the model keeps the seed of that split.
+A tree that is only a root has the value zero, whatever its rows. With more than 10,000 rows, or
+with early_stopping=True, some rows are held out; the model keeps the seed of that split.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,9 @@ from ..._model.general_losses import Gamma, Pinball
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from ..._model.start import BaseRule, LabelStatistic, Mean
 from ..base import UNWEIGHTED
-from .source import OfResiduals, Rows, SklearnSource, Trees
+from .labels import ResidualStatistic, WeightedLabels
+from .source import SklearnSource
+from .trees import Trees
 
 _LOSSES: dict[str, tuple[Loss, BaseRule]] = {
     "squared_error": (SquaredError(), Mean()),
@@ -37,24 +40,23 @@ _QUANTILES = ("absolute_error", "quantile")
 
 
 def _threads(X: Any) -> int:
-    """Threads to predict with: for few rows they cost more than they bring."""
+    """Return how many threads to predict with: one for few rows, where starting more costs more."""
     return _openmp_effective_n_threads() if len(X) > 10_000 else 1
 
 
 class HistTrees(Trees):
+    """The trees of a HistGradientBoosting model, K a step."""
+
     def __init__(self, model: Any) -> None:
         self.predictors = [tree for step in model._predictors for tree in step]
-        super().__init__(
-            model,
-            [t.nodes["is_leaf"].astype(bool) for t in self.predictors],
-            len(model._predictors[0]),
-        )
+        is_leaf = [tree.nodes["is_leaf"].astype(bool) for tree in self.predictors]
+        super().__init__(model, is_leaf, len(model._predictors[0]))
 
     def read(self, X: Any) -> Any:
         return self.model._preprocess_X(X, reset=False)
 
     def nodes(self, X: Any) -> Iterator[Ints]:
-        """There is no apply(): a copy of each tree that holds its node numbers as values predicts them."""
+        """Predict with copies of the trees that have node numbers as values: there is no apply()."""
         bitsets = self.model._bin_mapper.make_known_categories_bitsets()
         for tree in self.predictors:
             numbered = copy.copy(tree)
@@ -62,23 +64,18 @@ class HistTrees(Trees):
             numbered.nodes["value"] = np.arange(len(tree.nodes))
             yield numbered.predict(X, *bitsets, _threads(X)).astype(np.intp)
 
-    def bytes(self) -> bytes:
-        # Fields one by one: the gaps between them hold whatever was in memory.
-        arrays = [
-            array
-            for tree in self.predictors
-            for array in (
-                *map(tree.nodes.__getitem__, tree.nodes.dtype.names),
-                tree.raw_left_cat_bitsets,
-                tree.binned_left_cat_bitsets,
-            )
-        ]
-        known = self.model._bin_mapper.make_known_categories_bitsets()
-        return b"".join(np.ascontiguousarray(array).tobytes() for array in (*arrays, *known))
+    def node_bytes(self) -> bytes:
+        arrays: list[Any] = []
+        for tree in self.predictors:
+            # Fields one by one: the gaps between them hold whatever was in memory.
+            arrays += [tree.nodes[name] for name in tree.nodes.dtype.names]
+            arrays += [tree.raw_left_cat_bitsets, tree.binned_left_cat_bitsets]
+        arrays += self.model._bin_mapper.make_known_categories_bitsets()
+        return b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
 
-    def field(self, name: str) -> NDArray[Any]:
-        """(leaves,)."""
-        return self.of_leaves([tree.nodes[name] for tree in self.predictors])
+    def leaf_field(self, name: str) -> NDArray[Any]:
+        """Return a field of the nodes for all leaves (leaves,)."""
+        return self.at_leaves([tree.nodes[name] for tree in self.predictors])
 
 
 class HistSource(SklearnSource):
@@ -99,49 +96,61 @@ class HistSource(SklearnSource):
     def _trees(self, model: Any) -> HistTrees:
         return HistTrees(model)
 
-    def _ensemble(self, leaves: Ids, offset: F64 | None, rows: Rows) -> Ensemble:
+    def _ensemble(self, leaves: Ids, offset: F64 | None, labels: WeightedLabels) -> Ensemble:
         model = self.model
-        K = len(self.model._predictors[0])
-        factor = model._finalize_sample_weight(np.ones(len(rows.y)), rows.y)  # class weights
-        if not np.all(factor):
-            raise UnsupportedModel(
-                "class_weight gives a class no weight at all; train without the rows of that class."
-            )
-        rows = Rows(rows.y, rows.w * factor, factor, rows.given)
-        held = self._held_out(rows.y)
-        self._stopped_by_others = (
+        labels = self._with_class_weights(labels)
+        held = self._held_out(labels.y)
+        self._stopped_by_given_rows = (
             model.do_early_stopping_ and model._use_validation_data and held is None
         )
         if held is not None:
-            rows = rows.hold_out(held)
+            labels = labels.hold_out(held)
             self.notes = (
                 "rows held out for early stopping found again, checked by the row count of every leaf",
             )
-        loss, base_rule, statistic = self._loss(K, rows)
-        alone = np.repeat(np.diff(self.trees.tree_leaves) == 1, np.diff(self.trees.tree_leaves))
+        loss, base_rule, statistic = self._loss(labels)
         rates = np.asarray(self.params["learning_rate"], dtype=np.float64)
+        weighted = statistic is None or statistic.weighted
         return Ensemble(
             loss=loss,
             rule=LeafRule(l2=float(self.params["l2_regularization"]) + 1e-15, statistic=statistic),
             learning_rate=float(rates) if rates.ndim == 0 else rates,
             leaves=leaves,
-            **self.trees.arrays,
-            values=self.trees.field("value")[:, None],
-            y=rows.y,
-            w=rows.w,
-            w_factor=rows.factor,
+            **self.trees.layout,
+            values=self.trees.leaf_field("value")[:, None],
+            y=labels.y,
+            w=labels.w,
+            w_factor=labels.factor,
             base=model._baseline_prediction.ravel().astype(np.float64),
             base_rule=base_rule,
-            fixed=alone if statistic is None and alone.any() else None,
-            recorded=Recorded("rows", self.trees.field("count").astype(np.float64)),
+            fixed=self._roots_alone() if statistic is None else None,
+            recorded=Recorded("rows", self.trees.leaf_field("count").astype(np.float64)),
             rounding=Rounding(terms=True),
-            weights_fixed="" if statistic is None or statistic.weighted else UNWEIGHTED,
+            weights_fixed="" if weighted else UNWEIGHTED,
         )
 
-    def _loss(self, K: int, rows: Rows) -> tuple[Loss, BaseRule, OfResiduals | None]:
+    def _with_class_weights(self, labels: WeightedLabels) -> WeightedLabels:
+        factor = self.model._finalize_sample_weight(np.ones(len(labels.y)), labels.y)
+        if not np.all(factor):
+            raise UnsupportedModel(
+                "class_weight gives a class no weight at all; train without the rows of that class."
+            )
+        return replace(labels, w=labels.w * factor, factor=factor)
+
+    def _roots_alone(self) -> NDArray[np.bool_] | None:
+        """Return which leaves (leaves,) are all there is of a tree; None if there are none."""
+        counts = np.diff(self.trees.tree_leaves)
+        alone = np.repeat(counts == 1, counts)
+        return alone if alone.any() else None
+
+    def _loss(self, labels: WeightedLabels) -> tuple[Loss, BaseRule, ResidualStatistic | None]:
+        """Return the loss, the rule of the starting score and, for quantiles, what leaves are."""
         name = self.params["loss"]
+        K = len(self.model._predictors[0])
+        if K > 1:
+            return Softmax(K), Mean("centred log"), None
         if name in _LOSSES:
-            return (Softmax(K), Mean("centred log"), None) if K > 1 else (*_LOSSES[name], None)
+            return *_LOSSES[name], None
         level = 0.5 if name == "absolute_error" else float(self.params["quantile"])
         kind = "median" if name == "absolute_error" else f"{level:g} quantile"
 
@@ -150,12 +159,14 @@ class HistSource(SklearnSource):
 
         return (
             Pinball(level, name.replace("_", " ")),
-            LabelStatistic(rows.constant(fit)),
-            OfResiduals(kind, fit, rows.given),
+            LabelStatistic(labels.starting_score(fit)),
+            ResidualStatistic(kind, fit, labels.has_weights),
         )
 
     def _held_out(self, y: F64) -> NDArray[np.bool_] | None:
-        """(n,) the rows that only decided when to stop; None if training saw all. Rows given as X_val are not in X."""
+        """Return which rows (n,) only decided when to stop; None if training used all.
+
+        Rows that the user gave as X_val are not in X."""
         model = self.model
         n = len(y)
         trained = int(self.trees.predictors[0].nodes["count"][0])
@@ -183,7 +194,7 @@ class HistSource(SklearnSource):
         model._predict_iterations(X, model._predictors, scores, False, _threads(X))
         return scores
 
-    def _fresh(self, model: Any, threads: int) -> Any:
-        if self._stopped_by_others:  # rows given as X_val, which are not here
+    def _prepare_clone(self, model: Any, threads: int) -> Any:
+        if self._stopped_by_given_rows:  # rows given as X_val, which are not here
             return model.set_params(early_stopping=False, max_iter=len(self.model._predictors))
         return model

@@ -46,7 +46,6 @@ from .model import (
 )
 from .objectives import OBJECTIVES
 from .opening import OpenedModel, open_booster, refuse_unsupported, with_given
-from .opening import load_model as load_model
 from .prediction import leaves_of_rows, predict
 from .start import margin
 from .tables import MatrixBuilder

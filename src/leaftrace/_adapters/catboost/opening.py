@@ -1,0 +1,106 @@
+"""Open CatBoost models and model files, and refuse those that cannot be replayed."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import catboost
+import numpy as np
+
+from ..._data.errors import InvalidInput, UnsupportedModel
+from .source import LEAF_METHODS, CatBoostSource
+
+_SHRINKING_TREES = 200  # each step moves all before it: their number squared in all
+
+
+def open_model(
+    model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]
+) -> CatBoostSource:
+    """Open a fitted model, or a model file, with its training data.
+
+    ``given`` holds parameters from the user that replace those the model reports."""
+    if isinstance(model, (str, os.PathLike)):
+        model = load_model(os.fspath(model))
+    if not isinstance(model, catboost.CatBoost):
+        raise UnsupportedModel(
+            f"{type(model).__qualname__} is not a CatBoost model; pass the model itself."
+        )
+    if not model.is_fitted():
+        raise UnsupportedModel(f"this {type(model).__name__} is not fitted; call fit() first.")
+    if not model.tree_count_:
+        raise UnsupportedModel(
+            "this CatBoost model has no trees, so no training row acts through one."
+        )
+    params = model.get_all_params()
+    if unknown := sorted(set(given) - set(params)):
+        raise InvalidInput(
+            f"params has {', '.join(unknown)}, which this CatBoost model does not report; use the names of "
+            "get_all_params()."
+        )
+    params |= given
+    _refuse_settings(params, model.tree_count_)
+    _refuse_model(model)
+    return CatBoostSource(model, params, X, y, sample_weight, baseline)
+
+
+def load_model(path: str) -> catboost.CatBoost:
+    """Load a .cbm or .json file."""
+    with open(path, "rb") as file:
+        kind = "cbm" if file.read(4) == b"CBM1" else "json"
+    try:
+        if kind == "json":  # CatBoost takes any text for an empty model
+            with open(path, encoding="utf-8") as file:
+                json.load(file)["model_info"]
+        return catboost.CatBoost().load_model(path, format=kind)
+    except (catboost.CatBoostError, ValueError, KeyError, TypeError) as error:
+        raise UnsupportedModel(
+            f"'{path}' cannot be read as a CatBoost {kind} model; is the file whole? The reader says: {error}"
+        ) from None
+
+
+def _refuse_settings(params: dict[str, Any], trees: int) -> None:
+    """Raise for settings whose leaf values are not reconstructed."""
+    method = params["leaf_estimation_method"]
+    if method not in LEAF_METHODS:
+        raise UnsupportedModel(
+            f"leaf_estimation_method='{method}' is not supported; use 'Newton' or 'Gradient'."
+        )
+    if any(_constraints(params.get("monotone_constraints"))):
+        raise UnsupportedModel(
+            "monotone_constraints move leaf values in a way that cannot be replayed; train without."
+        )
+    if params.get("langevin") or params.get("posterior_sampling"):
+        raise UnsupportedModel(
+            "langevin and posterior_sampling add noise to leaf values; train without them."
+        )
+    if params.get("model_shrink_rate") and trees > _SHRINKING_TREES:
+        raise UnsupportedModel(
+            f"model_shrink_rate is supported for up to {_SHRINKING_TREES} trees (this model has {trees}), "
+            "as every step then moves all before it; train with fewer trees or with model_shrink_rate=0."
+        )
+
+
+def _refuse_model(model: catboost.CatBoost) -> None:
+    """Raise for models whose scores or columns are not supported."""
+    if np.any(np.asarray(model.get_scale_and_bias()[0]) != 1):
+        raise UnsupportedModel(
+            "this model's predictions were rescaled (set_scale_and_bias); pass it as trained."
+        )
+    if model.get_text_feature_indices() or model.get_embedding_feature_indices():
+        raise UnsupportedModel(
+            "text and embedding features are not supported; train on numeric and category columns."
+        )
+
+
+def _constraints(value: Any) -> list[int]:
+    """Return monotone_constraints as numbers, from any of the forms CatBoost keeps them in."""
+    if not value:
+        return []
+    if isinstance(value, str):
+        parts = value.strip("()").replace(":", ",").split(",")
+        return [int(float(part)) for part in parts if part.strip().lstrip("+-").isdigit()]
+    if isinstance(value, dict):
+        value = value.values()
+    return [int(sign) for sign in value]

@@ -1,0 +1,61 @@
+"""Tables as CatBoost reads them, and the leaves that the rows of a Pool fall into."""
+
+from __future__ import annotations
+
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import catboost
+import numpy as np
+
+from ..._data import frames
+from ..._data.arrays import Ids
+from ..._data.progress import progress
+from ..base import smallest_type
+
+ROWS_AT_ONCE = 1 << 15
+_ROWS_IN_CACHE = 4096
+_VERSION = tuple(int(v) for v in re.findall(r"\d+", catboost.__version__)[:3])
+
+
+def readable_table(X: Any) -> Any:
+    """Return X, or a DataFrame of it where CatBoost cannot read this kind of table."""
+    if frames.kind(X) == "polars" and _VERSION >= (1, 2, 10):
+        return frames.categories_as_text(X)  # CatBoost reads categories as text anyway
+    return frames.to_pandas(X)
+
+
+def leaf_numbers(model: catboost.CatBoost, pool: catboost.Pool) -> Ids:
+    """Return the leaf (trees, rows) of each row, in the smallest type that holds the numbers.
+
+    CatBoost returns uint32 with rows first. Asking for some rows at a time keeps that small, and
+    several parts on our own threads are faster than its threads on one part. A pool with groups of
+    rows, which only ranking needs, cannot be cut."""
+    counts = model.get_tree_leaf_counts()
+    rows = pool.num_row()
+    leaves = np.empty((len(counts), rows), smallest_type(max(counts)))
+    at_once = ROWS_AT_ONCE if pool.get_group_id_hash() is None else max(rows, 1)
+
+    def fill(start: int) -> None:
+        _fill_leaves(leaves, model, pool, start, min(start + at_once, rows))
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        starts = range(0, rows, at_once)
+        for _ in progress(threads.map(fill, starts), rows, "leaves", "row", at_once):
+            pass
+    return leaves
+
+
+def _fill_leaves(
+    leaves: Ids, model: catboost.CatBoost, pool: catboost.Pool, start: int, stop: int
+) -> None:
+    """Write the leaves of the rows from start to stop into ``leaves`` (trees, rows)."""
+    if stop - start == pool.num_row():
+        ids = model.calc_leaf_indexes(pool, thread_count=-1)
+    else:
+        ids = model.calc_leaf_indexes(pool.slice(np.arange(start, stop)), thread_count=1)
+    for row in range(start, stop, _ROWS_IN_CACHE):  # a transposition that stays in the cache
+        end = min(row + _ROWS_IN_CACHE, stop)
+        leaves[:, row:end] = ids[row - start : end - start].astype(leaves.dtype).T

@@ -1,0 +1,53 @@
+"""model_shrink_rate: before each step, CatBoost multiplies all scores by a factor below one.
+
+    A <- shrink[t] A before step t,  shrink[0] = 1
+
+A finished model holds what is left of its leaf values and starting score after the last step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._data.arrays import F64
+from ..._model.ensemble import BASE
+
+
+def shrink_factors(params: dict[str, Any], T: int) -> F64 | None:
+    """Return the factors (T,) of the scores before each step; None if the model does not shrink."""
+    rate = float(np.float32(params.get("model_shrink_rate") or 0))
+    if not rate:
+        return None
+    if params["model_shrink_mode"] == "Constant":
+        shrink = np.full(T, 1 - rate * float(np.float32(params["learning_rate"])))
+    else:
+        shrink = 1 - rate / np.maximum(np.arange(T), 1.0)
+    shrink[0] = 1
+    return shrink
+
+
+def values_before_shrinking(values: F64, counts: NDArray[np.int64], shrink: F64) -> F64:
+    """Return leaf values (leaves, K) as training computed them; counts (T,) leaves of each tree."""
+    later = np.append(
+        np.cumprod(shrink[:0:-1])[::-1], 1.0
+    )  # (T,) product over the steps after each
+    return values / np.repeat(later, counts)[:, None]
+
+
+def shrinking_moves(shrink: F64) -> list[list[tuple[int, float]]]:
+    """Return the shrinking as ``moves`` of an `Ensemble`.
+
+    Before each step, all steps before it and the starting score move."""
+    moves: list[list[tuple[int, float]]] = [[]]
+    weight = np.zeros(0)  # of each earlier step, as it stands in the scores
+    base = 1.0
+    for t in range(1, len(shrink)):
+        now = shrink[t] * np.append(weight, 1.0)
+        steps = [(r, float(c)) for r, c in enumerate(now - np.append(weight, 0.0))]
+        moves.append([(BASE, base * (shrink[t] - 1)), *steps])
+        weight = now
+        base = base * shrink[t]
+    return [*moves, [(len(shrink) - 1, 1.0)]]

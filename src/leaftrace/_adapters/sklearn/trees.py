@@ -1,0 +1,81 @@
+"""Trees of scikit-learn models with numbered leaves."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._data.arrays import F64, Ids, Ints
+from ..._data.progress import progress
+from ..base import cumulative, pack_leaves
+
+
+class Trees(ABC):
+    """The trees of a fitted model.
+
+    ``is_leaf`` holds for each tree which of its nodes (nodes,) are leaves. Each of the ``K`` trees
+    of a step writes to an output of its own."""
+
+    def __init__(self, model: Any, is_leaf: Sequence[NDArray[np.bool_]], K: int = 1) -> None:
+        self.model = model
+        self.is_leaf = is_leaf
+        self.tree_leaves = cumulative([leaf.sum() for leaf in is_leaf])
+        self.step_trees = np.arange(0, len(is_leaf) + 1, K)
+        self.first_output = np.tile(np.arange(K, dtype=np.int32), len(is_leaf) // K)
+
+    @abstractmethod
+    def read(self, X: Any) -> Any:
+        """Return rows as the trees take them."""
+
+    @abstractmethod
+    def nodes(self, X: Any) -> Iterator[Ints]:
+        """Yield, tree by tree, the node (n,) that each row ends in."""
+
+    @abstractmethod
+    def node_bytes(self) -> bytes:
+        """Return the content of all nodes."""
+
+    def leaves(self, X: Any) -> Ids:
+        """Return the leaves (trees, n) of rows that `read` returned."""
+        ids = (
+            (np.cumsum(leaf) - 1)[nodes]
+            for leaf, nodes in zip(self.is_leaf, self.nodes(X), strict=True)
+        )
+        ids = progress(ids, len(self.is_leaf), "leaves", "tree")
+        return pack_leaves(ids, self.tree_leaves, self.step_trees, X.shape[0])
+
+    def at_leaves(self, node_values: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """Return values (leaves, ...) of all leaves, from an array (nodes, ...) for each tree."""
+        pairs = zip(node_values, self.is_leaf, strict=True)
+        return np.concatenate([values[leaf] for values, leaf in pairs])
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        """Arguments of an `Ensemble` that describe how the trees are laid out."""
+        return {name: getattr(self, name) for name in ("tree_leaves", "step_trees", "first_output")}
+
+
+class ArrayTrees(Trees):
+    """Trees of sklearn.tree."""
+
+    def __init__(self, model: Any, trees: Sequence[Any], K: int = 1) -> None:
+        self.trees = [tree.tree_ for tree in trees]
+        super().__init__(model, [tree.children_left == -1 for tree in self.trees], K)
+
+    def nodes(self, X: Any) -> Iterator[Ints]:
+        return (tree.apply(X) for tree in self.trees)
+
+    def node_bytes(self) -> bytes:
+        return b"".join(tree.__getstate__()["nodes"].tobytes() for tree in self.trees)
+
+    def values(self) -> F64:
+        """Return the leaf values (leaves, O)."""
+        return self.at_leaves([tree.value[:, 0] for tree in self.trees])
+
+    def weights(self) -> F64:
+        """Return the weight (leaves,) of the rows each leaf was grown from."""
+        return self.at_leaves([tree.weighted_n_node_samples for tree in self.trees])
