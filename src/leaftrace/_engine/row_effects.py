@@ -68,13 +68,28 @@ def training_rows(trace: Trace) -> Rows:
 def candidate_rows(
     trace: Trace, leaves: Ids, start: F64, y: F64, factor: F64, base_factor: F64
 ) -> Rows:
-    """Rows that were never trained on; a tree would draw them as often as it drew the others on average."""
+    """Rows that were never trained on, with weight zero.
+
+    A tree would draw them as often as it drew the others on average, and give them the weight that
+    it gives their class."""
     e = trace.ensemble
     sample = None
     if e.sample is not None:
-        means = {id(s): np.full(len(y), s[e.w_factor > 0].mean()) for s in e.sample}
-        sample = [means[id(s)] for s in e.sample]
+        classes = e.sample_class_weight or [None] * len(e.sample)
+        sample = [_expected_draws(e, s, c, y) for s, c in zip(e.sample, classes, strict=True)]
     return Rows(leaves, start, y, np.zeros(len(y)), factor, base_factor, sample)
+
+
+def _expected_draws(e: Ensemble, drawn: np.ndarray, class_weight: F64 | None, y: F64) -> F64:
+    """(rows,) how often a tree would draw rows with labels y, times the weight of their class.
+
+    ``drawn`` (n,): the same for the training rows; ``class_weight`` (C,), or None for none."""
+    trained = e.w_factor > 0
+    if class_weight is None:
+        return np.full(len(y), drawn[trained].mean())
+    own = class_weight[e.y[trained].astype(int)]
+    counts = np.divide(drawn[trained], own, out=np.zeros(len(own)), where=own > 0)
+    return counts.mean() * class_weight[y.astype(int)]
 
 
 def empty_effects(trace: Trace, n: int, dtype: np.dtype) -> tuple[Real, Real]:
