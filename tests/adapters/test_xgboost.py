@@ -5,6 +5,7 @@ from dataclasses import replace
 import boosters
 import cases_xgboost as cases
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 import xgboost as xgb
@@ -722,3 +723,11 @@ def test_rate_and_lambda_that_leaves_of_equal_weight_do_not_show(tmp_path):
     np.testing.assert_allclose(
         given.influence(X[:3], y[:3]).values, own.influence(X[:3], y[:3]).values, rtol=1e-12
     )
+
+
+def test_columns_of_several_levels():
+    X = pd.DataFrame(NUMBERS.X).iloc[:, :4]
+    X.columns = pd.MultiIndex.from_product([["a", "b"], [1, "x"]])
+    model = xgb.XGBRegressor(n_estimators=4, n_jobs=1).fit(X, NUMBERS.y)
+    tracer = lt.Tracer(model, X, NUMBERS.y)
+    np.testing.assert_allclose(tracer.refit().predict(X), model.predict(X), rtol=1e-5)
