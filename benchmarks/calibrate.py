@@ -1,6 +1,9 @@
-"""Measure what the passes cost and print the table of prices in _engine/costs.py: python benchmarks/calibrate.py
+"""Measure what the passes cost and print the table of prices in _engine/costs.py.
 
-One thread, a generated ensemble whose rows no longer fit in the caches: what is worth estimating is of that size.
+    python benchmarks/calibrate.py
+
+It uses one thread and a generated ensemble whose rows do not fit in the caches, because only tasks of
+that size are worth estimating.
 """
 
 from __future__ import annotations
@@ -20,13 +23,14 @@ from leaftrace._kernels import BLOCKS
 from leaftrace._model.ensemble import Ensemble, LeafRule
 from leaftrace._model.losses import Logistic
 
-N = 200_000
-T = 40
-L = 64
+N = 200_000  # rows
+T = 40  # trees
+L = 64  # leaves of a tree
+CELLS = N * T
 
 
 def best(fn, repeats=5) -> float:
-    """Nanoseconds of the fastest of some runs."""
+    """Return nanoseconds of the fastest of some runs."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -36,6 +40,7 @@ def best(fn, repeats=5) -> float:
 
 
 def ensemble() -> Ensemble:
+    """Return a random ensemble with one output."""
     rng = np.random.default_rng(0)
     return Ensemble(
         loss=Logistic(),
@@ -61,16 +66,24 @@ def main() -> None:
     e = ensemble()
     trace = replay(e, 1.0)
     work = workspace(trace)
-    cells = N * T
     prices: dict[str, object] = {
-        "effects": best(lambda: workspace(trace).prepare_effects()) / cells,
-        "states": best(lambda: workspace(trace).prepare_states()) / cells,
+        "effects": best(lambda: workspace(trace).prepare_effects()) / CELLS,
+        "states": best(lambda: workspace(trace).prepare_states()) / CELLS,
     }
     work.prepare_effects()
     work.prepare_states()
     queries = make_queries(e, e.leaves[:, : BLOCKS[-1]], None, None, "prediction", None, None)
-    for name in ("backward", "expand", "tangent", "refit"):
-        prices[name] = {}
+    prices |= pass_prices(work, queries)
+    prices |= leaf_space_prices(work, queries)
+    costs.machine.cache_clear()
+    for name, price in prices.items():
+        print(f'    "{name}": {rounded(price)},')
+    print(f"PROBE = {costs.PROBE * costs.machine():.2f}")
+
+
+def pass_prices(work: Workspace, queries) -> dict[str, dict[int, float]]:
+    """Return prices of the passes over rows by width of a block, for a row, tree and column."""
+    prices = {name: {} for name in ("backward", "expand", "tangent", "refit")}
     for B in BLOCKS:
         columns = slice(0, B)
         rows = np.arange(B)
@@ -82,22 +95,23 @@ def main() -> None:
             "refit": lambda r=rows: refit(work, r, AllPoints()),
         }
         for name, fn in passes.items():
-            prices[name][B] = best(fn) / (cells * B)
-    prices["pairs"] = best(lambda: leaf_space.build(work), 3) / (N * T * T / 2)
+            prices[name][B] = best(fn) / (CELLS * B)
+    return prices
+
+
+def leaf_space_prices(work: Workspace, queries) -> dict[str, float]:
+    """Return prices of building W, for a row and pair of trees, and of a solve, for an entry of W."""
+    pairs = best(lambda: leaf_space.build(work), 3) / (N * T * T / 2)
     space = leaf_space.build(work)
     B = BLOCKS[-1]
-    prices["solve"] = best(lambda: space.adjoint(work, queries, slice(0, B))) / (
-        B * (T * L) ** 2 / 2
-    )
-    costs.machine.cache_clear()
-    for name, price in prices.items():
-        shown = (
-            {b: round(p, 2) for b, p in price.items()}
-            if isinstance(price, dict)
-            else round(price, 3)
-        )
-        print(f'    "{name}": {shown},')
-    print(f"PROBE = {costs.PROBE * costs.machine():.2f}")
+    solve = best(lambda: space.adjoint(work, queries, slice(0, B)))
+    return {"pairs": pairs, "solve": solve / (B * (T * L) ** 2 / 2)}
+
+
+def rounded(price: float | dict[int, float]) -> float | dict[int, float]:
+    if isinstance(price, dict):
+        return {B: round(p, 2) for B, p in price.items()}
+    return round(price, 3)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
-"""What to label next: batches chosen from a pool whose labels are hidden, added with their true labels, retrained, and
-judged on a hold-out, against random rows and uncertainty sampling."""
+"""Choosing rows to label next, against random rows and uncertainty sampling.
+
+Batches are chosen from a pool whose labels are hidden and added with their true labels. The retrained
+model is judged on a hold-out."""
 
 from __future__ import annotations
 
@@ -21,13 +23,15 @@ WAYS: dict[str, dict[str, Any] | None] = {
     "effect without diversity": {"diversity": 0},
     "acquire (effect with diversity)": {},
 }
-SEEDS = range(100, 107)  # splits on which the score was not chosen: that was done on 0 to 9
+SEEDS = range(100, 107)  # other splits than 0 to 9, on which the score was chosen
 ADULT = "Adult, CatBoost"
 
 
 @dataclass(frozen=True)
 class Task:
-    """A table, and how many of its rows train, are in the pool, choose; the rest judge."""
+    """A table, and how many of its rows are for training, in the pool, and to choose by.
+
+    The remaining rows judge."""
 
     X: pd.DataFrame
     y: np.ndarray
@@ -47,13 +51,14 @@ class Task:
 
 
 def numbered(X: pd.DataFrame) -> pd.DataFrame:
-    """Categories as numbers."""
+    """Return the table with categories as numbers."""
     return X.apply(
         lambda c: c if pd.api.types.is_numeric_dtype(c) else pd.factorize(c, sort=True)[0]
     )
 
 
 def tasks() -> dict[str, Task]:
+    """Return the tasks by their names in the tables."""
     data = adult()
     amazon = read("amazon/train")
     housing = read("california_housing/california_housing")
@@ -64,24 +69,28 @@ def tasks() -> dict[str, Task]:
     light: dict[str, Any] = {"verbosity": -1, "n_jobs": 2}
     every = pd.concat([data.X, data.X_test])
     income = np.r_[data.y, data.y_test]
-    wines = "Wine quality (three classes), LightGBM"
-    houses = "California housing, LightGBM"
     return {
         ADULT: Task(every, income, lambda: catboost("adult"), 1000, 20_000, 4000, 200),
-        "Amazon, CatBoost": Task(amazon, access.to_numpy(), lambda: catboost("amazon"), 2000, 15_000, 4000, 200),
-        wines: Task(
-            numbered(wine), quality.to_numpy(), lambda: LGBMClassifier(n_estimators=40, num_leaves=8, **light),
-            500, 3000, 1000, 100,
+        "Amazon, CatBoost": Task(
+            amazon, access.to_numpy(), lambda: catboost("amazon"), 2000, 15_000, 4000, 200
         ),
-        houses: Task(
-            numbered(housing), price.to_numpy(), lambda: LGBMRegressor(n_estimators=80, num_leaves=15, **light),
-            500, 8000, 2000, 100,
+        "Wine quality (three classes), LightGBM": Task(
+            numbered(wine),
+            quality.to_numpy(),
+            lambda: LGBMClassifier(n_estimators=40, num_leaves=8, **light),
+            *(500, 3000, 1000, 100),
         ),
-    }  # fmt: skip
+        "California housing, LightGBM": Task(
+            numbered(housing),
+            price.to_numpy(),
+            lambda: LGBMRegressor(n_estimators=80, num_leaves=15, **light),
+            *(500, 8000, 2000, 100),
+        ),
+    }
 
 
 def losses(task: Task, seed: int, how: dict[str, Any] | None, rounds: int) -> list[float]:
-    """Changes of the hold-out's mean loss after each batch."""
+    """Return changes of the mean hold-out loss after each batch."""
     (X, y), (X_pool, y_pool), test, holdout = task.parts(seed)
     tracer = lt.Tracer(task.make().fit(X, y), X, y)
     start = tracer.refit().loss(*holdout).mean()
@@ -103,7 +112,7 @@ def losses(task: Task, seed: int, how: dict[str, Any] | None, rounds: int) -> li
 
 
 def on_adult(found: dict[str, np.ndarray]) -> list[str]:
-    """Lines of the table for three batches: found[way] (seeds, rounds)."""
+    """Return lines of the table for three batches, from found[way] (seeds, rounds)."""
     lines = [
         "| chosen by | 200 rows | 400 rows | 600 rows | better than uncertainty |",
         "| --- | --- | --- | --- | --- |",
@@ -117,16 +126,19 @@ def on_adult(found: dict[str, np.ndarray]) -> list[str]:
 
 
 def elsewhere(every: dict[str, Task]) -> list[str]:
-    """Lines of the table for one batch on the other data."""
-    medians = np.array([
-        [np.median([losses(task, seed, how, 1) for seed in SEEDS]) for task in every.values()] for how in WAYS.values()
-    ])  # fmt: skip
+    """Return lines of the table for one batch on the other data."""
+    medians = np.array(
+        [
+            [np.median([losses(task, seed, how, 1) for seed in SEEDS]) for task in every.values()]
+            for how in WAYS.values()
+        ]
+    )
     rows = [f"| {way} | {row} |" for way, row in zip(WAYS, best_in_bold(medians), strict=True)]
     return [f"| chosen by | {' | '.join(every)} |", "| --- " * (1 + len(every)) + "|", *rows]
 
 
 def best_in_bold(table: np.ndarray) -> list[str]:
-    """Cells of each line; the lowest of each column stands out."""
+    """Return the cells of each line, with the lowest of each column in bold."""
     lowest = np.nanargmin(table, axis=0)
     words = [["" if np.isnan(x) else f"{x:+.4f}" for x in line] for line in table]
     for column, line in enumerate(lowest):
@@ -135,7 +147,7 @@ def best_in_bold(table: np.ndarray) -> list[str]:
 
 
 def checked(task: Task) -> list[str]:
-    """Lines of the table of effects of one batch."""
+    """Return lines of the table of effects of one batch."""
     (X, y), (X_pool, y_pool), test, holdout = task.parts(SEEDS[0])
     batch = lt.acquire(lt.Tracer(task.make().fit(X, y), X, y), X_pool, *test, task.batch)
     effects = batch.check(y_pool[batch.rows], *holdout).effects
@@ -147,30 +159,34 @@ def checked(task: Task) -> list[str]:
 def run() -> str:
     every = tasks()
     task = every.pop(ADULT)
-    found = {
+    changes = {
         way: np.array([losses(task, seed, how, 3) for seed in SEEDS]) for way, how in WAYS.items()
     }
-    return "\n".join([
-        "## What to label next",
-        "",
-        "Adult: a model trained on 1,000 rows, a pool of 20,000 whose labels are hidden, 4,000 rows to choose by, "
-        "23,842 to judge by. Three times 200 rows are chosen, added with their true labels, and the model is "
-        f"retrained. Median change of the hold-out's mean loss over {len(SEEDS)} random splits, and how often the last "
-        "is lower than with uncertainty sampling (the rows whose likeliest class is least likely). The score was "
-        "chosen among a dozen on other splits of the same data.",
-        "",
-        *on_adult(found),
-        "",
-        "One batch on other data, the same medians (200 rows for 2,000, otherwise 100 for 500; for housing the loss is "
-        "half the squared error in 100,000 dollars, and there is no uncertainty to sample by).",
-        "",
-        *elsewhere(every),
-        "",
-        "The first batch of the first split of Adult, checked. The prediction sums first-order effects of single rows, "
-        "and a fifth more rows is no small change; the retrained column is the one that counts.",
-        "",
-        *checked(task),
-    ])  # fmt: skip
+    adult_lines = "\n".join(on_adult(changes))
+    other_lines = "\n".join(elsewhere(every))
+    effects = "\n".join(checked(task))
+    return f"""## What to label next
+
+Adult: the model is trained on 1,000 rows. A pool of 20,000 rows has hidden labels, 4,000 rows are
+used to choose by, and 23,842 to judge by. Three times, 200 rows of the pool are chosen and added
+with their true labels, and the model is retrained. The table has the median change of the mean
+hold-out loss over {len(SEEDS)} random splits. The last column says how often the loss after 600 rows is lower
+than with uncertainty sampling, which takes the rows whose most likely class has the lowest
+probability. The score of `acquire` was chosen among a dozen on other splits of the same data.
+
+{adult_lines}
+
+One batch on other data, with the same medians: 200 rows are added to 2,000 for Amazon, and 100 to
+500 for the other two. For housing the loss is half the squared error in 100,000 dollars, and there
+is no uncertainty to sample by.
+
+{other_lines}
+
+The effects of the first batch on the first split of Adult. The prediction is a sum of first-order
+effects of single rows, and adding a fifth more rows is not a small change; the retrained column is
+the one to judge by.
+
+{effects}"""
 
 
 if __name__ == "__main__":

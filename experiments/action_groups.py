@@ -1,4 +1,4 @@
-"""Groups and slices on Adult: what leaving out a group does to men and women, predicted, refitted and retrained."""
+"""Groups and slices on Adult: the effect of removing a group on the loss of men and women."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def agreement(found: dict[str, lt.GroupEffects], least: int) -> str:
-    """A line: rank correlations with the retrained effect, over all groups of so many rows and both slices."""
+    """Return a line of rank correlations with the retrained effect.
+
+    It is over both slices and all groups of at least so many rows."""
     parts = {name: [] for name in ("predicted", "refitted", "retrained")}
     for effects in found.values():
         large = effects.groups.count >= least
@@ -65,18 +67,19 @@ def run() -> str:
     lines = "\n".join(agreement(found, least) for least in (1, 300, 3000))
     return f"""## Groups and slices: Adult without each value of six columns
 
-The paper's model on Adult, and {count} groups of training rows: one for each value of
+The model is the paper's on Adult. There are {count} groups of training rows, one for each value of
 {", ".join(COLUMNS)}.
-For each of them, the change of the loss of women and of men in the test set without the group. Rank correlation with
-the retrained effect:
+For each group we measure how the loss of women and of men in the test set changes without it. The
+table has the rank correlation of predicted and refitted effects with the retrained effect:
 
-| groups of ... rows | effects | predicted (linear sum) | refitted |
+| groups of ... rows | effects | predicted (sum of derivatives) | refitted |
 | --- | ---: | ---: | ---: |
 {lines}
 
-Leaving out a whole group is no small change: the linear sum says little about it. The group refit ranks the groups much
-better, but cannot see that trees would change, and is several times too small for some, such as wives for women. All
-groups took {refitting:.0f} s to predict and refit, and {both - refitting:.0f} s more to retrain. One column:
+Removing a whole group is not a small change, so the sum of derivatives says little about it. Refitting
+without the group ranks the groups much better. It keeps the trees fixed, however, and for some groups
+its effects are several times too small, such as those of wives on women. Predicting and refitting all
+groups took {refitting:.0f} s, and retraining {both - refitting:.0f} s more. The effects for one column:
 
 {effect_table(found["relationship"])}"""
 

@@ -1,4 +1,4 @@
-"""Deletion requests: what goes with one person's row, with a random group, with a whole source. Adult."""
+"""Deletion requests: the effect of removing one row, a random group, a whole source. Adult."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ def run() -> str:
             lines.append(f"| {name} | {len(rows):,} | {of} | {' | '.join(cells)} | {control} |")
     return f"""## Deletion requests
 
-Adult, the paper's CatBoost: how far the {len(data.y_test):,} test predictions move when training rows go, to first
-order, with the trees fixed and retrained. The last column is the mean move when as many rows drawn at random go (three
-retrainings): training again chooses other splits whichever rows go, and for small groups that is all that is seen.
+How far do the {len(data.y_test):,} test predictions move when training rows are removed? The data are Adult,
+the model is the paper's CatBoost. The last column is the mean move when the same number of rows, drawn
+at random, is removed (three retrainings). Training again chooses other splits whichever rows are
+removed; for small groups, that is all there is to see.
 
-| gone | rows | of | before | predicted | refitted | retrained | random rows |
+| removed | rows | of | before | predicted | refitted | retrained | random rows |
 | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |
 {chr(10).join(lines)}
 """

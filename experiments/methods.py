@@ -1,4 +1,4 @@
-"""The paper's methods: two families times six update sets."""
+"""The paper's methods: two families, each with six update sets."""
 
 from __future__ import annotations
 
@@ -11,15 +11,26 @@ LEAVES = 64
 
 
 def update_sets(accumulate: str = "updated") -> dict[str, Any]:
-    """As the authors' code reads TopKLeaves, or ("all") as their text does. All leaves of a tree are all points."""
-    sizes = {
-        k: lt.AllPoints() if k == LEAVES else lt.TopKLeaves(k, accumulate=accumulate) for k in SIZES
-    }
-    return {"SinglePoint": lt.SinglePoint()} | {f"Top{k}Leaves": u for k, u in sizes.items()}
+    """Return the update sets by name.
+
+    TopKLeaves is read as the authors' code does ("updated") or as the text of their paper does ("all").
+    All leaves of a tree together are all points."""
+    found: dict[str, Any] = {"SinglePoint": lt.SinglePoint()}
+    for k in SIZES:
+        all_points = k == LEAVES
+        found[f"Top{k}Leaves"] = (
+            lt.AllPoints() if all_points else lt.TopKLeaves(k, accumulate=accumulate)
+        )
+    return found
 
 
 FAMILIES = {"LeafRefit": lt.LeafRefit, "LeafInfluence": lt.LeafInfluence}
 
 
 def methods() -> dict[tuple[str, str], Any]:
-    return {(f, name): kind(u) for f, kind in FAMILIES.items() for name, u in update_sets().items()}
+    """Return the methods by (family, update set)."""
+    return {
+        (family, name): method(update_set)
+        for family, method in FAMILIES.items()
+        for name, update_set in update_sets().items()
+    }

@@ -1,5 +1,6 @@
-"""One model of each library for each kind of label, alike as far as they can be: 100 trees, half of the columns for a
-split, drawn with a seed. Nothing else is random."""
+"""One model of each library for each kind of label, as similar as possible.
+
+Each has 100 trees and draws half of the columns for a split, with a seed. Nothing else is random."""
 
 from __future__ import annotations
 
@@ -22,9 +23,18 @@ def catboost(kind: str, seed: int) -> Any:
 
     make = CatBoostClassifier if kind == "classes" else CatBoostRegressor
     return make(
-        iterations=100, depth=6, learning_rate=0.1, rsm=0.5, bootstrap_type="No", leaf_estimation_method="Newton",
-        leaf_estimation_iterations=1, random_seed=seed, thread_count=1, verbose=0, allow_writing_files=False,
-    )  # fmt: skip
+        iterations=100,
+        depth=6,
+        learning_rate=0.1,
+        rsm=0.5,
+        bootstrap_type="No",
+        leaf_estimation_method="Newton",
+        leaf_estimation_iterations=1,
+        random_seed=seed,
+        thread_count=1,
+        verbose=0,
+        allow_writing_files=False,
+    )
 
 
 def xgboost(kind: str, seed: int) -> Any:
@@ -66,13 +76,13 @@ LIBRARIES = {
     "CatBoost": catboost,
     "XGBoost": xgboost,
     "LightGBM": lightgbm,
-    "LightGBM, l2 = 10": partial(lightgbm, l2=10.0),  # its own default, none, is the odd one out
+    "LightGBM, l2 = 10": partial(lightgbm, l2=10.0),  # its default is no l2
     "HistGradientBoosting": histgradientboosting,
 }
 
 
 def losses(model: Any, kind: str, X: Any, y: np.ndarray) -> np.ndarray:
-    """(rows,) log losses, or halves of squared errors."""
+    """Return (rows,) log losses, or halves of squared errors."""
     if kind == "numbers":
         return (np.ravel(model.predict(X)) - y) ** 2 / 2
     p = model.predict_proba(X)[np.arange(len(y)), y]
@@ -80,7 +90,9 @@ def losses(model: Any, kind: str, X: Any, y: np.ndarray) -> np.ndarray:
 
 
 def other_labels(y: np.ndarray, kind: str) -> np.ndarray:
-    """Wrong labels for all rows: the next class, or the far end of the labels' range (5 to 95 %)."""
+    """Return wrong labels for all rows.
+
+    They are the next class, or the far end of the range of the labels (5 to 95 %)."""
     if kind == "classes":
         return (y + 1) % (y.max() + 1)
     low, high = np.quantile(y, (0.05, 0.95))

@@ -1,4 +1,4 @@
-"""The paper's label noise (RQ3, RQ4): models of three data sets, trained on labels of which thousands are flipped."""
+"""The paper's label noise (RQ3, RQ4): three data sets with thousands of flipped labels."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import leaftrace as lt
 
 SETS = {"adult": (adult, 4_000), "amazon": (amazon, 4_000), "upselling": (upselling, 3_500)}
 TITLES = {"adult": "Adult", "amazon": "Amazon", "upselling": "Upselling (45 of 230 columns)"}
-CHUNK = 2_000  # training rows a file of the cache
+CHUNK = 2_000  # training rows in a file of the cache
 WORST = 50  # test rows to be fixed
 
 
 class Noisy:
-    """A data set with flipped labels, the model of them and, to compare, that of the true ones."""
+    """A data set with flipped labels, its model and, to compare, the model of the true labels."""
 
     def __init__(self, name: str) -> None:
         make, count = SETS[name]
@@ -28,35 +28,36 @@ class Noisy:
         self.y, self.flipped = flipped(self.data.y, count)
         self.clean, self.model = (self.fit(self.data.X, labels) for labels in (self.data.y, self.y))
         self.tracer = lt.Tracer(self.model, self.data.X, self.y)
-        self.key = {"data": hashed(self.data.X, self.y, self.data.X_test, self.data.y_test), "name": name,
-                    "model": self.model.get_params()}  # fmt: skip
+        self.key = {
+            "data": hashed(self.data.X, self.y, self.data.X_test, self.data.y_test),
+            "name": name,
+            "model": self.model.get_params(),
+        }
 
     def fit(self, X: Any, y: np.ndarray, **more: object) -> Any:
         return catboost(self.name, **more).fit(X, y)
 
     def losses(self, model: Any) -> np.ndarray:
-        """(tests,)"""
+        """Return the losses (tests,) of a model."""
         score = model.predict(self.data.X_test, prediction_type="RawFormulaVal", thread_count=1)
         return np.logaddexp(0, np.where(self.data.y_test == 1, -score, score))
 
     @cached_property
     def worst(self) -> np.ndarray:
-        """(WORST,) test rows whose loss rose most by the flips."""
+        """Positions (WORST,) of the test rows whose loss rose most by the flips."""
         rise = self.losses(self.model) - self.losses(self.clean)
         return np.argsort(-rise, kind="stable")[:WORST]
 
     def influence(
         self, label: str, method: lt.Method, rows: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Influences of these rows: (rows,) on the mean over all test rows, (rows, WORST) on the worst-hit ones."""
+        """Return influences of these rows.
+
+        (rows,) on the mean over all test rows, and (rows, WORST) on the test rows in `worst`."""
         parts = []
-        for start in tqdm(
-            range(0, len(rows), CHUNK),
-            desc=f"{self.name}, {label}",
-            unit_scale=CHUNK,
-            unit="row",
-            leave=False,
-        ):
+        starts = range(0, len(rows), CHUNK)
+        name = f"{self.name}, {label}"
+        for start in tqdm(starts, desc=name, unit_scale=CHUNK, unit="row", leave=False):
             part = rows[start : start + CHUNK]
             settings = self.key | {"method": repr(method), "rows": hashed(part), "worst": WORST}
             parts.append(
@@ -72,9 +73,8 @@ class Noisy:
         y = self.data.y_test
         worst = self.worst
         ask = partial(self.tracer.influence, method=method, rows=rows)
-        if isinstance(
-            method, lt.LeafRefit
-        ):  # one pass for both: it needs the loss of every test row in any case
+        if isinstance(method, lt.LeafRefit):
+            # One pass for both, since it needs the loss of every test row in any case.
             every = ask(X, y).values
             return {"mean": every.mean(axis=1, dtype=float), "worst": every[:, worst]}
         return {
@@ -85,11 +85,12 @@ class Noisy:
 
 @cache
 def noisy(name: str) -> Noisy:
+    """Return a data set with flipped labels, made once a run."""
     return Noisy(name)
 
 
 def auc(positive: np.ndarray, score: np.ndarray) -> float:
-    """Area under the ROC curve: the share of pairs in the right order, ties half."""
+    """Return the area under the ROC curve: the share of pairs in the right order, ties counted half."""
     values, place = np.unique(score, return_inverse=True)
     hits, others = (
         np.bincount(place[positive == side], minlength=len(values)).astype(float)

@@ -1,4 +1,4 @@
-"""The public data sets by their OpenML names, for those who have no folder of data."""
+"""Download of the public data sets from OpenML, for users without a folder of data."""
 
 from __future__ import annotations
 
@@ -17,20 +17,24 @@ NAMES = {  # file of the data folder: OpenML's name and version
     "wine_quality/wine_quality": ("wine_quality", 1),
 }
 TARGETS = {
-    "adult": "income", "Amazon_employee_access": "ACTION", "KDDCup09_upselling": "upselling",
-    "Diabetes130US": "readmitted", "california_housing": "median_house_value", "wine_quality": "quality",
-}  # fmt: skip
-ADULT_TRAIN = 32_561  # OpenML has both parts in one table, training rows first
+    "adult": "income",
+    "Amazon_employee_access": "ACTION",
+    "KDDCup09_upselling": "upselling",
+    "Diabetes130US": "readmitted",
+    "california_housing": "median_house_value",
+    "wine_quality": "quality",
+}
+ADULT_TRAIN = 32_561  # OpenML has both parts in one table, the training rows first
 
 
 def stop(message: str) -> NoReturn:
-    """There are no data: one line that says what to do, and exit code 2."""
+    """Print one line that says what to do, and exit with code 2."""
     print(message, file=sys.stderr)
     sys.exit(2)
 
 
 def download(name: str) -> pd.DataFrame:
-    """A table of the data folder as OpenML has it, its target last and named as in the folder."""
+    """Download a table of the data folder, with the target last and named as in the folder."""
     from sklearn.datasets import fetch_openml
 
     if name not in NAMES:
@@ -46,9 +50,7 @@ def download(name: str) -> pd.DataFrame:
     table = found.data.assign(**{TARGETS[title]: pd.Series(found.target).reset_index(drop=True)})
     if title == "adult":
         table["income"] = table["income"].astype(str).str.rstrip(".")
-        return (
-            table[:ADULT_TRAIN]
-            if name.endswith("train")
-            else table[ADULT_TRAIN:].reset_index(drop=True)
-        )
+        if name.endswith("train"):
+            return table[:ADULT_TRAIN]
+        return table[ADULT_TRAIN:].reset_index(drop=True)
     return table

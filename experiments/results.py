@@ -1,9 +1,11 @@
-"""What an experiment gives: a table, a figure and conclusions; and the files and the page that are made of them.
+"""The result of an experiment: numbers, a figure and conclusions, and the files made of them.
 
-    NAME.csv   all numbers               NAME.md    the section of the page, with the conclusions
+    NAME.csv             all numbers
+    NAME.md              the section of the page, with the conclusions
     NAME.png, NAME.svg   the figure
 
-A full run writes to docs/paper, a quick one to build/paper: quick numbers are for conclusions, not for citing."""
+A full run writes to docs/paper, a quick one to build/paper. Quick numbers are for checking the
+conclusions, not for citing."""
 
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure, FigureBase
 
 ROOT = Path(__file__).parents[1]
+# The palette of Okabe and Ito, which colour-blind readers can tell apart.
 COLOURS = (
     "#0072B2",
     "#D55E00",
@@ -26,40 +29,43 @@ COLOURS = (
     "#56B4E9",
     "#000000",
     "#999999",
-)  # Okabe and Ito
+)
 MARKS = {True: "Holds", False: "**Does not hold**"}
 DIFFERS = "Differs from the paper"
 
 
 @dataclass(frozen=True)
 class Section:
-    """One experiment. `text` is Markdown and has the place of the figure as `FIGURE`."""
+    """The result of one experiment.
+
+    `text` is Markdown, with the word `FIGURE` where the figure goes. `claims` says of each conclusion
+    whether it holds in these numbers. `differs` is what the paper found and we did not."""
 
     title: str
     text: str
     numbers: pd.DataFrame
     figure: Figure
-    claims: dict[str, bool] = field(
-        default_factory=dict
-    )  # conclusion: does it hold in these numbers?
-    differs: str = ""  # what the paper found and we do not
+    claims: dict[str, bool] = field(default_factory=dict)
+    differs: str = ""
 
     def write(self, name: str, full: bool) -> Path:
+        """Write all files and return the path of the Markdown file."""
         folder = folder_of(full)
         folder.mkdir(parents=True, exist_ok=True)
         self.numbers.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
         self.figure.savefig(folder / f"{name}.png", dpi=120)
         with rc_context({"svg.hashsalt": name}):  # the same picture is the same file
             self.figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
-        held = [f"- {MARKS[holds]}: {claim}" for claim, holds in self.claims.items()]
-        held += [f"- {DIFFERS}: {self.differs}"] if self.differs else []
-        picture = f"![{self.title}]({'paper/' if full else ''}{name}.png)"
-        files = f"Numbers: [{name}.csv]({'paper/' if full else ''}{name}.csv)."
+        conclusions = [f"- {MARKS[holds]}: {claim}" for claim, holds in self.claims.items()]
+        if self.differs:
+            conclusions.append(f"- {DIFFERS}: {self.differs}")
+        prefix = "paper/" if full else ""
+        picture = f"![{self.title}]({prefix}{name}.png)"
         parts = [
             f"## {self.title}",
             self.text.strip().replace("FIGURE", picture),
-            "\n".join(held),
-            files,
+            "\n".join(conclusions),
+            f"Numbers: [{name}.csv]({prefix}{name}.csv).",
         ]
         path = folder / f"{name}.md"
         path.write_text("\n\n".join(part for part in parts if part) + "\n")
@@ -71,7 +77,7 @@ def folder_of(full: bool) -> Path:
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """A table of texts; numbers are written as they are given, so round before."""
+    """Return a table in Markdown. Cells are written as they are, so round numbers before."""
     rows = [
         list(map(str, table.columns)),
         *(["" if v is None else str(v) for v in row] for row in table.to_numpy()),
@@ -81,6 +87,7 @@ def markdown(table: pd.DataFrame) -> str:
 
 
 def sign(value: float, digits: int) -> str:
+    """Return a number with its sign, the minus as a typographic one."""
     return f"{value:+.{digits}f}".replace("-", "−")
 
 
@@ -91,7 +98,9 @@ def axes(
     figure: FigureBase | None = None,
     **more: object,
 ) -> tuple[FigureBase, Sequence]:
-    """A figure of its own, not one of pyplot's (or a given one, or a part of one), and its axes in one list."""
+    """Return a figure and a list of its axes.
+
+    The figure is new, and not one of pyplot's, unless one (or a part of one) is given."""
     figure = figure or Figure(figsize=(width, height), layout="constrained")
     found = figure.subplots(1, columns, squeeze=False, **more).ravel().tolist()
     for ax in found:
@@ -100,7 +109,7 @@ def axes(
 
 
 def legend(figure: FigureBase, ax: Any, place: str = "lower center", columns: int = 5) -> None:
-    """Outside of all axes, so that it hides nothing."""
+    """Draw a legend outside of all axes, so that it hides nothing."""
     figure.legend(
         *ax.get_legend_handles_labels(),
         frameon=False,

@@ -1,7 +1,7 @@
-"""Results kept on disk: a run that was interrupted goes on where it stopped, and nothing is computed twice.
+"""Results kept on disk, so that an interrupted run continues where it stopped.
 
-A result is found by a hash of what it depends on: its settings, the data it was computed from, and the versions of the
-libraries. Change any of them and it is computed again."""
+A result is found by a hash of what it depends on: its settings, the data it was computed from, and the
+versions of the libraries. If any of them changes, it is computed again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ B = TypeVar("B")
 
 
 def cached(name: str, settings: dict[str, Any], compute: Callable[[], Arrays]) -> Arrays:
-    """What `compute` gives, computed once for these settings: plain values, `hashed` where they stand for data."""
+    """Return the result of `compute`, computed once for these settings.
+
+    Settings are values that JSON can hold; for data, use `hashed`."""
     depends = settings | {library: version(library) for library in LIBRARIES}
     text = json.dumps(depends, sort_keys=True)
     path = FOLDER / name / f"{hashlib.sha256(text.encode()).hexdigest()[:20]}.npz"
@@ -50,17 +52,21 @@ def cached(name: str, settings: dict[str, Any], compute: Callable[[], Arrays]) -
 
 
 def hashed(*tables: Any) -> str:
-    """A hash of tables and arrays: values, and names of columns."""
+    """Return a hash of tables and arrays: of their values and the names and types of columns."""
     total = hashlib.sha256()
-    for one in tables:
-        table = one if isinstance(one, pd.DataFrame) else pd.DataFrame(np.asarray(one))
-        total.update(str([(str(name), str(kind)) for name, kind in table.dtypes.items()]).encode())
+    for data in tables:
+        table = data if isinstance(data, pd.DataFrame) else pd.DataFrame(np.asarray(data))
+        columns = [(str(name), str(kind)) for name, kind in table.dtypes.items()]
+        total.update(str(columns).encode())
         total.update(pd.util.hash_pandas_object(table, index=False).to_numpy().tobytes())
     return total.hexdigest()[:20]
 
 
 def parallel(work: Callable[[A], B], items: Iterable[A]) -> list[B]:
-    """One item a core: many small models train faster so than one at a time on all cores."""
-    alone = partial(threadpool_limits, 1, "openmp")  # for scikit-learn, whose models cannot be told
-    with ThreadPoolExecutor(os.cpu_count(), initializer=alone) as pool:
+    """Work on one item per core.
+
+    Many small models train faster this way than one at a time on all cores. scikit-learn's models have
+    no option for the number of threads, so that is limited for the whole thread."""
+    one_thread = partial(threadpool_limits, 1, "openmp")
+    with ThreadPoolExecutor(os.cpu_count(), initializer=one_thread) as pool:
         return list(pool.map(work, items))

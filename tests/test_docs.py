@@ -1,5 +1,6 @@
-"""What we tell people: every Python block of the README and the pages runs, every public name is explained, the site is
-built without a warning and asks no other host for anything."""
+"""README and documentation: code runs, public names are explained, the site builds.
+
+The site is built without a warning and requests nothing from other hosts."""
 
 import os
 import re
@@ -99,7 +100,7 @@ def test_commands_are_run():
         with_output("\n\n```console\n$ leaftrace explain nothing.cbm\n```\n")
 
 
-# A browser asks for these by itself; a link waits for a click.
+# A browser requests these by itself; a link needs a click.
 REQUEST = re.compile(
     r"""<(?:script|img|iframe|source|video|audio)[^>]*\ssrc=["']?(?:https?:)?//[^"'\s>]+"""
     r"""|<link[^>]*rel=["']?(?:stylesheet|preload|preconnect|icon|dns-prefetch)[^>]*href=["']?(?:https?:)?//[^"'\s>]+"""

@@ -1,4 +1,4 @@
-"""The measures of the experiments against their definitions, and the store that lets a run go on where it stopped."""
+"""Measures of the experiments against their definitions, and the store of results."""
 
 import ast
 import sys

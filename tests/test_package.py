@@ -1,4 +1,4 @@
-"""The package as a user meets it: names, imports, one direction of flow."""
+"""The package: exported names, what an import loads, and the order of its modules."""
 
 import ast
 import os
@@ -51,13 +51,13 @@ def test_errors_have_one_root():
 
 
 def place(module):
-    """The position of a module in ORDER: that of the longest entry it belongs to."""
+    """Return the position of a module in ORDER: that of the longest entry it belongs to."""
     entries = [e for e in ORDER if module == e or module.startswith(f"{e}.")]
     return ORDER.index(max(entries, key=len)) if entries else None
 
 
 def imports_of(module):
-    """Our own modules that a module imports, without `leaftrace.` in front."""
+    """Yield our own modules that a module imports, without `leaftrace.` in front."""
     path = MODULES[module]
     package = path.relative_to(SOURCE).parent.parts
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -82,7 +82,7 @@ def test_every_module_has_its_place():
 
 
 def test_only_adapters_know_a_booster():
-    """The demonstration trains a model of its own."""
+    """Only adapters import a booster, except for the demonstration, which trains a model."""
     boosters = {"catboost", "xgboost", "lightgbm", "sklearn"}
     for module in set(INSIDE) - {"_cli.demo"}:
         if not module.startswith("_adapters"):
@@ -109,14 +109,14 @@ def test_import_brings_in_nothing_but_numpy():
 
 
 def test_import_loads_few_modules():
-    """Besides NumPy's: our own files and a few of the standard library's. It keeps the import as short as NumPy's."""
+    """Importing leaftrace loads few modules besides NumPy's, so it takes hardly longer than NumPy."""
     code = "import sys, numpy; before = set(sys.modules); import leaftrace; print(len(set(sys.modules) - before))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(out.stdout) < 100
 
 
 def test_without_the_native_module(tmp_path):
-    """As installed with LEAFTRACE_PURE=1."""
+    """The package works without the native module, as installed with LEAFTRACE_PURE=1."""
     shutil.copytree(
         SOURCE, tmp_path / "leaftrace", ignore=shutil.ignore_patterns("_native*", "__pycache__")
     )

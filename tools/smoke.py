@@ -1,7 +1,7 @@
-"""Whether an installed leaftrace works: kernels loaded, a model replayed exactly, a report with its templates.
+"""Check that an installed leaftrace works: native kernels, an exact replay, a report.
 
-Run by `make dist` and for every wheel that cibuildwheel builds; needs scikit-learn, pandas and jinja2. Run it outside
-the repository, so that the installed package is the one imported.
+`make dist` runs this, and cibuildwheel for every wheel. It needs scikit-learn, pandas and jinja2. Run
+it outside the repository, so that the installed package is the one imported.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Write docs/support.md: train a model for every option of every library, trace it, and say what came out.
+"""Write docs/support.md: train and trace a model for every option of every library.
 
     python tools/support.py            # all libraries, into docs/support.md
     python tools/support.py LightGBM   # one, to the screen
 
-`support_<library>.py` lists the options. A row is *exact* if the replay gives all of the model's own leaf values,
-*approximate* if it does not (a Tracer then raises unless told to go on) and *refused* if the model cannot be replayed.
+`support_<library>.py` lists the options. A row is *exact* if the replay gives all of the model's own
+leaf values, *approximate* if it does not (a Tracer then raises an error by default), and *refused* if
+the model cannot be replayed.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ LIBRARIES = {
     "LightGBM": "lightgbm",
     "scikit-learn": "sklearn",
 }
-BOUNDS = {"XGBoost": 1e-6}  # of an exact row; others 1e-9
+BOUNDS = {"XGBoost": 1e-6}  # largest error of an exact row; 1e-9 for the others
 TARGET = Path(__file__).parents[1] / "docs" / "support.md"
 
 
 @dataclass(frozen=True)
 class Outcome:
+    """A row of the table."""
+
     option: str
     verdict: str  # exact, approximate, refused
     error: float | None
@@ -39,6 +42,7 @@ class Outcome:
 
 
 def outcome(option, make) -> Outcome:
+    """Train and trace the model of one option."""
     model, X, y, arguments = make()
     try:
         tracer = lt.Tracer(model, X, y, **arguments)
@@ -47,46 +51,54 @@ def outcome(option, make) -> Outcome:
     except lt.FidelityError:
         tracer = lt.Tracer(model, X, y, **{**arguments, "fidelity": "ignore"})
         return Outcome(option, "approximate", tracer.fidelity.max_error, tracer.fidelity.verdict)
-    note = "; ".join(tracer.fidelity.verdict.split("; ")[1:])
-    return Outcome(
-        option,
-        "exact",
-        tracer.fidelity.max_error,
-        "; ".join(filter(None, [methods(tracer, X), note])),
-    )
+    _, *notes = tracer.fidelity.verdict.split("; ")
+    limit = limit_of_methods(tracer, X)
+    note = "; ".join(filter(None, [limit, *notes]))
+    return Outcome(option, "exact", tracer.fidelity.max_error, note)
 
 
-def methods(tracer, X) -> str:
-    """Whether all methods answer; empty if so."""
-    few = X.iloc[:2] if hasattr(X, "iloc") else X[:2] if hasattr(X, "__getitem__") else None
-    if few is None:
+def limit_of_methods(tracer, X) -> str:
+    """Return what does not work with this model, or "" if all methods do."""
+    X_test = first_rows(X)
+    if X_test is None:
         return ""
     try:
-        values = tracer.influence(few, of="prediction").values
+        values = tracer.influence(X_test, of="prediction").values
     except lt.UnsupportedModel:
-        values = tracer.influence(few, of="prediction", method=lt.LeafRefit(), rows=[0, 1]).values
+        refit = lt.LeafRefit()
+        values = tracer.influence(X_test, of="prediction", method=refit, rows=[0, 1]).values
         assert np.isfinite(values).all()
         return "LeafRefit only"
     assert np.isfinite(values).all()
     return "" if np.any(values != 0) else "LeafInfluence is zero: every leaf holds one label"
 
 
+def first_rows(X):
+    """Return two rows, or None for data that have no rows to take, such as a Pool."""
+    if hasattr(X, "iloc"):
+        return X.iloc[:2]
+    return X[:2] if hasattr(X, "__getitem__") else None
+
+
 def outcomes(library: str) -> list[Outcome]:
+    """Train and trace a model for every option of a library."""
     module = importlib.import_module(f"support_{LIBRARIES[library]}")
     found = []
     for option, make in module.rows():
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the libraries, about the ugly settings
+            warnings.simplefilter("ignore")  # libraries warn about unusual settings
             found.append(outcome(option, make))
         print(f"{library:13s} {found[-1].verdict:12s} {option}", file=sys.stderr)
     return found
 
 
 def table(library: str, found: list[Outcome]) -> str:
+    """Return the section of a library."""
+    package = LIBRARIES[library].replace("sklearn", "scikit-learn")
     lines = [
-        f"## {library} {version(LIBRARIES[library].replace('sklearn', 'scikit-learn'))}",
+        f"## {library} {version(package)}",
         "",
-        "| option | | largest relative error | |",
+        "| option | result | largest relative error | note |",
         "| --- | --- | --- | --- |",
     ]
     for row in found:
@@ -95,29 +107,47 @@ def table(library: str, found: list[Outcome]) -> str:
     return "\n".join(lines)
 
 
+def check(found: dict[str, list[Outcome]]) -> None:
+    """Raise if an exact row has too large an error."""
+    for library, rows in found.items():
+        bound = BOUNDS.get(library, 1e-9)
+        for row in rows:
+            message = f"{library}, {row.option}: {row.error} > {bound}"
+            assert row.verdict != "exact" or row.error <= bound, message
+
+
+def page(found: dict[str, list[Outcome]]) -> str:
+    """Return the text of docs/support.md."""
+    rows = [row for rows in found.values() for row in rows]
+    exact, approximate, refused = (
+        sum(row.verdict == verdict for row in rows)
+        for verdict in ("exact", "approximate", "refused")
+    )
+    tables = "\n\n".join(table(library, rows) for library, rows in found.items())
+    return f"""# What leaftrace can replay
+
+To *replay* a model means to recompute all its leaf values from the training rows. This page is written
+by `python tools/support.py`, which trains a model for every line and compares the recomputed leaf
+values with the model's own. Errors are relative to the largest leaf value.
+
+Of {len(rows)} options, {exact} are exact, {approximate} approximate and {refused} refused.
+
+- *Exact*: the error is at most 1e-6 for XGBoost, which stores its numbers in float32, and 1e-9 for the
+  other libraries.
+- *Approximate*: the leaf values differ, and `Tracer` raises `FidelityError`. With `fidelity="warn"` it
+  warns and continues.
+- *Refused*: the model cannot be replayed, and `Tracer` raises `UnsupportedModel` with the message
+  in the last column.
+- *LeafRefit only*: leaf values are quantiles and have no derivatives.
+
+{tables}"""
+
+
 def main() -> None:
     libraries = sys.argv[1:] or list(LIBRARIES)
     found = {library: outcomes(library) for library in libraries}
-    for library, rows in found.items():
-        for row in rows:
-            bound = BOUNDS.get(library, 1e-9)
-            assert row.verdict != "exact" or row.error <= bound, (
-                f"{library}, {row.option}: {row.error:.1e} > {bound}"
-            )
-    rows = [row for rows in found.values() for row in rows]
-    counts = {v: sum(row.verdict == v for row in rows) for v in ("exact", "approximate", "refused")}
-    text = "\n\n".join(
-        [
-            "# What leaftrace can replay",
-            "Made by `python tools/support.py`, which trains a model for every line and compares all leaf values that "
-            "the replay computes from the training rows with the model's own, relative to the largest.",
-            f"{len(rows)} options: {counts['exact']} exact, {counts['approximate']} approximate, "
-            f"{counts['refused']} refused. *Exact* means at most 1e-6 for XGBoost, which keeps its numbers in float32, "
-            "and 1e-9 for the others. For *approximate* ones `Tracer` raises `FidelityError` unless told to go on "
-            '(`fidelity="warn"`). *LeafRefit only*: leaf values are quantiles and have no derivatives.',
-            *(table(library, rows) for library, rows in found.items()),
-        ]
-    )
+    check(found)
+    text = page(found)
     if sys.argv[1:]:
         print(text)
     else:

@@ -1,4 +1,6 @@
-"""CatBoost's options for the support table."""
+"""CatBoost's options, one model each, for the table that support.py writes.
+
+A maker returns (model, X, y, further arguments of Tracer)."""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ GIVEN = rng.normal(size=N)
 def option(
     y=SCORE, X=TABLE, weight=None, baseline=None, categories=None, held=None, more=None, **kw
 ):
-    """A row: trains with these settings; ``more`` are further arguments of Tracer."""
+    """Return a maker that trains with these settings; ``more`` are further arguments of Tracer."""
 
     def make():
         pool = Pool(X, y, weight=weight, baseline=baseline, cat_features=categories)
@@ -43,24 +45,30 @@ def option(
 
 
 def numbers(loss, y=SCORE, **kw):
+    """Return a maker of a regression model."""
     return option(y, loss_function=loss, **kw)
 
 
 def classes(**kw):
+    """Return a maker of a model of two classes."""
     return option(CLASSES, loss_function="Logloss", **kw)
 
 
 def three(**kw):
+    """Return a maker of a model of three classes."""
     return option(THREE, loss_function="MultiClass", **kw)
 
 
 def mixed(**kw):
+    """Return a maker of a model with category columns."""
     return option(
         CLASSES, CATEGORIES, categories=["kind", "town"], **{"loss_function": "Logloss", **kw}
     )
 
 
 def estimator(kind, y, **kw):
+    """Return a maker of one of the scikit-learn classes."""
+
     def make():
         return kind(**{**QUIET, "iterations": 20, **kw}).fit(TABLE, y), TABLE, y, {}
 
@@ -68,6 +76,8 @@ def estimator(kind, y, **kw):
 
 
 def from_file(kind):
+    """Return a maker of a model file."""
+
     def make():
         model, X, y, more = mixed()()
         path = os.path.join(tempfile.mkdtemp(), f"model.{kind}")
@@ -78,6 +88,8 @@ def from_file(kind):
 
 
 def continued(rate):
+    """Return a maker of a model trained further with this learning rate."""
+
     def make():
         first = CatBoost({**SMALL, "iterations": 10, "learning_rate": 0.1}).fit(TABLE, SCORE)
         second = CatBoost({**SMALL, "iterations": 10, "learning_rate": rate}).fit(
@@ -203,8 +215,8 @@ def rows():
         "categories, simple_ctr=Buckets",
         mixed(simple_ctr=["Buckets", "BinarizedTargetMeanValue"]),
     )
-    yield "categories, only counts of them", mixed(simple_ctr="Counter", combinations_ctr="Counter")
-    yield "categories, numbers to predict", option(SCORE, CATEGORIES, categories=["kind", "town"])
+    yield "categories, counts only", mixed(simple_ctr="Counter", combinations_ctr="Counter")
+    yield "categories, regression", option(SCORE, CATEGORIES, categories=["kind", "town"])
     yield (
         "categories, three classes",
         option(THREE, CATEGORIES, categories=["kind", "town"], loss_function="MultiClass"),

@@ -1,4 +1,6 @@
-"""LightGBM's options for the support table."""
+"""LightGBM's options, one model each, for the table that support.py writes.
+
+A maker returns (model, X, y, further arguments of Tracer)."""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def train(
     callbacks=(),
     **settings,
 ):
-    """A row: trains with these settings; ``more`` are further arguments of Tracer."""
+    """Return a maker that trains with these settings; ``more`` are further arguments of Tracer."""
 
     def make():
         rows = lgb.Dataset(X, y, weight=weight, init_score=init_score)
@@ -62,14 +64,18 @@ def train(
 
 
 def binary(**settings):
+    """Return a maker of a model of two classes."""
     return train(BINARY, objective="binary", **settings)
 
 
 def three(**settings):
+    """Return a maker of a model of three classes."""
     return train(THREE, **MULTICLASS, **settings)
 
 
 def estimator(kind, X, y, weight=None, **settings):
+    """Return a maker of one of the scikit-learn classes."""
+
     def make():
         model = kind(**QUIET, **{"n_estimators": 20, **settings}).fit(X, y, sample_weight=weight)
         return model, X, y, {"sample_weight": weight}
@@ -89,12 +95,8 @@ def stopped():
     rows = lgb.Dataset(TABLE[100:], SCORE[100:])
     held = lgb.Dataset(TABLE[:100], SCORE[:100])
     stop = [lgb.early_stopping(3, verbose=False)]
-    return (
-        lgb.train(SMALL, rows, 300, valid_sets=[held], callbacks=stop),
-        TABLE[100:],
-        SCORE[100:],
-        {},
-    )
+    model = lgb.train(SMALL, rows, 300, valid_sets=[held], callbacks=stop)
+    return model, TABLE[100:], SCORE[100:], {}
 
 
 def refitted(decay):
@@ -132,7 +134,7 @@ def own_objective():
 
 def rows():
     yield (
-        "LGBMClassifier, defaults: missing values, categories, names of classes",
+        "LGBMClassifier, defaults: missing values, categories, class names",
         estimator(lgb.LGBMClassifier, CATEGORIES, CLASSES, n_estimators=100),
     )
     yield "LGBMClassifier, defaults, three classes", estimator(lgb.LGBMClassifier, HOLES, THREE)
@@ -201,7 +203,7 @@ def rows():
     yield "max_bin, min_data_in_bin", train(max_bin=15, min_data_in_bin=10)
     yield "use_missing=False", train(X=HOLES, use_missing=False)
     yield "zero_as_missing", train(X=HOLES.fillna(0.0), zero_as_missing=True)
-    yield "scipy sparse", sparse
+    yield "scipy sparse matrix", sparse
     yield "lightgbm.Dataset as training rows", dataset(free=False)
 
     yield (

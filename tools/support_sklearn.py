@@ -1,4 +1,6 @@
-"""The options of scikit-learn's tree ensembles, one row each; see support.py."""
+"""Options of scikit-learn's tree ensembles, one model each, for the table that support.py writes.
+
+A maker returns (model, X, y, further arguments of Tracer)."""
 
 from __future__ import annotations
 
@@ -60,6 +62,8 @@ def weights(n):
 
 
 def fitted(model, data, weighted=False, **arguments):
+    """Return a maker of this model, fitted; ``arguments`` are further ones of Tracer."""
+
     def make():
         X, y = data()
         w = weights(len(y)) if weighted else None
@@ -92,6 +96,8 @@ def given_validation():
 
 
 def warm(model, more):
+    """Return a maker of a model that is fitted twice, the second time with other parameters."""
+
     def make():
         X, y = numbers()
         return model.fit(X, y).set_params(**more).fit(X, y), X, y, {}
@@ -100,7 +106,7 @@ def warm(model, more):
 
 
 def recorded_draws():
-    (X, y) = numbers()
+    X, y = numbers()
     masks = []
     model = GradientBoostingRegressor(n_estimators=10, subsample=0.5)
     model.fit(X, y, monitor=lambda i, model, local: masks.append(local["sample_mask"]))
@@ -110,14 +116,8 @@ def recorded_draws():
 def pipeline():
     X, y = frame()
     encode = make_column_transformer((OrdinalEncoder(), ["town"]), remainder="passthrough")
-    return (
-        make_pipeline(encode, HistGradientBoostingRegressor(**HIST, categorical_features=[0])).fit(
-            X, y
-        ),
-        X,
-        y,
-        {},
-    )
+    model = HistGradientBoostingRegressor(**HIST, categorical_features=[0])
+    return make_pipeline(encode, model).fit(X, y), X, y, {}
 
 
 def two_columns():
@@ -153,7 +153,7 @@ def hist():
         fitted(regressor("absolute_error"), numbers, weighted=True),
     )
     yield (
-        f"{name}, class_weight of numbers",
+        f"{name}, class_weight as a dictionary",
         fitted(classifier(class_weight={0: 2.0, 1: 0.5}), classes),
     )
     yield (
@@ -170,7 +170,7 @@ def hist():
     )
     yield f"{name}, more than 10,000 rows (early stopping)", fitted(regressor(), many_rows)
     yield (
-        f"{name}, early_stopping of classes",
+        f"{name}, early_stopping of a classifier",
         fitted(classifier(early_stopping=True), lambda: classes(3)),
     )
     yield f"{name}, X_val given", given_validation
@@ -213,8 +213,8 @@ def gradient():
         f"{name}, n_iter_no_change with random_state=None",
         fitted(regressor(n_iter_no_change=3), numbers),
     )
-    yield f"{name}, init zero", fitted(classifier(init="zero"), lambda: classes(3))
-    yield f"{name}, init an estimator", fitted(regressor(init=LinearRegression()), numbers)
+    yield f"{name}, init='zero'", fitted(classifier(init="zero"), lambda: classes(3))
+    yield f"{name}, init is an estimator", fitted(regressor(init=LinearRegression()), numbers)
     yield (
         f"{name}, max_features and max_leaf_nodes",
         fitted(regressor(max_features=3, max_leaf_nodes=9), numbers),

@@ -1,4 +1,6 @@
-"""XGBoost's options, one model each, for the table that support.py writes."""
+"""XGBoost's options, one model each, for the table that support.py writes.
+
+A maker returns (model, X, y, further arguments of Tracer)."""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ BASE = {"nthread": 1, "max_depth": 4}
 
 
 def booster(y=NUMBER, rows=X, rounds=20, weight=None, base_margin=None, callbacks=None, **params):
-    """A Booster with these parameters, and what a Tracer takes besides."""
+    """Return a maker of a Booster with these parameters."""
 
     def make():
         matrix = xgb.DMatrix(
@@ -45,7 +47,7 @@ def booster(y=NUMBER, rows=X, rounds=20, weight=None, base_margin=None, callback
 
 
 def estimator(cls, y=NUMBER, rows=X, fit=None, **params):
-    """One of the scikit-learn classes."""
+    """Return a maker of one of the scikit-learn classes."""
     return lambda: (cls(n_jobs=1, **params).fit(rows, y, **(fit or {})), rows, y, {})
 
 
@@ -59,7 +61,7 @@ def early_stopping(as_booster):
 
 
 def file(ending, given=None, **params):
-    """A file, which keeps no training parameters."""
+    """Return a maker of a model file, which stores no training parameters; ``given`` are for Tracer."""
 
     def make():
         path = Path(tempfile.mkdtemp()) / f"model.{ending}"
@@ -81,6 +83,11 @@ def continued(**params):
         return xgb.train({**BASE, **params, "eta": 0.1}, rows, 10, xgb_model=first), X, NUMBER, {}
 
     return make
+
+
+def pipeline():
+    model = make_pipeline(StandardScaler(), xgb.XGBRegressor(n_jobs=1, n_estimators=20))
+    return model.fit(X, NUMBER), X, NUMBER, {}
 
 
 def two_targets():
@@ -116,12 +123,7 @@ def rows():
         estimator(xgb.XGBRFClassifier, CLASSES, n_estimators=30),
     )
     yield "Booster", booster()
-    yield (
-        "Pipeline that ends in XGBRegressor",
-        lambda: (
-            make_pipeline(StandardScaler(), xgb.XGBRegressor(n_jobs=1, n_estimators=20)).fit(X, NUMBER), X, NUMBER, {},
-        ),
-    )  # fmt: skip
+    yield "Pipeline that ends in XGBRegressor", pipeline
     yield "objective=reg:logistic", booster(CLASS * 0.8 + 0.1, objective="reg:logistic")
     yield "objective=binary:logistic", booster(CLASS, objective="binary:logistic")
     yield "objective=binary:logitraw", booster(CLASS, objective="binary:logitraw")
@@ -210,9 +212,9 @@ def rows():
     yield "DMatrix with labels, weights and base_margin", matrix
     yield "early stopping, XGBRegressor (best rounds)", early_stopping(False)
     yield "early stopping, Booster (all rounds)", early_stopping(True)
-    yield "300 rounds, labels of 200,000", booster(np.float32(2e5 + 5e4 * SCORE), rounds=300)
+    yield "300 rounds, labels around 200,000", booster(np.float32(2e5 + 5e4 * SCORE), rounds=300)
     yield (
-        "learning rates by callback",
+        "learning rates set by a callback",
         booster(callbacks=[xgb.callback.LearningRateScheduler(lambda i: 0.3 * 0.95**i)]),
     )
     yield "continued training, another learning rate", continued()
@@ -225,7 +227,7 @@ def rows():
         file("ubj", {"subsample": 0.7, "seed": 3}, subsample=0.7, seed=3),
     )
     yield (
-        "quantile_alpha, several",
+        "several values of quantile_alpha",
         booster(objective="reg:quantileerror", quantile_alpha=[0.1, 0.9]),
     )
     yield (
@@ -236,7 +238,7 @@ def rows():
     yield "sampling_method=gradient_based", booster(subsample=0.5, sampling_method="gradient_based")
     yield "booster=dart, one_drop", booster(booster="dart", rate_drop=0.1, one_drop=1)
     yield "booster=gblinear", estimator(xgb.XGBRegressor, booster="gblinear")
-    yield "an objective of one's own", estimator(xgb.XGBRegressor, objective=own_objective)
+    yield "custom objective", estimator(xgb.XGBRegressor, objective=own_objective)
     yield "several targets", two_targets
     yield "objective=rank:ndcg", ranking
     yield "objective=survival:aft", survival

@@ -1,4 +1,4 @@
-"""Cleaning a training set: what is proposed, how rounds go on and end, what is promised."""
+"""Cleaning a training set: proposals of a round, when rounds end, the effect that is reported."""
 
 from functools import lru_cache
 
@@ -15,8 +15,7 @@ from xgboost import XGBClassifier, XGBRegressor
 import leaftrace as lt
 from leaftrace._actions.clean.action import clean
 from leaftrace._actions.clean.proposals import relabel, remove, reweight, worst
-from leaftrace._actions.clean.rounds import TrainingSet
-from leaftrace._actions.common import Change, paired_interval
+from leaftrace._actions.statistics import paired_interval
 
 RNG = np.random.default_rng
 NAMES = np.array(["no", "yes"], dtype=object)
@@ -27,7 +26,7 @@ def signal(X):
 
 
 class Case:
-    """A model of noisy training rows, validation and hold-out rows with true labels, and which labels are wrong."""
+    """A model of noisy training rows, with validation and hold-out rows that have true labels."""
 
     def __init__(self, model, X, y, truth, held, weight=None):
         self.truth = truth
@@ -69,7 +68,7 @@ def regression(model, weighted=False):
 
 
 def digits(model):
-    """Real data of four classes that are hard to take for one another; a fifth of the labels is replaced."""
+    """Return real data of four clearly different classes, with a fifth of the labels replaced."""
     X, y = load_digits(n_class=4, return_X_y=True)
     order = RNG(2).permutation(len(y))
     X, truth, held = parts(X[order], y[order], 360)
@@ -151,7 +150,7 @@ def test_it_finds_wrong_labels_and_improves_the_model(name, action):
 
 
 def test_the_promise_is_that_of_the_library():
-    """The hold-out losses before and after are those of models that LightGBM itself trains on both training sets."""
+    """Hold-out losses before and after equal those of models that LightGBM itself trains."""
     c = case("lightgbm")
     found = cleaned("lightgbm")
     X = c.tracer.X_train
@@ -187,7 +186,7 @@ def test_clean_data_stay_as_they_are(seed):
     assert str(found).count("\n") > len(found.rounds)
 
 
-# ---- who may choose, who may judge ----
+# ---- which rows choose, which rows judge ----
 
 
 def test_the_hold_out_has_no_part_in_the_choice():
@@ -195,14 +194,14 @@ def test_the_hold_out_has_no_part_in_the_choice():
     found = cleaned("lightgbm", "auto")
     X_val, y_val, X_new, y_new = c.held
     other = clean(c.tracer, X_val, y_val, X_new[::2], 1 - y_new[::2], action="auto")
-    assert not other.improved  # wrong labels are not served by the right rows
+    assert not other.improved  # true rows do not help to predict wrong labels
     assert not len(other.rows)
     assert len(other.rounds) == len(found.rounds)
     for a, b in zip(found.rounds, other.rounds, strict=True):
         assert (a.action, a.share, a.rows, a.validation_loss, a.judged) == (
             b.action, b.share, b.rows, b.validation_loss, b.judged,
         )  # fmt: skip
-        np.testing.assert_array_equal(a.change.without, b.change.without)
+        np.testing.assert_array_equal(a.change.removed, b.change.removed)
         np.testing.assert_array_equal(a.change.y, b.change.y)
 
 
@@ -214,7 +213,7 @@ def test_a_half_of_the_validation_rows_chooses_and_the_other_judges():
     halves = order[: len(y) // 2], order[len(y) // 2 :]
     before = c.tracer.refit().loss(X, y)
     for turn, r in enumerate(found.rounds):
-        after = r.change.retrain(c.tracer).loss(X, y)
+        after = c.tracer.retrain(r.change).loss(X, y)
         judging = halves[1 - turn % 2]
         np.testing.assert_allclose(r.judged, (after - before)[judging].mean(), rtol=1e-9)
         np.testing.assert_allclose(r.validation_loss, after.mean(), rtol=1e-9)
@@ -222,7 +221,7 @@ def test_a_half_of_the_validation_rows_chooses_and_the_other_judges():
     other = y.copy()
     other[halves[1]] = 1 - other[halves[1]]
     first = clean(c.tracer, X, other, *c.held[2:], max_rounds=1).rounds[0]
-    np.testing.assert_array_equal(first.change.without, found.rounds[0].change.without)
+    np.testing.assert_array_equal(first.change.removed, found.rounds[0].change.removed)
     assert first.judged > 0
     assert not first.kept
 
@@ -236,7 +235,7 @@ def test_rounds_go_on_while_they_help_and_the_last_kept_is_the_answer():
     for turn, r in enumerate(found.rounds):
         assert r.share == 0.03 / 2 ** kept[:turn].count(False)
     last = [r for r in found.rounds if r.kept][-1]
-    np.testing.assert_array_equal(found.without, last.change.without)
+    np.testing.assert_array_equal(found.without, last.change.removed)
     assert found.model.rows.keep.size == len(found.labels) - last.rows
     assert len(found.table) == len(kept)
     few = clean(case("lightgbm").tracer, *case("lightgbm").held, max_rounds=2)
@@ -251,8 +250,7 @@ def test_auto_takes_what_a_refit_finds_better_for_the_half_that_judges():
     proposing = np.sort(order[: len(y) // 2])
     judging = np.sort(order[len(y) // 2 :])
     refitted = {
-        action: propose(c.tracer, X[proposing], y[proposing], 0.03)
-        .refit(c.tracer)
+        action: c.tracer.refit(propose(c.tracer, X[proposing], y[proposing], 0.03))
         .loss(X[judging], y[judging])
         .mean()
         for action, propose in (("remove", remove), ("relabel", relabel))
@@ -292,11 +290,11 @@ def test_an_interrupt_leaves_what_was_finished(monkeypatch, finished):
     assert len(found.rounds) == finished
     assert found.improved == (finished > 0)
     if finished:
-        np.testing.assert_array_equal(found.without, whole.rounds[finished - 1].change.without)
+        np.testing.assert_array_equal(found.without, whole.rounds[finished - 1].change.removed)
 
 
 def test_the_interval_covers_what_it_says():
-    """Differences of losses: normal ones, and skewed ones with most of their weight near zero."""
+    """Check the coverage on normal differences of losses, and on skewed ones mostly near zero."""
     rng = RNG(5)
     draws = {
         "normal": lambda m: rng.normal(0.3, 1.0, m),
@@ -324,7 +322,7 @@ def test_the_worst_rows_are_those_of_the_largest_first_order_gain():
     rows = worst(c.tracer, X, y, 0.05)
     assert len(rows) == 35
     np.testing.assert_array_equal(rows, np.argsort(-slopes)[:35])
-    np.testing.assert_array_equal(remove(c.tracer, X, y, 0.05).without, rows)
+    np.testing.assert_array_equal(remove(c.tracer, X, y, 0.05).removed, np.sort(rows))
     every = worst(c.tracer, X, y, 1.0)
     assert set(every) == set(np.flatnonzero(slopes > 0))
 
@@ -333,7 +331,7 @@ def test_no_class_loses_its_last_rows():
     rng = RNG(7)
     X = rng.normal(size=(300, 3))
     y = (X[:, 0] > 0).astype(int)
-    y[:4] = 2  # a class that the validation rows do not have: all of its rows do harm
+    y[:4] = 2  # the validation rows lack one class, so all training rows of that class do harm
     model = LGBMClassifier(**LIGHT, min_child_samples=2).fit(X, y)
     tracer = lt.Tracer(model, X, y, n_jobs=1)
     X_val = X[4:]
@@ -344,7 +342,7 @@ def test_no_class_loses_its_last_rows():
     assert set(rows[rows < 4]) == set(np.argsort(-harm)[:2])
     found = clean(tracer, X_val, y_val, X_val, y_val, batch=0.5)
     for r in found.rounds:
-        assert np.count_nonzero(np.delete(y, r.change.without) == 2) >= 2
+        assert np.count_nonzero(np.delete(y, r.change.removed) == 2) >= 2
 
 
 def test_new_labels_are_those_of_the_model_without_the_rows():
@@ -382,29 +380,6 @@ def test_weights_move_along_the_gradient_within_their_bounds(share):
     step = (w - new)[inside] / (w * slopes)[inside]
     np.testing.assert_allclose(step, np.median(step), rtol=1e-4)
     assert (np.sign(new - w) == -np.sign(slopes)).all()
-
-
-def test_changes_of_changes_count_the_first_rows():
-    """Against lists of (position, label, weight)."""
-    rng = RNG(8)
-    n = 30
-    now = start = TrainingSet(np.zeros(n, bool), np.arange(n) % 3, np.ones(n))
-    plain = [[i, i % 3, 1.0] for i in range(n)]
-    for _ in range(5):
-        without = rng.choice(len(plain), 3, replace=False)
-        labels = rng.integers(0, 3, len(plain))
-        weights = rng.random(len(plain))
-        now = now.then(Change(without, labels, weights))
-        for row, label, weight in zip(plain, labels, weights, strict=True):
-            row[1:] = label, weight
-        plain = [row for i, row in enumerate(plain) if i not in without]
-    np.testing.assert_array_equal(now.left, [row[0] for row in plain])
-    np.testing.assert_array_equal(now.y[now.left], [row[1] for row in plain])
-    np.testing.assert_array_equal(now.weight[now.left], [row[2] for row in plain])
-    change = now.change(start)
-    np.testing.assert_array_equal(np.delete(np.arange(n), change.without), now.left)
-    assert start.change(start) == Change()
-    assert not len(start.differs(start))
 
 
 # ---- bad input ----

@@ -1,11 +1,11 @@
-"""The removal curve: every point is a refit or a training of its own."""
+"""The removal curve: every point is compared with its own refit or training."""
 
 import numpy as np
 import pytest
 from catboost import CatBoost, Pool
+from catboost_models import case
 
 import leaftrace as lt
-from conftest import case
 from leaftrace._actions import curve as module
 
 
@@ -19,7 +19,7 @@ def setting(request):
 
 
 def loss_of(c, model, X, codes):
-    """The mean loss of CatBoost's own raw predictions."""
+    """Return the mean loss of CatBoost's own raw predictions."""
     F = np.asarray(model.predict(X, prediction_type="RawFormulaVal"))
     if c.name.startswith("rmse"):
         return np.mean((F - codes) ** 2) / 2
@@ -44,7 +44,7 @@ def test_points(setting):
     def trained(rows):
         keep = np.setdiff1d(np.arange(len(c.y)), rows)
         weight = None if c.weight is None else c.weight[keep]
-        # What CatBoost set by itself depends on the number of rows; retraining keeps it as it was.
+        # CatBoost's defaults depend on the number of rows; retraining keeps those of the first model.
         own = {
             k: c.model.get_all_params()[k]
             for k in ("loss_function", "learning_rate", "leaf_estimation_iterations")
@@ -67,7 +67,7 @@ def test_points(setting):
 
 
 def test_harmful_rows_are_worth_removing(setting):
-    """On the rows that chose them, where it must be so: the first order is the order."""
+    """Removing harmful rows lowers the loss of the rows that were used to rank them."""
     tracer, _, val, _ = setting
     same = tuple(np.array(part) for part in val)  # equal rows under another name
     curve = lt.removal_curve(tracer, tracer.influence(*val), *same, counts=[5])

@@ -1,4 +1,4 @@
-"""Fixing a prediction: what it says is checked by training with the libraries themselves and by the oracle's refit."""
+"""Fixing a prediction: results are checked by training with the libraries and by the oracle's refit."""
 
 from functools import cache
 
@@ -10,8 +10,10 @@ import small_models as models
 import xgboost as xgb
 from catboost import Pool
 from lightgbm import LGBMClassifier, LGBMRegressor
+from scipy import stats
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier
-from small_models import SMALL, take, trained_without
+from small_models import SMALL, trained_without
+from training_sets import take
 from xgboost import XGBClassifier, XGBRegressor
 
 import leaftrace as lt
@@ -59,7 +61,7 @@ def prepared(name):
 
 @cache
 def base(name):
-    """The model as first trained."""
+    """Return the model as first trained."""
     make, data = MODELS[name]
     data = data()
     return make().fit(
@@ -68,13 +70,13 @@ def base(name):
 
 
 def trained(name, y=None, without=()):
-    """The model trained again, by its library."""
+    """Return the model trained again by its library."""
     make, data, w, _ = prepared(name)
     return trained_without(make, data.X, data.y if y is None else y, w, without)
 
 
 def wrong_rows(name, count):
-    """Test rows that the model has wrong; of numbers, those with the largest errors."""
+    """Return test rows that the model predicts wrong, or with the largest errors for numbers."""
     _, data, _, _ = prepared(name)
     answer = np.ravel(base(name).predict(data.X_test))
     if name in NUMBERS:
@@ -127,7 +129,7 @@ def test_fixed_is_what_the_library_says_after_training_again(name, action):
         assert result.title.startswith("Fixed" if result.fixed else "Not fixed")
         assert 1 <= len(set(result.rows.tolist())) == len(result.rows) <= len(data.y) // 10
         np.testing.assert_array_equal(result.table["given_label"], data.y[result.rows])
-        # The set is the smallest of its order with the trees fixed, unless that was not enough or too little to find.
+        # With the trees fixed, one row fewer is not enough, if the first attempt was the right one.
         first = result.attempts[0]
         if len(result.attempts) == 1 and first.rows > 1 and first.refitted > 0:
             fewer = result.rows[:-1]
@@ -140,7 +142,7 @@ def test_fixed_is_what_the_library_says_after_training_again(name, action):
 
 
 def says_right(name, model, row):
-    """Whether a library's own model has the test row right: its class, or a number with half the error at first."""
+    """Tell whether a model of the library predicts the class right, or halves the first error."""
     _, data, _, _ = prepared(name)
     answer, first = (np.ravel(m.predict(take(data.X_test, [row])))[0] for m in (model, base(name)))
     y = data.y_test[row]
@@ -156,7 +158,7 @@ def is_right(model, x, code, y, tracer):
 
 
 def test_most_are_fixed():
-    """Otherwise the test above would be about failures."""
+    """Most rows are fixed; otherwise the test above would mostly check failures."""
     asked = [
         (name, action)
         for name in MODELS
@@ -167,7 +169,9 @@ def test_most_are_fixed():
 
 
 def catboost_oracle(name):
-    """(structure, steps of the test rows, codes of the training rows, weights) from CatBoost alone."""
+    """Return (structure, steps of the test rows, codes of the training rows, weights).
+
+    All are read from CatBoost alone."""
     _, data, w, _ = prepared(name)
     model = base(name)
     structure, steps = oracle.from_catboost(model, data.X)
@@ -203,7 +207,7 @@ def test_effects_are_those_of_the_oracle_and_of_training_again(name):
 
     direction = np.zeros(len(w))
     direction[result.rows] = -w[result.rows]
-    # A row of weight zero still counts in the number of rows that scales l2: removal for the refit, weight for slopes.
+    # A row of weight zero still counts in the number of rows that scales l2, so refits remove it.
     kept = np.setdiff1d(np.arange(len(w)), result.rows)
     start = scalars(oracle_scores(structure, steps, codes, w, row))
     slope = oracle.slope(
@@ -292,9 +296,10 @@ def test_the_cost_is_the_change_of_the_mean_loss_of_the_other_rows():
         return np.logaddexp(0, F) - (rest["y_test"] == model.classes_[1]) * F
 
     rise = losses(trained(name, without=result.rows)) - losses(base(name))
-    np.testing.assert_allclose(
-        result.cost, [rise.mean(), 1.96 * rise.std() / np.sqrt(len(rise))], rtol=1e-9
-    )
+    cost, half = result.cost
+    np.testing.assert_allclose(cost, rise.mean(), rtol=1e-9)
+    low, high = stats.ttest_1samp(rise, 0.0).confidence_interval(0.95)
+    np.testing.assert_allclose(half, (high - low) / 2, rtol=1e-4)  # quantiles are an expansion
     line = result.effects.iloc[3]
     np.testing.assert_allclose(
         [line["before"], line["retrained"]], [losses(base(name)).mean(), rise.mean()], rtol=1e-9
@@ -302,7 +307,7 @@ def test_the_cost_is_the_change_of_the_mean_loss_of_the_other_rows():
 
 
 def test_the_advice_warns_of_overfitting():
-    """By the interval of the cost: rows like x that are wrong once x is right, rows like x, and real ones."""
+    """The advice depends on the interval of the cost: on worse rows, on similar rows, on real rows."""
     name = "CatBoost"
     _, data, _, tracer = prepared(name)
     row = next(r for r in wrong_rows(name, 4) if found(name, r).fixed)
@@ -321,8 +326,24 @@ def test_the_advice_warns_of_overfitting():
     assert "no difference that can be told" in found(name, row).advice
 
 
+def test_one_test_row_has_no_interval():
+    name = "CatBoost"
+    _, data, _, tracer = prepared(name)
+    row = next(r for r in wrong_rows(name, 4) if found(name, r).fixed)
+    other = np.delete(np.arange(len(data.y_test)), row)[:1]
+    alone = fix(
+        tracer,
+        data.X_test[[row]],
+        data.y_test[row],
+        X_test=data.X_test[other],
+        y_test=data.y_test[other],
+    )
+    assert alone.cost[1] == np.inf
+    assert "no difference that can be told" in alone.advice
+
+
 def several_retrainings(action):
-    """A fix whose first set was not confirmed."""
+    """Return a fix whose first set of rows was not confirmed by retraining."""
     for name in ("CatBoost", "LightGBM") if action == "relabel" else ("LightGBM, numbers",):
         for row in wrong_rows(name, 8):
             result = found(name, row, action)
@@ -337,7 +358,7 @@ def test_an_unconfirmed_set_is_enlarged_and_then_made_as_small_as_retraining_all
     attempts = result.attempts
     assert (
         attempts[0].retrained <= 0 < attempts[0].refitted
-    )  # the trees as they are promised too much
+    )  # the prediction with fixed trees was too good
     assert attempts[1].rows >= 1.25 * attempts[0].rows
     confirmed = [a.rows for a in attempts if a.retrained > 0]
     assert len(result.rows) == min(confirmed)
@@ -354,7 +375,7 @@ def test_an_unconfirmed_set_is_enlarged_and_then_made_as_small_as_retraining_all
 
 
 def interrupt(monkeypatch, after):
-    """Ctrl-C in the retraining after so many."""
+    """Raise Ctrl-C in a retraining after this many."""
     retrain = lt.Tracer.retrain
     calls = []
 
@@ -368,8 +389,9 @@ def interrupt(monkeypatch, after):
 
 
 def test_more_rows_are_chosen_by_the_retrained_model(monkeypatch):
-    """By influence on the loss, which with one score has the order of the margin, in a model that its library trained
-    without the first set."""
+    """More rows are ranked by influence in a model that was trained without the first set.
+
+    With one score, influence on the loss has the same order as influence on the margin."""
     name, row, whole = several_retrainings("remove")
     _, data, w, tracer = prepared(name)
     interrupt(monkeypatch, 2)  # before rows are put back
@@ -473,7 +495,7 @@ def test_tolerance_of_numbers():
 
 
 def test_a_booster_whose_labels_are_numbers():
-    """xgboost.train takes labels from 0 to 1: the sides are those of one half, and y may be no share."""
+    """xgboost.train takes labels from 0 to 1. A prediction is right on the correct side of 0.5."""
     data = boosters.binary()
     settings = {"objective": "binary:logistic", "max_depth": 3, "nthread": 1, "eta": 0.3}
     model = xgb.train(settings, xgb.DMatrix(data.X, data.y), 20)

@@ -1,4 +1,4 @@
-"""Groups of training rows and slices of test rows: against plain pandas, an oracle's refit and real training."""
+"""Groups of training rows and slices of test rows, against pandas, the oracle and real training."""
 
 import pickle
 import re
@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from boosters import frame, numbers
 from catboost import Pool
+from contract import prepared
 from lightgbm import LGBMClassifier
 from scipy.sparse import csr_matrix
 from sklearn.ensemble import HistGradientBoostingClassifier
-from test_contract import prepared
 from threadpoolctl import threadpool_limits
 from xgboost import XGBRegressor
 
@@ -32,7 +32,7 @@ MODELS = {
 
 @pytest.fixture(scope="module", params=MODELS)
 def fitted(request):
-    """A table with missing values and a category column, with weights."""
+    """Return a model of a weighted table with missing values and a category column."""
     data = frame(n=460)
     weight = np.random.default_rng(0).random(len(data.y)) + 0.5
     with threadpool_limits(1, "openmp"):
@@ -41,7 +41,7 @@ def fitted(request):
 
 
 def member(name, x):
-    """Which values have the group's name, by what the name says."""
+    """Return which values belong to a group, read from the words of its name."""
     if name == "missing":
         return pd.isna(x)
     if m := re.fullmatch(r"\[(.+), (.+)\)", name):
@@ -70,14 +70,14 @@ def test_bins_are_what_their_names_say():
 
 
 def test_bins_of_skewed_and_whole_numbers():
-    gain = np.r_[np.zeros(920), np.arange(1, 81) * 100]  # most rows have one value: it is a group
+    gain = np.r_[np.zeros(920), np.arange(1, 81) * 100]  # a value that most rows have is a group
     groups = groups_of("gain", pd.DataFrame({"gain": gain}), 1000, "groups")
     assert list(groups.names) == ["< 100", ">= 100"]
     assert list(groups.count) == [920, 80]
     age = np.repeat(np.arange(20, 70), 4)
     groups = groups_of("age", pd.DataFrame({"age": age}), 200, "groups", bins=5)
     assert list(groups.names) == ["< 30", "[30, 40)", "[40, 50)", "[50, 60)", ">= 60"]
-    close = 1e9 + np.arange(40) / 8  # names stay apart where numbers are close
+    close = 1e9 + np.arange(40) / 8  # names differ even where numbers are close
     assert len(set(groups_of("t", pd.DataFrame({"t": close}), 40, "groups").names)) == 5
     few = groups_of("few", pd.DataFrame({"few": [3, 1, 3, 2]}), 4, "groups")
     assert few.names.tolist() == [1, 2, 3]
@@ -130,7 +130,7 @@ def test_training_and_test_rows_have_the_same_bins():
 
 
 def by_pandas(influence, groups, slices):
-    """(slice, group) -> (total, mean, change): sums over rows of means over test rows."""
+    """Return {(slice, group): (total, mean, change)}: sums over rows of means over test rows."""
     table = pd.DataFrame(influence.values).T.groupby(np.asarray(slices), dropna=False).mean().T
     change = pd.DataFrame(influence.change).T.groupby(np.asarray(slices), dropna=False).mean().T
     grouped = [t.groupby(np.asarray(groups), dropna=False) for t in (table, change)]
@@ -157,7 +157,7 @@ def test_matrix_of_groups_and_slices(fitted):
         assert line["effect"] == ("harmful" if line["total"] > 0 else "helpful")
     labels = influence.by(data.X["kind"], test_groups=data.X_test["kind"].tolist())
     pd.testing.assert_frame_equal(labels, found)
-    # A slice is what `reduce` makes of its rows alone.
+    # A slice equals `reduce` over its test rows alone.
     red = (data.X_test["kind"] == "red").to_numpy()
     alone = tracer.influence(data.X_test[red], data.y_test[red], reduce="mean").by("kind")
     np.testing.assert_allclose(alone.total, found[found.slice == "red"].total, rtol=1e-9)
@@ -240,7 +240,9 @@ GROUP_CASES = (
 
 @pytest.mark.parametrize("name", GROUP_CASES)
 def test_refits_are_the_oracles(name):
-    """Each group left out, the loss of two slices; for leaves without derivatives nothing is predicted."""
+    """Leave out each group and compare the loss of two slices.
+
+    Leaves without derivatives have no predicted effect."""
     case, tracer, structure, test_steps = prepared(name)
     labels = np.arange(len(case.w)) % 3
     slices = np.arange(len(case.data.y_test)) < 7
@@ -336,7 +338,9 @@ def test_an_interrupt_keeps_what_is_finished(fitted, monkeypatch):
 
     monkeypatch.setattr(lt.Tracer, "refit", stops)
     part = group_effects(tracer, "a", data.X_test, data.y_test, retrain=True)
-    first = np.argsort(-np.abs(whole.predicted[:, 0]))[:2]  # those that promise most
+    first = np.argsort(-np.abs(whole.predicted[:, 0]))[
+        :2
+    ]  # groups with the largest refitted effect
     assert np.flatnonzero(np.isfinite(part.refitted[:, 0])).tolist() == sorted(first)
     np.testing.assert_array_equal(part.refitted[first], whole.refitted[first])
     assert np.isnan(part.retrained).all()

@@ -1,4 +1,4 @@
-"""Deletion requests: moves against the libraries' own retraining and the oracle's refit; what fingerprints tell."""
+"""Deletion requests: moves against the libraries' own retraining and the oracle's refit; hashes."""
 
 import hashlib
 import json
@@ -26,11 +26,11 @@ from small_models import SMALL, trained_without
 from tiny import ensemble_of, leaves_of, tiny, workspace_of
 
 import leaftrace as lt
-from leaftrace._actions.hashes import NOT_HASHED, hash_model, hash_table, hash_values
 from leaftrace._actions.impact.action import removal_impact
 from leaftrace._engine.engine import Engine
 from leaftrace._engine.forward import along, tangent
 from leaftrace._engine.methods import AllPoints
+from leaftrace._model.hashes import NOT_HASHED, hash_model, hash_table, hash_values
 
 MODELS = {
     "CatBoost, weights": models.CATBOOST,
@@ -355,7 +355,7 @@ FRAME = pd.DataFrame(
 def test_a_frame_has_one_fingerprint_in_every_process():
     assert hash_table(FRAME) == hash_table(FRAME.copy()) == hash_table(FRAME[::-1][::-1])
     code = (
-        "import numpy as np, pandas as pd; from leaftrace._actions.hashes import hash_table; "
+        "import numpy as np, pandas as pd; from leaftrace._model.hashes import hash_table; "
         "print(hash_table(pd.DataFrame({'number': [1.5, np.nan], 'text': ['a', None], "
         "'kind': pd.Categorical(['x', 'y'])})))"
     )

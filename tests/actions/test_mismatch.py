@@ -1,4 +1,4 @@
-"""Groups to weigh up or down: the parts against plain oracles, the whole on mismatches that were planted, or not."""
+"""Groups whose weight to increase or decrease: parts against oracles, the whole on planted mismatches."""
 
 import re
 from functools import cache
@@ -9,19 +9,19 @@ import oracle
 import pandas as pd
 import pytest
 from catboost import CatBoostClassifier, Pool
+from contract import prepared
 from lightgbm import LGBMClassifier, LGBMRegressor
 from scipy.optimize import minimize
 from scipy.stats import t
 from sklearn.ensemble import HistGradientBoostingClassifier
-from test_contract import prepared
 from threadpoolctl import threadpool_limits
 from xgboost import XGBClassifier
 
 import leaftrace as lt
-from leaftrace._actions.common import student
 from leaftrace._actions.mismatch.action import mismatch
 from leaftrace._actions.mismatch.group_weights import descend, mean_slopes, measured_slopes, project
 from leaftrace._actions.mismatch.partition import by_tree, by_values, label_column, table_column
+from leaftrace._actions.statistics import student
 from leaftrace._engine.engine import Engine
 
 # ---- slopes and steps ----
@@ -40,7 +40,7 @@ SLOPE_CASES = (
 
 @pytest.mark.parametrize("name", SLOPE_CASES)
 def test_slopes_at_other_weights(name):
-    """Finite differences of the oracle's refit, around weights the model was not trained with."""
+    """Compare with finite differences of the oracle, at weights the model was not trained with."""
     made, tracer, structure, test_steps = prepared(name)
     w = made.w * np.random.default_rng(0).uniform(0.5, 2.0, len(made.w))
     slopes = tracer.engine.slopes_at(
@@ -106,7 +106,7 @@ def test_quantiles_of_student():
 
 @pytest.fixture(scope="module")
 def mixed():
-    """Text, categories, numbers, few numbers and missing values, for training and test rows."""
+    """Return tables with text, categories, many and few different numbers, and missing values."""
     rng = np.random.default_rng(2)
     n = 600
     X = pd.DataFrame(
@@ -157,7 +157,7 @@ def test_test_rows_like_no_training_row(mixed):
 
 
 def holds(phrase, X, y):
-    """Which rows a group's name is true for, read from its words."""
+    """Return which rows belong to a group, read from the words of its name."""
     out = np.ones(len(X), bool)
     for part in phrase.split(" and "):
         name, sign, value = re.fullmatch(r"(\w+) (=|<|>=|is not|is) (.+)", part).groups()
@@ -188,7 +188,7 @@ def holds(phrase, X, y):
     ],
 )
 def test_tree_finds_what_was_planted(mixed, planted):
-    """Slopes that differ in a region and nowhere else: the leaves are that region and what is outside."""
+    """Slopes differ only in one region; the leaves are that region and the rest."""
     X, y, X_test, y_test = mixed
     columns = columns_of(mixed, X.columns, 32)
     inside = planted(X, y)
@@ -205,7 +205,7 @@ def test_tree_finds_what_was_planted(mixed, planted):
 
 
 def test_tree_splits_where_it_gains_most(mixed):
-    """The first split against all there are, by the definition."""
+    """Compare the first split with all possible ones, by the definition."""
     X, y, *_ = mixed
     rng = np.random.default_rng(4)
     columns = columns_of(mixed, X.columns, 32)
@@ -261,7 +261,7 @@ MAKERS = {
 
 
 def draw(n, seed):
-    """Rows of three kinds, and labels that depend on them and on numbers."""
+    """Draw rows of three kinds, and labels that depend on the kind and on numbers."""
     rng = np.random.default_rng(seed)
     X = pd.DataFrame(rng.normal(size=(n, 3)), columns=["a", "b", "c"])
     X["kind"] = pd.Categorical(rng.choice(["red", "green", "blue"], n), ["blue", "green", "red"])
@@ -271,7 +271,7 @@ def draw(n, seed):
 
 
 def filtered(X, y, share=0.1, seed=1):
-    """Without most of the red rows of class 1, as the paper filters Hospital; weights for the rest."""
+    """Remove most red rows of class 1, as the paper filters Hospital; return weights of the rest."""
     hit = ((X["kind"] == "red") & (y == 1)).to_numpy()
     keep = ~hit | (np.random.default_rng(seed).random(len(y)) < share)
     weight = np.random.default_rng(seed).uniform(0.8, 1.2, int(keep.sum()))
@@ -285,7 +285,7 @@ def trained(maker, X, y, weight=None):
 
 @cache
 def case(library):
-    """(how to make the model, its tracer, X_test, y_test)."""
+    """Return (how to make the model, its tracer, X_test, y_test)."""
     X, y, weight = filtered(*draw(1500, 0))
     model = trained(MAKERS[library], X, y, weight)
     return MAKERS[library], lt.Tracer(model, X, y, weight, n_jobs=1), *draw(1200, 7)
@@ -303,15 +303,15 @@ def log_loss(model, X, y):
 
 
 def test_planted_mismatch_is_named_and_mended(planted):
-    """By values; and every number of the result against pandas and real training."""
+    """Check groups by values, and every number of the result against pandas and real training."""
     maker, tracer, X_test, y_test = planted
     red = (X_test["kind"] == "red").to_numpy()
     found = mismatch(tracer, X_test, y_test, ["kind"], others=(X_test[~red], y_test[~red]))
     first = found.table.iloc[0]
-    assert (first.group, first.direction) == ("kind = red and y = 1", "weigh up")
+    assert (first.group, first.direction) == ("kind = red and y = 1", "increase the weight")
     assert first.factor > 1.5
     assert found.improved
-    assert found.advice.startswith("Weigh up `kind = red and y = 1`")
+    assert found.advice.startswith("Increase the weight of `kind = red and y = 1`")
 
     X = tracer.X_train
     y = tracer.y_train
@@ -358,12 +358,12 @@ def test_planted_mismatch_is_named_and_mended(planted):
 
 
 def test_planted_mismatch_is_found_without_a_hint(planted):
-    """A tree over all columns, and a slice alone."""
+    """Groups come from a tree over all columns, and from a slice alone."""
     _, tracer, X_test, y_test = planted
     red = (X_test["kind"] == "red").to_numpy()
     found = mismatch(tracer, X_test[red], y_test[red])
     assert found.improved
-    up = found.table[found.table.direction == "weigh up"].iloc[0]
+    up = found.table[found.table.direction == "increase the weight"].iloc[0]
     inside = holds(up.group, tracer.X_train, tracer.y_train)
     assert inside.sum() == up.rows
     assert ((tracer.X_train["kind"] == "red") & (tracer.y_train == 1))[inside].all()
@@ -381,14 +381,16 @@ def test_nothing_is_claimed_where_nothing_is(library, seed):
 
 
 def test_directions_are_rarely_wrong_by_chance():
-    """In how many draws of test rows a group is clear of its own true slope: 5 % for one, less for all together."""
+    """Count draws of test rows in which the interval of a group misses its true slope.
+
+    It is 5 % for a single group, and less for all groups together."""
     (X, y) = draw(800, 0)
     (X_all, y_all) = draw(2000, 1)
     tracer = lt.Tracer(trained(MAKERS["LightGBM"], X, y), X, y, n_jobs=1)
     values = tracer.influence(X_all, y_all).values  # (n, 2000)
 
     class Known:
-        """What a tracer answers for rows of X_all, looked up."""
+        """A stand-in for a tracer that looks up its answers for rows of X_all."""
 
         sample_weight = np.ones(len(y))
 
@@ -410,7 +412,7 @@ def test_directions_are_rarely_wrong_by_chance():
 
 
 def test_numbers():
-    """A regression: the label falls into bins, and rows of large labels were taken out."""
+    """Regression: labels are put into bins, and rows with large labels were removed."""
     rng = np.random.default_rng(0)
     X = pd.DataFrame(
         rng.normal(size=(3000, 3)), columns=["a", "b", "y"]
@@ -423,7 +425,7 @@ def test_numbers():
     tracer = lt.Tracer(model, X[:1500][keep], y[:1500][keep], n_jobs=1)
     found = mismatch(tracer, X[1500:], y[1500:], [], bins=4)
     assert len(found.table) == 4
-    up = found.table[found.table.direction == "weigh up"]
+    up = found.table[found.table.direction == "increase the weight"]
     assert up.iloc[0].group == found.table.group[found.table.group.str.startswith("y >= ")].item()
     assert found.improved
     named = mismatch(tracer, X[1500:], y[1500:], ["y"], bins=2, retrain=False)
@@ -460,7 +462,7 @@ def test_descent_lowers_the_refitted_loss():
         return tracer.refit(sample_weight=weight * f[code]).loss(X_test, y_test).mean()
 
     W = np.bincount(code, weight)
-    high = np.linspace(1, 5, 41)  # with the total kept there is one number to choose
+    high = np.linspace(1, 5, 41)  # the total weight is fixed, so there is one number to choose
     curve = [loss(np.array([1 - (h - 1) * W[1] / W[0], h])) for h in high]
     f, interrupted = descend(tracer, X_test, y_test, code, 5.0, 20)
     assert not interrupted
@@ -483,7 +485,7 @@ def test_interrupts(monkeypatch):
     assert found.model is None
     assert not found.improved
     assert found.advice.startswith("Not retrained")
-    slopes_at = lt.Tracer._slopes_at
+    slopes_at = Engine.slopes_at
     calls = []
 
     def second(self, *args):
@@ -503,7 +505,7 @@ def test_interrupts(monkeypatch):
 
 
 def test_weights_of_rows_held_out():
-    """Early stopping holds out rows; their weights are known all the same, or retraining would get zeros."""
+    """Rows held out by early stopping keep their weights; otherwise retraining would get zeros."""
     _, tracer, *_ = case("scikit-learn")
     given = filtered(*draw(1500, 0))[2]
     np.testing.assert_array_equal(tracer.sample_weight, given)

@@ -1,4 +1,6 @@
-"""Label noise: every score against its definition, from the libraries' own staged predictions or the plain refit."""
+"""Label noise: every score against its definition.
+
+The definitions use staged predictions of the libraries, or the oracle's refit."""
 
 from functools import cache, partial
 
@@ -7,6 +9,8 @@ import numpy as np
 import oracle
 import pytest
 from catboost import CatBoostClassifier, CatBoostRegressor, Pool
+from catboost_models import QUIET
+from contract import prepared
 from lightgbm import LGBMClassifier, LGBMRegressor
 from scipy.stats import rankdata
 from sklearn.ensemble import (
@@ -15,13 +19,10 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.metrics import roc_auc_score
-from test_contract import prepared
 from threadpoolctl import threadpool_limits
 from xgboost import XGBClassifier
 
 import leaftrace as lt
-from conftest import QUIET
-from leaftrace._actions import common
 from leaftrace._actions.noise import path as left_out_path
 from leaftrace._actions.noise import suspicion
 from leaftrace._actions.noise.action import label_noise
@@ -51,7 +52,7 @@ def staged_lightgbm(model, X):
 
 
 def staged_sklearn(model, X):
-    with threadpool_limits(1):  # a pass for each tree: threads would wait more than they work
+    with threadpool_limits(1):  # a pass for each tree, so threads would mostly wait
         return [np.asarray(F).reshape(len(X), -1) for F in model.staged_decision_function(X)]
 
 
@@ -88,7 +89,7 @@ MODELS = {  # make, data, with weights, staged scores, class weights in the orde
 
 @cache
 def trained(name):
-    """(data, model, tracer, staged scores of the training rows, class weights)"""
+    """Return (data, model, tracer, staged scores of the training rows, class weights)."""
     make, get, weighted, staged, kappa = MODELS[name]
     d = get()
     w = boosters.weights(len(d.y)) if weighted else None
@@ -104,7 +105,7 @@ def trained(name):
 
 
 def probabilities(F, kappa):
-    """(n, classes), class weights taken out."""
+    """Return probabilities (n, classes) without the effect of class weights."""
     P = oracle.softmax(np.column_stack([np.zeros(len(F)), F]) if F.shape[1] == 1 else F)
     P = P / np.array(kappa)
     return P / P.sum(axis=1, keepdims=True)
@@ -163,9 +164,9 @@ def test_the_default_is_the_mixture_it_says(name):
     np.testing.assert_allclose(column(noise, "default"), u)
 
 
-# ---- without the row's own pull ----
+# ---- without the row's own contribution ----
 
-ONE_STEP = [  # leaves of one step and one output at a time, far from bounds: exact
+ONE_STEP = [  # exact for leaves of one step and one output, away from bounds
     "XGBoost: scale_pos_weight, weights",
     "LightGBM: GOSS",
     "XGBoost: poisson",
@@ -179,8 +180,9 @@ ONE_STEP = [  # leaves of one step and one output at a time, far from bounds: ex
 
 
 def own_pull(structure, y, w, i, keep=0.0):
-    """(T, K) after each step, what of row i's score is its own: each leaf by itself again without the row, or with
-    this share of it."""
+    """Return how much of row i's score comes from the row itself, after each step (T, K).
+
+    Each leaf is computed again without the row, or with this share of it."""
     base, values = oracle.refit(structure, y, w)
     weight = w * structure.class_weight
     lam = structure.l2 * weight.sum() / len(y) if structure.l2_scales else structure.l2
@@ -236,7 +238,7 @@ def test_own_pull_of_smoothed_leaves_is_to_first_order():
 
 
 def test_own_pull_of_several_inner_steps_is_close():
-    """CatBoost's ten inner iterations, and vector leaves: to first order with the leverage of the first."""
+    """Ten inner iterations and vector leaves are approximated to first order, from the first iteration."""
     for name in ("CatBoost, categories, missing values, text", "CatBoost, three classes, text"):
         d, model, tracer, _, _ = trained(name)
         X = d.X.to_numpy(dtype=object) if hasattr(d.X, "iloc") else d.X
@@ -266,7 +268,7 @@ def test_a_forest_is_averaged_over_the_trees_that_keep_others_in_the_leaf():
             others = np.where(np.arange(n) == i, 0, count * (leaves[:, t] == leaves[i, t]))
             if others.any():
                 left[i, t] = np.average(d.y, weights=others)
-    lonely = np.isnan(left).all(axis=1)  # nothing is known of them but what they say themselves
+    lonely = np.isnan(left).all(axis=1)  # their only information is their own label
     assert 0 < lonely.sum() < 10
     assert np.isnan(left[~lonely]).any()
     left[lonely] = model.predict(d.X)[lonely, None]
@@ -304,7 +306,7 @@ def test_exact_self_influence_is_a_finite_difference_of_the_refit():
 
 
 def own_loss(structure, y, w, i, step):
-    """Of row i, with its weight changed by this step."""
+    """Return the loss of row i, with its weight changed by this step."""
     fitted = oracle.refit(structure, y, w + step * (np.arange(len(y)) == i))
     return structure.loss_of(oracle.predict(structure, fitted, structure.steps), y)[i]
 
@@ -322,13 +324,13 @@ def test_confident_learning_counts_as_its_definition():
         sure = [c for c in range(3) if P[i, c] >= threshold[c]]
         count += bool(sure) and max(sure, key=lambda c: P[i, c]) != codes[i]
     assert suspicion.confident_count(P, codes) == count > 0
-    # A class without rows is nobody's.
+    # No row is assigned to a class without rows.
     assert suspicion.confident_count(np.column_stack([P, np.ones(200)]), codes) == count
 
 
 def test_ranks_and_spread():
     x = np.array([3.0, 1.0, 3.0, -2.0, 7.0])
-    np.testing.assert_allclose(suspicion.ranks(x), (rankdata(x) - 1) / 4)
+    np.testing.assert_allclose(suspicion.relative_ranks(x), (rankdata(x) - 1) / 4)
     prediction = np.linspace(0, 1, 4000)
     residual = np.abs(np.random.default_rng(0).normal(size=4000)) * (1 + 3 * prediction)
     expected = 0.6745 * (1 + 3 * prediction)
@@ -358,7 +360,7 @@ def test_relabelling_gains_what_label_influence_says():
 
 
 def digits(n=1500, seed=0):
-    """Two classes of 30 % noise-free overlap, a tenth of the labels flipped; and rows with their true labels."""
+    """Return two overlapping classes with a tenth of the labels flipped, and rows with true labels."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n + 3000, 6))
     y = (X[:, 0] + X[:, 1] * X[:, 2] + 0.5 * rng.normal(size=len(X)) > 0.3).astype(int)
@@ -384,7 +386,7 @@ def test_an_overfitted_model_is_seen_through():
     )
     noise = label_noise(tracer)
     assert noise.memorised > 0.5
-    assert "by heart" in noise.advice
+    assert "memorised" in noise.advice
     assert auc(flips, noise) > auc(flips, noise, "detector") + 0.03
     assert auc(flips, noise) > 0.85
 
@@ -415,7 +417,7 @@ def test_clean_validation_rows_help_and_noisy_ones_are_left_aside():
     assert noisy.validation_weight == 0
     assert "not used" in noisy.advice
     np.testing.assert_array_equal(noisy.rank()["train_row"], plain.rank()["train_row"])
-    # The same numbers, dealt out in the other order.
+    # The same numbers, assigned in the opposite order.
     np.testing.assert_array_equal(np.sort(helped.label_score), np.sort(plain.label_score))
     weight = helped.validation_weight
     expected = rankdata(1 - plain.label_score) + weight * rankdata(column(helped, "relabel"))
@@ -435,7 +437,7 @@ def test_flags_find_most_flips_and_are_mostly_right():
     )
 
 
-def test_spoilt_numbers_are_found_where_they_outlie():
+def test_wrong_numbers_are_found_where_they_are_outliers():
     X = np.random.default_rng(2).normal(size=(1200, 4))
     y = X[:, 0] + 0.2 * np.exp(X[:, 1]) * np.random.default_rng(3).normal(size=1200)
     wrong = np.random.default_rng(4).choice(1200, 40, replace=False)
@@ -448,7 +450,7 @@ def test_spoilt_numbers_are_found_where_they_outlie():
     np.testing.assert_array_equal(np.asarray(noise.rank(3)["given_label"]), y[noise.indices()[:3]])
 
 
-# ---- as a cleanlab user has it ----
+# ---- the interface of cleanlab ----
 
 
 def test_tables_have_cleanlabs_form():
@@ -539,10 +541,8 @@ def test_confirm_is_the_librarys_own_retraining():
 
 def test_confirm_relabels_numbers_and_classes_as_the_user_writes_them(monkeypatch):
     asked = []
-    retrain = common.Change.retrain
-    monkeypatch.setattr(
-        common.Change, "retrain", lambda self, t: asked.append(self.y) or retrain(self, t)
-    )
+    retrain = lt.Tracer.retrain
+    monkeypatch.setattr(lt.Tracer, "retrain", lambda self, t: asked.append(t.y) or retrain(self, t))
     for name in ("CatBoost, three classes, text", "CatBoost, numbers"):
         d, _, tracer, _, kappa = trained(name)
         noise = label_noise(tracer)
@@ -560,7 +560,7 @@ def test_an_interrupted_retraining_leaves_the_rest(monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(common.Change, "retrain", stop)
+    monkeypatch.setattr(lt.Tracer, "retrain", stop)
     effect = label_noise(tracer).confirm(d.X_test, d.y_test, k=3).effects.iloc[0]
     assert np.isfinite([effect["before"], effect["predicted"], effect["refitted"]]).all()
     assert np.isnan(effect["retrained"])
@@ -599,7 +599,7 @@ def test_a_hinge_and_a_forest_have_something_like_probabilities():
 def test_a_class_that_would_vanish_is_said():
     rng = np.random.default_rng(5)
     X = rng.normal(size=(800, 3))
-    y = (rng.random(800) < 0.08).astype(int)  # nothing to learn: all of class 1 look wrong
+    y = (rng.random(800) < 0.08).astype(int)  # random labels: all rows of class 1 look wrong
     y[:40] = 1
     X[:8] += 6
     noise = label_noise(
@@ -611,7 +611,7 @@ def test_a_class_that_would_vanish_is_said():
 
 
 def test_flags_everywhere_are_no_finding():
-    """Classes that cannot be told apart: confident learning accuses half of the rows."""
+    """If classes look the same, confident learning flags half of the rows, which is no finding."""
     rng = np.random.default_rng(6)
     X = rng.normal(size=(600, 3))
     y = rng.integers(0, 3, 600)

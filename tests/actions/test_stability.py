@@ -1,4 +1,4 @@
-"""Influence averaged over members, against a plain loop that trains and traces every member again."""
+"""Influence averaged over models, against a loop that trains and traces every model again."""
 
 from functools import partial
 
@@ -17,9 +17,9 @@ import leaftrace as lt
 from leaftrace import Tracer
 from leaftrace._actions.stability import action
 from leaftrace._actions.stability.members import draw_bags
-from leaftrace._actions.stability.moments import Moments, rank_intervals, ranks, summary
+from leaftrace._actions.stability.moments import Moments, rank_intervals, size_ranks, summary
 
-# On so few rows threads wait for each other most of the time.
+# With so few rows, threads would mostly wait for each other.
 ensemble_influence = partial(action.ensemble_influence, n_jobs=1)
 QUIET = {"verbosity": -1, "num_threads": 1, "force_row_wise": True}
 
@@ -77,7 +77,7 @@ def rows_of(X, index):
 
 
 def trained(make, member, data, w, fit=None, fit_arguments="sample_weight"):
-    """The member's model, trained again without a line of leaftrace."""
+    """Train the model of a member again, without leaftrace."""
     rows = np.flatnonzero(member.bag)
     X = rows_of(data.X, rows)
     y = data.y[rows]
@@ -160,7 +160,7 @@ def check_table(found, changes, data):
 
 
 def test_confirm_is_a_plain_loop_of_removals():
-    """Retraining by LightGBM itself, of predictions; the sum of influences and the refit by tracers made anew."""
+    """Compare retrained effects with LightGBM itself, and the others with new tracers."""
     data = numbers()
     w = weights(len(numbers().y))
     found = ensemble_influence(
@@ -207,7 +207,7 @@ def test_confirm_is_a_plain_loop_of_removals():
 
 
 def test_confirm_on_other_rows():
-    """With all rows in every bag the predicted effect of the test rows is the sum of the averaged influences."""
+    """With all rows in every bag, the predicted effect is the sum of the averaged influences."""
     data = binary(text=True)
 
     def make(seed):
@@ -230,7 +230,7 @@ def test_confirm_on_other_rows():
 
 
 def test_bags_estimate_effects_in_a_model_of_all_rows():
-    """The mean of the labels as a model (one tree of one split that all rows share): dF/dw_i = (y_i - mean) / n.
+    """A model that predicts the mean of the labels has dF/dw_i = (y_i - mean) / n.
 
     Members have 3/4 of the rows, so without the factor b / n the slope would be 4/3."""
     rng = np.random.default_rng(0)
@@ -310,11 +310,16 @@ def test_moments_and_summary_are_numpys():
 
 
 def test_rank_intervals():
-    """Rows that no member disagrees on keep their rank; two that change places have both; a plain loop for the rest."""
+    """Rows that all members rank alike have one rank, two rows that swap have two."""
     sure = np.tile([5.0, -4.0, 3.0, 0.5], (10, 1))
     low, high = rank_intervals(sure, np.arange(4))
     assert low.tolist() == high.tolist() == [1, 2, 3, 4]
-    assert ranks(np.array([1.0, 3.0, 3.0, 2.0]), np.array([0, 1, 2, 3])).tolist() == [4, 1, 1, 3]
+    assert size_ranks(np.array([1.0, 3.0, 3.0, 2.0]), np.array([0, 1, 2, 3])).tolist() == [
+        4,
+        1,
+        1,
+        3,
+    ]
     swapped = sure.copy()
     swapped[::2, :2] = [4.0, -5.0]
     low, high = rank_intervals(swapped, np.arange(4))
@@ -333,7 +338,7 @@ def test_rank_intervals():
 
 
 def interrupted(make, after):
-    """make_model that Ctrl-C meets when it has made `after` models."""
+    """Return a make_model that is interrupted after it has made `after` models."""
     made = []
 
     def make_model(seed):
@@ -448,7 +453,7 @@ def test_goals_methods_and_outputs():
     assert not refits.influence.derivative
     effects = refits.confirm([9], retrain=False).effects.iloc[
         0
-    ]  # a row alone: the refit is what was predicted
+    ]  # for a single row, the refit equals the prediction
     assert effects["predicted"] == pytest.approx(effects["refitted"], rel=1e-4, abs=1e-9)
     classes = three_classes(text=True)
     make = SETTINGS["XGBoost, three classes"][1]

@@ -1,4 +1,4 @@
-"""Ensemble influence without test rows, on the rows left out of each bag: against a plain loop over the members."""
+"""Ensemble influence on the rows left out of each bag, against a loop over the members."""
 
 import lightgbm as lgb
 import numpy as np
@@ -83,7 +83,7 @@ def test_confirm_judges_by_the_rows_left_out():
 
 
 def test_a_goal():
-    """The mean score of the rows left out: what `of="prediction"` says of each of them, averaged."""
+    """The mean score of the rows left out is the average of `of="prediction"` over them."""
     data = numbers()
     goal = goals.Goal(
         lambda F: float(F.mean()), lambda F: np.ones_like(F) / len(F), name="mean_score"

@@ -1,33 +1,23 @@
-"""Real CatBoost models, one body for every setting: the replay gives the model's leaf values, and every number of the
-library equals an independent refit's."""
+"""Real CatBoost models, the same tests for every setting.
+
+The replay gives the model's leaf values, and every number of leaftrace equals an independent refit."""
 
 from dataclasses import replace
 
 import numpy as np
 import oracle
 import pytest
+from catboost_models import CASES, case, structure_of, tracer_of
+from contract import extreme_and_other_rows
 
 import leaftrace as lt
-from conftest import CASES, case
 
-STEP = 2e-3  # of a weight; the five-point rule's error is of relative order (STEP / (H + lam))^4
+STEP = 2e-3  # change of a weight; the five-point rule's error is of relative order (STEP / (H + lam))^4
 
 
 @pytest.fixture(scope="module", params=CASES)
 def setting(request):
     return case(request.param)
-
-
-def tracer_of(c, **kw):
-    return lt.Tracer(c.model, c.X, c.y, c.weight, baseline=c.baseline, **{"dtype": "float64", **kw})
-
-
-def structure_of(c, tracer):
-    scales = [list(step.scale) for step in tracer.engine.work.trace.steps]
-    offset = 0.0 if c.baseline is None else np.float32(c.baseline)[:, None].astype(float)
-    pool = tracer.engine.source._pool
-    structure, steps = oracle.from_catboost(c.model, pool(c.X), scales, offset)
-    return structure, steps(pool(c.X_test))
 
 
 def test_fidelity(setting):
@@ -52,26 +42,18 @@ def test_the_oracle_gives_the_models_predictions(setting):
     )
 
 
-def some_rows(values, count=5):
-    """The most and the least influential rows and a few others."""
-    order = np.argsort(values)
-    return np.unique(
-        np.r_[order[:2], order[-2:], np.linspace(0, len(values) - 1, count).astype(int)]
-    )
-
-
 def test_influence_on_the_mean_loss_is_the_slope_of_a_refit(setting):
     c = setting
     tracer = tracer_of(setting)
     structure, test_steps = structure_of(c, tracer)
     values = tracer.influence(c.X_test, c.y_test, reduce="mean").values[:, 0]
 
-    def loss_at(i, dw):  # dw of the sample weight: class weights multiply it
+    def loss_at(i, dw):  # dw is a change of the sample weight, which class weights multiply
         w = c.w_total + dw * c.class_weight[i] * np.eye(len(c.codes))[i]
         F = oracle.predict(structure, oracle.refit(structure, c.codes, w), test_steps)
         return oracle.loss_value(structure.loss, F, c.test_codes).mean()
 
-    rows = some_rows(values)
+    rows = extreme_and_other_rows(values, 5)
     slopes = [oracle.slope(lambda e, i=i: loss_at(i, e), STEP) for i in rows]
     # A base score rounded to float32 moves all derivatives by about 1e-7 of themselves.
     tolerance = 1e-7 if tracer.engine.ensemble.base_rule else 1e-8
@@ -110,7 +92,7 @@ def test_leaf_refit_is_a_refit_without_the_row(setting):
     tracer = tracer_of(setting, dtype="float32")
     structure, test_steps = structure_of(c, tracer)
     influence = tracer.influence(c.X_test, c.y_test, reduce="mean").values[:, 0]
-    rows = some_rows(influence)
+    rows = extreme_and_other_rows(influence, 5)
     values = tracer.influence(c.X_test, c.y_test, method=lt.LeafRefit(), rows=rows).values
     assert values.shape == (len(rows), len(c.y_test))
 
@@ -156,7 +138,7 @@ def test_label_influence_is_the_slope_of_a_refit(setting):
         F = oracle.predict(structure, oracle.refit(structure, y, c.w_total), test_steps)
         return oracle.loss_value(structure.loss, F, c.test_codes).mean()
 
-    rows = some_rows(values, 3)
+    rows = extreme_and_other_rows(values)
     slopes = [oracle.slope(lambda e, i=i: loss_at(i, e), STEP) for i in rows]
     tolerance = 1e-6 if tracer.engine.ensemble.base_rule else 1e-8
     np.testing.assert_allclose(values[rows], slopes, rtol=0, atol=tolerance * np.abs(values).max())
@@ -195,7 +177,7 @@ def test_candidates_are_slopes_at_weight_zero(setting):
 
 
 def test_leaves_of_many_rows(monkeypatch):
-    """CatBoost is asked for the leaves of some rows at a time; a pool with groups of rows cannot be cut."""
+    """Leaves are computed for some rows at a time; a pool with groups of rows cannot be split."""
     catboost = pytest.importorskip("catboost")
     from leaftrace._adapters.catboost import pools
 

@@ -1,5 +1,7 @@
-"""CatBoost models that split on target statistics of categories: their training rows sit in the leaves they sat in
-during training, as CatBoost's own scores tell (see cases_catboost.py), and not where the finished model puts them."""
+"""CatBoost models that split on target statistics of categories.
+
+Their training rows are in the leaves they were in during training, which CatBoost's own scores show
+(see cases_catboost.py), not where the finished model puts them."""
 
 import re
 
@@ -7,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from boosters import frame, weights
-from cases_catboost import SMALL, final_leaves, recorded_leaves, three_kinds
+from cases_catboost import SMALL, three_kinds
 from catboost import CatBoost, CatBoostClassifier, Pool
+from catboost_structure import final_leaves, recorded_leaves
 
 import leaftrace as lt
 
@@ -109,7 +112,7 @@ def test_statistics_of_classes(kw):
 
 
 def test_leaves_that_have_the_same_value():
-    """Scores cannot tell such leaves apart; their weights confirm them all the same."""
+    """Scores cannot distinguish such leaves; their weights confirm the replay all the same."""
     data = frame(many=True)
     model = trained(data, iterations=8)
     with pytest.raises(AssertionError, match="two leaves have one value"):
@@ -135,7 +138,7 @@ def test_early_stopping():
 
 @pytest.mark.parametrize(("rows", "numbers"), [(100_001, True), (200_001, True), (200_001, False)])
 def test_many_rows(rows, numbers):
-    """Sampling rows for borders takes numbers from the generator that orders them."""
+    """Sampling rows for borders uses the random generator that also orders the rows."""
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"town": rng.integers(0, 50, rows), "a": rng.normal(size=rows)})[
         ["town", "a"] if numbers else ["town"]
@@ -263,7 +266,7 @@ def test_retraining():
 
 
 def test_default_classifier():
-    """Nothing but the columns said: two lines from a table with categories to an answer."""
+    """Only the category columns are given: two lines from a table to an answer."""
     data = frame(many=True)
     model = CatBoostClassifier(
         iterations=40, cat_features=CATEGORIES, verbose=0, allow_writing_files=False
@@ -276,7 +279,7 @@ def test_default_classifier():
 
 
 def test_recording_confirms_every_row():
-    """record_catboost fits, trains again and changes nothing; the replay gives CatBoost's own scores of all rows."""
+    """record_catboost trains twice and changes nothing; the replay gives CatBoost's scores of all rows."""
     d = frame(many=True)
     X = d.X.astype({"kind": str, "town": str})
     settings = {**SMALL, "cat_features": CATEGORIES}

@@ -5,8 +5,9 @@ import re
 import numpy as np
 import pytest
 from boosters import numbers, three_classes, weights
-from cases_catboost import SMALL, raw
+from cases_catboost import SMALL
 from catboost import CatBoost, Pool
+from catboost_structure import raw
 
 import leaftrace as lt
 from leaftrace._adapters.catboost import losses

@@ -1,42 +1,19 @@
-"""One body for every library and setting: the replay gives the model's own leaf values, and every number of leaftrace
-equals that of a refit it shares no code with: the oracle's, and the library's own where there is one."""
+"""The contract that every library and setting must meet.
+
+The replay gives the model's own leaf values. Every number of leaftrace equals that of a refit it shares
+no code with: the oracle's, and the library's own where there is one."""
 
 from dataclasses import replace
-from functools import cache
 
-import cases_catboost
-import cases_lightgbm
-import cases_sklearn
-import cases_xgboost
 import numpy as np
 import oracle
 import pytest
+from contract import CASES, accuracy, arguments, extreme_and_other_rows, prepared
+from training_sets import take
 
 import leaftrace as lt
 
-CASES = {
-    f"{library}: {name}": make
-    for library, module in (
-        ("CatBoost", cases_catboost),
-        ("XGBoost", cases_xgboost),
-        ("LightGBM", cases_lightgbm),
-        ("scikit-learn", cases_sklearn),
-    )
-    for name, make in module.CASES.items()
-}
-STEP = 2e-3  # of a weight
-
-
-@cache
-def prepared(name):
-    """(case, tracer in float64, oracle's structure, steps of the test rows), once a run."""
-    case = CASES[name]()
-    tracer = lt.Tracer(case.model, case.data.X, case.data.y, case.weight, **arguments(case))
-    return case, tracer, *case.structure(case)
-
-
-def arguments(case, **more):
-    return {"baseline": case.baseline, "dtype": "float64", **case.tracer, **more}
+STEP = 2e-3  # change of a weight
 
 
 @pytest.fixture(params=CASES)
@@ -51,11 +28,6 @@ def smooth(setting):
     return setting
 
 
-def accuracy(case):
-    """Of a derivative or a refit, relative to the largest: the replay reads the model's scores, rounded as it does."""
-    return max(1e-6, 10 * case.tolerance)
-
-
 def test_fidelity(setting):
     case, tracer, *_ = setting
     assert tracer.fidelity.exact, tracer.fidelity.verdict
@@ -63,7 +35,7 @@ def test_fidelity(setting):
 
 
 def test_predictions_are_the_models(setting):
-    """From the replayed ensemble, and from the oracle, which takes nothing from leaftrace."""
+    """Predictions of the replayed ensemble and of the oracle, which uses nothing of leaftrace."""
     case, tracer, structure, test_steps = setting
     expected = case.raw(case.model, case.data.X_test).reshape(len(case.data.y_test), -1)
     scale = max(1.0, np.abs(expected).max())
@@ -80,17 +52,10 @@ def oracle_loss(structure, case, test_steps, w):
     return structure.loss_of(F, case.data.test_codes)
 
 
-def some_rows(values, count=3):
-    order = np.argsort(values)
-    return np.unique(
-        np.r_[order[:2], order[-2:], np.linspace(0, len(values) - 1, count).astype(int)]
-    )
-
-
 def test_influence_is_the_slope_of_a_refit(smooth):
     case, tracer, structure, test_steps = smooth
     values = tracer.influence(case.data.X_test, case.data.y_test, reduce="mean").values[:, 0]
-    rows = some_rows(values)
+    rows = extreme_and_other_rows(values)
 
     def loss_at(i, dw):
         return oracle_loss(structure, case, test_steps, case.w + dw * np.eye(len(case.w))[i]).mean()
@@ -102,7 +67,7 @@ def test_influence_is_the_slope_of_a_refit(smooth):
 
 
 def test_refit_without_a_row(setting):
-    """LeafRefit, the group refit of one row, and the library's own refit at weight zero."""
+    """Compare LeafRefit, the group refit of one row, and the library's own refit at weight zero."""
     case, tracer, structure, test_steps = setting
     X = case.data.X_test
     y = case.data.y_test
@@ -111,7 +76,7 @@ def test_refit_without_a_row(setting):
     rows = drawn[np.linspace(0, len(drawn) - 1, 3).astype(int)]
     changes = -tracer.influence(X, y, method=lt.LeafRefit(), rows=rows).values  # (rows, m)
     before = oracle_loss(structure, case, test_steps, case.w)
-    scale = max(np.abs(changes).max(), 1e-9)  # where no median moves, all changes are rounding
+    scale = max(np.abs(changes).max(), 1e-9)  # if no median moves, all changes are rounding
     for row, change in zip(rows, changes, strict=True):
         keep = np.arange(n) != row
         fitted = oracle.refit(structure.rows(keep), case.data.codes[keep], case.w[keep])
@@ -126,7 +91,7 @@ def test_refit_without_a_row(setting):
 
 
 def spread(tracer, case):
-    """(n,) something that is zero for rows no tree ever drew."""
+    """Return numbers (n,) that are zero for rows that no tree drew."""
     e = tracer.engine.ensemble
     return e.w if e.sample is None else e.w * np.sum(e.sample, axis=0)
 
@@ -146,7 +111,7 @@ def test_leaves_without_derivatives(setting):
 
 
 def test_forward_and_backward_agree(smooth):
-    """TopKLeaves with every leaf is AllPoints, by the tangent instead of the adjoint; and in float32."""
+    """TopKLeaves with every leaf is AllPoints, by the tangent instead of the adjoint; also in float32."""
     case, tracer, *_ = smooth
     X = case.data.X_test[:3]
     y = case.data.y_test[:3]
@@ -161,10 +126,6 @@ def test_forward_and_backward_agree(smooth):
         case.model, case.data.X, case.data.y, case.weight, **arguments(case, dtype="float32")
     )
     np.testing.assert_allclose(single.influence(X, y, rows=rows).values, exact, atol=1e-4 * scale)
-
-
-def take(X, index):
-    return X.iloc[index] if hasattr(X, "iloc") else X[index]
 
 
 def drawn_at_random(e):
@@ -184,7 +145,7 @@ def test_a_training_row_as_a_candidate_has_its_own_influence(smooth):
     if drawn_at_random(e):
         pytest.skip("a candidate is drawn as often as the average row")
     values = tracer.influence(case.data.X_test, case.data.y_test, reduce="mean").values[:, 0]
-    rows = some_rows(values)
+    rows = extreme_and_other_rows(values)
     rows = rows[e.w_factor[rows] > 0]  # not held out
     X = take(case.data.X, rows)
     if np.any(tracer.engine.source.rows(X)[0] != e.leaves[:, rows]):
@@ -217,12 +178,14 @@ def test_permuting_the_rows_permutes_the_influences(smooth):
 
 
 def with_weights(case, w):
-    """The same setting trained with other weights."""
+    """Train the same setting with other weights."""
     return case.fit(case.data.X, case.data.y, w, case.baseline)
 
 
 def test_weight_zero_is_removal(smooth):
-    """A model trained with two rows at weight zero, traced with and without them. Not where a library counts rows."""
+    """Trace a model trained with two rows at weight zero, with and without them.
+
+    This does not hold where a library counts rows."""
     case, *_ = smooth
     if case.ordered or case.counts_rows:
         pytest.skip("a row of weight zero still counts here")
@@ -272,7 +235,7 @@ def test_a_row_twice_is_a_row_of_weight_two(smooth):
 
 
 def test_other_labels_are_noticed(setting):
-    """Fidelity can fail: with two labels exchanged (or, for medians, all moved on) the replay is not the model's."""
+    """With two labels exchanged (or, for medians, all shifted) the replay must fail."""
     case, tracer, *_ = setting
     e = tracer.engine.ensemble
     here = np.flatnonzero(np.abs(spread(tracer, case)) > 0)
@@ -288,7 +251,7 @@ def test_other_labels_are_noticed(setting):
 
 
 def test_cross_terms_of_classes():
-    """Removing a row of one class moves the scores of the others, through the softmax they share."""
+    """Removing a row of one class changes the scores of the others, because they share a softmax."""
     names = [n for n in CASES if "multiclass" in n.lower() and "all" not in n.lower()]
     assert len(names) >= 4
     for name in names:
@@ -307,7 +270,7 @@ def test_cross_terms_of_classes():
 
 
 def test_the_oracle_can_disagree():
-    """A wrong learning rate in the oracle is a failure of the comparison, not something it forgives."""
+    """The comparison fails if the oracle has a wrong learning rate."""
     case, _, structure, test_steps = prepared(next(iter(CASES)))
     wrong = replace(structure, lr=np.asarray(structure.lr) * 1.01)
     F = oracle.predict(wrong, oracle.refit(wrong, case.data.codes, case.w), test_steps)

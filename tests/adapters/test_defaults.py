@@ -1,5 +1,6 @@
-"""Two lines for every estimator with its default settings, on one DataFrame with missing values and categories, each as
-far as the library itself takes them."""
+"""Every estimator with its default settings, traced in two lines.
+
+The table has missing values and categories, as far as the library accepts them."""
 
 import pickle
 
@@ -27,11 +28,11 @@ QUIET = {
     "verbose": 0,
     "allow_writing_files": False,
     "cat_features": CATEGORIES,
-}  # nothing that changes the model
+}  # settings that do not change the model
 ESTIMATORS = {
     "CatBoostClassifier": lambda: CatBoostClassifier(**QUIET),
     "CatBoostRegressor": lambda: CatBoostRegressor(**QUIET),
-    "XGBClassifier": lambda: XGBClassifier(enable_categorical=True),  # XGBoost 2 asks for it
+    "XGBClassifier": lambda: XGBClassifier(enable_categorical=True),  # XGBoost 2 needs it
     "XGBRegressor": lambda: XGBRegressor(enable_categorical=True),
     "LGBMClassifier": lambda: LGBMClassifier(verbose=-1),
     "LGBMRegressor": lambda: LGBMRegressor(verbose=-1),
@@ -51,7 +52,7 @@ ESTIMATORS = {
 
 
 def table_for(name, X):
-    """X as the estimator takes it."""
+    """Return X in a form that the estimator accepts."""
     if name.startswith(("CatBoost",)):
         return X.astype(dict.fromkeys(CATEGORIES, str))
     if name.startswith(("XGB", "LGBM", "Hist")):
@@ -65,7 +66,7 @@ def test_two_lines(name):
     data = frame("class" if "Classifier" in name else "number", many=True)
     y = data.y
     y_test = data.y_test
-    if name == "XGBClassifier":  # takes numbers only
+    if name == "XGBClassifier":  # accepts only numbers
         y = data.codes.astype(int)
         y_test = data.test_codes.astype(int)
     X = table_for(name, data.X)
@@ -85,7 +86,7 @@ def test_two_lines(name):
     if "Forest" in name or "Extra" in name:
         assert (
             "label_influence" in tracer.fidelity.verdict
-        )  # grown to the end, every leaf holds one label
+        )  # fully grown, so every leaf holds one label
     else:
         assert np.abs(influence.values).max() > 0
 
@@ -94,7 +95,7 @@ def test_two_lines(name):
     "name", ["CatBoostClassifier", "XGBClassifier", "LGBMClassifier", "GradientBoostingClassifier"]
 )
 def test_a_pickled_model(name):
-    """As joblib and pickle bring models back: with all their parameters."""
+    """Models loaded by joblib or pickle have all their parameters."""
     data = frame(many=True)
     X = table_for(name, data.X)
     y = data.codes.astype(int)

@@ -1,4 +1,4 @@
-"""Training rows in Parquet files: the answers of the same rows in memory, and errors that say what is wrong."""
+"""Training rows in Parquet files give the same answers as in memory, and clear errors."""
 
 import gc
 import json
@@ -26,9 +26,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import leaftrace as lt
-from leaftrace._actions.hashes import hash_table
 from leaftrace._data import parquet
 from leaftrace._engine import backward, steps, workspace
+from leaftrace._model.hashes import hash_table
 
 N = 900
 M = 12
@@ -36,7 +36,7 @@ QUIET = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
 
 
 def world(seed=0):
-    """A table with gaps and a category; two and three classes, a number, weights."""
+    """Return a table with gaps and a category, labels of three kinds, and weights."""
     rng = np.random.default_rng(seed)
     X = pd.DataFrame(rng.normal(size=(N + M, 4)).astype(np.float32), columns=list("abcd"))
     X["kind"] = pd.Categorical(
@@ -152,7 +152,7 @@ CASES = {
 
 @cache
 def made(name):
-    """(model, X, y, w) of training, (X, y) of test rows."""
+    """Return (model, X, y, w) of training and (X, y) of test rows."""
     case = CASES[name]
     (X, labels, w) = world()
     X = X[list(case.columns)]
@@ -166,7 +166,7 @@ def made(name):
 
 
 def written(folder, X, y, w=None, files=3, group=130):
-    """In files of uneven length with several row groups."""
+    """Write the rows to files of uneven length with several row groups."""
     table = X.assign(label=y, **({} if w is None else {"mass": w}))
     edges = np.linspace(0, 1, files + 1) ** 1.3 * len(table)
     folder.mkdir(parents=True, exist_ok=True)
@@ -193,7 +193,7 @@ def both(name, tmp_path, **settings):
 
 @pytest.fixture
 def in_pieces(monkeypatch):
-    """Parts and chunks of a few rows, so that every loop over them turns more than once."""
+    """Use parts and chunks of a few rows, so that every loop over them runs more than once."""
     monkeypatch.setattr(parquet, "ROWS_AT_ONCE", 100)
     for module in (steps, workspace, backward):
         monkeypatch.setattr(module, "ROW_CHUNK", 200)
@@ -228,7 +228,7 @@ def test_answers_are_those_of_rows_in_memory(name, memory, tmp_path, in_pieces):
 
 @pytest.mark.parametrize("name", ["LightGBM", "CatBoost, three classes"])
 def test_leaf_form_adds_up_over_chunks(name, tmp_path, in_pieces, monkeypatch):
-    """Built from rows in chunks it gives what the row form gives."""
+    """The leaf form, built from chunks of rows, equals the row form."""
     files, memory, X, y = both(name, tmp_path, memory_limit=300_000)
     monkeypatch.setattr("leaftrace._engine.costs.leaf_form_pays", lambda *_: True)
     assert not files.engine.work.keeps_effects
@@ -310,7 +310,7 @@ def test_scores_given_to_rows(tmp_path):
 
 
 def test_categories_in_another_order_in_every_file(tmp_path):
-    """A file lists the categories it has; the trees know them by name."""
+    """Each file lists only its own categories; the trees find them by name."""
     if int(xgb.__version__.split(".")[0]) < 3:
         pytest.skip("XGBoost before 3.1 knows categories by their number only")
     model, X, y, w, *_ = made("XGBoost")
@@ -338,7 +338,7 @@ def opened(tmp_path, name="LightGBM", pattern=None, **more):
 
 @pytest.fixture
 def count(monkeypatch):
-    """How often the rows have been read for their leaves."""
+    """Count how often the rows are read to find their leaves."""
     reads = []
     read = parquet.PartedTable.parts
 
@@ -357,7 +357,7 @@ def count(monkeypatch):
 def test_cache_is_used_again(name, tmp_path, count):
     pattern, tracer = opened(tmp_path, name)
     first = tracer()
-    again = tracer(pickle.loads(pickle.dumps(made(name)[0])))  # as the next run loads it
+    again = tracer(pickle.loads(pickle.dumps(made(name)[0])))  # loaded as in the next run
     assert len(count) == 1
     np.testing.assert_array_equal(first.engine.ensemble.leaves, again.engine.ensemble.leaves)
     os.utime(pattern.replace("*", "part-0"), (0, 0))
@@ -394,7 +394,7 @@ def test_damaged_cache(tmp_path):
 
 
 def test_full_disk_leaves_no_cache(tmp_path):
-    """A file that may not grow, as on a disk without room."""
+    """A limit on file sizes stands for a full disk."""
     resource = pytest.importorskip("resource", reason="Windows has no limits on file sizes")
     _, tracer = opened(tmp_path)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -451,7 +451,7 @@ def test_missing_file(tmp_path):
 
 
 def test_a_file_too_few(tmp_path):
-    """The replay knows how many rows each leaf had."""
+    """A missing file is noticed, because the model stores how many rows each leaf had."""
     pattern, tracer = opened(tmp_path)
     os.unlink(pattern.replace("*", "part-1"))
     with pytest.raises(lt.FidelityError):
@@ -481,8 +481,8 @@ def test_truncated_file(tmp_path):
         tracer()
 
 
-def test_spoilt_rows(tmp_path):
-    """The footer is there, some pages are not; the cache stays empty."""
+def test_damaged_rows(tmp_path):
+    """If the footer is complete but pages are damaged, the cache stays empty."""
     pattern, tracer = opened(tmp_path)
     path = pattern.replace("*", "part-2")
     with open(path, "r+b") as file:

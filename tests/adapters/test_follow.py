@@ -1,11 +1,10 @@
-"""Retraining on other training sets, and the tracers that follow it, against models fitted directly on those rows."""
+"""Retraining on other training sets, and tracers of it, against models fitted directly."""
 
 import warnings
 from copy import deepcopy
 
 import cases_catboost
 import cases_lightgbm
-import cases_sklearn
 import cases_xgboost
 import lightgbm as lgb
 import numpy as np
@@ -23,8 +22,11 @@ from sklearn.ensemble import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
-from test_altered import other_labels, other_weights, some_rows, take
+from sklearn_forest import forest_raw
+from sklearn_gradient import gradient_raw
+from sklearn_hist import hist_raw
 from threadpoolctl import threadpool_limits
+from training_sets import other_labels, other_weights, random_rows, take
 
 import leaftrace as lt
 
@@ -87,13 +89,7 @@ def raw(model, X):
     if library == "sklearn":
         hist = hasattr(model, "_predictors")
         forest = "forest" in type(model).__module__
-        by = (
-            cases_sklearn.hist_raw
-            if hist
-            else cases_sklearn.forest_raw
-            if forest
-            else cases_sklearn.gradient_raw
-        )
+        by = hist_raw if hist else forest_raw if forest else gradient_raw
     else:
         by = {"catboost": cases_catboost, "lightgbm": cases_lightgbm, "xgboost": cases_xgboost}[
             library
@@ -110,10 +106,12 @@ def fitted(model, X, y, w):
 
 
 def altered(data, w):
-    """(arguments of retrain, the table, labels, weights that they mean): rows changed, and rows added."""
+    """Return (arguments of retrain, the table, labels and weights they stand for).
+
+    Some rows are changed and some are added."""
     n = len(data.y)
     y, _ = other_labels(data)
-    gone = some_rows(n)
+    gone = random_rows(n)
     keep = np.setdiff1d(np.arange(n), gone)
     new = other_weights(np.ones(n) if w is None else w) if w is not None else None
     yield (
@@ -153,7 +151,7 @@ def test_retraining_is_fitting(name):
 
 
 def check_followed(tracer, retrained, direct, expected, rows, data, **more):
-    """What the retrained model predicts, and its tracer, are those of the model fitted directly."""
+    """Check that the retrained model and its tracer equal those of the model fitted directly."""
     scale = max(1.0, np.abs(expected).max())
     np.testing.assert_allclose(retrained.scores(data.X_test), expected, atol=2e-6 * scale)
     followed = tracer.follow(retrained)
@@ -171,7 +169,7 @@ def check_followed(tracer, retrained, direct, expected, rows, data, **more):
     expected = own.influence(data.X_test, data.y_test, **ask).values
     found = followed.influence(data.X_test, data.y_test, **ask).values
     np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
-    again = followed.retrain(without=[0])  # a retrained model can be altered in its turn
+    again = followed.retrain(without=[0])  # a retrained model can be altered again
     assert len(again.rows.keep) == len(rows[1]) - 1
 
 
@@ -189,7 +187,7 @@ PIPELINES = {
 @pytest.mark.parametrize("name", PIPELINES)
 @threadpool_limits.wrap(limits=1)
 def test_pipelines(name):
-    """The steps before the model stay as they are; new rows pass through them."""
+    """The steps before the model are not fitted again; new rows pass through them."""
     pipeline, data = PIPELINES[name]
     pipeline = clone(pipeline).fit(data.X, data.y)
     first = pipeline[:-1]
@@ -289,7 +287,7 @@ def test_a_catboost_pool():
 
 
 def test_baselines():
-    """Scores given to rows go with them; new rows have none."""
+    """Baselines stay with their rows; new rows have none."""
     data = binary()
     w = weights(len(binary().y))
     given = np.float32(0.5 * np.random.default_rng(4).normal(size=len(data.y))).astype(float)
@@ -327,7 +325,7 @@ def test_baselines():
         np.testing.assert_allclose(
             followed.refit().scores(data.X_test, at_test), expected, atol=5e-6
         )
-        # Without a baseline the base score takes its place; it is as it was, for no training row had it.
+        # Without a baseline the base score is used. It is unchanged, because no training row used it.
         np.testing.assert_allclose(
             followed.refit().scores(data.X_test), retrained.scores(data.X_test), atol=5e-6
         )
@@ -339,7 +337,7 @@ def test_baselines():
 
 
 def test_early_stopping_keeps_its_rounds():
-    """Models that stopped early are trained again for the rounds they had, whatever the rows."""
+    """Models that stopped early are trained again for the same number of rounds."""
     data = numbers()
     w = weights(len(numbers().y))
     held = [(data.X_test, data.y_test)]

@@ -1,5 +1,4 @@
-"""Tables of polars and Arrow: the same rows give the same numbers in every kind of table, and tables come back in the
-kind that was given."""
+"""polars and Arrow tables: the same numbers for every kind of table, results in the same kind."""
 
 import os
 import pickle
@@ -64,7 +63,7 @@ def traced(*given):
 
 
 def table(X, kind):
-    """The rows of a DataFrame in another kind of table; polars numbers its categories in its own order."""
+    """Convert a DataFrame to another kind of table. polars orders categories in its own way."""
     if kind == "pandas":
         return X
     X = X.reset_index(drop=True)
@@ -72,14 +71,16 @@ def table(X, kind):
 
 
 def column(values, kind):
-    """Labels or weights; Arrow's in two chunks."""
+    """Return labels or weights as a column; Arrow columns have two chunks."""
     if kind == "pandas":
         return pd.Series(values)
     return pl.Series(values) if kind == "polars" else pa.chunked_array([values[:7], values[7:]])
 
 
 def data(of):
-    """(training table, test table, labels, test labels): numbers for regression, or categories for two classes."""
+    """Return (training table, test table, labels, test labels).
+
+    Columns are numbers for regression, and categories for two classes."""
     d = boosters.frame("number" if of == "numbers" else "class", many=True, n=300)
     X = pd.concat([d.X, d.X_test])
     y = np.append(d.y, d.y_test)
@@ -90,7 +91,7 @@ def data(of):
 
 
 def model(library, of):
-    """An unfitted model, and labels as it takes them."""
+    """Return an unfitted model, and labels in the form it accepts."""
     if of == "numbers":
         return {
             "catboost": lambda: CatBoostRegressor(iterations=6, depth=3, **QUIET),
@@ -116,9 +117,9 @@ def model(library, of):
 
 @cache
 def world(library, of, holes=False):
-    """A model trained on pandas tables, its rows, and all that is asked of it."""
+    """A model trained on pandas tables, its rows, and its answers to all questions."""
     X, X_test, y, y_test = data(of)
-    if of != "numbers" and library == "xgboost":  # which takes class numbers
+    if of != "numbers" and library == "xgboost":  # which needs class numbers
         y, y_test = (np.where(v == "yes", 1, 0) for v in (y, y_test))
     if holes:
         X, X_test = (x.assign(kind=x["kind"].where(np.arange(len(x)) % 5 > 0)) for x in (X, X_test))
@@ -128,14 +129,14 @@ def world(library, of, holes=False):
 
 
 def asked(tracer, X_test, y_test):
-    """Numbers of every kind of question, also of models trained again."""
+    """Return the numbers of every kind of question, also of retrained models."""
     some = inputs.take_rows(X_test, np.arange(3)), y_test[:3]
     models = {
         "refitted": tracer.refit([3, 5]),
         "retrained": tracer.retrain([3, 5]),
         "added": tracer.retrain([3], added=some),
     }
-    if tracer.engine.ensemble.sample is None:  # a forest has no place for new rows
+    if tracer.engine.ensemble.sample is None:  # new rows cannot be added to a forest
         models["added, refitted"] = tracer.refit(added=some)
     return {
         "influence": tracer.influence(X_test, y_test).values,
@@ -167,7 +168,7 @@ def _tables_of(x):
 @pytest.mark.parametrize("of", ["numbers", "categories"])
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_the_same_rows_give_the_same_numbers(library, of, kind):
-    """Trained on pandas, traced with another kind of table: equal to the last bit, also where it is trained again."""
+    """A model trained on pandas and traced with another kind gives the same bits, also retrained."""
     skip_old(library, of)
     fitted, X, X_test, y, y_test, w, expected = world(library, of)
     tracer = traced(fitted, table(X, kind), column(y, kind), column(w, kind))
@@ -185,7 +186,7 @@ def test_missing_categories(library, kind):
     same(asked(tracer, table(X_test, kind), y_test), expected)
 
 
-# What trains on such tables: LightGBM ends the process at categories that are not pandas', CatBoost takes no Arrow.
+# Tables that can be trained on: LightGBM crashes on categories other than pandas', CatBoost has no Arrow.
 TRAINS = [
     *((library, "numbers", "polars") for library in LIBRARIES),
     *((library, "numbers", "arrow") for library in LIBRARIES if library != "catboost"),
@@ -199,7 +200,7 @@ TRAINS = [
 @needs_new
 @pytest.mark.parametrize(("library", "of", "kind"), TRAINS)
 def test_trained_on_other_tables(library, of, kind):
-    """Traced with the tables it was trained on and with pandas: the same numbers."""
+    """Tracing with the tables of training and with pandas gives the same numbers."""
     _, X, X_test, y, y_test, w, _ = world(library, "numbers" if of == "numbers" else "categories")
     own = table(X, kind)
     own_test = table(X_test, kind)
@@ -214,7 +215,7 @@ def test_trained_on_other_tables(library, of, kind):
 
 
 def test_text_of_catboost():
-    """Columns of text, and categories that are numbers."""
+    """CatBoost with columns of text, and with categories that are numbers."""
     X, X_test, y, y_test = data("categories")
     X, X_test = (
         x.astype({"kind": str}).assign(town=x["town"].cat.codes.astype(int)) for x in (X, X_test)
@@ -259,7 +260,7 @@ def test_columns_by_name(library, kind):
 @pytest.mark.parametrize("kind", KINDS[1:])
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
 def test_text_is_refused_where_the_library_cannot_take_it(library, kind):
-    """LightGBM itself would end the process."""
+    """We refuse it, because LightGBM itself would crash."""
     skip_old(library)
     fitted, X, X_test, y, y_test, w, _ = world(library, "categories")
     tracer = traced(fitted, table(X, kind), y, w)
@@ -292,7 +293,7 @@ def test_names_with_spaces_and_arrays_without_names():
 
 
 def test_labels_and_weights_of_any_kind():
-    """Nullable types too; what is missing is said where."""
+    """Nullable types work too; errors say where a value is missing."""
     text = ["b", "a", "a"]
     for values in (
         pl.Series(text), pl.Series(text, dtype=pl.Categorical), pl.Series(text, dtype=pl.Enum(["a", "b"])),
@@ -324,7 +325,7 @@ def test_a_lazy_frame_and_a_batch():
 
 @pytest.mark.parametrize("kind", KINDS[1:])
 def test_rows_below_rows(kind):
-    """Types stay; rows of another kind of table fit in."""
+    """Adding rows keeps the types, also if the new rows are in another kind of table."""
     X = pd.DataFrame(
         {
             "x": np.float32([1, 2, 3]),
@@ -360,19 +361,19 @@ def test_truth_values_with_gaps():
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def told(request):
+def tracer_of_kind(request):
     kind = request.param
     fitted, X, X_test, y, y_test, w, _ = world("lightgbm", "categories")
     return kind, traced(fitted, table(X, kind), y, w), table(X_test, kind), y_test
 
 
-def test_tables_come_back_in_the_kind_of_the_training_table(told):
-    kind, tracer, X_test, y_test = told
+def test_tables_come_back_in_the_kind_of_the_training_table(tracer_of_kind):
+    kind, tracer, X_test, y_test = tracer_of_kind
     influence = tracer.influence(X_test, y_test)
     again = pickle.loads(pickle.dumps(influence))
     other = table(
         world("lightgbm", "categories")[2], "pandas"
-    )  # test rows of another kind do not count
+    )  # the kind of the test rows does not matter
     tables = [
         influence.top(3), influence.by("kind"), influence.by("a", test_groups="kind"), influence.to_frame(),
         again.top(2), influence.mean().to_frame(), tracer.top(X_test, y_test, 3),
@@ -396,8 +397,8 @@ def test_tables_come_back_in_the_kind_of_the_training_table(told):
         assert "<table>" in influence._repr_html_()
 
 
-def test_the_index_is_kept(told):
-    kind, tracer, X_test, y_test = told
+def test_the_index_is_kept(tracer_of_kind):
+    kind, tracer, X_test, y_test = tracer_of_kind
     top = _tables_of(tracer.top(X_test, y_test, 2))
     if kind == "pandas":
         assert set(top["train_row"]) <= set(tracer.X_train.index)
@@ -406,8 +407,8 @@ def test_the_index_is_kept(told):
         assert set(top["test_row"]) == set(range(len(y_test)))
 
 
-def test_actions(told):
-    kind, tracer, X_test, y_test = told
+def test_actions(tracer_of_kind):
+    kind, tracer, X_test, y_test = tracer_of_kind
     wrong = np.flatnonzero(tracer.engine.unchanged.loss(X_test, y_test) > np.log(2))[:1]
     half = [inputs.take_rows(X_test, part) for part in (np.arange(20), np.arange(20, 40))]
     parts = half[0], y_test[:20], half[1], y_test[20:40]
@@ -454,11 +455,11 @@ def test_an_ensemble(kind):
     assert type(found.table) is type(found.top(2)) is type(found.influence.top(1)) is type(X)
 
 
-def test_a_report_and_pictures(told, tmp_path):
+def test_a_report_and_pictures(tracer_of_kind, tmp_path):
     import matplotlib
 
     matplotlib.use("Agg")
-    _, tracer, X_test, y_test = told
+    _, tracer, X_test, y_test = tracer_of_kind
     lt.report(tracer, X_test, y_test, groups="kind").save(tmp_path / "page.html")
     assert (tmp_path / "page.html").stat().st_size > 10_000
     influence = tracer.influence(X_test, y_test)

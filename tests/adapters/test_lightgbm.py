@@ -1,6 +1,6 @@
-"""What is LightGBM's own: refusals, files, parameters, rows drawn at random, retraining, tables by name.
+"""LightGBM: refusals, files, parameters, rows drawn at random, retraining, tables by name.
 
-That all numbers are right is tested for every setting in test_contract.py."""
+test_contract.py tests the numbers of every setting."""
 
 import warnings
 
@@ -8,7 +8,8 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 from boosters import binary, frame, numbers, three_classes, weights
-from cases_lightgbm import CASES, SMALL, VERSION, raw
+from cases_lightgbm import CASES, SMALL, raw
+from lightgbm_formulas import VERSION
 from scipy import sparse
 
 import leaftrace as lt
@@ -39,7 +40,7 @@ def saved(model, folder):
 
 
 def test_two_lines():
-    """The estimators as they come, on a table with missing values and categories, classes by name."""
+    """Default estimators, on a table with missing values, categories and class names."""
     for kind, target in ((lgb.LGBMClassifier, "class"), (lgb.LGBMRegressor, "number")):
         data = frame(target, many=True)
         model = kind(verbose=-1, n_jobs=1).fit(data.X, data.y)
@@ -149,7 +150,7 @@ def test_labels_are_checked():
 
 
 def test_a_file_is_the_model(tmp_path):
-    """With categories: the file keeps their names too."""
+    """A file gives the same model, also with categories, whose names it stores."""
     data = frame(many=True)
     model = lgb.LGBMClassifier(n_estimators=8, verbose=-1, n_jobs=1).fit(data.X, data.y)
     path = saved(model.booster_, tmp_path)
@@ -184,7 +185,7 @@ def test_a_broken_file(tmp_path):
     ],
 )
 def test_digits_that_a_file_lacks(tmp_path, data, settings, bound):
-    """Files keep six digits of parameters; leaf values know the others."""
+    """Files store six digits of parameters; the others are recovered from leaf values."""
     w = weights(len(data.codes))
     model = train(data, weight=w, **settings)
     live, file = (lt.Tracer(m, data.X, data.codes, w) for m in (model, saved(model, tmp_path)))
@@ -220,7 +221,7 @@ def test_wrong_rows_are_noticed():
 
 
 def test_rows_of_weight_zero_count():
-    """In leaf_count, not in leaf values."""
+    """Rows of weight zero count in leaf_count but not in leaf values."""
     w = weights(len(NUMBERS.codes))
     w[[3, 50, 51]] = 0
     tracer = traced(weight=w)
@@ -249,7 +250,7 @@ def test_sampling_is_confirmed_and_can_be_refuted():
 
 
 def test_bags_that_left_no_tree():
-    """An iteration that finds no split draws rows and is forgotten; those rows must be drawn and forgotten here too."""
+    """An iteration without a split draws rows and leaves no tree; the replay must draw them too."""
     model = train(rounds=60, bagging_fraction=0.3, bagging_freq=1, min_gain_to_split=22)
     assert 3 < model.num_trees() < 50
     assert lt.Tracer(model, NUMBERS.X, NUMBERS.codes).fidelity.max_error <= 1e-12
@@ -279,7 +280,7 @@ def test_bags_of_many_rows():
 
 
 def test_goss_of_weighted_rows():
-    """LightGBM rounds their terms twice to float32, the replay once."""
+    """LightGBM rounds the terms of weighted rows to float32 twice, the replay once."""
     tracer = traced(
         weight=weights(len(NUMBERS.codes)), data_sample_strategy="goss", learning_rate=0.3
     )
@@ -294,7 +295,7 @@ def test_dart_drops_at_most(limit):
 
 
 def test_a_forest_with_trees_without_splits():
-    """Such a tree is zero, not the starting score, so the mean is pulled to zero."""
+    """A tree without splits is zero, not the starting score, which moves the mean towards zero."""
     model = train(
         boosting="rf", bagging_fraction=0.6, bagging_freq=1, min_gain_to_split=80, rounds=12
     )
@@ -331,13 +332,13 @@ def test_a_forest_predicts_the_mean():
     ],
 )
 def test_path_smooth_of_weighted_rows(data, settings):
-    """LightGBM then smooths by estimates of the number of rows; which, the outputs tell."""
+    """LightGBM smooths by estimates of the number of rows, which are found from its outputs."""
     tracer = traced(data, weight=weights(len(data.codes)), path_smooth=3.0, **settings)
     assert tracer.fidelity.max_error <= 1e-12
 
 
 def test_trees_without_splits():
-    """Of one class only: its leaf is zero whatever the rows are."""
+    """With one class only, the leaf is zero for any rows."""
     model = train(CLASSES, min_gain_to_split=12, **MULTICLASS)
     leaves = [tree["num_leaves"] for tree in model.dump_model()["tree_info"]]
     assert min(leaves) == 1
@@ -348,7 +349,7 @@ def test_trees_without_splits():
 
 
 def test_square_roots():
-    """reg_sqrt: the score is the square root, and so is the label."""
+    """With reg_sqrt, score and label are square roots."""
     data = numbers("positive")
     tracer = traced(data, reg_sqrt=True)
     assert tracer.fidelity.max_error <= 1e-12
@@ -361,7 +362,7 @@ def test_square_roots():
 
 
 def test_refitted_models():
-    """Booster.refit(decay_rate=0) on other rows is a model of those rows; with decay it is of both."""
+    """Booster.refit(decay_rate=0) gives a model of the new rows; with decay, of old and new rows."""
     model = train(lambda_l2=0.5)
     rows = slice(0, 200)
     w = weights(200)
@@ -446,7 +447,7 @@ def test_a_dataset_stands_for_table_labels_and_weights():
 
 
 def test_given_scores_in_both_orders():
-    """(n, K), or LightGBM's own: one class after the other."""
+    """Scores can be (n, K), or one class after the other as in LightGBM."""
     start = np.random.default_rng(0).normal(size=(len(CLASSES.codes), 3))
     model = train(CLASSES, 4, init_score=start, **MULTICLASS)
     values = [
@@ -463,7 +464,7 @@ def test_given_scores_in_both_orders():
 
 
 def test_the_best_iteration_counts(tmp_path):
-    """As predict() takes it, in the wrapper, a Booster with more trees, and their files."""
+    """The best iteration is used as in predict(): in the wrapper, a Booster with more trees, and files."""
     model = lgb.LGBMRegressor(n_estimators=100, learning_rate=0.3, verbose=-1, n_jobs=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # eval_set has another name in later versions
@@ -494,7 +495,7 @@ AGAIN = [
 
 @pytest.mark.parametrize("name", AGAIN)
 def test_nothing_removed_gives_the_model_back(name):
-    """To the last bit: same parameters, same threads."""
+    """Retraining on all rows gives the same bits, with the same parameters and threads."""
     case = CASES[name]()
     tracer = lt.Tracer(
         case.model, case.data.X, case.data.y, case.weight, baseline=case.baseline, n_jobs=1
@@ -504,14 +505,14 @@ def test_nothing_removed_gives_the_model_back(name):
     expected = raw(case.model, case.data.X_test)
     accuracy = (
         1e-14 if "schedule" in name or "continued" in name else 0.0
-    )  # rates that are recovered, not told
+    )  # learning rates that are recovered, not given
     np.testing.assert_allclose(
         again.predict(case.data.X_test).reshape(expected.shape), expected, 0, accuracy
     )
 
 
 def test_retraining_without_rows(tmp_path):
-    """Also from a file, and with constraints that parameters spell out."""
+    """Retraining also works from a file, and with constraints given as parameters."""
     w = weights(len(NUMBERS.codes))
     gone = [3, 70, 71]
     keep = np.setdiff1d(np.arange(len(w)), gone)
@@ -533,7 +534,7 @@ def test_retraining_without_rows(tmp_path):
 
 
 def test_leave_one_out_and_changes_of_structure():
-    """A row whose removal moves nothing but leaf values, and one that carries a split."""
+    """One row changes only leaf values when removed, another changes a split."""
     X = np.repeat([[0.0], [1.0], [5.0]], [30, 30, 6], axis=0)
     y = np.repeat([0.0, 1.0, 40.0], [30, 30, 6])
     settings = {**SMALL, "min_data_in_leaf": 6, "min_data_in_bin": 1}

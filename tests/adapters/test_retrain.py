@@ -1,12 +1,11 @@
-"""Real retraining: the ground truth of removal."""
+"""Real retraining without rows."""
 
 import numpy as np
 import pytest
 from catboost import CatBoostClassifier, CatBoostRegressor, Pool
-from test_catboost import tracer_of
+from catboost_models import QUIET, case, tracer_of
 
 import leaftrace as lt
-from conftest import QUIET, case
 
 
 def test_leave_one_out_is_catboost_without_the_row():
@@ -41,7 +40,7 @@ def test_nothing_removed_gives_the_model_back():
 
 
 def test_a_baseline_of_test_rows_counts_once():
-    """In a pool or as an argument: predictions, losses and influences are those of score plus baseline."""
+    """Given in a pool or as an argument, a baseline is added once to the scores of test rows."""
     c = case("logloss baseline")
     tracer = tracer_of(c)
     given = np.float32(np.random.default_rng(8).normal(size=len(c.y_test)))
@@ -60,7 +59,7 @@ def test_a_baseline_of_test_rows_counts_once():
 
 
 def test_structure_changes_are_reported():
-    """A row whose removal moves nothing but leaf values, and one that carries a split."""
+    """One row changes only leaf values when removed, another changes a split."""
     X = np.repeat([[0.0], [1.0], [5.0]], [30, 30, 1], axis=0)
     y = np.r_[np.zeros(30), np.ones(30), 40.0]
     settings = {
@@ -79,7 +78,7 @@ def test_structure_changes_are_reported():
 
 
 def test_where_the_structure_stays_retraining_is_leaf_refit():
-    """The paper's claim for LeafRefit: exact when no tree changes."""
+    """As the paper claims, LeafRefit is exact when no tree changes."""
     X = np.repeat([[0.0], [1.0], [2.0]], 40, axis=0)
     rng = np.random.default_rng(0)
     y = np.repeat([0.0, 3.0, 9.0], 40) + rng.normal(size=120) * 0.1

@@ -1,5 +1,4 @@
-"""scikit-learn: what the contract does not ask. Two lines for every estimator, rows drawn and held out, retraining,
-inputs, refusals."""
+"""scikit-learn beyond the contract: defaults, rows drawn and held out, retraining, inputs, refusals."""
 
 import re
 import warnings
@@ -42,7 +41,7 @@ import leaftrace as lt
 def one_thread():
     with threadpool_limits(
         1, "openmp"
-    ):  # on so few rows threads wait for each other most of the time
+    ):  # with so few rows, threads would mostly wait for each other
         yield
 
 
@@ -77,7 +76,7 @@ DEFAULTS = [
 
 @pytest.mark.parametrize("model", DEFAULTS, ids=lambda model: type(model).__name__)
 def test_the_defaults_in_two_lines(model):
-    """On a DataFrame with what the estimator takes: categories, missing values, or neither."""
+    """The DataFrame has categories and missing values, as far as the estimator accepts them."""
     data = frame(
         "class" if hasattr(model, "classes_") or "Classifier" in type(model).__name__ else "number",
         n=150,
@@ -102,7 +101,7 @@ def test_the_defaults_in_two_lines(model):
 
 
 def test_leaves_of_one_label_do_not_move_with_weights():
-    """A forest grown to the end: the verdict says so, and labels, not weights, are what its predictions follow."""
+    """In a fully grown forest, predictions depend on labels but not on weights; the verdict says so."""
     data = numbers()
     model = ExtraTreesRegressor(n_estimators=5, random_state=0).fit(data.X, data.y)
     tracer = exact(model, data.X, data.y)
@@ -149,7 +148,7 @@ def test_a_subclass_is_read_as_its_parent():
 
 
 def test_early_stopping_beyond_ten_thousand_rows():
-    """The default holds out a tenth; such rows have no influence."""
+    """By default a tenth of the rows is held out; they have no influence."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(10_050, 3))
     y = X[:, 0] + rng.normal(size=len(X))
@@ -234,7 +233,7 @@ def test_a_split_that_cannot_be_found_again():
 
 
 def test_forest_weights():
-    """From 1.9 on they set the chances of a row; before, they multiply its count."""
+    """From 1.9 on, weights set the chance of a row to be drawn; before, they multiply its count."""
     data = numbers()
     w = weights(422)
     model = RandomForestRegressor(n_estimators=5, max_depth=4, max_samples=0.7, random_state=0)
@@ -288,7 +287,7 @@ def test_fewer_rows_than_a_forest_drew_from():
         lt.Tracer(model, data.X[:-1], data.y[:-1])
 
 
-# ---- how training went on ----
+# ---- continued training ----
 
 
 @pytest.mark.parametrize(
@@ -301,7 +300,7 @@ def test_fewer_rows_than_a_forest_drew_from():
     ids=lambda model: type(model).__name__,
 )
 def test_warm_start(model):
-    """Trained on; with other rows the second time it is not the same training, and that is noticed."""
+    """Continued training is replayed; if it used other rows the second time, that is noticed."""
     data = numbers()
     model = clone(model)
     more = (
@@ -316,7 +315,7 @@ def test_warm_start(model):
 
 
 def test_a_training_that_goes_on_when_all_is_learnt():
-    """Scores beyond 30: scikit-learn's p (1 - p) has few digits left there, and the replay loses the same ones."""
+    """For scores beyond 30, p (1 - p) has few correct digits; the replay loses the same ones."""
     X, y = load_breast_cancer(return_X_y=True)
     model = GradientBoostingClassifier(
         n_estimators=120, learning_rate=1.0, max_features=4, max_depth=4, random_state=0
@@ -328,7 +327,7 @@ def test_a_training_that_goes_on_when_all_is_learnt():
 
 
 def test_trees_that_are_only_a_root():
-    """Their value is zero whatever their rows: only the starting score moves."""
+    """Trees that are only a root have the value zero; only the starting score changes."""
     data = binary()
     model = HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=300).fit(data.X, data.y)
     assert all(len(tree.nodes) == 1 for step in model._predictors for tree in step)
@@ -386,7 +385,7 @@ def test_retraining_on_all_rows_gives_the_model_back(model):
 
 
 def test_retraining_without_a_category():
-    """Codes of the remaining categories are the new model's own."""
+    """If a category disappears, the retrained model has new codes for the others."""
     data = frame(many=True)
     model = HistGradientBoostingClassifier(
         max_iter=5, categorical_features="from_dtype", random_state=0

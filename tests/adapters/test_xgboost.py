@@ -1,4 +1,4 @@
-"""XGBoost: what the contract does not cover. Files, parameters, draws, training again, and what is refused."""
+"""XGBoost beyond the contract: files, parameters, draws, retraining, refusals."""
 
 from dataclasses import replace
 
@@ -11,6 +11,9 @@ import scipy.sparse
 import xgboost as xgb
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from xgboost_draws import rows_by_congruence, uniform, words
+from xgboost_formulas import quantile_leaf
+from xgboost_reading import VERSION, matrix
 
 import leaftrace as lt
 from leaftrace._adapters.xgboost import draws, start
@@ -26,11 +29,11 @@ WEIGHT = boosters.weights(len(NUMBERS.y))
 
 def trained(data=NUMBERS, rounds=8, weight=None, **params):
     params = {"max_depth": 3, "nthread": 1, **params}
-    return xgb.train(params, cases.matrix(data.X, label=data.y, weight=weight), rounds)
+    return xgb.train(params, matrix(data.X, label=data.y, weight=weight), rounds)
 
 
 def margins(booster, X, **how):
-    return booster.predict(cases.matrix(X), output_margin=True, **how).astype(float)
+    return booster.predict(matrix(X), output_margin=True, **how).astype(float)
 
 
 def exact(model, data=NUMBERS, weight=None, **arguments):
@@ -126,17 +129,15 @@ def test_refusals(setting):
         lt.Tracer(make(), NUMBERS.X, NUMBERS.y)
 
 
-@pytest.mark.skipif(
-    cases.VERSION < (3, 2), reason="older versions sample by gradients on GPUs only"
-)
+@pytest.mark.skipif(VERSION < (3, 2), reason="older versions sample by gradients on GPUs only")
 def test_gradient_based_sampling_is_refused():
     with pytest.raises(lt.UnsupportedModel, match="sampling_method='uniform'"):
         lt.Tracer(trained(subsample=0.5, sampling_method="gradient_based"), NUMBERS.X, NUMBERS.y)
     exact(trained(sampling_method="gradient_based"))  # without subsample nothing is drawn
 
 
-def test_an_objective_xgboost_cannot_tell_of():
-    """A Booster does not say that its objective was a function; its leaf values do."""
+def test_a_custom_objective_that_the_booster_does_not_store():
+    """A Booster does not store that its objective was a function; its leaf values show it."""
     booster = xgb.train(
         {"nthread": 1, "max_depth": 3},
         xgb.DMatrix(NUMBERS.X, NUMBERS.y),
@@ -325,7 +326,7 @@ def test_rows_drawn_again(params):
 
 
 def test_rows_in_another_order_are_noticed():
-    """Which rows were drawn depends on their places."""
+    """Which rows were drawn depends on their positions."""
     order = np.random.default_rng(0).permutation(len(NUMBERS.y))
     booster = trained(subsample=0.6)
     with pytest.raises(lt.FidelityError, match="leaf weights differ"):
@@ -341,12 +342,12 @@ def test_dropped_trees_that_cannot_be_found_again():
 
 
 def test_random_numbers():
-    """Against Python integers; and a draw of nothing draws nothing."""
-    word = cases.words(123)
+    """Compare with Python integers; drawing no rows uses no random numbers."""
+    word = words(123)
     twister = draws.Twister(123)
     assert [twister.word() for _ in range(700)] == [word() for _ in range(700)]
     assert twister.numbers(0).size == 0
-    np.testing.assert_array_equal(twister.numbers(50), [cases.uniform(word) for _ in range(50)])
+    np.testing.assert_array_equal(twister.numbers(50), [uniform(word) for _ in range(50)])
     powers = draws.congruential(37)
     assert [int(p) for p in powers] == [pow(16807, i + 1, 2**64) for i in range(37)]
     for subsample in (0.3, 0.9):
@@ -354,9 +355,9 @@ def test_random_numbers():
             [1], 200, seed=9, subsample=subsample, method="hist", parallel=1, seed_per_iteration=False,
             columns_first=False, learning_rate=0.3, dart=None,
         )  # fmt: skip
-        word = cases.words(9)
+        word = words(9)
         word()
-        expected = cases.rows_by_congruence(word, 200, float(np.float32(subsample)))
+        expected = rows_by_congruence(word, 200, float(np.float32(subsample)))
         np.testing.assert_array_equal(again.sample[0], expected == 1)
 
 
@@ -388,7 +389,7 @@ def test_nothing_removed_gives_the_model_back(setting):
     model = make().set_params(n_jobs=1).fit(data.X, data.y)
     again = exact(model, data).retrain(without=[])
     assert not again.structure_changed
-    # DART adds the trees up in another order where it predicts rows in place.
+    # DART adds trees in another order when it predicts without a DMatrix.
     tolerance = 1e-6 if setting == "dart" else 0
     np.testing.assert_allclose(
         again.predict(data.X_test), model.predict(data.X_test, output_margin=True), atol=tolerance
@@ -455,7 +456,7 @@ def test_a_quantile_matrix_is_traced_but_not_retrained():
     rows = xgb.QuantileDMatrix(NUMBERS.X, NUMBERS.y)
     booster = xgb.train({"max_depth": 3, "nthread": 1}, rows, 4)
     exact(booster)
-    if cases.VERSION < (3, 1):  # there XGBoost cannot tell the leaves of its rows
+    if VERSION < (3, 1):  # XGBoost cannot predict the leaves of its rows there
         with pytest.raises(lt.InvalidInput, match="pass the table itself"):
             lt.Tracer(booster, rows)
         return
@@ -538,7 +539,7 @@ def test_large_labels_over_many_rounds():
 
 @pytest.mark.parametrize("objective", ["binary:logistic", "multi:softprob"])
 def test_rows_predicted_with_certainty(objective):
-    """There 1 - p is a few units of float32; without them leaf values would be off by half."""
+    """Near certainty 1 - p is a few float32 units; ignoring them would make leaf values wrong by half."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 4))
     y = np.digitize(X[:, 0], [0.0] if objective == "binary:logistic" else [-0.5, 0.5])
@@ -574,7 +575,7 @@ B = np.linspace(0.5, 1.6, 9)
     ],
 )
 def test_rules_of_starting_scores(rule, loss, y):
-    """Derivatives against finite differences, removals against the rule itself."""
+    """Compare derivatives with finite differences, and removals with the rule itself."""
     by_weight, by_label = rule.effects(loss, y, B, y)
     step = 1e-5
     for i in range(len(y)):
@@ -595,7 +596,7 @@ def test_rules_of_starting_scores(rule, loss, y):
 @pytest.mark.parametrize("scale_pos_weight", [1, 3])
 @pytest.mark.parametrize("share", [0.0006, 0.9994])
 def test_few_rows_of_a_class(share, scale_pos_weight):
-    """A base_score near 1 is a logit of few digits, which leaves of a forest of small trees do not outweigh."""
+    """A base_score near 1 is a logit with few digits, and the small trees do not hide that."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(5000, 3))
     y = (X[:, 0] > np.quantile(X[:, 0], 1 - share)).astype(int)
@@ -616,7 +617,7 @@ def test_few_rows_of_a_class(share, scale_pos_weight):
 
 
 @pytest.mark.skipif(
-    (3, 0) <= cases.VERSION < (3, 2), reason="these versions do not train on a single class"
+    (3, 0) <= VERSION < (3, 2), reason="these versions do not train on a single class"
 )
 def test_all_labels_the_same():
     y = np.ones(len(NUMBERS.y), int)
@@ -625,7 +626,7 @@ def test_all_labels_the_same():
 
 
 def test_sums_of_many_weights_in_float32():
-    """A softmax start adds a hundred thousand weights in float32; that is the model's number, not an error of rows."""
+    """XGBoost adds a hundred thousand weights in float32; the replay must accept that rounding."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100_000, 2))
     w = np.float32(rng.random(100_000)).astype(float)
@@ -644,7 +645,7 @@ def test_quantiles(alpha, weighted):
     w = rng.random(90) * (rng.random(90) > 0.2)
     w = w if weighted else (w > 0).astype(float)
     found = Quantile(float(np.float32(alpha)), weighted)(leaf, 8, r, r, w)
-    expected = cases.quantile_leaf(float(np.float32(alpha)), weighted)(leaf, 8, r, r, w)
+    expected = quantile_leaf(float(np.float32(alpha)), weighted)(leaf, 8, r, r, w)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     assert np.all(found[6:] == 0)
 

@@ -1,5 +1,6 @@
-"""The engine's mathematics on tiny ensembles of every shape: adjoint, tangent, refit, against each other and against
-finite differences of the oracle."""
+"""Adjoint, tangent and refit on tiny ensembles of every shape.
+
+They are compared with each other and with finite differences of the oracle."""
 
 import numpy as np
 import oracle
@@ -24,7 +25,7 @@ every = settings(max_examples=150, deadline=None)
 
 
 def check_path(work, structure):
-    """A path of halvings is found from leaf values; where those do not tell paths apart, there is nothing to test."""
+    """Check that a path of halvings is found from leaf values, if these determine the path."""
     found = [list(step.scale) for step in work.trace.steps]
     assume(found == structure.scales)
 
@@ -118,7 +119,7 @@ def test_influence_is_the_slope_of_a_refit(case):
 def test_label_influence_is_the_slope_of_a_refit(case):
     structure, y, w, test_steps, y_test = case
     if structure.K > 1:
-        return  # labels are classes; tested below on real models by relabelling
+        return  # labels are classes; tested on real models by relabelling
     work = workspace_of(ensemble_of(structure, y, w))
     check_path(work, structure)
     adjoint = leaf_adjoint(work, queries_of(work, test_steps, y_test, "mean"), slice(None))
@@ -136,10 +137,10 @@ def test_label_influence_is_the_slope_of_a_refit(case):
 @every
 @given(tiny())
 def test_refit_without_each_row(case):
-    """Leaf changes of LeafRefit(AllPoints), and group refit of one row, against the oracle without the row."""
+    """Compare LeafRefit(AllPoints) and the group refit of one row with the oracle without the row."""
     structure, y, w, *_ = case
     if np.count_nonzero(w) < 3 or isinstance(structure.base, str):
-        # A base from the data may become infinite without a row of tiny sets; tested on real models.
+        # In tiny sets, a base score may become infinite without a row; it is tested on real models.
         return
     e = ensemble_of(structure, y, w)
     work = workspace_of(e)
@@ -161,7 +162,7 @@ def test_refit_without_each_row(case):
 @every
 @given(tiny())
 def test_recomputed_effects_give_the_same_answers(case):
-    """With a memory limit too small to keep anything, everything is recomputed step by step."""
+    """If the memory limit is too small to keep anything, everything is recomputed step by step."""
     structure, y, w, test_steps, y_test = case
     e = ensemble_of(structure, y, w)
     kept = workspace_of(e)
@@ -183,7 +184,7 @@ def test_recomputed_effects_give_the_same_answers(case):
 def test_leaf_space_is_the_row_form(case):
     structure, y, w, test_steps, y_test = case
     work = workspace_of(ensemble_of(structure, y, w))
-    assume(leaf_space.fits(work.trace.ensemble))
+    assume(leaf_space.has_leaf_form(work.trace.ensemble))
     queries = queries_of(work, test_steps, y_test)
     row = leaf_adjoint(work, queries, slice(None))
     leaf = leaf_space.build(work).adjoint(work, queries, slice(None))

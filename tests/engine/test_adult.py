@@ -1,17 +1,17 @@
-"""Adult with the paper's parameters, and CatBoost's defaults: the numbers the project promises."""
+"""Adult with the paper's parameters and with CatBoost's defaults."""
 
 import numpy as np
 import oracle
 import pytest
 from catboost import CatBoostClassifier, CatBoostRegressor
-from test_algorithms import transcription
+from catboost_models import QUIET
+from paper_algorithms import transcription
 
 import leaftrace as lt
-from conftest import QUIET
 
 
 def check(model, X, y, X_test, y_test, rows_of, removed=3):
-    """Fidelity, influence against finite differences, refit against the oracle without a row."""
+    """Check fidelity, influence against finite differences, and refit against the oracle."""
     tracer = lt.Tracer(model, X, y, dtype="float64")
     single = lt.Tracer(model, X, y)
     assert tracer.fidelity.max_error <= 1e-8
@@ -85,7 +85,7 @@ def test_update_sets_are_the_transcription(adult, paper_model, update_set):
 
 
 def test_default_classifier(adult):
-    """1,000 trees with ten backtracked Newton steps each, on a part of Adult that finite differences can afford."""
+    """1,000 trees with ten backtracked Newton steps each, on a part of Adult small enough for the oracle."""
     X, y, X_test, y_test = adult
     X = X[:4000]
     y = y[:4000]
@@ -125,7 +125,7 @@ def test_full_size_defaults_are_replayed_exactly(adult):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_one_test_row_alone_or_among_others(adult, paper_model, dtype):
-    """Kernels for one column, eight and thirty-two: the same numbers but for the order of sums."""
+    """Kernels for 1, 8 and 32 columns give the same numbers, except for the order of sums."""
     X, y, X_test, y_test = adult
     tracer = lt.Tracer(paper_model, X, y, dtype=dtype)
     alone, few, many = (tracer.influence(X_test[:m], y_test[:m]).values for m in (1, 5, 40))

@@ -1,5 +1,6 @@
-"""Refits on other training sets: rows removed, relabelled, reweighted, added; against the oracle's, for every setting
-of the contract."""
+"""Refits on other training sets (rows removed, relabelled, reweighted, added) against the oracle.
+
+They run for every setting of the contract."""
 
 from dataclasses import replace
 
@@ -9,9 +10,10 @@ import oracle
 import pytest
 import sklearn
 from boosters import numbers, weights
+from contract import CASES, accuracy, prepared
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
-from test_contract import CASES, accuracy, prepared
+from training_sets import other_labels, other_weights, random_rows, take
 
 import leaftrace as lt
 
@@ -20,7 +22,7 @@ def counts(case):
     return np.bincount(case.data.codes.astype(int))
 
 
-# What the rows of each class are multiplied with, from the settings of the models.
+# The weight of each class, from the settings of the models.
 CLASS_WEIGHTS = {
     "CatBoost: logloss, weights, class weights": lambda case: case.model.get_all_params()[
         "class_weights"
@@ -48,7 +50,8 @@ CLASS_WEIGHTS = {
         1.0,
     ],
 }
-# Quantiles of rows without weights, and classes that every tree weighs its own way: refits of others are refused.
+# Refits with other weights are refused for quantiles of rows without weights, and refits with other
+# labels for models in which every tree has its own class weights.
 UNWEIGHTED = {
     "XGBoost: absolute error",
     "LightGBM: quantile, bagging",
@@ -61,29 +64,8 @@ CLASSES_BY_TREE = {
 }
 
 
-def other_labels(data, seed=0):
-    """(labels, codes) with a tenth of them exchanged for others that occur."""
-    rng = np.random.default_rng(seed)
-    codes = data.codes.copy()
-    rows = rng.choice(len(codes), len(codes) // 10, replace=False)
-    kinds = np.unique(codes)
-    codes[rows] = (codes[rows] + 1) % len(kinds) if len(kinds) <= 3 else codes[np.roll(rows, 1)]
-    label = dict(zip(data.codes, data.y, strict=True))
-    return np.array([label[c] for c in codes], dtype=data.y.dtype), codes
-
-
-def other_weights(w, seed=1):
-    new = np.float32(w * (0.5 + np.random.default_rng(seed).random(len(w)))).astype(float)
-    new[3] = 0.0
-    return new
-
-
-def some_rows(n, count=9, seed=2):
-    return np.sort(np.random.default_rng(seed).choice(n, count, replace=False))
-
-
 def with_classes(structure, name, case, codes):
-    """The structure with class weights that follow the labels; rows held out (of weight zero) stay out."""
+    """Return the structure with class weights that follow the labels; held-out rows keep weight zero."""
     old = structure.class_weight
     if name not in CLASS_WEIGHTS:
         assert np.ndim(old) == 0 or np.ptp(old[old > 0]) == 0
@@ -97,7 +79,7 @@ def with_classes(structure, name, case, codes):
 
 
 def with_added(structure, test_steps, name, case, count):
-    """The structure with the first test rows below the training rows."""
+    """Return the structure with the first test rows appended to the training rows."""
     steps = [
         [
             (np.append(ids, more[:count]), L, o)
@@ -116,7 +98,7 @@ def with_added(structure, test_steps, name, case, count):
 
 @pytest.mark.parametrize("name", CASES)
 def test_refits_are_the_oracles(name):
-    """Without some rows, with other labels and other weights, all at once; and with new rows."""
+    """Remove rows, change labels and weights, all at once; then add rows."""
     case, tracer, structure, test_steps = prepared(name)
     n = len(case.w)
     X = case.data.X_test
@@ -138,7 +120,7 @@ def test_refits_are_the_oracles(name):
             tracer.refit(y=y)
         y = data.y
         codes = data.codes
-    gone = some_rows(n) if name not in UNWEIGHTED else np.union1d(some_rows(n), 3)
+    gone = random_rows(n) if name not in UNWEIGHTED else np.union1d(random_rows(n), 3)
     keep = ~np.isin(np.arange(n), gone)
     assert keep[np.flatnonzero(codes != data.codes)].any() or name in CLASSES_BY_TREE
     altered = with_classes(structure, name, case, codes).rows(keep)
@@ -165,12 +147,8 @@ def check(found, X, expected, case):
     np.testing.assert_allclose(found.scores(X), expected, atol=max(3e-6, accuracy(case)) * scale)
 
 
-def take(X, rows):
-    return X.iloc[list(rows)] if hasattr(X, "iloc") else X[list(rows)]
-
-
 def test_class_weights_of_a_booster():
-    """An xgboost.Booster does not know its labels as classes; scale_pos_weight is for those that are one."""
+    """An xgboost.Booster has no classes; scale_pos_weight applies to rows whose label is 1."""
     case = cases_xgboost.boosted(
         "", cases_xgboost.binary(), objective="binary:logistic", scale_pos_weight=2.5, weight=True
     )

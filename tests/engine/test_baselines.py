@@ -1,15 +1,15 @@
-"""Baselines against plain loops of their definitions over the trees of real models, read from the libraries alone."""
+"""Baselines against loops over the trees of real models, which are read from the libraries alone."""
 
 import numpy as np
 import oracle
 import pytest
 from catboost import CatBoostClassifier, CatBoostRegressor
+from catboost_models import QUIET
+from contract import prepared
+from oracle_trees import trees_of
 from scipy.optimize import minimize
-from test_contract import prepared
-from test_neighbours import trees_of
 
 import leaftrace as lt
-from conftest import QUIET
 from leaftrace.baselines import TREX, BoostIn, Detector, Random, RowLoss, SelfInfluence, TreeSim
 
 BOOSTED = [
@@ -62,7 +62,7 @@ def gradient(structure, A, y):
 
 
 def row_slopes(structure, case, tree, row):
-    """(L, O) d(leaf values of one tree)/d(sample weight of a row), the scores it reads and lam as they are."""
+    """Return d(leaf values of one tree)/d(sample weight of a row) (L, O), scores and lam fixed."""
     t, r, ids, L, o, factor, A = tree
     w = case.w * structure.class_weight
     lam = structure.l2 * w.sum() / len(w) if structure.l2_scales else structure.l2
@@ -80,14 +80,14 @@ def row_slopes(structure, case, tree, row):
 
 
 def some(values):
-    """Rows of all kinds, those of large values first."""
+    """Return rows with large values and some others."""
     order = np.argsort(-np.abs(values).max(axis=1))
     return np.r_[order[:2], order[len(order) // 2], order[-1]]
 
 
 @pytest.mark.parametrize("name", BOOSTED)
 def test_boostin(name):
-    """Sum over trees of (slope of x's leaf in the row's weight) times (gradient of x's loss before the tree)."""
+    """BoostIn sums over trees: slope of x's leaf in the row's weight, times gradient of x's loss."""
     case, _, structure, test_steps = prepared(name)
     values = asked(name, BoostIn()).values
     rows = some(values)
@@ -113,7 +113,7 @@ def test_boostin(name):
 
 
 def test_boostin_written_out():
-    """One Newton step, one output: -eta (g + h s) / (H + lam), with the step before the learning rate."""
+    """For one Newton step and output the slope is -eta (g + h s) / (H + lam)."""
     name = "XGBoost: scale_pos_weight, weights"
     case, _, structure, test_steps = prepared(name)
     base, leaf_values = oracle.refit(structure, case.data.codes, case.w)
@@ -141,7 +141,7 @@ def test_boostin_written_out():
 
 
 def test_boostin_is_single_point_where_the_gradient_does_not_move():
-    """Of a prediction, with a given starting score and a fixed l2."""
+    """BoostIn of a prediction equals SinglePoint, with a given starting score and a fixed l2."""
     name = "XGBoost: penalties and bounds"
     assert prepared(name)[1].engine.ensemble.base_rule is None
     for how in ({}, {"reduce": "mean"}):
@@ -178,7 +178,7 @@ def test_self_influence_is_the_diagonal_of_boostin(name):
 
 
 def dense_embedding(structure, case, steps, weighting):
-    """phi (rows, all leaves) of the rows in `steps`, from the leaves of the training rows."""
+    """Return phi (rows, all leaves) of the rows in `steps`."""
     values = oracle.refit(structure, case.data.codes, case.w)[1]
     factor = np.ones(len(steps))
     if structure.moves is not None:
@@ -200,7 +200,7 @@ def dense_embedding(structure, case, steps, weighting):
 
 
 def trained(structure, case):
-    """(n,) rows of some weight that were not held out."""
+    """Return which rows (n,) have weight and were not held out."""
     return case.w * structure.class_weight > 0
 
 
@@ -246,7 +246,7 @@ def test_treesim(name, weighting):
 
 
 def surrogate_by_scipy(structure, case, train, l2):
-    """alpha (n, K) of the minimum over W of weighted mean loss + l2 |W|^2, W dense; found by L-BFGS."""
+    """Return alpha (n, K) that minimises weighted mean loss + l2 |W|^2 with dense W, by L-BFGS."""
     w = case.w * structure.class_weight
     w = w / w.sum()
     y = case.data.codes
@@ -299,7 +299,7 @@ def test_trex(name, method):
     found = asked(name, method).values
     np.testing.assert_allclose(
         found, expected, atol=1e-4 * np.abs(expected).max()
-    )  # as far as L-BFGS comes
+    )  # the accuracy of L-BFGS
     output = 0
     found = asked(name, method, of="prediction", output=output).values
     np.testing.assert_allclose(found, part[..., output], atol=1e-4 * np.abs(part).max())
@@ -310,7 +310,7 @@ def test_trex(name, method):
 
 
 def test_trex_of_squares_has_a_closed_form():
-    """(K + 2 l2 sum(w) / w_i) alpha = y - start: kernel ridge regression."""
+    """It is kernel ridge regression: (K + 2 l2 sum(w) / w_i) alpha = y - start."""
     name = "CatBoost: default regressor"
     case, _, structure, _ = prepared(name)
     train, test = dense_kernel(name, "path")
@@ -325,7 +325,7 @@ def test_trex_of_squares_has_a_closed_form():
 
 
 def test_scores_given_to_rows():
-    """A baseline of training and of test rows: in BoostIn's and the surrogate's gradients, and in its predictions."""
+    """Baselines of training and test rows enter all gradients and the surrogate's predictions."""
     name = "CatBoost: logloss, baseline"
     n = 40
     case, tracer, structure, _ = prepared(name)
@@ -410,7 +410,7 @@ def test_rows_and_reduce(name, method):
     np.testing.assert_allclose(mean, every.values.mean(axis=1, keepdims=True), atol=1e-12 * scale)
     if not isinstance(
         method, (Detector, RowLoss, SelfInfluence)
-    ):  # theirs is one number, however it is reduced
+    ):  # scores of single rows do not depend on `reduce`
         total = asked(name, method, reduce="sum").values
         np.testing.assert_allclose(
             total, every.values.sum(axis=1, keepdims=True), atol=1e-11 * scale
@@ -420,7 +420,7 @@ def test_rows_and_reduce(name, method):
 
 @pytest.mark.parametrize("method", ALL, ids=repr)
 def test_blocks_threads_and_float32(method):
-    """Many test rows in several blocks, rows in several chunks."""
+    """Compute many test rows in several blocks, and rows in several chunks."""
     case, exact, *_ = prepared("CatBoost: default regressor")
     # 80 rows
     X = np.repeat(case.data.X_test, 4, axis=0)
@@ -435,7 +435,7 @@ def test_blocks_threads_and_float32(method):
 @pytest.mark.parametrize("method", ALL, ids=repr)
 @pytest.mark.parametrize("kind", ["classes", "numbers"])
 def test_wrong_labels_come_first(method, kind):
-    """Clean data, a tenth of the labels wrong: a wrong one stands before a right one four times of five."""
+    """With a tenth of the labels wrong, a wrong label ranks before a right one in 4 of 5 pairs."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 4))
     score = X[:, 0] + 0.5 * X[:, 1]
@@ -453,7 +453,7 @@ def test_wrong_labels_come_first(method, kind):
 
 
 def test_tables_say_score():
-    """Only BoostIn's values are changes of anything."""
+    """Only BoostIn's values are changes; the others are called scores."""
     name = BOOSTED[0]
     changes = asked(name, BoostIn())
     scores = asked(name, TreeSim())
@@ -477,7 +477,7 @@ def test_saved_scores_stay_scores(tmp_path):
 
 
 def test_removal_curves_take_them():
-    """A harmful row leaves first."""
+    """The most harmful row is removed first."""
     case, tracer, *_ = prepared("CatBoost: default regressor")
     order = tracer.influence(case.data.X_test[:10], case.data.y_test[:10], method=RowLoss())
     curve = lt.removal_curve(

@@ -1,17 +1,17 @@
-"""Estimates before the work, and the form they choose."""
+"""Estimates of the cost of an answer, and the form that they choose."""
 
 import numpy as np
 import pytest
 from catboost import CatBoostClassifier
+from catboost_models import QUIET, case
 
 import leaftrace as lt
-from conftest import QUIET, case
 from leaftrace._engine import costs
 
 
 @pytest.fixture(scope="module")
 def shallow():
-    """Few leaves, so that the leaf form pays for a few dozen queries."""
+    """A model with few leaves, so that the leaf form is cheaper for a few dozen queries."""
     c = case("logloss newton 1")
     model = CatBoostClassifier(**QUIET, iterations=30, depth=2).fit(c.X, c.y)
     return model, c.X, c.y, np.tile(c.X_test, (20, 1)), np.tile(c.y_test, 20)

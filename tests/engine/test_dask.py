@@ -1,4 +1,4 @@
-"""Training rows on a cluster of two processes: the answers of the same rows in one, also when a worker dies."""
+"""Training rows on a cluster of two processes give the answers of one process, even if a worker dies."""
 
 import os
 import signal
@@ -117,7 +117,7 @@ def world():
 
 @cache
 def made(name):
-    """(model, X, y, w) of training, (X, y) of test rows."""
+    """Return (model, X, y, w) of training and (X, y) of test rows."""
     case = CASES[name]
     (X, labels, w) = world()
     y = pd.Series(labels[case.target], X.index)
@@ -170,7 +170,7 @@ def test_arrays(client):
 @pytest.mark.parametrize("plan", ["rows", "leaves"])
 @pytest.mark.parametrize("name", ["LightGBM", "XGBoost, three classes", "CatBoost"])
 def test_an_empty_partition(name, plan, client):
-    """As a filter leaves it."""
+    """A filter can leave a partition without rows."""
     model, X, y, w, X_test, y_test = made(name)
     empty = [
         dd.concat([spread(x), spread(x[:1]).map_partitions(lambda part: part[:0])])
@@ -209,7 +209,7 @@ def test_frames_of_files(tmp_path, client):
 def test_models_trained_on_the_cluster(library, client):
     X, labels, w = world()
     X, y, w = X[list("abcd")], pd.Series(labels["two"], X.index), pd.Series(w, X.index)
-    # Not sorted: LightGBM's workers number the classes that they see, and one that sees a single class is lost.
+    # Not sorted, because a LightGBM worker with rows of a single class numbers the classes wrongly.
     order = np.random.default_rng(2).permutation(N)
     near = [x.iloc[order] for x in (X, y, w)]
     far = [spread(x) for x in near]
@@ -245,7 +245,7 @@ def test_a_worker_dies_in_the_middle(plan, client, monkeypatch):
 
     def killing(self, parts):
         sums.append(1)
-        if len(sums) == (4 if plan == "rows" else 1):  # with work of all partitions under way
+        if len(sums) == (4 if plan == "rows" else 1):  # while all partitions are being computed
             os.kill(next(iter(pids.values())), signal.SIGKILL)
         return step(self, parts)
 
@@ -260,7 +260,7 @@ def test_a_worker_dies_in_the_middle(plan, client, monkeypatch):
 
 
 def sent(client):
-    """Bytes that the workers have sent, to each other and to the client, as Dask counts them."""
+    """Return the bytes that the workers have sent to each other and to the client."""
     return sum(client.run(lambda dask_worker: dask_worker.transfer_outgoing_bytes_total).values())
 
 
@@ -270,7 +270,7 @@ def test_bytes_of_a_query_do_not_grow_with_the_rows(plan, client):
     moved = []
     for times in (1, 10):
         frame, labels = (pd.concat([x] * times) for x in (X, y))
-        # The same rows many times are another training set, with other leaf values; what travels is the same.
+        # Repeated rows make another training set with other leaf values; the bytes sent are the same.
         far = Tracer(
             model, spread(frame), spread(labels), client=client, plan=plan, fidelity="ignore"
         )
@@ -279,7 +279,7 @@ def test_bytes_of_a_query_do_not_grow_with_the_rows(plan, client):
         before = sent(client)
         far.top(X_test, y_test, 3)
         moved.append(sent(client) - before)
-    # Which sums meet on which worker is chance; one number a row would be 10 times as much for the second.
+    # Where sums are added is random. If a number per row were sent, the second run would send 10 times as much.
     assert max(moved) < 20_000 < 10 * N * 4
 
 
@@ -307,7 +307,7 @@ RULES = {
 
 @pytest.mark.parametrize("name", RULES)
 def test_condensed_labels_give_the_same_start(name):
-    """Condensed in parts, put together and condensed again."""
+    """Labels are condensed in parts, joined and condensed again."""
     rule, loss, target = RULES[name]
     _, labels, w = world()
     y = {**labels, "share": 1 / (1 + np.exp(-labels["number"]))}[target].astype(float)
@@ -321,7 +321,7 @@ def test_condensed_labels_give_the_same_start(name):
 
 
 def test_stand_ins_have_the_sums_of_the_labels():
-    """Labels and weights that no float32 holds; sums to the last digits of a float64."""
+    """Stand-in rows have the sums of the labels in float64, even if float32 could not hold them."""
     rng = np.random.default_rng(0)
     y = rng.normal(size=5000) + 1e3
     w = rng.random(5000) / 3

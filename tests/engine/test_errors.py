@@ -1,4 +1,4 @@
-"""Bad input: each has its own message that says what came, what was expected, what to do."""
+"""Bad input has messages that say what was given, what was expected and what to do."""
 
 import re
 
@@ -6,11 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from catboost import CatBoostClassifier, CatBoostRegressor, Pool
+from catboost_models import QUIET, case, tracer_of
 from sklearn.linear_model import LogisticRegression
-from test_catboost import tracer_of
 
 import leaftrace as lt
-from conftest import QUIET, case
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +155,7 @@ def test_warn_and_ignore_go_on(c):
 
 
 def test_a_failed_search_does_not_hang():
-    """Backtracking with wrong labels: the search gives up instead of trying 2^10 paths for every tree."""
+    """With wrong labels, the search for backtracking gives up instead of trying 2^10 paths a tree."""
     c = case("logloss newton 10 backtracking")
     with says(lt.FidelityError):
         lt.Tracer(c.model, c.X, np.roll(c.y, 3))

@@ -1,9 +1,9 @@
-"""Native changes of every loss, against its plain formulas in more digits, the NumPy twins, and on real models."""
+"""Native changes of every loss, against formulas in more digits, NumPy twins, and real models."""
 
 import numpy as np
 import pytest
-from test_contract import prepared
-from test_kernels import M, N, agree, arrays, ids, isa, sweep_of
+from contract import prepared
+from kernel_arrays import M, N, agree, arrays, ids, sweep_of
 
 import leaftrace as lt
 from leaftrace._adapters.catboost.losses import Expectile, LogCosh, Lq, Quantile, RelativeError
@@ -27,7 +27,6 @@ from leaftrace._model.general_losses import (
 from leaftrace._model.losses import Logistic, Poisson, Softmax, SquaredError
 from leaftrace._model.separate_losses import Brier, OneVsAll, SeparateOutputs
 
-__all__ = ["isa"]  # a fixture
 pytestmark = pytest.mark.skipif(not is_native(), reason="native kernels are not in use")
 
 LOSSES = [
@@ -51,7 +50,7 @@ def test_every_loss_is_here():
 
 
 def rows_of(loss, n, rng):
-    """Scores (n, K) and labels that every loss takes, with residuals large and small, and a few of zero."""
+    """Return scores (n, K) and labels that a loss accepts, with large, small and zero residuals."""
     K = loss.n_outputs
     A = rng.uniform(-0.9, 2, (n, K))
     if K > 1:
@@ -67,7 +66,7 @@ def rows_of(loss, n, rng):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("loss", LOSSES, ids=names)
 def test_no_digits_are_lost(isa, loss, dtype, size):
-    """Each row in a leaf of its own, against differences of totals in 64 binary digits, relative to the first order."""
+    """Compare changes of single rows with differences in 64-bit precision, relative to first order."""
     if np.finfo(np.longdouble).eps > 1e-18:
         pytest.skip("no numbers with more digits than float64 here")
     rng = np.random.default_rng(5)
@@ -97,7 +96,7 @@ def test_no_digits_are_lost(isa, loss, dtype, size):
     ]
     tolerance = (
         3e-6 if dtype == np.float32 else 1e-13 + 5e-17 / size
-    )  # the totals keep so many digits of a change
+    )  # differences of totals have this many digits
     for found, exact, scale in zip((dG, dH), (dg, dh), first_order, strict=True):
         assert (np.abs(found - exact) <= tolerance * (np.abs(exact) + scale)).all()
     assert np.any(dG != 0) or size < 0.4
@@ -105,7 +104,7 @@ def test_no_digits_are_lost(isa, loss, dtype, size):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_scores_of_a_squared_log_error_at_their_end(isa, dtype):
-    """The loss takes scores below -1 + 1e-6 for that: into it, out of it, within it."""
+    """The loss treats scores below -1 + 1e-6 as that; changes go into, out of and inside that range."""
     loss = SquaredLog()
     A = np.array([-0.5, -0.9, -1.5, -1.5, -2.0, -1 + 1e-6])
     D = np.array([-0.7, -0.9, 0.7, -0.3, 0.5, 0.25])
@@ -126,14 +125,16 @@ def test_scores_of_a_squared_log_error_at_their_end(isa, dtype):
     )
     kernels.change_sums(loss, *sweep, 0, *scores, dG, dH)
     dg, dh = loss.difference(A[:, None], D[:, None, None], y)
-    tolerance = 1e-5 if dtype == np.float32 else 1e-9  # the end itself is known to 1e-10 in float64
+    tolerance = (
+        1e-5 if dtype == np.float32 else 1e-9
+    )  # -1 + 1e-6 itself has an error of 1e-10 in float64
     np.testing.assert_allclose(dG, dg, rtol=tolerance)
     np.testing.assert_allclose(dH, dh, rtol=tolerance)
     assert np.count_nonzero(dg) == 4
 
 
 def steps_of(loss):
-    """Shapes R trees, O outputs of a leaf, K outputs: one tree, several trees for one output or for one each."""
+    """Return shapes (R trees, O outputs of a leaf, K outputs): one tree, or several trees."""
     K = loss.n_outputs
     return [(1, K, K), (3, 1, K)]
 
@@ -216,7 +217,7 @@ REAL = [
 
 @pytest.mark.parametrize("name", REAL)
 def test_refits_of_real_models(name, monkeypatch):
-    """In float32 and float64, with all update sets, as with the twins in float64."""
+    """Refits in float32 and float64 with all update sets equal those of the twins in float64."""
     case, tracer, *_ = prepared(name)
     rows = [3, 40, 77]
     single = lt.Tracer(
@@ -232,7 +233,7 @@ def test_refits_of_real_models(name, monkeypatch):
             expected = forward.refit(tracer.engine.work, np.array(rows), update_set).leaves[..., :3]
         scale = np.abs(expected).max()
         assert scale > 0
-        # XGBoost's class probabilities are in float32, and the twin takes their sum for one.
+        # XGBoost's class probabilities are in float32, and the twin assumes that their sum is 1.
         np.testing.assert_allclose(
             found[0], expected, atol=(1e-7 if "multiclass" in name else 1e-9) * scale
         )

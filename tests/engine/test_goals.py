@@ -1,11 +1,10 @@
-"""Goals: values against their definitions written plainly, gradients against finite differences, influences against
-refits of the oracle and real retraining."""
+"""Goals: values against definitions, gradients against finite differences, influences against refits."""
 
 import numpy as np
 import oracle
 import pytest
+from contract import accuracy, extreme_and_other_rows, prepared
 from sklearn.metrics import roc_auc_score
-from test_contract import accuracy, prepared, some_rows
 
 import leaftrace as lt
 from leaftrace import goals
@@ -35,7 +34,7 @@ def two(p):
 
 
 def auc(score, high, h):
-    """Mean over all pairs of Laplace's distribution function."""
+    """Return the mean over all pairs of Laplace's distribution function."""
     total = 0.0
     for a in score[high]:
         for b in score[~high]:
@@ -71,7 +70,7 @@ SCORES = {
     2: rng.dirichlet([1, 1], M_ROWS),
     3: rng.normal(size=(M_ROWS, 3)),
 }
-SCORES[1][:4] = SCORES[1][4:8]  # trees give equal scores: here pairs of both classes and of one
+SCORES[1][:4] = SCORES[1][4:8]  # trees give equal scores, here within a class and across classes
 
 
 def labels(classes):
@@ -95,7 +94,7 @@ LOSSES = {
 
 
 def definitions(loss, C, respond, y):
-    """(goal, the same written plainly) for all goals that make sense with this loss."""
+    """Return (goal, its definition) for all goals that make sense with this loss."""
     column = 1
     names = CLASSES[C]
     label = None if C in (0, 2) else "b"
@@ -164,7 +163,7 @@ def test_values_and_gradients(name):
 
 @pytest.mark.parametrize("signed", [False, True])
 def test_a_gap_of_zero(signed):
-    """Is at its smallest: its gradient is zero, unless it has a sign."""
+    """A gap of zero is a minimum, so its gradient is zero, unless the gap has a sign."""
     groups = np.repeat([0, 1], 15)
     test = GoalRows(Reading(Logistic(), CLASSES[2]), None, M_ROWS)
     goal = goals.DemographicParityGap(groups, signed=signed).bind(test)
@@ -174,7 +173,7 @@ def test_a_gap_of_zero(signed):
 
 
 def test_small_bandwidth_is_the_auc():
-    """Of scikit-learn, ties and all; and with scores far apart the sums do not overflow."""
+    """It equals scikit-learn's AUC, also with ties; sums of scores far apart do not overflow."""
     y = (rng.random(1500) < 0.2).astype(float)
     scores = np.round(rng.normal(size=1500) * 3 + y, 2)
     goal = goals.AUC(bandwidth=1e-5).bind(GoalRows(Reading(Logistic(), CLASSES[2]), y, 1500))
@@ -228,7 +227,7 @@ def setting(request):
 
 
 def asked(case, tracer, link):
-    """(goal, the same of raw predictions (m, K), written plainly)."""
+    """Return (goal, its definition on raw predictions (m, K))."""
     m = len(case.data.y_test)
     y = case.data.test_codes
     groups = np.arange(m) % 3
@@ -259,7 +258,7 @@ def test_influence_of_goals_is_the_slope_of_a_refit(setting):
         result = tracer.influence(X, y, of=goal)
         assert result.shape == (len(case.w), 1)
         values = result.values[:, 0]
-        for i in some_rows(values, 1):
+        for i in extreme_and_other_rows(values, 1):
             one = np.eye(len(case.w))[i]
             slope = oracle.slope(lambda d, one=one, f=plainly: f(scores(case.w + d * one)), 2e-3)
             # More than for the loss: differences of probabilities near 0 and 1 show more of the scores' rounding.
@@ -269,7 +268,7 @@ def test_influence_of_goals_is_the_slope_of_a_refit(setting):
 
 
 def test_refits_of_goals(setting):
-    """LeafRefit of a row, and the value of a refitted model: against the oracle without those rows."""
+    """Compare LeafRefit of a row, and the goal of a refitted model, with the oracle."""
     (case, tracer, structure, test_steps), link = setting
     X = case.data.X_test
     y = case.data.y_test
@@ -343,7 +342,7 @@ def test_a_goal_of_your_own_with_and_without_gradient(setting):
     by_array = tracer.influence(X, of=gradient, reduce="sum").values
     np.testing.assert_allclose(given, by_array, rtol=1e-12)
     np.testing.assert_allclose(found, given, atol=1e-6 * np.abs(given).max())
-    # labels and candidates take the same road
+    # labels and candidates use the same code
     more = {"to": tracer.classes[1]} if given.shape and tracer.engine.ensemble.n_outputs > 1 else {}
     for ask in (
         lambda **of: tracer.label_influence(X, y, **of, **more),

@@ -1,14 +1,13 @@
-"""The result type: tables, groups, files, words."""
+"""The result of `influence`: tables, groups, files, words."""
 
 import builtins
 
 import numpy as np
 import pandas as pd
 import pytest
-from test_catboost import tracer_of
+from catboost_models import case, tracer_of
 
 import leaftrace as lt
-from conftest import case
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +212,7 @@ def test_repr(influence):
 
 
 def test_without_pandas(influence, monkeypatch):
-    """Tables are plain columns."""
+    """Without pandas, tables are plain columns."""
     real = builtins.__import__
 
     def no_pandas(name, *args, **kw):

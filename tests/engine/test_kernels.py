@@ -2,16 +2,14 @@
 
 import numpy as np
 import pytest
+from kernel_arrays import M, N, agree, arrays, ids, sweep_of
 
 from leaftrace._engine.forward import SMALL
 from leaftrace._kernels import BLOCKS, is_native, kernels
-from leaftrace._kernels import numpy as twins
 from leaftrace._model.losses import Logistic, Poisson, Softmax, SquaredError
 
 pytestmark = pytest.mark.skipif(not is_native(), reason="native kernels are not in use")
 
-N = 300
-M = 7
 SHAPES = [(1, 1, 1), (1, 3, 3), (3, 1, 3)]  # R trees, O outputs of a leaf, K outputs
 LOSSES = {
     "squared": SquaredError(),
@@ -19,45 +17,6 @@ LOSSES = {
     "poisson": Poisson(),
     "softmax": Softmax(3),
 }
-
-
-@pytest.fixture(params=["baseline", "avx2", "avx512"])
-def isa(request):
-    before = kernels.isa()
-    try:
-        kernels.set_isa(request.param)
-    except ValueError:
-        pytest.skip(f"no {request.param} here")
-    yield
-    kernels.set_isa(before)
-
-
-def agree(name, inputs, outputs, dtype, works=True):
-    """Run both on copies of the outputs and compare."""
-    mine, twin = ([o.copy() if isinstance(o, np.ndarray) else o for o in outputs] for _ in range(2))
-    getattr(kernels, name)(*inputs, *mine)
-    getattr(twins, name)(*inputs, *twin)
-    compared = [
-        t
-        for t in zip(mine, twin, outputs, strict=True)
-        if getattr(t[2], "dtype", np.dtype(int)).kind == "f"
-    ]
-    scale = max(np.abs(b).max(initial=0.0) for _, b, _ in compared)
-    assert works == any(np.any(b != before) for _, b, before in compared), (
-        "equality of nothing would prove nothing"
-    )
-    for a, b, _ in compared:
-        # Sums of N terms of order one: rounding of each partial sum.
-        np.testing.assert_allclose(a, b, atol=scale * N * np.finfo(dtype).eps)
-
-
-def arrays(dtype, seed=0):
-    rng = np.random.default_rng(seed)
-    return lambda *shape: (rng.normal(size=shape) * 0.1).astype(dtype)
-
-
-def ids(rng, R, id_type):
-    return rng.integers(0, M, (R, N)).astype(id_type)
 
 
 @pytest.mark.parametrize("id_type", [np.uint8, np.uint16])
@@ -86,7 +45,7 @@ def test_one_output_sums_and_effects(isa, loss, id_type):
             outputs = [A, y, w, rounding, 3, N - 5, np.zeros((3 * M + 1, 8))]
             inputs = loss, leaf, skip, edges, values
             agree("replay_sums", inputs, outputs, np.float32 if rounding else np.float64)
-    # Squared error has no last bit to differ in, so there every row must be rounded as NumPy rounds it.
+    # For squared error both must round every row in the same way, to the last bit.
     for begin in range(40):
         if loss == "squared":
             outputs = [A, y, w, 7, begin, begin + 37, np.zeros((3 * M + 1, 8))]
@@ -110,7 +69,7 @@ def test_one_output_sums_and_effects(isa, loss, id_type):
 
 
 def test_more_rows_than_a_tile(isa):
-    """The kernels take rows in tiles of up to 4096."""
+    """The kernels process rows in tiles of up to 4096."""
     rng = np.random.default_rng(11)
     T = 3
     n = 9001
@@ -196,12 +155,6 @@ def test_block_kernels(isa, B, dtype, shape, id_type):
             agree("tangent_sums", inputs, [D, absolute, x(M * R, O, B)], dtype)
 
 
-def sweep_of(rng, R, O, id_type):
-    """leaf and first of a step whose trees have M leaves each."""
-    leaf = (ids(rng, R, np.int64) + M * np.arange(R)[:, None]).astype(id_type)
-    return leaf, np.arange(R, dtype=np.int32) * O
-
-
 @pytest.mark.parametrize("B", BLOCKS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "poisson", "softmax"])
@@ -234,7 +187,7 @@ def test_change_sums(isa, B, dtype, loss, inner):
             if (form == 1 and loss == "squared") or (form == 2 and inner):
                 continue
             before[2][:] *= 0.001 if form == 2 else 1
-            labels = np.zeros(N)  # none of these losses looks at them
+            labels = np.zeros(N)  # none of these losses uses them
             inputs = (
                 LOSSES[loss],
                 *sweep_of(rng, R, O, np.uint8),
@@ -287,7 +240,7 @@ def test_removal_step(isa, dtype, loss):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_exponential_of_a_change(dtype):
-    """The kernels' polynomial for exp(D) - 1, over changes no single row brings about, through the Poisson loss."""
+    """Check the polynomial for exp(D) - 1, for larger changes than one row causes, by the Poisson loss."""
     D = np.r_[np.logspace(-8, np.log10(4), 200), -np.logspace(-8, np.log10(4), 200)].astype(dtype)
     n = len(D)
     leaf = np.arange(n, dtype=np.uint16)[None]

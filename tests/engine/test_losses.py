@@ -1,4 +1,4 @@
-"""Losses against finite differences of their own value, one derivative from the one below it."""
+"""Losses: each derivative against finite differences of the one below it."""
 
 import numpy as np
 import pytest
@@ -100,7 +100,7 @@ def test_state_moves_without_an_exponential_per_row(loss, y):
 @pytest.mark.parametrize(("loss", "y"), CASES, ids=ids)
 @pytest.mark.parametrize("size", [1.0, 1e-9])
 def test_difference_form(loss, y, size):
-    """g(A + D) - g(A) to full relative precision, even where the totals would cancel."""
+    """g(A + D) - g(A) has full relative precision, even where a plain difference would cancel."""
     K = loss.n_outputs
     A = scores(loss.n_outputs)
     rng = np.random.default_rng(4)
@@ -118,7 +118,7 @@ def test_difference_form(loss, y, size):
             )
         else:  # first order: h D, whose error is of relative order 1e-9
             first = np.einsum("nab,nb->na", loss.jacobian(loss.state(A), y), D[..., b])
-            exact = loss.kernel is not None  # the others take the difference of totals
+            exact = loss.kernel is not None  # the other losses use the difference of totals
             np.testing.assert_allclose(
                 dg[..., b], first, rtol=1e-7 if exact else 1e-5, atol=0 if exact else 1e-15
             )

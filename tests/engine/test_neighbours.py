@@ -1,13 +1,14 @@
-"""Neighbours: shares of trees and leaf-kernel weights against plain loops over the trees of real models."""
+"""Neighbours: shares of trees and leaf-kernel weights, against loops over trees of real models."""
 
 import numpy as np
 import oracle
 import pytest
-from test_catboost import tracer_of
-from test_contract import prepared
+from catboost_models import case as catboost_case
+from catboost_models import tracer_of
+from contract import prepared
+from oracle_trees import trees_of
 
 import leaftrace as lt
-from conftest import case as catboost_case
 from leaftrace._tracer.neighbours import leaf_kernel
 
 SETTINGS = [
@@ -27,25 +28,8 @@ SETTINGS = [
 ]
 
 
-def trees_of(structure, case):
-    """For each tree: t, r, ids of the training rows, leaves, first output, its factor in the model, scores it read."""
-    w = case.w * structure.class_weight
-    base, values = oracle.refit(structure, case.data.codes, case.w)
-    A = np.tile(base, (len(w), 1)) + structure.offset
-    factor = np.ones(len(structure.steps))
-    if structure.moves is not None:
-        factor[:] = [
-            sum(f for moves in structure.moves for r, f in moves if r == t)
-            for t in range(len(factor))
-        ]
-    for t, step in enumerate(structure.steps):
-        A = oracle.move(structure, t, structure.steps, base, values, A)
-        for r, (ids, L, o) in enumerate(step):
-            yield t, r, ids, L, o, factor[t], A
-
-
 def tree_slope(structure, case, tree, row, k):
-    """d(leaf values of output k) / d(negative gradient of a row), by perturbing that gradient in this tree alone."""
+    """Return d(leaf values of output k) / d(negative gradient of a row), in this tree alone."""
     t, r, ids, L, o, factor, A = tree
     w = case.w * structure.class_weight
     lam = structure.l2 * w.sum() / len(w) if structure.l2_scales else structure.l2
@@ -115,7 +99,7 @@ def test_weights_of_a_forest_sum_to_one():
 
 @pytest.mark.parametrize("by", ["weight", "similarity"])
 def test_the_table(by):
-    """Many test rows, in several blocks, float32: the largest of the whole matrix, with names, labels, influence."""
+    """The table equals the largest values of the whole matrix, for many test rows in blocks."""
     c = catboost_case("categories and missing values")
     # 80 rows
     X = c.X_test.loc[np.repeat(c.X_test.index, 4)]

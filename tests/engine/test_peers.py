@@ -1,16 +1,16 @@
-"""CatBoost's own `get_object_importance`, where it is right and where it is not."""
+"""CatBoost's own `get_object_importance`: settings where it is right, and where it is not."""
 
 import numpy as np
 import oracle
 import pytest
 from catboost import CatBoostClassifier, Pool
+from catboost_models import QUIET, case
 
 import leaftrace as lt
-from conftest import QUIET, case
 
 
 def catboost_says(model, X, y, X_test, y_test, update_method):
-    """(n, m) derivatives of the test losses, from CatBoost."""
+    """Return CatBoost's derivatives (n, m) of the test losses."""
     index, score = model.get_object_importance(
         Pool(X_test, y_test), Pool(X, y), top_size=-1, type="PerObject", update_method=update_method
     )
@@ -52,7 +52,9 @@ def setup(**kw):
 
 
 def test_all_points_agree_where_catboost_is_right():
-    """One inner step, no base score, and no l2: CatBoost leaves out that l2 is scaled by the sum of weights."""
+    """CatBoost is right for one inner step, no base score and no l2.
+
+    It ignores that l2 is scaled by the sum of weights."""
     c, model, tracer, _ = setup()
     theirs = catboost_says(model, c.X, c.y, c.X_test, c.y_test, "AllPoints")
     ours = tracer.influence(c.X_test, c.y_test).values
@@ -61,8 +63,9 @@ def test_all_points_agree_where_catboost_is_right():
 
 @pytest.mark.parametrize("k", [1, 3])
 def test_top_k_leaves_agree_with_catboosts_code(k):
-    """`accumulate="updated"` is what CatBoost and the authors' code do. Leaves whose sums are equal but for rounding
-    are ranked by the rounding, so a row in a hundred may differ."""
+    """`accumulate="updated"` is what CatBoost and the authors' code do.
+
+    Leaves whose sums differ only by rounding are ranked by it, so a row in a hundred may differ."""
     c, model, tracer, _ = setup()
     theirs = catboost_says(model, c.X, c.y, c.X_test, c.y_test, f"TopKLeaves:top={k}")
     method = lt.LeafInfluence(lt.TopKLeaves(k, accumulate="updated"))

@@ -1,12 +1,11 @@
-"""What must hold whatever the numbers are."""
+"""Properties that hold for all data."""
 
 import numpy as np
 import pytest
 from catboost import CatBoostClassifier, CatBoostRegressor, Pool
-from test_catboost import tracer_of
+from catboost_models import QUIET, case, tracer_of
 
 import leaftrace as lt
-from conftest import QUIET, case
 
 SMALL = {**QUIET, "iterations": 15, "depth": 3, "bootstrap_type": "No", "random_strength": 0}
 
@@ -33,7 +32,7 @@ def test_permuting_the_rows_permutes_the_influences(c):
 
 
 def test_a_row_twice_is_a_row_of_weight_two(c):
-    """With l2 = 0, as CatBoost's l2 also counts rows."""
+    """This holds for l2 = 0, because CatBoost's l2 also counts rows."""
     twice = np.r_[np.arange(len(c.y)), 5]
     heavy = np.ones(len(c.y))
     heavy[5] = 2.0
@@ -52,7 +51,7 @@ def test_a_row_twice_is_a_row_of_weight_two(c):
 
 
 def test_weight_zero_is_a_removed_row(c):
-    """With l2 = 0: the model fitted with a row at weight zero is the model without it."""
+    """With l2 = 0, a model fitted with a row at weight zero is the model without it."""
     zero = np.ones(len(c.y))
     zero[[5, 9]] = 0.0
     model = model_of(c, c.X, c.y, zero, l2_leaf_reg=0.0)
@@ -90,7 +89,7 @@ def test_a_goal_is_its_gradient(c):
 
 
 def test_a_slope_predicts_a_small_removal(c):
-    """For a row among many, removal is close to its derivative: signs and sizes agree."""
+    """The removal of one row among many is close to its derivative, in sign and size."""
     tracer = tracer_of(c)
     linear = tracer.influence(c.X_test, c.y_test, reduce="mean").change[:, 0]
     exact = tracer.influence(c.X_test, c.y_test, reduce="mean", method=lt.LeafRefit()).change[:, 0]
@@ -138,7 +137,7 @@ def test_removing_a_row_of_one_class_moves_the_other_scores():
 
 
 def test_label_influence_of_classes():
-    """Moving label mass: the slope of mixing a row with its relabelled copy, by weights of two copies."""
+    """Label influence is the slope of moving weight from a row to its relabelled copy."""
     c = case("multiclass")
     model = c.model
     row = 4

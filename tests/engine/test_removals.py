@@ -1,20 +1,20 @@
-"""Refits without sets of rows, many at once: against the oracle's for every setting of the contract."""
+"""Refits without sets of rows, many at once, against the oracle for every setting of the contract."""
 
 from dataclasses import replace
 
 import numpy as np
 import oracle
 import pytest
-from test_contract import CASES, accuracy, prepared
+from contract import CASES, accuracy, prepared
 
 import leaftrace as lt
 from leaftrace._engine.removals import has_block_removal
 
-AT_ONCE = 20  # of the settings, no fewer; the others have several outputs, samples, quantiles
+AT_ONCE = 20  # settings at least; the others have several outputs, samples or quantiles
 
 
 def sets_of(case, structure, count):
-    """Of very different sizes, sharing rows: a single one, a tenth of all, and all of one leaf."""
+    """Return sets that share rows: a single row, a tenth of all rows, and all rows of one leaf."""
     n = len(case.w)
     rng = np.random.default_rng(4)
     sets = [
@@ -59,7 +59,7 @@ def test_most_settings_go_at_once():
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_more_sets_than_a_block_on_any_number_of_threads(dtype):
-    """The changes of a set do not depend on those beside it."""
+    """The result for a set does not depend on the other sets."""
     from lightgbm import LGBMClassifier
 
     rng = np.random.default_rng(0)

@@ -1,7 +1,7 @@
-"""Real models of every library for the contract tests, one `Case` a setting.
+"""Data for real models of every library, and the `Case` that a setting of the contract is.
 
-`cases_<library>.py` hold them. A case knows how to train its model and how to read, from the library alone, the
-structure that the oracle refits; nothing here uses leaftrace.
+`cases_<library>.py` have the settings. A case can train its model and read, from the library alone,
+the structure that the oracle refits. Nothing here uses leaftrace.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 @dataclass(frozen=True)
 class Data:
-    """Training and test rows. ``codes`` are labels as the loss takes them: numbers, 0/1 or class numbers."""
+    """Training and test rows. ``codes`` are labels as the loss uses them: numbers, 0/1 or class numbers."""
 
     X: Any
     y: np.ndarray
@@ -29,11 +29,12 @@ class Data:
 
 
 def split(X, y, codes, held=20):
+    """Use the last rows as test rows."""
     return Data(X[:-held], y[:-held], codes[:-held], X[-held:], y[-held:], codes[-held:])
 
 
 def binary(text=False):
-    """Breast cancer, 15 % of the labels flipped so that boosting is not over after a few trees."""
+    """Return breast cancer, with 15 % of the labels flipped so that a few trees do not fit everything."""
     X, y = load_breast_cancer(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(y))
     X = X[order]
@@ -44,7 +45,7 @@ def binary(text=False):
 
 
 def three_classes(text=False):
-    """Wine, 15 % of the labels replaced."""
+    """Return wine, with 15 % of the labels replaced."""
     X, codes = load_wine(return_X_y=True)
     rng = np.random.default_rng(5)
     order = rng.permutation(len(codes))
@@ -57,7 +58,7 @@ def three_classes(text=False):
 
 
 def numbers(kind="any"):
-    """Diabetes: "any" numbers, "positive" ones, "counts", or "fractions" from 0 to 1."""
+    """Return diabetes, with labels of a kind: "any", "positive", "counts", "fractions" from 0 to 1."""
     X, y = load_diabetes(return_X_y=True)
     y = y / y.std()
     if kind == "counts":
@@ -71,7 +72,9 @@ def numbers(kind="any"):
 
 
 def frame(target="class", n=420, many=False, seed=3):
-    """A DataFrame with missing values and a category column, with ``many`` another of 30 kinds; "class" or "number"."""
+    """Return a DataFrame with missing values and a category column.
+
+    ``many`` adds a column of 30 categories. The target is a "class" or a "number"."""
     rng = np.random.default_rng(seed)
     X = pd.DataFrame(rng.normal(size=(n, 4)), columns=["a", "b", "c", "d"])
     X["kind"] = pd.Categorical(rng.choice(["red", "green", "blue"], n))
@@ -96,10 +99,19 @@ def weights(n, seed=2):
 
 @dataclass
 class Case:
-    """A model of one setting, and what is needed to check everything leaftrace says of it.
+    """A model of one setting, and what is needed to check leaftrace on it.
 
-    ``fit(X, y, sample_weight, baseline)`` trains; ``raw(model, X)`` gives raw predictions (m, K) without baseline.
-    ``structure(case)`` gives (oracle.Structure of the training rows, steps of the test rows), read from the library.
+    ``fit(X, y, sample_weight, baseline)``  trains the model
+    ``raw(model, X)``     raw predictions (m, K) without baseline
+    ``structure(case)``   (oracle.Structure of the training rows, steps of the test rows), read from
+                          the library
+    ``tracer``            further arguments of Tracer
+    ``tolerance``         of the fidelity
+    ``smooth``            False if leaves are quantiles, so that there is no LeafInfluence
+    ``ordered``           rows were drawn by their position, so they cannot be permuted or left out
+    ``counts_rows``       a row of weight zero, or a row twice, is not the same as its weight
+    ``own_refit(case, w)``  the library's own fixed-structure refit with these weights, as raw test
+                          predictions (m, K)
     """
 
     name: str
@@ -109,15 +121,12 @@ class Case:
     structure: Callable[[Case], tuple[Any, Any]]
     weight: np.ndarray | None = None
     baseline: np.ndarray | None = None
-    tracer: dict[str, Any] = field(default_factory=dict)  # more arguments of Tracer
-    tolerance: float = 1e-9  # of the fidelity
-    smooth: bool = True  # False: leaves are quantiles, so there is no LeafInfluence
-    ordered: bool = (
-        False  # rows were drawn at random by their position: rows cannot be permuted or left out
-    )
-    counts_rows: bool = False  # a row of weight zero, or a row twice, is not the same as its weight
+    tracer: dict[str, Any] = field(default_factory=dict)
+    tolerance: float = 1e-9
+    smooth: bool = True
+    ordered: bool = False
+    counts_rows: bool = False
     own_refit: Callable[[Case, np.ndarray], np.ndarray] | None = None
-    # own_refit(case, w): the library's own fixed-structure refit with these weights, as raw test predictions (m, K)
 
     @cached_property
     def model(self):
@@ -125,5 +134,5 @@ class Case:
 
     @property
     def w(self):
-        """(n,) sample weights."""
+        """Sample weights (n,)."""
         return np.ones(len(self.data.y)) if self.weight is None else self.weight

@@ -17,7 +17,7 @@ CATEGORIES = {"home town": "category", "k": "category"}
 
 
 def answer(capsys, *argv, code=0):
-    """The JSON document of a call."""
+    """Return the JSON document that a command prints."""
     got = main([*argv, "--json"])
     out, err = capsys.readouterr()
     assert got == code, err
@@ -43,8 +43,10 @@ def people(n, seed):
 
 
 def build(folder):
-    """Put into a folder tables and saved models, as users have them: tables written by pandas, models trained on what
-    pandas reads back. The models themselves and their tables are kept for comparison."""
+    """Write tables and saved models into a folder.
+
+    Tables are written by pandas, and models are trained on what pandas reads back. The models and tables
+    are returned too, for comparison."""
     for name, frame in (("train", people(240, 0)), ("test", people(60, 1))):
         frame.to_csv(folder / f"{name}.csv", index=False)
         frame.to_parquet(folder / f"{name}.parquet")

@@ -1,4 +1,4 @@
-"""A table meant to break a page: markup, scripts, quotes, separators and odd characters in every place for text."""
+"""A table that tries to break a page: markup, scripts, quotes and odd characters in every text."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ COLUMNS = [
 
 
 def first_two(X):
-    """The columns the model is trained on; the rest is only shown."""
+    """Return the columns that the model is trained on; the others are only shown."""
     return X.iloc[:, :2].to_numpy(float)
 
 
 def hostile(n=90, m=15, seed=0):
-    """model, X, y, X_test, y_test."""
+    """Return (model, X, y, X_test, y_test)."""
     rng = np.random.default_rng(seed)
     a = rng.normal(size=(n + m, 2))
     X = pd.DataFrame({COLUMNS[0]: a[:, 0], COLUMNS[1]: a[:, 1]})

@@ -1,7 +1,7 @@
 """A fixed-structure refit in plain NumPy, written from the formulas and sharing no code with leaftrace.
 
-Everything is in totals and float64: for each step, sums over leaves of w g and w h at the current scores, a division,
-new scores. Finite differences of it, and it without a row, are what the library is checked against.
+It computes totals in float64: for each step the sums over leaves of w g and w h at the current scores,
+a division, and new scores. leaftrace is compared with its finite differences, and with it without rows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,27 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Structure:
-    """steps[t] is a list of (leaf ids of the rows, number of leaves, first output); O outputs a leaf."""
+    """The structure of a model: the leaves of its training rows, and its settings.
+
+    ``steps[t]``         (leaf ids of the rows, number of leaves, first output) of each tree of step t
+    ``K, O``             outputs of the model, outputs of a leaf
+    ``lr``               learning rate, or one for each step
+    ``scales[t]``        factors of the inner iterations of step t
+    ``base``             starting score: numbers, or "mean" for the constant that fits the labels best
+    ``sample[t][r]``     how often tree r of step t drew each row
+    ``moves[t]``         (step, factor) added to the scores before step t; step -1 is the base
+    ``more_l2[t][r]``    (L,) l2 of each leaf in addition to ``l2``
+    ``paths[t][r][l]``   (leaves below, share, more l2) of the nodes that leaf l is smoothed by
+    ``diagonal``         a vector leaf is solved one output at a time
+    ``class_weight``     (n,) multiplies w in the leaves, and in the base unless base_value is given
+
+    Functions of a library; None means the functions below:
+
+    ``derivatives``      (A, y) -> g (n, K), h (n, K, K)
+    ``loss_value``       (F, y) -> (m,)
+    ``base_value``       (y, w) -> (K,), with w before class weights
+    ``leaf``             (ids, L, residual, y, w) -> (L,), a statistic instead of a Newton step
+    """
 
     loss: str
     steps: list
@@ -21,41 +41,31 @@ class Structure:
     O: int
     newton: bool
     l2: float
-    lr: float  # or one for each step
-    scales: list  # for each step the factors of its inner iterations
-    base: object = 0.0  # numbers, or "mean": the constant that fits the labels best
+    lr: float
+    scales: list
+    base: object = 0.0
     l2_scales: bool = True
     offset: object = 0.0
-    sample: list | None = None  # sample[t][r]: how often tree r of step t drew each row
-    moves: list | None = (
-        None  # moves[t]: (step, factor) added to the scores before step t; -1 is the base
-    )
+    sample: list | None = None
+    moves: list | None = None
     l1: float = 0.0
     max_step: float = np.inf
     min_hessian: float = 0.0
-    more_l2: list | None = None  # more_l2[t][r] (L,)
-    paths: list | None = (
-        None  # paths[t][r][l]: (leaves below, share, more l2) of the nodes that leaf l leans on
-    )
-    # What a library does its own way; None means the functions below.
-    derivatives: object = None  # (A, y) -> g (n, K), h (n, K, K)
-    loss_value: object = None  # (F, y) -> (m,)
-    base_value: object = None  # (y, w) -> (K,); w before class weights
-    leaf: object = (
-        None  # (ids, L, residual, y, w) -> (L,): a statistic of the rows instead of a Newton step
-    )
-    diagonal: bool = False  # a vector leaf is solved one output at a time
-    class_weight: object = (
-        1.0  # (n,): multiplies w in the leaves; and in the base unless base_value is given
-    )
+    more_l2: list | None = None
+    paths: list | None = None
+    derivatives: object = None
+    loss_value: object = None
+    base_value: object = None
+    leaf: object = None
+    diagonal: bool = False
+    class_weight: object = 1.0
 
     def rows(self, keep):
+        """Return the structure of some of the rows."""
         steps = [[(ids[keep], L, o) for ids, L, o in step] for step in self.steps]
-        sample = (
-            None
-            if self.sample is None
-            else [[drawn[keep] for drawn in step] for step in self.sample]
-        )
+        sample = self.sample
+        if sample is not None:
+            sample = [[drawn[keep] for drawn in step] for step in sample]
         offset = self.offset[keep] if np.ndim(self.offset) else self.offset
         class_weight = self.class_weight[keep] if np.ndim(self.class_weight) else self.class_weight
         return replace(self, steps=steps, offset=offset, sample=sample, class_weight=class_weight)
@@ -66,7 +76,11 @@ class Structure:
     def rate(self, t):
         return self.lr if np.ndim(self.lr) == 0 else self.lr[t]
 
+    def derivatives_of(self, A, y):
+        return self.derivatives(A, y) if self.derivatives else derivatives(self.loss, A, y)
+
     def before(self, t):
+        """Return (step, factor) of what is added to the scores before step t."""
         if self.moves is not None:
             return self.moves[t]
         return [(t - 1, 1.0)] if t else []
@@ -82,7 +96,7 @@ def softmax(A):
 
 
 def derivatives(loss, A, y):
-    """g (n, K) and h (n, K, K), the second derivative as the boosters have it."""
+    """Return g (n, K) and h (n, K, K), the second derivative as the boosters define it."""
     t = y[:, None]
     if loss == "gamma":
         return 1 - t * np.exp(-A), (t * np.exp(-A))[..., None]
@@ -103,9 +117,8 @@ def derivatives(loss, A, y):
         return 0.7 * (p - t), (0.49 * p * (1 - p))[..., None]
     if loss == "one-vs-all":  # scale 0.7
         p = sigmoid(0.7 * A)
-        return 0.7 * (p - np.eye(A.shape[1])[y.astype(int)]), 0.49 * (p * (1 - p))[
-            ..., None
-        ] * np.eye(A.shape[1])
+        identity = np.eye(A.shape[1])
+        return 0.7 * (p - identity[y.astype(int)]), 0.49 * (p * (1 - p))[..., None] * identity
     if loss == "brier":
         return A - np.eye(A.shape[1])[y.astype(int)], np.ones((*A.shape, 1)) * np.eye(A.shape[1])
     if loss == "squared":
@@ -148,6 +161,7 @@ def loss_value(loss, F, y):
 
 
 def base_score(structure, y, w):
+    """Return the starting score (K,)."""
     if not isinstance(structure.base, str):
         return np.broadcast_to(np.asarray(structure.base, float), (structure.K,))
     if structure.loss == "softmax":
@@ -160,32 +174,29 @@ def base_score(structure, y, w):
 
 
 def leaf_total(ids, x, L):
+    """Return the sums (L, ...) of x over the rows of each leaf."""
     flat = x.reshape(len(x), -1)
     return np.stack([np.bincount(ids, c, L) for c in flat.T], axis=1).reshape(L, *x.shape[1:])
 
 
 def soft(G, l1):
+    """Return G after soft thresholding by l1."""
     return np.sign(G) * np.maximum(np.abs(G) - l1, 0)
 
 
 def tree_value(structure, ids, L, o, scales, A, y, w, lam, t=0, r=0):
-    """Leaf values (L, O) of one tree that reads the scores A."""
+    """Return the leaf values (L, O) of one tree, from the scores A before it."""
     O = structure.O
     if structure.leaf:
         return structure.rate(t) * structure.leaf(ids, L, y - A[:, o], y, w)[:, None]
     if structure.paths:
-        return structure.rate(t) * smoothed(
-            structure, structure.paths[t][r], ids, L, o, A, y, w, lam
-        )
+        paths = structure.paths[t][r]
+        return structure.rate(t) * smoothed(structure, paths, ids, L, o, A, y, w, lam)
     S = np.zeros((L, O))
     for c in scales:
         B = A.copy()
         B[:, o : o + O] += S[ids]
-        g, h = (
-            structure.derivatives(B, y)
-            if structure.derivatives
-            else derivatives(structure.loss, B, y)
-        )
+        g, h = structure.derivatives_of(B, y)
         G = leaf_total(ids, w[:, None] * g[:, o : o + O], L)
         W = np.bincount(ids, w, L)
         if structure.newton:
@@ -195,9 +206,7 @@ def tree_value(structure, ids, L, o, scales, A, y, w, lam, t=0, r=0):
             D = W[:, None, None] * np.eye(O)
         H = D
         D = D + np.reshape(lam, (-1, 1, 1)) * np.eye(O)
-        some = (
-            np.einsum("laa->la", D).min(axis=1) > 0
-        )  # otherwise the leaf is empty and there is no l2
+        some = np.einsum("laa->la", D).min(axis=1) > 0  # not for an empty leaf without l2
         step = np.zeros((L, O))
         step[some] = -np.linalg.solve(D[some], soft(G[some], structure.l1)[..., None])[..., 0]
         if structure.min_hessian:
@@ -207,10 +216,8 @@ def tree_value(structure, ids, L, o, scales, A, y, w, lam, t=0, r=0):
 
 
 def smoothed(structure, paths, ids, L, o, A, y, w, lam):
-    """Each leaf a mixture of the steps of the nodes above it."""
-    g, h = (
-        structure.derivatives(A, y) if structure.derivatives else derivatives(structure.loss, A, y)
-    )
+    """Return leaf values that mix the steps of the nodes above each leaf."""
+    g, h = structure.derivatives_of(A, y)
     out = np.zeros((L, 1))
     for leaf, path in enumerate(paths):
         for below, share, more in path:
@@ -224,13 +231,12 @@ def smoothed(structure, paths, ids, L, o, A, y, w, lam):
 
 
 def refit(structure, y, w, n=None):
-    """(base (K,), values[t][r] (L, O)) with these weights. n: rows that count in lam."""
+    """Return (base (K,), values[t][r] (L, O)) with these weights; n rows count in lam."""
     n = len(y) if n is None else n
-    base = (
-        structure.base_value(y, w)
-        if structure.base_value
-        else base_score(structure, y, w * structure.class_weight)
-    )
+    if structure.base_value:
+        base = structure.base_value(y, w)
+    else:
+        base = base_score(structure, y, w * structure.class_weight)
     w = w * structure.class_weight
     lam = structure.l2 * w.sum() / n if structure.l2_scales else structure.l2
     A = np.tile(base, (len(y), 1)) + structure.offset
@@ -241,14 +247,13 @@ def refit(structure, y, w, n=None):
         for r, (ids, L, o) in enumerate(step):
             here = w if structure.sample is None else w * structure.sample[t][r]
             more = 0.0 if structure.more_l2 is None else structure.more_l2[t][r]
-            values[-1].append(
-                tree_value(structure, ids, L, o, scales, A, y, here, lam + more, t, r)
-            )
+            found = tree_value(structure, ids, L, o, scales, A, y, here, lam + more, t, r)
+            values[-1].append(found)
     return base, values
 
 
 def move(structure, t, steps, base, values, A):
-    """Scores before step t from those before step t - 1."""
+    """Return the scores before step t, from those before step t - 1."""
     A = A.copy()
     for r, factor in structure.before(t):
         if r == -1:
@@ -260,6 +265,7 @@ def move(structure, t, steps, base, values, A):
 
 
 def predict(structure, fitted, test_steps, offset=0.0):
+    """Return the scores (m, K) of other rows, from the result of `refit`."""
     base, values = fitted
     F = np.tile(base, (len(test_steps[0][0][0]), 1)) + offset
     for t in range(len(test_steps) + 1):
@@ -268,12 +274,14 @@ def predict(structure, fitted, test_steps, offset=0.0):
 
 
 def slope(f, h):
-    """Five-point central difference of f at 0: error of order h^4."""
+    """Return the five-point central difference of f at 0, with an error of order h^4."""
     return (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h)
 
 
 def from_catboost(model, X, scales=None, offset=0.0):
-    """Structure of a CatBoost model, read from CatBoost alone; and a function giving the steps of other rows."""
+    """Return the structure of a CatBoost model, read from CatBoost alone.
+
+    The second result is a function that gives the steps of other rows."""
     p = model.get_all_params()
     counts = model.get_tree_leaf_counts()
     loss = {"RMSE": "squared", "Poisson": "poisson", "MultiClass": "softmax"}

@@ -1,13 +1,13 @@
-"""Small models of every library that the tests of actions train again and again: (make an unfitted one, data)."""
+"""Small models of every library that tests of actions train often: (maker, data)."""
 
 import boosters
 import numpy as np
 from catboost import CatBoostClassifier
+from catboost_models import QUIET
 from lightgbm import LGBMRegressor
 from sklearn.ensemble import HistGradientBoostingClassifier
+from training_sets import take
 from xgboost import XGBClassifier
-
-from conftest import QUIET
 
 PLAIN = {
     **QUIET, "iterations": 30, "depth": 4, "learning_rate": 0.2, "bootstrap_type": "No", "random_strength": 0,
@@ -30,11 +30,7 @@ HIST_CATEGORIES = (
 )
 
 
-def take(X, rows):
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
-
-
 def trained_without(make, X, y, w, gone):
-    """By the library itself."""
+    """Train a model without some rows, by the library itself."""
     keep = np.setdiff1d(np.arange(len(y)), gone)
     return make().fit(take(X, keep), y[keep], sample_weight=None if w is None else w[keep])

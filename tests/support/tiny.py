@@ -1,4 +1,4 @@
-"""Hypothesis strategy: tiny ensembles of every shape the engine knows."""
+"""A Hypothesis strategy for tiny ensembles of every shape that the engine supports."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CLASSES = {"softmax": Softmax, "brier": Brier, "one-vs-all": lambda K: OneVsAll(
 
 @st.composite
 def tiny(draw):
-    """(Structure of the oracle, y, w, test steps, test labels), all consistent."""
+    """Draw (structure of the oracle, y, w, test steps, test labels)."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n = draw(st.integers(3, 9))
     m = draw(st.integers(1, 3))
@@ -46,12 +46,13 @@ def tiny(draw):
     loss = draw(st.sampled_from([*LOSSES, *CLASSES, "squared", "logistic", "poisson", "softmax"]))
     K = draw(st.integers(2, 3)) if loss in CLASSES else 1
     separate = K > 1 and draw(st.booleans())  # a tree for each output, or vector leaves
-    parallel = (
-        K == 1 and draw(st.booleans()) and draw(st.booleans())
-    )  # two trees that share their scores
+    # Two trees that start from the same scores.
+    parallel = K == 1 and draw(st.booleans()) and draw(st.booleans())
     limited = draw(st.booleans()) and (K == 1 or separate)
     Q = 1 if separate or parallel or limited else draw(st.integers(1, 3))
-    outputs = range(K) if separate else [0, 0] if parallel else [0]
+    outputs = [0, 0] if parallel else [0]
+    if separate:
+        outputs = range(K)
     trees = [[(draw(st.integers(1, 4)), o) for o in outputs] for _ in range(T)]
     steps = [[(rng.integers(0, L, n), L, o) for L, o in step] for step in trees]
     test_steps = [[(rng.integers(0, L, m), L, o) for L, o in step] for step in trees]
@@ -69,9 +70,8 @@ def tiny(draw):
     )
     offset = rng.normal(size=(n, K)) * 0.3 if draw(st.booleans()) else 0.0
     mean = draw(st.booleans()) and not np.ndim(offset) and loss in LINKS
-    if draw(st.booleans()) and not (
-        mean and loss == "softmax"
-    ):  # that might leave a class without weight
+    # With a softmax start, a row of weight zero might leave a class without weight.
+    if draw(st.booleans()) and not (mean and loss == "softmax"):
         w[rng.integers(0, n)] = 0.0
     sample = (
         [[rng.choice([0.0, 1.0, 2.0], n) for _ in step] for step in trees]
@@ -107,7 +107,7 @@ def tiny(draw):
 
 
 def _paths(rng, L):
-    """A root above all leaves and a node above the first half of them; each leaf leans on those above it."""
+    """Return paths for a root above all leaves and a node above the first half of them."""
     nodes = [(np.arange(L), rng.random()), (np.arange((L + 1) // 2), rng.random())]
     own = [(np.array([leaf]), rng.random()) for leaf in range(L)]
     return [
@@ -117,7 +117,7 @@ def _paths(rng, L):
 
 
 def _smoothing(paths):
-    """The engine's Smoothing of a tree's paths: one node for each entry of each path."""
+    """Return the engine's Smoothing of a tree's paths, with a node for each entry of each path."""
     L = len(paths)
     entries = [(leaf, *entry) for leaf, path in enumerate(paths) for entry in path]
     below = np.zeros((len(entries), L))
@@ -133,7 +133,7 @@ def _forest(T):
 
 
 def _dart(rng, T):
-    """Each step is added; then some earlier ones are taken out, put back or shrunk, the starting score among them."""
+    """Return moves that add each step and then add multiples of earlier ones or of the starting score."""
     return [[]] + [
         [
             (t, rng.choice([1.0, 0.5])),
@@ -144,7 +144,7 @@ def _dart(rng, T):
 
 
 def ensemble_of(structure, y, w):
-    """The engine's Ensemble of an oracle's Structure."""
+    """Return the engine's Ensemble of an oracle's Structure."""
     base, values = oracle.refit(structure, y, w)
     counts = []
     offset = 0
@@ -165,7 +165,7 @@ def ensemble_of(structure, y, w):
             structure.newton,
             structure.l2,
             structure.l2_scales,
-            # A halved step uses up an iteration for each halving.
+            # Each halving of a step costs an iteration.
             iterations=max(int(sum(1 + np.log2(1 / c) for c in step)) for step in structure.scales),
             backtracking=any(c != 1 for s in structure.scales for c in s),
             l1=structure.l1,
@@ -198,7 +198,7 @@ def ensemble_of(structure, y, w):
 
 
 def leaves_of(steps):
-    """(trees, rows) leaves of other rows, numbered over each step's leaves."""
+    """Return leaves (trees, rows) of other rows, numbered over the leaves of each step."""
     out = []
     for step in steps:
         offset = 0

@@ -14,7 +14,7 @@ from cli_world import DATA, TEST, answer, people
 import leaftrace as lt
 from leaftrace._cli import main
 
-# ---- the same numbers as by hand ----
+# ---- the same numbers as the library ----
 
 
 @pytest.mark.parametrize("file", ["cat.cbm", "xgb.ubj", "lgb.txt"])
@@ -125,7 +125,7 @@ def test_model_without_names(here, capsys):
 
 
 def test_numbers_that_the_model_knows_as_text(here, capsys, tmp_path):
-    """A zip code is text in the model, and digits in a CSV."""
+    """A zip code is text in the model but looks like a number in a CSV."""
     frame = people(200, 4).assign(k=lambda t: t.k.astype(str))
     X = frame[["k", "age"]].astype({"k": "category"})
     for model, save in (
@@ -183,7 +183,7 @@ def test_labels_that_are_other_numbers(here, capsys, tmp_path):
 
 
 def test_baseline(capsys, tmp_path):
-    """Scores given to training and test rows, by column."""
+    """Scores of training and test rows are given as a column."""
     train = people(200, 6)
     test = people(40, 7)
     data = lightgbm.Dataset(

@@ -1,4 +1,4 @@
-"""`leaftrace clean`: the library's answer, and a table with nothing else changed."""
+"""`leaftrace clean` gives the library's answer, and writes a table in which nothing else changed."""
 
 import os
 import signal
@@ -215,7 +215,7 @@ def test_a_list_of_rows_is_one_that_impact_reads(there, capsys):
 def test_no_improvement_is_a_no_and_writes_nothing(there, capsys):
     people(300, 9, 0.5).to_csv(
         "noise.csv", index=False
-    )  # labels by chance: nothing can be learned from them
+    )  # random labels, from which nothing can be learned
     call = [
         "--val",
         "noise.csv",

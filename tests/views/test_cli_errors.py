@@ -1,4 +1,4 @@
-"""The command line when something is wrong: one clear line, an exit code, nothing half-written; and as a process."""
+"""Errors on the command line: one clear line, an exit code, no partly written files."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from cli_world import DATA, TEST
 
 from leaftrace._cli import main
 
-# ---- what is wrong, in one line ----
+# ---- one line that says what is wrong ----
 
 
 def write(name, text):
@@ -164,7 +164,7 @@ def test_help_has_exit_codes_and_fits(here):
 
 
 def test_piped_text_is_plain_and_narrow(here, tmp_path):
-    """No colours, no markup read from the data, no characters that act on a terminal."""
+    """Piped output has no colours, no markup from the data, and no control characters."""
     hostile = pd.read_csv("train.csv").assign(
         uid=lambda t: [f"[red]x{i}[/] \x1b[31m{i}" for i in range(len(t))]
     )

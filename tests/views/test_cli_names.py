@@ -1,4 +1,4 @@
-"""Models that know their classes by number: what is shown has the names that the target column has."""
+"""Models that number their classes: output has the class names of the target column."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ NAMES = {"no", "yes"}
 
 
 def labels_of(data):
-    """Every class in the data of a report, by where it stands."""
+    """Return every class in the data of a report, by its place."""
     for case in data["cases"]:
         yield from (case["label"], case["predicted"], *(p["label"] for p in case["probabilities"]))
         yield from (line["label"] for line in case["training_rows"])

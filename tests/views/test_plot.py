@@ -1,4 +1,4 @@
-"""Pictures: what is drawn is what the results hold, read back from the artists; and what notebooks show."""
+"""Pictures show the numbers of the results, read back from the artists; and notebook output."""
 
 import io
 import subprocess
@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from catboost import Pool
+from catboost_models import case
 from hostile import COLUMNS, STRINGS, hostile
 
 import leaftrace as lt
-from conftest import case
 from leaftrace import plot
 from leaftrace._actions.common import Effect, effects_table
 from leaftrace._actions.noise.action import label_noise
@@ -31,7 +31,7 @@ def closed():
 
 
 def drawn(ax):
-    """Renders it; warnings are errors here."""
+    """Render a figure; warnings are errors here."""
     out = io.BytesIO()
     ax.figure.savefig(out, format="png", dpi=40)
     assert out.getbuffer().nbytes > 1_000
@@ -43,7 +43,7 @@ def tick_labels(axis):
 
 
 def line(ax, start):
-    """The one line whose label starts like this."""
+    """Return the only line whose label starts like this."""
     (found,) = [x for x in ax.get_lines() if str(x.get_label()).startswith(start)]
     return np.asarray(found.get_xdata(), float), np.asarray(found.get_ydata(), float)
 
@@ -76,7 +76,7 @@ def groups(binary):
 
 
 def bars(ax):
-    """{label of the bar: length}, from the top."""
+    """Return {label of the bar: length}, from the top."""
     every = [
         (bar.get_y() + bar.get_height() / 2, bar.get_width())
         for box in ax.containers
@@ -232,7 +232,7 @@ def test_fidelity(any_model):
     )
     assert ax.get_title().startswith("The replay is exact")
     low, high = ax.get_ylim()
-    assert low == 0  # exact zeros are seen
+    assert low == 0  # exact zeros are visible
     assert high > tracer.fidelity.max_error
 
 
@@ -308,9 +308,7 @@ def test_effects_of_actions(binary, groups):
         "q, without x",
     ]
     np.testing.assert_array_equal(line(ax, "refitted")[0], groups.refitted.T.ravel())
-    apart = groups.refitted * np.array(
-        [[1.0], [1e-3], [1.0]]
-    )  # of one loss, so they keep one scale
+    apart = groups.refitted * np.array([[1.0], [1e-3], [1.0]])  # changes of one loss share a scale
     np.testing.assert_array_equal(
         line(plot.effects(replace(groups, refitted=apart)), "refitted")[0], apart.T.ravel()
     )
@@ -425,7 +423,7 @@ def evil():
     return lt.Tracer(model, X, y), X_test, y_test
 
 
-# The font lacks the tree and says so; nothing else may go wrong.
+# The font has no tree symbol and warns; there must be no other warning.
 @pytest.mark.filterwarnings("ignore:Glyph .* missing from font")
 def test_names_from_hell(evil, groups):
     tracer, X_test, y_test = evil
@@ -456,7 +454,7 @@ def test_matplotlib_is_asked_for():
 
 
 class Page(HTMLParser):
-    """Tags, and the text between them."""
+    """A parser that collects tags and the text between them."""
 
     def __init__(self, page):
         super().__init__()
@@ -500,7 +498,7 @@ def test_notebooks_are_escaped(evil, groups):
     influence = tracer.influence(X_test, y_test)
     whole = [
         text for text in STRINGS if "\ud800" not in text
-    ]  # pandas takes no half characters where it infers types
+    ]  # pandas rejects lone surrogates when it infers types
     names = np.array([whole[i % len(whole)] for i in range(tracer.n_rows)], dtype=object)
     tests = np.array([whole[-i % len(whole)] for i in range(len(y_test))], dtype=object)
     bad = replace(

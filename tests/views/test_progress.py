@@ -1,4 +1,4 @@
-"""What is said while the work goes on: a bar on a terminal, now and then a line elsewhere, nothing if it is short."""
+"""Progress: a bar on a terminal, an occasional line elsewhere, nothing for short work."""
 
 import sys
 
@@ -12,7 +12,7 @@ from leaftrace._data.progress import ProgressLines, bar, duration, progress
 
 
 class Clock:
-    """A clock that items move on by the seconds they take."""
+    """A clock that items advance by the seconds they take."""
 
     def __init__(self, monkeypatch):
         self.now = 100.0
@@ -59,7 +59,7 @@ def test_short_work_says_nothing(monkeypatch, capsys):
     list(progress(Clock(monkeypatch).items(10, 0.19), 10, "x", "step"))
     list(
         progress(Clock(monkeypatch).items(1, 9.0), 1, "x", "step")
-    )  # done when there would be something to say
+    )  # finished before the first message
     assert capsys.readouterr().err == ""
 
 
@@ -78,12 +78,12 @@ def test_a_bar_on_a_terminal(monkeypatch):
     assert isinstance(bar(5, "x", "step"), tqdm)
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     assert isinstance(bar(5, "x", "step"), ProgressLines)
-    monkeypatch.setattr(sys, "stderr", None)  # of a program without a console
+    monkeypatch.setattr(sys, "stderr", None)  # as in a program without a console
     assert list(progress(range(3), 3, "x", "step")) == [0, 1, 2]
 
 
-def test_building_and_asking_tell_how_far_they_are(monkeypatch, capsys):
-    """Every long part, in the library itself."""
+def test_building_and_querying_report_progress(monkeypatch, capsys):
+    """Every long part of the library reports its progress."""
     monkeypatch.setattr(module, "SECONDS_TO_FIRST_LINE", -1.0)
     monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0.0)
     monkeypatch.setattr(module, "SECONDS_AFTER_LAST_LINE", 0.0)

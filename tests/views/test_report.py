@@ -1,4 +1,4 @@
-"""The report: its numbers against the boosters' own and plain NumPy, its page against hostile data."""
+"""The report: numbers against the boosters' own and NumPy, and the page with hostile data."""
 
 import base64
 import builtins
@@ -32,7 +32,7 @@ QUIET = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
 
 @cache
 def categories():
-    """CatBoost with a string column and missing values, on weighted rows: model, data, tracer."""
+    """CatBoost with a string column, missing values and weights: (model, data, tracer)."""
     d = boosters.frame()
     X, X_test = (part.assign(kind=part["kind"].astype(str)) for part in (d.X, d.X_test))
     w = boosters.weights(len(d.y))
@@ -57,7 +57,7 @@ def diabetes():
 
 
 def data_of(*args, **kw):
-    """Of a report, after a way through JSON."""
+    """Return the data of a report, written to JSON and read back."""
     data = report(*args, **{"noise": False} | kw).data
     again = json.loads(json.dumps(data, allow_nan=False))
     assert again == data
@@ -218,7 +218,7 @@ def test_without_labels_it_is_about_predictions():
         assert case["label"] is None
         raised = [r for r in case["training_rows"] if r["effect"] == "raises"]
         assert [r["position"] for r in raised] == np.argsort(change[:, row])[:2].tolist()
-        # What goes carries the decision, so the probability of the class predicted so far falls.
+        # The removed rows support the prediction, so the probability of its class falls.
         assert case["removal"]["refitted"]["probability"] < case["probability"]
         assert case["probability"] == pytest.approx(p[row].max())
         sides.add(case["removal"]["effect"])
@@ -435,7 +435,7 @@ def test_redacted_columns_are_nowhere():
 
 
 class Reader(HTMLParser):
-    """Tags, attributes and text as a browser's parser would see them."""
+    """A parser that collects tags, attributes and text as a browser would."""
 
     def __init__(self, text):
         super().__init__()
@@ -543,7 +543,7 @@ def test_wide_tables_of_long_strings_stay_small(text):
     most = report(tracer, X_test, y_test, worst=24, top=30, noise=False)
     assert len(most.html.encode()) < 5e6
     left = int(re.search(r"<b>(\d+) more test rows were left out", most.html).group(1))
-    assert len(most.data["cases"]) == 24  # the data are whole
+    assert len(most.data["cases"]) == 24  # the data are complete
     assert Reader(most.html).tags.count("details") == 24 - left > 0
 
 

@@ -74,7 +74,7 @@ def address(found):
 
 @pytest.fixture
 def visit(browser, address):
-    """Opens the page; at the end there must have been no error, no request and no foreign script."""
+    """Open the page, and check at the end that there was no error, request or foreign script."""
     contexts = []
     heard = []
     known = (f"request: {address}", "request: data:,", "request: blob:")
@@ -88,7 +88,7 @@ def visit(browser, address):
         page.on("dialog", lambda dialog: heard.append(f"dialog: {dialog.message}"))
         page.on("request", lambda request: heard.append(f"request: {request.url}"))
         page.goto(address)
-        assert heard[0] == f"request: {address}"  # so requests are heard
+        assert heard[0] == f"request: {address}"  # so that requests are noticed
         return page
 
     yield opened
@@ -124,7 +124,7 @@ def test_opens_quietly_and_shows_everything(visit, found):
     assert rows.count() == len(first["training_rows"])
     text = rows.first.inner_text()
     assert "harmful" in text
-    assert "−" in text  # what is harmful lowers the loss by going
+    assert "−" in text  # removing a harmful row lowers the loss
     assert first["training_rows"][0]["row"].split()[0] in page.locator(CASE).inner_text().replace(
         "\n", " "
     )
@@ -326,7 +326,7 @@ def brightness(colour):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_contrast_of_text(visit, scheme):
-    """At least 4.5 to 1, as WCAG 2 has it at level AA."""
+    """Contrast is at least 4.5 to 1, as WCAG 2 requires at level AA."""
     page = visit(color_scheme=scheme)
 
     def colour(name):
@@ -358,7 +358,7 @@ def test_print_shows_everything_expanded(visit):
     assert not page.locator(".tools").is_visible()
     assert not page.locator("#find").is_visible()
     assert min(background(page)) == 255
-    page.set_viewport_size({"width": 1040, "height": 720})  # A4, turned
+    page.set_viewport_size({"width": 1040, "height": 720})  # A4, landscape
     assert page.evaluate("document.documentElement.scrollWidth") <= 1040
     page.emulate_media(media="screen")
     assert page.locator(".case[open]").count() == 1

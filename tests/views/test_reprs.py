@@ -1,4 +1,4 @@
-"""What a notebook shows of a tracer: facts and the verdict, every value from the data escaped."""
+"""A tracer in a notebook: facts and the verdict, with every value from the data escaped."""
 
 import numpy as np
 from lightgbm import LGBMClassifier, LGBMRegressor

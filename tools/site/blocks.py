@@ -1,8 +1,9 @@
-"""The code of a page: python blocks, in one namespace, and ``$ leaftrace`` lines of console blocks, in one folder.
+"""Run the code of a page and add what it prints.
 
-`mkdocs build` runs them and shows what they print, so that pages say what this version really says;
-`tests/test_docs.py` runs the same. A block inside an HTML comment is run and not shown. Pictures that a block draws
-with matplotlib stand under it, inside the page.
+The code is python blocks, in one namespace, and ``$ leaftrace`` lines of console blocks, in one folder.
+`mkdocs build` runs it, so that pages show what this version really prints; `tests/test_docs.py` runs
+the same. A block inside an HTML comment is run and not shown. Pictures that a block draws with
+matplotlib are put under it, inside the page.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ import tempfile
 
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```\n?", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-os.environ.setdefault("MPLBACKEND", "agg")  # pictures without a window
+os.environ.setdefault("MPLBACKEND", "agg")  # draw without a window
 TERMINAL = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
 
 
 @functools.cache  # `mkdocs serve` runs a page again when it has changed
 def with_output(page: str) -> str:
-    """The page with what its blocks print; the first block that fails raises, with its line."""
+    """Return the page with what its blocks print. A block that fails raises an error with its line."""
     names: dict[str, object] = {"__name__": "__page__"}
     hidden = [range(*comment.span()) for comment in COMMENT.finditer(page)]
 
@@ -47,14 +48,15 @@ def with_output(page: str) -> str:
 
 
 def _python(code: str, line: int, names: dict[str, object]) -> str:
+    """Run a block and return what it prints. Errors have the line of the page."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile("\n" * line + code, "page", "exec"), names)  # errors have the line of the page
+        exec(compile("\n" * line + code, "page", "exec"), names)
     return printed.getvalue()
 
 
 def _pictures() -> list[str]:
-    """The figures that are open, as HTML; they are closed."""
+    """Return the open figures as HTML, and close them."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     shown = []
     for number in [] if pyplot is None else pyplot.get_fignums():
@@ -76,7 +78,7 @@ def _pictures() -> list[str]:
 
 
 def _commands(text: str, line: int) -> str:
-    """The commands, each followed by what it prints. Others than leaftrace's are left alone."""
+    """Return the commands, each followed by what it prints. Only leaftrace commands are run."""
     shown = ""
     for command in re.findall(r"\$ (?:.*\\\n)*.*\n", text):
         shown += command

@@ -1,7 +1,8 @@
-"""The docstrings' own layout as Markdown: examples as code, arguments as lists.
+"""Turn the layout of our docstrings into Markdown: examples as code, arguments as lists.
 
-In the source a docstring reads without tools: ``>>>`` examples, and lines of a name in double backticks, at least two
-spaces and what it is, with its further lines indented. Markdown would run those together.
+Docstrings are laid out to be read in the source. They have ``>>>`` examples, and lines for arguments:
+a name in double backticks, at least two spaces, and what it is, with further lines indented. Markdown
+would run these lines together.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class Docstrings(griffe.Extension):
 
 
 def as_markdown(docstring: str) -> str:
+    """Return a docstring as Markdown."""
     lines: list[str] = []
     kind = "text"  # of the line before
     for line in docstring.splitlines():

@@ -1,4 +1,4 @@
-"""What mkdocs does here beyond its plugins: code is run and formulas become MathML when the site is built."""
+"""Hooks of mkdocs: run the code of pages, and turn formulas into MathML, when the site is built."""
 
 from __future__ import annotations
 

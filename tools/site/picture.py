@@ -1,4 +1,4 @@
-"""Takes docs/report.png from the report that `make demo` has written: the first case, as a browser shows it.
+"""Take docs/report.png from the report of `make demo`: the first case, as a browser shows it.
 
 python tools/site/picture.py leaftrace-report.html
 """
@@ -29,9 +29,8 @@ def main(report: str) -> None:
         clip = {"x": 0, "y": top["y"] - 20, "width": WIDTH, "height": HEIGHT}
         page.screenshot(path=PICTURE, clip=clip, full_page=True)  # pyright: ignore[reportArgumentType]
         browser.close()
-    Image.open(PICTURE).convert("RGB").quantize(128).save(
-        PICTURE, optimize=True
-    )  # a third of the size
+    # With 128 colours the file has a third of the size.
+    Image.open(PICTURE).convert("RGB").quantize(128).save(PICTURE, optimize=True)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""From influence to action: each a small function on top of `Tracer`, checked by refitting and retraining."""
+"""From influence to action: functions on top of `Tracer` that check their results by retraining."""

@@ -1,20 +1,23 @@
-"""What to label next: the unlabelled rows whose labels would move the test loss most, spread out over leaf space.
+"""Rows to label next: those whose labels would move the test loss most, spread over the leaves.
 
-With v_c the first-order change of the test loss if the row comes with label c, and p_c the model's own probability,
+With v_c the first-order change of the test loss if the row has label c, and p_c the model's own
+probability of that label,
 
-    score = sqrt(sum_c p_c v_c^2)                                the size of effect that its label is expected to have
-    next  = argmax score (1 - s)^diversity,   s = largest share of trees in which the row is in one leaf with a row
-                                              that was chosen before
+    score = sqrt(sum_c p_c v_c^2)               expected size of the effect of the row's label
+    next  = argmax score (1 - s)^diversity,     s = largest share of trees in which the row shares a
+                                                leaf with a row that was chosen before
 
-The expectation of v itself is no score: if the model's probabilities are right, an unknown label is as likely to tell
-that the model should go up as that it should go down. For numbers the two labels are the prediction plus and minus
-the root mean squared error on the test rows.
+The expectation of v itself is no score: if the model's probabilities are right, an unknown label is
+as likely to show that the model should go up as that it should go down. For numbers the two labels
+are the prediction plus and minus the root mean squared error on the test rows.
 
-Measured with labels hidden, batches added and retrained, on other splits than those the score was chosen on
-(experiments/action_acquire.py): it beats random rows everywhere, and on Adult lowers the loss of a hold-out half as
-much again as plain uncertainty. Most of that is diversity: uncertainty with the same diversity does as well for the
-first 200 rows of Adult, a little worse for 600, clearly worse on wine quality, and better on Amazon. A region that no
-tree has split yet looks like one place: where the pool is unlike the training rows, label some random ones too.
+This was measured with labels hidden, batches added and retrained, on other splits than those the
+score was chosen on (experiments/action_acquire.py). It beats random rows everywhere, and on Adult
+lowers the loss of a hold-out half as much again as plain uncertainty. Most of that is diversity:
+uncertainty with the same diversity does as well for the first 200 rows of Adult, a little worse for
+600, clearly worse on wine quality, and better on Amazon. A region that no tree has split yet looks
+like one place, so if the pool is unlike the training rows, some random rows should be labelled,
+too.
 """
 
 from __future__ import annotations
@@ -30,35 +33,42 @@ from .._data.arrays import F64, Ids, Ints
 from .._data.errors import InvalidInput, UnsupportedModel
 from .._data.progress import progress
 from .._data.tables import table
+from .._engine.refit import AlteredModel
 from .._tracer.tracer import Tracer
 from .common import Effect, Finding, Interruptible, check_tracer, effects_table
+from .statistics import interval_in_words, paired_interval
 
-NOT_RETRAINED = "Not retrained: only a retrained model tells what these labels are worth."
+_NOT_RETRAINED = "Not retrained: only a retrained model shows what these labels are worth."
 
 
 @dataclass(frozen=True, repr=False)
 class Acquisition(Finding):
-    """Rows to label next, the most wanted first.
+    """Rows to label next, the most useful first.
 
     ``rows``      (k,) their positions in X_pool; ``X_new`` the rows themselves
+    ``names``     (k,) their names in the index of X_pool
     ``scores``    (n,) of every row of the pool, before diversity
-    ``outcome``   after `check`: what adding them did
+    ``similarity``      (k,) to the nearest of the rows chosen before
+    ``expected_label``  (k,) by the model
+    ``by_label``  (k,) change of the test loss under each possible label
+    ``outcome``   after `check`: the effect of adding them
     """
 
     tracer: Tracer
     X_new: Any
     rows: Ints
-    names: np.ndarray  # (k,) labels of the pool's index
+    names: np.ndarray
     scores: F64
-    similarity: F64  # (k,) to the nearest of those chosen before
-    expected_label: np.ndarray  # (k,)
-    by_label: Mapping[str, F64]  # (k,) change of the test loss under each possible label
+    similarity: F64
+    expected_label: np.ndarray
+    by_label: Mapping[str, F64]
     title: str
     advice: str
     outcome: Effect | None = None
 
     @property
     def table(self) -> Any:
+        """The chosen rows, with their scores and the effect of every possible label."""
         columns: dict[str, Any] = {
             "pool_row": self.names,
             "rank": np.arange(1, len(self.rows) + 1),
@@ -66,53 +76,56 @@ class Acquisition(Finding):
             "similarity": self.similarity,
             "expected_label": self.expected_label,
         }
-        columns |= {f"loss_change_if_{label}": effect for label, effect in self.by_label.items()}
+        columns |= {f"loss_change_if_{label}": change for label, change in self.by_label.items()}
         return table(columns, self.tracer.table_kind)
 
     @property
     def effects(self) -> Any:
-        return (
-            None if self.outcome is None else effects_table([self.outcome], self.tracer.table_kind)
-        )
+        effects = [] if self.outcome is None else [self.outcome]
+        return effects_table(effects, self.tracer.table_kind)
 
     def check(
         self, y_new: Any, X_holdout: Any, y_holdout: Any, *, retrain: bool = True
     ) -> Acquisition:
-        """Add the rows with their labels and measure the loss of rows that neither trained nor chose.
+        """Add the rows with their labels and measure the loss of rows that had no part in it.
 
         >>> print(found.check(y_new, X_holdout, y_holdout))               # doctest: +SKIP
 
         ``y_new``    the labels, in the order of ``rows``
-        ``retrain``  train again with them; otherwise only the first-order and the fixed-structure effect are given
+        ``retrain``  train again with them; otherwise only the first-order and the refitted effect
+                     are given
 
-        Models that draw rows at random cannot be refitted with new rows: `refitted` is then left out."""
-        added = self.X_new, inputs.vector(y_new, "y_new", len(self.rows))
-        tracer = self.tracer
-        judge = (X_holdout, y_holdout)
-        before = tracer.engine.unchanged.loss(*judge)  # (m,)
-        predicted = tracer.score_candidates(
-            self.X_new, *judge, added[1], reduce="mean"
-        ).values.sum()
-        effect = Effect("mean loss of the hold-out", float(before.mean()), float(predicted))
-        advice = NOT_RETRAINED
+        Models that draw rows at random cannot be refitted with new rows: `refitted` is then left
+        out.
+        """
+        labels = inputs.vector(y_new, "y_new", len(self.rows))
+        judging = (X_holdout, y_holdout)
+        before = self.tracer.engine.unchanged.loss(*judging)  # (m,)
+        influence = self.tracer.score_candidates(self.X_new, *judging, labels, reduce="mean")
+        predicted = float(influence.values.sum())
+        effect = Effect("mean loss of the hold-out", float(before.mean()), predicted)
+        advice = _NOT_RETRAINED
+        ways = ("refitted", "retrained") if retrain else ("refitted",)
         with Interruptible():
-            for how in progress(
-                ("refitted", "retrained")[: 1 + retrain], 1 + retrain, "checking", "model"
-            ):
-                try:
-                    model = (
-                        tracer.refit(added=added)
-                        if how == "refitted"
-                        else tracer.retrain(added=added)
-                    )
-                except UnsupportedModel:
-                    if how == "retrained":
-                        raise
+            for way in progress(ways, len(ways), "checking", "model"):
+                model = self._model_with_rows(labels, way)
+                if model is None:
                     continue
-                change = model.loss(*judge) - before
-                effect = replace(effect, **{how: float(change.mean())})
-                advice = _verdict(before, change) if how == "retrained" else advice
+                change = model.loss(*judging) - before
+                effect = replace(effect, **{way: float(change.mean())})
+                if way == "retrained":
+                    advice = _verdict(before, change)
         return replace(self, outcome=effect, advice=advice)
+
+    def _model_with_rows(self, labels: np.ndarray, way: str) -> AlteredModel | None:
+        """The model with the rows added; None if it cannot be refitted with new rows."""
+        added = (self.X_new, labels)
+        if way == "retrained":
+            return self.tracer.retrain(added=added)
+        try:
+            return self.tracer.refit(added=added)
+        except UnsupportedModel:
+            return None
 
 
 def acquire(
@@ -125,43 +138,34 @@ def acquire(
     score: Literal["effect", "uncertainty"] = "effect",
     diversity: float = 1.0,
 ) -> Acquisition:
-    """Which k rows of an unlabelled pool to label next, to lower the loss of rows like these test rows.
+    """Choose k rows of a pool to label next, to lower the loss of rows like these test rows.
 
     >>> found = acquire(tracer, X_pool, X_val, y_val, k=200)              # doctest: +SKIP
     >>> found.X_new                                                       # doctest: +SKIP
     >>> print(found.check(y_new, X_holdout, y_holdout))                   # doctest: +SKIP
 
     ``X_pool``     rows without labels, with the columns of training
-    ``X_test, y_test``  labelled rows that were not trained on: what the model should get right
-    ``k``          how many
-    ``score``      "effect": the expected size of what the row's label does to the test loss; "uncertainty": one minus
-                   the probability of the likeliest class, for comparison
-    ``diversity``  how much rows are kept from being like each other; 0: the k largest scores
+    ``X_test, y_test``  labelled rows that were not trained on: rows that the model should get right
+    ``k``          number of rows to choose
+    ``score``      "effect": the expected size of the change of the test loss by the row's label;
+                   "uncertainty": one minus the probability of the likeliest class, for comparison
+    ``diversity``  how much chosen rows are kept from being similar; 0: the k largest scores
 
-    The result has `.rows`, a table with the effect of every possible label, and `.check` for when labels are there."""
+    The result has `.rows`, a table with the effect of every possible label, and `.check` for when
+    the labels are known.
+    """
     check_tracer(tracer)
     tracer.engine.needs_derivatives()
     n = inputs.row_count(X_pool)
-    if not 1 <= k <= n:
-        raise InvalidInput(f"k is {k}, and the pool has {n} rows; ask for 1 to {n}.")
-    if diversity < 0:
-        raise InvalidInput(f"diversity is {diversity}; it is zero or more.")
-    if score not in ("effect", "uncertainty") or (
-        score == "uncertainty" and tracer.classes is None
-    ):
-        raise InvalidInput(
-            f"score is {score!r}; it can be 'effect' or, for classifiers, 'uncertainty'."
-        )
+    _check_settings(tracer, n, k, score, diversity)
     effects, chances = label_effects(tracer, X_pool, X_test, y_test)
-    size = 1 - chances.max(axis=1)
     if score == "effect":
-        size = np.sqrt(sum(p * v**2 for p, v in zip(chances.T, effects.values(), strict=True)))
+        pairs = zip(chances.T, effects.values(), strict=True)
+        size = np.sqrt(sum(p * v**2 for p, v in pairs))
+    else:
+        size = 1 - chances.max(axis=1)
     leaves, _ = tracer.engine.source.rows(X_pool)
     rows, similarity = spread_out(size, leaves, k, diversity)
-    response = _response(tracer, X_pool)[rows]
-    expected = (
-        _mean(response) if tracer.classes is None else tracer.classes[response.argmax(axis=1)]
-    )
     return Acquisition(
         tracer,
         X_new=inputs.take_rows(X_pool, rows),
@@ -169,60 +173,86 @@ def acquire(
         names=inputs.row_index(X_pool, n)[rows],
         scores=size,
         similarity=similarity,
-        expected_label=expected,
-        by_label={str(name): v[rows] for name, v in effects.items()},
+        expected_label=_expected_labels(tracer, X_pool)[rows],
+        by_label={str(label): change[rows] for label, change in effects.items()},
         title=f"{k:,} of {n:,} rows to label next",
-        advice="Have them labelled in this order, then ask check(y_new, X_holdout, y_holdout) what they are worth.",
+        advice=(
+            "Have them labelled in this order; then check(y_new, X_holdout, y_holdout) measures "
+            "what they are worth."
+        ),
     )
+
+
+def _check_settings(tracer: Tracer, n: int, k: int, score: str, diversity: float) -> None:
+    """Check the arguments of `acquire`. ``n``: number of rows in the pool."""
+    if not 1 <= k <= n:
+        raise InvalidInput(f"k is {k}, and the pool has {n} rows; ask for 1 to {n}.")
+    if diversity < 0:
+        raise InvalidInput(f"diversity is {diversity}; it is zero or more.")
+    scores = ("effect",) if tracer.classes is None else ("effect", "uncertainty")
+    if score not in scores:
+        raise InvalidInput(
+            f"score is {score!r}; it can be 'effect' or, for classifiers, 'uncertainty'."
+        )
 
 
 def label_effects(
     tracer: Tracer, X_pool: Any, X_test: Any, y_test: Any
 ) -> tuple[dict[Any, F64], F64]:
-    """First-order change of the mean test loss (n,) under each possible label, and their probabilities (n, labels)."""
-    response = _response(tracer, X_pool)
-    if tracer.classes is not None:
-        if response.ndim == 1:
-            raise UnsupportedModel(
-                "this classifier has no probabilities, by which possible labels are weighed."
-            )
-        found = tracer.score_candidates(X_pool, X_test, y_test, reduce="mean").per_label or {}
-        return {label: v[:, 0].astype(float) for label, v in found.items()}, response
-    error = inputs.numbers(y_test, "y_test", inputs.row_count(X_test)) - _mean(
-        _response(tracer, X_test)
-    )
+    """Changes of the mean test loss (n,) under each possible label of the pool's rows, to first
+    order, and the probabilities of these labels (n, labels)."""
+    if tracer.classes is None:
+        return _effects_of_numbers(tracer, X_pool, X_test, y_test)
+    scores = tracer.engine.as_trained.scores(X_pool)
+    probability = tracer.engine.reading.probability(scores)
+    if probability is None:
+        raise UnsupportedModel(
+            "this classifier has no probabilities, by which possible labels are weighed."
+        )
+    by_label = tracer.score_candidates(X_pool, X_test, y_test, reduce="mean").per_label or {}
+    changes = {label: values[:, 0].astype(float) for label, values in by_label.items()}
+    return changes, probability
+
+
+def _effects_of_numbers(
+    tracer: Tracer, X_pool: Any, X_test: Any, y_test: Any
+) -> tuple[dict[Any, F64], F64]:
+    """`label_effects` of a model of numbers, under a low and a high label, equally likely."""
+    reading = tracer.engine.reading
+    model = tracer.engine.as_trained
+    labels = inputs.numbers(y_test, "y_test", inputs.row_count(X_test))
+    error = labels - reading.number(model.scores(X_test))
     sd = np.sqrt(np.mean(error**2))
-    mean = _mean(response)
+    mean = reading.number(model.scores(X_pool))
+    lowest = tracer.y_train.min()
+    highest = tracer.y_train.max()
     effects = {}
     for name, y in (("low", mean - sd), ("high", mean + sd)):
-        y = np.clip(
-            y, tracer.y_train.min(), tracer.y_train.max()
-        )  # labels of some losses are bounded
-        effects[name] = (
-            tracer.score_candidates(X_pool, X_test, y_test, y, reduce="mean")
-            .values[:, 0]
-            .astype(float)
-        )
+        y = np.clip(y, lowest, highest)  # the labels of some losses are bounded
+        influence = tracer.score_candidates(X_pool, X_test, y_test, y, reduce="mean")
+        effects[name] = influence.values[:, 0].astype(float)
     return effects, np.full((len(mean), 2), 0.5)
 
 
 def spread_out(score: F64, leaves: Ids, k: int, diversity: float) -> tuple[Ints, F64]:
-    """The k rows (k,) that are best one after the other, and their similarity to the nearest of those before.
+    """Choose k rows one after the other; returns them and their similarity to the nearest before.
 
-    The worth of a row can only fall as others are chosen, so what it was worth is a bound, and only the row with the
-    highest bound is looked at again: the same choice as of all rows each time."""
+    A row's score with diversity can only fall as others are chosen. So its last value is a bound,
+    and only the row with the highest bound is computed again: the choice is the same as if all rows
+    were computed each time.
+    """
     by_row = np.ascontiguousarray(leaves.T)  # (n, trees)
     bound = score.astype(float)
     nearest = np.zeros(len(score))
-    seen = np.zeros(len(score), int)
+    compared = np.zeros(len(score), int)  # with so many of the chosen rows
     chosen = np.zeros(k, np.intp)
     similarity = np.zeros(k)
     for i in progress(range(k), k, "choosing", "row"):
         row = int(bound.argmax())
-        while seen[row] < i:
-            shared = (by_row[chosen[seen[row] : i]] == by_row[row]).mean(axis=1)
+        while compared[row] < i:
+            shared = (by_row[chosen[compared[row] : i]] == by_row[row]).mean(axis=1)
             nearest[row] = max(nearest[row], shared.max())
-            seen[row] = i
+            compared[row] = i
             bound[row] = score[row] * (1 - nearest[row]) ** diversity
             row = int(bound.argmax())
         chosen[i] = row
@@ -232,20 +262,19 @@ def spread_out(score: F64, leaves: Ids, k: int, diversity: float) -> tuple[Ints,
 
 
 def _verdict(before: F64, change: F64) -> str:
-    """From the losses (m,) of the hold-out and their changes."""
-    mean = change.mean()
-    margin = 2 * change.std() / np.sqrt(len(change))
-    what = "Keep them" if mean < -margin else "No improvement"
-    sizes = f"{mean:+.4g} (give or take {margin:.2g}, two standard errors) from {before.mean():.4g}"
-    return f"{what}: retrained with their labels, the mean loss of the hold-out changes by {sizes}."
+    """Advice from the losses (m,) of the hold-out rows and their changes."""
+    low, high = paired_interval(change)
+    what = "Keep them" if high < 0 else "No improvement"
+    return (
+        f"{what}: retrained with their labels, the mean loss of the hold-out changes by "
+        f"{change.mean():+.4g} ({interval_in_words(low, high)}) from {before.mean():.4g}."
+    )
 
 
-def _response(tracer: Tracer, X: Any) -> F64:
-    """(n, classes) probabilities, or (n,) expected labels."""
-    e = tracer.engine.ensemble
-    return e.loss.response(e.loss.state(e.scores(*tracer.engine.source.rows(X))))
-
-
-def _mean(response: F64) -> F64:
-    """(n,) the expected label of a model of numbers; those of fractions have the probability of 1."""
-    return response if response.ndim == 1 else response[:, 1]
+def _expected_labels(tracer: Tracer, X: Any) -> np.ndarray:
+    """(n,) numbers that the model predicts, or its likeliest classes."""
+    reading = tracer.engine.reading
+    scores = tracer.engine.as_trained.scores(X)
+    if tracer.classes is None:
+        return reading.number(scores)
+    return tracer.classes[reading.response(scores).argmax(axis=1)]

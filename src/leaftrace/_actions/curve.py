@@ -1,6 +1,7 @@
-"""How the loss of held-out rows goes as training rows leave in a given order, against as many rows drawn at random.
+"""Loss of held-out rows as training rows are removed in a given order, compared with random rows.
 
-L_k = mean loss of the hold-out rows, refitted (trees fixed) or retrained without the first k rows of the order
+L_k = mean loss of the hold-out rows, refitted (trees fixed) or retrained without the first k rows
+of the order
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .._tracer.influence import Influence
 from .._tracer.tracer import Tracer
 from .common import Finding, Interruptible, check_tracer, mean_loss
 
-SHARES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # of the training rows
+_SHARES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # of the training rows
 
 
 def removal_curve(
@@ -33,61 +34,64 @@ def removal_curve(
     draws: int = 3,
     seed: int = 0,
 ) -> RemovalCurve:
-    """The loss of held-out rows without the first rows of an order, and without as many random rows.
+    """Loss of held-out rows without the first rows of an order, and without as many random rows.
 
     >>> harm = tracer.influence(X_val, y_val, reduce="mean")                              # doctest: +SKIP
     >>> lt.plot.removal_curve(lt.removal_curve(tracer, harm, X_hold, y_hold))             # doctest: +SKIP
 
-    ``order``    an Influence of all training rows on *other* rows than these: the most harmful leave first; or
-                 positions of training rows, first to leave first
-    ``X_hold, y_hold``  the rows whose mean loss is followed
-    ``counts``   how many rows are gone at each point; None: from 0.2 % to 20 % of the training rows
+    ``order``    an Influence of all training rows on *other* rows than these: the most harmful are
+                 removed first; or positions of training rows, in the order of their removal
+    ``X_hold, y_hold``  the rows whose mean loss is measured
+    ``counts``   numbers of removed rows; None: from 0.2 % to 20 % of the training rows
     ``retrain``  also train the model again at each point, for the order and for random rows
-    ``draws``    how many random orders there are; their mean is told
-    ``seed``     of the random orders
+    ``draws``    number of random orders, whose mean is given
+    ``seed``     seed of the random orders
 
     Ctrl-C ends the work with the points that are finished; retraining comes last.
     """
     check_tracer(tracer)
     if draws < 1:
         raise InvalidInput(f"draws is {draws}; compare with 1 random order or more.")
-    first = _order(tracer, order, X_hold)
-    sizes = _counts(counts, tracer.n_rows, len(first))
+    first = _removal_order(tracer, order, X_hold)
+    sizes = _sizes(counts, tracer.n_rows, len(first))
     rng = np.random.default_rng(seed)
     orders = [first, *(rng.permutation(tracer.n_rows) for _ in range(draws))]
     for rows in orders:
         _check_classes(tracer, rows[: sizes[-1]])
-    losses = np.full(
-        (2, 1 + draws, 1 + len(sizes)), np.nan
-    )  # (refitted and retrained, orders, points)
+    # (refitted and retrained, orders, points)
+    losses = np.full((2, 1 + draws, 1 + len(sizes)), np.nan)
     losses[:, :, 0] = mean_loss(tracer, X_hold, y_hold)
+    ways = [tracer.refit, tracer.retrain] if retrain else [tracer.refit]
     with Interruptible() as run:
-        for out, make in zip(
-            losses, [tracer.refit, tracer.retrain] if retrain else [tracer.refit], strict=False
-        ):
+        for by_way, make in zip(losses, ways, strict=False):
             jobs = [(o, i, orders[o][:c]) for i, c in enumerate(sizes, 1) for o in range(1 + draws)]
             for o, i, gone in progress(jobs, len(jobs), f"{make.__name__} without rows", "model"):
-                out[o, i] = mean_loss(make(gone), X_hold, y_hold)
+                by_way[o, i] = mean_loss(make(gone), X_hold, y_hold)
     refitted, retrained = losses[:, 0]
     random_refitted, random_retrained = losses[:, 1:].mean(axis=1)
-    counted = np.append(0, sizes)
-    known = bool(np.isfinite(retrained[1:]).any())
-    best = (
-        (retrained, random_retrained, "retrained")
-        if known
-        else (refitted, random_refitted, "refitted")
+    removed = np.append(0, sizes)
+    if np.isfinite(retrained[1:]).any():
+        advice = _advice(removed, retrained, random_retrained, "retrained")
+    else:
+        advice = _advice(removed, refitted, random_refitted, "refitted")
+    return RemovalCurve(
+        title=f"Mean loss of {inputs.row_count(X_hold):,} held-out rows as training rows leave",
+        advice=f"Interrupted. {advice}" if run.interrupted else advice,
+        removed=removed,
+        refitted=refitted,
+        retrained=retrained,
+        random_refitted=random_refitted,
+        random_retrained=random_retrained,
+        interrupted=run.interrupted,
+        _kind=tracer.table_kind,
     )
-    advice = ("Interrupted. " if run.interrupted else "") + _advice(counted, *best)
-    title = f"Mean loss of {inputs.row_count(X_hold):,} held-out rows as training rows leave"
-    curves = refitted, retrained, random_refitted, random_retrained
-    return RemovalCurve(title, advice, counted, *curves, run.interrupted, tracer.table_kind)
 
 
 @dataclass(frozen=True, repr=False)
 class RemovalCurve(Finding):
     """Mean losses of the held-out rows, (points,) each. NaN: not computed.
 
-    ``removed``               how many training rows are gone; the first point is the model as it is
+    ``removed``               numbers of removed training rows; the first point is the model itself
     ``refitted, retrained``   without the first rows of the order
     ``random_refitted, random_retrained``  without as many random rows, mean over the draws
     ``interrupted``           whether Ctrl-C ended it
@@ -109,8 +113,8 @@ class RemovalCurve(Finding):
         return table({name: getattr(self, name) for name in names}, self._kind)
 
 
-def _order(tracer: Tracer, order: Any, X_hold: Any) -> Ints:
-    """Positions of training rows, first to leave first."""
+def _removal_order(tracer: Tracer, order: Any, X_hold: Any) -> Ints:
+    """Positions of training rows in the order of their removal."""
     if not isinstance(order, Influence):
         rows = inputs.row_numbers(order, tracer.n_rows, "order")
         if not len(rows) or len(np.unique(rows)) < len(rows):
@@ -118,37 +122,39 @@ def _order(tracer: Tracer, order: Any, X_hold: Any) -> Ints:
         return rows
     if order.action != "removed" or order.shape[0] != tracer.n_rows or not order.shape[1]:
         raise InvalidInput(
-            f"order is an Influence of {order.shape[0]:,} rows '{order.action}' on {order.shape[1]:,} queries; "
-            f"expected that of tracer.influence(X_val, y_val) for all {tracer.n_rows:,} training rows."
+            f"order is an Influence of {order.shape[0]:,} rows '{order.action}' on "
+            f"{order.shape[1]:,} queries; expected that of tracer.influence(X_val, y_val) for all "
+            f"{tracer.n_rows:,} training rows."
         )
     if order.tables.test is X_hold:
         raise InvalidInput(
-            "the order was chosen by these very rows; choose by validation rows and judge by others."
+            "the order was chosen by these very rows; choose by validation rows and judge by "
+            "others."
         )
     change = order.change.mean(axis=1)  # of the query without the row
     return np.argsort(-change if order.lower_is_better is False else change, kind="stable")
 
 
-def _counts(counts: Any, n: int, most: int) -> Ints:
+def _sizes(counts: Any, n: int, longest: int) -> Ints:
+    """Ascending numbers of rows to remove.
+
+    ``n``        number of training rows
+    ``longest``  number of rows in the order
+    """
+    most = min(longest, n - 1)
     if counts is None:
-        sizes = np.unique(np.rint(n * np.array(SHARES)).astype(int))
-        sizes = sizes[(sizes > 0) & (sizes <= min(most, n - 1))]
+        sizes = np.unique(np.rint(n * np.array(_SHARES)).astype(int))
+        sizes = sizes[(sizes > 0) & (sizes <= most)]
         return sizes if len(sizes) else np.array([1])
     sizes = np.unique(np.atleast_1d(np.asarray(counts)))
-    if (
-        not sizes.size
-        or sizes.dtype.kind not in "iu"
-        or sizes[0] < 1
-        or sizes[-1] > min(most, n - 1)
-    ):
-        raise InvalidInput(
-            f"counts must be whole numbers of rows to remove, from 1 to {min(most, n - 1)}."
-        )
+    whole = sizes.size > 0 and sizes.dtype.kind in "iu"
+    if not whole or sizes[0] < 1 or sizes[-1] > most:
+        raise InvalidInput(f"counts must be whole numbers of rows to remove, from 1 to {most}.")
     return sizes
 
 
 def _check_classes(tracer: Tracer, gone: Ints) -> None:
-    """A classifier needs every class; find out before the work."""
+    """Raise an error if a class has no rows left, before the work."""
     if tracer.classes is None:
         return
     left = np.unique(np.delete(tracer.y_train, gone).astype(str))
@@ -158,22 +164,25 @@ def _check_classes(tracer: Tracer, gone: Ints) -> None:
         )
 
 
-def _advice(removed: Ints, ours: F64, random: F64, way: str) -> str:
-    if np.isnan(ours[1:]).all():
+def _advice(removed: Ints, losses: F64, random_losses: F64, way: str) -> str:
+    """Advice from the losses of the order and of random rows. ``way``: refitted or retrained."""
+    if np.isnan(losses[1:]).all():
         return "No point was finished."
-    best = int(np.nanargmin(ours))
+    best = int(np.nanargmin(losses))
+    before = losses[0]
     if best == 0:
-        return f"The loss is lowest with all rows ({ours[0]:.4g}, {way}): there is nothing to remove in this order."
-    beside = (
-        "" if np.isnan(random[best]) else f" (as many random rows: {random[best] - ours[0]:+.2g})"
+        return (
+            f"The loss is lowest with all rows ({before:.4g}, {way}): "
+            "there is nothing to remove in this order."
+        )
+    random = ""
+    if not np.isnan(random_losses[best]):
+        random = f" (as many random rows: {random_losses[best] - before:+.2g})"
+    text = (
+        f"The loss is lowest without the first {removed[best]:,} rows: {before:.4g} before, "
+        f"{losses[best] - before:+.2g} {way}{random}. The point was chosen by the rows that "
+        "measured it: confirm it on others."
     )
-    sure = (
-        ""
-        if way == "retrained"
-        else " Trees are held fixed: retrain=True tells what training again gives."
-    )
-    return (
-        f"The loss is lowest without the first {removed[best]:,} rows: {ours[0]:.4g} before, "
-        f"{ours[best] - ours[0]:+.2g} {way}{beside}. The point was chosen by the rows that measured it: confirm it on "
-        f"others.{sure}"
-    )
+    if way == "retrained":
+        return text
+    return text + " Trees are held fixed: retrain=True shows the effect of training again."

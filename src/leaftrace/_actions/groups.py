@@ -1,25 +1,26 @@
-"""What whole groups of training rows do to slices of a test set, in three sizes.
+"""Effects of whole groups of training rows on slices of a test set, measured in three ways.
 
 For a group g and a slice s, with L_s the mean loss of the slice's test rows:
 
-    predicted   -sum_{i in g} w_i dL_s/dw_i         one backward pass a slice, whatever the number of groups
-    refitted    L_s(refit without g) - L_s          one replay a group, whatever the number of slices
-    retrained   L_s(retrained without g) - L_s      one training a group
+    predicted   -sum_{i in g} w_i dL_s/dw_i      one backward pass a slice, for any number of groups
+    refitted    L_s(refit without g) - L_s       one replay a group, for any number of slices
+    retrained   L_s(retrained without g) - L_s   one training a group
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from .._data import inputs
-from .._data.arrays import F64
+from .._data.arrays import F64, Ints
 from .._data.errors import InvalidInput, UnsupportedModel
 from .._data.grouping import Groups, as_text, groups_of
 from .._data.progress import progress
 from .._data.tables import table
+from .._engine.refit import AlteredModel
 from .._tracer.tracer import Tracer
 from .common import Finding, Interruptible, check_tracer
 
@@ -35,82 +36,70 @@ def group_effects(
     retrain: bool = False,
     bins: int = 5,
 ) -> GroupEffects:
-    """How the loss of each slice of test rows changes without each group of training rows.
+    """Changes of the loss of each slice of test rows without each group of training rows.
 
     >>> group_effects(tracer, "age", X_test, y_test, test_groups="sex", retrain=True)     # doctest: +SKIP
 
     ``groups``       a label for each training row, or the name of a column of X_train
-    ``X_test, y_test``  the rows whose loss it is about
-    ``test_groups``  a label for each test row, or the name of a column of X_test; None: all test rows are one slice
-    ``refit``        refit the leaves without each group: exact, with the trees as they are
+    ``X_test, y_test``  the rows whose loss is measured
+    ``test_groups``  a label for each test row, or the name of a column of X_test; None: all test
+                     rows are one slice
+    ``refit``        refit the leaves without each group: exact, with the trees fixed
     ``retrain``      train the model again without each group
-    ``bins``         into how many groups of about equal size a column of many numbers is cut; where a column makes the
-                     groups and the slices, both have the same bins
+    ``bins``         number of groups of about equal size for a column of many numbers; if one
+                     column makes the groups and the slices, both have the same bins
 
-    The linear sum says little of whole groups, and a refit does not see splits that only the group would make. Groups
-    of the largest effect known so far come first, and Ctrl-C ends the work with those that are finished.
+    The first-order sum is a poor estimate for whole groups, and a refit does not see splits that
+    only the group would make. Groups with the largest effect known so far come first, and Ctrl-C
+    ends the work with those that are finished.
     """
     check_tracer(tracer)
     m = inputs.row_count(X_test)
     if m == 0:
         raise InvalidInput("X_test has no rows; pass at least one test row.")
     y = inputs.vector(y_test, "y_test", m)
-    every = Groups(np.array(["all"]), np.zeros(m, np.intp))
-    rows = groups_of(groups, tracer.X_train, tracer.n_rows, "groups", bins=bins)
-    slices = (
-        every
-        if test_groups is None
-        else groups_of(test_groups, X_test, m, "test_groups", tracer.X_train, bins)
-    )
-    if len(rows) < 2:
-        raise InvalidInput(
-            f"all training rows are in the group '{as_text(rows.names[0])}'; pass groups to tell apart."
-        )
+    rows = _training_groups(tracer, groups, bins)
+    slices = Groups(np.array(["all"]), np.zeros(m, np.intp))
+    if test_groups is not None:
+        slices = groups_of(test_groups, X_test, m, "test_groups", tracer.X_train, bins)
     if refit or retrain:
         _check_classes(tracer, rows)
-    before = slices.means(tracer.engine.unchanged.loss(X_test, y)[:, None])[:, 0]  # (S,)
+    before = _slice_losses(tracer.engine.unchanged, slices, X_test, y)
     predicted, refitted, retrained = np.full((3, len(rows), len(slices)), np.nan)
     try:
-        for s in range(len(slices)):
-            part = slices.rows(s)
-            influence = tracer.influence(inputs.take_rows(X_test, part), y[part], reduce="mean")
-            predicted[:, s] = rows.sums(influence.change)[:, 0]
+        predicted[:] = _first_order(tracer, rows, slices, X_test, y)
     except UnsupportedModel:  # leaves that jump have no first order, but can be refitted
         if not (refit or retrain):
             raise
     with Interruptible() as run:
-        for wanted, make, out in (
+        for wanted, make, changes in (
             (refit, tracer.refit, refitted),
             (retrain, tracer.retrain, retrained),
         ):
-            size = np.abs(np.nan_to_num(_best(predicted, refitted, retrained))).max(axis=1)
-            order = np.argsort(-size, kind="stable") if wanted else []
-            for g in progress(order, len(order), f"{make.__name__} without groups", "group"):
-                out[g] = slices.means(make(rows.rows(g)).loss(X_test, y)[:, None])[:, 0] - before
-    kinds = [f" by {part.by}" if part.by else "" for part in (slices, rows)]
-    title = f"Change of the loss of slices of test rows{kinds[0]} without groups of training rows{kinds[1]}"
-    parts = rows, slices, before, predicted, refitted, retrained
-    return GroupEffects(title, _advice(*parts, run.interrupted), *parts, tracer.table_kind)
-
-
-def _check_classes(tracer: Tracer, groups: Groups) -> None:
-    """A classifier needs every class; find out before hours of work."""
-    if tracer.classes is None:
-        return
-    for label in np.unique(tracer.y_train):
-        holders = np.unique(groups.code[tracer.y_train == label])
-        if len(holders) == 1:
-            raise InvalidInput(
-                f"all training rows of the class '{label}' are in the group '{as_text(groups.names[holders[0]])}', so "
-                "there is no model without it; pass other groups, or refit=False for predictions alone."
-            )
+            if wanted:
+                order = _by_size(_last_known(predicted, refitted, retrained))
+                for g in progress(order, len(order), f"{make.__name__} without groups", "group"):
+                    changes[g] = _slice_losses(make(rows.rows(g)), slices, X_test, y) - before
+    found = GroupEffects(
+        title=_title(rows, slices),
+        advice="",
+        groups=rows,
+        slices=slices,
+        before=before,
+        predicted=predicted,
+        refitted=refitted,
+        retrained=retrained,
+        _kind=tracer.table_kind,
+    )
+    return replace(found, advice=_advice(found, run.interrupted))
 
 
 @dataclass(frozen=True, repr=False)
 class GroupEffects(Finding):
     """Changes of the mean loss of each slice without each group. NaN: not computed.
 
-    ``groups, slices``   the parts of the training and test rows: names, code (which part each row is in), count
+    ``groups, slices``   the parts of the training and test rows: names, code (the part of each
+                         row), count
     ``before``           (slices,) mean loss of the model as it is
     ``predicted, refitted, retrained``  (groups, slices) changes
     """
@@ -127,20 +116,19 @@ class GroupEffects(Finding):
 
     @property
     def table(self) -> Any:
-        """A line for each slice and group; those that matter most to a slice come first."""
-        best = np.nan_to_num(_best(self.predicted, self.refitted, self.retrained))
-        g = np.argsort(-np.abs(best), axis=0, kind="stable").T.ravel()
+        """A line for each slice and group; groups with the largest effect on a slice come first."""
+        change = np.nan_to_num(_last_known(self.predicted, self.refitted, self.retrained))
+        g = np.argsort(-np.abs(change), axis=0, kind="stable").T.ravel()
         s = np.repeat(np.arange(len(self.slices)), len(self.groups))
-        words = np.array(
-            ["none", "helpful", "harmful"], dtype=object
-        )  # of changes 0, > 0, < 0 without the group
+        # The words for changes 0, > 0 and < 0 (the last place) without the group.
+        words = np.array(["none", "helpful", "harmful"], dtype=object)
         return table(
             {
                 "slice": self.slices.names[s],
                 "test_rows": self.slices.count[s],
                 "group": self.groups.names[g],
                 "rows": self.groups.count[g],
-                "effect": words[np.sign(best[g, s]).astype(int)],
+                "effect": words[np.sign(change[g, s]).astype(int)],
                 "before": self.before[s],
                 "predicted": self.predicted[g, s],
                 "refitted": self.refitted[g, s],
@@ -150,41 +138,99 @@ class GroupEffects(Finding):
         )
 
 
-def _best(predicted: F64, refitted: F64, retrained: F64) -> F64:
-    """The last that is known."""
+def _training_groups(tracer: Tracer, groups: Any, bins: int) -> Groups:
+    """Groups of the training rows; there must be two or more."""
+    rows = groups_of(groups, tracer.X_train, tracer.n_rows, "groups", bins=bins)
+    if len(rows) < 2:
+        raise InvalidInput(
+            f"all training rows are in the group '{as_text(rows.names[0])}'; pass groups to tell "
+            "apart."
+        )
+    return rows
+
+
+def _check_classes(tracer: Tracer, groups: Groups) -> None:
+    """Raise an error if a class would lose all its rows, before hours of work."""
+    if tracer.classes is None:
+        return
+    for label in np.unique(tracer.y_train):
+        holders = np.unique(groups.code[tracer.y_train == label])
+        if len(holders) == 1:
+            raise InvalidInput(
+                f"all training rows of the class '{label}' are in the group "
+                f"'{as_text(groups.names[holders[0]])}', so there is no model without it; pass "
+                "other groups, or refit=False for predictions alone."
+            )
+
+
+def _slice_losses(model: AlteredModel, slices: Groups, X: Any, y: np.ndarray) -> F64:
+    """(slices,) mean loss of each slice of X."""
+    return slices.means(model.loss(X, y)[:, None])[:, 0]
+
+
+def _first_order(tracer: Tracer, groups: Groups, slices: Groups, X: Any, y: np.ndarray) -> F64:
+    """(groups, slices) changes to first order, by one backward pass a slice."""
+    changes = np.empty((len(groups), len(slices)))
+    for s in range(len(slices)):
+        part = slices.rows(s)
+        influence = tracer.influence(inputs.take_rows(X, part), y[part], reduce="mean")
+        changes[:, s] = groups.sums(influence.change)[:, 0]
+    return changes
+
+
+def _last_known(predicted: F64, refitted: F64, retrained: F64) -> F64:
+    """Changes by the most exact way that was computed."""
     known = np.where(np.isnan(refitted), predicted, refitted)
     return np.where(np.isnan(retrained), known, retrained)
 
 
-def _advice(
-    groups: Groups,
-    slices: Groups,
-    before: F64,
-    predicted: F64,
-    refitted: F64,
-    retrained: F64,
-    interrupted: bool,
-) -> str:
-    best = np.where(np.isnan(change := _best(predicted, refitted, retrained)), np.inf, change)
-    g, s = np.unravel_index(best.argmin(), best.shape)
+def _by_size(changes: F64) -> Ints:
+    """The groups, those with the largest change of any slice first."""
+    size = np.abs(np.nan_to_num(changes)).max(axis=1)
+    return np.argsort(-size, kind="stable")
+
+
+def _title(groups: Groups, slices: Groups) -> str:
+    by_slice = f" by {slices.by}" if slices.by else ""
+    by_group = f" by {groups.by}" if groups.by else ""
+    return (
+        f"Change of the loss of slices of test rows{by_slice} "
+        f"without groups of training rows{by_group}"
+    )
+
+
+def _advice(found: GroupEffects, interrupted: bool) -> str:
+    """Advice on the group and the slice where the loss falls most."""
+    refitted = found.refitted
+    retrained = found.retrained
+    change = _last_known(found.predicted, refitted, retrained)
+    lowest = np.where(np.isnan(change), np.inf, change)
+    g, s = np.unravel_index(lowest.argmin(), lowest.shape)
     text = "Every group lowers the loss of every slice: there is none to leave out."
-    if best[g, s] < 0:
-        how = (
-            "retrained"
-            if np.isfinite(retrained[g, s])
-            else "refitted"
-            if np.isfinite(refitted[g, s])
-            else "predicted"
-        )
-        share = f" ({100 * best[g, s] / before[s]:+.1f} %)" if before[s] > 0 else ""
-        text = (
-            f"Without the group `{groups.phrase(g)}` the loss of the slice `{slices.phrase(s)}` falls most: "
-            f"{best[g, s]:+.3g}{share}, {how}. It was found and measured on the same test rows: confirm it on others "
-            "before you leave the group out."
-        )
+    if lowest[g, s] < 0:
+        text = _largest_fall(found, int(g), int(s), lowest[g, s])
     if np.isnan(refitted).all() and np.isnan(retrained).all():
         text += " To first order only, which says little of whole groups: ask for refit=True."
     if interrupted:
         done = np.isfinite(np.stack([refitted, retrained])[:, :, 0]).sum(axis=1)
-        text = f"Interrupted: {done[0]} of {len(groups)} groups were refitted, {done[1]} retrained. {text}"
+        text = (
+            f"Interrupted: {done[0]} of {len(found.groups)} groups were refitted, "
+            f"{done[1]} retrained. {text}"
+        )
     return text
+
+
+def _largest_fall(found: GroupEffects, g: int, s: int, change: float) -> str:
+    """Advice on the group g without which the loss of the slice s falls most."""
+    way = "predicted"
+    if np.isfinite(found.refitted[g, s]):
+        way = "refitted"
+    if np.isfinite(found.retrained[g, s]):
+        way = "retrained"
+    before = found.before[s]
+    share = f" ({100 * change / before:+.1f} %)" if before > 0 else ""
+    return (
+        f"Without the group `{found.groups.phrase(g)}` the loss of the slice "
+        f"`{found.slices.phrase(s)}` falls most: {change:+.3g}{share}, {way}. It was found and "
+        "measured on the same test rows: confirm it on others before you leave the group out."
+    )

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from .._actions.impact.action import RemovalImpact
-from .._actions.impact.audit import plain
+from .._actions.impact.audit import json_value
 from .._data.errors import InvalidInput
 from .models import Told
 from .tables import File
@@ -211,7 +211,7 @@ class Labels:
         """With the names of classes in its audit, which speaks of labels as the model knows them."""
         if self.names is None:
             return found
-        return replace(found, _audit=found.audit() | {"classes_by_number": plain(self.names)})
+        return replace(found, _audit=found.audit() | {"classes_by_number": json_value(self.names)})
 
     def _named(self, codes: Any) -> Any:
         assert self.names is not None

@@ -17,7 +17,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from .._actions.impact.audit import plain
+from .._actions.impact.audit import json_value
 from .._data.errors import InvalidInput
 
 SHOWN = 20  # rows of a table on the terminal
@@ -61,7 +61,7 @@ def cell(value: Any) -> str:
 def records(columns: Any) -> list[dict[str, Any]]:
     """Lines of a table for JSON."""
     names = list(columns)
-    lists = [plain(np.asarray(columns[n], dtype=object)) for n in columns]
+    lists = [json_value(np.asarray(columns[n], dtype=object)) for n in columns]
     return [dict(zip(names, line, strict=True)) for line in zip(*lists, strict=True)]
 
 
@@ -126,7 +126,11 @@ class Output:
 
     def finish(self, code: int) -> int:
         if self.as_json:
-            print(json.dumps(plain(self.document | {"exit_code": code}), indent=2, allow_nan=False))
+            print(
+                json.dumps(
+                    json_value(self.document | {"exit_code": code}), indent=2, allow_nan=False
+                )
+            )
         return code
 
 

@@ -64,8 +64,14 @@ class Reading:
         return replace(self, classes=np.arange(self.response_width))
 
     def spelled_as(self, codes: F64, labels: NDArray[Any]) -> NDArray[Any]:
-        """(C,) class labels, spelled as in these rows, whose class numbers are `codes`."""
-        spelling = np.array(self.classes, dtype=object)
+        """(C,) class labels, spelled as in these rows, whose class numbers are `codes`.
+
+        They keep the type of these labels if every class has a row.
+        """
         numbers, rows = np.unique(codes.astype(int), return_index=True)
-        spelling[numbers] = labels[rows]
+        given = labels[rows]
+        spelling = np.array(self.classes, dtype=object)
+        if len(given) == len(spelling):
+            return given
+        spelling[numbers] = given
         return spelling

@@ -36,22 +36,17 @@ class TrainingSet:
         """The training set as it was."""
         return cls(n, np.arange(n))
 
-    @classmethod
-    def changed(
-        cls,
-        n: int,
-        without: Any = None,
-        y: NDArray[Any] | None = None,
-        sample_weight: F64 | None = None,
-    ) -> TrainingSet:
-        """All rows but those at positions `without`, with these labels and weights (n,)."""
-        keep = np.arange(n) if without is None else np.delete(np.arange(n), without)
-        return cls(n, keep, y, sample_weight)
+    @property
+    def kept(self) -> NDArray[np.bool_]:
+        """(n,) whether each original row stays."""
+        kept = np.zeros(self.n, bool)
+        kept[self.keep] = True
+        return kept
 
     @property
     def removed(self) -> Ints:
         """Positions of the original rows that do not stay."""
-        return np.delete(np.arange(self.n), self.keep)
+        return np.flatnonzero(~self.kept)
 
     def table(self, X: Any) -> Any:
         """The rows of this set, from the original table."""
@@ -60,7 +55,7 @@ class TrainingSet:
 
     def labels(self, y: NDArray[Any]) -> NDArray[Any]:
         """The labels of this set, from the original ones (n,)."""
-        kept = (y if self.y is None else self.y)[self.keep]
+        kept = self.all_labels(y)[self.keep]
         return kept if self.added is None else np.concatenate([kept, self.added[1]])
 
     def weights(self, w: F64 | None) -> F64 | None:
@@ -85,6 +80,14 @@ class TrainingSet:
             )
         return offset[self.keep]
 
+    def all_labels(self, y: NDArray[Any]) -> NDArray[Any]:
+        """(n,) labels of all original rows, also of the removed ones, from the original ones."""
+        return y if self.y is None else self.y
+
+    def all_weights(self, w: F64) -> F64:
+        """(n,) weights of all original rows, also of the removed ones, from the original ones."""
+        return w if self.sample_weight is None else self.sample_weight
+
     def then(self, later: TrainingSet, y: NDArray[Any], w: F64) -> TrainingSet:
         """This set changed once more: `later` is made from the rows of this one.
 
@@ -92,24 +95,24 @@ class TrainingSet:
         """
         labels = self.y
         if later.y is not None:
-            labels = (y if labels is None else labels).copy()
+            labels = self.all_labels(y).copy()
             labels[self.keep] = later.y
         weights = self.sample_weight
         if later.sample_weight is not None:
-            weights = (w if weights is None else weights).copy()
+            weights = self.all_weights(w).copy()
             weights[self.keep] = later.sample_weight
         return TrainingSet(self.n, self.keep[later.keep], labels, weights)
 
     def differs_from(self, other: TrainingSet, y: NDArray[Any], w: F64) -> Ints:
         """Positions of the original rows that the two sets keep, label or weight differently.
 
-        ``y``, ``w`` (n,): labels and weights of the original rows."""
-        kept = np.zeros((2, self.n), bool)
-        kept[0, self.keep] = True
-        kept[1, other.keep] = True
-        mine, theirs = ((y if s.y is None else s.y) for s in (self, other))
-        own, their = ((w if s.sample_weight is None else s.sample_weight) for s in (self, other))
-        return np.flatnonzero((kept[0] != kept[1]) | (mine != theirs) | (own != their))
+        ``y``, ``w`` (n,): labels and weights of the original rows.
+        """
+        return np.flatnonzero(
+            (self.kept != other.kept)
+            | (self.all_labels(y) != other.all_labels(y))
+            | (self.all_weights(w) != other.all_weights(w))
+        )
 
 
 def _append_rows(X: Any, more: Any) -> Any:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from .._actions.groups import GroupEffects, group_effects
-from .._actions.hashes import hash_model, hash_table, hash_values
 from .._actions.noise.action import label_noise
 from .._data.arrays import F64
 from .._data.errors import InvalidInput
 from .._data.grouping import groups_of
 from .._data.inputs import row_count
+from .._model.hashes import hash_model, hash_table, hash_values
 from .._tracer.tracer import Tracer
 from .cases import COLUMNS
 from .cells import Grid, Plain, short

@@ -1,8 +1,11 @@
-"""Cleaning a training set: rows to remove, relabel or reweight, tried by retraining and judged on rows that chose
-nothing."""
+"""Cleaning a training set: rows to remove, relabel or reweight.
+
+Changes are tried by retraining, and the outcome is judged on rows that had no part in choosing it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -16,22 +19,15 @@ from ..._data.errors import InvalidInput
 from ..._data.progress import progress
 from ..._data.tables import table
 from ..._engine.refit import RetrainedModel
+from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
-from ..common import (
-    Effect,
-    Finding,
-    Interruptible,
-    check_tracer,
-    effects_table,
-    measure,
-    paired_interval,
-)
-from .proposals import relabel, remove, reweight
-from .rounds import Round, Rounds, TrainingSet
+from ..common import Effect, Finding, Interruptible, check_tracer, effects_table, measure
+from ..statistics import interval_in_words, paired_interval
+from .proposals import has_classes, relabel, remove, reweight
+from .rounds import Proposal, Round, Rounds
 
-_LEAST = 20  # validation rows, and hold-out rows
-_BATCH = {"remove": 0.03, "relabel": 0.03, "reweight": 0.06, "auto": 0.03}
-_DONE = {"remove": "removed", "relabel": "relabelled", "reweight": "reweighted"}
+_MIN_ROWS = 20  # validation rows, and hold-out rows
+_DEFAULT_BATCH = {"remove": 0.03, "relabel": 0.03, "reweight": 0.06, "auto": 0.03}
 
 
 def clean(
@@ -47,73 +43,69 @@ def clean(
     cap: float = 2.0,
     seed: int = 0,
 ) -> Clean:
-    """Removes, relabels or reweights training rows that harm the validation rows, round by round, as long as it helps.
+    """Remove, relabel or reweight training rows that harm the validation rows, as long as it helps.
 
     >>> found = clean(tracer, X_val, y_val, X_holdout, y_holdout)                        # doctest: +SKIP
     >>> found.improved, found.rows                                                       # doctest: +SKIP
 
-    In a round, influence on one half of the validation rows chooses a batch of training rows, the model is retrained
-    with its own parameters, and the other half decides whether that was a gain; then the halves change places. A batch
-    that was none is dropped and all that follow are half as large; the third is the end. The hold-out rows are looked
-    at once, after that: the change of their loss has the last word.
+    In a round, influence on one half of the validation rows chooses a batch of training rows, the
+    model is retrained with its own parameters, and the other half decides whether that was a gain.
+    Then the halves swap. A batch that was no gain is dropped and all later ones are half as large;
+    the third failure is the end. The hold-out rows are used once, at the end: the change of their
+    loss decides whether the result is recommended.
 
-    ``X_val, y_val``          rows to choose by, with labels to be trusted: not training rows
+    ``X_val, y_val``          rows to choose by, with labels that can be trusted: not training rows
     ``X_holdout, y_holdout``  other such rows, to judge the outcome by
-    ``action``      "remove" the harmful rows; "relabel" them as the model would without them; "reweight" all rows by a
-                    gradient step; "auto": remove or relabel, whatever a refit finds better in each round
-    ``batch``       how much a round changes: a share of the training rows or, to reweight, of their weight. By default
-                    3 % of the rows, 6 % of the weight
-    ``max_rounds``  retrainings at the most
+    ``action``      "remove" the harmful rows; "relabel" them as the model would without them;
+                    "reweight" all rows by a gradient step; "auto": remove or relabel, whichever a
+                    refit finds better in each round
+    ``batch``       how much a round changes: a share of the training rows or, to reweight, of their
+                    weight. By default 3 % of the rows, 6 % of the weight
+    ``max_rounds``  largest number of retrainings
     ``cap``         to reweight: weights stay between 0 and this multiple of those of training
-    ``seed``        of the parting of the validation rows
+    ``seed``        seed of the random halves of the validation rows
 
-    Ctrl-C ends with the best round so far.
+    Ctrl-C ends it with the best round so far.
     """
     check_tracer(tracer)
     tracer.engine.needs_derivatives()
-    _check(action, batch, max_rounds, cap)
-    y_val = _labels(tracer, X_val, y_val, "val")
-    y_holdout = _labels(tracer, X_holdout, y_holdout, "holdout")
-    order = np.random.default_rng(seed).permutation(len(y_val))
-    half = len(order) // 2
-    start = TrainingSet.of(tracer)
-    proposals = {
-        "remove": remove,
-        "relabel": relabel,
-        "reweight": partial(reweight, first=tracer.sample_weight, cap=cap),
-    }
+    _check_settings(action, batch, max_rounds, cap)
+    y_val = _checked_labels(tracer, X_val, y_val, "val")
+    y_holdout = _checked_labels(tracer, X_holdout, y_holdout, "holdout")
     rounds = Rounds(
         tracer,
         X_val,
         y_val,
-        (np.sort(order[:half]), np.sort(order[half:])),
-        {
-            name: proposals[name]
-            for name in (("remove", "relabel") if action == "auto" else (action,))
-        },
-        _BATCH[action] if batch is None else batch,
-        start,
+        halves=_halves(len(y_val), seed),
+        proposals=_proposals(tracer, action, cap),
+        share=_DEFAULT_BATCH[action] if batch is None else batch,
+        labels=tracer.y_train if has_classes(tracer) else tracer.y_train.astype(float),
+        weights=tracer.sample_weight,
+        best=TrainingSet.unchanged(tracer.n_rows),
     )
     with Interruptible() as run:
         for _ in progress(islice(rounds.run(), max_rounds), max_rounds, "cleaning", "round"):
             pass
-    return _report(rounds, start, (X_holdout, y_holdout), run.interrupted)
+    return _result(rounds, X_holdout, y_holdout, run.interrupted)
 
 
 @dataclass(frozen=True, repr=False)
 class Clean(Finding):
-    """A cleaned training set, and what it does to rows that had no part in it.
+    """A cleaned training set, and its effect on rows that had no part in choosing it.
 
-    ``improved``       whether the retrained model is better on the hold-out rows, beyond chance. If not, nothing is
-                       recommended: the training set below is the one given, and there is no model
+    ``improved``       whether the retrained model is better on the hold-out rows, beyond chance. If
+                       not, nothing is recommended: the training set below is the one given, and
+                       there is no model
     ``rows``           positions of the training rows to change
     ``without``        those of them to leave out
     ``labels, sample_weight``  (n,) for all training rows: ``tracer.retrain(without, y=labels,
                        sample_weight=sample_weight)`` gives the model
     ``model``          the retrained model
-    ``interval``       95 % interval of the change of the hold-out loss, of the paired differences of all rows; None if
-                       no round was a gain, so that the hold-out rows were not looked at
-    ``rounds``         all that was tried; ``round.change.retrain(tracer)`` gives the model of any round
+    ``interval``       95 % interval of the change of the hold-out loss, of the paired differences
+                       of all rows; None if no round was a gain, so that the hold-out rows were not
+                       used
+    ``rounds``         all that was tried; ``tracer.retrain(round.change)`` gives the model of any
+                       round
     ``interrupted``    whether Ctrl-C ended the rounds
     """
 
@@ -133,8 +125,9 @@ class Clean(Finding):
 
     @property
     def table(self) -> Any:
-        """The rounds: what was tried, how many training rows differ with it from the given ones, the loss of all
-        validation rows, the change of that of the half that judged, and whether it was kept."""
+        """The rounds: the action, how many training rows differ from the given ones, the loss of
+        all validation rows, the change of the loss of the half that judged, and whether it was
+        kept."""
         columns = {
             "round": list(range(1, len(self.rounds) + 1)),
             "action": [r.action for r in self.rounds],
@@ -151,14 +144,16 @@ class Clean(Finding):
         return effects_table(self._effects, self._kind)
 
 
-def _check(action: str, batch: float | None, max_rounds: int, cap: float) -> None:
-    if action not in _BATCH:
+def _check_settings(action: str, batch: float | None, max_rounds: int, cap: float) -> None:
+    """Check the arguments of `clean` that are no rows."""
+    if action not in _DEFAULT_BATCH:
         raise InvalidInput(
             f"action is {action!r}; it can be 'remove', 'relabel', 'reweight' or 'auto'."
         )
     if batch is not None and not 0 < batch <= 0.5:
         raise InvalidInput(
-            f"batch is {batch}; it is the share of the training rows that a round changes, 0 to 0.5."
+            f"batch is {batch}; it is the share of the training rows that a round changes, 0 to "
+            "0.5."
         )
     if max_rounds < 1:
         raise InvalidInput(f"max_rounds is {max_rounds}; allow 1 or more.")
@@ -168,14 +163,14 @@ def _check(action: str, batch: float | None, max_rounds: int, cap: float) -> Non
         )
 
 
-def _labels(tracer: Tracer, X: Any, y: Any, name: str) -> np.ndarray:
-    """Checked before the work, with the table."""
+def _checked_labels(tracer: Tracer, X: Any, y: Any, name: str) -> np.ndarray:
+    """The labels of X. They and the table are checked before the long work."""
     m = inputs.row_count(X)
-    if m < _LEAST:
+    if m < _MIN_ROWS:
         raise InvalidInput(
-            f"X_{name} has {m} rows; pass at least {_LEAST}, or nothing can be told from chance."
+            f"X_{name} has {m} rows; pass at least {_MIN_ROWS}, or nothing can be told from chance."
         )
-    y = tracer.engine.source.own_labels(X) if y is None else y
+    y = tracer.engine.test_labels(X, y)
     if y is None:
         raise InvalidInput(f"y_{name} is missing; pass the labels of X_{name}.")
     labels = inputs.vector(y, f"y_{name}", m)
@@ -184,73 +179,109 @@ def _labels(tracer: Tracer, X: Any, y: Any, name: str) -> np.ndarray:
     return labels
 
 
-def _report(
-    rounds: Rounds, start: TrainingSet, holdout: tuple[Any, np.ndarray], interrupted: bool
-) -> Clean:
-    tracer = rounds.tracer
-    best = rounds.best
-    model = rounds.model
+def _halves(m: int, seed: int) -> tuple[Ints, Ints]:
+    """Positions of two random halves of m rows."""
+    order = np.random.default_rng(seed).permutation(m)
+    return np.sort(order[: m // 2]), np.sort(order[m // 2 :])
+
+
+def _proposals(tracer: Tracer, action: str, cap: float) -> dict[str, Proposal]:
+    """The proposals that a round chooses from, by the name of their action."""
+    if action == "auto":
+        return {"remove": remove, "relabel": relabel}
+    proposals: dict[str, Proposal] = {
+        "remove": remove,
+        "relabel": relabel,
+        "reweight": partial(reweight, trained_weight=tracer.sample_weight, cap=cap),
+    }
+    return {action: proposals[action]}
+
+
+def _result(rounds: Rounds, X_holdout: Any, y_holdout: np.ndarray, interrupted: bool) -> Clean:
+    """Judge the best round on the hold-out rows."""
     interval = None
     effects = ()
-    if model is not None:
-        change = best.change(start)
-        refitted = change.refit(tracer)
-        differences = model.loss(*holdout) - tracer.engine.unchanged.loss(*holdout)  # (m,)
-        interval = paired_interval(differences)
-        effects = tuple(
-            measure(tracer, f"loss of the {len(y):,} {name} rows", X, y, change, refitted, model)
-            for name, X, y in (("hold-out", *holdout), ("validation", rounds.X, rounds.y))
-        )
+    if rounds.model is not None:
+        before = rounds.tracer.engine.unchanged.loss(X_holdout, y_holdout)
+        interval = paired_interval(rounds.model.loss(X_holdout, y_holdout) - before)
+        effects = _measured(rounds, rounds.model, X_holdout, y_holdout)
     improved = interval is not None and interval[1] < 0
-    given = best if improved else start
+    unchanged = TrainingSet.unchanged(rounds.best.n)
+    recommended = rounds.best if improved else unchanged
     return Clean(
-        "Cleaning the training set",
-        _advice(rounds, start, effects, interval, interrupted),
-        improved,
-        given.differs(start),
-        np.flatnonzero(given.gone),
-        given.y,
-        given.weight,
-        model if improved else None,
-        interval,
-        tuple(rounds.rounds),
-        interrupted,
-        effects,
-        rounds.tracer.table_kind,
+        title="Cleaning the training set",
+        advice=_advice(rounds, effects, interval, interrupted),
+        improved=improved,
+        rows=recommended.differs_from(unchanged, rounds.labels, rounds.weights),
+        without=recommended.removed,
+        labels=recommended.all_labels(rounds.labels),
+        sample_weight=recommended.all_weights(rounds.weights),
+        model=rounds.model if improved else None,
+        interval=interval,
+        rounds=tuple(rounds.rounds),
+        interrupted=interrupted,
+        _effects=effects,
+        _kind=rounds.tracer.table_kind,
+    )
+
+
+def _measured(
+    rounds: Rounds, model: RetrainedModel, X_holdout: Any, y_holdout: np.ndarray
+) -> tuple[Effect, ...]:
+    """Effects of the best training set on the hold-out rows and on the validation rows."""
+    refitted = rounds.tracer.refit(rounds.best)
+    judges = (("hold-out", X_holdout, y_holdout), ("validation", rounds.X, rounds.y))
+    return tuple(
+        measure(
+            rounds.tracer,
+            f"loss of the {len(y):,} {name} rows",
+            X,
+            y,
+            rounds.best,
+            refitted,
+            model,
+        )
+        for name, X, y in judges
     )
 
 
 def _advice(
     rounds: Rounds,
-    start: TrainingSet,
-    effects: tuple[Effect, ...],
+    effects: Sequence[Effect],
     interval: tuple[float, float] | None,
     interrupted: bool,
 ) -> str:
-    tried = f"{len(rounds.rounds)} round{'s' if len(rounds.rounds) != 1 else ''}"
-    stopped = f"Interrupted after {tried}. " if interrupted else ""
+    """Advice for the result. ``effects``: the first one is on the hold-out rows."""
+    count = len(rounds.rounds)
+    stopped = f"Interrupted after {count} round{'s' * (count != 1)}. " if interrupted else ""
     if interval is None:
-        none = (
-            "no round was finished"
-            if not rounds.rounds
-            else "no round lowered the loss of rows that did not choose it"
-        )
-        return f"{stopped}No improvement: {none}. Keep the training set as it is."
+        why = "no round lowered the loss of rows that did not choose it"
+        if not rounds.rounds:
+            why = "no round was finished"
+        return f"{stopped}No improvement: {why}. Keep the training set as it is."
     change = effects[0].retrained
     result = (
-        f"retrained, the loss of the hold-out rows changes by {change:+.3g} ({change / effects[0].before:+.1%}; 95 % "
-        f"interval {interval[0]:+.3g} to {interval[1]:+.3g}, Student's t of the paired differences)"
+        f"retrained, the loss of the hold-out rows changes by {change:+.3g} "
+        f"({change / effects[0].before:+.1%}; {interval_in_words(*interval)}, "
+        "Student's t of the paired differences)"
     )
     if interval[1] >= 0:
         return f"{stopped}No improvement: {result}. Keep the training set as it is."
-    best = rounds.best
-    parts = {
-        "remove": np.count_nonzero(best.gone),
-        "relabel": np.count_nonzero(~best.gone & (best.y != start.y)),
-        "reweight": np.count_nonzero(~best.gone & (best.weight != start.weight)),
-    }
-    done = ", ".join(f"{name} {count:,}" for name, count in parts.items() if count)
+    done = _changes(rounds)
     return (
-        f"{stopped}{done[0].upper()}{done[1:]} of {len(start.y):,} training rows: {result}. Look at some of `rows` "
-        "before you do; the retrained model is in `model`."
+        f"{stopped}{done[0].upper()}{done[1:]} of {rounds.best.n:,} training rows: {result}. "
+        "Look at some of `rows` before you do; the retrained model is in `model`."
     )
+
+
+def _changes(rounds: Rounds) -> str:
+    """The changes of the best training set in words: `remove 12, relabel 3`."""
+    best = rounds.best
+    relabelled = best.kept & (best.all_labels(rounds.labels) != rounds.labels)
+    reweighted = best.kept & (best.all_weights(rounds.weights) != rounds.weights)
+    counts = {
+        "remove": len(best.removed),
+        "relabel": np.count_nonzero(relabelled),
+        "reweight": np.count_nonzero(reweighted),
+    }
+    return ", ".join(f"{action} {count:,}" for action, count in counts.items() if count)

@@ -1,9 +1,10 @@
-"""Rounds of cleaning: one half of the validation rows proposes a change, the model is retrained, the other half judges.
+"""Rounds of cleaning: half of the validation rows propose a change, the other half judge it.
 
-A change that does not lower the loss of the half that judges is dropped, and all that follow are half as large; the
-third of these is the end. The halves change places after each round: all validation rows propose, and none judges what
-it proposed. Where the same rows do both, every round looks like a gain; such rounds lose much of what they won, and
-spoil clean data (experiments/action_clean.py).
+The model is retrained with the change. If that does not lower the loss of the half that judges, the
+change is dropped and all later ones are half as large; the third failure is the end. The halves
+swap after each round, so that all validation rows propose and none judges its own proposal. If the
+same rows did both, every round would look like a gain; such rounds lose much of what they won, and
+make clean data worse (experiments/action_clean.py).
 """
 
 from __future__ import annotations
@@ -13,117 +14,90 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..._data import inputs
 from ..._data.arrays import F64, Ints
 from ..._engine.refit import RetrainedModel
+from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
-from ..common import Change, mean_loss
-from .proposals import has_classes
+from ..common import mean_loss
 
-_FAILURES = 3
-
-
-@dataclass(frozen=True)
-class TrainingSet:
-    """The training rows with all that was changed of them so far."""
-
-    gone: NDArray[np.bool_]  # (n,)
-    y: np.ndarray  # (n,)
-    weight: F64  # (n,)
-
-    @classmethod
-    def of(cls, tracer: Tracer) -> TrainingSet:
-        y = tracer.y_train if has_classes(tracer) else tracer.y_train.astype(float)
-        return cls(np.zeros(tracer.n_rows, bool), y, tracer.sample_weight)
-
-    @property
-    def left(self) -> Ints:
-        return np.flatnonzero(~self.gone)
-
-    def then(self, change: Change) -> TrainingSet:
-        """With a change of the rows that are left, in their own numbering."""
-        left = self.left
-        gone = self.gone.copy()
-        y = self.y.copy()
-        weight = self.weight.copy()
-        if change.without is not None:
-            gone[left[change.without]] = True
-        if change.y is not None:
-            y[left] = change.y
-        if change.sample_weight is not None:
-            weight[left] = change.sample_weight
-        return TrainingSet(gone, y, weight)
-
-    def differs(self, start: TrainingSet) -> Ints:
-        """Positions of the rows that were changed since."""
-        return np.flatnonzero(
-            (self.gone != start.gone) | (self.y != start.y) | (self.weight != start.weight)
-        )
-
-    def change(self, start: TrainingSet) -> Change:
-        """What `Tracer.retrain` of the start takes for this set; None for what is as it was."""
-        return Change(
-            np.flatnonzero(self.gone) if self.gone.any() else None,
-            None if np.array_equal(self.y, start.y) else self.y,
-            None if np.array_equal(self.weight, start.weight) else self.weight,
-        )
+_MAX_FAILURES = 3
 
 
 @dataclass(frozen=True)
 class Round:
-    """One change that was tried."""
+    """One change that was tried.
+
+    ``share``            how much it was to change: of the training rows, or of their weight
+    ``rows``             training rows that differ from those of the first model
+    ``validation_loss``  of all validation rows, retrained
+    ``judged``           change of the loss of the half that judged
+    ``kept``             whether the change was kept
+    ``change``           the training set, with this change and all that were kept before
+    """
 
     action: str
-    share: float  # of the training rows, or of their weight, that was to change
-    rows: int  # that differ with it from those of the first model
-    validation_loss: float  # of all validation rows, retrained
-    judged: float  # change of the loss of the half that judged
+    share: float
+    rows: int
+    validation_loss: float
+    judged: float
     kept: bool
-    change: Change  # all that differs
+    change: TrainingSet
 
 
-class Propose(Protocol):
-    def __call__(self, tracer: Tracer, X: Any, y: Any, share: float) -> Change: ...
+class Proposal(Protocol):
+    """Makes a training set that should lower the loss of X, y. ``share``: how much to change."""
+
+    def __call__(self, tracer: Tracer, X: Any, y: Any, share: float) -> TrainingSet: ...
 
 
 @dataclass
 class Rounds:
-    """What was tried so far, and the best of it."""
+    """The rounds so far and the best of them.
+
+    ``tracer``           the first model
+    ``X, y``             validation rows
+    ``halves``           positions of the validation rows in each half
+    ``proposals``        by name of the action; of several, a round takes the one with the lowest
+                         loss of the half that judges, by a refit
+    ``share``            how much the first round changes
+    ``labels, weights``  (n,) of the training rows as they were given
+    ``best``             the best training set
+    ``model``            trained on the best set; None: the first model is still the best
+    """
 
     tracer: Tracer
     X: Any
     y: np.ndarray
-    halves: tuple[Ints, Ints]  # positions of validation rows
-    actions: Mapping[
-        str, Propose
-    ]  # of several, a round takes what serves the half that judges best by a refit
+    halves: tuple[Ints, Ints]
+    proposals: Mapping[str, Proposal]
     share: float
+    labels: np.ndarray
+    weights: F64
     best: TrainingSet
-    model: RetrainedModel | None = None  # trained on the best; None: the first model still is
+    model: RetrainedModel | None = None
     rounds: list[Round] = field(default_factory=list)
 
     def run(self) -> Iterator[None]:
-        start = self.best
+        """Try changes until the third one fails. Yields after each retraining."""
         tracer = self.tracer
-        losses = self.tracer.engine.unchanged.loss(self.X, self.y)
-        (proposing, judging) = self.halves
+        losses = tracer.engine.unchanged.loss(self.X, self.y)
+        proposing, judging = self.halves
         failures = 0
-        while failures < _FAILURES:
+        while failures < _MAX_FAILURES:
             share = self.share / 2**failures
             action, change = self._propose(tracer, share, proposing, judging)
-            trial = self.best.then(change)
+            trial = self.best.then(change, self.labels, self.weights)
             kept = False
-            if len(trial.differs(self.best)):
-                total = trial.change(start)
-                model = total.retrain(self.tracer)
+            if self._changed_rows(trial, self.best):
+                model = self.tracer.retrain(trial)
                 after = model.loss(self.X, self.y)
                 judged = float((after - losses)[judging].mean())
                 kept = judged < 0
-                rows = len(trial.differs(start))
+                rows = self._changed_rows(trial, TrainingSet.unchanged(trial.n))
                 self.rounds.append(
-                    Round(action, share, rows, float(after.mean()), judged, kept, total)
+                    Round(action, share, rows, float(after.mean()), judged, kept, trial)
                 )
                 if kept:
                     self.best = trial
@@ -135,14 +109,25 @@ class Rounds:
             proposing, judging = judging, proposing
             failures += not kept
 
+    def _changed_rows(self, training: TrainingSet, other: TrainingSet) -> int:
+        """Number of training rows in which two training sets differ."""
+        return len(training.differs_from(other, self.labels, self.weights))
+
     def _propose(
         self, tracer: Tracer, share: float, proposing: Ints, judging: Ints
-    ) -> tuple[str, Change]:
+    ) -> tuple[str, TrainingSet]:
+        """The best proposal for the rows of `tracer`, with the name of its action."""
         X = inputs.take_rows(self.X, proposing)
         y = self.y[proposing]
-        changes = {action: propose(tracer, X, y, share) for action, propose in self.actions.items()}
+        changes = {
+            action: propose(tracer, X, y, share) for action, propose in self.proposals.items()
+        }
         if len(changes) == 1:
             return next(iter(changes.items()))
-        X = inputs.take_rows(self.X, judging)
-        y = self.y[judging]
-        return min(changes.items(), key=lambda item: mean_loss(item[1].refit(tracer), X, y))
+        X_judging = inputs.take_rows(self.X, judging)
+        y_judging = self.y[judging]
+
+        def refitted_loss(item: tuple[str, TrainingSet]) -> float:
+            return mean_loss(tracer.refit(item[1]), X_judging, y_judging)
+
+        return min(changes.items(), key=refitted_loss)

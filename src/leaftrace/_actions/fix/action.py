@@ -1,4 +1,4 @@
-"""Fixing a prediction: which training rows to remove, or to relabel, and what that does to all others."""
+"""Fixing a prediction: training rows to remove or relabel, and the effect on other predictions."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..._data.errors import InvalidInput
 from ..._data.progress import progress
 from ..._data.tables import table
 from ..._engine.refit import AlteredModel, RetrainedModel
+from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
 from ..common import (
-    Change,
     Effect,
     Finding,
     Interruptible,
@@ -25,11 +25,10 @@ from ..common import (
     first_order,
     mean_loss,
 )
-from ..readings import side_of, slope
+from ..statistics import half_width
+from .advice import DONE, advice_of, title_of
 from .search import Action, Attempt, Search
-
-_DONE = {"remove": "removed", "relabel": "relabelled"}
-_DOING = {"remove": "Removing", "relabel": "Relabelling"}
+from .side import numeric_gradient, side_of
 
 
 def fix(
@@ -44,17 +43,18 @@ def fix(
     tolerance: float | None = None,
     rows: Any = None,
 ) -> Fix:
-    """A smallest set of training rows whose removal, or relabelling, brings one prediction to the right side.
+    """A smallest set of training rows to remove, or relabel, so that one prediction becomes right.
 
-    Right is: the model decides for the class y; or the number it predicts is within the tolerance of y. The set is
-    smallest among the first k rows by influence, with the trees fixed; a success is one that training again confirms.
-    Ctrl-C ends the search with the best set so far.
+    A prediction is right if the model decides for the class y, or if the predicted number is within
+    the tolerance of y. The set is smallest among the first k rows by influence, with the trees
+    fixed; it counts as a success only if training again confirms it. Ctrl-C ends the search with
+    the best set so far.
 
     >>> fix(tracer, X_test.iloc[[7]], y_test[7], X_test=X_holdout, y_test=y_holdout)      # doctest: +SKIP
 
     ``x, y``       one row, as a table, and its right label; a Pool has both
-    ``X_test, y_test``  rows to see what the fix does to other predictions. They take no part in choosing, so all of
-                   them are held out as long as x is not among them
+    ``X_test, y_test``  rows to see the effect of the fix on other predictions. They take no part in
+                   choosing, so all of them are held out as long as x is not among them
     ``action``     "remove" the rows or, for classes, "relabel" them with the label of x
     ``max_rows``   give up beyond this many; None: a tenth of the training rows
     ``tolerance``  for numbers: the error to get down to; None: half the present error
@@ -62,60 +62,45 @@ def fix(
     """
     check_tracer(tracer)
     tracer.engine.needs_derivatives()
-    if action not in _DONE:
-        raise InvalidInput(f"action is {action!r}; it can be 'remove' or 'relabel'.")
-    if inputs.row_count(x) != 1 or len(getattr(x, "shape", (1, 1))) != 2:
-        raise InvalidInput(
-            "x must be one row, as a table: X_test[7:8] of an array, X_test.iloc[[7]] of a DataFrame."
-        )
-    if max_rows is not None and max_rows < 1:
-        raise InvalidInput(
-            f"max_rows is {max_rows}; allow 1 row or more, or None for a tenth of the training rows."
-        )
+    _check_arguments(x, action, max_rows)
     side = side_of(tracer, x, y, tolerance)
     if action == "relabel" and side.reading.classes is None:
         raise InvalidInput(
             "relabel needs classes, and this model predicts numbers; use action='remove'."
         )
-    labelled = y_test is not None or (
-        X_test is not None and tracer.engine.source.own_labels(X_test) is not None
-    )
-    if labelled != (X_test is not None):
-        raise InvalidInput("X_test and y_test go together; pass both, or neither.")
+    test = _test_rows(tracer, X_test, y_test)
     allowed = np.zeros(tracer.n_rows, bool)
     allowed[inputs.row_numbers(rows, tracer.n_rows)] = True
+    limit = max_rows or max(1, tracer.n_rows // 10)
+    search = Search(tracer, x, side, action, allowed, limit)
     before = tracer.engine.unchanged
-    test = (
-        None if X_test is None else (X_test, y_test, before.loss(X_test, y_test))
-    )  # refuses bad ones before the work
-    search = Search(tracer, x, side, action, allowed, max_rows or max(1, tracer.n_rows // 10))
+    already_right = search.margin(before) > 0
     interrupted = False
-    right = search.margin(before) > 0
-    if not right:
+    if not already_right:
         with Interruptible() as run:
             for _ in progress(search.run(), None, "fixing", "model"):
                 pass
         interrupted = run.interrupted
-    return _report(search, before.scores(x)[0], test, right, interrupted)
+    return _result(search, before.scores(x)[0], test, already_right, interrupted)
 
 
 @dataclass(frozen=True, repr=False)
 class Fix(Finding):
     """Training rows to remove or relabel so that one prediction becomes right.
 
-    ``fixed``     whether the model trained again is on the right side (or the model was from the start); nothing less
-                  counts
+    ``fixed``     whether the retrained model is right about x, or the model was from the start
     ``rows``      positions of the training rows, in the order they were chosen
     ``action``    "remove" or "relabel"
-    ``change``    the new training set: ``change.retrain(tracer)`` trains on it
+    ``change``    the new training set: ``tracer.retrain(change)`` trains on it
     ``model``     the model retrained on it; None if none was trained
     ``attempts``  all retrainings that were tried, in order, with the margins they gave
-    ``cost``      change of the mean loss of the test rows by retraining, and half of its 95 % interval; None without
-                  test rows or retraining
+    ``cost``      change of the mean loss of the test rows by retraining, and half of its 95 %
+                  interval; None without test rows or retraining
     ``interrupted``  whether Ctrl-C ended the search
 
-    The margin of x is positive on the right side: for classes the raw score of y above the highest other one (of two
-    classes with one score, the score towards y), for numbers the tolerance minus the error.
+    The margin of x is positive on the right side: for classes the raw score of y above the highest
+    other one (of two classes with one score, the score towards y), for numbers the tolerance minus
+    the error.
     """
 
     title: str
@@ -123,7 +108,7 @@ class Fix(Finding):
     fixed: bool
     rows: Ints
     action: Action
-    change: Change
+    change: TrainingSet
     model: RetrainedModel | None
     attempts: tuple[Attempt, ...]
     cost: tuple[float, float] | None
@@ -134,7 +119,7 @@ class Fix(Finding):
 
     @property
     def table(self) -> Any:
-        """The rows, with their labels and what each alone would do to the margin of x, to first order."""
+        """The rows with their labels, and the change of the margin by each alone, first order."""
         return self._table
 
     @property
@@ -142,31 +127,58 @@ class Fix(Finding):
         return effects_table(self._effects, self._kind)
 
 
-_Test = tuple[Any, Any, F64] | None  # X, y, losses before
+@dataclass(frozen=True)
+class _TestRows:
+    """Rows to see the effect on other predictions, with their losses before."""
+
+    X: Any
+    y: Any
+    losses: F64
 
 
-def _report(search: Search, F: F64, test: _Test, right: bool, interrupted: bool) -> Fix:
-    change = search.change(search.rows)
-    cost = None
-    refitted = change.refit(search.tracer)
-    effects = _of_x(search, change, F, refitted)
+def _check_arguments(x: Any, action: str, max_rows: int | None) -> None:
+    """Check the arguments of `fix` that need no tracer."""
+    if action not in DONE:
+        raise InvalidInput(f"action is {action!r}; it can be 'remove' or 'relabel'.")
+    if inputs.row_count(x) != 1 or len(getattr(x, "shape", (1, 1))) != 2:
+        raise InvalidInput(
+            "x must be one row, as a table: X_test[7:8] of an array, X_test.iloc[[7]] of a "
+            "DataFrame."
+        )
+    if max_rows is not None and max_rows < 1:
+        raise InvalidInput(
+            f"max_rows is {max_rows}; allow 1 row or more, or None for a tenth of the training "
+            "rows."
+        )
+
+
+def _test_rows(tracer: Tracer, X: Any, y: Any) -> _TestRows | None:
+    """The test rows, if there are any; bad ones are refused before the long work."""
+    labels = y if X is None else tracer.engine.test_labels(X, y)
+    if (labels is None) != (X is None):
+        raise InvalidInput("X_test and y_test go together; pass both, or neither.")
+    if X is None:
+        return None
+    return _TestRows(X, y, tracer.engine.unchanged.loss(X, y))
+
+
+def _result(
+    search: Search, F: F64, test: _TestRows | None, already_right: bool, interrupted: bool
+) -> Fix:
+    """Put the result together. ``F`` (K,): scores of x before."""
+    training = search.training_set(search.tracer, search.rows)
+    refitted = search.tracer.refit(training)
+    cost = None if test is None else _cost(search, test)
+    effects = _effects_on_x(search, training, F, refitted)
     if test is not None:
-        X, y, losses = test
-        if search.model is not None:
-            rise = search.model.loss(X, y) - losses
-            cost = float(rise.mean()), float(1.96 * rise.std() / np.sqrt(len(rise)))
-        before = float(losses.mean())
-        predicted = first_order(search.tracer, X, y, change)
-        after = np.nan if cost is None else cost[0]
-        name = "mean loss of the test rows"
-        effects.append(Effect(name, before, predicted, mean_loss(refitted, X, y) - before, after))
+        effects.append(_effect_on_test_rows(search, training, refitted, test, cost))
     return Fix(
-        title=_title(search, right),
-        advice=_advice(search, F, cost, right, interrupted),
-        fixed=right or search.fixed,
+        title=title_of(search, already_right),
+        advice=advice_of(search, F, cost, already_right, interrupted),
+        fixed=already_right or search.fixed,
         rows=search.rows,
         action=search.action,
-        change=change,
+        change=training,
         model=search.model,
         attempts=tuple(search.attempts),
         cost=cost,
@@ -177,35 +189,67 @@ def _report(search: Search, F: F64, test: _Test, right: bool, interrupted: bool)
     )
 
 
-def _of_x(search: Search, change: Change, F: F64, refitted: AlteredModel) -> list[Effect]:
+def _cost(search: Search, test: _TestRows) -> tuple[float, float] | None:
+    """Change of the mean loss of the test rows by retraining, and half of its interval."""
+    if search.model is None:
+        return None
+    rise = search.model.loss(test.X, test.y) - test.losses
+    return float(rise.mean()), half_width(rise)
+
+
+def _effects_on_x(
+    search: Search, training: TrainingSet, F: F64, refitted: AlteredModel
+) -> list[Effect]:
     """Effects on x, whose scores were F (K,)."""
     side = search.side
-    x = search.x
-    answer = (
-        "prediction of x"
-        if side.reading.classes is None
-        else f"probability of {search.label} for x"
-    )
     scalars: dict[str, Callable[[F64], float]] = {
         "loss of x": side.loss,
         "margin of x": side.margin,
     }
     if np.isfinite(side.answer(F)):
-        scalars[answer] = side.answer
+        numeric = side.reading.classes is None
+        name = "prediction of x" if numeric else f"probability of {search.label} for x"
+        scalars[name] = side.answer
 
-    def predicted(q: Callable[[F64], float]) -> float:
-        return first_order(search.tracer, x, None, change, of=slope(q, F)[None])
+    def predicted(scalar: Callable[[F64], float]) -> float:
+        gradient = numeric_gradient(scalar, F)[None]
+        return first_order(search.tracer, search.x, None, training, of=gradient)
 
-    def moved(q: Callable[[F64], float], model: AlteredModel | None) -> float:
-        return np.nan if model is None else q(model.scores(x)[0]) - q(F)
+    def change(scalar: Callable[[F64], float], model: AlteredModel | None) -> float:
+        return np.nan if model is None else scalar(model.scores(search.x)[0]) - scalar(F)
 
     return [
-        Effect(name, q(F), predicted(q), moved(q, refitted), moved(q, search.model))
-        for name, q in scalars.items()
+        Effect(
+            name,
+            scalar(F),
+            predicted(scalar),
+            change(scalar, refitted),
+            change(scalar, search.model),
+        )
+        for name, scalar in scalars.items()
     ]
 
 
+def _effect_on_test_rows(
+    search: Search,
+    training: TrainingSet,
+    refitted: AlteredModel,
+    test: _TestRows,
+    cost: tuple[float, float] | None,
+) -> Effect:
+    """Effect on the mean loss of the test rows."""
+    before = float(test.losses.mean())
+    return Effect(
+        "mean loss of the test rows",
+        before,
+        first_order(search.tracer, test.X, test.y, training),
+        mean_loss(refitted, test.X, test.y) - before,
+        np.nan if cost is None else cost[0],
+    )
+
+
 def _table(search: Search, F: F64) -> Any:
+    """The rows with their labels and gains. ``F`` (K,): scores of x before."""
     tracer = search.tracer
     rows = search.rows
     columns: dict[str, Any] = {
@@ -214,47 +258,5 @@ def _table(search: Search, F: F64) -> Any:
     }
     if search.action == "relabel":
         columns["suggested_label"] = np.full(len(rows), search.label)
-    columns[f"margin_change_if_{_DONE[search.action]}"] = search.gains(tracer, F)[rows]
+    columns[f"margin_change_if_{DONE[search.action]}"] = search.gains(tracer, F)[rows]
     return table(columns, tracer.table_kind)
-
-
-def _title(search: Search, right: bool) -> str:
-    if right:
-        return "Nothing to fix: the prediction is right"
-    if not len(search.rows):
-        return "Not fixed"
-    return f"{'Fixed' if search.fixed else 'Not fixed'} with {_count(search.rows)} {_DONE[search.action]}"
-
-
-def _count(rows: Ints) -> str:
-    return f"{len(rows):,} training row{'s' * (len(rows) != 1)}"
-
-
-def _advice(
-    search: Search, F: F64, cost: tuple[float, float] | None, right: bool, interrupted: bool
-) -> str:
-    if right:
-        return "The model is right about x already."
-    stopped = "Ctrl-C ended the search; this is the best set so far. " if interrupted else ""
-    if not len(search.rows):
-        return stopped + "No training row that may be changed pulls x to the wrong side."
-    tried = f"{len(search.attempts)} retraining{'s' * (len(search.attempts) != 1)}"
-    if search.model is None:
-        return stopped + "No model was retrained, so nothing is confirmed."
-    margins = (
-        f"the margin goes from {search.side.margin(F):.3g} to {search.margin(search.model):.3g}"
-    )
-    if not search.fixed:
-        at = " max_rows= allows more." if search.size >= search.limit and not interrupted else ""
-        return f"{stopped}After {tried}, {margins}, which is still the wrong side.{at}"
-    text = f"{stopped}{_DOING[search.action]} them makes x right, confirmed by training again ({tried}): {margins}."
-    if cost is None:
-        return text + " Pass X_test and y_test to see what that does to other predictions."
-    low = cost[0] - cost[1]
-    high = cost[0] + cost[1]
-    change = f"the mean loss of the test rows changes by {cost[0]:+.2g} (95 % interval {low:+.2g} to {high:+.2g})"
-    if low > 0:
-        return f"{text} But {change}: this overfits x. Look for wrong labels among the rows and correct only those."
-    if high < 0:
-        return f"{text} Other predictions gain too: {change}. Check the labels of these rows first."
-    return f"{text} For other predictions it makes no difference that can be told: {change}."

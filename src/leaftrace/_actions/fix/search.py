@@ -1,10 +1,12 @@
-"""The search for few training rows without which, or with another label of which, the model is right about one row.
+"""Search for few training rows to remove or relabel, so that the model is right about one row.
 
-Rows are ranked by the derivative of the margin, which for one score is the order of the loss too. The smallest number
-of them that does it with the trees as they are is found by bisection, each probe an exact refit; then the model is
-trained again. Where that does not confirm the set, influence is asked of the retrained model and more rows are added;
-in the end as many of these as can be spared are put back. A set that the refit does not explain is not sought: among
-many retrainings some would flip a prediction by chance.
+Rows are ranked by the derivative of the margin, which for one score is the order of the loss, too.
+The smallest number of them that is enough with the trees fixed is found by bisection, with an exact
+refit for each probe; then the model is trained again. If that does not confirm the set, the
+influence in the retrained model adds more rows. In the end as many rows as possible are put back.
+
+A set that the refit does not explain is not searched for: among many retrainings some would change
+a prediction by chance.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ import numpy as np
 
 from ..._data.arrays import F64, Ints
 from ..._engine.refit import AlteredModel, RetrainedModel
+from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
-from ..common import Change
-from ..readings import Side, slope
+from .side import Side, numeric_gradient
 
 Action = Literal["remove", "relabel"]
 _GROWTH = 0.25  # a round adds at least this share of the rows chosen so far
@@ -27,7 +29,7 @@ _GROWTH = 0.25  # a round adds at least this share of the rows chosen so far
 
 @dataclass(frozen=True)
 class Attempt:
-    """One retraining: with how many rows changed, and the margin of x refitted and retrained."""
+    """One retraining: the number of changed rows, and the margin of x refitted and retrained."""
 
     rows: int
     refitted: float
@@ -36,66 +38,70 @@ class Attempt:
 
 @dataclass
 class Search:
-    """What was chosen and tried so far."""
+    """The rows chosen so far, and the retrainings that tried them.
+
+    ``allowed``   (n,) whether a row may be changed
+    ``limit``     largest number of rows to change
+    ``chosen``    positions of the chosen rows, the most effective first
+    ``size``      the best set retrained so far is the first `size` rows of `chosen`
+    ``model``     the model retrained on the best set
+    ``attempts``  all retrainings
+    """
 
     tracer: Tracer
     x: Any
     side: Side
     action: Action
-    allowed: np.ndarray  # (n,) rows that may be changed
+    allowed: np.ndarray
     limit: int
-    chosen: Ints = field(default_factory=lambda: np.zeros(0, np.intp))  # most effective first
-    size: int = 0  # of the best set retrained so far, the first rows of `chosen`
-    model: RetrainedModel | None = None  # trained on it
+    chosen: Ints = field(default_factory=lambda: np.zeros(0, np.intp))
+    size: int = 0
+    model: RetrainedModel | None = None
     attempts: list[Attempt] = field(default_factory=list)
 
     @property
     def rows(self) -> Ints:
-        """The best set; before any retraining, the one proposed."""
+        """The best set; before any retraining, the set to try first."""
         return self.chosen if self.model is None else self.chosen[: self.size]
 
     @property
     def fixed(self) -> bool:
+        """Whether a retrained model is right about x."""
         return self.model is not None and self.margin(self.model) > 0
 
     @property
     def label(self) -> Any:
-        """The label of x, as the training rows have it."""
+        """The label of x, spelled as in the training rows."""
         same = np.flatnonzero(self.tracer.engine.ensemble.y == self.side.code)
-        return (
-            self.tracer.y_train[same[0]]
-            if len(same)
-            else np.asarray(self.side.reading.classes)[int(self.side.code)]
-        )
+        if len(same):
+            return self.tracer.y_train[same[0]]
+        return np.asarray(self.side.reading.classes)[int(self.side.code)]
 
-    def change(self, rows: Ints, tracer: Tracer | None = None) -> Change:
-        """The training set, of this tracer or the first one, with these rows removed or relabelled."""
+    def training_set(self, tracer: Tracer, rows: Ints) -> TrainingSet:
+        """The training set of this tracer with these rows removed or relabelled."""
         if self.action == "remove":
-            return Change(without=rows)
-        labels = (self.tracer if tracer is None else tracer).y_train.copy()
+            return tracer.engine.training_set(without=rows)
+        labels = tracer.y_train.copy()
         labels[rows] = self.label
-        return Change(y=labels)
+        return tracer.engine.training_set(y=labels)
 
     def margin(self, model: AlteredModel) -> float:
+        """Margin of x in this model."""
         return self.side.margin(model.scores(self.x)[0])
 
     def run(self) -> Iterator[None]:
-        """Retrain until x is right or the limit is reached, then with fewer rows as long as that holds."""
-        tracer = self.tracer
-        keep = np.arange(self.tracer.n_rows)
-        failed = 0
-        while len(more := self._more(tracer, keep)):
-            self.chosen = np.append(self.chosen, more)
-            self.model, self.size = self._try(len(self.chosen)), len(self.chosen)
+        """Add rows until x is right or the limit is reached, then put back as many as possible.
+
+        Yields after each retraining.
+        """
+        failed = 0  # size of the largest set that did not make x right
+        for _ in self._enlarge():
             yield
-            if self.fixed or self.size >= self.limit:
-                break
-            failed = self.size
-            tracer = self.tracer.follow(self.model)
-            keep = self.model.rows.keep
+            if not self.fixed:
+                failed = self.size
         while failed and self.fixed and self.size - failed > 1:
             half = (failed + self.size) // 2
-            model = self._try(half)
+            model = self._retrain(half)
             if self.margin(model) > 0:
                 self.model = model
                 self.size = half
@@ -103,37 +109,54 @@ class Search:
                 failed = half
             yield
 
-    def _try(self, size: int) -> RetrainedModel:
-        change = self.change(self.chosen[:size])
-        model = change.retrain(self.tracer)
-        self.attempts.append(
-            Attempt(size, self.margin(change.refit(self.tracer)), self.margin(model))
-        )
+    def _enlarge(self) -> Iterator[None]:
+        """Choose and retrain, each time with more rows. Yields after each retraining."""
+        tracer = self.tracer
+        keep = np.arange(tracer.n_rows)
+        while len(added := self._next_rows(tracer, keep)):
+            self.chosen = np.append(self.chosen, added)
+            model = self._retrain(len(self.chosen))
+            self.model = model
+            self.size = len(self.chosen)
+            yield
+            if self.fixed or self.size >= self.limit:
+                return
+            tracer = self.tracer.follow(model)
+            keep = model.rows.keep
+
+    def _retrain(self, size: int) -> RetrainedModel:
+        """Retrain with the first `size` chosen rows changed, and record the attempt."""
+        training = self.training_set(self.tracer, self.chosen[:size])
+        model = self.tracer.retrain(training)
+        refitted = self.tracer.refit(training)
+        self.attempts.append(Attempt(size, self.margin(refitted), self.margin(model)))
         return model
 
-    def _more(self, tracer: Tracer, keep: Ints) -> Ints:
-        """Rows to add, by a tracer of the rows `keep`: as few as bring x to the right side with its trees fixed."""
+    def _next_rows(self, tracer: Tracer, keep: Ints) -> Ints:
+        """Rows to add: as few as bring x to the right side in this tracer's model, trees fixed.
+
+        ``keep``: positions in the original training set of the rows of `tracer`.
+        """
         F = tracer.engine.unchanged.scores(self.x)[0]
         gain = self.gains(tracer, F)
         gain[~self.allowed[keep] | np.isin(keep, self.chosen)] = 0.0
-        order = np.argsort(-gain, kind="stable")[
-            : min(self.limit - len(self.chosen), np.count_nonzero(gain > 0))
-        ]
+        most = min(self.limit - len(self.chosen), np.count_nonzero(gain > 0))
+        order = np.argsort(-gain, kind="stable")[:most]
         if not len(order):
             return order
 
         def enough(k: int) -> bool:
-            return self.side.crossed(
-                self.change(order[:k], tracer).refit(tracer).scores(self.x)[0], F
-            )
+            refitted = tracer.refit(self.training_set(tracer, order[:k]))
+            return self.side.crossed(refitted.scores(self.x)[0], F)
 
         guess = int(np.searchsorted(np.cumsum(gain[order]), -self.side.margin(F))) + 1
         k = smallest(enough, min(guess, len(order)), len(order))
-        return keep[order[: max(k, int(np.ceil(_GROWTH * len(self.chosen))))]]
+        at_least = int(np.ceil(_GROWTH * len(self.chosen)))
+        return keep[order[: max(k, at_least)]]
 
     def gains(self, tracer: Tracer, F: F64) -> F64:
-        """(n,) by how much each row alone changes the margin at the scores F (K,) of x, to first order."""
-        c = slope(self.side.margin, F)[None]
+        """(n,) change of the margin of x, at its scores F (K,), if one row changes; first order."""
+        c = numeric_gradient(self.side.margin, F)[None]
         if self.action == "remove":
             return tracer.influence(self.x, of=c).change[:, 0].astype(float)
         e = tracer.engine.ensemble
@@ -143,7 +166,10 @@ class Search:
 
 
 def smallest(enough: Callable[[int], bool], guess: int, most: int) -> int:
-    """The smallest k from 1 to `most` that is enough, where more is never less; `most` if none is."""
+    """The smallest k from 1 to `most` that is enough; `most` if none is.
+
+    It is assumed that a larger k is enough if a smaller one is.
+    """
     low = 0
     high = guess
     while not enough(high):
@@ -153,5 +179,8 @@ def smallest(enough: Callable[[int], bool], guess: int, most: int) -> int:
         high = min(2 * high, most)
     while high - low > 1:
         half = (low + high) // 2
-        low, high = (low, half) if enough(half) else (half, high)
+        if enough(half):
+            high = half
+        else:
+            low = half
     return high

@@ -1,16 +1,14 @@
-"""Deletion requests: how far all predictions and the loss move when some training rows go, for the record.
+"""Deletion requests: how far all predictions and the loss move without some training rows.
 
-Scores move three times: to first order along the direction that takes the rows' weights away (one pass for all test
-rows), refitted with the trees as they are, and retrained. Probabilities, decisions and losses are read off each.
+Scores are computed in three ways: to first order along the direction that takes the rows' weights
+away (one pass for all test rows), refitted with the trees fixed, and retrained. Probabilities,
+decisions and losses are read from each. The result can be put on record.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -19,18 +17,19 @@ import numpy as np
 from ..._data import inputs
 from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput
-from ..._data.files import whole_file
 from ..._data.progress import progress
 from ..._data.tables import table
 from ..._engine.refit import RetrainedModel
+from ..._model.hashes import hash_model
+from ..._model.reading import Reading
 from ..._tracer.tracer import Tracer
-from ..common import Effect, Finding, Interruptible, check_tracer, effects_table
-from ..hashes import hash_model
-from ..readings import Reading, reading
-from .audit import data_record, model_record, plain, time_of, versions
+from ..common import Effect, Interruptible, check_tracer
+from .audit import data_record, json_value, model_record, utc_time, versions
+from .result import RemovalImpact
 
 _FORMAT = "leaftrace-removal-impact-1"
 _SHOWN = 20  # test rows in the table
+_WAYS = ("predicted", "refitted", "retrained")
 
 
 def removal_impact(
@@ -44,56 +43,153 @@ def removal_impact(
     seed: int = 0,
     when: datetime | None = None,
 ) -> RemovalImpact:
-    """How far all predictions and the loss move when these training rows (one person's, one source's) go.
+    """How far all predictions and the loss move without these training rows.
+
+    The rows may be those of one person or of one source.
 
     >>> impact = removal_impact(tracer, np.flatnonzero(person == 4711), X_test, y_test)     # doctest: +SKIP
     >>> impact.save("request-4711.json")                                                    # doctest: +SKIP
 
     ``rows``      positions of the training rows to remove, or a mask
-    ``X_test``    rows whose predictions are watched; with ``y_test`` also their loss. None: X_test has the labels (a
-                  Pool), or there are none
-    ``retrain``   False: first order and refit only, which take no training; nothing is confirmed then
-    ``controls``  how many random groups of the same size to remove and retrain for comparison: training again chooses
-                  other splits whichever rows go, and this tells how much of a move is that
-    ``seed``      of the random groups
+    ``X_test``    rows whose predictions are compared; with ``y_test`` also their loss. None: X_test
+                  has the labels (a Pool), or there are none
+    ``retrain``   False: first order and refit only, which take no training; nothing is confirmed
+                  then
+    ``controls``  how many random groups of the same size to remove and retrain for comparison:
+                  training again chooses other splits whichever rows are removed, and this shows how
+                  much of a move comes from that
+    ``seed``      seed of the random groups
     ``when``      the time to put on record; None: now
 
-    Ctrl-C ends it with what is finished. Models whose leaves have no derivatives get no prediction to first order.
+    Ctrl-C ends it with the results that are finished. Models whose leaves have no derivatives get
+    no prediction to first order.
     """
     check_tracer(tracer)
-    if rows is None or not len(gone := np.unique(inputs.row_numbers(rows, tracer.n_rows))):
-        raise InvalidInput(
-            "rows is empty; say which training rows are to go, by position or as a mask."
-        )
-    if inputs.row_count(X_test) == 0:
+    gone = _checked_rows(tracer, rows)
+    m = inputs.row_count(X_test)
+    if m == 0:
         raise InvalidInput("X_test has no rows; pass the rows whose predictions are to be watched.")
     if controls and not retrain:
         raise InvalidInput("controls are retrained, so they need retrain=True.")
-    m = inputs.row_count(X_test)
-    y_test = tracer.engine.source.own_labels(X_test) if y_test is None else y_test
+    y_test = tracer.engine.test_labels(X_test, y_test)
     codes = None if y_test is None else tracer.engine.labels(y_test, m, "y_test")
-    time = time_of(when)
-    read = reading(tracer)
-    scores = {"before": tracer.engine.unchanged.scores(X_test)}
-    retrained = None
-    control = []
-    with Interruptible() as run:
-        for name, F, model in progress(
-            _ways(tracer, gone, X_test, retrain), 2 + retrain, "removal", "model"
-        ):
-            scores[name] = F
-            retrained = model
-        for F in progress(
-            _controls(tracer, len(gone), X_test, controls, seed), controls, "controls", "model"
-        ):
-            control.append(float(moved(read, scores["before"], F).mean()))
-    if "refitted" not in scores:
-        raise KeyboardInterrupt  # too early: there is nothing to tell
-    unit = "probabilities" if read.has_probabilities else "predictions"
-    effects = _effects(read, unit, scores, codes)
+    time = utc_time(when)
+    reading = tracer.engine.reading.with_numbered_classes()
+    runs = _run(tracer, reading, gone, X_test, retrain, controls, seed)
+    unit = "probabilities" if reading.has_probabilities else "predictions"
+    effects = _effects(reading, unit, runs.scores, codes)
+    names = inputs.row_index(X_test, m)
+    most_moved = _most_moved(reading, runs.scores, names, y_test)
     audit = {
         "format": _FORMAT,
         "time": time,
+        **_record(tracer, gone, X_test, y_test, runs.retrained),
+        "effects": [asdict(effect) for effect in effects],
+        "controls": runs.controls,
+        "interrupted": runs.interrupted,
+    }
+    return RemovalImpact(
+        title=f"Without {len(gone):,} of {tracer.n_rows:,} training rows",
+        advice=_advice(unit, effects, runs, m),
+        rows=gone,
+        answers={way: reading.response(F) for way, F in runs.scores.items()},
+        controls=np.array(runs.controls),
+        interrupted=runs.interrupted,
+        _table=table(most_moved, tracer.table_kind),
+        _effects=tuple(effects),
+        _kind=tracer.table_kind,
+        _audit=json_value(audit),
+    )
+
+
+def _checked_rows(tracer: Tracer, rows: Any) -> Ints:
+    """Positions of the rows to remove, each once."""
+    if rows is not None:
+        gone = np.unique(inputs.row_numbers(rows, tracer.n_rows))
+        if len(gone):
+            return gone
+    raise InvalidInput(
+        "rows is empty; say which training rows are to go, by position or as a mask."
+    )
+
+
+@dataclass
+class _Runs:
+    """Finished computations of a removal.
+
+    ``scores``       (m, K) of the test rows: "before", and in each way that is finished
+    ``retrained``    the model retrained without the rows
+    ``controls``     mean moves without random groups of rows
+    ``interrupted``  whether Ctrl-C ended it
+    """
+
+    scores: dict[str, F64]
+    retrained: RetrainedModel | None = None
+    controls: list[float] = field(default_factory=list)
+    interrupted: bool = False
+
+
+def _run(
+    tracer: Tracer,
+    reading: Reading,
+    gone: Ints,
+    X: Any,
+    retrain: bool,
+    controls: int,
+    seed: int,
+) -> _Runs:
+    """Compute the scores of X without these rows in each way, then the controls."""
+    before = tracer.engine.unchanged.scores(X)
+    runs = _Runs({"before": before})
+    with Interruptible() as run:
+        ways = _scores_without(tracer, gone, X, retrain)
+        for way, F, model in progress(ways, 2 + retrain, "removal", "model"):
+            runs.scores[way] = F
+            runs.retrained = model
+        random_groups = _scores_without_random_rows(tracer, len(gone), X, controls, seed)
+        for F in progress(random_groups, controls, "controls", "model"):
+            runs.controls.append(float(moves(reading, before, F).mean()))
+    if "refitted" not in runs.scores:
+        raise KeyboardInterrupt  # too early: there is no result yet
+    runs.interrupted = run.interrupted
+    return runs
+
+
+def _scores_without(
+    tracer: Tracer, gone: Ints, X: Any, retrain: bool
+) -> Iterator[tuple[str, F64, RetrainedModel | None]]:
+    """Scores (m, K) of X without these rows: to first order, refitted, retrained."""
+    if not tracer.engine.ensemble.not_smooth:
+        direction = np.zeros(tracer.n_rows)
+        direction[gone] = -tracer.sample_weight[gone]
+        before = tracer.engine.unchanged.scores(X)
+        yield "predicted", before + tracer.engine.score_changes_along(X, direction), None
+    yield "refitted", tracer.refit(gone).scores(X), None
+    if retrain:
+        model = tracer.retrain(gone)
+        yield "retrained", model.scores(X), model
+
+
+def _scores_without_random_rows(
+    tracer: Tracer, size: int, X: Any, count: int, seed: int
+) -> Iterator[F64]:
+    """Scores (m, K) of X after retraining without as many rows drawn at random."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        yield tracer.retrain(rng.choice(tracer.n_rows, size, replace=False)).scores(X)
+
+
+def _record(
+    tracer: Tracer, gone: Ints, X_test: Any, y_test: Any, retrained: RetrainedModel | None
+) -> dict[str, Any]:
+    """The part of an audit file about the model, its data and the rows removed."""
+    after = None
+    if retrained is not None:
+        after = {
+            "sha256": hash_model(retrained.retrained.open().ensemble),
+            "structure_changed": retrained.structure_changed,
+        }
+    return {
         "versions": versions(),
         "model": model_record(tracer),
         "training": data_record(
@@ -104,192 +200,108 @@ def removal_impact(
         ),
         "test": data_record(X_test, y_test),
         "removed": {"count": len(gone), "positions": gone, "row_names": tracer.train_index[gone]},
-        "retrained": None if retrained is None else _record(retrained),
-        "effects": [asdict(effect) for effect in effects],
-        "controls": control,
-        "interrupted": run.interrupted,
+        "retrained": after,
     }
-    return RemovalImpact(
-        title=f"Without {len(gone):,} of {tracer.n_rows:,} training rows",
-        advice=_advice(unit, effects, control, m, run.interrupted),
-        rows=gone,
-        answers={name: read.response(F) for name, F in scores.items()},
-        controls=np.array(control),
-        interrupted=run.interrupted,
-        _table=table(
-            _most_moved(read, scores, inputs.row_index(X_test, m), y_test), tracer.table_kind
-        ),
-        _effects=tuple(effects),
-        _kind=tracer.table_kind,
-        _audit=plain(audit),
-    )
 
 
-@dataclass(frozen=True, repr=False)
-class RemovalImpact(Finding):
-    """What changes without some training rows.
+def moves(reading: Reading, before: F64, after: F64) -> F64:
+    """(m,) absolute change of each answer between scores (m, K).
 
-    ``rows``      positions of the rows removed
-    ``answers``   for "before", "predicted", "refitted" and "retrained", as far as computed: class probabilities
-                  (m, classes) or predictions (m,) of the test rows
-    ``controls``  mean moves when as many random rows go, by retraining
-    ``interrupted``  whether Ctrl-C ended it
-
-    In `effects`, moves are absolute, "predicted" is read off scores to first order, and a row's move of several
-    probabilities is the largest of them.
+    Of several class probabilities it is the largest change.
     """
-
-    title: str
-    advice: str
-    rows: Ints
-    answers: Mapping[str, F64]
-    controls: F64
-    interrupted: bool
-    _table: Any
-    _effects: tuple[Effect, ...]
-    _kind: str
-    _audit: dict[str, Any]
-
-    @property
-    def table(self) -> Any:
-        """The test rows that move most: what they got before (the probability of the class first decided for, or the
-        prediction) and by how much it changes."""
-        return self._table
-
-    @property
-    def effects(self) -> Any:
-        return effects_table(self._effects, self._kind)
-
-    def audit(self) -> dict[str, Any]:
-        """For the file: SHA-256 of training table, labels, weights, test rows, the model before and after, and its
-        settings; versions, time, rows removed and the effects. Plain JSON values; what is not a number is None.
-
-        A model's hash is of its trees as their training rows see them (which leaf holds which row, all leaf values);
-        tables are hashed by their values, whatever their memory layout. A booster's own matrix is not hashed."""
-        return deepcopy(self._audit)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write `audit()` as JSON. The file appears whole or not at all."""
-        with whole_file(path) as file:
-            file.write(json.dumps(self._audit, indent=2, allow_nan=False).encode() + b"\n")
-
-
-def _ways(
-    tracer: Tracer, gone: Ints, X: Any, retrain: bool
-) -> Iterator[tuple[str, F64, RetrainedModel | None]]:
-    """Scores (m, K) of X without these rows: to first order, refitted, retrained."""
-    if not tracer.engine.ensemble.not_smooth:
-        away = np.zeros(tracer.n_rows)
-        away[gone] = -tracer.sample_weight[gone]
-        yield (
-            "predicted",
-            tracer.engine.unchanged.scores(X) + tracer.engine.score_changes_along(X, away),
-            None,
-        )
-    yield "refitted", tracer.refit(gone).scores(X), None
-    if retrain:
-        model = tracer.retrain(gone)
-        yield "retrained", model.scores(X), model
-
-
-def _controls(tracer: Tracer, size: int, X: Any, count: int, seed: int) -> Iterator[F64]:
-    """Scores (m, K) of X after retraining without as many rows drawn at random."""
-    rng = np.random.default_rng(seed)
-    for _ in range(count):
-        yield tracer.retrain(rng.choice(tracer.n_rows, size, replace=False)).scores(X)
-
-
-def _record(model: RetrainedModel) -> dict[str, Any]:
-    return {
-        "sha256": hash_model(model.retrained.open().ensemble),
-        "structure_changed": model.structure_changed,
-    }
-
-
-def moved(read: Reading, before: F64, after: F64) -> F64:
-    """(m,) how far what the scores (m, K) mean has moved: of several classes, the one that moved most."""
-    move = np.abs(read.response(after) - read.response(before))
-    return move if move.ndim == 1 else move.max(axis=1)
+    change = np.abs(reading.response(after) - reading.response(before))
+    return change if change.ndim == 1 else change.max(axis=1)
 
 
 def _effects(
-    read: Reading, unit: str, scores: Mapping[str, F64], codes: F64 | None
+    reading: Reading, unit: str, scores: Mapping[str, F64], codes: F64 | None
 ) -> list[Effect]:
+    """Moves, changed decisions and the change of the loss, in each way.
+
+    ``unit``  what moves, in words
+    ``codes`` (m,)  labels as the loss takes them
+    """
     start = scores["before"]
 
     def effect(name: str, before: float, change: Callable[[F64], float]) -> Effect:
-        return Effect(
-            name, before, **{way: float(change(F)) for way, F in scores.items() if way != "before"}
-        )
+        changes = {way: float(change(F)) for way, F in scores.items() if way != "before"}
+        return Effect(name, before, **changes)
 
     effects = [
-        effect(f"mean move of {unit}", 0.0, lambda F: moved(read, start, F).mean()),
-        effect(f"largest move of {unit}", 0.0, lambda F: moved(read, start, F).max()),
+        effect(f"mean move of {unit}", 0.0, lambda F: moves(reading, start, F).mean()),
+        effect(f"largest move of {unit}", 0.0, lambda F: moves(reading, start, F).max()),
     ]
-    if read.classes is not None:
-        old = read.decision(start)
+    if reading.classes is not None:
+        old = reading.decision(start)
         effects.append(
-            effect("decisions changed", 0.0, lambda F: float(np.sum(read.decision(F) != old)))
+            effect("decisions changed", 0.0, lambda F: float(np.sum(reading.decision(F) != old)))
         )
     if codes is not None:
-        loss = read.loss.value(start, codes).mean()
+        loss = reading.loss.value(start, codes).mean()
         effects.append(
-            effect("mean loss", float(loss), lambda F: read.loss.value(F, codes).mean() - loss)
+            effect("mean loss", float(loss), lambda F: reading.loss.value(F, codes).mean() - loss)
         )
     return effects
 
 
 def _most_moved(
-    read: Reading, scores: Mapping[str, F64], names: np.ndarray, y: Any
+    reading: Reading, scores: Mapping[str, F64], names: np.ndarray, y: Any
 ) -> dict[str, Any]:
-    """The test rows that move most by the last of the ways, with the probability of the class first decided for."""
+    """Columns of the test rows that move most by the last of the ways.
+
+    Their answers are predictions, or probabilities of the class first decided for.
+    """
     start = scores["before"]
     last = list(scores.values())[-1]
-    top = np.argsort(-moved(read, start, last), kind="stable")[:_SHOWN]
+    top = np.argsort(-moves(reading, start, last), kind="stable")[:_SHOWN]
     columns: dict[str, Any] = {"test_row": names[top]}
     if y is not None:
         columns["label"] = np.asarray(y).ravel()[top]
-    old = read.decision(start)[top]  # of classes
-    if read.classes is not None:
-        columns |= {
-            "decision": read.classes[old],
-            "new_decision": read.classes[read.decision(last)[top]],
-        }
+    old = reading.decision(start)[top]  # numbers of classes
+    if reading.classes is not None:
+        columns["decision"] = reading.classes[old]
+        columns["new_decision"] = reading.classes[reading.decision(last)[top]]
 
     def answer(F: F64) -> F64:
-        response = read.response(F[top])
+        response = reading.response(F[top])
         return response if response.ndim == 1 else response[np.arange(len(top)), old]
 
     columns["before"] = answer(start)
-    for way in ("predicted", "refitted", "retrained"):
-        columns[way] = (
-            answer(scores[way]) - answer(start) if way in scores else np.full(len(top), np.nan)
-        )
+    for way in _WAYS:
+        columns[way] = np.full(len(top), np.nan)
+        if way in scores:
+            columns[way] = answer(scores[way]) - answer(start)
     return columns
 
 
-def _advice(
-    unit: str, effects: Sequence[Effect], control: Sequence[float], m: int, interrupted: bool
-) -> str:
-    stopped = "Ctrl-C ended it early. " if interrupted else ""
-    (mean, largest, *others) = effects
+def _advice(unit: str, effects: Sequence[Effect], runs: _Runs, m: int) -> str:
+    """Advice for the result. ``unit``: what moves, in words; ``m``: number of test rows."""
+    stopped = "Ctrl-C ended it early. " if runs.interrupted else ""
+    mean, largest, *others = effects
     if np.isnan(mean.retrained):
         return (
-            f"{stopped}With the trees as they are, {unit} move by {mean.refitted:.2g} on average and "
-            f"{largest.refitted:.2g} at most. Only training again shows the whole effect: retrain=True."
+            f"{stopped}With the trees as they are, {unit} move by {mean.refitted:.2g} on average "
+            f"and {largest.refitted:.2g} at most. Only training again shows the whole effect: "
+            "retrain=True."
         )
-    text = f"{stopped}Trained again, {unit} move by {mean.retrained:.2g} on average and {largest.retrained:.2g} at most"
+    text = (
+        f"{stopped}Trained again, {unit} move by {mean.retrained:.2g} on average and "
+        f"{largest.retrained:.2g} at most"
+    )
     for effect in others:
-        counts = effect.of == "decisions changed"
-        change = (
-            f"{effect.retrained:,.0f} of {m:,}" if counts else f"changes by {effect.retrained:+.2g}"
+        if effect.of == "decisions changed":
+            text += f"; {effect.of}: {effect.retrained:,.0f} of {m:,}"
+        else:
+            text += f"; {effect.of} changes by {effect.retrained:+.2g}"
+    if runs.controls:
+        return (
+            f"{text}. Random groups of the same size move {unit} by {min(runs.controls):.2g} to "
+            f"{max(runs.controls):.2g}."
         )
-        text += f"; {effect.of}{':' * counts} {change}"
-    if control:
-        return f"{text}. Random groups of the same size move {unit} by {min(control):.2g} to {max(control):.2g}."
     if mean.retrained > 2 * mean.refitted:
         return (
-            f"{text}. With the trees as they are it would be {mean.refitted:.2g} on average: much of the rest may be "
-            "other splits, chosen whichever rows go. controls=5 compares with random groups."
+            f"{text}. With the trees as they are it would be {mean.refitted:.2g} on average: much "
+            "of the rest may be other splits, chosen whichever rows go. controls=5 compares with "
+            "random groups."
         )
     return text + "."

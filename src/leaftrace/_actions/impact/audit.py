@@ -1,4 +1,4 @@
-"""What an audit file says of a model and its data: fingerprints, settings, versions, in plain JSON values."""
+"""Parts of an audit file: hashes, settings and versions of a model and its data, as JSON values."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import numpy as np
 from ..._adapters import LIBRARIES
 from ..._data import inputs
 from ..._data.errors import InvalidInput
+from ..._model.hashes import hash_json, hash_model, hash_table, hash_values
 from ..._tracer.tracer import Tracer
-from ..hashes import hash_json, hash_model, hash_table, hash_values
 
 
 def model_record(tracer: Tracer) -> dict[str, Any]:
-    """The model by its trees as the training rows see them, and by the settings that decide its leaves."""
+    """Record of a model: the hash of its trees, and the settings that decide its leaf values."""
     settings = _settings(tracer)
     return {
         "name": tracer.engine.source.name,
@@ -31,13 +31,14 @@ def model_record(tracer: Tracer) -> dict[str, Any]:
 
 
 def _settings(tracer: Tracer) -> dict[str, Any]:
+    """The loss, the rule for leaf values and the size of the model."""
     e = tracer.engine.ensemble
     rate = np.unique(e.learning_rate)
     rule = {f.name: getattr(e.rule, f.name) for f in fields(e.rule)}
     rule["statistic"] = None if e.rule.statistic is None else e.rule.statistic.name
     loss: Any = e.loss
     parameters = {f.name: getattr(loss, f.name) for f in fields(loss) if f.name != "kernel"}
-    return plain(
+    return json_value(
         {
             "loss": parameters,
             "leaf_rule": rule,
@@ -51,15 +52,15 @@ def _settings(tracer: Tracer) -> dict[str, Any]:
     )
 
 
-def data_record(X: Any, y: Any, **more: Any) -> dict[str, Any]:
-    """A table and its labels; `more` are further columns, such as weights."""
-    values = {"labels": y, **more}
-    hashes = {name: None if x is None else hash_values(x) for name, x in values.items()}
+def data_record(X: Any, y: Any, **columns: Any) -> dict[str, Any]:
+    """Record of a table and its labels. ``columns``: further ones, such as weights."""
+    columns = {"labels": y, **columns}
+    hashes = {name: None if x is None else hash_values(x) for name, x in columns.items()}
     return {"rows": inputs.row_count(X), "sha256": {"table": hash_table(X), **hashes}}
 
 
 def versions() -> dict[str, str]:
-    """Of what is loaded and could change the numbers."""
+    """Versions of the loaded libraries that could change the numbers."""
     from ... import __version__
 
     libraries = {
@@ -73,8 +74,8 @@ def versions() -> dict[str, str]:
     }
 
 
-def time_of(when: datetime | None) -> str:
-    """In UTC, as ISO 8601."""
+def utc_time(when: datetime | None) -> str:
+    """A time in UTC, in the format of ISO 8601; None: now."""
     if when is None:
         when = datetime.now(UTC)
     if not isinstance(when, datetime) or when.tzinfo is None:
@@ -82,13 +83,16 @@ def time_of(when: datetime | None) -> str:
     return when.astimezone(UTC).isoformat()
 
 
-def plain(value: Any) -> Any:
-    """As JSON can hold it: numbers that are not finite become null, other objects their text."""
+def json_value(value: Any) -> Any:
+    """The value as JSON can hold it.
+
+    Numbers that are not finite become null, objects that JSON does not have become their text.
+    """
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
-        return [plain(item) for item in value]
-    if isinstance(value, (np.datetime64, np.timedelta64)):  # whose item() may be a number
+        return [json_value(item) for item in value]
+    if isinstance(value, (np.datetime64, np.timedelta64)):  # their item() may be a number
         return str(value)
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, float) and not np.isfinite(value):

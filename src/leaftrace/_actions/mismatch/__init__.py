@@ -1,4 +1,4 @@
 """`lt.mismatch`: weights of groups of training rows that serve the test set better."""
 
-from .action import Mismatch as Mismatch
 from .action import mismatch as mismatch
+from .result import Mismatch as Mismatch

@@ -1,7 +1,10 @@
-"""Groups of training rows that `mismatch` may weigh up or down: by the values of columns and of the label, or as the
-leaves of a small tree over them. Training and test rows are grouped together, so that shares can be compared.
+"""Groups of training rows whose weight `mismatch` may change.
 
-The tree splits where the slopes of a loss in the weights differ most: for a node with rows of weight w_i and slope r_i,
+They are made by the values of columns and of the label, or are the leaves of a small tree over
+them. Training and test rows are grouped together, so that their shares can be compared.
+
+The tree splits where the slopes of a loss in the weights differ most: for a node with rows of
+weight w_i and slope r_i,
 
     gain = S_left^2 / W_left + S_right^2 / W_right - S^2 / W,     W = sum w_i,  S = sum w_i r_i
 """
@@ -23,52 +26,61 @@ TREE_BINS = 32
 
 @dataclass(frozen=True)
 class Partition:
-    names: list[str]  # (G,)
-    train: Ints  # (n,) group of each training row
-    test: Ints  # (m,) group of each test row; -1: no training row is like it
+    """Groups of training and test rows.
+
+    ``names``       (G,)
+    ``train`` (n,)  number of the group of each training row
+    ``test`` (m,)   number of the group of each test row; -1: no training row is like it
+    """
+
+    names: list[str]
+    train: Ints
+    test: Ints
 
 
 @dataclass(frozen=True)
-class Column:
+class GroupedColumn:
     """A column of training and test rows together, cut into groups.
 
-    ``lower``: for numbers, the lower bound of each group; None where groups have no order"""
+    ``groups``  of the n + m rows
+    ``lower``   for numbers, the lower bound of each group; None if groups have no order
+    """
 
-    groups: Groups  # of n + m rows
+    groups: Groups
     lower: Sequence[float] | None
 
     @property
     def known(self) -> int:
-        """How many groups are not `missing`, which stands last."""
+        """Number of groups that are not `missing`, which stands last."""
         last = self.groups.names[-1]
         return len(self.groups) - (isinstance(last, str) and last == MISSING)
 
 
-def label_column(y_train: Any, y_test: Any, name: str, bins: int, classes: bool) -> Column:
-    """``classes``: labels have no order."""
+def label_column(y_train: Any, y_test: Any, name: str, bins: int, classes: bool) -> GroupedColumn:
+    """The labels as a column. ``classes``: they have no order."""
     return _cut(to_numpy(y_train), to_numpy(y_test), name, bins, ordered=not classes)
 
 
-def table_column(X_train: Any, X_test: Any, name: Any, bins: int) -> Column:
+def table_column(X_train: Any, X_test: Any, name: Any, bins: int) -> GroupedColumn:
+    """A column of the tables, by its name or position."""
     x = column(X_train, name, "features")
     x_test = column(X_test, name, "features")
-    return _cut(
-        x, x_test, str(name) if isinstance(name, str) else f"column {name}", bins, ordered=True
-    )
+    title = str(name) if isinstance(name, str) else f"column {name}"
+    return _cut(x, x_test, title, bins, ordered=True)
 
 
-def _cut(x: Any, x_test: Any, name: str, bins: int, ordered: bool) -> Column:
+def _cut(x: Any, x_test: Any, name: str, bins: int, ordered: bool) -> GroupedColumn:
+    """Cut values of training and test rows into groups. ``ordered``: values have an order."""
     edges = bin_edges(x, bins) if ordered else None
     groups = groups_of_values(np.concatenate([x, x_test]), edges, name)
-    if edges is not None:  # the training rows alone have some in each bin, so groups are the bins
-        return Column(groups, [-np.inf, *edges.tolist()])
-    numbers = ordered and x.dtype.kind in "iuf" and x_test.dtype.kind in "iuf"
-    return Column(
-        groups, [float(v) for v in groups.names if not isinstance(v, str)] if numbers else None
-    )
+    if edges is not None:  # training rows are in every bin, so the groups are the bins
+        return GroupedColumn(groups, [-np.inf, *edges.tolist()])
+    if not ordered or x.dtype.kind not in "iuf" or x_test.dtype.kind not in "iuf":
+        return GroupedColumn(groups, None)
+    return GroupedColumn(groups, [float(v) for v in groups.names if not isinstance(v, str)])
 
 
-def by_values(columns: Sequence[Column], n: int) -> Partition:
+def by_values(columns: Sequence[GroupedColumn], n: int) -> Partition:
     """A group for each combination of values that training rows have."""
     codes = np.stack([c.groups.code for c in columns])  # (columns, n + m)
     kinds, first, train = np.unique(codes[:, :n], axis=1, return_index=True, return_inverse=True)
@@ -82,20 +94,30 @@ def by_values(columns: Sequence[Column], n: int) -> Partition:
 
 @dataclass(frozen=True)
 class _Split:
+    """A split of a node.
+
+    ``at``     number of a group of the column
+    ``below``  whether all groups up to it go left, or it alone
+    """
+
     gain: float
-    column: Column
-    at: int  # a group of the column
-    below: bool  # whether all groups up to it go left, or it alone
+    column: GroupedColumn
+    at: int
+    below: bool
 
     def left(self, rows: Ints) -> np.ndarray:
+        """Which of these rows go left."""
         code = self.column.groups.code[rows]
         return code <= self.at if self.below else code == self.at
 
     def phrases(self) -> tuple[tuple[str, str], tuple[str, str]]:
-        """What is true left and right of it, each with a key: of two phrases of one key the later says it all."""
+        """(key, phrase) for the rows on the left and on the right.
+
+        On a path through the tree, a later phrase replaces an earlier one of the same key.
+        """
         groups = self.column.groups
         known = self.column.known
-        by = self.column.groups.by
+        by = groups.by
         if not self.below:
             here = groups.phrase(self.at)
             other = f"{by} is not {as_text(groups.names[self.at])}"
@@ -114,40 +136,45 @@ class _Split:
 
 @dataclass(frozen=True)
 class _Node:
-    rows: Ints  # of training and test rows together
+    """A node of the tree.
+
+    ``rows``   of training and test rows together
+    ``path``   phrases of the splits above it, by their keys
+    ``split``  the best one of this node, if there is one
+    """
+
+    rows: Ints
     path: dict[str, str]
     split: _Split | None
 
 
 def by_tree(
-    columns: Sequence[Column], w: F64, slopes: F64, max_groups: int, min_rows: int
+    columns: Sequence[GroupedColumn], w: F64, slopes: F64, max_groups: int, min_rows: int
 ) -> Partition:
-    """The leaves of a tree, grown where it gains most until it has ``max_groups``. w, slopes: (n,)."""
+    """The leaves of a tree that is split where it gains most, until it has ``max_groups`` leaves.
+
+    ``w, slopes`` (n,): of the training rows.
+    """
     n = len(w)
     every = np.arange(len(columns[0].groups.code))
 
     def node(rows: Ints, path: dict[str, str]) -> _Node:
         inside = rows[rows < n]
-        splits = [_best_split(c, inside, w[inside], slopes[inside], min_rows) for c in columns]
-        return _Node(
-            rows,
-            path,
-            max((s for s in splits if s is not None), key=lambda s: s.gain, default=None),
-        )
+        found = (_best_split(c, inside, w[inside], slopes[inside], min_rows) for c in columns)
+        splits = [s for s in found if s is not None]
+        return _Node(rows, path, max(splits, key=lambda s: s.gain, default=None))
 
     leaves = [node(every, {})]
     while len(leaves) < max_groups:
         gains = [0.0 if leaf.split is None else leaf.split.gain for leaf in leaves]
         best = int(np.argmax(gains))
-        if (cut := leaves[best].split) is None:
+        cut = leaves[best].split
+        if cut is None:
             break
         parent = leaves.pop(best)
         left = cut.left(parent.rows)
-        (here, there) = cut.phrases()
-        leaves += [
-            node(parent.rows[side], {**parent.path, key: phrase})
-            for side, (key, phrase) in ((left, here), (~left, there))
-        ]
+        for side, (key, phrase) in zip((left, ~left), cut.phrases(), strict=True):
+            leaves.append(node(parent.rows[side], {**parent.path, key: phrase}))
     code = np.empty(len(every), np.intp)
     for g, leaf in enumerate(leaves):
         code[leaf.rows] = g
@@ -155,23 +182,24 @@ def by_tree(
     return Partition(names, code[:n], code[n:])
 
 
-def _best_split(column: Column, rows: Ints, w: F64, slopes: F64, min_rows: int) -> _Split | None:
+def _best_split(
+    column: GroupedColumn, rows: Ints, w: F64, slopes: F64, min_rows: int
+) -> _Split | None:
+    """The split of these training rows by this column that gains most; None if none gains."""
     G = len(column.groups)
     known = column.known
     code = column.groups.code[rows]
     ordered = column.lower is not None
-    sums = np.stack(
-        [np.bincount(code, x, G) for x in (np.ones(len(rows)), w, w * slopes)]
-    )  # (3, G): count, W, S
-    # each group alone
+    parts = (np.ones(len(rows)), w, w * slopes)
+    sums = np.stack([np.bincount(code, x, G) for x in parts])  # (3, G): count, W, S
     total = sums.sum(axis=1, keepdims=True)
-    left = sums.copy()
-    if ordered:  # all groups up to each, but missing alone
+    left = sums.copy()  # each group alone
+    if ordered:  # all groups up to each one, but missing alone
         left[:, :known] = np.cumsum(sums[:, :known], axis=1)
     right = total - left
     allowed = (np.minimum(left[0], right[0]) >= min_rows) & (left[1] > 0) & (right[1] > 0)
     if ordered:
-        allowed[known - 1] = False  # all that are known: the same as missing alone
+        allowed[known - 1] = False  # all known groups: the same split as missing alone
     if not allowed.any():
         return None
     W = total[1]

@@ -1,13 +1,15 @@
-"""How a model came to see its own training rows, step by step, and how it would without each row's own pull.
+"""Scores of the training rows after each boosting step, and the part that each row pulled itself.
 
-A row pulls the leaves it is in towards its label, so a model looks surer of its training labels than it has reason to
-be. If row i left its leaf and all else stayed, one step s = -G / D of the leaf would become
+A row pulls the leaves it is in towards its label, so a model looks surer of its training labels
+than it has reason to be. If row i left its leaf and all else stayed, one step s = -G / D of the
+leaf would become
 
     s_-i = -(G - w_i g_i) / (D - w_i h_i),        f - f_-i = w_i V_i / (1 - w_i h_i / D)
 
-with V_i = df/dw_i the direct effect (see _engine/row_effects.py) and w_i h_i / D the row's leverage. A leaf that holds
-no other row is the row's own altogether. This is exact for one step a leaf (bounds on it aside, one output at a time);
-over several trees it leaves out what the other rows would do in turn, which takes some of it back.
+with V_i = df/dw_i the direct effect (see _engine/row_effects.py) and w_i h_i / D the row's
+leverage. A leaf without other rows is pulled by the row alone. This is exact for one step a leaf
+(bounds on it aside, one output at a time). Over several trees it leaves out the reaction of the
+other rows, which takes some of the pull back.
 """
 
 from __future__ import annotations
@@ -21,70 +23,86 @@ from ..._engine.replay import StepTrace
 from ..._model.ensemble import Ensemble
 from ..._tracer.tracer import Tracer
 
-LEAST = 1e-6  # of a leaf: with less than this of other rows in it, it holds no others
-CHUNK = 1 << 14  # rows
+_NEGLIGIBLE = 1e-6  # with less than this share of other rows, a leaf holds no others
+_CHUNK = 1 << 14  # rows whose second derivatives are computed at once
 
 
 def path(tracer: Tracer) -> Iterator[tuple[F64, F64]]:
-    """(A, own), both (n, K), after each step: scores of the training rows, and what of them is the row's own pull.
+    """(A, own), both (n, K), after each step: scores of the training rows, and their own pull.
 
-    The arrays are reused. Where steps are not simply added up in turn (DART, forests) there is one point, the end. A
-    leaf that is a statistic of its rows (a median) has no direct effects; `own` is zero then."""
+    The arrays are reused. If steps are not simply added up in turn (DART, forests), there is one
+    point, the end. A leaf that is a statistic of its rows (a median) has no direct effects; `own`
+    is zero then.
+    """
     e = tracer.engine.ensemble
     work = tracer.engine.work
     A = e.start()
     own = np.zeros((e.n_rows, e.n_outputs))
     alone = np.zeros(e.n_rows)
-    pulls = e.rule.statistic is None
-    effects = (
-        work.effects_forwards() if pulls else ((t, np.zeros(0), None) for t in range(e.n_steps))
-    )
-    for t, V, _ in effects:
+    has_effects = e.rule.statistic is None
+    if has_effects:
+        effects = ((t, V) for t, V, _ in work.effects_forwards())
+    else:
+        effects = ((t, np.zeros(0)) for t in range(e.n_steps))
+    for t, V in effects:
         e.move(t, e.leaves, A)
         if t and e.moves is None:
             yield A, own
-        if pulls:
-            _pull(e, work.trace.steps[t], t, A, V, own, alone)
+        if has_effects:
+            _add_pull(e, work.trace.steps[t], t, A, V, own, alone)
     e.move(e.n_steps, e.leaves, A)
     if e.independent:
-        _without_own_leaves(e, A, own, alone)
+        _average_other_trees(e, A, own, alone)
     yield A, own
 
 
-def _pull(e: Ensemble, step: StepTrace, t: int, A: F64, V: Real, own: F64, alone: F64) -> None:
-    """Add f - f_-i of step t to `own`, and to `alone` (n,) the weight of its trees that keep a leaf for the row."""
+def _add_pull(e: Ensemble, step: StepTrace, t: int, A: F64, V: Real, own: F64, alone: F64) -> None:
+    """Add f - f_-i of step t to `own` (n, K).
+
+    ``alone`` (n,): the weight of trees in which the row has a leaf for itself; that of step t is
+    added.
+    """
     values = e.values[e.leaf_range(t)]
     O = e.leaf_outputs
     factor = e.factors[t]
-    h = _curvature(e, A) if e.rule.newton and step.spread is None else np.ones_like(A)
-    for V_tree, tree in zip(V, range(e.trees(t).start, e.trees(t).stop), strict=True):
+    newton = e.rule.newton and step.spread is None
+    h = _second_derivatives(e, A) if newton else np.ones_like(A)
+    trees = range(e.trees(t).start, e.trees(t).stop)
+    for V_tree, tree in zip(V, trees, strict=True):
         ids = e.leaves[tree]
         out = slice(e.first_output[tree], e.first_output[tree] + O)
         pull = e.w[:, None] * V_tree  # (n, O)
-        if (
-            step.spread is not None
-        ):  # effects of smoothed trees are g and h, and lean on nodes above the leaf
-            own[:, out] += factor * (step.spread[ids, ids] * pull).sum(axis=1, keepdims=True)
+        if step.spread is not None:
+            # Effects in smoothed trees are g and h, and depend on the nodes above the leaf.
+            spread = (step.spread[ids, ids] * pull).sum(axis=1, keepdims=True)
+            own[:, out] += factor * spread
             continue
         D = np.einsum("maa->ma", step.D[0])[ids]  # (n, O)
         rest = 1 - e.tree_weight(tree)[:, None] * h[:, out] / np.where(D > 0, D, 1.0)
-        own[:, out] += factor * np.where(rest > LEAST, pull / np.maximum(rest, LEAST), values[ids])
-        alone += factor * (rest <= LEAST).all(axis=1)
+        shared = pull / np.maximum(rest, _NEGLIGIBLE)
+        own[:, out] += factor * np.where(rest > _NEGLIGIBLE, shared, values[ids])
+        alone += factor * (rest <= _NEGLIGIBLE).all(axis=1)
 
 
-def _without_own_leaves(e: Ensemble, A: F64, own: F64, alone: F64) -> None:
-    """A forest is a mean: where a row alone makes a leaf, the mean without it is that of the other trees."""
+def _average_other_trees(e: Ensemble, A: F64, own: F64, alone: F64) -> None:
+    """Correct `own` in a forest, which is a mean of trees.
+
+    Where a row has leaves for itself, the mean without the row is that of the other trees.
+    """
     start = e.start()
     total = float(e.factors.sum())
-    some = alone < total - LEAST
-    others = (A - own - start)[some] * (total / (total - alone[some]))[:, None]
-    own[some] = (A - start)[some] - others
-    own[~some] = 0.0
+    has_others = alone < total - _NEGLIGIBLE
+    scale = total / (total - alone[has_others])
+    others = (A - own - start)[has_others] * scale[:, None]
+    own[has_others] = (A - start)[has_others] - others
+    own[~has_others] = 0.0
 
 
-def _curvature(e: Ensemble, A: F64) -> F64:
-    """(n, K) the diagonal of h."""
-    parts = [slice(start, start + CHUNK) for start in range(0, len(A), CHUNK)]
-    return np.concatenate(
-        [np.einsum("naa->na", e.loss.hessian(e.loss.state(A[p]), e.y[p])) for p in parts]
-    )
+def _second_derivatives(e: Ensemble, A: F64) -> F64:
+    """(n, K) diagonal of h at the scores A (n, K)."""
+    parts = []
+    for start in range(0, len(A), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        h = e.loss.hessian(e.loss.state(A[part]), e.y[part])
+        parts.append(np.einsum("naa->na", h))
+    return np.concatenate(parts)

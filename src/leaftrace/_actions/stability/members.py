@@ -1,7 +1,8 @@
-"""Models trained with other seeds on bags of the rows, and what is asked of each.
+"""Models trained with other seeds on bags of the rows, and their influence.
 
-Bags are drawn without replacement. Each row is left out as often as any other, to one, and every class keeps its share:
-rows are left out in the order of a permutation that spreads each label evenly, then of another, and so on.
+Bags are drawn without replacement. Each row is left out as often as any other, give or take one,
+and every class keeps its share: rows are left out in the order of a permutation that spreads each
+label evenly, then of another, and so on.
 """
 
 from __future__ import annotations
@@ -21,44 +22,45 @@ from ..._engine.queries import Of, Queries, Reduce
 from ..._tracer.influence import Influence
 from ..._tracer.tracer import Tracer
 
-Bag = NDArray[np.bool_]  # (n,) which rows are in it
-Fit = Callable[[Any, Any, np.ndarray, F64 | None], Any]
+Bag = NDArray[np.bool_]  # (n,) whether a row is in it
+FitFunction = Callable[[Any, Any, np.ndarray, F64 | None], Any]
 
 
 def draw_bags(y: np.ndarray, members: int, size: int, rng: np.random.Generator) -> list[Bag]:
-    """Bags of this size of the rows with labels y (n,)."""
-    # rows to leave out of each bag; the order they are left out in
-    out = len(y) - size
-    left = np.zeros(0, np.intp)
+    """Bags of this size of the rows with labels y (n,), one for each member."""
+    count = len(y) - size  # rows to leave out of each bag
+    waiting = np.zeros(0, np.intp)  # rows in the order in which they are left out
     bags = []
     for _ in range(members):
-        if len(left) < out:
-            others = np.setdiff1d(
-                np.arange(len(y)), left
-            )  # first, or a row could be twice out of one bag
-            left = np.concatenate([left, _spread(others, y, rng), _spread(left, y, rng)])
+        if len(waiting) < count:
+            # The other rows come first, or a row could be left out of one bag twice.
+            others = np.setdiff1d(np.arange(len(y)), waiting)
+            parts = [waiting, _spread_labels(others, y, rng), _spread_labels(waiting, y, rng)]
+            waiting = np.concatenate(parts)
         bag = np.ones(len(y), bool)
-        bag[left[:out]] = False
-        left = left[out:]
+        bag[waiting[:count]] = False
+        waiting = waiting[count:]
         bags.append(bag)
     return bags
 
 
-def _spread(rows: Ints, y: np.ndarray, rng: np.random.Generator) -> Ints:
-    """The rows in a random order that spreads each label evenly: the j-th of c falls between j / c and (j + 1) / c."""
+def _spread_labels(rows: Ints, y: np.ndarray, rng: np.random.Generator) -> Ints:
+    """The rows in a random order that spreads each label evenly.
+
+    The j-th of c rows of a label falls between j / c and (j + 1) / c.
+    """
     order = rng.permutation(rows)
     n = len(rows)
     _, label, count = np.unique(y[order], return_inverse=True, return_counts=True)
+    first = np.repeat(np.cumsum(count) - count, count)
     place = np.empty(n)
-    place[np.argsort(label, kind="stable")] = np.arange(n) - np.repeat(
-        np.cumsum(count) - count, count
-    )
+    place[np.argsort(label, kind="stable")] = np.arange(n) - first
     return order[np.argsort((place + rng.random(n)) / count[label])]
 
 
 @dataclass(frozen=True)
 class Member:
-    """A fitted model, the seed it was made with and the training rows it has seen."""
+    """A fitted model, the seed it was made with and the training rows in its bag."""
 
     seed: int
     model: Any
@@ -66,50 +68,53 @@ class Member:
 
     @property
     def rows(self) -> Ints:
+        """Positions of the rows in the bag."""
         return np.flatnonzero(self.bag)
 
 
 @dataclass(frozen=True)
-class Training:
-    """The rows that bags are drawn from, and how a model is trained on one."""
+class MemberTraining:
+    """The rows that bags are drawn from, and how a model is trained on a bag."""
 
     X: Any
     y: np.ndarray
     sample_weight: F64 | None
     make_model: Callable[[int], Any]
-    fit: Fit | None
+    fit: FitFunction | None
     n_jobs: int | None
 
     def train(self, seed: int, bag: Bag) -> Member:
+        """Train a model with this seed on this bag."""
         model = self.make_model(seed)
         if self.fit is None and not hasattr(model, "fit"):
             raise InvalidInput(
-                f"make_model({seed}) gave a {type(model).__name__}, which has no fit(); return an unfitted model, or "
-                "pass fit= to say how it is trained."
+                f"make_model({seed}) gave a {type(model).__name__}, which has no fit(); return an "
+                "unfitted model, or pass fit= to say how it is trained."
             )
-        return Member(seed, (self.fit or _fit)(model, *self._rows(bag)), bag)
+        fit = self.fit or _fit_as_sklearn
+        return Member(seed, fit(model, *self._rows(bag)), bag)
 
     def trace(self, member: Member) -> Tracer:
+        """A tracer of a member."""
         tracer = Tracer(member.model, *self._rows(member.bag), n_jobs=self.n_jobs)
         labels = np.unique(self.y)
         if tracer.classes is not None and len(tracer.classes) < len(labels):
             raise InvalidInput(
-                f"the bag of member {member.seed} has rows of {len(tracer.classes)} of {len(labels)} classes, so not "
-                "all members predict the same ones; use a larger bag, or bag=1.0 for other seeds on all rows."
+                f"the bag of member {member.seed} has rows of {len(tracer.classes)} of "
+                f"{len(labels)} classes, so not all members predict the same ones; use a larger "
+                "bag, or bag=1.0 for other seeds on all rows."
             )
         return tracer
 
     def _rows(self, bag: Bag) -> tuple[Any, np.ndarray, F64 | None]:
+        """Table, labels and weights of the rows in a bag."""
         rows = np.flatnonzero(bag)
-        return (
-            inputs.take_rows(self.X, rows),
-            self.y[rows],
-            None if self.sample_weight is None else self.sample_weight[rows],
-        )
+        weight = None if self.sample_weight is None else self.sample_weight[rows]
+        return inputs.take_rows(self.X, rows), self.y[rows], weight
 
 
-def _fit(model: Any, X: Any, y: np.ndarray, sample_weight: F64 | None) -> Any:
-    """As scikit-learn does it; of a Pipeline, the last step gets the weights."""
+def _fit_as_sklearn(model: Any, X: Any, y: np.ndarray, sample_weight: F64 | None) -> Any:
+    """Fit a model as scikit-learn does; the last step of a Pipeline gets the weights."""
     if sample_weight is None:
         return model.fit(X, y)
     step = f"{model.steps[-1][0]}__" if hasattr(model, "steps") else ""
@@ -117,11 +122,13 @@ def _fit(model: Any, X: Any, y: np.ndarray, sample_weight: F64 | None) -> Any:
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked of every member: of these test rows, as `Tracer.influence` takes it. Without (X is None), of the
-    training rows that the member has not seen."""
+class MemberQueries:
+    """The test rows and the options of `Tracer.influence`, the same for every member.
 
-    training: Training
+    Without test rows (X is None), they are the training rows that are not in a member's bag.
+    """
+
+    training: MemberTraining
     X: Any
     y: Any
     of: Of
@@ -130,44 +137,57 @@ class Question:
     method: Method | None
 
     def influence(self, member: Member) -> Influence:
+        """Influence of the rows in a member's bag."""
         tracer = self.training.trace(member)
         several = tracer.engine.ensemble.n_outputs > 1
         if several and self.output is None and isinstance(self.of, str) and self.of == "prediction":
             raise InvalidInput(
-                "members may predict other classes for a test row; say with output= which class's score is meant."
+                "members may predict other classes for a test row; say with output= which class's "
+                "score is meant."
             )
-        return self._ask(tracer, member)
+        return self._influence(tracer, member)
 
     def effects(self, member: Member, rows: Ints, retrain: bool) -> tuple[F64, list[str]]:
-        """(4, queries): the scalars asked for and how they change without these rows, predicted, refitted and
-        retrained; and the names of the queries."""
+        """(4, queries): the queries before, and their changes without these rows, predicted,
+        refitted and retrained; and the names of the queries."""
         tracer = self.training.trace(member)
         gone = np.flatnonzero(np.isin(member.rows, rows))
         X, y = self._test_rows(member)
         queries, test_index = tracer.engine.queries(X, y, self.of, self.reduce, self.output, None)
-        out = np.zeros((4, len(queries)))
-        out[0] = _values(queries)
-        out[3] = 0.0 if retrain else np.nan
+        sizes = np.zeros((4, len(queries)))
+        sizes[0] = _values(queries)
+        sizes[3] = 0.0 if retrain else np.nan
         if len(gone):
-            out[1] = self._ask(tracer, member, rows=gone).change.sum(axis=0, dtype=float)
+            sizes[1] = self._influence(tracer, member, gone).change.sum(axis=0, dtype=float)
             ways = (tracer.refit, tracer.retrain) if retrain else (tracer.refit,)
-            for line, way in enumerate(ways, start=2):
-                out[line] = queries.change((way(gone).scores(X) - queries.scores)[:, :, None])[:, 0]
-        return out, self.names(queries.of, test_index, queries.reduce is not None)
+            for line, make in enumerate(ways, start=2):
+                score_change = make(gone).scores(X) - queries.scores
+                sizes[line] = queries.change(score_change[:, :, None])[:, 0]
+        return sizes, self.names(queries.of, test_index, queries.reduce is not None)
 
     def names(self, of: str, test_index: np.ndarray, reduced: bool) -> list[str]:
-        """Of the mean over the queries and, if there are several, of each."""
-        if reduced:  # a goal is one number without a word from the user
+        """Names of the mean over the queries and, if there are several, of each."""
+        if reduced:  # also by a goal, which is one number although the user gave no `reduce`
             whose = "all test rows" if self.X is not None else "the rows left out of each bag"
             return [f"{self.reduce} {of} of {whose}" if self.reduce else f"{of} of {whose}"]
         rows = [f"{of} of test row {name}" for name in test_index]
         return [f"mean {of} of {len(rows):,} test rows", *rows] if len(rows) > 1 else rows
 
-    def _ask(self, tracer: Tracer, member: Member, **more: Any) -> Influence:
-        how = {"method": self.method, "of": self.of, "reduce": self.reduce, "output": self.output}
-        return tracer.influence(*self._test_rows(member), **how, **more)
+    def _influence(self, tracer: Tracer, member: Member, rows: Ints | None = None) -> Influence:
+        """Influence of all rows in the bag, or of those at these positions in it."""
+        X, y = self._test_rows(member)
+        return tracer.influence(
+            X,
+            y,
+            method=self.method,
+            of=self.of,
+            reduce=self.reduce,
+            rows=rows,
+            output=self.output,
+        )
 
     def _test_rows(self, member: Member) -> tuple[Any, Any]:
+        """The test rows of a member, and their labels."""
         if self.X is not None:
             return self.X, self.y
         left_out = np.flatnonzero(~member.bag)
@@ -175,13 +195,12 @@ class Question:
 
 
 def _values(queries: Queries) -> F64:
-    """(queries,) the scalars themselves; NaN where only a gradient was given."""
+    """(queries,) values of the queries; NaN if only a gradient was given."""
     if queries.goal is not None:
         return np.array([queries.goal.at(queries.scores)])
     if queries.of == "loss":
         assert queries.y is not None
-        return queries.reduced(queries.ensemble.loss.value(queries.scores, queries.y)[:, None])[
-            :, 0
-        ]
+        losses = queries.ensemble.loss.value(queries.scores, queries.y)
+        return queries.reduced(losses[:, None])[:, 0]
     known = 1.0 if queries.of == "prediction" else np.nan
     return known * queries.slope(queries.scores[:, :, None])[:, 0]

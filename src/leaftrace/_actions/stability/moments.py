@@ -1,4 +1,4 @@
-"""What members say together: moments that are kept while they come, ranks with intervals from the spread over them."""
+"""Statistics over the members: running moments, and ranks with intervals."""
 
 from __future__ import annotations
 
@@ -9,27 +9,33 @@ import numpy as np
 
 from ..._data.arrays import F64, Ints, Real
 
-# of rank intervals, and how many ensembles are drawn for them
-LEVEL = 0.9
-DRAWS = 200
+_LEVEL = 0.9  # of rank intervals
+_DRAWS = 200  # ensembles that are drawn for rank intervals
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Of the members' values so far, for each row over the members that have it. Never changed in place, so that Ctrl-C
-    always finds a whole one."""
+    """Moments of the members' values so far, for each row over the members that have it.
 
-    count: Ints  # (n,)
-    mean: Real  # (n, queries)
-    squares: Real  # (n, queries) sum of squared distances from the mean
+    ``count`` (n,)            members that have the row
+    ``mean`` (n, queries)
+    ``squares`` (n, queries)  sum of squared distances from the mean
+
+    They are never changed in place, so that Ctrl-C always leaves complete ones.
+    """
+
+    count: Ints
+    mean: Real
+    squares: Real
 
     @classmethod
     def none(cls, n: int, queries: int, dtype: Any) -> Moments:
+        """The moments before the first member."""
         zeros = np.zeros((n, queries), dtype)
         return cls(np.zeros(n, np.intp), zeros, zeros)
 
     def add(self, rows: Ints, values: Real) -> Moments:
-        """With the values (rows, queries) of one more member, by Welford's update."""
+        """The moments with the values (rows, queries) of one more member, by Welford's update."""
         count = self.count.copy()
         mean = self.mean.copy()
         squares = self.squares.copy()
@@ -43,13 +49,15 @@ class Moments:
     def error(self) -> Real:
         """(n, queries) standard errors of the means; NaN for rows of a single member."""
         count = self.count[:, None].astype(self.mean.dtype)
-        return np.sqrt(
-            np.where(count > 1, self.squares, np.nan) / np.maximum(count * (count - 1), 1)
-        )
+        squares = np.where(count > 1, self.squares, np.nan)
+        return np.sqrt(squares / np.maximum(count * (count - 1), 1))
 
 
 def summary(changes: F64) -> tuple[F64, F64, F64]:
-    """(n,) mean, its standard error and the share of members with its sign, over each row's members."""
+    """(n,) mean over each row's members, its standard error, share of members with its sign.
+
+    ``changes`` (members, n): NaN if a member does not have the row.
+    """
     known = ~np.isnan(changes)  # (members, n)
     count = known.sum(axis=0)
     filled = np.where(known, changes, 0.0)
@@ -60,26 +68,27 @@ def summary(changes: F64) -> tuple[F64, F64, F64]:
     return mean, np.sqrt(squares / np.maximum(count * (count - 1), 1)), agree / count
 
 
-def ranks(size: F64, rows: Ints) -> Ints:
-    """Of these rows among all sizes (n,), from the largest; 1 is the first, ties share the best rank."""
+def size_ranks(size: F64, rows: Ints) -> Ints:
+    """Ranks of these rows among all sizes (n,); 1 is the largest, ties share the best rank."""
     return len(size) - np.searchsorted(np.sort(size), size[rows], side="right") + 1
 
 
 def rank_intervals(changes: F64, rows: Ints) -> tuple[Ints, Ints]:
-    """Between which ranks the rows are in 90 % of the ensembles of as many members, drawn from these with replacement.
+    """Lowest and highest rank of these rows in 90 % of the ensembles drawn from the members.
 
-    A row that is in the bag of none of the drawn members counts with its mean over all."""
+    Ensembles are drawn with replacement and have as many members. A row that is in the bag of none
+    of the drawn members counts with its mean over all.
+    """
     rng = np.random.default_rng(0)
     members = len(changes)
     known = ~np.isnan(changes)
     filled = np.where(known, changes, 0.0)
     mean = summary(changes)[0]
-    found = np.empty((DRAWS, len(rows)))
-    for d in range(DRAWS):
+    ranks = np.empty((_DRAWS, len(rows)))
+    for d in range(_DRAWS):
         times = rng.multinomial(members, np.full(members, 1 / members)).astype(float)  # (members,)
         count = times @ known
-        found[d] = ranks(
-            np.abs(np.where(count > 0, times @ filled / np.maximum(count, 1), mean)), rows
-        )
-    low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+        drawn = np.where(count > 0, times @ filled / np.maximum(count, 1), mean)
+        ranks[d] = size_ranks(np.abs(drawn), rows)
+    low, high = np.quantile(ranks, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], axis=0)
     return np.floor(low).astype(int), np.ceil(high).astype(int)

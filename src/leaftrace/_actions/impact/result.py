@@ -1,0 +1,67 @@
+"""The result of `removal_impact`, which can be saved as an audit file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from ..._data.arrays import F64, Ints
+from ..._data.files import whole_file
+from ..common import Effect, Finding, effects_table
+
+
+@dataclass(frozen=True, repr=False)
+class RemovalImpact(Finding):
+    """Changes without some training rows.
+
+    ``rows``      positions of the rows removed
+    ``answers``   for "before", "predicted", "refitted" and "retrained", as far as computed: class
+                  probabilities (m, classes) or predictions (m,) of the test rows
+    ``controls``  mean moves when as many random rows are removed, by retraining
+    ``interrupted``  whether Ctrl-C ended it
+
+    In `effects`, moves are absolute, "predicted" is read from scores to first order, and a row's
+    move of several probabilities is the largest of them.
+    """
+
+    title: str
+    advice: str
+    rows: Ints
+    answers: Mapping[str, F64]
+    controls: F64
+    interrupted: bool
+    _table: Any
+    _effects: tuple[Effect, ...]
+    _kind: str
+    _audit: dict[str, Any]
+
+    @property
+    def table(self) -> Any:
+        """The test rows that move most: their answer before (the probability of the class first
+        decided for, or the prediction) and its changes."""
+        return self._table
+
+    @property
+    def effects(self) -> Any:
+        return effects_table(self._effects, self._kind)
+
+    def audit(self) -> dict[str, Any]:
+        """A record in values that JSON can hold; numbers that are not finite are None.
+
+        It has the SHA-256 of the training table, labels and weights, of the test rows, of the model
+        before and after, and of its settings; versions, time, removed rows and effects.
+
+        A model's hash is that of its trees as their training rows see them: which leaf holds which
+        row, and all leaf values. Tables are hashed by their values, whatever their memory layout. A
+        booster's own matrix is not hashed.
+        """
+        return deepcopy(self._audit)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write `audit()` as JSON. The file appears complete or not at all."""
+        with whole_file(path) as file:
+            file.write(json.dumps(self._audit, indent=2, allow_nan=False).encode() + b"\n")

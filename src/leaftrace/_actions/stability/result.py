@@ -1,0 +1,147 @@
+"""The result of `ensemble_influence`: averaged influence, ranks with intervals, confirmation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..._data import inputs
+from ..._data.arrays import F64, Real
+from ..._data.errors import InvalidInput
+from ..._data.progress import progress
+from ..._data.tables import table
+from ..._tracer.influence import Influence, rank
+from ..common import Effect, Finding, Interruptible, effects_table
+from .members import Member, MemberQueries
+from .moments import rank_intervals, size_ranks, summary
+
+
+@dataclass(frozen=True, repr=False)
+class EnsembleInfluence(Finding):
+    """Influence averaged over models, and how far it can be trusted.
+
+    ``influence``  the average, on the scale of a model of all rows: an `Influence` like that of
+                   `Tracer`
+    ``error``      (rows, queries) standard errors of its values, from the spread over the members
+    ``members``    the models, with their seeds and bags
+    ``changes``    (members, rows) change of the mean query without a row, on the same scale; NaN
+                   outside a member's bag. Ranks and agreement come from these, so they are about
+                   the mean over the test rows; for those of one test row, pass that row alone
+    ``asked``      number of members that were requested
+    """
+
+    title: str
+    advice: str
+    influence: Influence
+    error: Real
+    members: tuple[Member, ...]
+    changes: F64
+    asked: int
+    _queries: MemberQueries
+    _table: Any
+    _effects: tuple[Effect, ...] = ()
+
+    @property
+    def table(self) -> Any:
+        """`top` of 20 rows."""
+        return self._table
+
+    @property
+    def effects(self) -> Any:
+        """Effects of the rows that `confirm` removed."""
+        return effects_table(self._effects, self.influence.tables.kind)
+
+    def top(self, k: int = 10, effect: str | None = None) -> Any:
+        """The k rows that matter most to the mean over the test rows.
+
+        ``rank`` is by the size of the effect; from ``rank_low`` to ``rank_high`` it is in 90 % of
+        the ensembles drawn with replacement from the members. ``agreement``: the share of a row's
+        members that give its effect the sign of the mean. ``stable``: ``rank_high`` is at most 2 k.
+        ``effect`` keeps one side, as in `Influence.top`.
+        """
+        return top_table(self.influence, self.changes, k, effect)
+
+    def confirm(
+        self, rows: Any, X: Any = None, y: Any = None, *, retrain: bool = True
+    ) -> EnsembleInfluence:
+        """This result with the `effects` of removing these rows at once, over all members.
+
+        Each member is refitted and trained again without those of the rows that are in its bag.
+        Ctrl-C ends it with the members that are finished.
+
+        >>> found.confirm([17, 42], X_holdout, y_holdout).effects       # doctest: +SKIP
+
+        ``rows``     positions of training rows, or a mask
+        ``X, y``     rows to judge by, if not the test rows: rows that were chosen by this result
+                     look better there
+        ``retrain``  False: refit only, which takes no training
+        """
+        index = np.unique(inputs.row_numbers(rows, len(self.influence.train_index)))
+        if not len(index):
+            raise InvalidInput("rows is empty; name at least one training row to remove.")
+        queries = self._queries if X is None else replace(self._queries, X=X, y=y)
+        by_member: list[F64] = []  # (before, predicted, refitted, retrained; queries) of each
+        names: list[str] = []
+        with Interruptible():
+            for member in progress(self.members, len(self.members), "retraining", "model"):
+                sizes, names = queries.effects(member, index, retrain)
+                by_member.append(sizes)
+        if not by_member:
+            raise KeyboardInterrupt
+        sizes = np.mean(by_member, axis=0)
+        if len(names) > 1:
+            sizes = np.column_stack([sizes.mean(axis=1), sizes])
+        effects = tuple(
+            Effect(name, *size.tolist()) for name, size in zip(names, sizes.T, strict=True)
+        )
+        mean_sizes = np.array(by_member).mean(axis=2)
+        advice = _verdict(mean_sizes, len(index), names[0], same_rows=X is None)
+        return replace(self, _effects=effects, advice=advice)
+
+
+def _verdict(sizes: F64, count: int, name: str, same_rows: bool) -> str:
+    """Advice of `confirm` from the sizes (members, 4) of the effect on the mean of the queries.
+
+    ``count``      number of removed rows
+    ``name``       of the effect
+    ``same_rows``  whether the influence is on the same test rows
+    """
+    retrained = sizes[:, 3]
+    members = len(sizes)
+    refit_only = bool(np.isnan(retrained).any())
+    changes = sizes[:, 2] if refit_only else retrained
+    error = f" (standard error {changes.std(ddof=1) / np.sqrt(members):.2g})" if members > 1 else ""
+    how = "refitting their leaves" if refit_only else "training them again"
+    advice = (
+        f"Removing {count} row{'s' * (count > 1)} from {members} members and {how} "
+        f"changes the {name} by {changes.mean():+.3g}{error}."
+    )
+    if refit_only:
+        advice += " Only retraining tells the whole change."
+    if same_rows:
+        advice += " Rows chosen by these test rows must be judged by others: confirm(rows, X, y)."
+    return advice
+
+
+def top_table(influence: Influence, changes: F64, k: int, effect: str | None) -> Any:
+    """The table of `EnsembleInfluence.top`."""
+    mean, error, agreement = summary(changes)
+    removal = replace(influence.mean(), values=-mean[:, None], derivative=False)
+    [(rows, effects, _)] = rank(removal, k, effect)
+    low, high = rank_intervals(changes, rows)
+    return table(
+        {
+            "train_row": influence.train_index[rows],
+            "effect": np.array(effects, dtype=object),
+            f"{influence.of}_change_if_removed": mean[rows],
+            "standard_error": error[rows],
+            "agreement": agreement[rows],
+            "rank": size_ranks(np.abs(mean), rows),
+            "rank_low": low,
+            "rank_high": high,
+            "stable": high <= 2 * k,
+        },
+        influence.tables.kind,
+    )

@@ -1,0 +1,48 @@
+"""The interval that all advice uses: Student's t of paired differences.
+
+The same rows are judged before and after a change, so their losses are compared row by row:
+
+    mean +- t s / sqrt(m)      s: standard deviation of the m differences
+                               t: quantile of Student's distribution with m - 1 degrees of freedom
+"""
+
+from __future__ import annotations
+
+from .._data.arrays import F64
+
+
+def half_width(differences: F64, confidence: float = 0.95) -> float:
+    """Half the width of the interval of the mean of differences (m,); infinite for one row."""
+    m = len(differences)
+    if m < 2:
+        return float("inf")
+    return student((1 - confidence) / 2, m - 1) * float(differences.std(ddof=1)) / m**0.5
+
+
+def paired_interval(differences: F64, confidence: float = 0.95) -> tuple[float, float]:
+    """Interval of the mean of paired differences (m,)."""
+    half = half_width(differences, confidence)
+    mean = float(differences.mean())
+    return mean - half, mean + half
+
+
+def interval_in_words(low: float, high: float) -> str:
+    """The interval as advice mentions it."""
+    return f"95 % interval {low:+.3g} to {high:+.3g}"
+
+
+def student(tail: float, freedom: int) -> float:
+    """The number that Student's t exceeds with the probability `tail`.
+
+    It is an expansion around the normal quantile (Abramowitz and Stegun 26.7.5), within 0.5 % of
+    the exact number from nine degrees of freedom on.
+    """
+    from statistics import NormalDist  # not at the top: it imports a dozen modules
+
+    z = NormalDist().inv_cdf(1 - tail)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return z + sum(term / freedom**k for k, term in enumerate(terms, 1))
