@@ -101,8 +101,8 @@ def pass_prices(work: Workspace, queries) -> dict[str, dict[int, float]]:
 
 def leaf_space_prices(work: Workspace, queries) -> dict[str, float]:
     """Return prices of building W, for a row and pair of trees, and of a solve, for an entry of W."""
-    pairs = best(lambda: leaf_space.build(work), 3) / (N * T * T / 2)
-    space = leaf_space.build(work)
+    pairs = best(lambda: leaf_space.build_leaf_space(work), 3) / (N * T * T / 2)
+    space = leaf_space.build_leaf_space(work)
     B = BLOCKS[-1]
     solve = best(lambda: space.adjoint(work, queries, slice(0, B)))
     return {"pairs": pairs, "solve": solve / (B * (T * L) ** 2 / 2)}

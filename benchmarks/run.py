@@ -41,6 +41,7 @@ WITH_KERNELS = (
     "_engine.queries",
     "_engine.steps",
     "_engine.forward",
+    "_engine.forward_block",
     "_engine.costs",
 )
 

@@ -24,11 +24,11 @@ NAMES = {
 # model -> Ensemble -> Trace -> method -> Influence -> view: a module imports only from those of its own entry and of
 # the entries before it. The NumPy twins of the kernels compute with the losses, so these come first.
 ORDER = [
-    "_data", "_model.losses", "_model.general_losses", "_kernels", "_model", "goals", "_adapters", "_engine.steps",
-    "_engine.fidelity", "_engine.replay", "_engine.row_effects", "_engine.workspace", "_engine.queries",
-    "_engine.methods", "_engine.backward", "_engine.leaf_space", "_engine.costs", "_engine.forward",
-    "_engine.removals", "_engine.refit", "_engine.engine", "_tracer", "dask", "baselines", "_actions", "_report",
-    "plot", "_cli",
+    "_data", "_model.losses", "_model.general_losses", "_kernels", "_model", "goals", "_adapters",
+    "_engine.leaf_equations", "_engine.steps", "_engine.fidelity", "_engine.replay", "_engine.row_effects",
+    "_engine.settings", "_engine.workspace", "_engine.queries", "_engine.methods", "_engine.backward",
+    "_engine.leaf_space", "_engine.costs", "_engine.forward_block", "_engine.forward", "_engine.removals",
+    "_engine.refit", "_engine.engine", "_tracer", "dask", "baselines", "_actions", "_report", "plot", "_cli",
 ]  # fmt: skip
 MODULES = {
     ".".join(p.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): p
@@ -156,3 +156,21 @@ def test_dask_is_found_when_asked_for():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout
     assert out == "leaftrace.dask needs distributed; do: pip install 'leaftrace[dask]'\n"
+
+
+# First words of a docstring that is a fragment, not a sentence about what the thing gives or does.
+FRAGMENTS = {"Of", "With", "As", "By", "So", "What", "Where"}
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_docstrings_say_what_a_thing_gives(module):
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
+        doc = ast.get_docstring(node) if isinstance(node, kinds) else None
+        if doc:
+            assert doc.split()[0].strip(":,") not in FRAGMENTS, doc.splitlines()[0]
+
+
+def test_files_are_short():
+    lengths = {m: len(p.read_text(encoding="utf-8").splitlines()) for m, p in MODULES.items()}
+    assert {m: n for m, n in lengths.items() if n > 400} == {}

@@ -187,7 +187,7 @@ def test_leaf_space_is_the_row_form(case):
     assume(leaf_space.has_leaf_form(work.trace.ensemble))
     queries = queries_of(work, test_steps, y_test)
     row = leaf_adjoint(work, queries, slice(None))
-    leaf = leaf_space.build(work).adjoint(work, queries, slice(None))
+    leaf = leaf_space.build_leaf_space(work).adjoint(work, queries, slice(None))
     for name in ("fbar", "base", "lam"):
         one = getattr(row, name)
         two = getattr(leaf, name)

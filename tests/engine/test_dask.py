@@ -241,7 +241,7 @@ def test_a_worker_dies_in_the_middle(plan, client, monkeypatch):
     far = Tracer(model, *map(spread, (X, y, w)), client=client, plan=plan, dtype="float64")
     pids = client.run(os.getpid)
     sums = []
-    step = Cluster.added
+    step = Cluster.add_up
 
     def killing(self, parts):
         sums.append(1)
@@ -249,7 +249,7 @@ def test_a_worker_dies_in_the_middle(plan, client, monkeypatch):
             os.kill(next(iter(pids.values())), signal.SIGKILL)
         return step(self, parts)
 
-    monkeypatch.setattr(Cluster, "added", killing)
+    monkeypatch.setattr(Cluster, "add_up", killing)
     top = far.top(X_test, y_test, 4)
     values = far.influence(X_test, y_test).compute()
     assert sums
@@ -325,7 +325,7 @@ def test_stand_ins_have_the_sums_of_the_labels():
     rng = np.random.default_rng(0)
     y = rng.normal(size=5000) + 1e3
     w = rng.random(5000) / 3
-    parts = [_part.labels_of(y[i::3], w[i::3]) for i in range(3)]
+    parts = [_part.summarise_labels(y[i::3], w[i::3]) for i in range(3)]
     for_all = parts[0] + parts[1] + parts[2]
     few, weight = stand_in_rows(for_all)
     assert len(few) < 10

@@ -9,7 +9,7 @@ import leaftrace as lt
 from leaftrace._adapters.catboost.losses import Expectile, LogCosh, Lq, Quantile, RelativeError
 from leaftrace._adapters.lightgbm.objectives import AbsoluteError
 from leaftrace._adapters.sklearn.losses import Exponential
-from leaftrace._engine import forward
+from leaftrace._engine import forward, forward_block
 from leaftrace._kernels import BLOCKS, is_native, kernels
 from leaftrace._kernels import numpy as twins
 from leaftrace._model.general_losses import (
@@ -229,7 +229,8 @@ def test_refits_of_real_models(name, monkeypatch):
             for t in (tracer, single)
         ]
         with monkeypatch.context() as patch:
-            patch.setattr(forward, "kernels", twins)
+            for module in (forward, forward_block):
+                patch.setattr(module, "kernels", twins)
             expected = forward.refit(tracer.engine.work, np.array(rows), update_set).leaves[..., :3]
         scale = np.abs(expected).max()
         assert scale > 0

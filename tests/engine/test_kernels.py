@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from kernel_arrays import M, N, agree, arrays, ids, sweep_of
 
-from leaftrace._engine.forward import SMALL
+from leaftrace._engine.forward_block import SMALL_CHANGE
 from leaftrace._kernels import BLOCKS, is_native, kernels
 from leaftrace._model.losses import Logistic, Poisson, Softmax, SquaredError
 
@@ -256,7 +256,7 @@ def test_exponential_of_a_change(dtype):
     dG[:] = 0
     kernels.change_sums(Poisson(), *sweep, 2, *scores, None, dG, dH)
     error = np.abs(dG[:, 0, 0] / np.expm1(D.astype(np.float64)) - 1)
-    assert error[np.abs(D) <= SMALL[np.dtype(dtype).itemsize]].max() <= (
+    assert error[np.abs(D) <= SMALL_CHANGE[np.dtype(dtype).itemsize]].max() <= (
         3e-7 if dtype == np.float32 else 1e-15
     )
 

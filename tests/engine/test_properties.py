@@ -180,7 +180,7 @@ def test_candidates_without_labels():
 
 
 def test_numpy_twins_give_the_same_answers(c, monkeypatch):
-    from leaftrace._engine import backward, forward, row_effects, steps
+    from leaftrace._engine import backward, forward, forward_block, row_effects, steps
     from leaftrace._kernels import numpy as twins
 
     native = tracer_of(c)
@@ -193,7 +193,7 @@ def test_numpy_twins_give_the_same_answers(c, monkeypatch):
     expected = [
         native.influence(c.X_test, c.y_test, method=m, rows=range(20)).values for m in methods
     ]
-    for module in (backward, row_effects, forward, steps):
+    for module in (backward, row_effects, forward, forward_block, steps):
         monkeypatch.setattr(module, "kernels", twins)
     twins = tracer_of(c)
     for method, values in zip(methods, expected, strict=True):

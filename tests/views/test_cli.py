@@ -2,8 +2,10 @@
 
 import json
 import pickle
+import signal
 from pathlib import Path
 
+import catboost
 import lightgbm
 import numpy as np
 import pandas as pd
@@ -322,6 +324,64 @@ def test_report_and_redaction(here, capsys):
     assert len(page) < 5_000_000
     assert "home town" not in page
     assert "oslo" not in page
+
+
+@pytest.mark.parametrize("file", ["cat.cbm", "xgb.ubj", "lgb.txt"])
+def test_a_report_loads_the_model_once_and_computes_an_influence_once(
+    world, here, capsys, monkeypatch, file
+):
+    loads = []
+    columns = []
+    load = catboost.CatBoost.load_model
+    influence = lt.Tracer.influence
+
+    def counted(booster):
+        start = booster.__init__
+
+        def init(self, *args, **settings):
+            if settings.get("model_file") is not None:
+                loads.append(settings["model_file"])
+            start(self, *args, **settings)
+
+        return init
+
+    def load_counted(self, path, **settings):
+        loads.append(path)
+        return load(self, path, **settings)
+
+    def influence_counted(self, *args, **settings):
+        found = influence(self, *args, **settings)
+        columns.append((found.shape[1], settings.get("reduce")))
+        return found
+
+    for booster in (lightgbm.Booster, xgboost.Booster):
+        monkeypatch.setattr(booster, "__init__", counted(booster))
+    monkeypatch.setattr(catboost.CatBoost, "load_model", load_counted)
+    monkeypatch.setattr(lt.Tracer, "influence", influence_counted)
+    answer(
+        capsys,
+        "explain",
+        file,
+        *DATA,
+        *TEST,
+        *world[3][file][2],
+        "--worst",
+        "3",
+        "--html",
+        "r.html",
+    )
+    assert loads == [file]
+    assert columns == [(3, None), (1, "mean")]  # each test row, and the whole test set
+
+
+def test_ctrl_c_while_explaining(here, capsys, monkeypatch):
+    def press(self, *_):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("leaftrace._report.explained_rows.ExplainedRows.influence", press)
+    assert main(["explain", "lgb.txt", *DATA, *TEST, "--html", "stopped.html"]) == 130
+    assert "the report was not written" in capsys.readouterr().err
+    assert not Path("stopped.html").exists()
 
 
 def test_demo(tmp_path, capsys):

@@ -12,7 +12,6 @@ from lightgbm import LGBMClassifier, LGBMRegressor
 
 import leaftrace as lt
 from leaftrace._cli import main
-from leaftrace._report.names import with_names
 
 CALL = [*DATA, "--jobs", "1"]
 NAMES = {"no", "yes"}
@@ -127,10 +126,18 @@ def test_in_python(tmp_path):
         lt.report(lt.Tracer(own, X, np.array(["x", "y", "z"])[codes]), X, classes=["a", "b", "c"])
 
 
-def test_parts_that_are_missing_stay_missing():
-    model = {"classes": [0, 1]}
-    data = {"model": model, "cases": [], "overall": None, "noise": None}
-    assert with_names(data, ["no", "yes"]) == {**data, "model": {"classes": ["no", "yes"]}}
+def test_parts_that_are_missing_stay_missing(tmp_path):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(100, 2)), columns=["a", "b"])
+    codes = rng.integers(0, 2, 100)
+    model = LGBMClassifier(n_estimators=2, n_jobs=1, verbose=-1).fit(X, codes)
+    model.booster_.save_model(tmp_path / "m.txt")
+    tracer = lt.Tracer(tmp_path / "m.txt", X, codes)
+    data = lt.report(tracer, X, worst=1, noise=False, classes=["no", "yes"]).data
+    assert data["overall"] is None
+    assert data["noise"] is None
+    assert data["cases"][0]["label"] is None
+    assert data["model"]["classes"] == ["no", "yes"]
 
 
 def test_the_terminal_says_so(here, capsys):

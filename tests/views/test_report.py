@@ -385,7 +385,7 @@ def test_never_all_columns_at_once(monkeypatch):
 
 def test_ctrl_c_keeps_what_is_finished(monkeypatch):
     _, d, tracer = diabetes()
-    real = lt.Tracer._scores_without
+    real = Engine.scores_without
 
     def interrupted(self, *asked):
         yield from islice(real(self, *asked), 2)

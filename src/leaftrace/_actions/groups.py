@@ -20,6 +20,7 @@ from .._data.errors import InvalidInput, UnsupportedModel
 from .._data.grouping import Groups, as_text, groups_of
 from .._data.progress import progress
 from .._data.tables import table
+from .._data.wording import words
 from .._engine.refit import AlteredModel
 from .._tracer.tracer import Tracer
 from .common import Finding, Interruptible, check_tracer
@@ -159,7 +160,7 @@ def _check_classes(tracer: Tracer, groups: Groups) -> None:
             raise InvalidInput(
                 f"all training rows of the class '{label}' are in the group "
                 f"'{as_text(groups.names[holders[0]])}', so there is no model without it; pass "
-                "other groups, or refit=False for predictions alone."
+                f"other groups, or {words().no_refit} for predictions alone."
             )
 
 
@@ -210,7 +211,7 @@ def _advice(found: GroupEffects, interrupted: bool) -> str:
     if lowest[g, s] < 0:
         text = _largest_fall(found, int(g), int(s), lowest[g, s])
     if np.isnan(refitted).all() and np.isnan(retrained).all():
-        text += " To first order only, which says little of whole groups: ask for refit=True."
+        text += f" To first order only, which says little of whole groups: {words().do_refit}."
     if interrupted:
         done = np.isfinite(np.stack([refitted, retrained])[:, :, 0]).sum(axis=1)
         text = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .._data.arrays import F64, Ids
@@ -94,6 +95,17 @@ _SUPPORTED = (
 )
 
 
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model file that was read already, to be opened in its place.
+
+    ``model``  what the library's adapter reads from the file
+    """
+
+    library: str
+    model: Any
+
+
 def open_model(
     model: Any,
     X: Any,
@@ -131,7 +143,10 @@ def _open_table(
 def _open(
     model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, params: dict[str, Any]
 ) -> Source:
-    if isinstance(model, (str, os.PathLike)):
+    if isinstance(model, LoadedModel):
+        library = model.library
+        model = model.model
+    elif isinstance(model, (str, os.PathLike)):
         library = library_of_file(os.fspath(model))
     else:
         library = _library_of_model(model)

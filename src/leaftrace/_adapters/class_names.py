@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from .._data import frames, inputs
 from .._data.arrays import F64
 from .._data.errors import InvalidInput
+from .._model.reading import Reading
 from .._model.training_set import TrainingSet
 from .base import Wrapped
 
@@ -47,10 +48,37 @@ def numbers_of(labels: NDArray[Any], names: Sequence[Any]) -> NDArray[Any]:
 
 def open_with_names(open_with: Callable[[Any], Source], y: Any, names: Sequence[Any]) -> Source:
     """Open a model with names for its classes. ``open_with``: opens it with labels by number."""
-    codes = None if y is None else numbers_of(frames.to_numpy(y), names)
-    source = open_with(codes)
-    check_class_names(source.classes, names, "class_names")
+    if y is None:
+        return with_names(open_with(None), names, "class_names")
+    labels = frames.to_numpy(y)
+    codes = numbers_of(labels, names)
+    some_are_names = bool(set(map(str, labels.tolist())) & set(map(str, names)))
+    if codes is labels and some_are_names:  # says which labels are not among the classes
+        inputs.class_codes(labels, np.array([*names], dtype=object), "y_train")
+    return with_names(open_with(codes), names, "class_names")
+
+
+def with_names(source: Source, names: Sequence[Any], argument: str) -> NamedClasses:
+    """Give names to the classes of a model. ``argument``: what the user gave them as, for messages.
+
+    A booster that takes shares of classes as labels (XGBoost without its scikit-learn class) counts
+    as a classifier from here on."""
+    reading = Reading(source.ensemble.loss, source.classes)
+    check_class_names(reading.with_numbered_classes().classes, names, argument)
     return NamedClasses(source, names)
+
+
+def given_names(source: Source) -> NDArray[Any] | None:
+    """(C,) names that the user gave to classes the model has only numbers for, or None."""
+    return source.names if isinstance(source, NamedClasses) else None
+
+
+def stored_labels(source: Source, y: Any) -> Any:
+    """Labels as the model stores them: class numbers in place of names that the user gave."""
+    names = given_names(source)
+    if names is None or y is None:
+        return y
+    return numbers_of(frames.to_numpy(y), names.tolist())
 
 
 class NamedClasses(Wrapped):

@@ -1,13 +1,13 @@
-"""The command line: from a model file and two tables to an answer, in one line.
+"""The command line: from a model file and two tables to an answer, in one command.
 
-Exit codes are a contract with pipelines:
+Pipelines rely on the exit codes:
 
-    0    done
-    1    done, and the answer is no: a --fail-above was crossed, the replay is not exact, a prediction was not fixed,
-         cleaning does not help
-    2    something given is wrong: one line says what, and what to do
+    0    finished
+    1    finished, and the answer is no: --fail-above was exceeded, the replay is not exact, the
+         prediction was not fixed, or cleaning does not help
+    2    an input is wrong: one line says what, and what to do
     3    leaftrace itself failed
-    130  Ctrl-C; what was finished until then is shown
+    130  stopped with Ctrl-C; what was finished until then is shown
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `leaftrace` with these arguments (None: those of the process), and give its exit code."""
+    """Run `leaftrace` and return its exit code. ``argv``: None for those of the process."""
     try:
         import pandas  # noqa: F401
         import pyarrow  # noqa: F401

@@ -1,7 +1,9 @@
-"""What a model file says of the columns and labels it takes. Its kind is known by its content.
+"""Read a model file and find out which columns and labels the model takes.
 
-Libraries differ in what they keep: CatBoost the names of category columns and the labels; XGBoost 3.1 and LightGBM the
-categories themselves, but labels as the numbers 0 .. classes - 1; scikit-learn's pickles the names of columns.
+The library is recognised by the content of the file. Libraries differ in what a file holds.
+CatBoost stores the names of category columns and the labels. XGBoost 3.1 and LightGBM store the
+categories themselves, but labels as the numbers 0 .. classes - 1. Pickles of scikit-learn store the
+names of columns.
 """
 
 from __future__ import annotations
@@ -13,21 +15,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._adapters import LIBRARIES, library_of_file
+from .._adapters import LIBRARIES, LoadedModel, library_of_file
 from .._data.errors import LeaftraceError, UnsupportedModel
 
-# Of pickle, and of joblib's compressed ones.
+# First bytes of pickles, and of the compressed ones of joblib.
 _PICKLES = (b"\x80", b"x\x01", b"x^", b"x\x9c", b"x\xda", b"\x1f\x8b", b"BZh", b"\xfd7zXZ")
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the model says.
+class ModelDescription:
+    """A model, and the columns and labels it takes.
 
-    ``model``       it, as `Tracer` takes it
-    ``columns``     names of the columns it was trained on; None: it was trained without names, on ``count`` columns
-    ``categories``  its category columns, each with its categories as far as it keeps them; None: it does not say which
-    ``classes``     how many classes it has that it knows only by number; 0: none, or it keeps the labels themselves
+    ``model``       the model as `Tracer` takes it
+    ``columns``     names of the columns it was trained on; None: trained without names, on
+                    ``count`` columns
+    ``categories``  its category columns, each with its categories as far as they are stored; None:
+                    the model does not store which columns are categories
+    ``classes``     number of classes that the model has only numbers for; 0: it has no classes, or
+                    it stores their labels
     """
 
     model: Any
@@ -37,8 +42,14 @@ class Told:
     categories: Mapping[str, Sequence[Any] | None] | None
     classes: int = 0
 
+    @property
+    def is_pipeline(self) -> bool:
+        """Whether the model is a scikit-learn Pipeline, which may prepare columns itself."""
+        return hasattr(self.model, "named_steps")
 
-def read_model(path: str, allow_pickle: bool) -> Told:
+
+def read_model(path: str, allow_pickle: bool) -> ModelDescription:
+    """Read a model file, once, and describe the model."""
     if not os.path.exists(path):
         raise UnsupportedModel(f"there is no model file '{path}'.")
     if os.path.isdir(path):
@@ -49,128 +60,157 @@ def read_model(path: str, allow_pickle: bool) -> Told:
         is_pickle = file.read(8).startswith(_PICKLES)
     if is_pickle:
         model = _unpickle(path, allow_pickle)
-        library = next(
-            (m for c in type(model).__mro__ if (m := c.__module__.partition(".")[0]) in LIBRARIES),
-            "",
-        )
-        if not library:
-            raise UnsupportedModel(
-                f"the pickle '{path}' holds a {type(model).__qualname__}, which is no tree model."
-            )
-        return _TOLD[library](model, model)
+        return _DESCRIBE[_library_of(model, path)](model, model)
     library = library_of_file(path)
     loaded = importlib.import_module(f"leaftrace._adapters.{library}").load_model(path)
-    return _TOLD[library](path, loaded)
+    return _DESCRIBE[library](LoadedModel(library, loaded), loaded)
+
+
+def _library_of(model: Any, path: str) -> str:
+    """The library whose class an unpickled model is, or derives from."""
+    for parent in type(model).__mro__:
+        library = parent.__module__.partition(".")[0]
+        if library in LIBRARIES:
+            return library
+    raise UnsupportedModel(
+        f"the pickle '{path}' holds a {type(model).__qualname__}, which is no tree model."
+    )
 
 
 def _unpickle(path: str, allowed: bool) -> Any:
+    """Load a pickle, if the user allowed it."""
     if not allowed:
         raise UnsupportedModel(
-            f"'{path}' is a pickle, and reading a pickle runs whatever code is in it; if you trust who made it, add "
-            "--allow-pickle. Better: save the model in its library's own format."
+            f"'{path}' is a pickle, and reading a pickle runs whatever code is in it; if you trust "
+            "who made it, add --allow-pickle. Better: save the model in its library's own format."
         )
     print(f"leaftrace: warning: reading the pickle '{path}' runs the code in it.", file=sys.stderr)
     try:
-        import joblib as reader
-    except ImportError:
-        import pickle
-
-        with open(path, "rb") as file:
-            read: Callable[[], Any] = lambda: pickle.load(file)  # noqa: E731
-            return _whole(read, path)
-    return _whole(lambda: reader.load(path), path)
-
-
-def _whole(read: Callable[[], Any], path: str) -> Any:
-    try:
-        return read()
+        return _load_pickle(path)
     except ImportError:
         raise
     except Exception as error:  # code in the file can raise anything
         raise LeaftraceError(
-            f"the pickle '{path}' cannot be read; is the file whole? {type(error).__name__}: {error}"
+            f"the pickle '{path}' cannot be read; is the file whole? "
+            f"{type(error).__name__}: {error}"
         ) from None
 
 
-def _names(names: Sequence[str], default: Callable[[int], str]) -> Sequence[str] | None:
-    """None for the names that a library makes up for arrays."""
-    return None if list(names) == [default(i) for i in range(len(names))] else list(names)
+def _load_pickle(path: str) -> Any:
+    """Load a pickle with joblib, which also reads compressed ones, where it is installed."""
+    try:
+        import joblib
+    except ImportError:
+        import pickle
+
+        with open(path, "rb") as file:
+            return pickle.load(file)
+    return joblib.load(path)
 
 
-def _of_catboost(model: Any, loaded: Any) -> Told:
+def _own_names(names: Sequence[str], default: Callable[[int], str]) -> Sequence[str] | None:
+    """Names of the columns; None for those that a library makes up for arrays."""
+    made_up = [default(i) for i in range(len(names))]
+    return None if list(names) == made_up else list(names)
+
+
+# Functions that describe a model. ``model``: as `Tracer` takes it; ``loaded``: as it was read.
+
+
+def _describe_catboost(model: Any, loaded: Any) -> ModelDescription:
     names = list(loaded.feature_names_ or [])
     categories = {names[i]: None for i in loaded.get_cat_feature_indices()}
-    return Told(model, "catboost", _names(names, str), len(names), categories)
+    return ModelDescription(model, "catboost", _own_names(names, str), len(names), categories)
 
 
-def _of_xgboost(model: Any, loaded: Any) -> Told:
-    booster = (
-        loaded.get_booster()
-        if hasattr(loaded, "get_booster")
-        else getattr(loaded, "booster", loaded)
+def _describe_xgboost(model: Any, loaded: Any) -> ModelDescription:
+    if hasattr(loaded, "get_booster"):
+        booster = loaded.get_booster()
+    else:
+        booster = getattr(loaded, "booster", loaded)
+    return ModelDescription(
+        model,
+        "xgboost",
+        booster.feature_names,
+        int(booster.num_features()),
+        _xgboost_categories(booster),
+        _xgboost_classes(booster),
     )
+
+
+def _xgboost_classes(booster: Any) -> int:
+    """Number of classes of a classifier; 0 for other models."""
     from .._adapters.xgboost.model import learner
 
     objective = learner(booster)["objective"]
-    classes = 0
     if objective["name"].startswith("multi:"):
-        classes = int(objective["softmax_multiclass_param"]["num_class"])
-    elif objective["name"].startswith("binary:"):
-        classes = 2
-    names = booster.feature_names
-    count = int(booster.num_features())
+        return int(objective["softmax_multiclass_param"]["num_class"])
+    return 2 if objective["name"].startswith("binary:") else 0
+
+
+def _xgboost_categories(booster: Any) -> dict[str, Any]:
+    """Category columns, with their categories where they are stored."""
+    names = booster.feature_names or []
     kinds = booster.feature_types or []
     categories: dict[str, Any] = {
-        name: None for name, kind in zip(names or [], kinds, strict=False) if kind == "c"
+        name: None for name, kind in zip(names, kinds, strict=False) if kind == "c"
     }
     if categories and hasattr(booster, "get_categories"):  # since 3.1
-        kept = booster.get_categories(export_to_arrow=True)
-        for name, values in [] if kept is None else kept.to_arrow():
+        stored = booster.get_categories(export_to_arrow=True)
+        for name, values in [] if stored is None else stored.to_arrow():
             if values is not None:
                 categories[name] = values.to_pylist()
-    return Told(model, "xgboost", names, count, categories, classes)
+    return categories
 
 
-def _of_lightgbm(model: Any, loaded: Any) -> Told:
+def _describe_lightgbm(model: Any, loaded: Any) -> ModelDescription:
     from .._adapters.lightgbm.model import read
 
     booster = getattr(loaded, "booster_", loaded)
-    told = read(booster.model_to_string())
+    parsed = read(booster.model_to_string())
+    objective = parsed.objective[0]
     classes = 0
     if not hasattr(loaded, "classes_"):
-        classes = (
-            2
-            if told.objective[0] == "binary"
-            else told.outputs
-            if told.objective[0].startswith("multi")
-            else 0
-        )
+        if objective == "binary":
+            classes = 2
+        elif objective.startswith("multi"):
+            classes = parsed.outputs
     names = booster.feature_name()
-    kept = booster.pandas_categorical or []
-    where = [
-        int(i)
-        for i in str(told.params.get("categorical_feature", "")).split(",")
-        if i.strip().isdigit()
-    ]
-    # Numbers that stand for categories keep none; where both kinds are mixed, the file does not say which is which.
-    categories = (
-        dict(zip((names[i] for i in where), kept, strict=True)) if len(where) == len(kept) else None
-    )
-    categories = categories if kept else {}
-    return Told(
-        model, "lightgbm", _names(names, "Column_{}".format), len(names), categories, classes
+    return ModelDescription(
+        model,
+        "lightgbm",
+        _own_names(names, "Column_{}".format),
+        len(names),
+        _lightgbm_categories(booster, str(parsed.params.get("categorical_feature", ""))),
+        classes,
     )
 
 
-def _of_sklearn(model: Any, loaded: Any) -> Told:
+def _lightgbm_categories(booster: Any, columns: str) -> dict[str, Any] | None:
+    """Category columns with their categories. ``columns``: their positions, with commas.
+
+    Columns of numbers that stand for categories store none. If a model has both kinds, its file
+    does not say which is which: None."""
+    stored = booster.pandas_categorical or []
+    if not stored:
+        return {}
+    positions = [int(i) for i in columns.split(",") if i.strip().isdigit()]
+    if len(positions) != len(stored):
+        return None
+    names = booster.feature_name()
+    return dict(zip((names[i] for i in positions), stored, strict=True))
+
+
+def _describe_sklearn(model: Any, loaded: Any) -> ModelDescription:
     names = getattr(loaded, "feature_names_in_", None)
+    columns = None if names is None else [str(name) for name in names]
     count = getattr(loaded, "n_features_in_", None)
-    return Told(model, "sklearn", None if names is None else [str(n) for n in names], count, None)
+    return ModelDescription(model, "sklearn", columns, count, None)
 
 
-_TOLD = {
-    "catboost": _of_catboost,
-    "xgboost": _of_xgboost,
-    "lightgbm": _of_lightgbm,
-    "sklearn": _of_sklearn,
+_DESCRIBE = {
+    "catboost": _describe_catboost,
+    "xgboost": _describe_xgboost,
+    "lightgbm": _describe_lightgbm,
+    "sklearn": _describe_sklearn,
 }

@@ -1,4 +1,4 @@
-"""What goes out: tables and sentences for people, or one JSON document; files that appear whole or not at all."""
+"""Output: tables and sentences for people, or one JSON document."""
 
 from __future__ import annotations
 
@@ -17,56 +17,45 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from .._actions.impact.audit import json_value
 from .._data.errors import InvalidInput
+from .._data.json_values import json_value
 
-SHOWN = 20  # rows of a table on the terminal
+MAX_LINES = 20  # of a table on the terminal
+_STYLES = {"harmful": "red", "helpful": "blue"}
 
 
-def clean(text: Any) -> str:
-    """A value from the data, without characters that act on a terminal."""
+def printable(text: Any) -> str:
+    """A value from the data, with escapes in place of characters that act on a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
 
 
-# What the library says to those who call it from Python.
-_OPTIONS = {
-    "confirm(X_holdout, y_holdout)": "--hold TABLE",
-    "Pass X_test and y_test": "Give more test rows",
-    'fidelity="warn"': "--fidelity warn",
-    "controls=5": "--controls 5",
-    "Look at some of `rows` before you do; the retrained model is in `model`": "Look at some of them before you do",
-    "X_val has": "the table of --val has",
-    "X_holdout has": "the table of --hold has",
-    "max_rows= allows": "--max-rows allows",
-    ": retrain=True": ": leave out --no-retrain",
-    ": ask for refit=True": ": leave out --no-refit",
-    "refit=False": "--no-refit",
-    "Pass params={'max_depth': ..., 'learning_rate': ..., ...}": "Give --param max_depth=... --param learning_rate=...",
-}
+def say(text: str) -> None:
+    """Print a message to stderr."""
+    print(f"leaftrace: {printable(text)}", file=sys.stderr, flush=True)
 
 
-def in_options(text: str) -> str:
-    """A sentence of the library with the names of options."""
-    for words, option in _OPTIONS.items():
-        text = text.replace(words, option)
-    return text
-
-
-def cell(value: Any) -> str:
+def cell_text(value: Any) -> str:
+    """A cell of a table on the terminal."""
     if isinstance(value, (float, np.floating)):
         return "-" if np.isnan(value) else f"{value:.4g}"
-    return clean(value)
+    return printable(value)
 
 
-def records(columns: Any) -> list[dict[str, Any]]:
-    """Lines of a table for JSON."""
+def records(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The lines of a table, for JSON."""
     names = list(columns)
-    lists = [json_value(np.asarray(columns[n], dtype=object)) for n in columns]
+    lists = [json_value(np.asarray(columns[name], dtype=object)) for name in names]
     return [dict(zip(names, line, strict=True)) for line in zip(*lists, strict=True)]
 
 
 class Output:
-    """To stdout: text, or with ``--json`` one document at the end. Progress and messages go to stderr."""
+    """Output of a command.
+
+    Text goes to stdout, or with ``--json`` one document at the end. Progress and messages go to
+    stderr.
+
+    ``document``  the content of the JSON document
+    """
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
@@ -75,70 +64,74 @@ class Output:
         self._errors = Console(file=sys.stderr, highlight=False)
 
     def text(self, text: str, style: str | None = None) -> None:
+        """Print text, unless there will be a JSON document."""
         if not self.as_json:
-            self._console.print(Text("\n".join(map(clean, text.split("\n"))), style=style or ""))
+            lines = map(printable, text.split("\n"))
+            self._console.print(Text("\n".join(lines), style=style or ""))
 
-    def table(self, columns: Mapping[str, Any], most: int = SHOWN) -> None:
-        """The first lines of a table; columns in which nothing was computed are left out."""
+    def table(self, columns: Mapping[str, Any], most: int = MAX_LINES) -> None:
+        """Print the first lines of a table, without columns in which nothing was computed."""
         if self.as_json:
             return
+        arrays = {name: np.asarray(columns[name]) for name in columns}
+        count = max(map(len, arrays.values()), default=0)
         table = Table(box=None, pad_edge=False, header_style="bold")
-        kept = {}
-        count = 0
-        for name in columns:
-            values = np.asarray(columns[name])
-            count = len(values)
-            if values.dtype.kind == "f" and count and np.isnan(values).all():
+        cells = []
+        for name, values in arrays.items():
+            if _is_empty(values):
                 continue
-            kept[name] = [cell(v) for v in values[:most].tolist()]
-            number = values.dtype.kind in "iuf"
+            is_number = values.dtype.kind in "iuf"
             table.add_column(
-                clean(name).replace("_", " "),
-                justify="right" if number else "left",
-                no_wrap=number,
+                printable(name).replace("_", " "),
+                justify="right" if is_number else "left",
+                no_wrap=is_number,
                 overflow="fold",
             )
-        for line in zip(*kept.values(), strict=True):
-            table.add_row(*(Text(value, style=_STYLES.get(value, "")) for value in line))
+            cells.append([cell_text(value) for value in values[:most].tolist()])
+        for line in zip(*cells, strict=True):
+            table.add_row(*(Text(text, style=_STYLES.get(text, "")) for text in line))
         self._console.print(table)
         if count > most:
             self.text(f"... and {count - most:,} more (--json gives all)", "dim")
 
-    def say(self, text: str) -> None:
-        print(f"leaftrace: {clean(text)}", file=sys.stderr, flush=True)
-
     @contextmanager
     def step(self, what: str, *, clock: bool = False) -> Iterator[None]:
-        """A part of the work, and a line if it took its time. With ``clock``, one on the terminal: for work that cannot
-        tell how far it is."""
+        """Run a part of the work, and print the time it took if over a second.
+
+        ``clock``: show a clock on the terminal, for work whose progress cannot be measured."""
         start = time.perf_counter()
-        shown = clock and self._errors.is_terminal
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
             TimeElapsedColumn(),
         )
-        with Progress(*columns, console=self._errors, transient=True, disable=not shown) as spinner:
-            spinner.add_task(clean(what), total=None)
+        hidden = not (clock and self._errors.is_terminal)
+        with Progress(*columns, console=self._errors, transient=True, disable=hidden) as spinner:
+            spinner.add_task(printable(what), total=None)
             yield
-        if (seconds := time.perf_counter() - start) > 1:
-            self.say(f"{what} ({seconds:.1f} s)")
+        seconds = time.perf_counter() - start
+        if seconds > 1:
+            say(f"{what} ({seconds:.1f} s)")
 
     def finish(self, code: int) -> int:
+        """Print the JSON document, if there is to be one, and return the exit code."""
         if self.as_json:
-            print(
-                json.dumps(
-                    json_value(self.document | {"exit_code": code}), indent=2, allow_nan=False
-                )
-            )
+            document = json_value(self.document | {"exit_code": code})
+            print(json.dumps(document, indent=2, allow_nan=False))
         return code
 
 
-_STYLES = {"harmful": "red", "helpful": "blue"}
+def _is_empty(values: np.ndarray) -> bool:
+    """Whether a column has nothing but NaN: what it is for was not computed."""
+    return values.dtype.kind == "f" and len(values) > 0 and bool(np.isnan(values).all())
 
 
 def check_output(path: str | None, inputs: Sequence[str | None], device: bool = False) -> None:
-    """Find out before the long work whether a file can be written there. ``device``: it may be one."""
+    """Raise an error if a file cannot be written there, before the long work.
+
+    ``inputs``  files that are read, which must not be written over
+    ``device``  the path may be that of a device
+    """
     if path is None:
         return
     folder = os.path.dirname(os.path.abspath(path))
@@ -148,10 +141,7 @@ def check_output(path: str | None, inputs: Sequence[str | None], device: bool = 
         if device:
             return
         raise InvalidInput(f"cannot write '{path}': it is not a plain file; choose another name.")
-    if any(
-        i is not None and os.path.exists(i) and os.path.realpath(i) == os.path.realpath(path)
-        for i in inputs
-    ):
+    if any(_is_same_file(path, name) for name in inputs if name is not None):
         raise InvalidInput(
             f"'{path}' is one of the files to read; choose another name to write to."
         )
@@ -164,3 +154,7 @@ def check_output(path: str | None, inputs: Sequence[str | None], device: bool = 
         raise InvalidInput(
             f"cannot write '{path}': {error.strerror}; choose another folder."
         ) from None
+
+
+def _is_same_file(path: str, other: str) -> bool:
+    return os.path.exists(other) and os.path.realpath(other) == os.path.realpath(path)

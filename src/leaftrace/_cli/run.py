@@ -1,10 +1,9 @@
-"""From a call to an exit code: every error is one line that says what to do."""
+"""Run a command and return its exit code. Every error is one line that says what to do."""
 
 from __future__ import annotations
 
 import errno
 import signal
-import sys
 import traceback
 import warnings
 from contextlib import suppress
@@ -12,21 +11,37 @@ from types import FrameType
 from typing import Any
 
 from .._data.errors import LeaftraceError
+from .._data.wording import Wording, use_words
 from . import FAILED, INTERRUPTED, OK, WRONG
-from .output import clean, in_options
+from .output import say
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+# How messages name the things a user can change: by options in place of Python's arguments.
+OPTION_WORDS = Wording(
+    test_suspects="--hold TABLE",
+    give_test_rows="Give more test rows",
+    accept_inexact="--fidelity warn",
+    use_controls="--controls 5",
+    look_first="Look at some of them before you do",
+    validation_rows="the table of --val",
+    holdout_rows="the table of --hold",
+    max_rows="--max-rows",
+    do_retrain="leave out --no-retrain",
+    do_refit="leave out --no-refit",
+    no_refit="--no-refit",
+    give_parameters="Give --param max_depth=... --param learning_rate=...",
+)
 
 
-class Pressed:
-    """Whether Ctrl-C was pressed, also where the work was ended in good order because of it."""
+class InterruptWatch:
+    """Notes whether Ctrl-C was pressed, even where the work ended in good order because of it."""
 
     def __init__(self) -> None:
-        self.yes = False
+        self.pressed = False
 
-    def __enter__(self) -> Pressed:
+    def __enter__(self) -> InterruptWatch:
         self._before: Any = None
-        with suppress(ValueError):  # not the main thread: no one can press anything
+        with suppress(ValueError):  # only the main thread may set a handler
             self._before = signal.signal(signal.SIGINT, self._on_press)
         return self
 
@@ -35,12 +50,13 @@ class Pressed:
             signal.signal(signal.SIGINT, self._before)
 
     def _on_press(self, number: int, frame: FrameType | None) -> None:
-        self.yes = True
+        self.pressed = True
         signal.default_int_handler(number, frame)
 
 
 def run(app: Any, argv: list[str]) -> int:
-    with Pressed() as pressed, warnings.catch_warnings():
+    """Run the command that these arguments name."""
+    with InterruptWatch() as watch, use_words(OPTION_WORDS), warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
             code = app(argv, standalone_mode=False, prog_name="leaftrace")
@@ -48,46 +64,55 @@ def run(app: Any, argv: list[str]) -> int:
             if "--debug" in argv:
                 traceback.print_exception(error)
             return _explain(error)
-    if pressed.yes and code != INTERRUPTED:
-        _say("Interrupted: this is what was finished until then.")
+    if watch.pressed and code != INTERRUPTED:
+        _say_in_a_line("Interrupted: this is what was finished until then.")
         return INTERRUPTED
     return code if isinstance(code, int) else OK
 
 
+def _option_error(error: Any) -> str:
+    """The message of typer about a wrong option, and where to find the right ones."""
+    command = getattr(getattr(error, "ctx", None), "command_path", "leaftrace")
+    return f"{error.format_message()} See: {command} --help"
+
+
 def _explain(error: Exception) -> int:
-    """One line on stderr, and the exit code."""
-    if hasattr(error, "format_message"):  # typer's own, of wrong options
-        command = getattr(getattr(error, "ctx", None), "command_path", "leaftrace")
-        _say(f"{error.format_message()} See: {command} --help")  # pyright: ignore[reportAttributeAccessIssue]
+    """Print the error as one line, and return the exit code."""
+    is_ours = False
+    if hasattr(error, "format_message"):  # typer's errors about options
+        text = _option_error(error)
     elif isinstance(error, LeaftraceError):
-        _say(str(error))
+        text = str(error)
     elif isinstance(error, ImportError):
-        _say(
-            f"{error.name or error} is missing; install it, for example: pip install 'leaftrace[{error.name}]'"
-        )
+        name = error.name or error
+        text = f"{name} is missing; install it, for example: pip install 'leaftrace[{error.name}]'"
     elif isinstance(error, MemoryError):
-        _say(
-            "there is not enough memory; give fewer test rows (--rows, --worst), or a machine with more."
+        text = (
+            "there is not enough memory; give fewer test rows (--rows, --worst), "
+            "or a machine with more."
         )
     elif isinstance(error, OSError):
-        where = f" '{error.filename}'" if error.filename else ""
-        hint = (
-            "free some space or choose another place"
-            if error.errno in _NO_SPACE
-            else "check the path"
-        )
-        _say(f"cannot use the file{where}: {error.strerror or error}; {hint}.")
+        text = _file_error(error)
     else:
-        _say(
-            f"leaftrace failed: {type(error).__name__}: {error} (--debug shows where; please report it)"
-        )
-        return FAILED
-    return WRONG
+        is_ours = True
+        what = f"{type(error).__name__}: {error}"
+        text = f"leaftrace failed: {what} (--debug shows where; please report it)"
+    _say_in_a_line(text)
+    return FAILED if is_ours else WRONG
 
 
-def _say(text: str) -> None:
-    print(f"leaftrace: {in_options(clean(' '.join(text.split())))}", file=sys.stderr)
+def _file_error(error: OSError) -> str:
+    """A message about a file that cannot be read or written."""
+    where = f" '{error.filename}'" if error.filename else ""
+    hint = "check the path"
+    if error.errno in _NO_SPACE:
+        hint = "free some space or choose another place"
+    return f"cannot use the file{where}: {error.strerror or error}; {hint}."
+
+
+def _say_in_a_line(text: str) -> None:
+    say(" ".join(text.split()))
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object) -> None:
-    _say(f"warning: {message}")
+    _say_in_a_line(f"warning: {message}")

@@ -1,5 +1,5 @@
-"""Replay of the training, and the passes over it that answer questions. Modules import only from those before them:
+"""Replay of the training, and the passes over it. Modules import only from those before them:
 
-steps, fidelity, replay, row_effects, workspace, queries, methods, backward, leaf_space, costs, forward, removals,
-refit, engine.
+leaf_equations, steps, fidelity, replay, row_effects, settings, workspace, queries, methods,
+backward, leaf_space, costs, forward_block, forward, removals, refit, engine.
 """

@@ -1,16 +1,17 @@
 """The adjoint: exact influence of all n rows on a query in one backward pass, O(T n).
 
     abar_j = 0
-    for t = T..1:   fbar_l  = sum_{x in l} c_x + sum_{j in l} abar_j       what Q feels of leaf l's value
-                    abar_j += U_j' fbar_{l(j)}                             what Q feels of row j's score
+    for t = T..1:   fbar_l  = sum_{x in l} c_x + sum_{j in l} abar_j       derivative of Q in leaf l's value
+                    abar_j += U_j' fbar_{l(j)}                             derivative of Q in row j's score
     base:           fbar_0  = sum_x c_x + sum_j abar_j
 
 Then, for each row,
     dQ/dw_i = sum_t V_i . fbar_{l(i)} + (d base/dw_i) . fbar_0 + (d lam/dw_i) sum_l (df_l/dlam) . fbar_l
 and the same with the label effects Y in the place of V. SinglePoint leaves the abar out.
 
-This is boosting, where step t - 1 is added to the scores before step t. Other moves (see _model/ensemble.py) are undone
-one by one between the steps: what was added with a factor feels the abar with that factor.
+This is boosting, where step t - 1 is added to the scores before step t. Other moves (see
+_model/ensemble.py) are undone one by one between the steps: values that were added with a factor
+get the abar times that factor.
 """
 
 from __future__ import annotations
@@ -22,25 +23,29 @@ from typing import Any
 
 import numpy as np
 
-from .._data.arrays import F64, Ids, Real
+from .._data.arrays import F64, Ids, Ints, Real
 from .._kernels import BLOCKS, block_width, kernels, zeros
 from .._kernels import numpy as twins
+from .._kernels.arguments import StepLeaves
 from .._kernels.numpy import sum_by_leaf
 from .._model.ensemble import BASE, Ensemble
 from .queries import Queries
 from .replay import Trace
-from .row_effects import Rows, base_effect, base_label_effect, direct_effects, label_effects
+from .row_effects import PlacedRows, base_effect, base_label_effect, direct_effects, label_effects
 from .workspace import ROW_CHUNK, Workspace
 
 
 @dataclass(frozen=True)
 class LeafAdjoint:
-    """What a block of queries feels of every leaf value, the base score and lam."""
+    """Derivatives of a block of queries in every leaf value, the base score and lam."""
 
-    fbar: Real  # (leaves, O, B); of smoothed trees (leaves, 2, B), as the row effects meet it
+    fbar: Real  # (leaves, O, B); for smoothed trees (leaves, 2, B), see `effect_adjoint`
     base: F64  # (K, B)
     lam: F64  # (B,)
-    columns: int  # of the B columns, how many are queries
+    columns: int  # number of queries; the other columns pad the block
+
+
+# ---- the backward pass ----
 
 
 def leaf_adjoint(
@@ -51,61 +56,57 @@ def leaf_adjoint(
     knock_on: bool = True,
     out: Real | None = None,
 ) -> LeafAdjoint:
-    """Run the backward pass for some of the queries. ``out`` (n, B), of effects that are not kept: see `one_pass`."""
-    trace = work.trace
+    """Run the backward pass for some of the queries.
+
+    ``knock_on``  False leaves out the effects of rows on other rows through later trees
+    ``out``       (n, B), for effects that are not kept: see `single_pass_influence`
+    """
     e = work.trace.ensemble
     count = len(range(len(queries))[columns])
     B = block_width(count)
     fbar, base = queries.seeds(columns, B, work.dtype)
     if knock_on and not e.independent:
         abar = zeros((e.n_rows, e.n_outputs, B), work.dtype)
-        for t in (
-            _kept_steps(work, fbar, abar)
-            if work.keeps_effects
-            else _passing_steps(work, fbar, abar, out)
-        ):
+        if work.keeps_effects:
+            steps = _steps_with_kept_effects(work, fbar, abar)
+        else:
+            steps = _steps_with_new_effects(work, fbar, abar, out)
+        for t in steps:
             if not e.boosts(t):
-                _feel_moves(e, t, abar, fbar, base)
+                _undo_moves(e, t, abar, fbar, base)
         base += abar.sum(axis=0, dtype=np.float64)
-    return finished(trace, fbar, base, count)
+    return finish_pass(work.trace, fbar, base, count)
 
 
-def finished(trace: Trace, fbar: Real, base: F64, count: int) -> LeafAdjoint:
-    """With what all leaves feel known."""
+def finish_pass(trace: Trace, fbar: Real, base: F64, count: int) -> LeafAdjoint:
+    """Wrap up a finished backward pass, in which the derivatives in all leaf values are known."""
     e = trace.ensemble
     lam = lam_adjoint(trace, fbar)
     if e.smoothing is not None:
-        fbar = np.concatenate(
-            [felt_by_rows(trace, t, fbar[e.leaf_range(t)]) for t in range(e.n_steps)]
-        )
+        steps = [effect_adjoint(trace, t, fbar[e.leaf_range(t)]) for t in range(e.n_steps)]
+        fbar = np.concatenate(steps)
     return LeafAdjoint(fbar, base, lam, count)
 
 
-def _kept_steps(work: Workspace, fbar: Real, abar: Real) -> Iterator[int]:
-    """Step by step, backwards, all rows at once."""
+def _steps_with_kept_effects(work: Workspace, fbar: Real, abar: Real) -> Iterator[int]:
+    """Go through the steps backwards, all rows at once; yields each step when it is done."""
     e = work.trace.ensemble
     for t, U in work.knock_on_backwards():
+        fbar_t = effect_adjoint(work.trace, t, fbar[e.leaf_range(t)])
         below = fbar[e.leaf_range(t - 1)] if e.boosts(t) else None
-        backward_rows(
-            work.trace,
-            t,
-            e.leaves,
-            U,
-            felt_by_rows(work.trace, t, fbar[e.leaf_range(t)]),
-            abar,
-            below,
-        )
+        backward_rows(work.trace, t, e.leaves, U, fbar_t, abar, below)
         yield t
 
 
-def _passing_steps(work: Workspace, fbar: Real, abar: Real, out: Real | None) -> Iterator[int]:
-    """The same for effects that are computed as they are needed."""
+def _steps_with_new_effects(
+    work: Workspace, fbar: Real, abar: Real, out: Real | None
+) -> Iterator[int]:
+    """The same for effects that are not kept: each step computes its own."""
     e = work.trace.ensemble
     for t, A in work.scores_backwards():
+        fbar_t = effect_adjoint(work.trace, t, fbar[e.leaf_range(t)])
         below = fbar[e.leaf_range(t - 1)] if e.boosts(t) else None
-        backward_chunks(
-            work, t, A, felt_by_rows(work.trace, t, fbar[e.leaf_range(t)]), abar, below, out
-        )
+        backward_chunks(work, t, A, fbar_t, abar, below, out)
         yield t
 
 
@@ -113,70 +114,83 @@ def backward_chunks(
     work: Workspace,
     t: int,
     A: F64,
-    felt: Real,
+    fbar: Real,
     abar: Real,
     below: Real | None,
     out: Real | None = None,
 ) -> None:
-    """`backward_rows` of all rows, at their scores A (n, K) before step t, chunk by chunk on the threads. Then
-    out (n, B) += V felt: what rows do with their weights through this step."""
-    n = len(work.rows)
-    chunks = [slice(start, min(start + ROW_CHUNK, n)) for start in range(0, n, ROW_CHUNK)]
+    """Run `backward_rows` for all rows, chunk by chunk on the threads.
 
-    def chunk(part: slice) -> Real | None:
-        rows = work.rows.cut(part)
+    ``A``    (n, K) scores of the rows before step t, from which the effects are computed
+    ``out``  (n, B) += V fbar: the influence of rows through this step
+    """
+    n = len(work.rows)
+    trees = work.trace.ensemble.trees(t)
+
+    def backward_chunk(part: slice) -> Real | None:
+        rows = work.rows.view(part)
         V, U = work.step_effects(rows, t, A[part])
         sums = None if below is None else zeros(below.shape, work.dtype)
-        backward_rows(work.trace, t, rows.leaves, U, felt, abar[part], sums)
+        backward_rows(work.trace, t, rows.leaves, U, fbar, abar[part], sums)
         if out is not None:
-            leaves = np.ascontiguousarray(rows.leaves[work.trace.ensemble.trees(t)])
-            first = np.zeros(len(V), np.int64)
-            kernels.expand(leaves, 0, len(rows), first, V, felt, out[part])
+            leaves = np.ascontiguousarray(rows.leaves[trees])
+            expand_effects(leaves, np.zeros(len(V), np.int64), V, fbar, out[part])
         return sums
 
-    for sums in work.map(chunk, chunks):
+    for sums in work.map(backward_chunk, _chunks(n)):
         if below is not None:
             below += sums
 
 
+def _chunks(n: int) -> list[slice]:
+    return [slice(start, min(start + ROW_CHUNK, n)) for start in range(0, n, ROW_CHUNK)]
+
+
 def backward_rows(
-    trace: Trace, t: int, leaves: Ids, U: Real, felt: Real, abar: Real, below: Real | None
+    trace: Trace, t: int, leaves: Ids, U: Real, fbar: Real, abar: Real, below: Real | None
 ) -> None:
-    """Step t of the backward pass for some rows: abar (n, K, B) takes in what is felt of their leaves, and the leaves
-    of the step below feel abar, unless None. leaves (trees, n), U (R, n, O, K), felt and below (M, O, B)."""
+    """Run step t of the backward pass for some rows.
+
+    Adds U' fbar to abar (n, K, B), and sums of abar to the derivatives in the leaf values of the
+    step below, unless they are None. leaves (trees, n), U (R, n, O, K), fbar and below (M, O, B).
+    """
     e = trace.ensemble
+    # The native kernel does not take the effects of smoothed trees, which have two numbers a row.
     step_kernels: Any = kernels if e.smoothing is None else twins
-    here = e.trees(t)
-    next_ = None if below is None else e.trees(t - 1)
-    step_kernels.backward_step(
-        np.ascontiguousarray(leaves[here]),
-        e.first_output[here],
-        U,
-        felt,
-        abar,
-        None if next_ is None else np.ascontiguousarray(leaves[next_]),
-        None if next_ is None else e.first_output[next_],
-        below,
-    )
+    at = _step_leaves(e, t, leaves)
+    at_below = (None, None) if below is None else _step_leaves(e, t - 1, leaves)
+    step_kernels.backward_step(*at, U, fbar, abar, *at_below, below)
+
+
+def _step_leaves(e: Ensemble, t: int, leaves: Ids) -> StepLeaves:
+    trees = e.trees(t)
+    return StepLeaves(np.ascontiguousarray(leaves[trees]), e.first_output[trees])
+
+
+def effect_adjoint(trace: Trace, t: int, fbar: Real) -> Real:
+    """Derivatives of the queries in the sums of row effects over each leaf of step t.
+
+    A row's effect is a change of its leaf's value, so these are fbar (M, O, B) itself. For smoothed
+    trees a row has effects on its leaf's sums of g and h, and these are (M, 2, B).
+    """
+    spread = trace.steps[t].spread
+    if spread is None:
+        return fbar
+    return np.einsum("kle,kb->leb", spread, fbar[:, 0]).astype(fbar.dtype)
 
 
 def lam_adjoint(trace: Trace, fbar: Real) -> F64:
-    """(B,) what the queries feel of lam."""
+    """(B,) derivatives of the queries in lam."""
     if not trace.ensemble.lam_slope:
         return np.zeros(fbar.shape[2])
     return np.einsum("mo,mob->b", trace.lam_effect, fbar)
 
 
-def felt_by_rows(trace: Trace, t: int, fbar: Real) -> Real:
-    """fbar (M, O, B) as the row effects of step t meet it."""
-    spread = trace.steps[t].spread
-    return (
-        fbar if spread is None else np.einsum("kle,kb->leb", spread, fbar[:, 0]).astype(fbar.dtype)
-    )
+def _undo_moves(e: Ensemble, t: int, abar: Real, fbar: Real, base: F64) -> None:
+    """Go back over the moves between step t - 1 and step t.
 
-
-def _feel_moves(e: Ensemble, t: int, abar: Real, fbar: Real, base: F64) -> None:
-    """The moves between step t - 1 and step t, backwards: each step moved feels what the rows' scores do."""
+    The leaf values that a move added to the scores get the derivatives abar in the scores.
+    """
     for r, factor in reversed(e.moves_before(t)):
         if r == BASE:
             base += factor * abar.sum(axis=0, dtype=np.float64)
@@ -186,81 +200,109 @@ def _feel_moves(e: Ensemble, t: int, abar: Real, fbar: Real, base: F64) -> None:
             sum_by_leaf(ids, factor * abar[:, o : o + e.leaf_outputs], leaves)
 
 
-def one_pass(work: Workspace, queries: Queries, columns: slice) -> Real:
-    """`expand_training` of `leaf_adjoint`, where effects are not kept: each step's are computed once, for both. When a
-    step's turn comes, what is felt of its leaves is known."""
+# ---- from leaves to rows ----
+
+
+def single_pass_influence(work: Workspace, queries: Queries, columns: slice) -> Real:
+    """(n, columns) dQ/dw of all training rows, for effects that are not kept.
+
+    It gives the same as `expand_training` of `leaf_adjoint`, and computes the effects of each step
+    once for both: when the pass comes to a step, the derivatives in its leaf values are known.
+    """
     count = len(range(len(queries))[columns])
     n = len(work.rows)
     out = zeros((n, block_width(count)), work.dtype)
     adjoint = leaf_adjoint(work, queries, columns, out=out)
-    for start in range(0, n, ROW_CHUNK):
-        part = slice(start, min(start + ROW_CHUNK, n))
-        _complete(work, adjoint, work.rows.cut(part), out[part])
+    for part in _chunks(n):
+        _to_weight_derivatives(work, adjoint, work.rows.view(part), out[part])
     return out[:, :count]
 
 
-def expand_training(work: Workspace, adjoint: LeafAdjoint, index: np.ndarray | None) -> Real:
+def expand_training(work: Workspace, adjoint: LeafAdjoint, index: Ints | None) -> Real:
     """(rows, columns) dQ/dw of the training rows, or of those in `index`."""
     if work.keeps_effects:
         (rows, V) = next(work.direct_effects(index))
-        # Rows do not depend on each other: a block of few columns spreads its rows over the threads.
-        return _expand(work, adjoint, rows, V, work.n_jobs if adjoint.columns < BLOCKS[-1] else 1)
-    chunks = work.row_slices() if index is None else work.row_chunks(index)
-    starts = np.cumsum(
-        [0, *(len(range(len(work.rows))[c]) if isinstance(c, slice) else len(c) for c in chunks)]
-    )
+        # A block of few columns spreads its rows over the threads.
+        pieces = work.n_jobs if adjoint.columns < BLOCKS[-1] else 1
+        return _expand(work, adjoint, rows, V, pieces)
+    n = len(work.rows)
+    if index is None:
+        chunks = work.row_slices()
+        sizes = [len(range(n)[chunk]) for chunk in chunks]
+    else:
+        chunks = work.row_chunks(index)
+        sizes = [len(chunk) for chunk in chunks]
+    starts = np.cumsum([0, *sizes])
     out = np.empty((starts[-1], adjoint.columns), work.dtype)
 
-    def chunk(c: int) -> None:
-        out[starts[c] : starts[c + 1]] = expand_candidates(work, adjoint, work.rows.take(chunks[c]))
+    def expand_chunk(c: int) -> None:
+        rows = work.rows.take(chunks[c])
+        out[starts[c] : starts[c + 1]] = expand_candidates(work, adjoint, rows)
 
-    list(work.map(chunk, range(len(chunks))))
+    list(work.map(expand_chunk, range(len(chunks))))
     return out
 
 
-def expand_candidates(work: Workspace, adjoint: LeafAdjoint, rows: Rows) -> Real:
-    """(rows, columns) dQ/dw of any rows: at weight zero, of those that are not in the training set."""
+def expand_candidates(work: Workspace, adjoint: LeafAdjoint, rows: PlacedRows) -> Real:
+    """(rows, columns) dQ/dw of any rows; at weight zero for those outside the training set."""
     return _expand(work, adjoint, rows, direct_effects(work.trace, rows, work.dtype))
 
 
-def _expand(work: Workspace, adjoint: LeafAdjoint, rows: Rows, V: Real, pieces: int = 1) -> Real:
-    e = work.trace.ensemble
+def expand_labels(work: Workspace, adjoint: LeafAdjoint, rows: PlacedRows) -> Real:
+    """(rows, columns, Y) dQ/dy of these rows."""
+    offset = work.trace.ensemble.tree_offset
+    Y = label_effects(work.trace, rows, work.dtype)
+    Y0 = base_label_effect(work.trace, rows)
+    out = np.zeros((Y.shape[3], len(rows), adjoint.fbar.shape[2]), work.dtype)
+    for y in range(Y.shape[3]):
+        effects = np.ascontiguousarray(Y[..., y])
+        expand_effects(rows.leaves, offset, effects, adjoint.fbar, out[y])
+        out[y] += (Y0[..., y] @ adjoint.base).astype(work.dtype)
+    return np.moveaxis(out, 0, 2)[:, : adjoint.columns]
+
+
+def _expand(
+    work: Workspace, adjoint: LeafAdjoint, rows: PlacedRows, V: Real, pieces: int = 1
+) -> Real:
+    """(rows, columns) dQ/dw from the direct effects V (trees, rows, O), in pieces on threads."""
+    offset = work.trace.ensemble.tree_offset
     out = zeros((len(rows), adjoint.fbar.shape[2]), work.dtype)
     edges = [len(rows) * p // pieces for p in range(pieces + 1)]
 
-    def piece(begin_end: tuple[int, int]) -> None:
-        kernels.expand(rows.leaves, *begin_end, e.tree_offset, V, adjoint.fbar, out)
+    def expand_piece(edge: tuple[int, int]) -> None:
+        expand_effects(rows.leaves, offset, V, adjoint.fbar, out, slice(*edge))
 
-    list(work.map(piece, pairwise(edges)))
-    _complete(work, adjoint, rows, out)
+    list(work.map(expand_piece, pairwise(edges)))
+    _to_weight_derivatives(work, adjoint, rows, out)
     return out[:, : adjoint.columns]
 
 
-def _complete(work: Workspace, adjoint: LeafAdjoint, rows: Rows, out: Real) -> None:
-    """From sums of V fbar to dQ/dw: lam, class weights and the starting score."""
+def expand_effects(
+    leaves: Ids, offset: Ints, effects: Real, fbar: Real, out: Real, part: slice | None = None
+) -> None:
+    """out (n, B) += sum over trees of effects . fbar at the row's leaf, for some of the rows.
+
+    ``leaves``   (trees, n)
+    ``offset``   (trees,) where the leaves of each tree's step begin in fbar
+    ``effects``  (trees, n, O)
+    ``fbar``     (leaves, O, B)
+    """
+    begin = 0 if part is None else part.start
+    end = len(out) if part is None else part.stop
+    kernels.expand(leaves, begin, end, offset, effects, fbar, out)
+
+
+def _to_weight_derivatives(
+    work: Workspace, adjoint: LeafAdjoint, rows: PlacedRows, out: Real
+) -> None:
+    """Turn sums of V fbar (rows, B), in place, into dQ/dw.
+
+    Adds the effect through lam, multiplies by class weights, and adds that through the starting
+    score.
+    """
     e = work.trace.ensemble
     out += (e.lam_slope * adjoint.lam).astype(work.dtype)
     if not np.all(rows.factor == 1):
         out *= rows.factor.astype(work.dtype)[:, None]
     if e.base_rule is not None:
         out += (base_effect(work.trace, rows) @ adjoint.base).astype(work.dtype)
-
-
-def expand_labels(work: Workspace, adjoint: LeafAdjoint, rows: Rows) -> Real:
-    """(rows, columns, Y) dQ/dy of these rows."""
-    e = work.trace.ensemble
-    Y = label_effects(work.trace, rows, work.dtype)
-    Y0 = base_label_effect(work.trace, rows)
-    out = np.zeros((Y.shape[3], len(rows), adjoint.fbar.shape[2]), work.dtype)
-    for y in range(Y.shape[3]):
-        kernels.expand(
-            rows.leaves,
-            0,
-            len(rows),
-            e.tree_offset,
-            np.ascontiguousarray(Y[..., y]),
-            adjoint.fbar,
-            out[y],
-        )
-        out[y] += (Y0[..., y] @ adjoint.base).astype(work.dtype)
-    return np.moveaxis(out, 0, 2)[:, : adjoint.columns]

@@ -1,4 +1,4 @@
-"""The cost of an answer in seconds and bytes, before the work is done, and the form to compute it in.
+"""The cost of an answer in seconds and bytes before the work, and the form to compute it in.
 
 The passes are loops over rows, trees and columns with a price each, in nanoseconds on the machine
 that `benchmarks/calibrate.py` ran on (it prints this table). A probe of a few milliseconds measures
@@ -16,13 +16,14 @@ from typing import Literal
 import numpy as np
 
 from .._kernels import BLOCKS, block_width, kernels
+from .._kernels.arguments import StepLeaves
 from .._model.ensemble import Ensemble
 from .leaf_space import has_leaf_form, space_bytes
 from .methods import LeafInfluence, LeafRefit, SinglePoint, TopKLeaves
 from .workspace import Workspace
 
-# Nanoseconds for one row in one tree; except for effects, states and pairs also for one column of a
-# block of that width.
+# Nanoseconds for one row in one tree. Prices by width are also for one column of a block of that
+# width.
 PRICES = {
     "effects": 9.5,
     "states": 18.0,
@@ -33,22 +34,26 @@ PRICES = {
     "pairs": 4.0,  # for one row in one pair of trees
     "solve": 0.026,  # for one pair of leaves and one column
 }
-PROBE = 0.16  # nanoseconds that the probe below takes on that machine
+PROBE = 0.16  # nanoseconds that the probe in `machine` takes for a row and column on that machine
 
 Form = Literal["row form", "leaf form", "direct effects only", "forwards"]
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """``seconds`` and ``bytes`` an answer will take, result included; ``form`` the way it will be computed."""
+    """The cost of an answer.
+
+    ``seconds``  time
+    ``bytes``    memory, result included
+    ``form``     how it is computed
+    """
 
     seconds: float
     bytes: int
     form: str
 
     def __repr__(self) -> str:
-        size = f"{self.bytes / 1e9:.1f} GB" if self.bytes >= 1e9 else f"{self.bytes / 1e6:.0f} MB"
-        return f"Estimate(about {_duration(self.seconds)}, {size}; {self.form})"
+        return f"Estimate(about {_duration(self.seconds)}, {_size(self.bytes)}; {self.form})"
 
 
 def _duration(total: float) -> str:
@@ -62,6 +67,11 @@ def _duration(total: float) -> str:
     return f"{minutes} min {seconds:.0f} s" if minutes else f"{total:.2g} s"
 
 
+def _size(count: int) -> str:
+    """A number of bytes in words."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
 @dataclass(frozen=True)
 class Plan:
     """How an answer will be computed, and the work and memory that takes."""
@@ -73,10 +83,12 @@ class Plan:
 
     @property
     def seconds(self) -> float:
+        """Time on this machine, with all threads."""
         return 1e-9 * self.nanoseconds * machine() / self.n_jobs
 
     @property
     def estimate(self) -> Estimate:
+        """The costs as users see them."""
         return Estimate(self.seconds, self.bytes, self.form)
 
 
@@ -85,7 +97,8 @@ def plan_influence(
 ) -> Plan:
     """Plan `Tracer.influence` for this many queries and training rows.
 
-    ``built``: whether the leaf form exists already."""
+    ``built``: whether the leaf form exists already.
+    """
     if isinstance(method, LeafRefit) or isinstance(method.update_set, TopKLeaves):
         return _forward_plan(work, method, columns, rows)
     e = work.trace.ensemble
@@ -129,7 +142,7 @@ def _forward_plan(
 
 
 def _block_bytes(work: Workspace, columns: int) -> int:
-    """Bytes of the blocks of columns that are worked on at once."""
+    """Bytes of the blocks of columns that are computed at the same time."""
     if not columns:
         return 0
     e = work.trace.ensemble
@@ -148,43 +161,47 @@ def leaf_form_pays(work: Workspace, built: bool, queries: int) -> bool:
 
 
 def backward_cost(e: Ensemble, queries: int) -> float:
-    """Row form, nanoseconds of one core."""
-    return (
-        _width_price("backward", queries) * queries * e.leaves.size * e.effect_outputs * e.n_outputs
-    )
+    """Nanoseconds of one core for the row form of the backward pass."""
+    price = _column_price("backward", queries)
+    return price * queries * e.leaves.size * e.effect_outputs * e.n_outputs
 
 
 def build_cost(e: Ensemble) -> float:
-    """Leaf form, once."""
+    """Nanoseconds of one core to build the leaf form."""
     pairs = len(e.first_output) ** 2 / 2
     return PRICES["pairs"] * e.n_rows * pairs * e.leaf_outputs**2
 
 
 def solve_cost(e: Ensemble, queries: int) -> float:
-    """Leaf form, all queries."""
+    """Nanoseconds of one core to solve the leaf form for all queries."""
     return PRICES["solve"] * queries * (len(e.values) * e.leaf_outputs) ** 2 / 2
 
 
 def expand_cost(e: Ensemble, queries: int, rows: int) -> float:
-    return _width_price("expand", queries) * queries * rows * len(e.first_output) * e.effect_outputs
+    """Nanoseconds of one core to go from leaves to this many training rows."""
+    price = _column_price("expand", queries)
+    return price * queries * rows * len(e.first_output) * e.effect_outputs
 
 
 def forward_cost(e: Ensemble, what: str, rows: int) -> float:
-    """Tangent or refit of this many training rows."""
-    inner = e.rule.iterations if what == "refit" else 1
-    return _width_price(what, rows) * rows * e.leaves.size * e.leaf_outputs * e.n_outputs * inner
+    """Nanoseconds of one core for the tangent or refit of this many training rows."""
+    iterations = e.rule.iterations if what == "refit" else 1
+    price = _column_price(what, rows)
+    return price * rows * e.leaves.size * e.leaf_outputs * e.n_outputs * iterations
 
 
 def effects_cost(e: Ensemble) -> float:
+    """Nanoseconds of one core to compute the row effects of all steps."""
     return PRICES["effects"] * e.leaves.size * e.leaf_outputs * e.n_outputs * e.rule.iterations
 
 
 def states_cost(e: Ensemble) -> float:
+    """Nanoseconds of one core to compute the states of all steps."""
     return PRICES["states"] * e.n_steps * e.n_rows * e.n_outputs
 
 
-def _width_price(what: str, columns: int) -> float:
-    """Of one column; a block is as dear as its width even where it is not full."""
+def _column_price(what: str, columns: int) -> float:
+    """The price of one of this many columns. A block costs as much as its width, full or not."""
     width = block_width(min(columns, BLOCKS[-1]))
     blocks = -(-columns // width)
     return PRICES[what][width] * blocks * width / max(columns, 1)
@@ -192,18 +209,17 @@ def _width_price(what: str, columns: int) -> float:
 
 @cache
 def machine() -> float:
-    """How much slower this machine is than the one of PRICES."""
+    """How much slower this machine is than the one that PRICES were measured on."""
     n = 4096
     B = BLOCKS[-1]
     rng = np.random.default_rng(0)
-    leaf = rng.integers(0, 64, (1, n)).astype(np.uint8)
-    first = np.zeros(1, np.int32)
+    step = StepLeaves(rng.integers(0, 64, (1, n)).astype(np.uint8), np.zeros(1, np.int32))
     U = np.full((1, n, 1, 1), 1e-3, np.float32)
     fbar = np.ones((64, 1, B), np.float32)
     abar = np.zeros((n, 1, B), np.float32)
     times = []
     for _ in range(5):
         start = time.perf_counter()
-        kernels.backward_step(leaf, first, U, fbar, abar, leaf, first, fbar.copy())
+        kernels.backward_step(*step, U, fbar, abar, *step, fbar.copy())
         times.append(time.perf_counter() - start)
     return 1e9 * min(times) / (n * B) / PROBE

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,7 @@ from .._data import inputs
 from .._data.arrays import F64, Ints, Real
 from .._data.errors import FidelityError, FidelityWarning, InvalidInput, UnsupportedModel
 from .._data.progress import progress
+from .._data.wording import words
 from .._kernels import BLOCKS, blocks_of
 from .._model.ensemble import Ensemble
 from .._model.reading import Reading
@@ -30,45 +31,19 @@ from .backward import (
     expand_labels,
     expand_training,
     leaf_adjoint,
-    one_pass,
+    single_pass_influence,
 )
 from .costs import Plan, plan_influence
 from .fidelity import Fidelity
-from .leaf_space import LeafSpace, build
+from .leaf_space import LeafSpace, build_leaf_space
 from .methods import AllPoints, LeafInfluence, LeafRefit
-from .queries import Of, Queries, Reduce, make_queries
+from .queries import Of, Queries, Reduce, make_queries, queries_for
 from .refit import RefittedModel, RetrainedModel, alter, class_factors, refit_on
 from .removals import has_block_removal, refit_without
 from .replay import replay
 from .row_effects import candidate_rows
-from .workspace import Workspace, available_cores, available_memory
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a tracer computes, as its user asked."""
-
-    fidelity: str
-    dtype: np.dtype
-    n_jobs: int
-    memory_limit: int | None
-
-
-def settings_of(
-    fidelity: str, dtype: str, n_jobs: int | None, memory_limit: int | None
-) -> Settings:
-    """Check the settings that a user gave."""
-    if fidelity not in ("raise", "warn", "ignore"):
-        raise InvalidInput(f"fidelity is {fidelity!r}; it can be 'raise', 'warn' or 'ignore'.")
-    if str(dtype) not in ("float32", "float64"):
-        raise InvalidInput(f"dtype is {dtype!r}; it can be 'float32' or 'float64'.")
-    if n_jobs is not None and n_jobs < 1:
-        raise InvalidInput(
-            f"n_jobs is {n_jobs}; it is a number of threads, 1 or more, or None for all cores."
-        )
-    if memory_limit is not None and memory_limit <= 0:
-        raise InvalidInput(f"memory_limit is {memory_limit}; it is a number of bytes, or None.")
-    return Settings(fidelity, np.dtype(dtype), n_jobs or available_cores(), memory_limit)
+from .settings import Settings, available_memory, thread_pool
+from .workspace import Workspace
 
 
 class Engine:
@@ -83,19 +58,33 @@ class Engine:
     def __init__(self, source: Source, settings: Settings) -> None:
         self.source = source
         self.settings = settings
-        with ThreadPoolExecutor(settings.n_jobs) as threads:
+        with thread_pool(settings.n_jobs) as threads:
             trace = replay(source.ensemble, source.tolerance, source.notes, threads)
         self.fidelity: Fidelity = trace.fidelity
-        if not self.fidelity.exact and settings.fidelity != "ignore":
-            if settings.fidelity == "raise":
-                raise FidelityError(
-                    f"{self.fidelity.verdict}. Pass exactly the rows, labels and weights of training; "
-                    'fidelity="warn" goes on regardless.'
-                )
-            warnings.warn(self.fidelity.verdict, FidelityWarning, stacklevel=3)
+        if not self.fidelity.exact:
+            self._report_fidelity()
         memory_limit = settings.memory_limit or available_memory() // 2
         self.work = Workspace(trace, settings.dtype, settings.n_jobs, memory_limit)
         self.space: LeafSpace | None = None
+
+    def _report_fidelity(self) -> None:
+        """Raise an error or a warning about an inexact replay, as the settings have it."""
+        verdict = self.fidelity.verdict
+        if self.settings.fidelity == "raise":
+            raise FidelityError(
+                f"{verdict}. Pass exactly the rows, labels and weights of training; "
+                f"{words().accept_inexact} goes on regardless."
+            )
+        if self.settings.fidelity == "warn":
+            warnings.warn(verdict, FidelityWarning, stacklevel=4)
+
+    def with_source(self, source: Source) -> Engine:
+        """The same replay, for another view of the model such as one with names for its classes."""
+        engine = copy(self)
+        engine.source = source
+        for cached in ("reading", "as_trained", "unchanged"):  # which hold the former source
+            engine.__dict__.pop(cached, None)
+        return engine
 
     @property
     def ensemble(self) -> Ensemble:
@@ -125,11 +114,14 @@ class Engine:
         return self.refit(TrainingSet.unchanged(self.n_rows))
 
     def labels(self, y: Any, length: int, name: str) -> F64:
-        """Labels as the loss takes them. ``name``: of the argument, for messages."""
+        """Labels as the loss takes them.
+
+        ``name``: of the argument, for messages.
+        """
         return self.source.labels(y, length, name)
 
     def test_labels(self, X: Any, y: Any) -> Any | None:
-        """The labels y, or those that X itself carries (a Pool), or None."""
+        """The labels y if given, otherwise those that X itself has (a Pool), or None."""
         return self.source.own_labels(X) if y is None else y
 
     def training_set(
@@ -160,7 +152,7 @@ class Engine:
 
     def refit(self, training: TrainingSet) -> RefittedModel:
         """The model with its trees fixed and all leaf values refitted on this training set."""
-        with ThreadPoolExecutor(self.work.n_jobs) as threads:
+        with thread_pool(self.work.n_jobs) as threads:
             refitted = refit_on(self.work.trace, alter(self.source, training), threads)
         return RefittedModel(self.source, training, refitted)
 
@@ -170,7 +162,7 @@ class Engine:
         return RetrainedModel(self.source, training, retrained)
 
     def rest(self, without: Ints) -> Ints:
-        """Positions of all training rows but these; an error if none of them counts."""
+        """Positions of all training rows but these; an error if none of them has a weight."""
         keep = np.delete(np.arange(self.n_rows), without)
         if not self.ensemble.w[keep].any():
             raise InvalidInput(
@@ -178,7 +170,7 @@ class Engine:
             )
         return keep
 
-    # ---- questions ----
+    # ---- queries and plans ----
 
     def needs_derivatives(self) -> None:
         """Raise an error if the leaf values of this model have no derivatives."""
@@ -191,11 +183,11 @@ class Engine:
     def queries(
         self, X: Any, y: Any, of: Of, reduce: Reduce, output: int | None, baseline: Any
     ) -> tuple[Queries, np.ndarray]:
-        """The numbers asked about for these test rows, and the names of their columns."""
+        """The queries about these test rows, and the names of their columns."""
         return queries_for(self.source, X, y, of, reduce, output, baseline)
 
     def plan(self, method: LeafInfluence | LeafRefit, columns: int, rows: int) -> Plan:
-        """How `influence` will compute this many columns for this many training rows."""
+        """Plan how to compute this many columns of `influence` for this many training rows."""
         return plan_influence(self.work, self.space is not None, method, columns, rows)
 
     # ---- passes ----
@@ -206,23 +198,24 @@ class Engine:
         """LeafInfluence by the backward pass, block by block: (columns, values (rows, columns))."""
         work = self.work
         plan = self.plan(method, len(queries), self.n_rows if index is None else len(index))
-        together = plan.form == "row form" and not work.keeps_effects and index is None
+        in_one_pass = plan.form == "row form" and not work.keeps_effects and index is None
         adjoint_of = self._adjoint(queries, plan)
 
-        def block(columns: slice) -> tuple[slice, Real]:
-            if together:
-                return columns, one_pass(work, queries, columns)
+        def influence_on(columns: slice) -> tuple[slice, Real]:
+            if in_one_pass:
+                return columns, single_pass_influence(work, queries, columns)
             return columns, expand_training(work, adjoint_of(columns), index)
 
-        done = work.map(block, blocks_of(len(queries), work.block), work.blocks_ahead)
+        done = work.map(influence_on, blocks_of(len(queries), work.block), work.blocks_ahead)
         yield from progress(done, len(queries), "influence", "query", work.block)
 
     def _adjoint(self, queries: Queries, plan: Plan) -> Callable[[slice], LeafAdjoint]:
-        """The backward pass for some columns of the queries, in the planned form."""
+        """A function that runs the backward pass for some columns, in the planned form."""
         work = self.work
         work.prepare_effects()
         if plan.form == "leaf form":
-            space = self.space = build(work) if self.space is None else self.space
+            space = build_leaf_space(work) if self.space is None else self.space
+            self.space = space
             return lambda columns: space.adjoint(work, queries, columns)
         knock_on = plan.form == "row form"
         return lambda columns: leaf_adjoint(work, queries, columns, knock_on=knock_on)
@@ -230,8 +223,10 @@ class Engine:
     def forward_values(
         self, queries: Queries, method: LeafInfluence | LeafRefit, index: Ints
     ) -> Real:
-        """(rows, queries) by forward passes, in blocks of training rows: for methods whose work
-        depends on the training row."""
+        """(rows, queries) by forward passes, in blocks of training rows.
+
+        This is for methods whose work depends on the training row.
+        """
         e = self.ensemble
         work = self.work
         if isinstance(method, LeafInfluence):
@@ -243,19 +238,19 @@ class Engine:
         else:
             work.prepare_states()
 
-        def block(part: slice) -> Real:
+        def values_of_block(part: slice) -> Real:
             if isinstance(method, LeafRefit):
                 changes = forward.refit(work, index[part], method.update_set)
                 return -queries.change(changes.score_changes(e, queries.leaves)).T
             changes = forward.tangent(work, index[part], method.update_set)
             return queries.slope(changes.score_changes(e, queries.leaves)).T
 
-        blocks = work.map(block, blocks_of(len(index)))
+        blocks = work.map(values_of_block, blocks_of(len(index)))
         done = progress(blocks, len(index), "training rows", "row", BLOCKS[-1])
         return np.concatenate([np.zeros((0, len(queries))), *done]).astype(work.dtype)
 
     def values_by_refitting(self, queries: Queries, method: LeafRefit, index: Ints) -> Real:
-        """(rows, queries) of LeafRefit where changes have no difference form: one replay a row."""
+        """(rows, queries) of LeafRefit by one replay a row, for leaves refitted as a whole."""
         if not isinstance(method.update_set, AllPoints):
             raise InvalidInput(
                 f"{type(method.update_set).__name__} is not for this model, whose leaves are refitted as a whole "
@@ -275,7 +270,7 @@ class Engine:
     def values_by_retraining(
         self, X: Any, baseline: Any, queries: Queries, index: Ints
     ) -> tuple[Real, np.ndarray]:
-        """(rows, queries) by training again without each row, and (rows,) whether trees changed."""
+        """(rows, queries) by training again without each row; (rows,) whether trees changed."""
         offset = self.source.rows(X, baseline)[1]
 
         def without_row(row: int) -> tuple[F64, bool]:
@@ -293,98 +288,105 @@ class Engine:
     def label_slopes(self, queries: Queries, index: Ints, target: int | None) -> Real:
         """(rows, queries) derivatives in the labels of these training rows.
 
-        ``target``: the class that label mass goes to, for several outputs."""
+        ``target``: the class that label mass goes to, for several outputs.
+        """
         work = self.work
         adjoint_of = self._adjoint(queries, self.plan(LeafInfluence(), len(queries), len(index)))
 
-        def block(columns: slice) -> Real:
-            adjoint = adjoint_of(columns)
-            parts = []
-            for chunk in work.row_chunks(index):
-                rows = work.rows.take(chunk)
-                slopes = expand_labels(work, adjoint, rows)  # (rows, columns, Y)
-                if target is None:
-                    parts.append(slopes[..., 0])
-                else:
-                    own = rows.y.astype(int)[:, None, None]
-                    own_slopes = np.take_along_axis(slopes, own, axis=2)[..., 0]
-                    parts.append(slopes[..., target] - own_slopes)
-            return np.concatenate(parts)
+        def slopes_of_chunk(adjoint: LeafAdjoint, chunk: Ints) -> Real:
+            rows = work.rows.take(chunk)
+            slopes = expand_labels(work, adjoint, rows)  # (rows, columns, Y)
+            if target is None:
+                return slopes[..., 0]
+            own = rows.y.astype(int)[:, None, None]
+            own_slopes = np.take_along_axis(slopes, own, axis=2)[..., 0]
+            return slopes[..., target] - own_slopes
 
-        return np.concatenate(list(work.map(block, blocks_of(len(queries)))), axis=1)
+        def slopes_of_block(columns: slice) -> Real:
+            adjoint = adjoint_of(columns)
+            return np.concatenate([slopes_of_chunk(adjoint, c) for c in work.row_chunks(index)])
+
+        blocks = work.map(slopes_of_block, blocks_of(len(queries)))
+        return np.concatenate(list(blocks), axis=1)
 
     def candidate_values(
         self, queries: Queries, leaves: np.ndarray, start: F64, labels: list[F64]
     ) -> Real:
-        """(labelings, rows, queries) derivatives in the weight, at zero, of rows that are not in
-        the training set, under each of these labels.
+        """(labelings, rows, queries) derivatives in the weights of new rows, at weight zero.
 
-        ``leaves`` (trees, rows), ``start`` (rows, K): scores before the first tree."""
+        ``leaves`` (trees, rows)
+        ``start``  (rows, K) scores before the first tree
+        ``labels`` for each labeling (rows,) labels of the new rows
+        """
         e = self.ensemble
         work = self.work
         adjoint_of = self._adjoint(queries, self.plan(LeafInfluence(), len(queries), len(start)))
         chunks = work.row_chunks(np.arange(len(start)))
-        own = [e.w_factor, e.w_factor if e.base_factor is None else e.base_factor]
+        trained = [e.w_factor, e.w_factor if e.base_factor is None else e.base_factor]
 
-        def block(columns: slice) -> Real:
+        def values_of_block(columns: slice) -> Real:
             adjoint = adjoint_of(columns)
             by_labeling = []
             for y in labels:
-                factors = class_factors(self.source, y, own)
+                factors = class_factors(self.source, y, trained)
                 rows = candidate_rows(work.trace, leaves, start, y, *factors)
                 parts = [expand_candidates(work, adjoint, rows.take(part)) for part in chunks]
                 by_labeling.append(np.concatenate(parts))
             return np.stack(by_labeling)
 
-        return np.concatenate(list(work.map(block, blocks_of(len(queries)))), axis=2)
+        blocks = work.map(values_of_block, blocks_of(len(queries)))
+        return np.concatenate(list(blocks), axis=2)
 
-    # ---- answers that actions and views need ----
+    # ---- passes for actions and views ----
 
     def scores_without(self, sets: Sequence[Ints], X: Any, what: str) -> Iterator[F64]:
         """(K,) scores of the rows of X in turn: row j by the model refitted without rows sets[j].
 
-        ``what``: shown with the progress."""
+        ``what``: shown with the progress.
+        """
         e = self.ensemble
         work = self.work
         leaves, offset = self.source.rows(X)
         scores = e.scores(leaves, offset)  # (m, K)
 
-        def block_of_rows(part: slice) -> F64:
+        def scores_of_block(part: slice) -> F64:
             changes = refit_without(work, sets[part])
-            # (rows of the block, K, sets of the block): the diagonal is wanted
+            # (rows of the block, K, sets of the block), of which the diagonal is needed
             moved = changes.score_changes(e, np.ascontiguousarray(leaves[:, part]))
             return scores[part] + np.einsum("mkm->mk", moved)
 
-        def single_row(j: int) -> F64:
+        def scores_of_row(j: int) -> F64:
             refitted = refit_on(work.trace, e.keep(self.rest(sets[j])), threads)
             at = np.ascontiguousarray(leaves[:, [j]])
             return scores[[j]] + refitted.scores(at) - e.scores(at)
 
-        with ThreadPoolExecutor(self.settings.n_jobs) as threads:
+        with thread_pool(self.settings.n_jobs) as threads:
             if has_block_removal(e):
                 work.prepare_states()
-                blocks = work.map(block_of_rows, blocks_of(len(sets)))
+                blocks = work.map(scores_of_block, blocks_of(len(sets)))
                 width = BLOCKS[-1]
             else:
-                blocks = map(single_row, range(len(sets)))
+                blocks = map(scores_of_row, range(len(sets)))
                 width = 1
             for block in progress(blocks, len(sets), what, "test row", width):
                 yield from block
 
     def score_changes_along(self, X: Any, direction: F64) -> F64:
-        """(m, K) changes of the scores of X along a direction (n,) of sample weights, first order."""
+        """(m, K) first-order changes of the scores of X along a direction (n,) of weights."""
         self.needs_derivatives()
         changes = forward.along(self.work, direction)
         return changes.score_changes(self.ensemble, self.source.rows(X)[0])[..., 0]
 
     def slopes_at(self, model: RefittedModel, X: Any, y: Any) -> F64:
-        """(n,) d(mean loss of X, y)/d(sample weight) at the weights and leaf values of a refitted
-        model that has all training rows."""
+        """(n,) d(mean loss of X, y)/d(sample weight) at a refitted model with all training rows.
+
+        Weights, leaf values and starting score are those of the refitted model.
+        """
         self.needs_derivatives()
         source = self.source
         refitted = model.ensemble
         e = replace(alter(source, model.rows), base=refitted.base, values=refitted.values)
-        with ThreadPoolExecutor(self.settings.n_jobs) as threads:
+        with thread_pool(self.settings.n_jobs) as threads:
             trace = replay(e, source.tolerance, (), threads)
         work = Workspace(trace, self.work.dtype, self.work.n_jobs, self.work.memory_limit)
         leaves, offset = source.rows(X)
@@ -393,23 +395,3 @@ class Engine:
         work.prepare_effects()
         slopes = expand_training(work, leaf_adjoint(work, queries, slice(0, 1)), None)
         return slopes[:, 0].astype(np.float64)
-
-
-def queries_for(
-    source: Source, X: Any, y: Any, of: Of, reduce: Reduce, output: int | None, baseline: Any
-) -> tuple[Queries, np.ndarray]:
-    """The numbers asked about for these test rows, and the names of their columns."""
-    leaves, offset = source.rows(X, baseline)
-    m = leaves.shape[1]
-    if m == 0:
-        raise InvalidInput("X_test has no rows; pass at least one test row.")
-    y = source.own_labels(X) if y is None else y
-    codes = None if y is None else source.labels(y, m, "y_test")
-    queries = make_queries(
-        source.ensemble, leaves, offset, codes, of, reduce, output, source.classes
-    )
-    if queries.goal is not None:
-        return queries, np.array([queries.of])
-    if reduce:
-        return queries, np.array([reduce])
-    return queries, inputs.row_index(X, m)

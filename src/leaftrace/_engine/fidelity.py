@@ -1,4 +1,4 @@
-"""Fidelity: does the replay give the model's own leaf values, and if not, where and why not?"""
+"""Fidelity: whether the replay gives the model's own leaf values, and if not, where and why not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from .._model.ensemble import Ensemble
 class Fidelity:
     """How well the replay matches the model.
 
-    ``max_error``  largest difference of a leaf value, relative to the largest leaf value of the model
+    ``max_error``  largest difference of a leaf value, relative to the largest leaf value of the
+                   model
     ``exact``      whether everything agrees to rounding
     ``verdict``    one sentence
     ``per_step``   (T,) the largest relative difference in each step
@@ -31,7 +32,7 @@ class Fidelity:
         return f"Fidelity(max_error={self.max_error:.2g}, exact={self.exact}: {self.verdict})"
 
     def _repr_html_(self) -> str:
-        """In a notebook."""
+        """The verdict as a notebook shows it."""
         return notebook(f"The replay is {'' if self.exact else 'not '}exact", self.verdict)
 
 
@@ -44,6 +45,16 @@ def judge(
     tolerance: float,
     notes: Sequence[str] = (),
 ) -> Fidelity:
+    """Judge a replay by its errors.
+
+    ``errors``         (T,) largest relative error of a leaf value in each step
+    ``worst_leaf``     (T,) the leaf that has it
+    ``weight_errors``  (T,) largest relative error of the numbers that the model recorded of its
+                       leaves
+    ``base_error``     relative error of the starting score
+    ``tolerance``      relative error that is still rounding
+    ``notes``          added to the verdict
+    """
     max_error = float(max(errors.max(initial=0.0), base_error))
     bad = np.flatnonzero((errors > tolerance) | (weight_errors > tolerance))
     exact = bool(len(bad) == 0 and base_error <= tolerance)
@@ -62,12 +73,13 @@ def judge(
         verdict = (
             f"the replay differs from the model from step {t + 1} of {ensemble.n_steps} on "
             f"({len(bad)} steps; there leaf {int(worst_leaf[t])} by {errors[t]:.1e}, in all {max_error:.1e} relative); "
-            f"{_reason(weight_errors[t], errors[t], t, tolerance)}"
+            f"{_reason(weight_errors[t], t, tolerance)}"
         )
     return Fidelity(max_error, exact, "; ".join([verdict, *notes]), errors)
 
 
-def _reason(weight_error: float, error: float, t: int, tolerance: float) -> str:
+def _reason(weight_error: float, t: int, tolerance: float) -> str:
+    """The likely reason for the first step t that differs."""
     if weight_error > tolerance:
         return (
             f"rows fall into other leaves than in training (leaf weights differ by {weight_error:.1e}): likely "

@@ -1,7 +1,8 @@
-"""Methods and update sets: small values that say what to compute.
+"""Methods and update sets: small values that describe what to compute.
 
-The paper's family is two methods times an update set U^t, the rows whose accumulated changes are used at step t.
-FastLeafRefit and FastLeafInfluence are LeafRefit and LeafInfluence with another update set than AllPoints.
+The paper's family is two methods times an update set U^t, the rows whose accumulated changes are
+used at step t. FastLeafRefit and FastLeafInfluence are LeafRefit and LeafInfluence with another
+update set than AllPoints.
 """
 
 from __future__ import annotations
@@ -17,27 +18,32 @@ from .._data.errors import InvalidInput
 from .queries import Queries
 from .workspace import Workspace
 
-# What the values of a method are: dQ/dw_i; Q(with) - Q(without); or numbers whose order alone means something.
+# The meaning of a method's values: dQ/dw_i; Q(with) - Q(without); or numbers of which only the
+# order has a meaning.
 Gives = Literal["derivatives", "changes", "scores"]
 
 
 @dataclass(frozen=True)
 class AllPoints:
-    """Every row's change is used: exact."""
+    """Every row's change is used, which is exact."""
 
 
 @dataclass(frozen=True)
 class SinglePoint:
-    """No row's change is used: only the direct effect of the row in question."""
+    """No row's change is used, only the direct effect of the row in question."""
 
 
 @dataclass(frozen=True)
 class TopKLeaves:
-    """The rows of the k leaves of each tree with the largest sums of absolute changes; of equal ones the lower leaf.
+    """The rows of the k leaves of each tree with the largest sums of absolute changes are used.
 
-    ``sample``      estimate those sums from this many rows, drawn anew for each step (with ``seed``)
-    ``accumulate``  "all": changes accumulate for every row (the paper's text); "updated": only for rows of the
-                    update set and the row in question (the authors' and CatBoost's code)
+    Among leaves with equal sums, those with lower numbers come first.
+
+    ``sample``      estimate those sums from this many rows, drawn anew for each step (with
+                    ``seed``)
+    ``accumulate``  "all": changes accumulate for every row (the paper's text); "updated": only for
+                    rows of the update set and the row in question (the authors' and CatBoost's
+                    code)
     """
 
     k: int
@@ -65,6 +71,8 @@ UpdateSet = AllPoints | SinglePoint | TopKLeaves
 
 @dataclass(frozen=True)
 class _WithUpdateSet:
+    """A method of the paper's family."""
+
     update_set: UpdateSet = field(default_factory=AllPoints)
 
     def __post_init__(self) -> None:
@@ -77,7 +85,7 @@ class _WithUpdateSet:
 
 @dataclass(frozen=True)
 class LeafInfluence(_WithUpdateSet):
-    """dQ/dw_i: how the query moves with the weight of a row, tree structures fixed."""
+    """dQ/dw_i: the derivative of the query in the weight of a row, tree structures fixed."""
 
     gives: ClassVar[Gives] = "derivatives"
     differentiates: ClassVar[bool] = True
@@ -85,7 +93,7 @@ class LeafInfluence(_WithUpdateSet):
 
 @dataclass(frozen=True)
 class LeafRefit(_WithUpdateSet):
-    """Q(with) - Q(without): refit every leaf value without the row, tree structures fixed."""
+    """Q(with) - Q(without) by refitting every leaf value without the row, tree structures fixed."""
 
     gives: ClassVar[Gives] = "changes"
     differentiates: ClassVar[bool] = False
@@ -100,19 +108,23 @@ class Retrain:
 
 
 class Baseline(ABC):
-    """A method from elsewhere, to compare with: see `baselines`. Of another kind than the others, it brings its own
-    computation. Positive values are those of rows that hurt, as everywhere."""
+    """A published method to compare with, which computes its values itself: see `baselines`.
+
+    Rows that hurt have positive values, as with all methods.
+    """
 
     gives: ClassVar[Gives] = "scores"
-    differentiates: ClassVar[bool] = (
-        False  # whether it needs df/dw, which leaves that are quantiles lack
-    )
+    # Whether it needs df/dw, which leaves that are quantiles do not have.
+    differentiates: ClassVar[bool] = False
 
     @abstractmethod
     def values(
         self, work: Workspace, queries: Queries, index: Ints | None, classes: np.ndarray | None
     ) -> Real:
-        """(rows, queries) of all training rows, or of those in `index`. classes: labels of a classifier, or None."""
+        """(rows, queries) values of all training rows, or of those in `index`.
+
+        ``classes``: labels of a classifier, or None.
+        """
 
 
 Method = LeafInfluence | LeafRefit | Retrain | Baseline

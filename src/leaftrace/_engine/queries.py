@@ -1,7 +1,8 @@
 """Queries: scalars of the test predictions, and their gradients.
 
-A query is a column of the result. Its scalar Q is the loss of a test row, its raw prediction, or anything whose
-gradient c = dQ/dF is given. `reduce` makes one query of the whole test set; a goal is one.
+A query is a column of the result. Its scalar Q is the loss of a test row, its raw prediction, or
+anything whose gradient c = dQ/dF is given. `reduce` makes one query of the whole test set; a goal
+is one.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from .._adapters import Source
+from .._data import inputs
 from .._data.arrays import F64, Ids
 from .._data.errors import InvalidInput
 from .._kernels import kernels, zeros
@@ -25,7 +28,7 @@ Reduce = Literal["mean", "sum"] | None
 
 @dataclass(frozen=True)
 class Queries:
-    """m test rows and what is asked of them."""
+    """m test rows, and the scalars of their predictions."""
 
     ensemble: Ensemble
     leaves: Ids  # (trees, m)
@@ -34,54 +37,64 @@ class Queries:
     gradient: F64  # (m, K) c = dQ/dF
     of: str  # "loss", "prediction" or "goal"; the name of a Goal
     reduce: Reduce
-    goal: Goal | None = None  # then `gradient` is its gradient, and `reduce` "sum"
+    goal: Goal | None = None  # then `gradient` is its gradient, and `reduce` is "sum"
 
     def __len__(self) -> int:
         return 1 if self.reduce else self.leaves.shape[1]
 
     @property
     def lower_is_better(self) -> bool | None:
-        return self.of == "loss" or None if self.goal is None else self.goal.lower_is_better
+        """Whether a lower value of the scalar is better; None if that is not known."""
+        if self.goal is not None:
+            return self.goal.lower_is_better
+        return True if self.of == "loss" else None
 
     def seeds(self, columns: slice, width: int, dtype: np.dtype) -> tuple[Any, F64]:
-        """What each leaf of the ensemble (leaves, O, width) and the base score (K, width) get from these queries."""
-        e = self.ensemble
-        O = e.leaf_outputs
-        factors = np.repeat(e.factors, np.diff(e.step_trees))
-        out = zeros((len(e.values), O, width), dtype)
-        base = np.zeros((e.n_outputs, width))
+        """Direct derivatives of some queries in each leaf value and in the base score.
+
+        (leaves, O, width) and (K, width): the start of a backward pass.
+        """
+        fbar = zeros((len(self.ensemble.values), self.ensemble.leaf_outputs, width), dtype)
+        base = np.zeros((self.ensemble.n_outputs, width))
         if self.reduce:
-            c = self.gradient / (len(self.gradient) if self.reduce == "mean" else 1)
-            sums = np.zeros((len(e.values), O))
-            kernels.tree_sums(
-                np.ascontiguousarray(self.leaves), e.first_output, e.tree_offset, c, sums
-            )
-            out[:, :, 0] = sums * np.repeat(e.factors, np.diff(e.step_leaves))[:, None]
-            base[:, 0] = e.base_scale * c.sum(axis=0)
-            return out, base
+            self._add_reduced_seeds(fbar, base)
+        else:
+            self._add_row_seeds(columns, fbar, base)
+        return fbar, base
+
+    def _add_reduced_seeds(self, fbar: Any, base: F64) -> None:
+        """Seeds of the one query of the whole test set."""
+        e = self.ensemble
+        c = self.gradient / (len(self.gradient) if self.reduce == "mean" else 1)
+        sums = np.zeros((len(e.values), e.leaf_outputs))
+        leaves = np.ascontiguousarray(self.leaves)
+        kernels.tree_sums(leaves, e.first_output, e.tree_offset, c, sums)
+        fbar[:, :, 0] = sums * np.repeat(e.factors, np.diff(e.step_leaves))[:, None]
+        base[:, 0] = e.base_scale * c.sum(axis=0)
+
+    def _add_row_seeds(self, columns: slice, fbar: Any, base: F64) -> None:
+        """Seeds of queries that are test rows."""
+        e = self.ensemble
+        factors = np.repeat(e.factors, np.diff(e.step_trees))
         ids = self.leaves[:, columns] + e.tree_offset[:, None]
         c = self.gradient[columns]
-        b = np.arange(c.shape[0])
-        for i in range(O):
-            out[ids, i, b] = c.T[e.first_output + i] * factors[:, None]
-        base[:, : len(b)] = e.base_scale * c.T
-        return out, base
+        lanes = np.arange(c.shape[0])
+        for i in range(e.leaf_outputs):
+            fbar[ids, i, lanes] = c.T[e.first_output + i] * factors[:, None]
+        base[:, : len(lanes)] = e.base_scale * c.T
 
     def change(self, dF: F64) -> F64:
         """Q(F + dF) - Q(F) for changes of the test scores dF (m, K, B): (queries, B)."""
         if self.goal is not None:
             before = self.goal.at(self.scores)
-            return np.array(
-                [[self.goal.at(self.scores + d) - before for d in np.moveaxis(dF, 2, 0)]]
-            )
+            changes = np.moveaxis(dF, 2, 0)  # (B, m, K)
+            return np.array([[self.goal.at(self.scores + d) - before for d in changes]])
         if self.of == "loss":
             assert self.y is not None
+            loss = self.ensemble.loss
             moved = np.moveaxis(self.scores[:, :, None] + dF, 2, 0)  # (B, m, K)
-            change = (
-                self.ensemble.loss.value(moved, self.y)
-                - self.ensemble.loss.value(self.scores, self.y)
-            ).T
-            return self.reduced(change)
+            change = loss.value(moved, self.y) - loss.value(self.scores, self.y)
+            return self.reduced(change.T)
         return self.slope(dF)
 
     def slope(self, dF: F64) -> F64:
@@ -89,9 +102,30 @@ class Queries:
         return self.reduced(np.einsum("mk,mkb->mb", self.gradient, dF))
 
     def reduced(self, columns: F64) -> F64:
+        """(queries, B) from values of each test row (m, B)."""
         if self.reduce == "mean":
             return columns.mean(axis=0, keepdims=True)
         return columns.sum(axis=0, keepdims=True) if self.reduce else columns
+
+
+def queries_for(
+    source: Source, X: Any, y: Any, of: Of, reduce: Reduce, output: int | None, baseline: Any
+) -> tuple[Queries, np.ndarray]:
+    """The queries about these test rows, as a user passes them, and the names of their columns."""
+    leaves, offset = source.rows(X, baseline)
+    m = leaves.shape[1]
+    if m == 0:
+        raise InvalidInput("X_test has no rows; pass at least one test row.")
+    y = source.own_labels(X) if y is None else y
+    codes = None if y is None else source.labels(y, m, "y_test")
+    queries = make_queries(
+        source.ensemble, leaves, offset, codes, of, reduce, output, source.classes
+    )
+    if queries.goal is not None:
+        return queries, np.array([queries.of])
+    if reduce:
+        return queries, np.array([reduce])
+    return queries, inputs.row_index(X, m)
 
 
 def make_queries(
@@ -104,7 +138,7 @@ def make_queries(
     output: int | None,
     classes: np.ndarray | None = None,
 ) -> Queries:
-    """Check `of`, `reduce`, `output` and put the gradient together."""
+    """Check `of`, `reduce` and `output`, and compute the gradient."""
     if reduce not in (None, "mean", "sum"):
         raise InvalidInput(
             f"reduce is {reduce!r}; it can be None (a column for each test row), 'mean' or 'sum'."
@@ -115,59 +149,66 @@ def make_queries(
         )
     F = ensemble.scores(leaves, offset)
     if isinstance(of, str):
-        if of == "loss":
-            if y is None:
-                raise InvalidInput(
-                    "of='loss' needs the labels of the test rows; pass y_test, or of='prediction'."
-                )
-            return Queries(
-                ensemble,
-                leaves,
-                F,
-                y,
-                ensemble.loss.gradient(ensemble.loss.state(F), y),
-                of,
-                reduce,
-            )
-        if of == "prediction":
-            return Queries(ensemble, leaves, F, y, _pick_output(F, output), of, reduce)
-        raise InvalidInput(
-            f"of is '{of}'; it can be 'loss', 'prediction', a goal, an array of gradients or a function."
-        )
+        c = _named_gradient(ensemble, F, y, of, output)
+        return Queries(ensemble, leaves, F, y, c, of, reduce)
     if isinstance(of, (Goal, ReadyGoal)):
         if reduce is not None:
             raise InvalidInput(
                 f"reduce is '{reduce}', but a goal is one number of all test rows; leave reduce out."
             )
         goal = of.bind(GoalRows(Reading(ensemble.loss, classes), y, len(F)))
-        goal.at(F)  # that it has a value
-        c = gradient_at(goal.gradient, F, f"the gradient of the goal '{goal.name}'")
+        goal.at(F)  # raises an error if it has no value
+        c = goal_gradient(goal, F)
         return Queries(ensemble, leaves, F, y, c, goal.name, "sum", goal)
     if isinstance(of, type) and issubclass(of, (Goal, ReadyGoal)):
         raise InvalidInput(f"of is the class {of.__name__}; make a goal of it: {of.__name__}(...).")
-    what = "the function given as of=" if callable(of) else "the array given as of="
-    return Queries(ensemble, leaves, F, y, gradient_at(of, F, what), "goal", reduce)
+    name = "the function given as of=" if callable(of) else "the array given as of="
+    return Queries(ensemble, leaves, F, y, _given_gradient(of, F, name), "goal", reduce)
 
 
-def gradient_at(of: Any, F: F64, what: str) -> F64:
-    """(m, K) from an array, or a function of the scores."""
+def _named_gradient(ensemble: Ensemble, F: F64, y: F64 | None, of: str, output: int | None) -> F64:
+    """(m, K) dQ/dF at scores F of a query that has a name."""
+    if of == "loss":
+        if y is None:
+            raise InvalidInput(
+                "of='loss' needs the labels of the test rows; pass y_test, or of='prediction'."
+            )
+        return ensemble.loss.gradient(ensemble.loss.state(F), y)
+    if of == "prediction":
+        return _output_gradient(F, output)
+    raise InvalidInput(
+        f"of is '{of}'; it can be 'loss', 'prediction', a goal, an array of gradients or a function."
+    )
+
+
+def goal_gradient(goal: Goal, F: F64) -> F64:
+    """(m, K) the gradient of a goal at scores F (m, K)."""
+    return _given_gradient(goal.gradient, F, f"the gradient of the goal '{goal.name}'")
+
+
+def _given_gradient(of: Any, F: F64, name: str) -> F64:
+    """(m, K) the gradient that a user gives as an array, or as a function of the scores F (m, K).
+
+    ``name``: of the array or function, for messages.
+    """
     given = np.asarray(of(squeezed(F)) if callable(of) else of, dtype=np.float64)
     c = given[:, None] if given.ndim == 1 and F.shape[1] == 1 else given
     if c.shape != F.shape:
-        what += " returned" if callable(of) else " has"
+        verb = "returned" if callable(of) else "has"
         raise InvalidInput(
-            f"{what} shape {given.shape}; expected the gradient of your goal with respect to the raw predictions, "
-            f"shape {F.shape if F.shape[1] > 1 else F.shape[:1]}."
+            f"{name} {verb} shape {given.shape}; expected the gradient of your goal with respect to the raw "
+            f"predictions, shape {F.shape if F.shape[1] > 1 else F.shape[:1]}."
         )
     if not np.isfinite(c).all():
         raise InvalidInput("the gradient given as of= has missing or infinite values.")
     return c
 
 
-def _pick_output(F: F64, output: int | None) -> F64:
+def _output_gradient(F: F64, output: int | None) -> F64:
+    """(m, K) 1 for the output that is meant: the given one, or that of the predicted class."""
     m, K = F.shape
     if output is None:
-        chosen = F.argmax(axis=1)  # the predicted class
+        chosen = F.argmax(axis=1)
     elif isinstance(output, (int, np.integer)) and 0 <= output < K:
         chosen = np.full(m, output)
     else:

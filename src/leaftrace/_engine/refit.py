@@ -1,11 +1,12 @@
-"""Models of other training sets: rows removed, relabelled, reweighted or added. Leaf values are refitted on the fixed
-structure, or the whole model is retrained."""
+"""Models of other training sets: rows removed, relabelled, reweighted or added.
+
+Leaf values are refitted on the fixed structure, or the whole model is retrained.
+"""
 
 from __future__ import annotations
 
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +18,19 @@ from .._model.ensemble import Ensemble
 from .._model.goal import Goal, GoalRows, ReadyGoal
 from .._model.reading import Reading
 from .._model.training_set import TrainingSet
+from .leaf_equations import LeafEquations
 from .replay import Trace
-from .steps import Step, answered, walk
+from .steps import Step, TrainingScores, run_on_rows
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 
 @dataclass(frozen=True)
 class AlteredModel:
-    """The methods that refitted and retrained models share.
+    """A refitted or retrained model.
 
-    ``rows``  the training set they were fitted on
+    ``rows``  the training set it was fitted on
     """
 
     source: Source
@@ -42,10 +47,11 @@ class AlteredModel:
         return Reading(self.source.ensemble.loss, self.source.classes)
 
     def scores(self, X: Any, baseline: Any = None) -> F64:
+        """(m, K) raw scores of these rows."""
         raise NotImplementedError
 
     def predict(self, X: Any, baseline: Any = None) -> F64:
-        """Raw predictions, (m,) or (m, K): what ``of="prediction"`` is about."""
+        """Raw predictions, (m,) or (m, K), as in ``of="prediction"``."""
         F = self.scores(X, baseline)
         return F[:, 0] if F.shape[1] == 1 else F
 
@@ -66,7 +72,7 @@ class AlteredModel:
         return self.source.ensemble.loss.value(F, self.source.labels(y, len(F), "y"))
 
     def goal(self, goal: Goal | ReadyGoal, X: Any, y: Any = None, baseline: Any = None) -> float:
-        """The value of one of `goals` for these rows: what ``of=goal`` is about."""
+        """The value of one of `goals` for these rows, as in ``of=goal``."""
         F = self.scores(X, baseline)
         y = self.source.own_labels(X) if y is None else y
         codes = None if y is None else self.source.labels(y, len(F), "y")
@@ -75,7 +81,7 @@ class AlteredModel:
 
 @dataclass(frozen=True)
 class RefittedModel(AlteredModel):
-    """The model with its trees as they are and all leaf values refitted."""
+    """The model with its trees fixed and all leaf values refitted."""
 
     ensemble: Ensemble  # with the refitted leaf values and base score
 
@@ -91,7 +97,7 @@ class RetrainedModel(AlteredModel):
 
     @property
     def structure_changed(self) -> bool:
-        """Does any training row fall into another leaf of any tree?"""
+        """Whether any training row falls into another leaf of any tree."""
         return self.retrained.structure_changed
 
     def scores(self, X: Any, baseline: Any = None) -> F64:
@@ -100,67 +106,100 @@ class RetrainedModel(AlteredModel):
 
 
 def alter(source: Source, rows: TrainingSet) -> Ensemble:
-    """The model with another training set, its leaf values and starting score as they were. Class weights stay those
-    of training; a row gets that of its new class."""
+    """The model with another training set, its leaf values and starting score as they were.
+
+    Class weights stay those of training; a row gets that of its new class.
+    """
     e = source.ensemble
     y = e.y if rows.y is None else source.labels(rows.y, e.n_rows, "y")
     w = e.sample_weight if rows.sample_weight is None else rows.sample_weight
-    trained = {"w_factor": e.w_factor} | (
-        {} if e.base_factor is None else {"base_factor": e.base_factor}
-    )
-    factors = dict(trained)
-    if (
-        rows.sample_weight is not None
-        and e.weights_fixed
-        and np.any((w != 0) & (w != e.sample_weight))
-    ):
+    _check_changes(e, rows, y, w)
+    factors = _trained_factors(e)
+    if rows.y is not None:
+        factors = _relabelled_factors(source, y, factors)
+    altered = replace(e, y=y, w=w * factors["w_factor"], **factors).keep(rows.keep)
+    return altered if rows.added is None else _with_added_rows(source, altered, *rows.added)
+
+
+def _check_changes(e: Ensemble, rows: TrainingSet, y: F64, w: F64) -> None:
+    """Raise an error if leaf values for these labels and weights (n,) cannot be computed."""
+    if rows.sample_weight is not None and e.weights_fixed and _reweights(e, w):
         raise UnsupportedModel(
             f"refit() cannot give rows other weights: {e.weights_fixed}; use retrain()."
         )
-    if rows.y is not None:
-        if e.labels_fixed and np.any(y != e.y):
-            raise UnsupportedModel(
-                f"refit() cannot give rows other labels: {e.labels_fixed}; use retrain()."
-            )
-        for (name, x), new in zip(
-            trained.items(), class_factors(source, y, list(trained.values())), strict=True
-        ):
-            factors[name] = np.where(
-                (y == e.y) | (x == 0), x, new
-            )  # rows of factor zero are held out and stay so
-    altered = replace(e, y=y, w=w * factors["w_factor"], **factors).keep(rows.keep)
-    if rows.added is None:
-        return altered
-    X, labels, weights = rows.added
+    if rows.y is not None and e.labels_fixed and np.any(y != e.y):
+        raise UnsupportedModel(
+            f"refit() cannot give rows other labels: {e.labels_fixed}; use retrain()."
+        )
+
+
+def _reweights(e: Ensemble, w: F64) -> bool:
+    """Whether rows that stay get other weights than in training."""
+    return bool(np.any((w != 0) & (w != e.sample_weight)))
+
+
+def _trained_factors(e: Ensemble) -> dict[str, F64]:
+    """Class weights (n,) of the training rows, by the fields of `Ensemble` that have them."""
+    factors = {"w_factor": e.w_factor}
+    if e.base_factor is not None:
+        factors["base_factor"] = e.base_factor
+    return factors
+
+
+def _relabelled_factors(source: Source, y: F64, trained: dict[str, F64]) -> dict[str, F64]:
+    """Class weights (n,) of the training rows with other labels y (n,)."""
+    by_label = class_factors(source, y, list(trained.values()))
+    factors = {}
+    for (name, factor), new in zip(trained.items(), by_label, strict=True):
+        # Rows of factor zero are held out, whatever their label.
+        keeps_factor = (y == source.ensemble.y) | (factor == 0)
+        factors[name] = np.where(keeps_factor, factor, new)
+    return factors
+
+
+def _with_added_rows(
+    source: Source, altered: Ensemble, X: Any, labels: NDArray[Any], weights: F64
+) -> Ensemble:
+    """The model with new rows after its training rows."""
     leaves, codes = _new_rows(source, X, labels)
-    new = dict(zip(trained, class_factors(source, codes, list(trained.values())), strict=True))
-    w = np.append(altered.w, weights * new["w_factor"])
+    trained = _trained_factors(source.ensemble)
+    by_label = class_factors(source, codes, list(trained.values()))
+    factors = dict(zip(trained, by_label, strict=True))
+    w = np.append(altered.w, weights * factors["w_factor"])
+    whole = altered.whole
+    if whole is not None:
+        whole = (whole[0] + len(codes), float(w.sum()))
     return replace(
         altered,
         leaves=np.concatenate([altered.leaves, leaves], axis=1),
         y=np.append(altered.y, codes),
         w=w,
-        whole=None if altered.whole is None else (altered.whole[0] + len(codes), float(w.sum())),
-        **{name: np.append(getattr(altered, name), x) for name, x in new.items()},
+        whole=whole,
+        **{name: np.append(getattr(altered, name), new) for name, new in factors.items()},
     )
 
 
 def class_factors(source: Source, codes: F64, factors: list[F64]) -> list[F64]:
-    """Each of these factors (n,), class weights of the training rows, for rows with these labels."""
-    return [_of_labels(source.ensemble.y, x, codes) for x in factors]
+    """Class weights of rows with these labels.
+
+    ``factors``: one or more kinds of class weights (n,) of the training rows.
+    """
+    return [_factor_by_label(source.ensemble.y, factor, codes) for factor in factors]
 
 
-def _of_labels(y: F64, factor: F64, new: F64) -> F64:
-    """The factor that training rows have, with labels y (n,), for the labels ``new``; one for a label none has. Rows of
-    factor zero are held out."""
+def _factor_by_label(y: F64, factor: F64, new: F64) -> F64:
+    """The factor of each label in ``new``, from those of training rows with labels y (n,).
+
+    A label that no training row has gets 1. Rows of factor zero are held out and do not count.
+    """
     live = factor > 0
     if np.ptp(factor[live]) == 0:
         return np.full(len(new), factor[live][0])
     labels, code = np.unique(y, return_inverse=True)
-    of_label = np.zeros(len(labels))
-    np.maximum.at(of_label, code, factor)
+    by_label = np.zeros(len(labels))
+    np.maximum.at(by_label, code, factor)
     at = np.minimum(np.searchsorted(labels, new), len(labels) - 1)
-    return np.where(labels[at] == new, of_label[at], 1.0)
+    return np.where(labels[at] == new, by_label[at], 1.0)
 
 
 def _new_rows(source: Source, X: Any, y: NDArray[Any]) -> tuple[Ids, F64]:
@@ -179,20 +218,30 @@ def _new_rows(source: Source, X: Any, y: NDArray[Any]) -> tuple[Ids, F64]:
 
 
 def refit_on(trace: Trace, rest: Ensemble, threads: Executor | None = None) -> Ensemble:
-    """Replay all steps with these rows: exact, one pass. Their number counts in lam, and halvings by backtracking stay
-    where they were."""
+    """Replay all steps with the rows of `rest`: exact, one pass.
+
+    The number of rows counts in lam. Steps that backtracking halved stay halved.
+    """
     e = trace.ensemble
-    base = e.base
-    if (
-        e.base_rule is not None
-    ):  # the change only, so that the model's own rounding of its base stays
-        fits = [e.base_rule.fit(part.loss, part.y, part.base_weight) for part in (rest, e)]
-        base = base + fits[0] - fits[1]
+    base = _refitted_base(e, rest)
     rest = replace(rest, base=base)
-    A = rest.start()
+    scores = TrainingScores(rest)
     values = np.zeros_like(e.values)
-    for t, step in enumerate(trace.steps):
-        rows = Step(rest, t, A, values, None, threads)
-        path = answered(walk(rows, step.scale.tolist()), rows)
+    for t, step_trace in enumerate(trace.steps):
+        step = Step(rest, t, threads)
+        step.advance(scores, values)
+        coroutine = LeafEquations(rest, t).iterate_with_scales(step_trace.scale.tolist())
+        path = run_on_rows(coroutine, step)
         values[e.leaf_range(t)] = e.rate(t) * path[-1].after()
     return replace(e, base=base, values=values)
+
+
+def _refitted_base(e: Ensemble, rest: Ensemble) -> F64:
+    """(K,) the starting score for the rows of `rest`.
+
+    The change of the fit is added to the model's own score, so that its rounding stays.
+    """
+    if e.base_rule is None:
+        return e.base
+    fitted = e.base_rule.fit(rest.loss, rest.y, rest.base_weight)
+    return e.base + fitted - e.base_rule.fit(e.loss, e.y, e.base_weight)

@@ -1,31 +1,33 @@
-"""Replay: recompute every leaf value from the data and the fixed structure, and linearise each step.
+"""Replay: recompute every leaf value from the data and the fixed trees, and linearise each step.
 
-One leaf, one inner iteration q, reading scores B = A + S (S the sum of the leaf's steps so far, no shrinkage):
+One leaf, one inner iteration q, at scores B = A + S (S the sum of the leaf's steps so far, no
+shrinkage):
 
     D = sum w h + lam,   s = -D^-1 sum w g,   S <- S + c s            (c = 1, or a power of 1/2 after backtracking)
 
-Its differential is ds = -D^-1 (direct + J dS), with J = sum w (j + k.s) and a direct term from what moved. Chaining
-the Q iterations and the learning rate eta, a leaf's value f = eta S moves by
+Its differential is ds = -D^-1 (direct + J dS), with J = sum w (j + k.s) and a direct term from the
+weight, label or score that changed. Chaining the Q iterations and the learning rate eta, a leaf's
+value f = eta S moves by
 
     df = sum_q N_q direct_q,    N_q = -eta c_q [prod_{r > q} (I - c_r D_r^-1 J_r)] D_q^-1
 
-so several inner iterations cost the passes over rows nothing: they only sum over q. The direct terms are
+so several inner iterations cost the passes over rows nothing: they only sum over q. The direct
+terms are
 
     weight of row i:      g_i + h_i s          score of row j:   w_j (j_j + k_j.s)        (j = dg/dA)
     label of row i:       w_i (dg_i/dy + dh_i/dy s)          lam: s
 
-The gradient rule has D = sum w + lam, so there h -> 1 and k, dh/dy -> 0 wherever they stand for D's derivative.
-A leaf that an l1 term or a bound decides does not move: its D^-1 is zero in all of this. Weights w are those of the
-tree: times how often it drew the row.
+The gradient rule has D = sum w + lam, so there h -> 1 and k, dh/dy -> 0 wherever they stand for D's
+derivative. A leaf whose value is decided by an l1 term or a bound does not move: its D^-1 is zero
+in all of this. Weights w are those of the tree: sample weights times how often it drew the row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,11 +36,15 @@ from .._data.progress import progress
 from .._model.ensemble import Ensemble
 from .._model.start import condense_labels
 from .fidelity import Fidelity, judge
-from .steps import Ask, Asking, Iteration, Step, StepLeaves, answered, sums_of_all_steps, walk
+from .leaf_equations import Iteration, LeafEquations, SumsCoroutine, SumsRequest
+from .steps import Step, TrainingScores, run_on_rows, sums_of_all_steps
 
-PATH_TOLERANCE = (
-    1e-9  # relative; a matching path gives 1e-12, a wrong one is far off or changes nothing
-)
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+# Relative error of the leaf values of the right path; it gives 1e-12, and a wrong one is far off or
+# changes nothing.
+PATH_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -52,9 +58,9 @@ class StepTrace:
     D: F64  # (Q, M, O, O) with lam
     N: F64  # (Q, M, O, O)
     rows: F64  # (M,) rows of non-zero weight
-    spread: F64 | None = (
-        None  # (M, M, 2) of smoothed trees: what sums of g and of h over leaf l do to leaf l'
-    )
+    # (M, M, 2) for smoothed trees: derivatives of the value of leaf l' in the sums of g and h over
+    # leaf l
+    spread: F64 | None = None
 
     @property
     def lam_effect(self) -> F64:
@@ -64,8 +70,11 @@ class StepTrace:
 
 @dataclass(frozen=True)
 class Trace:
-    """A replayed model: what every method works on. ``base_labels``: labels and weights that the starting score comes
-    from, of all training rows, condensed."""
+    """A replayed model, on which every method works.
+
+    ``base_labels``  labels and weights that give the starting score; few that stand for those of
+                     all training rows, if the rule for the starting score is smooth
+    """
 
     ensemble: Ensemble
     steps: list[StepTrace]
@@ -79,130 +88,150 @@ class Trace:
 
 
 @dataclass(frozen=True)
-class Replayed:
-    """A step, and how far it is from the model's: relative errors of its values and of what the model recorded."""
+class ReplayedStep:
+    """A linearised step, and how far the replay is from the model in it."""
 
     trace: StepTrace
-    error: float
-    leaf: int  # where it is largest
-    weight_error: float
+    error: float  # largest relative error of a leaf value
+    leaf: int  # the leaf that has it
+    weight_error: float  # largest relative error of the numbers the model recorded of its leaves
 
 
 def replay(
     ensemble: Ensemble, tolerance: float, notes: Sequence[str] = (), threads: Executor | None = None
 ) -> Trace:
-    """Walk through the steps with the model's own scores, so that each step is judged by itself."""
+    """Replay all steps at the model's own scores, so that each step is judged by itself."""
     e = ensemble
-    A = ensemble.start()
-    scale = leaf_scale(e, largest_gradient(e, A))
-    steps: list[Replayed] = []
-    buffer = None
-    sums = sums_of_all_steps(e, A, threads)
+    scores = TrainingScores(e)
+    scale = leaf_scale(e, largest_gradient(e, scores.A))
+    all_sums = sums_of_all_steps(e, scores.A, threads)
+    steps: list[ReplayedStep] = []
     searching = True
     for t in progress(range(e.n_steps), e.n_steps, "replaying", "step"):
-        known = None if sums is None else sums[e.leaf_range(t)]
-        step = Step(e, t, A, None, buffer, threads, known)
-        steps.append(answered(replay_step(step, scale, tolerance, searching), step))
-        # A search that failed would fail, slowly, at every step.
-        searching = searching and max(steps[-1].error, steps[-1].weight_error) <= tolerance
-        if e.loss.exponential:  # an additive loss's state is A itself
-            buffer = step.__dict__.get("state")
-    fidelity = judged(e, steps, (e.y, e.base_weight), tolerance, notes)
-    return Trace(e, [step.trace for step in steps], fidelity, base_labels(e))
+        step = Step(e, t, threads)
+        if all_sums is None:
+            step.advance(scores)
+        else:
+            step.use_sums(all_sums[e.leaf_range(t)])
+        replayed = run_on_rows(replay_step(e, t, scale, tolerance, searching), step)
+        steps.append(replayed)
+        # A search that failed would fail, slowly, at every later step.
+        searching = searching and max(replayed.error, replayed.weight_error) <= tolerance
+    return _trace(e, steps, (e.y, e.base_weight), base_labels(e), tolerance, notes)
 
 
-def replay_apart(
+def replay_from_sums(
     ensemble: Ensemble,
-    answers: Callable[[dict[int, Ask]], dict[int, Any]],
+    take_sums: Callable[[dict[int, SumsRequest]], dict[int, Any]],
     gradient: float,
     labels: tuple[F64, F64],
     tolerance: float,
     notes: Sequence[str] = (),
 ) -> Trace:
-    """The same where the rows are somewhere else: all steps ask at once, and ``answers`` gives the sums each asks for.
+    """Replay a model whose training rows are elsewhere. All steps request their sums at once.
 
-    ``gradient``: the largest of a row at the starting score; ``labels``: that the starting score comes from."""
+    ``take_sums``  computes the requested sums, both by step
+    ``gradient``   the largest absolute gradient of a row at the starting score
+    ``labels``     labels and weights that give the starting score
+    """
     e = ensemble
     scale = leaf_scale(e, gradient)
-    asking = {t: replay_step(StepLeaves(e, t), scale, tolerance) for t in range(e.n_steps)}
-    asks = {t: next(step) for t, step in asking.items()}
-    done = {}
-    while asks:
-        found = answers(asks)
-        asks = {}
+    coroutines = {t: replay_step(e, t, scale, tolerance) for t in range(e.n_steps)}
+    requests = {t: next(coroutine) for t, coroutine in coroutines.items()}
+    finished = {}
+    while requests:
+        found = take_sums(requests)
+        requests = {}
         for t, sums in found.items():
             try:
-                asks[t] = asking[t].send(sums)
+                requests[t] = coroutines[t].send(sums)
             except StopIteration as end:
-                done[t] = end.value
-    steps = [done[t] for t in range(e.n_steps)]
-    return Trace(
-        e, [step.trace for step in steps], judged(e, steps, labels, tolerance, notes), labels
-    )
+                finished[t] = end.value
+    steps = [finished[t] for t in range(e.n_steps)]
+    return _trace(e, steps, labels, labels, tolerance, notes)
 
 
 def replay_step(
-    leaves: StepLeaves, scale: float, tolerance: float, searching: bool = True
-) -> Asking[Replayed]:
-    """One step at the model's own scores. ``scale``: what errors of leaf values are relative to."""
-    e = leaves.ensemble
-    t = leaves.t
-    weight_error = 0.0
+    e: Ensemble, t: int, scale: float, tolerance: float, searching: bool = True
+) -> SumsCoroutine[ReplayedStep]:
+    """Replay step t at the model's own scores.
+
+    ``scale``      leaf value that errors are relative to
+    ``searching``  whether to search for halved steps of a model with backtracking
+    """
+    equations = LeafEquations(e, t)
     target = e.values[e.leaf_range(t)]
-    first = yield from leaves.iterate(None)
-    if e.recorded is not None:
-        recorded = e.recorded.values[e.leaf_range(t)]
-        # Of all steps for second derivatives: those of late steps can be mere rounding.
-        scope = e.recorded.values if e.recorded.kind == "hessian" else recorded
-        found = leaves.recorded(e.recorded.kind, first)
-        weight_error = float(
-            np.abs(found - recorded).max(initial=0.0) / (scope.max(initial=0.0) or 1.0)
-        )
-    search = e.rule.backtracking and searching and weight_error <= tolerance
-    iterations = yield from _inner_iterations(leaves, first, target, scale, search)
+    first = yield from equations.iterate(None)
+    weight_error = _recorded_error(equations, first)
+    if e.rule.backtracking and searching and weight_error <= tolerance:
+        search = _BacktrackingSearch(equations, first, target, scale)
+        iterations = yield from search.run()
+    else:
+        scales = [1.0] * e.rule.iterations
+        iterations = yield from equations.iterate_with_scales(scales, first)
     difference = np.abs(e.rate(t) * iterations[-1].after() - target).max(axis=1)
     error = float(difference.max() / scale)
     leaf = int(difference.argmax())
-    return Replayed(_linearise(leaves, iterations), error, leaf, weight_error)
+    return ReplayedStep(_linearise(equations, iterations), error, leaf, weight_error)
 
 
-def judged(
+def _recorded_error(equations: LeafEquations, first: Iteration) -> float:
+    """Largest relative error of the numbers that the model recorded of the leaves of this step."""
+    e = equations.ensemble
+    if e.recorded is None:
+        return 0.0
+    recorded = e.recorded.values[e.leaf_range(equations.t)]
+    # Second derivatives are compared with the largest of all steps: those of late steps can be
+    # mere rounding.
+    scope = e.recorded.values if e.recorded.kind == "hessian" else recorded
+    found = equations.recorded(e.recorded.kind, first)
+    return float(np.abs(found - recorded).max(initial=0.0) / (scope.max(initial=0.0) or 1.0))
+
+
+def _trace(
     e: Ensemble,
-    steps: Sequence[Replayed],
+    steps: Sequence[ReplayedStep],
+    all_labels: tuple[F64, F64],
     labels: tuple[F64, F64],
     tolerance: float,
     notes: Sequence[str],
-) -> Fidelity:
-    """``labels``: and weights, that the starting score comes from."""
-    errors = np.array([s.error for s in steps])
-    weight_errors = np.array([s.weight_error for s in steps])
-    return judge(
+) -> Trace:
+    """Judge the replayed steps and put the trace together.
+
+    ``all_labels``: labels and weights that the starting score is checked with.
+    """
+    fidelity = judge(
         e,
-        errors,
-        np.array([s.leaf for s in steps]),
-        weight_errors,
-        _base_error(e, labels),
+        np.array([step.error for step in steps]),
+        np.array([step.leaf for step in steps]),
+        np.array([step.weight_error for step in steps]),
+        _base_error(e, all_labels),
         tolerance,
         notes,
     )
+    return Trace(e, [step.trace for step in steps], fidelity, labels)
 
 
 def base_labels(e: Ensemble) -> tuple[F64, F64]:
+    """Labels and weights that give the starting score: few, if its rule is smooth."""
     if e.base_rule is None:
         return np.zeros(0), np.zeros(0)
-    return (
-        condense_labels(e.base_rule, e.loss, e.y, e.base_weight)
-        if e.base_rule.smooth
-        else (e.y, e.base_weight)
-    )
+    if not e.base_rule.smooth:
+        return e.y, e.base_weight
+    return condense_labels(e.base_rule, e.loss, e.y, e.base_weight)
 
 
 def largest_gradient(e: Ensemble, A: F64) -> float:
+    """The largest absolute gradient of a row at scores A (n, K)."""
     return float(np.abs(e.loss.gradient(e.loss.state(A), e.y)).max())
 
 
 def leaf_scale(e: Ensemble, gradient: float) -> float:
-    """The largest leaf value; where all are rounding noise, what a leaf could have been with this largest gradient."""
+    """The leaf value that errors are relative to: the largest of the model.
+
+    If all values are rounding noise, it is a small part of the largest value that a leaf could have
+    with this largest gradient.
+    """
     possible = float(np.max(e.learning_rate)) * gradient
     return float(max(np.abs(e.values).max(initial=0.0), 1e-6 * possible)) or 1.0
 
@@ -216,46 +245,58 @@ def _base_error(e: Ensemble, labels: tuple[F64, F64]) -> float:
     return float(np.abs(found - e.base).max()) / scale
 
 
-def _inner_iterations(
-    step: StepLeaves, first: Iteration, target: F64, scale: float, search: bool
-) -> Asking[list[Iteration]]:
-    """The accepted inner iterations of a step.
+class _BacktrackingSearch:
+    """Search for the inner iterations that backtracking accepted or halved.
 
-    Backtracking accepts a step or halves it on a comparison of two losses that differ by rounding, so its decisions
-    cannot be predicted; they can be found, because the model's leaf values tell which were taken. Depth first,
-    'accept' first; a rejection halves the step and uses up an iteration.
+    Backtracking compares two losses that differ by rounding, so its decisions cannot be predicted.
+    They can be found, because they lead to the model's leaf values. The search goes depth first and
+    tries to accept a step first; a rejection halves the step and uses up an iteration.
     """
-    count = step.ensemble.rule.iterations
-    rate = step.ensemble.rate(step.t)
-    best: tuple[float, list[Iteration]] = (np.inf, [])
-    if not search:
-        return (yield from walk(step, [1.0] * count, first))
 
-    def visit(left: int, path: list[Iteration]) -> Asking[bool]:
-        nonlocal best
+    def __init__(
+        self, equations: LeafEquations, first: Iteration, target: F64, scale: float
+    ) -> None:
+        self.equations = equations
+        self.first = first
+        self.target = target  # (M, O) leaf values of the model
+        self.scale = scale
+        self.best: list[Iteration] = []
+        self.best_error = np.inf
+
+    def run(self) -> SumsCoroutine[list[Iteration]]:
+        """Find the path of iterations whose leaf values are nearest to those of the model."""
+        yield from self._visit(self.equations.ensemble.rule.iterations, [])
+        return self.best
+
+    def _visit(self, left: int, path: list[Iteration]) -> SumsCoroutine[bool]:
+        """Whether the path, with the iterations that are left, reaches the model's leaf values."""
         if left == 0:
-            error = float(np.abs(rate * path[-1].after() - target).max()) / scale
-            if error < best[0]:
-                best = error, path
-            return error <= PATH_TOLERANCE
-        full = (yield from step.iterate(path[-1].after())) if path else first
+            return self._is_match(path)
+        full = (yield from self.equations.iterate(path[-1].after())) if path else self.first
         for rejected in range(left):
-            if (yield from visit(left - rejected - 1, [*path, replace(full, c=0.5**rejected)])):
+            longer = [*path, replace(full, c=0.5**rejected)]
+            if (yield from self._visit(left - rejected - 1, longer)):
                 return True
-        return (
-            yield from visit(0, path or [replace(full, c=0.0)])
-        )  # every remaining iteration was rejected
+        # every iteration that was left has been rejected
+        return (yield from self._visit(0, path or [replace(full, c=0.0)]))
 
-    yield from visit(count, [])
-    return best[1]
+    def _is_match(self, path: list[Iteration]) -> bool:
+        rate = self.equations.ensemble.rate(self.equations.t)
+        error = float(np.abs(rate * path[-1].after() - self.target).max()) / self.scale
+        if error < self.best_error:
+            self.best_error = error
+            self.best = path
+        return error <= PATH_TOLERANCE
 
 
-def _linearise(step: StepLeaves, path: list[Iteration]) -> StepTrace:
-    O = step.ensemble.leaf_outputs
+def _linearise(equations: LeafEquations, path: list[Iteration]) -> StepTrace:
+    """Chain the differentials of the inner iterations: N in the formulas above."""
+    O = equations.ensemble.leaf_outputs
+    rate = equations.ensemble.rate(equations.t)
     N: list[F64] = []
     after = np.eye(O)  # product over later iterations
     for it in reversed(path):
-        N.insert(0, -step.ensemble.rate(step.t) * it.c * after @ it.D_inverse)
+        N.insert(0, -rate * it.c * after @ it.D_inverse)
         if it.J is not None:
             after = after @ (np.eye(O) - it.c * it.D_inverse @ it.J)
     return StepTrace(

@@ -1,33 +1,36 @@
-"""Row effects: how each training row moves its own leaf's value, through its weight, its score or its label.
+"""Row effects: how each training row moves its own leaf's value by its weight, score or label.
 
     V (trees, n, O)     df_l / dw_i       direct effect          = sum_q N_q (g_i + h_i s_q)
     U (trees, n, O, K)  df_l / dA_j       knock-on effect        = w_j sum_q N_q (j_j + k_j.s_q)
     Y (trees, n, O, Y)  df_l / dy_i       label effect           = w_i sum_q N_q (dg_i/dy + dh_i/dy s_q)
 
-with N, s of the leaf that holds the row (see replay.py), all times how often the tree drew the row. V needs nothing of
-the training set but the leaf tables, so it is also defined for rows that were never trained on.
+with N, s of the leaf that holds the row (see replay.py), all times how often the tree drew the row.
+V needs nothing of the training set but the tables of leaves, so it is also defined for rows that
+were never trained on.
 
-In a smoothed tree a row moves other leaves than its own, through the nodes above them. Its effects there are two
-numbers in the place of O, (g_i, h_i) for V and w_j (j_j, k_j) for U, and ``StepTrace.spread`` carries sums of them over
-leaves to the values of all leaves of the tree.
+In a smoothed tree a row also moves other leaves than its own, through the nodes above them. Its
+effects there are two numbers instead of O, (g_i, h_i) for V and w_j (j_j, k_j) for U, and
+``StepTrace.spread`` carries sums of them over leaves to the values of all leaves of the tree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from .._data.arrays import F64, Ids, Real
 from .._kernels import kernels
+from .._kernels.arguments import LinearisedLeaves, ScoredRows, TreeChain
 from .._model.ensemble import Ensemble, take_sample
 from .replay import Trace
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows as the leaves see them: training rows, or candidates with a label of their own (weight 0)."""
+class PlacedRows:
+    """Rows with the leaves that hold them: training rows, or candidates of weight zero."""
 
     leaves: Ids  # (trees, n)
     start: F64  # (n, K) score before the first step
@@ -40,120 +43,70 @@ class Rows:
     def __len__(self) -> int:
         return len(self.y)
 
-    def take(self, index: slice | np.ndarray) -> Rows:
-        leaves = np.ascontiguousarray(self.leaves[:, index])
-        sample = None if self.sample is None else take_sample(self.sample, index)
-        start = self.start[index]
-        y = self.y[index]
-        w = self.w[index]
-        return Rows(leaves, start, y, w, self.factor[index], self.base_factor[index], sample)
+    def take(self, index: slice | np.ndarray) -> PlacedRows:
+        """Some of these rows, with their leaves in one piece of memory."""
+        rows = self._select(index)
+        return replace(rows, leaves=np.ascontiguousarray(rows.leaves))
 
-    def cut(self, part: slice) -> Rows:
-        """Like `take`, without a copy: the rows of a tree then lie apart from those of the next."""
-        sample = None if self.sample is None else take_sample(self.sample, part)
-        start = self.start[part]
-        y = self.y[part]
-        w = self.w[part]
-        return Rows(
-            self.leaves[:, part], start, y, w, self.factor[part], self.base_factor[part], sample
+    def view(self, part: slice) -> PlacedRows:
+        """Some of these rows, with leaves that are not copied: each tree's lie apart in memory."""
+        return self._select(part)
+
+    def _select(self, index: slice | np.ndarray) -> PlacedRows:
+        return PlacedRows(
+            self.leaves[:, index],
+            self.start[index],
+            self.y[index],
+            self.w[index],
+            self.factor[index],
+            self.base_factor[index],
+            None if self.sample is None else take_sample(self.sample, index),
         )
 
+    def drawn_weight(self, tree: int) -> F64:
+        """(n,) weight of each row in a tree."""
+        return self.w if self.sample is None else self.w * self.sample[tree]
 
-def training_rows(trace: Trace) -> Rows:
+
+def training_rows(trace: Trace) -> PlacedRows:
+    """All training rows."""
     e = trace.ensemble
     base_factor = e.w_factor if e.base_factor is None else e.base_factor
-    return Rows(e.leaves, e.start(), e.y, e.w, e.w_factor, base_factor, e.sample)
+    return PlacedRows(e.leaves, e.start(), e.y, e.w, e.w_factor, base_factor, e.sample)
 
 
 def candidate_rows(
     trace: Trace, leaves: Ids, start: F64, y: F64, factor: F64, base_factor: F64
-) -> Rows:
-    """Rows that were never trained on, with weight zero.
+) -> PlacedRows:
+    """Rows that were never trained on.
 
-    A tree would draw them as often as it drew the others on average, and give them the weight that
-    it gives their class."""
+    A tree that drew rows counts as drawing these as often as the others on average, and gives them
+    the weight that it gives their class.
+    """
     e = trace.ensemble
     sample = None
     if e.sample is not None:
-        classes = e.sample_class_weight or [None] * len(e.sample)
-        sample = [_expected_draws(e, s, c, y) for s, c in zip(e.sample, classes, strict=True)]
-    return Rows(leaves, start, y, np.zeros(len(y)), factor, base_factor, sample)
+        sample = _expected_draws(e, e.sample, y)
+    return PlacedRows(leaves, start, y, np.zeros(len(y)), factor, base_factor, sample)
 
 
-def _expected_draws(e: Ensemble, drawn: np.ndarray, class_weight: F64 | None, y: F64) -> F64:
-    """(rows,) how often a tree would draw rows with labels y, times the weight of their class.
-
-    ``drawn`` (n,): the same for the training rows; ``class_weight`` (C,), or None for none."""
+def _expected_draws(e: Ensemble, sample: Sequence[np.ndarray], y: F64) -> list[F64]:
+    """For each tree (rows,) how often it would draw rows with labels y, times their class weight."""
+    if e.sample_class_weight is None:
+        # trees of a step can share one array, and then its mean, too
+        means = {id(draws): np.full(len(y), draws[e.w_factor > 0].mean()) for draws in sample}
+        return [means[id(draws)] for draws in sample]
     trained = e.w_factor > 0
-    if class_weight is None:
-        return np.full(len(y), drawn[trained].mean())
-    own = class_weight[e.y[trained].astype(int)]
-    counts = np.divide(drawn[trained], own, out=np.zeros(len(own)), where=own > 0)
-    return counts.mean() * class_weight[y.astype(int)]
+    codes = e.y[trained].astype(int)
+    expected = []
+    for draws, class_weight in zip(sample, e.sample_class_weight, strict=True):
+        own = class_weight[codes]
+        counts = np.divide(draws[trained], own, out=np.zeros(len(own)), where=own > 0)
+        expected.append(counts.mean() * class_weight[y.astype(int)])
+    return expected
 
 
-def empty_effects(trace: Trace, n: int, dtype: np.dtype) -> tuple[Real, Real]:
-    """Room for V (trees, n, O) and U (trees, n, O, K)."""
-    e = trace.ensemble
-    V = np.empty((len(e.first_output), n, e.effect_outputs), dtype)
-    return V, np.empty((*V.shape, e.n_outputs), dtype)
-
-
-def fill_effects(trace: Trace, rows: Rows, part: slice, V: Real, U: Real) -> None:
-    """V and U of some of these rows, all steps."""
-    e = trace.ensemble
-    if _one_output(e) and e.moves is None and len(e.leaves) == e.n_steps:
-        A = rows.start[part, 0].copy()
-        _one_output_effects(
-            trace, rows, part, slice(0, e.n_steps), rows.leaves, A, V[..., 0], U[..., 0, 0]
-        )
-        _draw(rows, slice(0, e.n_steps), part, V, U)
-        return
-    rows = rows.take(part)
-    V = V[:, part]
-    U = U[:, part]
-    for t, A in forward_scores(trace, rows):
-        step_effects(trace, rows, t, A, V[e.trees(t)], U[e.trees(t)])
-
-
-def direct_effects(trace: Trace, rows: Rows, dtype: np.dtype) -> Real:
-    """V (trees, n, O) of these rows."""
-    V, U = empty_effects(trace, len(rows), dtype)
-    fill_effects(trace, rows, slice(0, len(rows)), V, U)
-    return V
-
-
-def _one_output(e: Ensemble) -> bool:
-    """Whether a kernel computes the effects, from the scores."""
-    return e.n_outputs == 1 and e.loss.kernel is not None and e.smoothing is None
-
-
-def _one_output_effects(
-    trace: Trace, rows: Rows, part: slice, steps: slice, leaves: Ids, A: F64, V: Real, U: Real
-) -> None:
-    """V, U (R, n) of some rows in steps of one tree each, from the scores A before the first, which move on."""
-    e = trace.ensemble
-    at = trace.steps[steps]
-    ends = e.step_leaves[steps.start : steps.stop + 1]
-    values = np.ascontiguousarray(e.values[ends[0] : ends[-1], 0])
-    tables = np.concatenate([[0], np.cumsum([step.s.size for step in at])])
-    shift, s, N = (
-        np.concatenate([x.ravel() for x in xs])
-        for xs in zip(*[(x.S, x.s, x.N) for x in at], strict=True)
-    )
-    which = part.start, part.stop, ends - ends[0], values, tables, e.loss.shift(shift), s, N
-    kernels.row_effects(e.loss.kernel, e.rule.newton, leaves, *which, A, rows.y, rows.w, V, U)
-
-
-def _draw(rows: Rows, trees: slice, part: slice, V: Real, U: Real) -> None:
-    """Effects times how often the tree drew the row."""
-    if rows.sample is not None:
-        for drawn, v, u in zip(rows.sample[trees], V, U, strict=True):
-            v[part] *= drawn[part, None]
-            u[part] *= drawn[part, None, None]
-
-
-def forward_scores(trace: Trace, rows: Rows) -> Iterator[tuple[int, F64]]:
+def forward_scores(trace: Trace, rows: PlacedRows) -> Iterator[tuple[int, F64]]:
     """(t, A^{t-1}) for each step; the array is reused."""
     e = trace.ensemble
     A = rows.start.copy()
@@ -162,52 +115,169 @@ def forward_scores(trace: Trace, rows: Rows) -> Iterator[tuple[int, F64]]:
         yield t, A
 
 
-def step_effects(trace: Trace, rows: Rows, t: int, A: F64, V: Real, U: Real) -> None:
+# ---- direct and knock-on effects ----
+
+
+def empty_effects(trace: Trace, n: int, dtype: np.dtype) -> tuple[Real, Real]:
+    """Uninitialised V (trees, n, O) and U (trees, n, O, K)."""
+    e = trace.ensemble
+    V = np.empty((len(e.first_output), n, e.effect_outputs), dtype)
+    return V, np.empty((*V.shape, e.n_outputs), dtype)
+
+
+def direct_effects(trace: Trace, rows: PlacedRows, dtype: np.dtype) -> Real:
+    """V (trees, n, O) of these rows."""
+    V, U = empty_effects(trace, len(rows), dtype)
+    fill_effects(trace, rows, slice(0, len(rows)), V, U)
+    return V
+
+
+def fill_effects(trace: Trace, rows: PlacedRows, part: slice, V: Real, U: Real) -> None:
+    """Compute V and U of some of these rows, for all steps."""
+    e = trace.ensemble
+    if _has_native_effects(e) and e.moves is None and len(e.leaves) == e.n_steps:
+        every_step = slice(0, e.n_steps)
+        A = rows.start[part, 0].copy()
+        scored = ScoredRows(A, rows.y, rows.w)
+        _native_effects(trace, every_step, rows.leaves, part, scored, V[..., 0], U[..., 0, 0])
+        _multiply_by_draws(rows, every_step, part, V, U)
+        return
+    rows = rows.take(part)
+    V = V[:, part]
+    U = U[:, part]
+    for t, A in forward_scores(trace, rows):
+        step_effects(trace, rows, t, A, V[e.trees(t)], U[e.trees(t)])
+
+
+def step_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, V: Real, U: Real) -> None:
     """Fill V (R, n, O) and U (R, n, O, K) of step t from the scores A (n, K) before it."""
     e = trace.ensemble
-    step = trace.steps[t]
-    loss = e.loss
-    newton = e.rule.newton
-    if step.spread is not None:
-        state = loss.state(A)
-        eye = np.eye(e.n_outputs)
-        g = loss.gradient(state, rows.y)
-        j = loss.jacobian(state, rows.y)
-        for o, v, u in zip(e.first_output[e.trees(t)], V, U, strict=True):
-            one = np.broadcast_to(eye[o], A.shape)
-            v[:, 0], v[:, 1] = g[:, o], loss.hessian(state, rows.y)[:, o, o]
-            u[:, 0], u[:, 1] = j[:, o], loss.third_dot(state, rows.y, one)[:, o]
-            u *= rows.w[:, None, None]
-    elif _one_output(e):
-        every = slice(0, len(rows))
-        for ids, v, u in zip(rows.leaves[e.trees(t)], V, U, strict=True):
-            _one_output_effects(
-                trace,
-                rows,
-                every,
-                slice(t, t + 1),
-                ids[None],
-                A[:, 0],
-                v[None, :, 0],
-                u[None, :, 0, 0],
-            )
+    if trace.steps[t].spread is not None:
+        _smoothed_effects(trace, rows, t, A, V, U)
+    elif _has_native_effects(e):
+        every_row = slice(0, len(rows))
+        scored = ScoredRows(A[:, 0], rows.y, rows.w)
+        for ids, v, u in zip(rows.leaves[e.trees(t)], V[..., 0], U[..., 0, 0], strict=True):
+            step = slice(t, t + 1)
+            _native_effects(trace, step, ids[None], every_row, scored, v[None], u[None])
     else:
-        V[...] = 0
-        U[...] = 0
-        for r, q, at, s, out in _iterations(trace, rows, t, A):
-            ids = rows.leaves[e.trees(t)][r]
-            o = slice(out, out + e.leaf_outputs)
-            h = loss.hessian(at, rows.y)
-            hs = np.einsum("nab,nb->na", h, s) if newton else s
-            slope = loss.jacobian(at, rows.y)
-            slope = slope + loss.third_dot(at, rows.y, s) if newton else slope
-            N = step.N[q, ids]
-            V[r] += np.einsum("nab,nb->na", N, (loss.gradient(at, rows.y) + hs)[:, o])
-            U[r] += np.einsum("nab,nbk->nak", N, slope[:, o]) * rows.w[:, None, None]
-    _draw(rows, e.trees(t), slice(0, len(rows)), V, U)
+        _general_effects(trace, rows, t, A, V, U)
+    _multiply_by_draws(rows, e.trees(t), slice(0, len(rows)), V, U)
 
 
-def label_effects(trace: Trace, rows: Rows, dtype: np.dtype) -> Real:
+def _has_native_effects(e: Ensemble) -> bool:
+    """Whether a kernel computes V and U, from scores of one output."""
+    return e.n_outputs == 1 and e.loss.kernel is not None and e.smoothing is None
+
+
+def _native_effects(
+    trace: Trace, steps: slice, leaves: Ids, part: slice, scored: ScoredRows, V: Real, U: Real
+) -> None:
+    """V, U (R, n) of some rows in steps of one tree each.
+
+    ``scored``: scores A of the rows in `part` before the first step, which move on; y and w of all.
+    """
+    e = trace.ensemble
+    step_leaves = e.step_leaves[steps.start : steps.stop + 1]
+    values = np.ascontiguousarray(e.values[step_leaves[0] : step_leaves[-1], 0])
+    chain = TreeChain(leaves, step_leaves - step_leaves[0], values)
+    kernels.row_effects(
+        e.loss.kernel,
+        e.rule.newton,
+        chain.ids,
+        part.start,
+        part.stop,
+        chain.edges,
+        chain.values,
+        *_linearised_leaves(trace, steps),
+        *scored,
+        V,
+        U,
+    )
+
+
+def _linearised_leaves(trace: Trace, steps: slice) -> LinearisedLeaves:
+    """The linearised leaves of these steps, one after another."""
+    traces = trace.steps[steps]
+    edges = np.concatenate([[0], np.cumsum([step.s.size for step in traces])])
+    S = np.concatenate([step.S.ravel() for step in traces])
+    s = np.concatenate([step.s.ravel() for step in traces])
+    N = np.concatenate([step.N.ravel() for step in traces])
+    return LinearisedLeaves(edges, trace.ensemble.loss.shift(S), s, N)
+
+
+def _smoothed_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, V: Real, U: Real) -> None:
+    """V and U of a step of smoothed trees, before they are multiplied by draws."""
+    e = trace.ensemble
+    loss = e.loss
+    state = loss.state(A)
+    eye = np.eye(e.n_outputs)
+    g = loss.gradient(state, rows.y)
+    j = loss.jacobian(state, rows.y)
+    for o, v, u in zip(e.first_output[e.trees(t)], V, U, strict=True):
+        output = np.broadcast_to(eye[o], A.shape)
+        v[:, 0] = g[:, o]
+        v[:, 1] = loss.hessian(state, rows.y)[:, o, o]
+        u[:, 0] = j[:, o]
+        u[:, 1] = loss.third_dot(state, rows.y, output)[:, o]
+        u *= rows.w[:, None, None]
+
+
+def _general_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, V: Real, U: Real) -> None:
+    """V and U of a step of any loss, before they are multiplied by draws."""
+    loss = trace.ensemble.loss
+    newton = trace.ensemble.rule.newton
+    V[...] = 0
+    U[...] = 0
+    for it in _tree_iterations(trace, rows, t, A):
+        hs = it.s  # the gradient rule has h = 1
+        slope = loss.jacobian(it.state, rows.y)
+        if newton:
+            hs = np.einsum("nab,nb->na", loss.hessian(it.state, rows.y), it.s)
+            slope = slope + loss.third_dot(it.state, rows.y, it.s)
+        direct = (loss.gradient(it.state, rows.y) + hs)[:, it.outputs]
+        V[it.r] += np.einsum("nab,nb->na", it.N, direct)
+        knock_on = np.einsum("nab,nbk->nak", it.N, slope[:, it.outputs])
+        U[it.r] += knock_on * rows.w[:, None, None]
+
+
+def _multiply_by_draws(rows: PlacedRows, trees: slice, part: slice, V: Real, U: Real) -> None:
+    """Multiply effects by how often each tree drew the row."""
+    if rows.sample is not None:
+        for drawn, v, u in zip(rows.sample[trees], V, U, strict=True):
+            v[part] *= drawn[part, None]
+            u[part] *= drawn[part, None, None]
+
+
+class _TreeIteration(NamedTuple):
+    """One inner iteration of a step, for the rows in one of its trees."""
+
+    r: int  # number of the tree in the step
+    outputs: slice  # that the tree writes to
+    state: F64  # (n, C) of the loss at the scores of the iteration
+    s: F64  # (n, K) s of each row's leaf
+    N: F64  # (n, O, O) N of each row's leaf
+
+
+def _tree_iterations(trace: Trace, rows: PlacedRows, t: int, A: F64) -> Iterator[_TreeIteration]:
+    """All inner iterations of step t in each of its trees, from the scores A (n, K) before it."""
+    e = trace.ensemble
+    step = trace.steps[t]
+    start = e.loss.state(A)
+    leaves = rows.leaves[e.trees(t)]
+    for r, (ids, o) in enumerate(zip(leaves, e.first_output[e.trees(t)], strict=True)):
+        outputs = slice(int(o), int(o) + e.leaf_outputs)
+        for q in range(len(step.scale)):
+            state = start if q == 0 else e.loss.moved(start, e.loss.shift(step.S[q])[ids])
+            s = np.zeros_like(A)
+            s[:, outputs] = step.s[q, ids]
+            yield _TreeIteration(r, outputs, state, s, step.N[q, ids])
+
+
+# ---- label effects ----
+
+
+def label_effects(trace: Trace, rows: PlacedRows, dtype: np.dtype) -> Real:
     """Y (trees, n, O, Y): label effects."""
     e = trace.ensemble
     labels = e.loss.label_gradient(e.loss.state(rows.start[:1]), rows.y[:1]).shape[-1]
@@ -216,49 +286,32 @@ def label_effects(trace: Trace, rows: Rows, dtype: np.dtype) -> Real:
         if e.smoothing is not None:
             _smoothed_label_effects(trace, rows, t, A, Y[e.trees(t)])
             continue
-        for r, q, at, s, out in _iterations(trace, rows, t, A):
-            tree = e.trees(t).start + r
-            slope = e.loss.label_gradient(at, rows.y)
+        for it in _tree_iterations(trace, rows, t, A):
+            tree = e.trees(t).start + it.r
+            slope = e.loss.label_gradient(it.state, rows.y)
             if e.rule.newton:
-                slope = slope + e.loss.label_hessian_dot(at, rows.y, s)
-            N = trace.steps[t].N[q, rows.leaves[tree]]
-            w = rows.w if rows.sample is None else rows.w * rows.sample[tree]
-            Y[tree] += (
-                np.einsum("nab,nby->nay", N, slope[:, out : out + e.leaf_outputs])
-                * w[:, None, None]
-            )
+                slope = slope + e.loss.label_hessian_dot(it.state, rows.y, it.s)
+            effect = np.einsum("nab,nby->nay", it.N, slope[:, it.outputs])
+            Y[tree] += effect * rows.drawn_weight(tree)[:, None, None]
     return Y
 
 
-def _smoothed_label_effects(trace: Trace, rows: Rows, t: int, A: F64, Y: Real) -> None:
+def _smoothed_label_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, Y: Real) -> None:
+    """Y (R, n, 2, Y) of a step of smoothed trees."""
     e = trace.ensemble
-    state = trace.ensemble.loss.state(A)
+    state = e.loss.state(A)
     slope = e.loss.label_gradient(state, rows.y)
     for r, o in enumerate(e.first_output[e.trees(t)]):
-        one = np.broadcast_to(np.eye(e.n_outputs)[o], A.shape)
-        w = rows.w if rows.sample is None else rows.w * rows.sample[e.trees(t).start + r]
+        output = np.broadcast_to(np.eye(e.n_outputs)[o], A.shape)
+        w = rows.drawn_weight(e.trees(t).start + r)
         Y[r, :, 0] = slope[:, o] * w[:, None]
-        Y[r, :, 1] = e.loss.label_hessian_dot(state, rows.y, one)[:, o] * w[:, None]
+        Y[r, :, 1] = e.loss.label_hessian_dot(state, rows.y, output)[:, o] * w[:, None]
 
 
-def _iterations(
-    trace: Trace, rows: Rows, t: int, A: F64
-) -> Iterator[tuple[int, int, F64, F64, int]]:
-    """Tree r, inner iteration q of step t: (r, q, state there, s of each row's leaf (n, K), first output)."""
-    e = trace.ensemble
-    step = trace.steps[t]
-    state = e.loss.state(A)
-    for r, (ids, out) in enumerate(
-        zip(rows.leaves[e.trees(t)], e.first_output[e.trees(t)], strict=True)
-    ):
-        for q in range(len(step.scale)):
-            at = state if q == 0 else e.loss.moved(state, e.loss.shift(step.S[q])[ids])
-            s = np.zeros_like(A)
-            s[:, out : out + e.leaf_outputs] = step.s[q, ids]
-            yield r, q, at, s, int(out)
+# ---- effects on the starting score ----
 
 
-def base_effect(trace: Trace, rows: Rows) -> F64:
+def base_effect(trace: Trace, rows: PlacedRows) -> F64:
     """(n, K): d base / d(sample weight of row i)."""
     e = trace.ensemble
     if e.base_rule is None:
@@ -266,13 +319,12 @@ def base_effect(trace: Trace, rows: Rows) -> F64:
     return e.base_rule.effects(e.loss, *trace.base_labels, rows.y)[0] * rows.base_factor[:, None]
 
 
-def base_label_effect(trace: Trace, rows: Rows) -> F64:
+def base_label_effect(trace: Trace, rows: PlacedRows) -> F64:
     """(n, K, Y): d base / dy_i."""
     e = trace.ensemble
     if e.base_rule is None:
         return np.zeros_like(e.loss.label_gradient(e.loss.state(rows.start), rows.y))
-    b = (
-        np.divide(rows.w, rows.factor, out=np.zeros_like(rows.w), where=rows.factor > 0)
-        * rows.base_factor
-    )
+    held_out = np.zeros_like(rows.w)
+    sample_weight = np.divide(rows.w, rows.factor, out=held_out, where=rows.factor > 0)
+    b = sample_weight * rows.base_factor
     return e.base_rule.effects(e.loss, *trace.base_labels, rows.y)[1] * b[:, None, None]

@@ -1,15 +1,16 @@
-"""Workspace: what the passes share beyond the trace. Row effects are kept when they fit in memory and otherwise
-recomputed step by step; columns of work are spread over threads."""
+"""Workspace: the arrays and threads that passes over a trace share.
+
+Row effects and states are kept if they fit in the memory limit, and otherwise computed again in
+each pass, step by step. Blocks of columns, or chunks of rows, are spread over threads.
+"""
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from itertools import chain, islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from .._data.progress import progress
 from .._kernels import BLOCKS
 from .replay import Trace
 from .row_effects import (
-    Rows,
+    PlacedRows,
     direct_effects,
     empty_effects,
     fill_effects,
@@ -26,6 +27,10 @@ from .row_effects import (
     step_effects,
     training_rows,
 )
+from .settings import thread_pool
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 ROW_CHUNK = 1 << 16
 T = TypeVar("T")
@@ -33,6 +38,14 @@ S = TypeVar("S")
 
 
 class Workspace:
+    """A trace with what its passes need.
+
+    ``dtype``         of the passes; the replay itself is in float64
+    ``n_jobs``        number of threads
+    ``memory_limit``  bytes to use beyond the inputs
+    ``rows``          all training rows
+    """
+
     def __init__(self, trace: Trace, dtype: np.dtype, n_jobs: int, memory_limit: int) -> None:
         self.trace = trace
         self.dtype = dtype
@@ -40,58 +53,43 @@ class Workspace:
         self.memory_limit = memory_limit
         self.rows = training_rows(trace)
 
+    # ---- row effects ----
+
     def effect_bytes(self) -> int:
         """Bytes of V and U for all steps."""
         e = self.trace.ensemble
         return e.leaves.size * e.effect_outputs * (1 + e.n_outputs) * self.dtype.itemsize
 
-    def state_bytes(self) -> int:
-        """Bytes of the states of all steps."""
-        e = self.trace.ensemble
-        return (
-            e.n_steps
-            * e.n_rows
-            * e.loss.state(self.rows.start[:1]).shape[1]
-            * self.state_dtype.itemsize
-        )
-
-    @property
-    def state_dtype(self) -> np.dtype:
-        """A loss without kernels of its own has the scores as its state, and takes labels off them: in float64."""
-        return self.dtype if self.trace.ensemble.loss.kernel else np.dtype(np.float64)
-
     @property
     def keeps_effects(self) -> bool:
+        """Whether V and U of all steps fit in memory."""
         return self.effect_bytes() <= self.memory_limit // 2
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether V and U of all steps have been computed."""
+        return "effects" in self.__dict__
 
     @cached_property
     def effects(self) -> tuple[Real, Real]:
-        """V (trees, n, O) and U (trees, n, O, K), where they are kept."""
-        V, U = empty_effects(self.trace, len(self.rows), self.dtype)
-        chunk = max(1, min(ROW_CHUNK, -(-len(self.rows) // self.n_jobs)))
+        """V (trees, n, O) and U (trees, n, O, K) of all steps, to be kept."""
+        n = len(self.rows)
+        V, U = empty_effects(self.trace, n, self.dtype)
+        chunk = max(1, min(ROW_CHUNK, -(-n // self.n_jobs)))
 
         def fill(start: int) -> None:
-            part = slice(start, min(start + chunk, len(self.rows)))
+            part = slice(start, min(start + chunk, n))
             fill_effects(self.trace, self.rows, part, V, U)
 
-        done = self.map(fill, range(0, len(self.rows), chunk))
-        for _ in progress(done, len(self.rows), "row effects", "row", chunk):
+        done = self.map(fill, range(0, n, chunk))
+        for _ in progress(done, n, "row effects", "row", chunk):
             pass
         return V, U
 
-    def knock_on_backwards(self) -> Iterator[tuple[int, Real]]:
-        """(t, U (R, n, O, K)) from the last step to the first, of effects that are kept."""
-        e = self.trace.ensemble
-        U = self.effects[1]
-        return ((t, U[e.trees(t)]) for t in reversed(range(e.n_steps)))
-
-    def scores_backwards(self) -> Iterator[tuple[int, F64]]:
-        """(t, A^{t-1}) from the last step to the first; the array is reused."""
-        e = self.trace.ensemble
-        A = e.scores(e.leaves, e.offset)
-        for t in reversed(range(e.n_steps)):
-            e.move(t + 1, e.leaves, A, back=True)  # A^{t-1} = A^t - f
-            yield t, A
+    def prepare_effects(self) -> None:
+        """Compute row effects, if they are kept, before several threads need them."""
+        if self.keeps_effects:
+            _ = self.effects
 
     def effects_forwards(self) -> Iterator[tuple[int, Real, Real]]:
         """(t, V (R, n, O), U (R, n, O, K)) from the first step to the last."""
@@ -103,82 +101,22 @@ class Workspace:
         for t, A in forward_scores(self.trace, self.rows):
             yield (t, *self.step_effects(self.rows, t, A))
 
-    def states_forwards(self) -> Iterator[tuple[int, Real]]:
-        """(t, state (n, C) at A^{t-1}) from the first step to the last."""
-        if self.keeps_states:
-            yield from enumerate(self._states)
-            return
-        for t, A in forward_scores(self.trace, self.rows):
-            yield t, self.trace.ensemble.loss.state(A).astype(self.state_dtype)
-
-    @property
-    def keeps_states(self) -> bool:
-        return self.state_bytes() <= self.memory_limit // 4
-
-    @cached_property
-    def _states(self) -> list[Real]:
-        state = self.trace.ensemble.loss.state
-        scores = progress(
-            forward_scores(self.trace, self.rows), self.trace.ensemble.n_steps, "scores", "step"
-        )
-        return [state(A).astype(self.state_dtype) for _, A in scores]
-
-    @cached_property
-    def w(self) -> Real:
-        return self.trace.ensemble.w.astype(self.dtype)
-
-    def step_weights(self, t: int) -> Real:
-        """Weights in step t: (n,), or (R, n) where its trees drew rows differently."""
+    def knock_on_backwards(self) -> Iterator[tuple[int, Real]]:
+        """(t, U (R, n, O, K)) from the last step to the first, for effects that are kept."""
         e = self.trace.ensemble
-        if e.sample is None:
-            return self.w
-        drawn = e.sample[e.trees(t)]
-        if all(s is drawn[0] for s in drawn):
-            return self.w * drawn[0].astype(self.dtype)
-        return np.stack([self.w * s.astype(self.dtype) for s in drawn])
+        U = self.effects[1]
+        return ((t, U[e.trees(t)]) for t in reversed(range(e.n_steps)))
 
-    @property
-    def has_effects(self) -> bool:
-        return "effects" in self.__dict__
-
-    def prepare_effects(self) -> None:
-        """Compute row effects, if they are kept, before threads ask for them."""
-        if self.keeps_effects:
-            _ = self.effects
-
-    def prepare_states(self) -> None:
-        """The same for states."""
-        if self.keeps_states:
-            _ = self._states
-
-    def row_chunks(self, index: np.ndarray) -> list[np.ndarray]:
-        """`index` in pieces whose effects fit in the memory limit on every thread."""
+    def step_effects(self, rows: PlacedRows, t: int, A: F64) -> tuple[Real, Real]:
+        """V (R, n, O) and U (R, n, O, K) of these rows in step t, at scores A (n, K) before it."""
         e = self.trace.ensemble
-        row_bytes = self.effect_bytes() // len(self.rows) + 64 * e.n_outputs**2
-        chunk = max(1, min(ROW_CHUNK, self.memory_limit // (4 * row_bytes * self.n_jobs)))
-        return [index[start : start + chunk] for start in range(0, len(index), chunk)]
+        trees = e.trees(t)
+        V = np.empty((trees.stop - trees.start, len(rows), e.effect_outputs), self.dtype)
+        U = np.empty((*V.shape, e.n_outputs), self.dtype)
+        step_effects(self.trace, rows, t, A, V, U)
+        return V, U
 
-    def row_slices(self) -> list[slice]:
-        """All rows in such pieces."""
-        chunk = len(self.row_chunks(np.arange(min(ROW_CHUNK, len(self.rows))))[0])
-        return [
-            slice(start, min(start + chunk, len(self.rows)))
-            for start in range(0, len(self.rows), chunk)
-        ]
-
-    @property
-    def block(self) -> int:
-        """Columns to work on at once, so that a thread's numbers for each row and column fit in the memory limit."""
-        e = self.trace.ensemble
-        column = len(self.rows) * (e.n_outputs + 2) * self.dtype.itemsize
-        return max([b for b in BLOCKS if 2 * b * column <= self.memory_limit], default=BLOCKS[0])
-
-    @property
-    def blocks_ahead(self) -> int:
-        """Blocks to work on at once. Where effects are not kept, the rows of one are spread over the threads."""
-        return self.n_jobs if self.keeps_effects else 1
-
-    def direct_effects(self, index: np.ndarray | None) -> Iterator[tuple[Rows, Real]]:
+    def direct_effects(self, index: np.ndarray | None) -> Iterator[tuple[PlacedRows, Real]]:
         """(rows, V (trees, rows, O)) for all training rows, or those in `index`, in chunks."""
         if self.keeps_effects:
             V = self.effects[0]
@@ -191,14 +129,106 @@ class Workspace:
             rows = self.rows.take(chunk)
             yield rows, direct_effects(self.trace, rows, self.dtype)
 
-    def step_effects(self, rows: Rows, t: int, A: F64) -> tuple[Real, Real]:
-        """V (R, n, O) and U (R, n, O, K) of these rows in step t, at their scores A (n, K) before it."""
+    # ---- scores and states ----
+
+    def scores_backwards(self) -> Iterator[tuple[int, F64]]:
+        """(t, A^{t-1}) from the last step to the first; the array is reused."""
         e = self.trace.ensemble
-        trees = e.trees(t)
-        V = np.empty((trees.stop - trees.start, len(rows), e.effect_outputs), self.dtype)
-        U = np.empty((*V.shape, e.n_outputs), self.dtype)
-        step_effects(self.trace, rows, t, A, V, U)
-        return V, U
+        A = e.scores(e.leaves, e.offset)
+        for t in reversed(range(e.n_steps)):
+            e.move(t + 1, e.leaves, A, back=True)  # A^{t-1} = A^t - f
+            yield t, A
+
+    @property
+    def state_dtype(self) -> np.dtype:
+        """The type of states that passes read.
+
+        It is float64 for losses without kernels of their own: their state is the scores, from which
+        labels are subtracted.
+        """
+        return self.dtype if self.trace.ensemble.loss.kernel else np.dtype(np.float64)
+
+    def state_bytes(self) -> int:
+        """Bytes of the states of all steps."""
+        e = self.trace.ensemble
+        width = e.loss.state(self.rows.start[:1]).shape[1]
+        return e.n_steps * e.n_rows * width * self.state_dtype.itemsize
+
+    @property
+    def keeps_states(self) -> bool:
+        """Whether the states of all steps fit in memory."""
+        return self.state_bytes() <= self.memory_limit // 4
+
+    @cached_property
+    def _states(self) -> list[Real]:
+        """(n, C) states before each step, to be kept."""
+        e = self.trace.ensemble
+        scores = forward_scores(self.trace, self.rows)
+        shown = progress(scores, e.n_steps, "scores", "step")
+        return [e.loss.state(A).astype(self.state_dtype) for _, A in shown]
+
+    def prepare_states(self) -> None:
+        """Compute states, if they are kept, before several threads need them."""
+        if self.keeps_states:
+            _ = self._states
+
+    def states_forwards(self) -> Iterator[tuple[int, Real]]:
+        """(t, state (n, C) at A^{t-1}) from the first step to the last."""
+        if self.keeps_states:
+            yield from enumerate(self._states)
+            return
+        for t, A in forward_scores(self.trace, self.rows):
+            yield t, self.trace.ensemble.loss.state(A).astype(self.state_dtype)
+
+    # ---- weights ----
+
+    @cached_property
+    def w(self) -> Real:
+        """(n,) weights of the training rows."""
+        return self.trace.ensemble.w.astype(self.dtype)
+
+    def step_weights(self, t: int) -> Real:
+        """Weights in step t: (n,), or (R, n) if its trees drew rows differently."""
+        e = self.trace.ensemble
+        if e.sample is None:
+            return self.w
+        sample = e.sample[e.trees(t)]
+        if all(draws is sample[0] for draws in sample):
+            return self.w * sample[0].astype(self.dtype)
+        return np.stack([self.w * draws.astype(self.dtype) for draws in sample])
+
+    # ---- pieces of the work ----
+
+    def row_chunks(self, index: np.ndarray) -> list[np.ndarray]:
+        """`index` in pieces whose effects fit in the memory limit on every thread."""
+        e = self.trace.ensemble
+        row_bytes = self.effect_bytes() // len(self.rows) + 64 * e.n_outputs**2
+        chunk = max(1, min(ROW_CHUNK, self.memory_limit // (4 * row_bytes * self.n_jobs)))
+        return [index[start : start + chunk] for start in range(0, len(index), chunk)]
+
+    def row_slices(self) -> list[slice]:
+        """All rows in such pieces."""
+        n = len(self.rows)
+        chunk = len(self.row_chunks(np.arange(min(ROW_CHUNK, n)))[0])
+        return [slice(start, min(start + chunk, n)) for start in range(0, n, chunk)]
+
+    @property
+    def block(self) -> int:
+        """Number of columns in a block.
+
+        It is such that a thread's numbers for each row and column fit in the memory limit.
+        """
+        e = self.trace.ensemble
+        column = len(self.rows) * (e.n_outputs + 2) * self.dtype.itemsize
+        return max([b for b in BLOCKS if 2 * b * column <= self.memory_limit], default=BLOCKS[0])
+
+    @property
+    def blocks_ahead(self) -> int:
+        """Number of blocks to compute at the same time.
+
+        It is one if effects are not kept: then the rows of a block are spread over the threads.
+        """
+        return self.n_jobs if self.keeps_effects else 1
 
     def map(
         self, fn: Callable[[T], S], items: Iterable[T], n_jobs: int | None = None
@@ -210,7 +240,7 @@ class Workspace:
         if n_jobs == 1 or len(first) <= 1:
             yield from map(fn, chain(first, items))
             return
-        with ThreadPoolExecutor(n_jobs) as pool:
+        with thread_pool(n_jobs) as pool:
             ahead: deque[Future[S]] = deque()
             for item in chain(first, items):
                 if len(ahead) == n_jobs:
@@ -218,23 +248,3 @@ class Workspace:
                 ahead.append(pool.submit(fn, item))
             for future in ahead:
                 yield future.result()
-
-
-def available_cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def available_memory() -> int:
-    """Bytes of memory free for use, as far as the system tells; otherwise 4 GB."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            for line in file:
-                if line.startswith("MemAvailable"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (AttributeError, ValueError, OSError):
-        return 4 << 30

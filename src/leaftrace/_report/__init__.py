@@ -1,4 +1,7 @@
-"""One file to send to a colleague: the model, its worst predictions, the training rows behind them."""
+"""A report: one file to send to a colleague.
+
+It shows the model, the test rows it predicts worst, and the training rows behind these predictions.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,24 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from .._actions.common import check_tracer
+from .._data import inputs
+from .._data.cells import open_cell_tables
 from .._data.files import whole_file
 from .._tracer.tracer import Tracer
-from .summary import Settings, summarise
+from .explained_rows import choose_rows
+from .parts import check_groups, data_hashes
+from .settings import ReportSettings, check_rows
+from .summary import summarise
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Report:
-    """What `report` found: ``data`` is a plain dictionary that JSON can hold, ``html`` the page made of it."""
+    """The result of `report`.
+
+    ``data``  everything the report shows, as a dictionary that JSON can hold
+    ``html``  the page made from it
+    """
 
     data: dict[str, Any]
 
@@ -28,9 +41,8 @@ class Report:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the page to a file, which appears whole or not at all."""
         page = self.html.encode()
-        with whole_file(
-            path, "the report", f"choose another place with {len(page) / 1e6:.1f} MB free"
-        ) as file:
+        hint = f"choose another place with {len(page) / 1e6:.1f} MB free"
+        with whole_file(path, "the report", hint) as file:
             file.write(page)
 
     def __repr__(self) -> str:
@@ -58,28 +70,44 @@ def report(
     retrain: bool = False,
     title: str | None = None,
 ) -> Report:
-    """A report on the test rows a model gets most wrong: one HTML file that needs no network.
+    """Make a report on the test rows that a model predicts worst: one HTML file, no network needed.
 
     >>> lt.report(tracer, X_test, y_test).save("report.html")       # doctest: +SKIP
 
-    ``X_test, y_test``  rows to explain. Without labels, the rows behind each prediction instead of each loss
-    ``rows``     positions of test rows to show, or a mask; None: the worst
-    ``worst``    how many test rows to show: those with the largest loss, or without labels the least certain
+    ``X_test, y_test``  rows to explain. Without labels, the report shows the training rows behind
+                 each prediction instead of those behind each loss
+    ``rows``     positions of the test rows to show, or a mask; None: the worst
+    ``worst``    how many test rows to show: those with the largest loss, or without labels those
+                 with the least certain prediction
     ``top``      how many harmful and how many helpful training rows to show for each
     ``noise``    training rows whose label is suspicious: True, False, or how many to show
-    ``groups``   effects of whole groups of training rows: a column, or a label for each training row; ``test_groups``
-                 the same for slices of the test rows
-    ``redact``   columns that must not appear anywhere; "index" (or its name) hides the names of the rows
-    ``classes``  names of the classes in their order, for a model file that knows their numbers only
+    ``groups``   effects of whole groups of training rows: a column, or a label for each training
+                 row; ``test_groups`` the same for slices of the test rows
+    ``redact``   columns that must not appear anywhere; "index" (or its name) hides the names of the
+                 rows
+    ``classes``  names of the classes in their order, for a model that has only numbers for them
     ``retrain``  also train the model again without the most harmful rows of each test row shown
     ``title``    headline of the page
 
-    Only what is shown is embedded: the page stays under 5 MB, and says what it left out.
+    The page holds only what it shows. It stays under 5 MB and states what was left out.
     """
-    settings = Settings(
-        rows, worst, top, noise, groups, test_groups, redact, classes, retrain, title
-    )
-    return Report(summarise(tracer, X_test, y_test, settings))
+    settings = ReportSettings(rows, worst, top, noise, groups, test_groups, redact, retrain, title)
+    check_tracer(tracer)
+    settings.check()
+    given = tracer
+    if classes is not None:
+        tracer = tracer.with_class_names(list(classes), "classes")
+    m = inputs.row_count(X_test)
+    tables = open_cell_tables(tracer.X_train, X_test, settings.redacted)
+    y = tracer.engine.test_labels(X_test, y_test)
+    y = None if y is None else inputs.vector(y, "y_test", m)
+    positions = None if rows is None else inputs.row_numbers(rows, m, "rows", "test rows")
+    check_rows(positions, m)
+    if groups is not None:
+        check_groups(tracer, groups, test_groups, X_test, y, settings.redacted)
+    chosen = choose_rows(tracer, X_test, y, positions, worst)
+    hashes = data_hashes(given, X_test, y)  # of the labels as they were given
+    return Report(summarise(chosen, *tables, settings, hashes))
 
 
 __all__ = ["Report", "report"]

@@ -1,4 +1,4 @@
-"""The test rows of a report: which are shown, the training rows behind each, and what happens without these."""
+"""Cases of a report: test rows, the training rows behind them, predictions without these."""
 
 from __future__ import annotations
 
@@ -8,163 +8,132 @@ from typing import Any
 
 import numpy as np
 
-from .._data import inputs
-from .._data.arrays import Ints, Real
-from .._tracer.influence import Influence, rank
+from .._data.arrays import F64, Ints
+from .._data.cells import CellTable, short
+from .._data.comparison import compare
+from .._tracer.influence import Ranked
 from .._tracer.tracer import Tracer
-from .cells import Grid, compare, short
-from .outcomes import Outcomes, outcomes, outcomes_of
+from .explained_rows import ExplainedRows, Sides
+from .outcomes import Outcomes, outcomes_of
 
-BLOCK = 32  # test rows whose influence is in memory at once
-COLUMNS = 16  # columns that are shown of one row
-
-Ranked = tuple[
-    Ints, list[str], Real
-]  # positions of training rows, effects, changes; most important first
-Sides = tuple[Ranked, Ranked]  # rows that raise the loss (or score), rows that lower it
+MAX_COLUMNS = 16  # columns that are shown of a row
+_KEPT_OUTCOME = ("loss", "prediction", "predicted", "correct", "probability")
 
 
-def choose(every: Outcomes, rows: Ints | None, worst: int) -> tuple[Ints, str]:
-    """Positions of the test rows to show, and how they were chosen."""
-    if rows is not None:
-        return rows, "asked for"
-    if every.loss is not None:
-        return np.argsort(-every.loss, kind="stable")[:worst], "largest loss"
-    if every.probability is not None:
-        return np.argsort(every.probability.max(axis=1), kind="stable")[:worst], "least certain"
-    return np.arange(min(worst, len(every.scores))), "first"
-
-
-def sides(influence: Influence, top: int) -> Iterator[Sides]:
-    """For each query the `top` training rows of either side."""
-    up, down = (rank(influence, top, effect) for effect in influence._words)
-    yield from zip(up, down, strict=True)
-
-
-def effect_rows(tracer: Tracer, train: Grid, both: Sides) -> list[dict[str, Any]]:
+def effect_rows(tracer: Tracer, train: CellTable, sides: Sides) -> list[dict[str, Any]]:
     """Lines of a table of training rows and their effects, without features."""
-    lines = []
-    for positions, effects, changes in both:
-        for i, (position, effect, change) in enumerate(
-            zip(positions.tolist(), effects, changes, strict=True)
-        ):
-            lines.append(
-                train.row(position)
-                | {
-                    "label": short(tracer.y_train[position]),
-                    "weight": float(tracer.sample_weight[position]),
-                }
-                | {"effect": effect, "rank": i + 1, "change": float(change)}
-            )
-    return lines
+    return [line for ranked in sides for line in _ranked_lines(tracer, train, ranked)]
+
+
+def _ranked_lines(tracer: Tracer, train: CellTable, ranked: Ranked) -> Iterator[dict[str, Any]]:
+    """Lines for the training rows of one side."""
+    positions, effects, changes = ranked
+    pairs = zip(positions.tolist(), effects, changes, strict=True)
+    for place, (position, effect, change) in enumerate(pairs, 1):
+        yield train.row(position) | {
+            "label": short(tracer.y_train[position]),
+            "weight": float(tracer.sample_weight[position]),
+            "effect": effect,
+            "rank": place,
+            "change": float(change),
+        }
 
 
 @dataclass(frozen=True)
-class Shown:
-    """The test rows that are shown, and what is needed to speak of them."""
+class Cases:
+    """The test rows that a report shows, with the cells of both tables.
 
-    tracer: Tracer
-    train: Grid
-    test: Grid
-    every: Outcomes  # of all test rows
-    rows: Ints  # positions of those shown, among all
-    X: Any  # these rows
-    y: Any  # and their labels, or None
+    Methods count the rows shown from 0, as j."""
 
-    def __len__(self) -> int:
-        return len(self.rows)
+    rows: ExplainedRows
+    train: CellTable
+    test: CellTable
 
-    def ranked(self, top: int) -> Iterator[Sides]:
-        """The `top` training rows of either side, for each test row. Never more than a block of columns in memory."""
-        for start in range(0, len(self), BLOCK):
-            block = np.arange(start, min(start + BLOCK, len(self)))
-            labels, of = (None, "prediction") if self.y is None else (self.y[block], "loss")
-            yield from sides(
-                self.tracer.influence(inputs.take_rows(self.X, block), labels, of=of), top
-            )
-
-    def describe(self, j: int, both: Sides | None) -> dict[str, Any]:
+    def describe(self, j: int, sides: Sides | None) -> dict[str, Any]:
         """Test row j, and the training rows behind it with their features side by side."""
-        row = int(self.rows[j])
-        lines = [] if both is None else effect_rows(self.tracer, self.train, both)
-        positions = np.array([line["position"] for line in lines], dtype=np.intp)
-        beside = compare(
-            self.test.names, self.test.take(self.rows[[j]])[0], self.train.take(positions), COLUMNS
-        )
+        rows = self.rows
+        position = int(rows.chosen[j])
+        lines = [] if sides is None else effect_rows(rows.tracer, self.train, sides)
+        trained = np.array([line["position"] for line in lines], dtype=np.intp)
+        own_cells = self.test.take(rows.chosen[[j]])[0]
+        beside = compare(self.test.names, own_cells, self.train.take(trained), MAX_COLUMNS)
         for line, values, marks in zip(lines, beside.others, beside.marks, strict=True):
             line |= {"values": values, "marks": marks}
-        said = {"label": None if self.y is None else short(self.y[j]), **self.every.of(row)}
-        features = {"columns": beside.columns, "values": beside.values}
-        return self.test.row(row) | said | features | {"training_rows": lines, "removal": None}
+        return {
+            **self.test.row(position),
+            "label": None if rows.y is None else short(rows.y[position]),
+            **rows.outcomes.describe(position),
+            "columns": beside.columns,
+            "values": beside.values,
+            "training_rows": lines,
+            "removal": None,
+        }
 
-    def without(self, every: Sequence[Sides]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """(j, test row j before and after the training rows of one side are gone, the leaves refitted), one after the
-        other; not where there are none, or where they are all that is left of a class."""
-        ranked = [
-            both[_removed_side(self.every, int(row))]
-            for both, row in zip(every, self.rows, strict=True)
-        ]
-        where = [
-            j
-            for j, (gone, *_) in enumerate(ranked)
-            if len(gone) and _every_class_stays(self.tracer, gone)
-        ]
-        if not where:
+    def without(self, sides: Sequence[Sides]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Predictions for the test rows without the training rows of one side, leaves refitted.
+
+        Yields (j, before and after) one after the other. Rows without such training rows are
+        skipped, and those whose training rows are all that is left of a class."""
+        removed = [self._removed(j, both) for j, both in enumerate(sides)]
+        places = [j for j, ranked in enumerate(removed) if self._can_remove(ranked[0])]
+        if not places:
             return
-        sets = [ranked[j][0] for j in where]
-        X = inputs.take_rows(self.X, np.array(where, dtype=np.intp))
-        for j, F in zip(
-            where,
-            self.tracer.engine.scores_without(sets, X, "without the most harmful rows"),
-            strict=True,
-        ):
-            row = int(self.rows[j])
-            (gone, effects, _) = ranked[j]
-            after = outcomes_of(
-                self.tracer.engine.source, F[None], None if self.y is None else self.y[[j]]
-            )
+        engine = self.rows.tracer.engine
+        X = self.rows.table(np.array(places, dtype=np.intp))
+        sets = [removed[j][0] for j in places]
+        scores = engine.scores_without(sets, X, "without the most harmful rows")
+        for j, F in zip(places, scores, strict=True):
+            gone, effects, _ = removed[j]
             yield (
                 j,
                 {
                     "rows": len(gone),
                     "effect": effects[0],
-                    "before": _essence(self.every.of(row)),
-                    "refitted": _essence(after.of(0, self.every.watched(row))),
+                    "before": self._essence(self.rows.outcomes, int(self.rows.chosen[j]), j),
+                    "refitted": self._outcome(j, F[None]),
                     "retrained": None,
                 },
             )
 
-    def retrained(self, j: int, both: Sides) -> dict[str, Any]:
-        """Test row j after the model was trained again without these rows."""
-        row = int(self.rows[j])
-        one = inputs.take_rows(self.X, np.array([j]))
-        model = self.tracer.retrain(both[_removed_side(self.every, row)][0])
-        label = None if self.y is None else self.y[[j]]
-        return _essence(outcomes(model, one, label).of(0, self.every.watched(row)))
+    def retrained(self, j: int, sides: Sides) -> dict[str, Any]:
+        """The prediction for test row j by a model trained again without these rows."""
+        model = self.rows.tracer.retrain(self._removed(j, sides)[0])
+        return self._outcome(j, model.scores(self.rows.table([j])))
 
+    def _outcome(self, j: int, F: F64) -> dict[str, Any]:
+        """The prediction for test row j that other scores F (1, K) of it stand for."""
+        codes = self.rows.outcomes.codes
+        own = None if codes is None else codes[self.rows.chosen[[j]]]
+        outcomes = outcomes_of(self.rows.tracer.engine.reading, F, own)
+        return self._essence(outcomes, 0, j)
 
-def _removed_side(every: Outcomes, row: int) -> int:
-    """Of (up, down): what harms the test row. Without a label, what carries its prediction: for the first of two
-    classes, whose score is the lower the surer it is, that is down."""
-    first_of_two = (
-        every.scores.shape[1] == 1 and every.predicted is not None and every.predicted[row] == 0
-    )
-    return int(every.loss is None and first_of_two)
+    def _essence(self, outcomes: Outcomes, row: int, j: int) -> dict[str, Any]:
+        """The facts about a prediction that are compared before and after. ``row``: in outcomes."""
+        watched = self.rows.outcomes.watched_class(int(self.rows.chosen[j]))
+        facts = outcomes.describe(row, watched)
+        return {key: facts[key] for key in _KEPT_OUTCOME if key in facts}
 
+    def _removed(self, j: int, sides: Sides) -> Ranked:
+        """The side that is removed for test row j: the rows that harm it.
 
-def _essence(said: dict[str, Any]) -> dict[str, Any]:
-    return {
-        k: said[k]
-        for k in ("loss", "prediction", "predicted", "correct", "probability")
-        if k in said
-    }
+        Without a label it is the side that carries the prediction. For the first of two classes,
+        whose score is the lower the more certain it is, these are the rows that lower the score."""
+        up, down = sides
+        outcomes = self.rows.outcomes
+        if outcomes.loss is not None or outcomes.decision is None:
+            return up
+        first_of_two = outcomes.scores.shape[1] == 1 and outcomes.decision[self.rows.chosen[j]] == 0
+        return down if first_of_two else up
 
+    def _can_remove(self, gone: Ints) -> bool:
+        """Whether there are rows to remove, and every class keeps some.
 
-def _every_class_stays(tracer: Tracer, gone: Ints) -> bool:
-    """Without a class there is no starting score, and no booster trains."""
-    if tracer.classes is None:
-        return True
-    left = np.bincount(
-        np.delete(tracer.engine.ensemble.y, gone).astype(int), minlength=len(tracer.classes)
-    )
-    return bool((left > 0).all())
+        Without a class there is no starting score, and no booster trains."""
+        tracer = self.rows.tracer
+        if not len(gone):
+            return False
+        if tracer.classes is None:
+            return True
+        codes = np.delete(tracer.engine.ensemble.y, gone).astype(int)
+        left = np.bincount(codes, minlength=len(tracer.classes))
+        return bool((left > 0).all())

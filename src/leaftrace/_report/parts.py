@@ -1,4 +1,4 @@
-"""Parts of a report that come from the actions: suspicious labels, groups; and what it was all made from."""
+"""Parts of a report that actions compute: suspicious labels and groups of rows; and hashes."""
 
 from __future__ import annotations
 
@@ -8,59 +8,61 @@ import numpy as np
 
 from .._actions.groups import GroupEffects, group_effects
 from .._actions.noise.action import label_noise
-from .._data.arrays import F64
+from .._adapters.class_names import stored_labels
+from .._data.arrays import Ints
+from .._data.cells import CellTable, CellValue, short
 from .._data.errors import InvalidInput
 from .._data.grouping import groups_of
 from .._data.inputs import row_count
 from .._model.hashes import hash_model, hash_table, hash_values
 from .._tracer.tracer import Tracer
-from .cases import COLUMNS
-from .cells import Grid, Plain, short
+from .cases import MAX_COLUMNS
 
-SUSPECTS = 30  # unless asked for another number
-SENTENCES = 600  # characters of advice, which may quote the data
-# shown; more groups than this are not refitted either, one replay each
-GROUPS = 30
-SLICES = 8
+MAX_ADVICE = 600  # characters of advice, which may quote the data
+MAX_GROUPS = 30  # groups shown; more are not refitted either, as each takes one replay
+MAX_SLICES = 8  # slices of test rows shown
 
 
-def noise_part(tracer: Tracer, train: Grid, count: int) -> dict[str, Any]:
-    """The training rows whose labels are the most suspicious. Test rows have no part in it."""
+def noise_part(tracer: Tracer, train: CellTable, count: int) -> dict[str, Any]:
+    """The training rows with the most suspicious labels. Test rows play no part in it."""
     found = label_noise(tracer)
     worst = np.argsort(found.label_score, kind="stable")[:count]
-    names = ("is_label_issue", "label_score", "given_label", "predicted_label")
+    columns = ("is_label_issue", "label_score", "given_label", "predicted_label")
     lines = [
-        train.row(i) | {name: short(getattr(found, name)[i]) for name in names}
+        train.row(i) | {name: short(getattr(found, name)[i]) for name in columns}
         for i in worst.tolist()
     ]
     return {
         "flagged": int(found.is_label_issue.sum()),
-        "note": short(" ".join(found.notes), SENTENCES),
+        "note": short(" ".join(found.notes), MAX_ADVICE),
         "numeric": tracer.classes is None,
         **with_features(train, lines),
     }
 
 
-def with_features(train: Grid, lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """Lines about training rows with their first columns."""
-    cells = train.take(np.array([line["position"] for line in lines], dtype=np.intp))[:, :COLUMNS]
+def with_features(train: CellTable, lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """Lines about training rows, each with the values of the first columns."""
+    positions = np.array([line["position"] for line in lines], dtype=np.intp)
+    cells = train.take(positions)[:, :MAX_COLUMNS]
     for line, values in zip(lines, cells, strict=True):
         line["values"] = [short(v) for v in values]
-    return {"columns": train.names[:COLUMNS], "training_rows": lines}
+    return {"columns": train.names[:MAX_COLUMNS], "training_rows": lines}
 
 
 def check_groups(
-    tracer: Tracer, groups: Any, test_groups: Any, X: Any, y: Any, hidden: set[str]
+    tracer: Tracer, groups: Any, test_groups: Any, X: Any, y: Any, redacted: set[str]
 ) -> None:
-    """Find out what is wrong before the long work."""
+    """Raise an error if groups cannot be made, before the long work."""
     if y is None:
         raise InvalidInput(
-            "groups tells how the loss changes, which needs the labels of the test rows; pass y_test."
+            "groups tells how the loss changes, which needs the labels of the test rows; "
+            "pass y_test."
         )
     for name, given in (("groups", groups), ("test_groups", test_groups)):
-        if isinstance(given, str) and given in hidden:
+        if isinstance(given, str) and given in redacted:
             raise InvalidInput(
-                f"{name} names the column '{given}', which is redacted; take it out of one of the two."
+                f"{name} names the column '{given}', which is redacted; "
+                "take it out of one of the two."
             )
     groups_of(groups, tracer.X_train, tracer.n_rows, "groups")
     if test_groups is not None:
@@ -68,53 +70,59 @@ def check_groups(
 
 
 def groups_part(tracer: Tracer, groups: Any, test_groups: Any, X: Any, y: Any) -> dict[str, Any]:
-    """The table group x slice: the groups that matter most, the largest slices."""
-    refit = len(groups_of(groups, tracer.X_train, tracer.n_rows, "groups")) <= GROUPS
+    """Effects of groups on slices: the groups that matter most, the largest slices."""
+    refit = len(groups_of(groups, tracer.X_train, tracer.n_rows, "groups")) <= MAX_GROUPS
     found = group_effects(tracer, groups, X, y, test_groups, refit=refit)
-    best = found.refitted if refit else found.predicted  # (groups, slices)
-    size = np.abs(np.nan_to_num(best))
-    lines = np.argsort(-size.max(axis=1), kind="stable")[:GROUPS]
-    slices = np.sort(np.argsort(-found.slices.count, kind="stable")[:SLICES])
+    effects = found.refitted if refit else found.predicted  # (groups, slices)
+    size = np.abs(np.nan_to_num(effects))
+    shown = np.argsort(-size.max(axis=1), kind="stable")[:MAX_GROUPS]
+    slices = np.sort(np.argsort(-found.slices.count, kind="stable")[:MAX_SLICES])
     return {
         "refitted": refit,
-        "advice": short(found.advice, SENTENCES),
-        "largest": float(size[np.ix_(lines, slices)].max()),
-        "slices": [
-            {
-                "name": short(found.slices.names[s]),
-                "rows": int(found.slices.count[s]),
-                "before": float(found.before[s]),
-            }
-            for s in slices
-        ],
-        "groups": [
-            {
-                "name": short(found.groups.names[g]),
-                "rows": int(found.groups.count[g]),
-                "effects": _effects(found, g, slices),
-            }
-            for g in lines
-        ],
-        "left_out": len(found.groups) - len(lines),
+        "advice": short(found.advice, MAX_ADVICE),
+        "largest": float(size[np.ix_(shown, slices)].max()),
+        "slices": [_slice(found, s) for s in slices],
+        "groups": [_group(found, g, slices) for g in shown],
+        "left_out": len(found.groups) - len(shown),
         "slices_left_out": len(found.slices) - len(slices),
     }
 
 
-def _effects(found: GroupEffects, g: int, slices: Any) -> list[dict[str, Plain]]:
-    def at(values: F64, s: int) -> Plain:
-        return short(float(values[g, s]))
+def _slice(found: GroupEffects, s: int) -> dict[str, CellValue]:
+    """A slice of the test rows, with its loss before any change."""
+    return {
+        "name": short(found.slices.names[s]),
+        "rows": int(found.slices.count[s]),
+        "before": float(found.before[s]),
+    }
 
-    return [
-        {"predicted": at(found.predicted, s), "refitted": at(found.refitted, s)} for s in slices
+
+def _group(found: GroupEffects, g: int, slices: Ints) -> dict[str, Any]:
+    """A group of training rows, with its effects on these slices."""
+    effects = [
+        {
+            "predicted": short(float(found.predicted[g, s])),
+            "refitted": short(float(found.refitted[g, s])),
+        }
+        for s in slices
     ]
+    return {
+        "name": short(found.groups.names[g]),
+        "rows": int(found.groups.count[g]),
+        "effects": effects,
+    }
 
 
-def hashes(tracer: Tracer, X: Any, y: Any) -> dict[str, str]:
-    """Of the model and of all rows, shown or not."""
+def data_hashes(tracer: Tracer, X: Any, y: Any) -> dict[str, str]:
+    """SHA-256 of the model and of all rows, shown or not.
+
+    Labels are hashed as the model stores them: by number where the user gave names for classes."""
+    source = tracer.engine.source
+    y = stored_labels(source, y)
     return {
         "model": hash_model(tracer.engine.ensemble),
         "training table": hash_table(tracer.X_train),
-        "training labels": hash_values(tracer.y_train),
+        "training labels": hash_values(stored_labels(source, tracer.y_train)),
         "training weights": hash_values(tracer.sample_weight),
         "test table": hash_table(X),
         "test labels": "no labels" if y is None else hash_values(y),

@@ -1,4 +1,4 @@
-// Sorting, searching, filtering, expanding, keys, theme. The page is whole without it; nothing here makes markup of data.
+// Sorting, searching, filtering, expanding, keys, theme. The page is complete without this script, which makes no markup from data.
 "use strict";
 (() => {
   const $ = (selector, from = document) => from.querySelector(selector);
@@ -6,20 +6,20 @@
   const root = document.documentElement;
   root.classList.add("script");
 
-  // ---- theme: as the system has it, or fixed; remembered where the browser lets a file remember ----
+  // ---- theme: that of the system, or a fixed choice, stored if the browser allows it for files ----
   const themes = ["auto", "light", "dark"];
-  const remembered = () => { try { return localStorage.getItem("leaftrace-theme"); } catch { return null; } };
+  const storedTheme = () => { try { return localStorage.getItem("leaftrace-theme"); } catch { return null; } };
   const setTheme = (theme) => {
     if (theme === "auto") delete root.dataset.theme; else root.dataset.theme = theme;
     $("#theme").textContent = `Theme: ${theme}`;
     try { localStorage.setItem("leaftrace-theme", theme); } catch { /* a private window */ }
   };
-  setTheme(themes.includes(remembered()) ? remembered() : "auto");
+  setTheme(themes.includes(storedTheme()) ? storedTheme() : "auto");
   $("#theme").addEventListener("click", () => {
     setTheme(themes[(themes.indexOf(root.dataset.theme ?? "auto") + 1) % themes.length]);
   });
 
-  // ---- tables: a button in every heading ----
+  // ---- sorting tables: a button in every heading ----
   const value = (cell) => {
     const text = cell.dataset.v ?? cell.textContent.trim().replace("\u2212", "-");
     const number = Number(text);
@@ -50,7 +50,7 @@
     }
   }
 
-  // ---- which rows of a table are shown: by its chips, its search, its check box ----
+  // ---- filtering the rows of a table: by its chips, its search field, its check box ----
   const has = (element, words) => words.every((word) => element.textContent.toLowerCase().includes(word));
   const wordsOf = (input) => input.value.toLowerCase().split(/\s+/).filter(Boolean);
   for (const group of $$(".chips")) {
@@ -78,14 +78,15 @@
   // ---- test rows ----
   const list = $("#cases");
   const cases = $$(".case", list);
-  const shown = () => [...list.children].filter((one) => !one.hidden);
+  const shown = () => [...list.children].filter((testRow) => !testRow.hidden);
+  const isOfKind = ({ dataset }, which) => {
+    if (which === "moved") return -dataset.gain >= 0.1 * Math.abs(dataset.loss);
+    return which === "" || dataset.which === which;
+  };
   const filter = () => {
     const words = wordsOf($("#find"));
     const which = $("#which")?.value ?? "";
-    for (const one of cases) {
-      const fits = which === "" || (which === "moved" ? -one.dataset.gain >= 0.1 * Math.abs(one.dataset.loss) : one.dataset.which === which);
-      one.hidden = !(fits && has(one, words));
-    }
+    for (const testRow of cases) testRow.hidden = !(isOfKind(testRow, which) && has(testRow, words));
     $("#count").textContent = `${shown().length} of ${cases.length}`;
     $("#nothing").hidden = shown().length > 0;
   };
@@ -94,14 +95,14 @@
   $("#order").addEventListener("change", ({ target }) => {
     const name = target.value.replace("-", "");
     const sign = target.value.startsWith("-") ? -1 : 1;
-    const key = (one) => name === "row" ? one.dataset.row : Number(one.dataset[name] ?? Infinity);
+    const key = ({ dataset }) => name === "row" ? dataset.row : Number(dataset[name] ?? Infinity);
     list.append(...[...cases].sort((a, b) => sign * compare(key(a), key(b))));
   });
-  $("#open").addEventListener("click", () => { for (const one of shown()) one.open = true; });
-  $("#close").addEventListener("click", () => { for (const one of cases) one.open = false; });
+  $("#open").addEventListener("click", () => { for (const testRow of shown()) testRow.open = true; });
+  $("#close").addEventListener("click", () => { for (const testRow of cases) testRow.open = false; });
   filter();
 
-  // ---- keys: arrows, Home and End walk along a list; / searches; Escape clears ----
+  // ---- keys: arrows, Home and End move along a list; / searches; Escape clears ----
   function step(event, items, next, previous) {
     const at = items.indexOf(document.activeElement);
     const to = { [next]: at + 1, [previous]: at - 1, Home: 0, End: items.length - 1 }[event.key];
@@ -110,7 +111,7 @@
     items[Math.min(Math.max(to, 0), items.length - 1)].focus();
   }
   list.addEventListener("keydown", (event) => {
-    if (event.target.matches("summary")) step(event, shown().map((one) => $("summary", one)), "ArrowDown", "ArrowUp");
+    if (event.target.matches("summary")) step(event, shown().map((testRow) => $("summary", testRow)), "ArrowDown", "ArrowUp");
   });
   document.addEventListener("keydown", (event) => {
     const typing = event.target.matches("input, select, textarea");
@@ -124,16 +125,16 @@
     }
   });
 
-  // ---- print: everything that is shown, expanded ----
+  // ---- printing: all test rows that are shown, expanded ----
   let closed = [];
   addEventListener("beforeprint", () => {
-    closed = shown().filter((one) => !one.open);
-    for (const one of closed) one.open = true;
+    closed = shown().filter((testRow) => !testRow.open);
+    for (const testRow of closed) testRow.open = true;
   });
-  addEventListener("afterprint", () => { for (const one of closed) one.open = false; });
+  addEventListener("afterprint", () => { for (const testRow of closed) testRow.open = false; });
   $("#print").addEventListener("click", () => print());
 
-  // ---- data as a file ----
+  // ---- saving the data as a file ----
   $("#save").addEventListener("click", () => {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([$("#data").textContent], { type: "application/json" }));
@@ -142,7 +143,7 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   });
 
-  // ---- where we are ----
+  // ---- marking the section that is in view ----
   const links = new Map($$("nav a").map((link) => [link.hash.slice(1), link]));
   if ("IntersectionObserver" in window) {
     const watch = new IntersectionObserver((entries) => {

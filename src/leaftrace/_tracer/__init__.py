@@ -1,4 +1,4 @@
-"""`Tracer` takes the questions, `Influence` is the answer."""
+"""`Tracer`, which explains a model by its training rows, and `Influence`, its result."""
 
 from .influence import Influence as Influence
 from .tracer import Tracer as Tracer

@@ -1,8 +1,7 @@
-"""`Influence`: which training rows moved which test rows, by how much."""
+"""`Influence`: the result of a tracer, as values and tables."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from .._data.arrays import F64, Real
-from .._data.errors import InvalidInput, LeaftraceError
-from .._data.files import whole_file
+from .._data.errors import InvalidInput
 from .._data.grouping import SourceTables
 from .._data.tables import notebook, table, wide_table
+from .influence_file import read_fields, write_influence
 
-_FORMAT = "leaftrace-influence-1"
-# What `change` is the effect of, in the words of a sentence.
-_ACTIONS = {
+# Phrases for the actions whose effect `Influence.change` is, to put in a sentence.
+ACTION_PHRASES = {
     "removed": "without it",
     "added": "with it added",
     "flipped": "with its label flipped",
@@ -31,21 +29,28 @@ _ACTIONS = {
 class Influence:
     """Influence of training rows (lines) on queries (columns).
 
-    ``values``       (rows, queries), the paper's sign: dQ/dw_i, or Q(with) - Q(without). With Q a loss, positive
-                     means that the row hurts; tables say `harmful` and `helpful` so that nobody need remember
+    ``values``       (rows, queries), the paper's sign: dQ/dw_i, or Q(with) - Q(without). With Q a
+                     loss, positive means that the row hurts; tables have the words `harmful` and
+                     `helpful`
     ``train_index``  (rows,) labels of the training rows, from a DataFrame's index if there was one
     ``test_index``   (queries,) labels of the test rows, or "mean" / "sum"
     ``of``           "loss", "prediction", "goal" or the name of a `Goal`
     ``method``       how it was computed
-    ``action``       what the tables tell the effect of: rows "removed" or "added"; labels "flipped" (two classes),
-                     "relabelled" (to a given class) or "label_raised" (by one, for numbers)
-    ``weight``       (rows,) how far the action goes: sample weights for "removed", 1 - 2 y for "flipped", otherwise 1
+    ``action``       the action whose effect tables show: rows "removed" or "added"; labels
+                     "flipped" (two classes), "relabelled" (to a given class) or "label_raised" (by
+                     one, for numbers)
+    ``weight``       (rows,) size of the action: sample weights for "removed", 1 - 2 y for
+                     "flipped", otherwise 1
     ``derivative``   whether values are derivatives (True) or effects of removal (False)
-    ``structure_changed``  (rows,) with Retrain: whether any tree's structure changed without the row
+    ``structure_changed``  (rows,) with Retrain: whether any tree's structure changed without the
+                           row
     ``per_label``    with score_candidates and no labels: the values under each possible label
-    ``lower_is_better``  of the query; None: not known, and tables say `raises` and `lowers`
-    ``tables``       where `by` finds columns of the rows and of the queries, which files and pickles do not keep
-    ``scored``       values are scores of some of `baselines`: their order counts, and they are no change of the query
+    ``lower_is_better``  for the query; None: not known, and tables have the words `raises` and
+                     `lowers`
+    ``tables``       tables in which `by` finds columns of the rows and of the queries; files and
+                     pickles do not keep them
+    ``scored``       values are scores of some of `baselines`: only their order counts, and they are
+                     no change of the query
     """
 
     values: Real
@@ -64,12 +69,15 @@ class Influence:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """(rows, queries)."""
         return self.values.shape[0], self.values.shape[1]
 
     @property
     def change(self) -> Real:
-        """(rows, queries) how much the query changes by the action: to first order for derivatives. Of scores, what
-        takes its place in comparisons: minus the score."""
+        """(rows, queries) change of the query by the action, to first order for derivatives.
+
+        For scores it is minus the score, which takes its place in comparisons.
+        """
         if not self.derivative:
             return -self.values
         direction = -self.weight if self.action == "removed" else self.weight
@@ -77,49 +85,65 @@ class Influence:
 
     @property
     def burden(self) -> Real:
-        """(rows, queries) positive where the row, or its label as it is, raises the query."""
+        """(rows, queries) positive if the row, or its label as it is, raises the query."""
         return -self.change if self.action in ("flipped", "relabelled") else self.values
 
     @property
-    def _words(self) -> tuple[str, str]:
-        """For a positive and a negative burden."""
+    def effect_words(self) -> tuple[str, str]:
+        """Words for a row of positive and for one of negative burden."""
         if self.action == "label_raised" or (self.lower_is_better is None and self.of != "loss"):
             return "raises", "lowers"
         return ("helpful", "harmful") if self.lower_is_better is False else ("harmful", "helpful")
 
-    def _effect(self, burden: float) -> str:
-        return self._words[0] if burden > 0 else self._words[1] if burden < 0 else "none"
+    def effect_word(self, burden: float) -> str:
+        """The word for a row of this burden: one of `effect_words`, or "none"."""
+        positive, negative = self.effect_words
+        if burden > 0:
+            return positive
+        return negative if burden < 0 else "none"
+
+    @property
+    def _change_name(self) -> str:
+        """The name of the column of changes in tables."""
+        return f"{self.of}_change_if_{self.action}"
 
     def top(self, k: int = 10, effect: str | None = None) -> Any:
         """The k rows that matter most to each query, as a tidy table.
 
-        ``effect`` keeps only one side: "harmful" or "helpful" for a loss, "raises" or "lowers" otherwise."""
+        ``effect`` keeps only one side: "harmful" or "helpful" for a loss, otherwise "raises" or
+        "lowers".
+        """
         tops = rank(self, k, effect)
-        name = f"{self.of}_change_if_{self.action}"
+        name = self._change_name
         if self.scored:
             tops = [(rows, effects, -change) for rows, effects, change in tops]
             name = "score"
         return top_table(tops, self.train_index, self.test_index, name, self.tables.kind)
 
     def mean(self) -> Influence:
-        """One column: the mean over the queries."""
-        values = self.values.mean(axis=1, keepdims=True)
-        tables = replace(self.tables, test=None, reduced=True)
+        """The mean over the queries, in one column."""
         return replace(
-            self, values=values, test_index=np.array(["mean"]), per_label=None, tables=tables
+            self,
+            values=self.values.mean(axis=1, keepdims=True),
+            test_index=np.array(["mean"]),
+            per_label=None,
+            tables=replace(self.tables, test=None, reduced=True),
         )
 
     def by(self, groups: Any, test_groups: Any = None, *, bins: int = 5) -> Any:
-        """Totals over groups of training rows: a line for each query and group, or for each slice and group.
+        """Totals over groups of training rows: a line for each query and group, or slice and group.
 
         >>> tracer.influence(X_test, y_test).by("age", test_groups="sex")         # doctest: +SKIP
 
-        ``groups``       one label for each row of this result, or the name of a column of their table
+        ``groups``       one label for each row of this result, or the name of a column of their
+                         table
         ``test_groups``  the same for the queries: a slice is the mean over its test rows
-        ``bins``         into how many groups of about equal size a column of many numbers is cut
+        ``bins``         number of groups of about equal size into which a column of many numbers is
+                         cut
 
-        For derivatives, the total is the first-order effect of removing the whole group; `group_effects` has the exact
-        one beside it."""
+        For derivatives, the total is the first-order effect of removing the whole group;
+        `group_effects` also has the exact effect.
+        """
         rows = self.tables.train_groups(groups, len(self.train_index), bins)
         parts = [rows.sums(x) for x in (self.values, self.burden, self.change)]  # (G, queries) each
         if test_groups is None:
@@ -132,8 +156,8 @@ class Influence:
             slices = self.tables.test_groups(test_groups, len(self.test_index), bins)
             parts = [slices.means(part.T).T for part in parts]  # (G, slices) each
             head = {
-                name: np.repeat(x, len(rows))
-                for name, x in (("slice", slices.names), ("test_rows", slices.count))
+                "slice": np.repeat(slices.names, len(rows)),
+                "test_rows": np.repeat(slices.count, len(rows)),
             }
         total, burden, change = (part.T.ravel() for part in parts)
         times = len(total) // len(rows)
@@ -141,12 +165,12 @@ class Influence:
             **head,
             "group": np.tile(rows.names, times),
             "rows": np.tile(rows.count, times),
-            "effect": np.array([self._effect(b) for b in burden], dtype=object),
+            "effect": np.array([self.effect_word(b) for b in burden], dtype=object),
             "total": total,
             "mean": total / np.tile(rows.count, times),
         }
         if not self.scored:
-            columns[f"{self.of}_change_if_{self.action}"] = change
+            columns[self._change_name] = change
         return table(columns, self.tables.kind)
 
     def to_frame(self) -> Any:
@@ -154,91 +178,44 @@ class Influence:
         return wide_table(self.values, self.train_index, self.test_index, self.tables.kind)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to a .npz file (no pickle). The file appears whole or not at all."""
-        arrays: dict[str, Any] = {"values": self.values, "weight": self.weight}
-        meta: dict[str, Any] = {
-            "format": _FORMAT,
-            "of": self.of,
-            "method": self.method,
-            "action": self.action,
-            "derivative": self.derivative,
-            "lower_is_better": self.lower_is_better,
-            "scored": self.scored,
-        }
-        for name in ("train_index", "test_index"):
-            _pack(name, getattr(self, name), arrays, meta)
-        if self.structure_changed is not None:
-            arrays["structure_changed"] = self.structure_changed
-        if self.per_label is not None:
-            _pack("labels", np.array(list(self.per_label), dtype=object), arrays, meta)
-            arrays["per_label"] = np.stack(list(self.per_label.values()))
-        with whole_file(path) as file:
-            np.savez(file, meta=np.array(json.dumps(meta)), **arrays)
+        """Write to a .npz file (no pickle). The file appears complete or not at all."""
+        write_influence(self, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Influence:
-        """Read what `save` wrote."""
-        try:
-            with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            meta = json.loads(str(arrays["meta"]))
-        except FileNotFoundError:
-            raise LeaftraceError(f"there is no file '{os.fspath(path)}'.") from None
-        except (
-            Exception
-        ) as error:  # a zip, npy or json reader's complaint: all mean the same to the caller
-            raise LeaftraceError(
-                f"'{os.fspath(path)}' is not a saved Influence, or not whole: {error}"
-            ) from None
-        if meta.get("format") != _FORMAT:
-            raise LeaftraceError(
-                f"'{os.fspath(path)}' has the format {meta.get('format')}; expected {_FORMAT}."
-            )
-        per_label = None
-        if "per_label" in arrays:
-            per_label = dict(
-                zip(_unpack("labels", arrays, meta).tolist(), arrays["per_label"], strict=True)
-            )
-        return cls(
-            arrays["values"],
-            _unpack("train_index", arrays, meta),
-            _unpack("test_index", arrays, meta),
-            meta["of"],
-            meta["method"],
-            meta["action"],
-            arrays["weight"],
-            meta["derivative"],
-            arrays.get("structure_changed"),
-            per_label,
-            meta.get("lower_is_better"),
-            scored=meta.get("scored", False),
-        )
+        """Read a file that `save` wrote."""
+        return cls(**read_fields(path))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "tables": SourceTables(kind=self.tables.kind)}
 
     def __repr__(self) -> str:
         rows, queries = self.shape
-        lines = [
-            f"Influence of {rows:,} training rows on {queries:,} quer{'y' if queries == 1 else 'ies'} of {self.of}"
-        ]
+        noun = "query" if queries == 1 else "queries"
+        lines = [f"Influence of {rows:,} training rows on {queries:,} {noun} of {self.of}"]
         lines.append(f"  method: {self.method}")
         if rows and queries:
-            burden = self.burden.mean(axis=1)
-            change = self.change.mean(axis=1)
-            most = {
-                self._effect(burden[row]): row for row in (np.argmin(burden), np.argmax(burden))
-            }
-            for effect, row in reversed(most.items()):
-                what = f"{_ACTIONS[self.action]} the {self.of} changes by {change[row]:+.3g}"
-                what = f"score {burden[row]:+.3g}" if self.scored else what
-                lines.append(
-                    f"  most {effect}: row {self.train_index[row]}; {what}"
-                    + " (mean over queries)" * (queries > 1)
-                )
+            lines += self._extremes()
         return "\n".join(lines)
 
+    def _extremes(self) -> list[str]:
+        """Lines about the rows with the largest and the smallest mean burden."""
+        burden = self.burden.mean(axis=1)
+        change = self.change.mean(axis=1)
+        rows = {self.effect_word(burden[row]): row for row in (burden.argmin(), burden.argmax())}
+        suffix = " (mean over queries)" if self.shape[1] > 1 else ""
+        phrase = ACTION_PHRASES[self.action]
+        lines = []
+        for effect, row in reversed(rows.items()):
+            if self.scored:
+                size = f"score {burden[row]:+.3g}"
+            else:
+                size = f"{phrase} the {self.of} changes by {change[row]:+.3g}"
+            lines.append(f"  most {effect}: row {self.train_index[row]}; {size}{suffix}")
+        return lines
+
     def _repr_html_(self) -> str:
+        """The first queries as a notebook shows them."""
         rows, queries = self.shape
         title, *lines = repr(self).splitlines()
         if not rows or not queries:
@@ -247,10 +224,10 @@ class Influence:
         some = replace(
             self, values=self.values[:, first], test_index=self.test_index[first], per_label=None
         )
-        more = (
-            [f"... and {queries - 3:,} more queries; .top(k) has them all"] if queries > 3 else []
-        )
-        return notebook(title, *lines, some.top(5), *more)
+        others = []
+        if queries > 3:
+            others = [f"... and {queries - 3:,} more queries; .top(k) has them all"]
+        return notebook(title, *lines, some.top(5), *others)
 
 
 Ranked = tuple[np.ndarray, list[str], Real]  # positions, effects, changes; most important first
@@ -260,26 +237,27 @@ def rank(influence: Influence, k: int, effect: str | None) -> list[Ranked]:
     """For each query, the k rows with the largest change; ties go to the earlier row."""
     if k < 1:
         raise InvalidInput(f"k is {k}; ask for 1 or more rows.")
-    up, down = influence._words
-    if effect not in (None, up, down):
+    positive, negative = influence.effect_words
+    if effect not in (None, positive, negative):
         raise InvalidInput(
-            f"effect is {effect!r}; for {influence.of} it can be '{up}', '{down}' or None for both."
+            f"effect is {effect!r}; for {influence.of} it can be '{positive}', '{negative}' or None for both."
         )
+    sign = 1 if effect == positive else -1
     out = []
     for burden, change in zip(influence.burden.T, influence.change.T, strict=True):
         size = np.abs(change)
         if effect is not None:
-            size = np.where(burden * (1 if effect == up else -1) > 0, size, -1)
+            size = np.where(burden * sign > 0, size, -1)
         order = largest(size, min(k, len(size)))
         order = order[size[order] >= 0]
-        out.append((order, [influence._effect(b) for b in burden[order]], change[order]))
+        out.append((order, [influence.effect_word(b) for b in burden[order]], change[order]))
     return out
 
 
 def largest(size: Real, k: int) -> np.ndarray:
     """Positions of the k largest, in order."""
     candidates = np.arange(len(size))
-    if k < len(size):  # everything that could be among the first k, then a stable order
+    if k < len(size):  # all that could be among the first k, before they are sorted
         candidates = np.flatnonzero(size >= np.partition(size, len(size) - k)[len(size) - k])
     return candidates[np.argsort(-size[candidates], kind="stable")][:k]
 
@@ -287,6 +265,12 @@ def largest(size: Real, k: int) -> np.ndarray:
 def top_table(
     tops: list[Ranked], train_index: np.ndarray, test_index: np.ndarray, change_name: str, kind: str
 ) -> Any:
+    """A table of the most important rows of each query.
+
+    ``tops``         for each query, as `rank` gives them
+    ``change_name``  of the column of changes
+    ``kind``         of the table
+    """
     count = [len(order) for order, _, _ in tops]
     return table(
         {
@@ -298,23 +282,3 @@ def top_table(
         },
         kind,
     )
-
-
-def _pack(name: str, index: np.ndarray, arrays: dict[str, Any], meta: dict[str, Any]) -> None:
-    """Plain arrays go into the file as they are, objects (strings, tuples of a MultiIndex) as JSON."""
-    if index.dtype != object:
-        arrays[name] = index
-        return
-    items = [v.item() if isinstance(v, np.generic) else v for v in index.tolist()]
-    try:
-        meta[name] = json.loads(json.dumps(items))
-    except TypeError:
-        meta[name] = [str(v) for v in items]
-
-
-def _unpack(name: str, arrays: dict[str, Any], meta: dict[str, Any]) -> np.ndarray:
-    if name in arrays:
-        return arrays[name]
-    out = np.empty(len(meta[name]), dtype=object)
-    out[:] = [tuple(v) if isinstance(v, list) else v for v in meta[name]]
-    return out

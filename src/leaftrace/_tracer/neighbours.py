@@ -3,97 +3,156 @@
     similarity(x, i) = share of all trees in which x and i are in one leaf
     weight(x, i)     = w_i sum_t [l_t(i) = l_t(x)] a_l,       a_l = -df_l / dG_l
 
-G is a leaf's sum of weighted gradients, so a = eta / (H + lam) for one Newton step (for several, what the later ones
-leave of it; see N in _engine/replay.py), times the tree's factor in the finished model. The weight says how far x's
-score rises for each unit of row i's negative gradient: the kernel by which boosting smooths gradients into predictions.
-In a forest a is 1 / (leaf weight) / trees, and the weights of all rows sum to one. Where a leaf is a quantile,
-a = eta / (leaf weight), the row's share in it; where it leans on the nodes above it, rows of other leaves count too. A
-leaf whose value an l1 term or a bound decides gives no weight. The starting score, which all rows share, is left out.
+G is a leaf's sum of weighted gradients, so a = eta / (H + lam) for one Newton step (for several,
+the part of it that the later ones leave; see N in _engine/replay.py), times the tree's factor in
+the finished model. The weight is how far x's score rises for each unit of row i's negative
+gradient: the kernel by which boosting smooths gradients into predictions. In a forest a is
+1 / (leaf weight) / trees, and the weights of all rows sum to one.
+
+If a leaf is a quantile, a = eta / (leaf weight), the row's share in it. If a leaf depends on the
+nodes above it, rows of other leaves count too. A leaf whose value is decided by an l1 term or a
+bound gives no weight. The starting score, which all rows share, is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .._data.arrays import F64, Ids, Ints, Real
+from .._data.errors import InvalidInput
 from .._data.tables import table
+from .._engine.backward import expand_effects
+from .._engine.methods import LeafInfluence
+from .._engine.queries import Queries
 from .._engine.replay import Trace
 from .._engine.workspace import Workspace
-from .._kernels import block_width, kernels
+from .._kernels import block_width, blocks_of
+from .answers import removal_influence
 from .influence import Influence, largest
 
-# Leaves (trees, B), outputs (B,) and names (B,) of some test rows, and the influence on them (n, B).
-NeighbourBlock = tuple[Ids, Ints, np.ndarray, Influence | None]
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+
+class _NeighbourBlock(NamedTuple):
+    """Some test rows, and the influence on them."""
+
+    leaves: Ids  # (trees, B)
+    outputs: Ints  # (B,) the output whose score is meant
+    names: np.ndarray  # (B,)
+    influence: Influence | None  # (n, B); None for leaves without derivatives
+
+
+def neighbour_table(
+    tracer: Tracer,
+    X_test: Any,
+    y_test: Any,
+    k: int,
+    by: str,
+    output: int | None,
+    baseline: Any,
+) -> Any:
+    """The k nearest training rows of each test row: see `Tracer.neighbours`."""
+    if by not in ("weight", "similarity"):
+        raise InvalidInput(f"by is {by!r}; it can be 'weight' or 'similarity'.")
+    if k < 1:
+        raise InvalidInput(f"k is {k}; ask for 1 or more neighbours.")
+    engine = tracer.engine
+    y_test = engine.test_labels(X_test, y_test)
+    scores, test_index = engine.queries(X_test, None, "prediction", None, output, baseline)
+    queries = scores  # on which the influence is shown
+    if y_test is not None:
+        queries, _ = engine.queries(X_test, y_test, "loss", None, None, baseline)
+    outputs = scores.gradient.argmax(axis=1)  # (m,)
+    lines: list[dict[str, Any]] = []
+    for block in _blocks(tracer, queries, outputs, test_index):
+        lines += _block_lines(tracer, block, k, by)
+    columns = {name: np.concatenate([line[name] for line in lines]) for name in lines[0]}
+    return table(columns, tracer.table_kind)
+
+
+def _blocks(
+    tracer: Tracer, queries: Queries, outputs: Ints, test_index: np.ndarray
+) -> Iterator[_NeighbourBlock]:
+    """The test rows in blocks. ``outputs``: (m,) the output whose score is meant."""
+    engine = tracer.engine
+    method = LeafInfluence()
+    if engine.ensemble.not_smooth:
+        blocks = ((columns, None) for columns in blocks_of(len(queries)))
+    else:
+        blocks = engine.backward_blocks(queries, method, None)
+    every_row = np.arange(tracer.n_rows)
+    for columns, values in blocks:
+        names = test_index[columns]
+        influence = None
+        if values is not None:
+            influence = removal_influence(tracer, values, every_row, names, queries, method)
+        yield _NeighbourBlock(queries.leaves[:, columns], outputs[columns], names, influence)
+
+
+def _block_lines(
+    tracer: Tracer, block: _NeighbourBlock, k: int, by: str
+) -> Iterator[dict[str, Any]]:
+    """For each test row of the block, columns of the table with its k nearest training rows."""
+    work = tracer.engine.work
+    similarity, weight = leaf_kernel(work, block.leaves, block.outputs)
+    size = weight
+    if by == "similarity":
+        size = similarity * (work.trace.ensemble.w > 0)[:, None]
+    influence = block.influence
+    burden = None if influence is None else influence.burden
+    change = None if influence is None else influence.change
+    for b in range(len(block.names)):
+        rows = largest(size[:, b], min(k, len(size)))
+        rows = rows[size[rows, b] > 0]
+        columns = {
+            "test_row": np.repeat(block.names[b : b + 1], len(rows)),
+            "rank": np.arange(1, len(rows) + 1),
+            "train_row": tracer.train_index[rows],
+            "label": tracer.y_train[rows],
+            "similarity": similarity[rows, b],
+            "weight": weight[rows, b],
+        }
+        if influence is not None and burden is not None and change is not None:
+            words = [influence.effect_word(x) for x in burden[rows, b]]
+            columns["effect"] = np.array(words, dtype=object)
+            columns[f"{influence.of}_change_if_removed"] = change[rows, b]
+        yield columns
 
 
 def leaf_kernel(work: Workspace, leaves: Ids, output: Ints) -> tuple[Real, Real]:
-    """(n, B) similarity and (n, B) weight of the training rows, for a block of rows with these leaves (trees, B).
+    """(n, B) similarity and (n, B) weight of the training rows, for B rows with these leaves.
 
-    ``output`` (B,): the output whose score is meant, for each of them."""
+    ``leaves``  (trees, B)
+    ``output``  (B,) the output whose score is meant, for each of the rows
+    """
     e = work.trace.ensemble
     n = len(work.rows)
     B = leaves.shape[1]
     same = at_leaves(work, leaves, np.ones(leaves.shape))
-    felt = _felt(work, leaves, output)
+    slopes = _gradient_slopes(work, leaves, output)
     similarity = np.empty((n, B), work.dtype)
     weight = np.empty((n, B), work.dtype)
 
-    def chunk(index: np.ndarray) -> None:
+    def fill_chunk(index: np.ndarray) -> None:
         rows = np.ascontiguousarray(e.leaves[:, index])
         drawn = np.ones((*rows.shape, 1), work.dtype)
         similarity[index] = shared_sums(work, rows, drawn, same)[:, :B] / len(rows)
         if e.sample is not None:
-            drawn[..., 0] = [s[index] for s in e.sample]
-        weight[index] = shared_sums(work, rows, drawn, felt)[:, :B] * e.w[index, None]
+            drawn[..., 0] = [draws[index] for draws in e.sample]
+        weight[index] = shared_sums(work, rows, drawn, slopes)[:, :B] * e.w[index, None]
 
-    list(work.map(chunk, work.row_chunks(np.arange(n))))
+    list(work.map(fill_chunk, work.row_chunks(np.arange(n))))
     return similarity, weight
-
-
-def neighbour_table(
-    work: Workspace,
-    blocks: Iterable[NeighbourBlock],
-    k: int,
-    by: str,
-    train_index: np.ndarray,
-    labels: np.ndarray,
-    kind: str,
-) -> Any:
-    """The k nearest training rows of each test row.
-
-    ``blocks``: leaves (trees, B), outputs (B,) and names (B,) of some test rows, and the influence on them (n, B)."""
-    parts: list[dict[str, Any]] = []
-    for leaves, output, names, influence in blocks:
-        similarity, weight = leaf_kernel(work, leaves, output)
-        felt = None if influence is None else (influence.burden, influence.change)
-        size = weight if by == "weight" else similarity * (work.trace.ensemble.w > 0)[:, None]
-        for b in range(len(names)):
-            rows = largest(size[:, b], min(k, len(size)))
-            rows = rows[size[rows, b] > 0]
-            part = {
-                "test_row": np.repeat(names[b : b + 1], len(rows)),
-                "rank": np.arange(1, len(rows) + 1),
-                "train_row": train_index[rows],
-                "label": labels[rows],
-                "similarity": similarity[rows, b],
-                "weight": weight[rows, b],
-            }
-            if influence is not None and felt is not None:
-                part["effect"] = np.array(
-                    [influence._effect(x) for x in felt[0][rows, b]], dtype=object
-                )
-                part[f"{influence.of}_change_if_removed"] = felt[1][rows, b]
-            parts.append(part)
-    return table({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, kind)
 
 
 def leaf_weights(trace: Trace) -> F64:
     """(leaves, O): a of every leaf, for each output by its own gradient."""
     e = trace.ensemble
-    out = np.zeros_like(trace.ensemble.values)
+    out = np.zeros_like(e.values)
     for t, step in enumerate(trace.steps):
         here = e.leaf_range(t)
         if e.rule.statistic is None:
@@ -102,27 +161,33 @@ def leaf_weights(trace: Trace) -> F64:
         total = np.zeros(here.stop - here.start)
         for r in range(e.trees(t).start, e.trees(t).stop):
             total += np.bincount(e.leaves[r], e.tree_weight(r), len(total))
-        np.divide(e.factors[t] * e.rate(t), total[:, None], out=out[here], where=total[:, None] > 0)
+        rate = e.factors[t] * e.rate(t)
+        np.divide(rate, total[:, None], out=out[here], where=total[:, None] > 0)
     if e.fixed is not None:
         out[e.fixed] = 0
     return out
 
 
-def _felt(work: Workspace, leaves: Ids, output: Ints) -> Real:
-    """(leaves, 1, width): what the score of each of these rows feels of a gradient in every leaf."""
+def _gradient_slopes(work: Workspace, leaves: Ids, output: Ints) -> Real:
+    """(leaves, 1, width): minus the derivative of each row's score in the sum of g of every leaf.
+
+    ``leaves`` (trees, B), ``output`` (B,): of the rows.
+    """
     e = work.trace.ensemble
-    trace = work.trace
-    mine = output - e.first_output[:, None]  # (trees, B) which of a leaf's outputs is meant, if any
-    inside = (mine >= 0) & (mine < e.leaf_outputs)
+    position = (
+        output - e.first_output[:, None]
+    )  # (trees, B) of the output in the leaf, if it has it
+    inside = (position >= 0) & (position < e.leaf_outputs)
     if e.smoothing is None:
-        a = leaf_weights(trace)[e.tree_offset[:, None] + leaves, np.where(inside, mine, 0)]
+        ids = e.tree_offset[:, None] + leaves
+        a = leaf_weights(work.trace)[ids, np.where(inside, position, 0)]
         return at_leaves(work, leaves, a * inside)
-    felt = at_leaves(work, leaves, inside.astype(float))
-    for t, step in enumerate(trace.steps):
+    slopes = at_leaves(work, leaves, inside.astype(float))
+    for t, step in enumerate(work.trace.steps):
         assert step.spread is not None
-        here = felt[e.leaf_range(t), 0]
+        here = slopes[e.leaf_range(t), 0]
         here[...] = -e.factors[t] * (step.spread[:, :, 0].T @ here)
-    return felt
+    return slopes
 
 
 def at_leaves(work: Workspace, leaves: Ids, values: F64) -> Real:
@@ -134,8 +199,13 @@ def at_leaves(work: Workspace, leaves: Ids, values: F64) -> Real:
     return out
 
 
-def shared_sums(work: Workspace, rows: Ids, drawn: Real, felt: Real) -> Real:
-    """(rows, width): over all trees, what a row's leaf has in `felt` times how often the tree drew the row."""
-    out = np.zeros((rows.shape[1], felt.shape[2]), work.dtype)
-    kernels.expand(rows, 0, len(out), work.trace.ensemble.tree_offset, drawn, felt, out)
+def shared_sums(work: Workspace, rows: Ids, drawn: Real, values: Real) -> Real:
+    """(rows, width): sums over trees of the values at each row's leaf, times its draws.
+
+    ``rows``    (trees, rows) leaves
+    ``drawn``   (trees, rows, 1) how often the tree drew the row
+    ``values``  (leaves, 1, width)
+    """
+    out = np.zeros((rows.shape[1], values.shape[2]), work.dtype)
+    expand_effects(rows, work.trace.ensemble.tree_offset, drawn, values, out)
     return out

@@ -1,11 +1,14 @@
-"""BoostIn: TracIn for boosted trees. A training step is a tree, and what a row did in it is its direct effect V.
+"""BoostIn: TracIn for boosted trees.
+
+A training step is a tree, and the influence of a row in it is its direct effect V:
 
     BoostIn(i, x)    =  sum_t [l_t(i) = l_t(x)]  c_x^{t-1} . V_i^t,        V_i^t = df_l / dw_i
     self-influence   = -BoostIn(i, i)
 
-c_x^{t-1} = dQ/dF at the score that x had before step t. LeafInfluence(SinglePoint()) has the same sum with the gradient
-at the finished model's score, and adds what a row does to all leaves at once: the starting score, and a lam that scales
-with the weights. AllPoints adds what later trees make of it.
+c_x^{t-1} = dQ/dF at the score that x had before step t. LeafInfluence(SinglePoint()) has the same
+sum with the gradient at the finished model's score, and adds the effects of a row on all leaves at
+once: through the starting score, and through a lam that scales with the weights. AllPoints adds the
+knock-on effects in later trees.
 """
 
 from __future__ import annotations
@@ -20,8 +23,9 @@ from .._data.errors import InvalidInput, UnsupportedModel
 from .._data.progress import progress
 from .._engine.backward import expand_training, leaf_adjoint
 from .._engine.methods import Baseline, Gives
-from .._engine.queries import Queries, gradient_at
-from .._engine.row_effects import forward_scores
+from .._engine.queries import Queries, goal_gradient
+from .._engine.replay import Trace
+from .._engine.row_effects import PlacedRows, forward_scores
 from .._engine.workspace import Workspace
 from .._kernels import BLOCKS, blocks_of, zeros
 from .._kernels.numpy import sum_by_leaf
@@ -31,19 +35,24 @@ from ._rows import RowScore
 
 @dataclass(frozen=True)
 class BoostIn(Baseline):
-    """What a row did in the trees in which it shares a leaf with the test row (Brophy, Hammoudeh, Lowd, JMLR 2023).
+    """Effects of a row in the trees where it shares a leaf with the test row.
 
     >>> tracer.influence(X_test, y_test, method=BoostIn())              # doctest: +SKIP
 
-    The sum over those trees of (derivative of the shared leaf's value in the row's weight) times (gradient of the test
-    row's loss, at its score before the tree). It differs from LeafInfluence(SinglePoint()) in where the gradient is
-    taken, and leaves out the starting score and a regulariser that scales with the weights. It differs from the
-    authors' code in its sign (positive here is harmful), and where that code is not the derivative it is meant to be:
-    the second derivative is multiplied with the leaf's step before the learning rate; weights, sampled rows, leaf
-    rules, several inner steps and vector leaves count as the model has them. Where a leaf leans on the nodes above it
-    (LightGBM's path_smooth), rows of other leaves count too.
+    By Brophy, Hammoudeh and Lowd (JMLR 2023). The sum over those trees of (derivative of the shared
+    leaf's value in the row's weight) times (gradient of the test row's loss, at its score before
+    the tree). It differs from LeafInfluence(SinglePoint()) in where the gradient is taken, and
+    leaves out the starting score and a regulariser that scales with the weights.
 
-    `of` can be "loss", "prediction" or a goal; not an array or a function, which has no value before each tree."""
+    It differs from the authors' code in its sign (positive here is harmful), and where that code is
+    not the derivative it is meant to be: the second derivative is multiplied with the leaf's step
+    before the learning rate; weights, sampled rows, leaf rules, several inner steps and vector
+    leaves count as the model has them. If leaves depend on the nodes above them (LightGBM's
+    path_smooth), rows of other leaves count too.
+
+    `of` can be "loss", "prediction" or a goal. It cannot be an array or a function, which has no
+    value before each tree.
+    """
 
     gives: ClassVar[Gives] = "derivatives"
     differentiates: ClassVar[bool] = True
@@ -57,52 +66,58 @@ class BoostIn(Baseline):
                 "BoostIn takes the gradient at the scores before each tree, and an array or a function given as of= "
                 "has it at the finished model's; use of='loss', 'prediction' or a goal (leaftrace.goals.Goal)."
             )
-        along = _AlongTheSteps(**{f.name: getattr(queries, f.name) for f in fields(queries)})
+        stepwise = _StepwiseQueries(**{f.name: getattr(queries, f.name) for f in fields(queries)})
         work.prepare_effects()
 
-        def block(columns: slice) -> Real:
-            adjoint = leaf_adjoint(work, along, columns, knock_on=False)
+        def values_of_block(columns: slice) -> Real:
+            adjoint = leaf_adjoint(work, stepwise, columns, knock_on=False)
             return expand_training(work, replace(adjoint, lam=np.zeros_like(adjoint.lam)), index)
 
-        done = work.map(block, blocks_of(len(queries)))
-        return np.concatenate(
-            list(progress(done, len(queries), "BoostIn", "query", BLOCKS[-1])), axis=1
-        )
+        blocks = work.map(values_of_block, blocks_of(len(queries)))
+        done = progress(blocks, len(queries), "BoostIn", "query", BLOCKS[-1])
+        return np.concatenate(list(done), axis=1)
 
 
 @dataclass(frozen=True)
 class SelfInfluence(RowScore):
-    """How much a row has lowered its own loss: minus `BoostIn` of the row on itself. Rows that nothing else speaks for
-    come first, wrong labels among them (Pruthi et al., NeurIPS 2020, use it so).
+    """The part of a row's own loss that the row itself has removed: minus `BoostIn` on itself.
 
     >>> tracer.influence(X_test, y_test, method=SelfInfluence(), reduce="mean")         # doctest: +SKIP
 
-    It looks at the training row alone: every test row gets the same score."""
+    Rows that no other rows support come first, and wrong labels are among them (Pruthi et al.,
+    NeurIPS 2020, use it in this way). It uses the training row alone: every test row gets the same
+    score.
+    """
 
     differentiates: ClassVar[bool] = True
 
     def scores(self, work: Workspace, index: Ints | None, classes: np.ndarray | None) -> F64:
-        trace = work.trace
-        e = work.trace.ensemble
-        _needs_boosting(e, "SelfInfluence")
-        out = []
-        for rows, V in work.direct_effects(index):
-            score = np.zeros(len(rows))
-            for t, A in forward_scores(trace, rows):
-                c = e.factors[t] * e.loss.gradient(e.loss.state(A), rows.y)
-                spread = trace.steps[t].spread
-                for r in range(e.trees(t).start, e.trees(t).stop):
-                    effect = V[r]  # (n, O)
-                    if spread is not None:
-                        own = np.einsum("lle->le", spread)[rows.leaves[r]]  # (n, 2)
-                        effect = (effect * own).sum(axis=1, keepdims=True)
-                    score -= (effect * c[:, e.first_output[r] :][:, : e.leaf_outputs]).sum(axis=1)
-            out.append(score * rows.factor)
-        return np.concatenate(out)
+        _needs_boosting(work.trace.ensemble, "SelfInfluence")
+        chunks = work.direct_effects(index)
+        return np.concatenate([_self_influence(work.trace, rows, V) for rows, V in chunks])
 
 
-class _AlongTheSteps(Queries):
-    """Queries that give each leaf their gradient at the scores before its step, and the starting score nothing."""
+def _self_influence(trace: Trace, rows: PlacedRows, V: Real) -> F64:
+    """(n,) self-influence of some rows, from their direct effects V (trees, n, O)."""
+    e = trace.ensemble
+    score = np.zeros(len(rows))
+    for t, A in forward_scores(trace, rows):
+        c = e.factors[t] * e.loss.gradient(e.loss.state(A), rows.y)
+        spread = trace.steps[t].spread
+        for r in range(e.trees(t).start, e.trees(t).stop):
+            effect = V[r]  # (n, O)
+            if spread is not None:
+                own = np.einsum("lle->le", spread)[rows.leaves[r]]  # (n, 2)
+                effect = (effect * own).sum(axis=1, keepdims=True)
+            score -= (effect * c[:, e.first_output[r] :][:, : e.leaf_outputs]).sum(axis=1)
+    return score * rows.factor
+
+
+class _StepwiseQueries(Queries):
+    """Queries whose gradient in a leaf's value is taken at the scores before the leaf's step.
+
+    Their gradient in the starting score is zero.
+    """
 
     def seeds(self, columns: slice, width: int, dtype: np.dtype) -> tuple[Real, F64]:
         e = self.ensemble
@@ -115,21 +130,19 @@ class _AlongTheSteps(Queries):
             c = e.factors[t] * self._gradient_at(A, part)
             here = out[e.leaf_range(t)]
             for ids, o in zip(leaves[e.trees(t)], e.first_output[e.trees(t)], strict=True):
-                mine = c[:, o : o + e.leaf_outputs]
+                tree_c = c[:, o : o + e.leaf_outputs]
                 if self.reduce:
                     sums = np.zeros(here.shape[:2])
-                    sum_by_leaf(ids, mine, sums)
+                    sum_by_leaf(ids, tree_c, sums)
                     here[:, :, 0] += sums
                 else:
-                    here[ids, :, np.arange(len(mine))] = mine
+                    here[ids, :, np.arange(len(tree_c))] = tree_c
         return out, np.zeros((e.n_outputs, width))
 
     def _gradient_at(self, A: F64, part: slice) -> F64:
         """(m, K) dQ/dF of these test rows at scores A."""
         if self.goal is not None:
-            return gradient_at(
-                self.goal.gradient, A, f"the gradient of the goal '{self.goal.name}'"
-            )
+            return goal_gradient(self.goal, A)
         if self.of == "prediction":
             c = self.gradient[part]
         else:
@@ -139,6 +152,7 @@ class _AlongTheSteps(Queries):
 
 
 def _needs_boosting(e: Ensemble, name: str) -> None:
+    """Raise an error for a forest. ``name``: of the method."""
     if e.independent:
         raise UnsupportedModel(
             f"{name} follows the scores from tree to tree, and the trees of a forest do not read each other; "

@@ -1,14 +1,14 @@
-"""The tree kernel: two rows are alike if trees put them into the same leaves.
+"""The tree kernel: two rows are similar if trees put them into the same leaves.
 
     K(i, x) = sum over trees of [l(i) = l(x)] a_l^2          the dot product of embeddings with a_l at each row's leaves
 
-    a_l = 1 / (training rows in l)     "count": rare leaves say more
+    a_l = 1 / (training rows in l)     "count": rare leaves count more
     a_l = 1                            "path":  the number of shared leaves
-    a_l = |f_l|                        "output": leaves that matter to the score say more
+    a_l = |f_l|                        "output": leaves with large values count more
 
-Rows of weight zero, or held out in training, are not training rows: they count nowhere and are like nothing. A tree
-with vector leaves whose outputs are solved one by one (XGBoost's) is a tree for each output here: with "count" and
-"path" its likeness counts as often.
+Rows of weight zero, or held out in training, are not training rows: they are not counted, and their
+similarity is zero. A tree with vector leaves whose outputs are solved one by one (XGBoost's) is a
+tree for each output here: with "count" and "path" it counts as often.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from .._model.ensemble import Ensemble
 from .._tracer.neighbours import at_leaves, shared_sums
 
 Weighting = Literal["count", "path", "output"]
-CHUNK_BYTES = 1 << 25  # of what is computed for some training rows and all test rows
+CHUNK_BYTES = 1 << 25  # for a chunk of training rows and all test rows
 
 
 def check_weighting(weighting: str, name: str) -> None:
+    """Raise an error if there is no such weighting. ``name``: of the method."""
     if weighting not in get_args(Weighting):
         raise InvalidInput(
             f"{name} has weighting={weighting!r}; it can be 'count', 'path' or 'output'."
@@ -42,9 +43,8 @@ def embedding(e: Ensemble, weighting: Weighting) -> F64:
     if weighting == "path":
         return np.ones(len(e.values))
     if weighting == "output":
-        return np.linalg.norm(e.values, axis=1) * np.abs(
-            np.repeat(e.factors, np.diff(e.step_leaves))
-        )
+        factors = np.repeat(e.factors, np.diff(e.step_leaves))
+        return np.linalg.norm(e.values, axis=1) * np.abs(factors)
     rows = np.zeros(len(e.values))
     trained = (e.w > 0).astype(float)
     for ids, start in zip(e.leaves, e.tree_offset, strict=True):
@@ -61,9 +61,12 @@ def by_training_rows(
     values: Callable[[Ints, Real], Real],
     numbers: int = 1,
 ) -> Real:
-    """(rows, queries) values(rows, K) for chunks of training rows, K (rows, m) their kernel with all test rows.
+    """(rows, queries) values of training rows, computed in chunks from the tree kernel.
 
-    ``leaves`` (trees, m) of the test rows; ``numbers``: how many `values` needs for each entry of K."""
+    ``leaves``   (trees, m) of the test rows
+    ``values``   function of some training rows, and their kernel K (rows, m) with all test rows
+    ``numbers``  how many numbers `values` needs for each entry of K
+    """
     m = leaves.shape[1]
     index = np.arange(len(work.rows)) if index is None else index
     most = max(1, CHUNK_BYTES // (8 * m * numbers))
@@ -71,17 +74,18 @@ def by_training_rows(
         part[i : i + most] for part in work.row_chunks(index) for i in range(0, len(part), most)
     ]
 
-    def chunk(rows: Ints) -> Real:
+    def values_of_chunk(rows: Ints) -> Real:
         return values(rows, _kernel(work, rows, leaves, a)).astype(work.dtype)
 
-    done = progress(work.map(chunk, chunks), len(index), "training rows", "row", most)
-    return (
-        np.concatenate(list(done)) if chunks else values(index, np.zeros((0, m))).astype(work.dtype)
-    )
+    if not chunks:
+        return values(index, np.zeros((0, m))).astype(work.dtype)
+    done = work.map(values_of_chunk, chunks)
+    shown = progress(done, len(index), "training rows", "row", most)
+    return np.concatenate(list(shown))
 
 
 def _kernel(work: Workspace, rows: Ints, leaves: Ids, a: F64) -> Real:
-    """(rows, m)"""
+    """(rows, m) K of these training rows and the test rows with these leaves (trees, m)."""
     e = work.trace.ensemble
     ids = np.ascontiguousarray(e.leaves[:, rows])
     ones = np.ones((len(leaves), len(rows), 1), work.dtype)
@@ -89,6 +93,6 @@ def _kernel(work: Workspace, rows: Ints, leaves: Ids, a: F64) -> Real:
     out = np.empty((len(rows), leaves.shape[1]), work.dtype)
     for part in blocks_of(leaves.shape[1]):
         here = leaves[:, part]
-        alike = at_leaves(work, here, a[e.tree_offset[:, None] + here] ** 2)
-        out[:, part] = shared_sums(work, ids, ones, alike)[:, : here.shape[1]]
+        squares = at_leaves(work, here, a[e.tree_offset[:, None] + here] ** 2)
+        out[:, part] = shared_sums(work, ids, ones, squares)[:, : here.shape[1]]
     return out

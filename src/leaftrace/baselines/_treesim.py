@@ -1,8 +1,9 @@
-"""TreeSim: rows that the trees find alike help if their labels agree, and hurt if not.
+"""TreeSim: rows that are similar by the trees help if their labels agree, and hurt if not.
 
     TreeSim(i, x) = -K(i, x) if i and x agree, otherwise K(i, x)                      K: the tree kernel, _kernel.py
 
-Classes agree if they are the same. Numbers agree if both labels are on the same side of the prediction for x.
+Classes agree if they are the same. Numbers agree if both labels are on the same side of the
+prediction for x.
 """
 
 from __future__ import annotations
@@ -15,26 +16,29 @@ from .._data.arrays import Ints, Real
 from .._engine.methods import Baseline
 from .._engine.queries import Queries
 from .._engine.workspace import Workspace
+from .._model.reading import Reading
 from ._kernel import Weighting, by_training_rows, check_weighting, embedding
 from ._rows import needs_loss
 
 
 @dataclass(frozen=True)
 class TreeSim(Baseline):
-    """Likeness in the trees, with the sign of the labels (Brophy, Hammoudeh, Lowd, JMLR 2023).
+    """Similarity in the trees, with a sign from the labels (Brophy, Hammoudeh, Lowd, JMLR 2023).
 
     >>> tracer.influence(X_test, y_test, method=TreeSim())                      # doctest: +SKIP
 
-    The dot product of leaf embeddings: a sum over the trees in which both rows are in one leaf. It is negative
-    (helpful) where the labels agree: the same class, or numbers on the same side of the prediction for the test row.
+    The dot product of leaf embeddings: a sum over the trees in which both rows are in one leaf. It
+    is negative (helpful) if the labels agree: the same class, or numbers on the same side of the
+    prediction for the test row.
 
-    ``weighting``  what a shared leaf counts
+    ``weighting``  weight of a shared leaf in the sum
         "count"    1 / (its training rows)^2, the authors' default
         "path"     1: the number of shared leaves
         "output"   its value squared
 
-    Sample weights do not count. A label equal to the prediction is above it, of test rows too (in the authors' code
-    those are below)."""
+    Sample weights do not count. A label equal to the prediction counts as above it, for training
+    and test rows (in the authors' code, test labels count as below).
+    """
 
     weighting: Weighting = "count"
 
@@ -48,16 +52,14 @@ class TreeSim(Baseline):
         assert queries.y is not None
         e = work.trace.ensemble
         y = queries.y
-        P = e.loss.response(e.loss.state(queries.scores))
-        predicted = (
-            P if P.ndim == 1 else P[:, -1]
-        )  # of two outcomes, a fraction is that of the second
+        predicted = Reading(e.loss, classes).number(queries.scores)
 
         def signed(rows: Ints, K: Real) -> Real:
             own = e.y[rows][:, None]
-            agree = (
-                own == y if classes is not None else (own >= predicted) == (y >= predicted)
-            )  # (rows, m)
+            if classes is not None:
+                agree = own == y  # (rows, m)
+            else:
+                agree = (own >= predicted) == (y >= predicted)
             return queries.reduced(np.where(agree, -K, K).T).T
 
         return by_training_rows(work, index, queries.leaves, embedding(e, self.weighting), signed)

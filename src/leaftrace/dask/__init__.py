@@ -1,4 +1,4 @@
-"""The same questions where the training rows are on a cluster: `leaftrace.dask.Tracer`.
+"""Influence of training rows that are on a Dask cluster: `leaftrace.dask.Tracer`.
 
 >>> from leaftrace.dask import Tracer                             # doctest: +SKIP
 >>> tracer = Tracer(model, frame, frame["income"], client=client)  # doctest: +SKIP

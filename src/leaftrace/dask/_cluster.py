@@ -1,4 +1,4 @@
-"""Partitions on a cluster: functions of each where it is, sums of them by Dask's trees of tasks, and what all get."""
+"""Functions of partitions on a cluster, and sums of their results."""
 
 from __future__ import annotations
 
@@ -18,87 +18,100 @@ from distributed.client import FutureCancelledError
 
 from .._data.errors import InvalidInput, LeaftraceError
 
-SPLIT = 8  # partitions, or sums of them, that one task adds up
+SPLIT = 8  # partitions, or sums of them, that one task adds
 
 
 class Cluster:
-    """A client, and once they are there the places of the partitions."""
+    """A client, and the workers that have the partitions."""
 
     def __init__(self, client: Client | None) -> None:
-        self.client: Any = client or _running()
-        self.places: dict[str, list[int]] = {}  # partitions that each worker has
+        self.client: Any = client or _running_client()
+        self.places: dict[str, list[int]] = {}  # numbers of the partitions of each worker
 
-    def futures(self, columns: list[list[Any]]) -> list[tuple[Future | None, ...]]:
-        """(X, y, w) of each partition, from all that is delayed: in one graph, so that what they share is read once."""
-        given = [part for parts in columns for part in parts if part is not None]
-        found = iter(self.client.compute(given, retries=2))
-        return list(
-            zip(
-                *([None if part is None else next(found) for part in parts] for parts in columns),
-                strict=True,
-            )
-        )
+    def compute(self, columns: list[list[Any]]) -> list[tuple[Future | None, ...]]:
+        """(X, y, w) of each partition, from columns of delayed partitions.
+
+        All are computed in one graph, so that files they share are read once.
+        """
+        delayed_parts = [part for parts in columns for part in parts if part is not None]
+        futures = iter(self.client.compute(delayed_parts, retries=2))
+        computed = [
+            [None if part is None else next(futures) for part in parts] for parts in columns
+        ]
+        return list(zip(*computed, strict=True))
 
     def place(self, parts: list[Any]) -> None:
-        """From now on, work on a partition is done where it is now, unless that worker would have more than its share:
-        then it is moved once, where Dask would move it again and again."""
+        """Assign each partition to a worker, on which `map` computes with it from now on.
+
+        It is the worker that has the partition, unless that one would have more than its share:
+        then the partition is moved once. Dask would move it again and again.
+        """
         wait(parts)
         threads = self.client.nthreads()
-        found = self.client.who_has(parts)
-        share = {
-            worker: -(-len(parts) * n // sum(threads.values())) for worker, n in threads.items()
-        }
+        holders = self.client.who_has(parts)
+        total = sum(threads.values())
+        share = {worker: -(-len(parts) * n // total) for worker, n in threads.items()}
         self.places = {worker: [] for worker in threads}
-        later = []
+        surplus = []
         for i, part in enumerate(parts):
-            room = [w for w in found[part.key] if len(self.places.get(w, ())) < share.get(w, 0)]
-            (self.places[room[0]] if room else later).append(i)
-        for i in later:
-            self.places[min(threads, key=lambda w: len(self.places[w]) / threads[w])].append(i)
+            free = [w for w in holders[part.key] if len(self.places.get(w, ())) < share.get(w, 0)]
+            if free:
+                self.places[free[0]].append(i)
+            else:
+                surplus.append(i)
+        for i in surplus:
+            least_loaded = min(threads, key=lambda w: len(self.places[w]) / threads[w])
+            self.places[least_loaded].append(i)
 
     def map(self, fn: Callable[..., Any], *items: Any, **common: Any) -> list[Future]:
-        """fn of each partition's items, where the partition is (or anywhere, once its worker is gone)."""
+        """fn of each partition's items, on its worker (or on any, if that one is gone)."""
         rows = list(zip(*items, strict=True))
         out = {}
-        for place, which in (self.places or {"": range(len(rows))}).items():
-            if not which:
+        for worker, numbers in (self.places or {"": range(len(rows))}).items():
+            if not numbers:
                 continue
-            where = {"workers": [place], "allow_other_workers": True} if place else {}
-            mine = zip(*(rows[i] for i in which), strict=True)
+            where = {"workers": [worker], "allow_other_workers": True} if worker else {}
+            columns = zip(*(rows[i] for i in numbers), strict=True)
             futures = self.client.map(
-                fn, *map(list, mine), **common, **where, pure=False, retries=2
+                fn, *map(list, columns), **common, **where, pure=False, retries=2
             )
-            out |= dict(zip(which, futures, strict=True))
+            out |= dict(zip(numbers, futures, strict=True))
         return [out[i] for i in range(len(rows))]
 
     def total(self, fn: Callable[..., Any], *items: Any, **common: Any) -> Any:
         """The sum of fn over the partitions."""
-        return self.added(self.map(partial(_alone, fn), *items, **common))
+        return self.add_up(self.map(partial(_as_sequence, fn), *items, **common))
 
-    def added(self, parts: list[Future]) -> Any:
-        """The sum of all in the partitions' sequences."""
+    def add_up(self, parts: list[Future]) -> Any:
+        """The sum of all items of the partitions' sequences."""
         bag: Any = db.from_delayed([delayed(part) for part in parts])
         return self.client.compute(bag.fold(add, split_every=SPLIT), retries=2).result()
 
     def send(self, data: Any) -> Future:
-        """As a task that can be done again on any worker: what is only scattered is lost with those that have it."""
+        """Data for tasks on any worker.
+
+        It is the result of a task, which can be run again. Scattered data would be lost with the
+        workers that have it.
+        """
         with config.set({"distributed.admin.large-graph-warning-threshold": "2 GiB"}):
-            return self.client.submit(_same, data, pure=False)
+            return self.client.submit(_identity, data, pure=False)
 
     @property
     def threads(self) -> int:
+        """Number of threads of all workers."""
         return max(1, sum(self.client.nthreads().values()))
 
 
-def _alone(fn: Callable[..., Any], *items: Any, **common: Any) -> list[Any]:
+def _as_sequence(fn: Callable[..., Any], *items: Any, **common: Any) -> list[Any]:
+    """The result of fn as a sequence of one item, as bags have them."""
     return [fn(*items, **common)]
 
 
-def _same(data: Any) -> Any:
+def _identity(data: Any) -> Any:
     return data
 
 
-def _running() -> Client:
+def _running_client() -> Client:
     try:
         return get_client()
     except ValueError:
@@ -108,24 +121,12 @@ def _running() -> Client:
 
 
 def partitions(X: Any, y: Any, w: Any) -> list[list[Any]]:
-    """The partitions of X, y and w (or None), delayed."""
-    columns: list[list[Any]] = []
-    for name, x in (("X", X), ("y", y), ("sample_weight", w)):
-        if name == "sample_weight" and x is None:
-            columns.append([None] * len(columns[0]))
-            continue
-        if not hasattr(x, "to_delayed"):
-            raise InvalidInput(
-                f"{name} is a {type(x).__name__}; pass a Dask DataFrame, Series or Array."
-            )
-        rows: Any = x
-        if isinstance(x, da.Array):
-            parts = (rows.rechunk({1: -1}) if x.ndim == 2 else rows).to_delayed()
-        else:
-            parts = rows.to_delayed(
-                optimize_graph=False
-            )  # which may join partitions of few columns
-        columns.append(list(np.ravel(np.array(parts, dtype=object))))
+    """The delayed partitions of X, y and w; Nones if w is None."""
+    columns = [_delayed_partitions(X, "X"), _delayed_partitions(y, "y")]
+    if w is None:
+        columns.append([None] * len(columns[0]))
+    else:
+        columns.append(_delayed_partitions(w, "sample_weight"))
     if len({len(parts) for parts in columns}) > 1:
         sizes = ", ".join(str(len(parts)) for parts in columns)
         raise InvalidInput(
@@ -134,19 +135,33 @@ def partitions(X: Any, y: Any, w: Any) -> list[list[Any]]:
     return columns
 
 
+def _delayed_partitions(x: Any, name: str) -> list[Any]:
+    """The delayed partitions of a Dask collection, an argument of this name."""
+    if not hasattr(x, "to_delayed"):
+        raise InvalidInput(
+            f"{name} is a {type(x).__name__}; pass a Dask DataFrame, Series or Array."
+        )
+    rows: Any = x
+    if isinstance(x, da.Array):
+        parts = (rows.rechunk({1: -1}) if x.ndim == 2 else rows).to_delayed()
+    else:
+        # optimising the graph may join partitions of few columns
+        parts = rows.to_delayed(optimize_graph=False)
+    return list(np.ravel(np.array(parts, dtype=object)))
+
+
 def as_array(chunks: list[Future], rows: list[int], columns: int, dtype: np.dtype) -> da.Array:
-    """(rows, columns) from chunks of so many rows each."""
-    return da.concatenate(
-        [
-            da.from_delayed(delayed(chunk), (n, columns), dtype)
-            for chunk, n in zip(chunks, rows, strict=True)
-        ]
-    )
+    """A Dask array (all rows, columns) of chunks with these numbers of rows."""
+    arrays = [
+        da.from_delayed(delayed(chunk), (n, columns), dtype)
+        for chunk, n in zip(chunks, rows, strict=True)
+    ]
+    return da.concatenate(arrays)
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """What goes wrong on the cluster, as one of our errors."""
+def cluster_errors() -> Iterator[None]:
+    """Re-raise errors of the cluster as LeaftraceError."""
     try:
         yield
     except (KilledWorker, FutureCancelledError) as error:

@@ -1,7 +1,9 @@
-"""A few rows that stand for all of them where a model is opened: same labels, same weight of each (or the same mean).
+"""A few rows that stand for all training rows when a model is opened.
 
-What an adapter reads from labels and weights are sums (of the starting score) and what labels there are (classes, their
-weights); the sums of leaves come later, from the rows themselves, and are compared with the model."""
+They have the same labels with the same weight of each, or the same mean. From labels and weights an
+adapter takes sums (for the starting score) and the set of labels (classes and their weights). The
+sums of leaves come later, from the rows themselves, and are compared with the model.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,18 @@ import numpy as np
 
 from .._data.arrays import F64
 from .._model.start import float32_parts, mean_labels
-from ._part import Labels
+from ._part import LabelSummary
 
 
-def stand_in_rows(labels: Labels) -> tuple[np.ndarray, F64]:
-    """Labels and weights, all float32 numbers, as training would round them."""
-    if labels.of_label is not None:
-        names = np.array(list(labels.of_label))
+def stand_in_rows(labels: LabelSummary) -> tuple[np.ndarray, F64]:
+    """Labels and weights of the stand-in rows.
+
+    All are float32 numbers, so training would not round them.
+    """
+    if labels.weight_by_label is not None:
+        names = np.array(list(labels.weight_by_label))
         order = np.argsort(names)
-        weights = np.array(list(labels.of_label.values()))[order]
+        weights = np.array(list(labels.weight_by_label.values()))[order]
         names = names[order]
     else:
         names, weights = mean_labels(labels.total / labels.weight, labels.weight)

@@ -3,13 +3,16 @@
 >>> import leaftrace as lt
 >>> lt.plot.top(tracer.influence(X_test, y_test), test_row=7)           # doctest: +SKIP
 
-Each function takes a result, draws on the Axes given as ``ax`` or on a new figure, and returns the Axes. Colours are
-those that colour-blind readers tell apart, and signs, words, hatches or markers say the same in grey print.
+Each function takes a result, draws it on the Axes given as ``ax`` or on a new figure, and returns
+the Axes. Colour-blind readers can distinguish the colours. Signs, words, hatches or markers carry
+the same information, so pictures can also be read when printed in grey.
 """
 
 from ._curves import distribution, fidelity, noise, removal_curve
-from ._effects import effects, groups
-from ._rows import side_by_side, top
+from ._effects import effects
+from ._groups import groups
+from ._rows import top
+from ._side_by_side import side_by_side
 
 __all__ = [
     "distribution",

@@ -1,4 +1,4 @@
-"""What the pictures share: an Axes to draw on, colours, and names that fit."""
+"""Parts that all pictures share: an Axes to draw on, colours, names that fit."""
 
 from __future__ import annotations
 
@@ -6,29 +6,36 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._data import frames
+from .._data.cells import short
 from .._data.errors import InvalidInput, LeaftraceError
-from .._report.cells import short
+from .._data.tables import columns_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
 
-# Okabe and Ito's colours, which colour-blind readers tell apart.
+# Colours by Okabe and Ito, which colour-blind readers can distinguish.
 HARM = "#D55E00"
 HELP = "#0072B2"
 GREEN = "#009E73"
 GREY = "#777777"
 BLACK = "#000000"
-# Of an effect in words: hatched is what raises the query, so that grey print tells it too.
+# Styles of the bars, by effect. Rows that raise the query are hatched, which shows in grey print.
 STYLES: dict[str, dict[str, Any]] = {
     "harmful": {"color": HARM, "hatch": "////", "edgecolor": "white"},
     "raises": {"color": HARM, "hatch": "////", "edgecolor": "white"},
     "helpful": {"color": HELP},
     "lowers": {"color": HELP},
 }
+# The ways in which an effect is measured: see `_actions/common.py`.
+WAYS = ("predicted", "refitted", "retrained")
+MAX_NAME = 10_000  # characters of a name that are read; of these, `display_name` shows a few
 
 
 def axes(ax: Axes | None, width: float = 7.0, height: float = 4.0) -> Axes:
-    """The Axes given, or that of a new figure of this size in inches."""
+    """The given Axes, or that of a new figure of this size in inches."""
     try:
         from matplotlib import pyplot
         from matplotlib.axes import Axes
@@ -44,16 +51,31 @@ def axes(ax: Axes | None, width: float = 7.0, height: float = 4.0) -> Axes:
 
 
 def expect(result: Any, kind: type, how: str) -> None:
+    """Raise an error unless the result is of this kind. ``how``: how to get one."""
     if not isinstance(result, kind):
         raise InvalidInput(
             f"this draws a {kind.__name__}, and got a {type(result).__name__}; pass {how}."
         )
 
 
-def name(x: Any, limit: int = 28) -> str:
-    """A name from the data as matplotlib shows it: on one line, shortened in the middle, dollars as they are."""
-    x = f"{x:.6g}" if isinstance(x, (float, np.floating)) else short(x, 10_000)
-    text = "missing" if x is None else str(x)
+def expect_columns(table: Any, columns: Sequence[str], how: str) -> Any:
+    """This table, or the columns of a polars or Arrow table; an error if it lacks some of these."""
+    table = columns_of(table) if frames.kind(table) else table
+    if not hasattr(table, "keys") or any(c not in table for c in columns):
+        raise InvalidInput(f"this needs a table with the columns {', '.join(columns)}; pass {how}.")
+    return table
+
+
+def display_name(x: Any, limit: int = 28) -> str:
+    """A name from the data as matplotlib can show it.
+
+    It is on one line and shortened in the middle. Dollar signs are escaped, for they would start a
+    formula."""
+    if isinstance(x, (float, np.floating)):
+        text = f"{x:.6g}"
+    else:
+        value = short(x, MAX_NAME)
+        text = "missing" if value is None else str(value)
     if len(text) > limit:
         text = f"{text[: limit * 2 // 3]}…{text[-(limit // 3) :]}"
     return text.replace("$", r"\$")
@@ -64,12 +86,13 @@ def signed(x: float) -> str:
     return f"{x:+.2g}".replace("-", "−") if np.isfinite(x) else "–"
 
 
-def plain_frame(ax: Axes) -> None:
+def hide_frame(ax: Axes) -> None:
+    """Hide the lines above and to the right of the picture."""
     ax.spines[["top", "right"]].set_visible(False)
 
 
 def whole_numbers(ax: Axes) -> None:
-    """Ticks across at whole numbers only."""
+    """Put the ticks of the horizontal axis at whole numbers only."""
     from matplotlib.ticker import MaxNLocator
 
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))

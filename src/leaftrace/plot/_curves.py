@@ -1,4 +1,4 @@
-"""Pictures over all training rows or all steps: who carries the model, noise, removal, fidelity."""
+"""Curves over all training rows or all steps: shares of effects, noise, removal, fidelity."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ import numpy as np
 from .._actions.curve import RemovalCurve
 from .._actions.noise.action import LabelNoise
 from .._data import inputs
+from .._data.arrays import F64, Ints
 from .._data.errors import InvalidInput
 from .._engine.fidelity import Fidelity
 from .._tracer.influence import Influence
 from .._tracer.tracer import Tracer
-from ._canvas import GREY, HARM, HELP, STYLES, axes, expect, name, plain_frame, whole_numbers
+from ._canvas import GREY, HARM, HELP, STYLES, axes, display_name, expect, hide_frame, whole_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-POINTS = 500  # of a curve over rows on a log axis
+POINTS = 500  # of a curve over rows, on a logarithmic axis
 
 
 def distribution(influence: Influence, *, ax: Axes | None = None) -> Axes:
-    """Who carries the model: what share of all effects the k most important rows of either side have.
+    """How many training rows carry the model: the share of all effects that the first k have.
 
     >>> lt.plot.distribution(tracer.influence(X_test, y_test))            # doctest: +SKIP
 
-    A row's size is its mean effect over the test rows, of those whose loss it raises (harmful) or lowers (helpful). The
-    dotted line is that of rows which are all alike.
+    There is a curve for rows that raise the loss of test rows (harmful) and one for rows that lower
+    it (helpful). A row counts with its total effect on the test rows of its side. The dotted line
+    is where the curves would be if all rows had the same effect.
     """
     expect(influence, Influence, "what tracer.influence(X_test, y_test) returns")
     n, m = influence.shape
@@ -36,72 +38,81 @@ def distribution(influence: Influence, *, ax: Axes | None = None) -> Axes:
             f"this result has {n} training rows and {m} queries; there is nothing to draw."
         )
     ax = axes(ax)
-    burden = influence.burden
-    size = np.abs(influence.change)
     k = _log_spaced(n)
-    for word, sign, line in zip(influence._words, (1, -1), ("--", "-"), strict=True):
-        each = np.sort(np.where(sign * burden > 0, size, 0).sum(axis=1, dtype=float))[
-            ::-1
-        ]  # (rows,)
-        share = np.cumsum(each) / (each.sum() or 1.0)
-        half = int(np.searchsorted(share, 0.5)) + 1
-        label = f"{word}: half of it from {half:,} row{'s' if half > 1 else ''} ({100 * half / n:.2g} %)"
-        label = label if each.any() else f"{word}: none"
+    for word, sign, line in zip(influence.effect_words, (1, -1), ("--", "-"), strict=True):
+        totals = _sorted_totals(influence, sign)
+        share = np.cumsum(totals) / (totals.sum() or 1.0)
+        label = _half_label(word, share, n) if totals.any() else f"{word}: none"
         ax.plot(k, share[k - 1], line, color=STYLES[word]["color"], linewidth=2, label=label)
     ax.plot(k, k / n, ":", color=GREY, label="all rows alike")
     _rows_axis(ax, n)
     ax.set_ylim(0, 1.02)
     ax.set_xlabel(f"most important of {n:,} training rows")
-    ax.set_ylabel(f"their share of effects on the {name(influence.of)}")
+    ax.set_ylabel(f"their share of effects on the {display_name(influence.of)}")
     ax.legend(frameon=False, loc="best")
-    plain_frame(ax)
+    hide_frame(ax)
     return ax
 
 
+def _sorted_totals(influence: Influence, sign: int) -> F64:
+    """(n,) total effects of the rows on the queries they raise (1) or lower (-1), largest first."""
+    on_this_side = sign * influence.burden > 0
+    sizes = np.where(on_this_side, np.abs(influence.change), 0)
+    return np.sort(sizes.sum(axis=1, dtype=float))[::-1]
+
+
+def _half_label(word: str, share: F64, n: int) -> str:
+    """How many rows have half of all effects, for the legend."""
+    half = int(np.searchsorted(share, 0.5)) + 1
+    rows = "rows" if half > 1 else "row"
+    return f"{word}: half of it from {half:,} {rows} ({100 * half / n:.2g} %)"
+
+
 def noise(noise: LabelNoise, is_noisy: Any = None, *, ax: Axes | None = None) -> Axes:
-    """Scores of all labels, most suspicious first, and where the wrong ones are known, precision at k.
+    """Scores of all labels, most suspicious first; with known wrong labels, also precision at k.
 
     >>> lt.plot.noise(lt.label_noise(tracer), is_noisy=flipped)           # doctest: +SKIP
 
     ``is_noisy``  a mask of the training rows whose label is wrong, or their positions
     """
     expect(noise, LabelNoise, "what label_noise(tracer) returns")
-    order = noise._order
-    n = len(noise._order)
-    wrong = None
+    order = noise.order
+    n = len(order)
+    is_wrong = None
     if is_noisy is not None:
-        wrong = np.zeros(n, bool)
-        wrong[inputs.row_numbers(is_noisy, n, "is_noisy")] = True
+        is_wrong = np.zeros(n, bool)
+        is_wrong[inputs.row_numbers(is_noisy, n, "is_noisy")] = True
     ax = axes(ax)
     k = _log_spaced(n)
+    scores = noise.label_score[order][k - 1]
+    ax.plot(k, scores, color=HELP, linewidth=2, label="label score (0: surely wrong)")
     issues = int(noise.is_label_issue.sum())
-    ax.plot(
-        k,
-        noise.label_score[order][k - 1],
-        color=HELP,
-        linewidth=2,
-        label="label score (0: surely wrong)",
-    )
     if issues:
-        ax.axvline(
-            issues, color=GREY, linestyle="--", linewidth=1, label=f"{issues:,} label issues"
-        )
-    if wrong is not None:
-        precision = (np.cumsum(wrong[order]) / np.arange(1, n + 1))[k - 1]
-        base = wrong.mean()
-        ax.plot(k, precision, "-.", color=HARM, linewidth=2, label="precision at k")
-        ax.axhline(base, color=GREY, linestyle=":", linewidth=1, label=f"at random: {base:.2g}")
+        label = f"{issues:,} label issues"
+        ax.axvline(issues, color=GREY, linestyle="--", linewidth=1, label=label)
+    if is_wrong is not None:
+        _draw_precision(ax, k, is_wrong[order])
     _rows_axis(ax, n)
     ax.set_ylim(-0.02, 1.02)
     ax.set_xlabel(f"k most suspicious of {n:,} training rows")
-    ax.set_ylabel("score" if wrong is None else "score, precision")
+    ax.set_ylabel("score" if is_wrong is None else "score, precision")
     ax.legend(frameon=False, loc="best")
-    plain_frame(ax)
+    hide_frame(ax)
     return ax
 
 
+def _draw_precision(ax: Axes, k: Ints, is_wrong: np.ndarray) -> None:
+    """The share of wrong labels among the first k rows, and that among all rows.
+
+    ``is_wrong`` (n,): whether the label of each row is wrong, most suspicious first."""
+    precision = np.cumsum(is_wrong) / np.arange(1, len(is_wrong) + 1)
+    base = is_wrong.mean()
+    ax.plot(k, precision[k - 1], "-.", color=HARM, linewidth=2, label="precision at k")
+    ax.axhline(base, color=GREY, linestyle=":", linewidth=1, label=f"at random: {base:.2g}")
+
+
 def removal_curve(curve: RemovalCurve, *, ax: Axes | None = None) -> Axes:
-    """The loss of held-out rows as training rows leave: in an order, and at random in grey.
+    """The loss of held-out rows as training rows are removed: in an order, and at random in grey.
 
     >>> lt.plot.removal_curve(lt.removal_curve(tracer, influence, X_hold, y_hold))        # doctest: +SKIP
     """
@@ -115,9 +126,8 @@ def removal_curve(curve: RemovalCurve, *, ax: Axes | None = None) -> Axes:
     ):
         known = np.isfinite(losses)
         if known[1:].any():
-            ax.plot(
-                curve.removed[known], losses[known], style, color=colour, label=label, markersize=5
-            )
+            removed = curve.removed[known]
+            ax.plot(removed, losses[known], style, color=colour, label=label, markersize=5)
     ax.axhline(curve.refitted[0], color=GREY, linewidth=0.8)
     ax.set_xlabel("training rows removed")
     ax.set_ylabel("mean loss of the held-out rows")
@@ -125,12 +135,12 @@ def removal_curve(curve: RemovalCurve, *, ax: Axes | None = None) -> Axes:
     whole_numbers(ax)
     if ax.get_legend_handles_labels()[0]:
         ax.legend(frameon=False)
-    plain_frame(ax)
+    hide_frame(ax)
     return ax
 
 
 def fidelity(fidelity: Fidelity | Tracer, *, ax: Axes | None = None) -> Axes:
-    """How far the replay's leaf values are from the model's own, step by step.
+    """How far the leaf values of the replay are from those of the model, step by step.
 
     >>> lt.plot.fidelity(tracer.fidelity)                                 # doctest: +SKIP
     """
@@ -139,7 +149,7 @@ def fidelity(fidelity: Fidelity | Tracer, *, ax: Axes | None = None) -> Axes:
     ax = axes(ax, 7, 3)
     errors = fidelity.per_step
     ax.plot(np.arange(1, len(errors) + 1), errors, ".", color=HELP if fidelity.exact else HARM)
-    ax.set_yscale("symlog", linthresh=1e-17)  # zero has its place, below the rounding of a float64
+    ax.set_yscale("symlog", linthresh=1e-17)  # shows zero, below the rounding of a float64
     ax.set_ylim(0, max(1e-6, 10 * fidelity.max_error))
     ax.set_yticks([0, *10.0 ** np.arange(-16, np.log10(ax.get_ylim()[1]) + 0.1, 4)])
     ax.set_xlabel("step")
@@ -147,16 +157,17 @@ def fidelity(fidelity: Fidelity | Tracer, *, ax: Axes | None = None) -> Axes:
     ax.set_ylabel("largest relative error of a leaf")
     verdict = "exact" if fidelity.exact else "NOT exact"
     ax.set_title(f"The replay is {verdict}: largest error {fidelity.max_error:.1e}")
-    plain_frame(ax)
+    hide_frame(ax)
     return ax
 
 
-def _log_spaced(n: int) -> np.ndarray:
-    """Numbers of rows from 1 to n."""
+def _log_spaced(n: int) -> Ints:
+    """Numbers of rows from 1 to n, evenly spaced on a logarithmic axis."""
     return np.unique(np.rint(np.geomspace(1, n, POINTS)).astype(int))
 
 
 def _rows_axis(ax: Axes, n: int) -> None:
+    """Make the horizontal axis a logarithmic one of n rows."""
     ax.set_xscale("log")
     ax.set_xlim(0.9, 1.1 * n)
     ax.xaxis.set_major_formatter("{x:,.0f}")

@@ -18,6 +18,7 @@ from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput
 from ..._data.progress import progress
 from ..._data.tables import table
+from ..._data.wording import words
 from ..._engine.refit import RetrainedModel
 from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
@@ -70,8 +71,8 @@ def clean(
     check_tracer(tracer)
     tracer.engine.needs_derivatives()
     _check_settings(action, batch, max_rounds, cap)
-    y_val = _checked_labels(tracer, X_val, y_val, "val")
-    y_holdout = _checked_labels(tracer, X_holdout, y_holdout, "holdout")
+    y_val = _checked_labels(tracer, X_val, y_val, "val", words().validation_rows)
+    y_holdout = _checked_labels(tracer, X_holdout, y_holdout, "holdout", words().holdout_rows)
     rounds = Rounds(
         tracer,
         X_val,
@@ -163,12 +164,14 @@ def _check_settings(action: str, batch: float | None, max_rounds: int, cap: floa
         )
 
 
-def _checked_labels(tracer: Tracer, X: Any, y: Any, name: str) -> np.ndarray:
-    """The labels of X. They and the table are checked before the long work."""
+def _checked_labels(tracer: Tracer, X: Any, y: Any, name: str, rows: str) -> np.ndarray:
+    """The labels of X. They and the table are checked before the long work.
+
+    ``rows``: the name of the table, for messages."""
     m = inputs.row_count(X)
     if m < _MIN_ROWS:
         raise InvalidInput(
-            f"X_{name} has {m} rows; pass at least {_MIN_ROWS}, or nothing can be told from chance."
+            f"{rows} has {m} rows; pass at least {_MIN_ROWS}, or nothing can be told from chance."
         )
     y = tracer.engine.test_labels(X, y)
     if y is None:
@@ -270,7 +273,7 @@ def _advice(
     done = _changes(rounds)
     return (
         f"{stopped}{done[0].upper()}{done[1:]} of {rounds.best.n:,} training rows: {result}. "
-        "Look at some of `rows` before you do; the retrained model is in `model`."
+        f"{words().look_first}."
     )
 
 

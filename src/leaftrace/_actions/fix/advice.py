@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..._data.arrays import F64
+from ..._data.wording import words
 from ..statistics import interval_in_words
 from .search import Search
 
@@ -46,7 +47,7 @@ def advice_of(
     margins = f"the margin goes from {before:.3g} to {search.margin(search.model):.3g}"
     if not search.fixed:
         at_limit = search.size >= search.limit and not interrupted
-        hint = " max_rows= allows more." if at_limit else ""
+        hint = f" {words().max_rows} allows more." if at_limit else ""
         return f"{stopped}After {tried}, {margins}, which is still the wrong side.{hint}"
     return (
         f"{stopped}{_DOING[search.action]} them makes x right, confirmed by training again "
@@ -57,7 +58,7 @@ def advice_of(
 def _cost_in_words(cost: tuple[float, float] | None) -> str:
     """The effect of a fix on other predictions, and what to do about it."""
     if cost is None:
-        return "Pass X_test and y_test to see what that does to other predictions."
+        return f"{words().give_test_rows} to see what that does to other predictions."
     mean, half = cost
     low = mean - half
     high = mean + half

@@ -14,17 +14,21 @@ from typing import Any
 
 import numpy as np
 
+from ..._adapters.class_names import given_names, stored_labels
+from ..._adapters.versions import versions
 from ..._data import inputs
 from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput
+from ..._data.json_values import json_value
 from ..._data.progress import progress
 from ..._data.tables import table
+from ..._data.wording import words
 from ..._engine.refit import RetrainedModel
 from ..._model.hashes import hash_model
 from ..._model.reading import Reading
 from ..._tracer.tracer import Tracer
 from ..common import Effect, Interruptible, check_tracer
-from .audit import data_record, json_value, model_record, utc_time, versions
+from .audit import data_record, model_record, utc_time
 from .result import RemovalImpact
 
 _FORMAT = "leaftrace-removal-impact-1"
@@ -189,19 +193,22 @@ def _record(
             "sha256": hash_model(retrained.retrained.open().ensemble),
             "structure_changed": retrained.structure_changed,
         }
-    return {
+    source = tracer.engine.source
+    record = {
         "versions": versions(),
         "model": model_record(tracer),
         "training": data_record(
             tracer.X_train,
-            tracer.y_train,
+            stored_labels(source, tracer.y_train),
             weights=tracer.sample_weight,
             row_names=tracer.train_index,
         ),
-        "test": data_record(X_test, y_test),
+        "test": data_record(X_test, stored_labels(source, y_test)),
         "removed": {"count": len(gone), "positions": gone, "row_names": tracer.train_index[gone]},
         "retrained": after,
     }
+    names = given_names(source)
+    return record if names is None else record | {"classes_by_number": names}
 
 
 def moves(reading: Reading, before: F64, after: F64) -> F64:
@@ -282,7 +289,7 @@ def _advice(unit: str, effects: Sequence[Effect], runs: _Runs, m: int) -> str:
         return (
             f"{stopped}With the trees as they are, {unit} move by {mean.refitted:.2g} on average "
             f"and {largest.refitted:.2g} at most. Only training again shows the whole effect: "
-            "retrain=True."
+            f"{words().do_retrain}."
         )
     text = (
         f"{stopped}Trained again, {unit} move by {mean.retrained:.2g} on average and "
@@ -301,7 +308,7 @@ def _advice(unit: str, effects: Sequence[Effect], runs: _Runs, m: int) -> str:
     if mean.retrained > 2 * mean.refitted:
         return (
             f"{text}. With the trees as they are it would be {mean.refitted:.2g} on average: much "
-            "of the rest may be other splits, chosen whichever rows go. controls=5 compares with "
-            "random groups."
+            "of the rest may be other splits, chosen whichever rows go. "
+            f"{words().use_controls} compares with random groups."
         )
     return text + "."

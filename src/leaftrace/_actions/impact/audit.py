@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import platform
-import sys
-from collections.abc import Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from ..._adapters import LIBRARIES
 from ..._data import inputs
 from ..._data.errors import InvalidInput
+from ..._data.json_values import json_value
 from ..._model.hashes import hash_json, hash_model, hash_table, hash_values
 from ..._tracer.tracer import Tracer
 
@@ -59,21 +56,6 @@ def data_record(X: Any, y: Any, **columns: Any) -> dict[str, Any]:
     return {"rows": inputs.row_count(X), "sha256": {"table": hash_table(X), **hashes}}
 
 
-def versions() -> dict[str, str]:
-    """Versions of the loaded libraries that could change the numbers."""
-    from ... import __version__
-
-    libraries = {
-        name: str(sys.modules[name].__version__) for name in LIBRARIES if name in sys.modules
-    }
-    return {
-        "leaftrace": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        **libraries,
-    }
-
-
 def utc_time(when: datetime | None) -> str:
     """A time in UTC, in the format of ISO 8601; None: now."""
     if when is None:
@@ -81,20 +63,3 @@ def utc_time(when: datetime | None) -> str:
     if not isinstance(when, datetime) or when.tzinfo is None:
         raise InvalidInput(f"when is {when!r}; pass a datetime with a time zone, or None for now.")
     return when.astimezone(UTC).isoformat()
-
-
-def json_value(value: Any) -> Any:
-    """The value as JSON can hold it.
-
-    Numbers that are not finite become null, objects that JSON does not have become their text.
-    """
-    if isinstance(value, Mapping):
-        return {str(key): json_value(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return [json_value(item) for item in value]
-    if isinstance(value, (np.datetime64, np.timedelta64)):  # their item() may be a number
-        return str(value)
-    value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput
+from ..._data.wording import words
 from ..._tracer.tracer import Tracer
 from ..common import check_tracer
 from .result import LabelNoise
@@ -221,8 +222,7 @@ def _next_step(issues: int) -> str:
     """Advice before anything was tried."""
     if issues:
         return (
-            "Look at the first of them; confirm(X_holdout, y_holdout) tells what relabelling them "
-            "does."
+            f"Look at the first of them; {words().test_suspects} tells what relabelling them does."
         )
     return (
         "No label looks wrong enough to act on; "

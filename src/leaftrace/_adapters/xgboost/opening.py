@@ -38,6 +38,8 @@ class OpenedModel:
 
 def open_booster(model: Any) -> OpenedModel:
     """Open an estimator, a Booster or the path of a file."""
+    if isinstance(model, OpenedModel):  # read from a file
+        return model
     if isinstance(model, (str, os.PathLike)):
         return load_model(os.fspath(model))
     if isinstance(model, xgb.Booster):

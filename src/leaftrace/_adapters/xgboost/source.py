@@ -32,6 +32,7 @@ from xgboost.core import XGBoostError
 from ..._data import inputs
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
+from ..._data.wording import words
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, f32, given_scores
 from .ensemble import XGBoostRun
@@ -218,7 +219,7 @@ class XGBoostSource(BaseSource):
             raise UnsupportedModel(
                 "trained again on all rows, this model does not come out the same, so retraining it without some would "
                 "tell nothing: its training parameters are not those it reports (a file keeps none, and callbacks can "
-                "change them). Pass params={'max_depth': ..., 'learning_rate': ..., ...} as in training."
+                f"change them). {words().give_parameters} as in training."
             )
         t = self.training
         codes = t.y if rows.y is None else f32(self.labels(rows.y, len(t.y), "y"))

@@ -1,0 +1,90 @@
+"""Options of the commands: those that all take, and types of those that several take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from .._data.errors import InvalidInput
+
+_TABLES = "CSV, Parquet, Arrow or Feather, by its ending"
+
+TestTable = Annotated[
+    str, typer.Option(help="Table of test rows, with the columns of training.", show_default=False)
+]
+TestHasNoLabels = Annotated[bool, typer.Option("--no-labels", help="The test table has no target.")]
+AlsoRetrain = Annotated[
+    bool, typer.Option("--retrain", help="Also train again, which alone gives the real effect.")
+]
+ShownRows = Annotated[int, typer.Option(min=1, help="How many training rows to show.")]
+FailAbove = Annotated[float | None, typer.Option(min=0.0, help="Exit with code 1 above this.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Options that every command takes."""
+
+    model: Annotated[
+        str,
+        typer.Argument(help="File of a CatBoost, XGBoost or LightGBM model.", show_default=False),
+    ]
+    train: Annotated[
+        str,
+        typer.Option(help=f"The table the model was trained on: {_TABLES}.", show_default=False),
+    ]
+    target: Annotated[str, typer.Option(help="Column of labels.", show_default=False)]
+    weight: Annotated[str | None, typer.Option(help="Column of training weights.")] = None
+    baseline: Annotated[
+        str | None, typer.Option(help="Column(s) of scores given before the first tree.")
+    ] = None
+    id: Annotated[str | None, typer.Option(help="Column that names the rows in results.")] = None
+    drop: Annotated[str, typer.Option(help="Columns not to use: a,b.")] = ""
+    categorical: Annotated[
+        str, typer.Option(help="Columns of categories, if the model does not store them: a,b.")
+    ] = ""
+    missing: Annotated[
+        str | None, typer.Option(help="Text that stood for missing categories (CatBoost).")
+    ] = None
+    classes: Annotated[
+        str, typer.Option(help="Classes in order, if the model has only numbers for them: no,yes.")
+    ] = ""
+    param: Annotated[
+        list[str] | None, typer.Option(help="A training parameter the file lacks: max_depth=4.")
+    ] = None
+    fidelity: Annotated[str, typer.Option(help="If the replay is not exact: raise or warn.")] = (
+        "raise"
+    )
+    jobs: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None
+    allow_pickle: Annotated[
+        bool, typer.Option("--allow-pickle", help="Read pickles, which can run any code.")
+    ] = False
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False
+
+
+def split(text: str | None) -> list[str]:
+    """The names in a text, which are separated by commas."""
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def row_list(text: str, n: int, of: str) -> list[int]:
+    """Positions below n, from a text such as 0,5-9. ``of``: what the rows are, for messages."""
+    rows: list[int] = []
+    for part in split(text):
+        low, dash, high = part.partition("-")
+        if not low.isdecimal() or (dash and not high.isdecimal()):
+            raise InvalidInput(
+                f"'{part}' is not a row or a range of rows; write positions such as 0,5-9."
+            )
+        last = int(high if dash else low)
+        if last >= n:
+            raise InvalidInput(
+                f"there is no row {part}: the {of} go from 0 to {n - 1}, "
+                "counted in the table's order."
+            )
+        rows += range(int(low), last + 1)
+    if not rows:
+        raise InvalidInput("no rows were given; write positions such as 0,5-9.")
+    return list(dict.fromkeys(rows))

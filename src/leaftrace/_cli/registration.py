@@ -1,0 +1,72 @@
+"""Register a function as a command that takes its own options and those of all commands."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from typing import Any, get_type_hints
+
+import typer
+
+from . import INTERRUPTED
+from .job import Job
+from .options import Options
+from .output import say
+
+CommandBody = Callable[..., int]
+_REQUIRED = 3  # options of all commands that have no default; they come first
+
+
+def add_command(app: typer.Typer, body: CommandBody) -> None:
+    """Register a function (job, *, own options) -> exit code under its own name.
+
+    typer reads the options of a command from the signature of a function, so we make a function
+    that has the signature of both."""
+
+    def call(**given: Any) -> int:
+        return _run(body, given)
+
+    parameters = _parameters(body)
+    setattr(call, "__signature__", inspect.Signature(parameters))  # noqa: B010
+    call.__annotations__ = {p.name: p.annotation for p in parameters}
+    call.__doc__ = body.__doc__
+    app.command(body.__name__)(call)
+
+
+def _run(body: CommandBody, given: dict[str, Any]) -> int:
+    """Run a command with these options, and return its exit code."""
+    shared = {f.name: given.pop(f.name) for f in fields(Options)}
+    job = Job(Options(**shared), body.__name__)
+    try:
+        return job.out.finish(body(job, **given))
+    except KeyboardInterrupt:
+        say("Interrupted before there was an answer; no file was written.")
+        return INTERRUPTED
+
+
+def _parameters(body: CommandBody) -> list[inspect.Parameter]:
+    """The required options of all commands, the command's own, then all others."""
+    shared = _shared_parameters()
+    return [*shared[:_REQUIRED], *_own_parameters(body), *shared[_REQUIRED:]]
+
+
+def _shared_parameters() -> list[inspect.Parameter]:
+    """The options of all commands as parameters."""
+    hints = get_type_hints(Options, include_extras=True)
+    return [
+        inspect.Parameter(
+            f.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if f.default is MISSING else f.default,
+            annotation=hints[f.name],
+        )
+        for f in fields(Options)
+    ]
+
+
+def _own_parameters(body: CommandBody) -> list[inspect.Parameter]:
+    """The parameters of the function after `job`."""
+    hints = get_type_hints(body, include_extras=True)
+    own = list(inspect.signature(body).parameters.values())[1:]
+    return [p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[p.name]) for p in own]

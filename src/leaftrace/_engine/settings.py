@@ -1,0 +1,79 @@
+"""Settings of a tracer, and the cores, memory and threads that it can use."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .._data.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a tracer that its user chose.
+
+    ``fidelity``      "raise", "warn" or "ignore" if the replay does not match the model
+    ``dtype``         of the passes
+    ``n_jobs``        number of threads
+    ``memory_limit``  bytes to use beyond the inputs; None: half of what is free
+    """
+
+    fidelity: str
+    dtype: np.dtype
+    n_jobs: int
+    memory_limit: int | None
+
+
+def settings_of(
+    fidelity: str, dtype: str, n_jobs: int | None, memory_limit: int | None
+) -> Settings:
+    """Check the settings that a user gave."""
+    if fidelity not in ("raise", "warn", "ignore"):
+        raise InvalidInput(f"fidelity is {fidelity!r}; it can be 'raise', 'warn' or 'ignore'.")
+    if str(dtype) not in ("float32", "float64"):
+        raise InvalidInput(f"dtype is {dtype!r}; it can be 'float32' or 'float64'.")
+    if n_jobs is not None and n_jobs < 1:
+        raise InvalidInput(
+            f"n_jobs is {n_jobs}; it is a number of threads, 1 or more, or None for all cores."
+        )
+    if memory_limit is not None and memory_limit <= 0:
+        raise InvalidInput(f"memory_limit is {memory_limit}; it is a number of bytes, or None.")
+    return Settings(fidelity, np.dtype(dtype), n_jobs or available_cores(), memory_limit)
+
+
+def thread_pool(n_jobs: int) -> ThreadPoolExecutor:
+    """A pool of this many threads.
+
+    Its module is loaded when a pool is made, so that importing leaftrace is fast.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(n_jobs)
+
+
+def available_cores() -> int:
+    """Number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def available_memory() -> int:
+    """Bytes of free memory as the system reports them; otherwise 4 GB."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (AttributeError, ValueError, OSError):
+        return 4 << 30

@@ -1,0 +1,247 @@
+"""Results of a `Tracer`: from the arguments of its methods to an `Influence`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .._data import inputs
+from .._data.arrays import F64, Ids, Ints, Real
+from .._data.errors import InvalidInput
+from .._data.grouping import SourceTables
+from .._engine.engine import Engine
+from .._engine.methods import Baseline, LeafInfluence, LeafRefit, Method, Retrain, TopKLeaves
+from .._engine.queries import Of, Queries, Reduce
+from .influence import Influence, rank, top_table
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+
+class QueryArguments(NamedTuple):
+    """The arguments by which users describe queries: see `Tracer.influence`."""
+
+    X_test: Any
+    y_test: Any
+    of: Of
+    reduce: Reduce
+    output: int | None
+    baseline: Any
+
+
+def _result_tables(
+    tracer: Tracer, train: Any, rows: Ints | None, test: Any, queries: Queries
+) -> SourceTables:
+    """The tables in which a result looks up columns by name.
+
+    ``rows``: which rows of the table `train` the result is about; None for all.
+    """
+    reduced = queries.reduce is not None
+    return SourceTables(train, rows, None if reduced else test, reduced, tracer.table_kind)
+
+
+# ---- removal of training rows ----
+
+
+def rows_influence(
+    tracer: Tracer, query: QueryArguments, method: Method | None, rows: Any
+) -> Influence:
+    """Influence of training rows on queries by any method.
+
+    ``rows``: training rows as the user gives them; None for all.
+    """
+    engine = tracer.engine
+    method = LeafInfluence() if method is None else method
+    if not isinstance(method, (LeafInfluence, LeafRefit, Retrain, Baseline)):
+        raise InvalidInput(
+            f"method is {method!r}; it can be LeafInfluence(), LeafRefit(), Retrain() or one of lt.baselines, such "
+            "as lt.baselines.BoostIn()."
+        )
+    if method.differentiates:
+        engine.needs_derivatives()
+    queries, test_index = engine.queries(*query)
+    index = inputs.row_numbers(rows, engine.n_rows)
+    some = None if rows is None else index
+    changed = None
+    if isinstance(method, Retrain):
+        values, changed = engine.values_by_retraining(query.X_test, query.baseline, queries, index)
+    else:
+        values = _fixed_tree_values(engine, queries, method, some)
+    tables = _result_tables(tracer, tracer.X_train, some, query.X_test, queries)
+    extra = {"structure_changed": changed, "tables": tables}
+    return removal_influence(tracer, values, index, test_index, queries, method, **extra)
+
+
+def _fixed_tree_values(
+    engine: Engine,
+    queries: Queries,
+    method: LeafInfluence | LeafRefit | Baseline,
+    index: Ints | None,
+) -> Real:
+    """(rows, queries) by the pass of the method, for some training rows or, with None, for all."""
+    if isinstance(method, Baseline):
+        return method.values(engine.work, queries, index, engine.source.classes)
+    if isinstance(method, LeafInfluence) and not isinstance(method.update_set, TopKLeaves):
+        blocks = [values for _, values in engine.backward_blocks(queries, method, index)]
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
+    rows = np.arange(engine.n_rows) if index is None else index
+    if isinstance(method, LeafRefit) and engine.ensemble.refits_whole:
+        return engine.values_by_refitting(queries, method, rows)
+    return engine.forward_values(queries, method, rows)
+
+
+def removal_influence(
+    tracer: Tracer,
+    values: Real,
+    index: Ints,
+    test_index: np.ndarray,
+    queries: Queries,
+    method: Method,
+    **extra: Any,
+) -> Influence:
+    """An `Influence` about removing the training rows in `index`."""
+    return Influence(
+        values,
+        tracer.train_index[index],
+        test_index,
+        queries.of,
+        repr(method),
+        "removed",
+        tracer.engine.ensemble.sample_weight[index],
+        method.gives == "derivatives",
+        lower_is_better=queries.lower_is_better,
+        scored=method.gives == "scores",
+        **extra,
+    )
+
+
+def streamed_top(
+    tracer: Tracer,
+    query: QueryArguments,
+    method: LeafInfluence | None,
+    k: int,
+    effect: str | None,
+) -> Any:
+    """The table of the k rows that matter most to each query, made block by block."""
+    method = LeafInfluence() if method is None else method
+    if not isinstance(method, LeafInfluence) or isinstance(method.update_set, TopKLeaves):
+        raise InvalidInput(
+            "top() streams over test rows, so it takes LeafInfluence with AllPoints or SinglePoint."
+        )
+    tracer.engine.needs_derivatives()
+    queries, test_index = tracer.engine.queries(*query)
+    every_row = np.arange(tracer.n_rows)
+    tops = []
+    for columns, values in tracer.engine.backward_blocks(queries, method, None):
+        names = test_index[columns]
+        block = removal_influence(tracer, values, every_row, names, queries, method)
+        tops += rank(block, k, effect)
+    name = f"{queries.of}_change_if_removed"
+    return top_table(tops, tracer.train_index, test_index, name, tracer.table_kind)
+
+
+# ---- labels of training rows ----
+
+
+def labels_influence(tracer: Tracer, query: QueryArguments, to: Any, rows: Any) -> Influence:
+    """Derivatives of queries in the labels of training rows.
+
+    ``to``: the class that labels move to, for several classes.
+    """
+    engine = tracer.engine
+    engine.needs_derivatives()
+    target = _target_class(engine, to)
+    queries, test_index = engine.queries(*query)
+    index = inputs.row_numbers(rows, engine.n_rows)
+    some = None if rows is None else index
+    values = engine.label_slopes(queries, index, target)
+    action, size = _label_action(engine, index)
+    return Influence(
+        values,
+        tracer.train_index[index],
+        test_index,
+        queries.of,
+        "label influence" if to is None else f"label influence, towards {to}",
+        action,
+        size,
+        lower_is_better=queries.lower_is_better,
+        tables=_result_tables(tracer, tracer.X_train, some, query.X_test, queries),
+    )
+
+
+def _target_class(engine: Engine, to: Any) -> int | None:
+    """The number of the class that labels move to; None for models of one output."""
+    if engine.ensemble.n_outputs == 1:
+        if to is not None:
+            raise InvalidInput(
+                "to= names the class that labels move to, for models of three or more classes."
+            )
+        return None
+    if to is None:
+        raise InvalidInput(
+            "this model has several classes; say with to= which class the labels move to."
+        )
+    return int(engine.labels(np.array([to]), 1, "to")[0])
+
+
+def _label_action(engine: Engine, index: Ints) -> tuple[str, F64]:
+    """The change of labels whose effect tables show, and how far it goes for each row."""
+    e = engine.ensemble
+    if e.n_outputs > 1:
+        return "relabelled", np.ones(len(index))
+    if engine.source.classes is None:
+        return "label_raised", np.ones(len(index))
+    return "flipped", 1 - 2 * e.y[index]
+
+
+# ---- rows that are not in the training set ----
+
+
+def candidates_influence(
+    tracer: Tracer, query: QueryArguments, X_new: Any, y_new: Any
+) -> Influence:
+    """Derivatives of queries in the weights of new rows, at weight zero."""
+    engine = tracer.engine
+    engine.needs_derivatives()
+    leaves, offset = engine.source.rows(X_new)
+    queries, test_index = engine.queries(*query)
+    values, per_label = _candidate_values(engine, queries, leaves, offset, y_new)
+    m = leaves.shape[1]
+    return Influence(
+        values,
+        inputs.row_index(X_new, m),
+        test_index,
+        queries.of,
+        "candidates at weight zero",
+        "added",
+        np.ones(m),
+        per_label=per_label,
+        lower_is_better=queries.lower_is_better,
+        tables=_result_tables(tracer, X_new, None, query.X_test, queries),
+    )
+
+
+def _candidate_values(
+    engine: Engine, queries: Queries, leaves: Ids, offset: F64 | None, y_new: Any
+) -> tuple[Real, dict[Any, Real] | None]:
+    """(rows, queries) values of new rows, and their values under each label of a classifier.
+
+    They are under the labels y_new, or, if these are None, expected under the model's prediction.
+    """
+    e = engine.ensemble
+    m = leaves.shape[1]
+    start = np.tile(e.base, (m, 1)) + (0.0 if offset is None else offset)
+    if y_new is not None:
+        labels = engine.labels(y_new, m, "y_new")
+        return engine.candidate_values(queries, leaves, start, [labels])[0], None
+    response = engine.reading.response(e.scores(leaves, offset))  # (m, classes) or (m,)
+    if response.ndim == 1:
+        # The effect is linear in the label, so its expectation is that of the mean label.
+        return engine.candidate_values(queries, leaves, start, [response])[0], None
+    classes = engine.reading.with_numbered_classes().classes
+    assert classes is not None
+    labelings = [np.full(m, float(code)) for code in range(len(classes))]
+    by_label = engine.candidate_values(queries, leaves, start, labelings)
+    expected = np.einsum("cnq,nc->nq", by_label, response)
+    return expected.astype(engine.work.dtype), dict(zip(classes.tolist(), by_label, strict=True))
