@@ -128,6 +128,34 @@ def test_forward_and_backward_agree(smooth):
     np.testing.assert_allclose(single.influence(X, y, rows=rows).values, exact, atol=1e-4 * scale)
 
 
+def drawn_at_random(e):
+    """Whether trees drew rows differently, beyond the weights of their classes."""
+    if e.sample is None:
+        return False
+    classes = e.sample_class_weight or [np.ones(1 + int(e.y.max()))] * len(e.sample)
+    counts = [s / c[e.y.astype(int)] for s, c in zip(e.sample, classes, strict=True)]
+    return bool(np.ptp(counts) > 1e-12)
+
+
+def test_a_training_row_as_a_candidate_has_its_own_influence(smooth):
+    case, tracer, *_ = smooth
+    e = tracer.engine.ensemble
+    if case.baseline is not None:
+        pytest.skip("candidates have no baseline")
+    if drawn_at_random(e):
+        pytest.skip("a candidate is drawn as often as the average row")
+    values = tracer.influence(case.data.X_test, case.data.y_test, reduce="mean").values[:, 0]
+    rows = extreme_and_other_rows(values)
+    rows = rows[e.w_factor[rows] > 0]  # not held out
+    X = take(case.data.X, rows)
+    if np.any(tracer.engine.source.rows(X)[0] != e.leaves[:, rows]):
+        pytest.skip("training rows sat in other leaves than the finished model puts them in")
+    labels = np.asarray(case.data.y)[rows]
+    found = tracer.score_candidates(X, case.data.X_test, case.data.y_test, labels, reduce="mean")
+    # The same formula on the same numbers; sums run in another order.
+    np.testing.assert_allclose(found.values[:, 0], values[rows], atol=1e-12 * np.abs(values).max())
+
+
 def test_permuting_the_rows_permutes_the_influences(smooth):
     case, tracer, *_ = smooth
     if case.ordered:

@@ -657,3 +657,30 @@ def test_several_outputs():
 def test_not_fitted(model):
     with says(lt.UnsupportedModel, "is not fitted", "call fit()"):
         lt.Tracer(clone(model), pd.DataFrame({"a": [1.0]}), [1])
+
+
+def test_candidates_of_a_forest_that_balances_each_bootstrap():
+    """Each tree weighs a new row like its class: d(mean vote)/dw, written out tree by tree."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    y = (X[:, 0] + rng.normal(size=200) > 1).astype(int)  # few positives
+    settings = {"n_estimators": 7, "max_depth": 3, "class_weight": "balanced_subsample"}
+    model = RandomForestClassifier(**settings, random_state=0).fit(X, y)
+    tracer = lt.Tracer(model, X, y, dtype="float64")
+    X_new = rng.normal(size=(5, 3))
+    y_new = np.array([0, 1, 0, 1, 1])
+    found = tracer.score_candidates(X_new, X[:4], None, y_new, of="prediction", output=1).values
+    expected = np.zeros((5, 4))
+    for tree, drawn in zip(model.estimators_, model.estimators_samples_, strict=True):
+        count = np.bincount(drawn, minlength=200)
+        mass = np.bincount(y, count)
+        class_weight = count.sum() / (2 * mass)
+        w = count * class_weight[y]
+        leaf, leaf_new, leaf_test = (tree.apply(x) for x in (X, X_new, X[:4]))
+        total = np.bincount(leaf, w, tree.tree_.node_count)
+        positive = np.bincount(leaf, w * y, tree.tree_.node_count)
+        for i in range(5):
+            share = positive[leaf_new[i]] / total[leaf_new[i]]
+            slope = class_weight[y_new[i]] * (y_new[i] - share) / total[leaf_new[i]]
+            expected[i] += (leaf_test == leaf_new[i]) * slope * count.mean() / 7
+    np.testing.assert_allclose(found, expected, atol=1e-12)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import boosters
 import cases_xgboost as cases
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 import xgboost as xgb
@@ -660,3 +661,74 @@ def test_leaves_of_many_rows_are_asked_for_in_parts(name, monkeypatch):
     monkeypatch.setattr("leaftrace._adapters.xgboost.prediction.LEAF_BYTES", 1)  # a round at a time
     parts = lt.Tracer(case.model, *rows, **case.tracer)
     np.testing.assert_array_equal(whole.engine.ensemble.leaves, parts.engine.ensemble.leaves)
+
+
+# ---- right data that is not to be refused, wrong data that is ----
+
+
+def test_a_starting_score_of_even_classes():
+    """The scores of nearly even classes are differences of logarithms, which float32 rounds."""
+    rng = np.random.default_rng(0)
+    y = rng.permutation(np.arange(1000) % 10)
+    X = rng.normal(size=(1000, 3))
+    y[:3] = rng.integers(0, 10, 3)
+    model = xgb.XGBClassifier(n_estimators=2, max_depth=2, learning_rate=0.01, n_jobs=1)
+    assert lt.Tracer(model.fit(X, y), X, y).fidelity.exact
+    with pytest.raises(lt.FidelityError):
+        lt.Tracer(model, X, np.roll(y, 1))
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"gamma": 1e9},  # never splits, and the leaves are the rounding of a sum that is zero
+        {
+            "objective": "reg:pseudohubererror",
+            "huber_slope": 50.0,
+        },  # single rows with h just below 1
+    ],
+    ids=["no split", "large slope"],
+)
+def test_leaves_at_the_border_of_float32(params):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 4))
+    y = X[:, 0] * 3 + rng.normal(size=500)
+    model = xgb.XGBRegressor(n_estimators=20, n_jobs=1, **params).fit(X, y)
+    assert lt.Tracer(model, X, y).fidelity.exact
+
+
+def test_labels_times_ten_are_not_another_learning_rate():
+    """A model in memory reports its learning rate; trees of one partition would fit any."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = X[:, 0] + rng.normal(size=300)
+    for rounds in (1, 3):
+        model = xgb.XGBRegressor(n_estimators=rounds, max_depth=1, base_score=0.0, n_jobs=1)
+        model.fit(X[:, :1] > 0, y)
+        assert lt.Tracer(model, X[:, :1] > 0, y).fidelity.exact
+        with pytest.raises(lt.FidelityError):
+            lt.Tracer(model, X[:, :1] > 0, 10 * y)
+
+
+def test_rate_and_lambda_that_leaves_of_equal_weight_do_not_show(tmp_path):
+    rng = np.random.default_rng(0)
+    X = np.repeat([[0.0], [1.0]], 40, axis=0)
+    y = rng.normal(size=80) + X[:, 0]
+    params = {"reg_lambda": 3.0, "learning_rate": 0.25}
+    model = xgb.XGBRegressor(n_estimators=5, max_depth=1, n_jobs=1, **params).fit(X, y)
+    model.save_model(tmp_path / "m.ubj")
+    with pytest.raises(lt.FidelityError, match=r"do not tell learning_rate and reg_lambda apart"):
+        lt.Tracer(tmp_path / "m.ubj", X, y)
+    given = lt.Tracer(tmp_path / "m.ubj", X, y, params=params, dtype="float64")
+    own = lt.Tracer(model, X, y, dtype="float64")
+    np.testing.assert_allclose(
+        given.influence(X[:3], y[:3]).values, own.influence(X[:3], y[:3]).values, rtol=1e-12
+    )
+
+
+def test_columns_of_several_levels():
+    X = pd.DataFrame(NUMBERS.X).iloc[:, :4]
+    X.columns = pd.MultiIndex.from_product([["a", "b"], [1, "x"]])
+    model = xgb.XGBRegressor(n_estimators=4, n_jobs=1).fit(X, NUMBERS.y)
+    tracer = lt.Tracer(model, X, NUMBERS.y)
+    np.testing.assert_allclose(tracer.refit().predict(X), model.predict(X), rtol=1e-5)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import BinaryIO
 
 from .errors import LeaftraceError
+
+SECONDS_TO_LEFTOVER = 24 * 3600  # an unfinished file of this age belongs to a run that was killed
 
 
 @contextmanager
@@ -31,13 +36,50 @@ def whole_file(
 
 @contextmanager
 def _renamed_when_finished(target: str) -> Iterator[BinaryIO]:
-    """Write to a temporary name beside the target; rename on success, delete on failure."""
-    unfinished = f"{target}.{os.getpid()}.part"
+    """Write to a name of its own beside the target; rename on success, delete on failure.
+
+    Several threads or processes may write the same target: each has its own unfinished file, and
+    the last to finish wins. An existing target keeps its permissions.
+    """
+    folder, name = os.path.split(target)
+    _remove_leftovers(folder, name)
+    handle, unfinished = tempfile.mkstemp(prefix=_prefix(name), suffix=".part", dir=folder)
     try:
-        with open(unfinished, "xb") as file:
+        with open(handle, "wb") as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(unfinished, _permissions(target))
         os.replace(unfinished, target)
     except BaseException:
-        if os.path.exists(unfinished):
+        with suppress(OSError):
             os.unlink(unfinished)
         raise
+
+
+def _prefix(name: str) -> str:
+    """The start of the names of unfinished files; cut, as file names have at most 255 bytes."""
+    return f".{name[:50]}."
+
+
+def _permissions(target: str) -> int:
+    """The permissions of the file that is replaced, or those of a new file."""
+    if os.path.exists(target):
+        return os.stat(target).st_mode & 0o7777
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask
+
+
+def _remove_leftovers(folder: str, name: str) -> None:
+    """Delete unfinished files of this target that killed runs have left behind."""
+    oldest = time.time() - SECONDS_TO_LEFTOVER
+    for file in Path(folder).glob(f"{_escaped(_prefix(name))}*.part"):
+        with suppress(OSError):  # another process may delete it, too
+            if file.stat().st_mtime < oldest:
+                file.unlink()
+
+
+def _escaped(name: str) -> str:
+    """A name in a form that `glob` takes literally."""
+    return "".join(f"[{c}]" if c in "[]*?" else c for c in name)

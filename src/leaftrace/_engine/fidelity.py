@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._data.arrays import F64
+from .._data.errors import UnsupportedModel
 from .._data.tables import notebook
 from .._model.ensemble import Ensemble
 
@@ -36,6 +37,25 @@ class Fidelity:
         return notebook(f"The replay is {'' if self.exact else 'not '}exact", self.verdict)
 
 
+def refuse_diverged(e: Ensemble) -> None:
+    """Raise an error if the starting score or a leaf value of the model is not a finite number."""
+    if not np.isfinite(e.base).all():
+        raise UnsupportedModel(
+            f"the starting score of this model is {e.base[~np.isfinite(e.base)][0]}; no training row can explain "
+            "predictions that are not numbers. Train it again."
+        )
+    broken = np.flatnonzero(~np.isfinite(e.values).all(axis=1))
+    if not len(broken):
+        return
+    value = e.values[broken[0]][~np.isfinite(e.values[broken[0]])][0]
+    t = int(np.searchsorted(e.step_leaves, broken[0], side="right")) - 1
+    raise UnsupportedModel(
+        f"{len(broken)} of the {len(e.values)} leaf values of this model are not finite numbers, the first is {value} "
+        f"in step {t + 1}: its training diverged, or the file is damaged. No training row can explain such "
+        "predictions; train it again, with a smaller learning rate."
+    )
+
+
 def judge(
     ensemble: Ensemble,
     errors: F64,
@@ -56,14 +76,18 @@ def judge(
     ``notes``          added to the verdict
     """
     max_error = float(max(errors.max(initial=0.0), base_error))
-    bad = np.flatnonzero((errors > tolerance) | (weight_errors > tolerance))
+    if not np.isfinite(max_error):
+        max_error = np.inf
+    # Errors that are not numbers compare as false, so what is within the tolerance is counted.
+    good = (errors <= tolerance) & (weight_errors <= tolerance)
+    bad = np.flatnonzero(~good)
     exact = bool(len(bad) == 0 and base_error <= tolerance)
     if exact:
         verdict = (
             f"exact: all {len(ensemble.values)} leaf values of {ensemble.n_steps} steps recomputed, "
             f"largest relative difference {max_error:.1e}"
         )
-    elif base_error > tolerance:
+    elif not base_error <= tolerance:
         verdict = (
             f"not this model's training data: the starting score differs by {base_error:.1e} (relative); "
             f"likely wrong labels or weights"
@@ -80,7 +104,7 @@ def judge(
 
 def _reason(weight_error: float, t: int, tolerance: float) -> str:
     """The likely reason for the first step t that differs."""
-    if weight_error > tolerance:
+    if not weight_error <= tolerance:
         return (
             f"rows fall into other leaves than in training (leaf weights differ by {weight_error:.1e}): likely "
             "other training rows, another row order of weights, forgotten or different sample weights, or "

@@ -35,8 +35,9 @@ from .._data.arrays import F64
 from .._data.progress import progress
 from .._model.ensemble import Ensemble
 from .._model.start import condense_labels
-from .fidelity import Fidelity, judge
+from .fidelity import Fidelity, judge, refuse_diverged
 from .leaf_equations import Iteration, LeafEquations, SumsCoroutine, SumsRequest
+from .rounding_noise import gradient_sizes, has_rounding_noise, value_noise
 from .steps import Step, TrainingScores, run_on_rows, sums_of_all_steps
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ def replay(
 ) -> Trace:
     """Replay all steps at the model's own scores, so that each step is judged by itself."""
     e = ensemble
+    refuse_diverged(e)
     scores = TrainingScores(e)
     scale = leaf_scale(e, largest_gradient(e, scores.A))
     all_sums = sums_of_all_steps(e, scores.A, threads)
@@ -117,7 +119,26 @@ def replay(
         steps.append(replayed)
         # A search that failed would fail, slowly, at every later step.
         searching = searching and max(replayed.error, replayed.weight_error) <= tolerance
+    if has_rounding_noise(e):
+        steps = _without_noise(e, steps, scale, tolerance)
     return _trace(e, steps, (e.y, e.base_weight), base_labels(e), tolerance, notes)
+
+
+def _without_noise(
+    e: Ensemble, steps: Sequence[ReplayedStep], scale: float, tolerance: float
+) -> list[ReplayedStep]:
+    """The steps, with errors only where rounding of the gradients does not explain them."""
+    suspects = {t for t, step in enumerate(steps) if not step.error <= tolerance}
+    judged = list(steps)
+    for t, sizes in gradient_sizes(e, suspects).items():
+        trace = steps[t].trace
+        rate = e.rate(t)
+        found = rate * (trace.S[-1] + trace.scale[-1] * trace.s[-1])
+        difference = np.abs(found - e.values[e.leaf_range(t)])
+        beyond = difference - value_noise(rate, sizes, trace.D[0])
+        error = float(np.maximum(beyond, 0).max() / scale)
+        judged[t] = replace(steps[t], error=error, leaf=int(beyond.max(axis=1).argmax()))
+    return judged
 
 
 def replay_from_sums(
@@ -135,6 +156,7 @@ def replay_from_sums(
     ``labels``     labels and weights that give the starting score
     """
     e = ensemble
+    refuse_diverged(e)
     scale = leaf_scale(e, gradient)
     coroutines = {t: replay_step(e, t, scale, tolerance) for t in range(e.n_steps)}
     requests = {t: next(coroutine) for t, coroutine in coroutines.items()}

@@ -80,15 +80,30 @@ def candidate_rows(
 ) -> PlacedRows:
     """Rows that were never trained on.
 
-    A tree that drew rows counts as drawing these as often as the others on average.
+    A tree that drew rows counts as drawing these as often as the others on average, and gives them
+    the weight that it gives their class.
     """
     e = trace.ensemble
     sample = None
     if e.sample is not None:
-        # trees of a step can share one array, and then its mean, too
-        means = {id(draws): np.full(len(y), draws[e.w_factor > 0].mean()) for draws in e.sample}
-        sample = [means[id(draws)] for draws in e.sample]
+        sample = _expected_draws(e, e.sample, y)
     return PlacedRows(leaves, start, y, np.zeros(len(y)), factor, base_factor, sample)
+
+
+def _expected_draws(e: Ensemble, sample: Sequence[np.ndarray], y: F64) -> list[F64]:
+    """For each tree (rows,) how often it would draw rows with labels y, times their class weight."""
+    if e.sample_class_weight is None:
+        # trees of a step can share one array, and then its mean, too
+        means = {id(draws): np.full(len(y), draws[e.w_factor > 0].mean()) for draws in sample}
+        return [means[id(draws)] for draws in sample]
+    trained = e.w_factor > 0
+    codes = e.y[trained].astype(int)
+    expected = []
+    for draws, class_weight in zip(sample, e.sample_class_weight, strict=True):
+        own = class_weight[codes]
+        counts = np.divide(draws[trained], own, out=np.zeros(len(own)), where=own > 0)
+        expected.append(counts.mean() * class_weight[y.astype(int)])
+    return expected
 
 
 def forward_scores(trace: Trace, rows: PlacedRows) -> Iterator[tuple[int, F64]]:

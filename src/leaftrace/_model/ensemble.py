@@ -58,6 +58,8 @@ class Ensemble:
                                    means w_factor
     ``offset``       (n, K) or None  a score given for each row (baseline, base_margin, init_score)
     ``sample``                     for each tree (n,) how often a row was drawn; None: once
+    ``sample_class_weight``        for each tree (C,) the weight of each class that ``sample``
+                                   includes; None: it includes none
     ``moves``                      see the head of this module; None: boosting
     ``leaf_l2``      (leaves,) or None  additional l2 of each leaf
     ``smoothing``                  path smoothing of each tree, or None
@@ -85,6 +87,7 @@ class Ensemble:
     base_factor: F64 | None = None
     offset: F64 | None = None
     sample: Sequence[NDArray[Any]] | None = None
+    sample_class_weight: Sequence[F64] | None = None
     moves: Sequence[Sequence[tuple[int, float]]] | None = None
     leaf_l2: F64 | None = None
     smoothing: Sequence[Smoothing] | None = None

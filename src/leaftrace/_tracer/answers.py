@@ -8,7 +8,7 @@ import numpy as np
 
 from .._data import inputs
 from .._data.arrays import F64, Ids, Ints, Real
-from .._data.errors import InvalidInput
+from .._data.errors import InvalidInput, LeaftraceError
 from .._data.grouping import SourceTables
 from .._engine.engine import Engine
 from .._engine.methods import Baseline, LeafInfluence, LeafRefit, Method, Retrain, TopKLeaves
@@ -102,7 +102,7 @@ def removal_influence(
 ) -> Influence:
     """An `Influence` about removing the training rows in `index`."""
     return Influence(
-        values,
+        _finite(values),
         tracer.train_index[index],
         test_index,
         queries.of,
@@ -114,6 +114,18 @@ def removal_influence(
         scored=method.gives == "scores",
         **extra,
     )
+
+
+def _finite(values: Real) -> Real:
+    """The values, or an error if some are not numbers."""
+    if not np.isfinite(values).all():
+        rows = int((~np.isfinite(values)).any(axis=1).sum())
+        raise LeaftraceError(
+            f"the values of {rows} training rows are not finite numbers: scores or derivatives of this model are too "
+            "large for floating-point numbers. Train it with a smaller learning rate or more regularisation, or use "
+            'dtype="float64".'
+        )
+    return values
 
 
 def streamed_top(
@@ -158,7 +170,7 @@ def labels_influence(tracer: Tracer, query: QueryArguments, to: Any, rows: Any) 
     values = engine.label_slopes(queries, index, target)
     action, size = _label_action(engine, index)
     return Influence(
-        values,
+        _finite(values),
         tracer.train_index[index],
         test_index,
         queries.of,
@@ -209,7 +221,7 @@ def candidates_influence(
     values, per_label = _candidate_values(engine, queries, leaves, offset, y_new)
     m = leaves.shape[1]
     return Influence(
-        values,
+        _finite(values),
         inputs.row_index(X_new, m),
         test_index,
         queries.of,

@@ -33,12 +33,14 @@ class _RowWeights:
     ``by_label``  (n,) factors of is_unbalance and scale_pos_weight; the starting score ignores them
     ``by_tree``   for each tree (n,) such factors, where every class has its own; otherwise None
     ``differ``    whether any of all these is not one
+    ``by_class``  for each tree (K,) the factors of ``by_tree`` by class
     """
 
     w: F64
     by_label: F64
     by_tree: list[F64] | None
     differ: bool
+    by_class: list[F64] | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,7 @@ class LightGBMRun:
             base_factor=self.class_weight if labels_matter else None,
             offset=self.offset,
             sample=self._sample(weights.by_tree, bags),
+            sample_class_weight=weights.by_class,
             moves=schedule.moves,
             leaf_l2=self._category_l2(params),
             fixed=self._fixed_leaves(),
@@ -140,7 +143,9 @@ class LightGBMRun:
         K = self.parsed.outputs
         trees = range(len(self.parsed.trees))
         by_tree = [np.ascontiguousarray(by_label[:, r % K]) for r in trees]
-        return _RowWeights(w, np.ones(len(self.y)), by_tree, differ)
+        sides = _one_against_all(self.parsed, params, np.arange(K), self.y)
+        by_class = [np.ascontiguousarray(sides[:, r % K]) for r in trees]
+        return _RowWeights(w, np.ones(len(self.y)), by_tree, differ, by_class)
 
     def _start(
         self, params: dict[str, Any], kind: Objective, w: F64
@@ -270,14 +275,28 @@ def _label_weights(parsed: ParsedModel, params: dict[str, Any], y: F64) -> F64:
     (n, K) for one against all, unless all are one.
     """
     if parsed.objective[0] == "multiclassova":
-        by_class = [_side_weights(params, y == k) for k in range(parsed.outputs)]
-        weights = np.stack(by_class, axis=1)
+        weights = _one_against_all(parsed, params, y, y)
         return weights if np.any(weights != 1) else np.ones(len(y))
-    return _side_weights(params, y > 0) if parsed.objective[0] == "binary" else np.ones(len(y))
+    if parsed.objective[0] != "binary":
+        return np.ones(len(y))
+    positive = y > 0
+    return np.where(positive, *_side_weights(params, positive))
 
 
-def _side_weights(params: dict[str, Any], positive: NDArray[np.bool_]) -> F64:
-    """(n,) weights of rows that are positive or negative."""
+def _one_against_all(
+    parsed: ParsedModel, params: dict[str, Any], labels: NDArray[Any], y: F64
+) -> F64:
+    """(rows, K) weights of rows with these labels in the trees of each class.
+
+    ``y`` (n,): labels of the training rows, which decide the weights.
+    """
+    classes = range(parsed.outputs)
+    sides = [np.where(labels == k, *_side_weights(params, y == k)) for k in classes]
+    return np.stack(sides, axis=1)
+
+
+def _side_weights(params: dict[str, Any], positive: NDArray[np.bool_]) -> tuple[float, float]:
+    """Weights of positive and of negative rows."""
     positives = np.count_nonzero(positive)
     negatives = np.count_nonzero(~positive)
     positive_weight = 1.0
@@ -287,4 +306,4 @@ def _side_weights(params: dict[str, Any], positive: NDArray[np.bool_]) -> F64:
             negative_weight = positives / negatives
         else:
             positive_weight = negatives / positives
-    return np.where(positive, positive_weight * float(params["scale_pos_weight"]), negative_weight)
+    return positive_weight * float(params["scale_pos_weight"]), negative_weight

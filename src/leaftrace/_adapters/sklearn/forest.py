@@ -117,6 +117,7 @@ class ForestSource(SklearnSource):
             w_factor=factor,
             base=base,
             sample=sample,
+            sample_class_weight=self._class_weights_of_draws(labels.y),
             moves=[*([] for _ in range(T)), [(t, 1 / T) for t in range(T)]],
             recorded=Recorded("weight", self.trees.weights()),
             weights_fixed=_CHANCES if weights_fixed else "",
@@ -192,7 +193,17 @@ class ForestSource(SklearnSource):
         if not self._balances_draws:
             small = np.min_scalar_type(max(count.max() for count in counts))
             return [count.astype(small) for count in counts]
-        return [_balanced(count, y.astype(int)) for count in counts]
+        codes = y.astype(int)
+        return [count * _balanced_weights(count, codes)[codes] for count in counts]
+
+    def _class_weights_of_draws(self, y: F64) -> list[F64] | None:
+        """Return for each tree the class weights (C,) by which it balances the rows it drew."""
+        if not self._balances_draws:
+            return None
+        codes = y.astype(int)
+        drawn = self.model.estimators_samples_
+        counts = [np.bincount(rows, minlength=len(y)) for rows in drawn]
+        return [_balanced_weights(count, codes) for count in counts]
 
     def _check_chances(self, weights: F64) -> None:
         """Raise if these are not the weights (n,) that the forest drew its rows with."""
@@ -213,8 +224,7 @@ class ForestSource(SklearnSource):
         return model.set_params(n_jobs=threads) if hasattr(model, "n_jobs") else model
 
 
-def _balanced(count: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
-    """Multiply how often rows were drawn (n,) with weights that balance the drawn classes."""
+def _balanced_weights(count: NDArray[Any], codes: NDArray[Any]) -> F64:
+    """Return the weights (C,) that balance the classes of the drawn rows."""
     mass = np.bincount(codes, count)
-    class_weight = count.sum() / (np.count_nonzero(mass) * np.where(mass > 0, mass, 1))
-    return count * class_weight[codes]
+    return count.sum() / (np.count_nonzero(mass) * np.where(mass > 0, mass, 1))

@@ -31,6 +31,7 @@ class XGBoostRun:
                        rows of weight one
     ``offset``         (n, K) difference of a base_margin to the base score, or None
     ``columns_first``  the random numbers come in the order of XGBoost 2.0, see `draws`
+    ``given``          names of parameters that the user gave
     ``notes``          findings that the user should read
     ``recovered``      some parameters are not those that the model reported
     """
@@ -47,6 +48,7 @@ class XGBoostRun:
     sample_weight: F64 | None
     offset: F64 | None
     columns_first: bool
+    given: frozenset[str] = frozenset()
     notes: list[str] = field(default_factory=list)
     recovered: bool = False
 
@@ -115,7 +117,9 @@ class XGBoostRun:
             l2=as_float32(params["reg_lambda"]) / hessian_factor,
             l1=as_float32(params["reg_alpha"]),
             max_step=bound * hessian_factor if bound else np.inf,
-            min_hessian=as_float32(params["min_child_weight"]) / hessian_factor,
+            # A leaf that XGBoost split off had at least this H in its own float32 arithmetic,
+            # which may differ from ours in the last digits.
+            min_hessian=(1 - 1e-6) * as_float32(params["min_child_weight"]) / hessian_factor,
             statistic=quantile,
         )
 
@@ -189,7 +193,10 @@ class XGBoostRun:
         """The ensemble with the parameters that gave its leaves, if the reported ones did not."""
         if recover.reported_agree(e):
             return e
-        found = recover.recover_parameters(e, rate_unit, hessian_factor)
+        if self.loaded:
+            found = recover.recover_parameters(e, rate_unit, hessian_factor, self.given)
+        else:
+            found = recover.rates_of_rounds(e)
         if found is None:
             if self.loaded:
                 self.notes.append(
@@ -197,17 +204,22 @@ class XGBoostRun:
                     "..., 'seed': ..., 'max_delta_step': ..., ...} with those that were not XGBoost's defaults"
                 )
             return e
-        rule, rate, names = found
+        if found.ambiguous:
+            self.notes.append(
+                "this model was loaded from a file, which keeps no training parameters, and its leaf values do not "
+                "tell learning_rate and reg_lambda apart: pass params={'learning_rate': ..., 'reg_lambda': ...} as in "
+                "training"
+            )
+            return e
+        rule = found.rule
         self.recovered = True
-        self.params |= {
-            "reg_lambda": str(rule.l2 * hessian_factor),
-            "reg_alpha": str(rule.l1),
-            "min_child_weight": str(rule.min_hessian * hessian_factor),
-        }
-        if np.ndim(rate) == 0:
-            self.params["learning_rate"] = str(float(rate) * rate_unit)
-        self.notes.append(self._recovery_note(names))
-        return replace(e, rule=rule, learning_rate=rate)
+        self.params |= {"reg_lambda": str(rule.l2 * hessian_factor), "reg_alpha": str(rule.l1)}
+        if rule.min_hessian == 0:
+            self.params["min_child_weight"] = "0"
+        if np.ndim(found.rate) == 0:
+            self.params["learning_rate"] = str(float(found.rate) * rate_unit)
+        self.notes.append(self._recovery_note(found.names))
+        return replace(e, rule=rule, learning_rate=found.rate)
 
     def _recovery_note(self, names: list[str]) -> str:
         """A note with the recovered parameters of these names."""

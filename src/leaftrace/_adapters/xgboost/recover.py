@@ -8,23 +8,32 @@ and H summed over the training rows:
     so   v H = -eta G - lambda v - eta alpha sign(v)      where v is not 0
 
 which is linear in eta, lambda and eta alpha; if eta alone is not known, it is v / s for each step.
+
+Where all leaves have about the same H, only eta / (H + lambda) shows, and many pairs of eta and
+lambda give the same leaves. Then nothing is recovered: the user has to give them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._data.arrays import F64
+from ..._data.arrays import F64, Ids
 from ..._model.ensemble import Ensemble, LeafRule
 from .objectives import as_float32
 
 # Largest relative error of leaf values that are reproduced. The sums here are float64 without
 # rounding, so XGBoost's float32 leaves an error of 1e-6 at most.
 TOLERANCE = 1e-5
+
+FLOAT32_ROUNDING = 2.0**-23
+
+# A recovered learning rate must be known to this relative accuracy, given that leaf values are
+# rounded to float32. Influences are as accurate as it is.
+IDENTIFIED = 1e-3
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,7 @@ class LeafSums:
     ``step``   number of the leaf's step
     ``value``  leaf value in the model
     ``G, H``   sums of w g and w h
+    ``size``   sum of w |g|: the rounding of G is relative to it, not to G itself
     ``s``      step before the learning rate, of leaves that are quantiles; otherwise None
     """
 
@@ -41,6 +51,7 @@ class LeafSums:
     value: F64
     G: F64
     H: F64
+    size: F64
     s: F64 | None
 
     def steps(self, rule: LeafRule) -> F64:
@@ -51,7 +62,14 @@ class LeafSums:
         """Largest error of a leaf value, relative to the largest value."""
         rates = rate if np.ndim(rate) == 0 else np.asarray(rate)[self.step]
         largest = float(np.abs(self.value).max(initial=0.0)) or 1.0
-        return float(np.abs(rates * self.steps(rule) - self.value).max(initial=0.0)) / largest
+        error = np.abs(rates * self.steps(rule) - self.value)
+        return float(np.maximum(error - self._noise(rule, rates), 0).max(initial=0.0)) / largest
+
+    def _noise(self, rule: LeafRule, rates: float | F64) -> F64:
+        """(leaves,) what rounding g to float32 may do to a leaf value."""
+        D = self.H + rule.l2
+        noise = np.abs(rates) * FLOAT32_ROUNDING * self.size
+        return np.divide(noise, D, out=np.zeros_like(D), where=D > 0)
 
     def agree(self, rule: LeafRule, rate: float | F64) -> bool:
         """Whether this rule and learning rate give the leaf values."""
@@ -67,18 +85,20 @@ def leaf_sums(e: Ensemble, steps: int) -> LeafSums:
         values = e.values[e.leaf_range(t)]
         sums = (values, *_step_sums(e, t, A))
         parts.append([np.full(values.size, t), *(x.ravel() for x in sums)])
-    step, value, G, H, s = (np.concatenate(x) for x in zip(*parts, strict=True))
-    return LeafSums(step.astype(np.int64), value, G, H, None if e.rule.statistic is None else s)
+    step, value, G, H, size, s = (np.concatenate(x) for x in zip(*parts, strict=True))
+    statistic = None if e.rule.statistic is None else s
+    return LeafSums(step.astype(np.int64), value, G, H, size, statistic)
 
 
-def _step_sums(e: Ensemble, t: int, A: F64) -> tuple[F64, F64, F64]:
-    """(M, O) G, H and statistics of the leaves of step t, at the scores A."""
+def _step_sums(e: Ensemble, t: int, A: F64) -> tuple[F64, F64, F64, F64]:
+    """(M, O) G, H, sums of w |g| and statistics of the leaves of step t, at the scores A."""
     state = e.loss.state(A)
     g = e.loss.gradient(state, e.y)
     h = _second_derivatives(e, state)
     shape = e.values[e.leaf_range(t)].shape
     G = np.zeros(shape)
     H = np.zeros(shape)
+    size = np.zeros(shape)
     s = np.zeros(shape)
     for r in range(*e.trees(t).indices(len(e.first_output))):
         ids = e.leaves[r]
@@ -87,10 +107,11 @@ def _step_sums(e: Ensemble, t: int, A: F64) -> tuple[F64, F64, F64]:
         for k in range(e.leaf_outputs):
             G[:, k] += np.bincount(ids, w * g[:, first + k], len(G))
             H[:, k] += np.bincount(ids, w * h[:, first + k], len(H))
+            size[:, k] += np.bincount(ids, w * np.abs(g[:, first + k]), len(size))
         if e.rule.statistic is not None:
             own = np.unique(ids)
             s[own, 0] = e.rule.statistic(ids, len(s), e.y - A[:, first], e.y, w)[own]
-    return G, H, s
+    return G, H, size, s
 
 
 def _second_derivatives(e: Ensemble, state: F64) -> F64:
@@ -105,32 +126,86 @@ def reported_agree(e: Ensemble) -> bool:
     return leaf_sums(e, min(3, e.n_steps)).agree(e.rule, e.learning_rate)
 
 
+@dataclass(frozen=True)
+class Recovered:
+    """A leaf rule and learning rates that give all leaf values.
+
+    ``names``      the parameters that differ from the reported ones
+    ``ambiguous``  whether other values of these parameters give the same leaves
+    """
+
+    rule: LeafRule
+    rate: float | F64
+    names: list[str]
+    ambiguous: bool = False
+
+
+def rates_of_rounds(e: Ensemble) -> Recovered | None:
+    """The learning rates of a model in memory, which reports one of them; None if none fit.
+
+    A callback, or training that was continued, may have changed the rate between rounds. While all
+    trees put the rows into the same leaves, other rates look like labels times a number, so nothing
+    can be said.
+    """
+    if all(_same_partition(e.leaves[0], ids) for ids in e.leaves[1:]):
+        return None
+    sums = leaf_sums(e, e.n_steps)
+    rates = _best_rates(e, sums, e.rule)
+    if np.any(rates <= 0) or not sums.agree(e.rule, rates):
+        return None
+    return Recovered(e.rule, rates, ["a learning_rate for each round"])
+
+
+def _same_partition(a: Ids, b: Ids) -> bool:
+    """Whether two trees put the same rows together."""
+    pairs = np.unique(np.stack([a, b]).astype(np.int64), axis=1)
+    return pairs.shape[1] == len(np.unique(a)) == len(np.unique(b))
+
+
 def recover_parameters(
-    e: Ensemble, rate_unit: float, l2_unit: float
-) -> tuple[LeafRule, float | F64, list[str]] | None:
-    """(rule, learning rates, names of the recovered parameters) that give all leaf values, or None.
+    e: Ensemble, rate_unit: float, l2_unit: float, given: Collection[str] = ()
+) -> Recovered | None:
+    """Find learning rate, lambda and alpha of a model from a file; None if no values fit.
 
     ``rate_unit, l2_unit``: factors from the ensemble's numbers to XGBoost's, which are often round.
+    ``given``: parameters that the user gave, which stay as they are.
     """
     sums = leaf_sums(e, e.n_steps)
     rule = e.rule
     if rule.statistic is None and np.any((rule.min_hessian > sums.H) & (sums.value != 0)):
         rule = replace(rule, min_hessian=0.0)
     rates = _best_rates(e, sums, rule)
-    if sums.agree(rule, rates):
+    if np.all(rates > 0) and sums.agree(rule, rates):
+        ambiguous = "reg_lambda" not in given and not _identified(sums, rule)
         rate = _fewest_digits(
             float(np.median(rates)), rate_unit, lambda rate: sums.agree(rule, rate)
         )
         if sums.agree(rule, rate):
-            return rule, rate, ["learning_rate"]
-        return rule, rates, ["a learning_rate for each round"]
-    if rule.statistic is not None:
+            return Recovered(rule, rate, ["learning_rate"], ambiguous)
+        return Recovered(rule, rates, ["a learning_rate for each round"], ambiguous)
+    if rule.statistic is not None or {"reg_lambda", "learning_rate"} <= set(given):
         return None
     for names in (["learning_rate", "reg_lambda"], ["learning_rate", "reg_lambda", "reg_alpha"]):
         with_l1 = "reg_alpha" in names
         if found := _solve(sums, rule, with_l1, rate_unit, l2_unit):
-            return *found, names
+            return Recovered(*found, names, not _identified(sums, rule, with_l1))
     return None
+
+
+def _identified(sums: LeafSums, rule: LeafRule, with_l1: bool = False) -> bool:
+    """Whether the leaf values tell learning rate and lambda apart."""
+    if rule.statistic is not None:
+        return True
+    equations = _equations(sums, rule, with_l1)
+    if equations is None:
+        return False
+    columns, target = equations
+    rate = float(np.linalg.lstsq(columns, target, rcond=None)[0][0])
+    _, singular, right = np.linalg.svd(columns, full_matrices=False)
+    if singular[-1] <= 1e-12 * singular[0]:
+        return False
+    error = FLOAT32_ROUNDING * float(np.sqrt(np.sum((right[:, 0] / singular) ** 2)))
+    return error <= IDENTIFIED * abs(rate)
 
 
 def _best_rates(e: Ensemble, sums: LeafSums, rule: LeafRule) -> F64:
@@ -174,6 +249,21 @@ def _least_squares(
     sums: LeafSums, rule: LeafRule, with_l1: bool
 ) -> tuple[float, float, float] | None:
     """Learning rate, l2 and l1 that give the leaf values best; None if there are too few leaves."""
+    equations = _equations(sums, rule, with_l1)
+    if equations is None:
+        return None
+    solution = np.linalg.lstsq(*equations, rcond=None)[0]
+    rate = float(solution[0])
+    l2 = max(float(solution[1]), 0.0)
+    l1 = max(float(solution[2]) / rate, 0.0) if with_l1 and rate > 0 else 0.0
+    return rate, l2, l1
+
+
+def _equations(sums: LeafSums, rule: LeafRule, with_l1: bool) -> tuple[F64, F64] | None:
+    """Matrix and right-hand side for (eta, lambda, eta alpha); None if there are too few leaves.
+
+    An equation is weighted so that its error is about the relative rounding of its leaf value.
+    """
     used = (sums.value != 0) & (sums.H > 0)
     if np.isfinite(rule.max_step):  # leaves at the bound have the largest value there is
         used &= np.abs(sums.value) < (1 - 1e-5) * np.abs(sums.value).max()
@@ -184,11 +274,7 @@ def _least_squares(
         return None
     weight = 1 / (np.abs(v) * (H + 1))  # every leaf's value is rounded in proportion to itself
     columns = np.stack([-G, -v, -np.sign(v)][: 2 + with_l1], axis=1) * weight[:, None]
-    solution = np.linalg.lstsq(columns, v * H * weight, rcond=None)[0]
-    rate = float(solution[0])
-    l2 = max(float(solution[1]), 0.0)
-    l1 = max(float(solution[2]) / rate, 0.0) if with_l1 and rate > 0 else 0.0
-    return rate, l2, l1
+    return columns, v * H * weight
 
 
 def _fewest_digits(x: float, unit: float, agrees: Callable[[float], bool]) -> float:

@@ -36,7 +36,15 @@ from ..._data.wording import words
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, f32, given_scores
 from .ensemble import XGBoostRun
-from .model import best_rounds, error_reason, learner, parameters, parse_trees, reports_defaults
+from .model import (
+    ALIASES,
+    best_rounds,
+    error_reason,
+    learner,
+    parameters,
+    parse_trees,
+    reports_defaults,
+)
 from .objectives import OBJECTIVES
 from .opening import OpenedModel, open_booster, refuse_unsupported, with_given
 from .prediction import leaves_of_rows, predict
@@ -58,7 +66,8 @@ def open_model(
     params = with_given(parameters(opened.booster), given)
     details = learner(opened.booster)
     refuse_unsupported(details, params)
-    return XGBoostSource(opened, details, params, X, y, sample_weight, baseline)
+    names = frozenset(ALIASES.get(name, name) for name in given)
+    return XGBoostSource(opened, details, params, X, y, sample_weight, baseline, names)
 
 
 class XGBoostSource(BaseSource):
@@ -78,7 +87,9 @@ class XGBoostSource(BaseSource):
         y: Any,
         sample_weight: Any,
         baseline: Any,
+        given: frozenset[str] = frozenset(),
     ) -> None:
+        self.given = given
         self.opened = opened
         self.booster = opened.booster
         self.name = opened.name
@@ -142,6 +153,7 @@ class XGBoostSource(BaseSource):
             y=f32(self.labels(y, n, "y_train")),
             sample_weight=None if sample_weight is None else f32(inputs.weights(sample_weight, n)),
             offset=offset,
+            given=self.given,
             columns_first=xgb.__version__.startswith("2.0."),
             notes=self._rounds_notes(),
         )

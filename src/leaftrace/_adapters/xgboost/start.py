@@ -54,6 +54,11 @@ class ClassShares:
         totals = [np.cumsum(b32[y == k])[-1:].sum() for k in range(loss.n_outputs)]
         return self._score(np.array(totals, np.float64) / np.cumsum(b32)[-1])
 
+    def largest_logarithm(self, loss: Loss, y: F64, b: F64) -> float:
+        """The largest |log(p + 1e-6)|, before the mean is taken off."""
+        p = np.bincount(y.astype(int), b, loss.n_outputs) / b.sum()
+        return float(np.abs(np.log(p + 1e-6)).max())
+
     def effects(self, loss: Loss, y: F64, b: F64, at: F64) -> tuple[F64, F64]:
         eye = np.eye(loss.n_outputs)
         total = b.sum()
@@ -174,17 +179,31 @@ def starting_rule(
 
     ``stored``: the base_score in the model; ``quantile``: the rule of a quantile objective.
     """
-    rules = _candidates(objective, loss, y, w, hessian_factor, quantile)
-    errors = [float(np.abs(number - stored).max()) for _, number in rules]
-    rule = rules[int(np.argmin(errors))][0]
-    reproduced = min(errors) <= 1e-6 * max(float(np.abs(stored).max()), 0.1)
-    if not reproduced:
+    candidates = _candidates(objective, loss, y, w, hessian_factor, quantile)
+    errors = [float(np.abs(c.number - stored).max()) for c in candidates]
+    best = candidates[int(np.argmin(errors))]
+    rule = best.rule
+    # XGBoost computes in float32, so the error is relative to the largest number on the way.
+    largest = max(float(np.abs(stored).max()), best.largest, 0.1)
+    if min(errors) > 1e-6 * largest:
         # No rule gives this number. It is XGBoost's default, or the labels are not those of
         # training, which the replay will find out.
         return None if np.all(stored == _DEFAULT) else rule
     with np.errstate(divide="ignore"):  # all labels equal: XGBoost stays a little below infinity
         fit = rule.fit(loss, y, w)
     return RoundedRule(rule, margin(objective, stored) - fit) if np.isfinite(fit).all() else None
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A rule that some version had, and the base_score (K,) that it would store.
+
+    ``largest``: the largest number that appears while it is computed
+    """
+
+    rule: BaseRule
+    number: F64
+    largest: float = 0.0
 
 
 def _candidates(
@@ -194,21 +213,26 @@ def _candidates(
     w: F64,
     hessian_factor: float,
     quantile: BaseRule | None,
-) -> list[tuple[BaseRule, F64]]:
+) -> list[_Candidate]:
     """Rules that some version had for this objective, with the number that each would store."""
     if objective.startswith("multi:"):
-        shares = ClassShares(logarithm=True), ClassShares(logarithm=False)
-        return [(rule, rule.fit_float32(loss, y, w)) for rule in shares]
+        logarithms = ClassShares(logarithm=True)
+        shares = ClassShares(logarithm=False)
+        largest = logarithms.largest_logarithm(loss, y, w)
+        return [
+            _Candidate(logarithms, logarithms.fit_float32(loss, y, w), largest),
+            _Candidate(shares, shares.fit_float32(loss, y, w)),
+        ]
     if quantile is not None or objective == "binary:hinge":
         rule = quantile or HeavierSide()
-        return [(rule, rule.fit(loss, y, w))]
-    rules: list[tuple[BaseRule, F64]] = []
+        return [_Candidate(rule, rule.fit(loss, y, w))]
+    candidates: list[_Candidate] = []
     link = _LINKS.get(objective)
     if link is not None:
-        rules.append((Mean(link), np.array([np.average(y, weights=w)])))
+        candidates.append(_Candidate(Mean(link), np.array([np.average(y, weights=w)])))
     newton = ScaledNewtonStep(1 / hessian_factor)
-    rules.append((newton, _response(objective, newton.fit(loss, y, w))))
-    return rules
+    candidates.append(_Candidate(newton, _response(objective, newton.fit(loss, y, w))))
+    return candidates
 
 
 def _response(objective: str, score: F64) -> F64:

@@ -33,7 +33,7 @@ class MatrixBuilder:
                     f"X has {X.num_col()} columns, but the model was trained on {len(self.columns)}."
                 )
             return X
-        X = inputs.columns(X, self.columns)
+        X = inputs.columns(_with_joined_names(X), self.columns)
         if frames.kind(X) and (frames.has_categories(X, "XGBoost") or _VERSION < (3, 1)):
             X = self._in_order_of_training(frames.to_pandas(X))
         elif hasattr(X, "iloc") and self.categories:
@@ -72,3 +72,10 @@ class MatrixBuilder:
         if found is None or found.empty():
             return {}
         return {name: values.to_pylist() for name, values in found.to_arrow() if values is not None}
+
+
+def _with_joined_names(X: Any) -> Any:
+    """A DataFrame whose columns have several levels, with their names joined as XGBoost does."""
+    if getattr(getattr(X, "columns", None), "nlevels", 1) == 1:
+        return X
+    return X.set_axis([" ".join(map(str, names)) for names in X.columns], axis=1)

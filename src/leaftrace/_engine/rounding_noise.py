@@ -1,0 +1,59 @@
+"""Errors of leaf values that come from rounding gradients to float32.
+
+The gradients of a leaf can cancel: where a sum of them is zero, the leaf value is made of rounding
+errors alone. XGBoost and LightGBM round each gradient; their last bits differ between machines. Such
+a leaf value may be off by
+
+    eta 2^-23 sum_j w_j |g_j| / D
+
+which is far below any effect that is asked about, but not small relative to the value itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from .._data.arrays import F64
+from .._kernels.numpy import sum_by_leaf
+from .._model.ensemble import Ensemble
+
+ROUNDING = 2.0**-23
+
+
+def has_rounding_noise(e: Ensemble) -> bool:
+    """Whether leaf values of this model come from gradients in float32."""
+    rounded = e.rounding.derivatives or e.rounding.terms
+    return rounded and e.rule.statistic is None and e.smoothing is None
+
+
+def gradient_sizes(e: Ensemble, steps: Collection[int]) -> dict[int, F64]:
+    """For each of these steps (M, O) the sums of w |g| over its leaves, at the model's scores."""
+    sizes = {}
+    A = e.start()
+    for t in range(max(steps, default=-1) + 1):
+        e.move(t, e.leaves, A)
+        if t in steps:
+            sizes[t] = _step_sizes(e, t, A)
+    return sizes
+
+
+def _step_sizes(e: Ensemble, t: int, A: F64) -> F64:
+    """(M, O) sums of w |g| over the leaves of step t, at scores A (n, K)."""
+    leaves = e.leaf_range(t)
+    sizes = np.zeros((leaves.stop - leaves.start, e.leaf_outputs))
+    g = np.abs(e.loss.gradient(e.loss.state(A), e.y))
+    trees = e.trees(t)
+    for r in range(trees.start, trees.stop):
+        first = e.first_output[r]
+        own = g[:, first : first + e.leaf_outputs]
+        sum_by_leaf(e.leaves[r], e.tree_weight(r)[:, None] * own, sizes)
+    return sizes
+
+
+def value_noise(rate: float, sizes: F64, D: F64) -> F64:
+    """(M, O) possible rounding errors of leaf values; D (M, O, O) with lam."""
+    diagonal = np.einsum("maa->ma", D)
+    noise = np.abs(rate) * ROUNDING * sizes
+    return np.divide(noise, diagonal, out=np.zeros_like(noise), where=diagonal > 0)

@@ -1,0 +1,77 @@
+"""The verdict on a replay: numbers that are not numbers, and rounding that is not an error."""
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+import xgboost as xgb
+from boosters import numbers
+from sklearn.ensemble import GradientBoostingClassifier
+
+import leaftrace as lt
+from leaftrace._engine.fidelity import judge
+
+DATA = numbers()
+
+
+@pytest.mark.parametrize("where", ["value", "weight", "start"])
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_an_error_that_is_not_a_number_is_not_exact(where, number):
+    e = lt.Tracer(
+        xgb.XGBRegressor(n_estimators=3).fit(DATA.X, DATA.y), DATA.X, DATA.y
+    ).engine.ensemble
+    errors = np.zeros(3)
+    weight_errors = np.zeros(3)
+    base_error = 0.0
+    if where == "value":
+        errors[1] = number
+    elif where == "weight":
+        weight_errors[1] = number
+    else:
+        base_error = number
+    fidelity = judge(e, errors, np.zeros(3), weight_errors, base_error, 1e-6)
+    assert not fidelity.exact
+    assert "exact:" not in fidelity.verdict
+    assert fidelity.max_error >= 0  # a number
+    assert judge(e, np.zeros(3), np.zeros(3), np.zeros(3), 0.0, 1e-6).exact
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("fidelity", ["raise", "warn", "ignore"])
+def test_a_leaf_that_is_not_a_number_is_refused(number, fidelity):
+    """Whatever the labels: predictions of such a model cannot be explained."""
+    model = lgb.train({"verbose": -1, "num_threads": 1}, lgb.Dataset(DATA.X, DATA.y), 5)
+    model.set_leaf_output(2, 1, number)
+    for y in (DATA.y, DATA.y[::-1]):
+        with pytest.raises(
+            lt.UnsupportedModel, match=r"1 of the .* (nan|-?inf) in step 3: its training diverged"
+        ):
+            lt.Tracer(model, DATA.X, y, fidelity=fidelity)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # scikit-learn's, while it trains
+def test_a_training_that_diverged_is_refused():
+    y = (DATA.y > np.median(DATA.y)).astype(int)
+    settings = {"loss": "exponential", "learning_rate": 1e3, "n_estimators": 20}
+    model = GradientBoostingClassifier(**settings).fit(DATA.X, y)
+    for labels in (y, y[::-1]):
+        with pytest.raises(lt.UnsupportedModel, match="its training diverged"):
+            lt.Tracer(model, DATA.X, labels)
+
+
+@pytest.mark.parametrize("seed", [0, 52, 86, 99, 129, 192, 225, 228, 284, 290])
+def test_leaves_that_are_rounding_alone(seed):
+    """Few rows of one class: the gradients of a tree that cannot split add up to rounding errors."""
+    rng = np.random.default_rng(seed)
+    n = rng.integers(8, 41)
+    X = rng.normal(size=(n, 3))
+    y = np.zeros(n, int)
+    y[: rng.integers(1, 4)] = 1
+    model = xgb.XGBClassifier(
+        n_estimators=int(rng.integers(5, 60)),
+        max_depth=int(rng.integers(1, 5)),
+        learning_rate=float(rng.choice([0.05, 0.1, 0.3, 1.0])),
+        min_child_weight=float(rng.choice([0, 1])),
+        reg_lambda=float(rng.choice([0, 1, 5])),
+        n_jobs=1,
+    ).fit(X, y)
+    assert lt.Tracer(model, X, y).fidelity.exact
