@@ -35,7 +35,7 @@ from .pools import leaf_numbers, readable_table
 from .recorder import recorded_scores
 from .retraining import retraining_params
 from .shrinkage import shrink_factors, shrinking_moves, values_before_shrinking
-from .statistics import PlacedRows, target_statistics
+from .statistics import CategoricalRows, target_statistics
 from .training_leaves import training_leaves
 
 # Supported leaf_estimation_methods, and whether they divide by second derivatives.
@@ -188,7 +188,7 @@ class CatBoostSource(BaseSource):
                 "cannot be read part by part; pass the whole table: Tracer(model, X_train, y_train)."
             )
         table = X if isinstance(X, catboost.Pool) else self._table(X)
-        rows = PlacedRows(table, self._training_pool, y, w, leaves)
+        rows = CategoricalRows(table, self._training_pool, y, w, leaves)
         leaves, confirmed = training_leaves(self.model, self._content, self.params, rows)
         self.notes = [*self.notes, _NOTE + ("" if confirmed else _NOT_CONFIRMED)]
         recorded = recorded_scores(self.model)

@@ -16,7 +16,7 @@ from ..._data.arrays import F64, Ids, Ints
 from ..base import cumulative
 from .model_json import Json, leaf_number, model_from_json, nested_leaf_weights, walk
 from .order import Order
-from .statistics import COUNT_KINDS, PlacedRows, StatisticBins, target_statistics
+from .statistics import COUNT_KINDS, CategoricalRows, StatisticBins, target_statistics
 
 
 class _SplitGroups:
@@ -54,7 +54,7 @@ class StatisticTrees:
 
     weights: list[F64]  # of the leaves of each tree, as training recorded them
 
-    def __init__(self, content: Json, rows: PlacedRows) -> None:
+    def __init__(self, content: Json, rows: CategoricalRows) -> None:
         info = content["features_info"]
         self.rows = rows
         self.split_index = _split_indices(info)
@@ -124,7 +124,7 @@ def _split_indices(info: Json) -> dict[tuple[str, int, Any], int]:
 class SymmetricTrees(StatisticTrees):
     """Trees with the same split at all nodes of a level: bit d of a leaf's number is its side."""
 
-    def __init__(self, content: Json, rows: PlacedRows) -> None:
+    def __init__(self, content: Json, rows: CategoricalRows) -> None:
         super().__init__(content, rows)
         self.trees = [tree["splits"] or [] for tree in content["oblivious_trees"]]
         self.weights = [np.asarray(tree["leaf_weights"]) for tree in content["oblivious_trees"]]
@@ -157,7 +157,7 @@ class SymmetricTrees(StatisticTrees):
 class NestedTrees(StatisticTrees):
     """Trees of nested nodes, each with a split of its own."""
 
-    def __init__(self, content: Json, rows: PlacedRows, trees: list[Json]) -> None:
+    def __init__(self, content: Json, rows: CategoricalRows, trees: list[Json]) -> None:
         super().__init__(content, rows)
         self.trees = trees
         self.weights = nested_leaf_weights(trees)

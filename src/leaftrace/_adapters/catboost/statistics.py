@@ -29,7 +29,7 @@ _UNUSED = str(2**64 - 1)  # the key of an unused line in a table of a statistic
 
 
 @dataclass(frozen=True)
-class PlacedRows:
+class CategoricalRows:
     """Training rows with the leaves that the finished model puts them in.
 
     ``X``     the rows as a table with the model's columns
@@ -52,7 +52,7 @@ def target_statistics(content: Json) -> list[Json]:
 class StatisticBins:
     """Bins of target statistics as training had them, with the rows in this order."""
 
-    def __init__(self, content: Json, rows: PlacedRows, order: Ints, outputs: int) -> None:
+    def __init__(self, content: Json, rows: CategoricalRows, order: Ints, outputs: int) -> None:
         self.content = content
         self.rows = rows
         self.order = order

@@ -16,11 +16,11 @@ from ..._data.errors import InvalidInput, UnsupportedModel
 from .model_json import Json, numbered_trees
 from .order import training_orders
 from .statistic_trees import NestedTrees, StatisticTrees, SymmetricTrees
-from .statistics import TARGET_KINDS, PlacedRows, StatisticBins, target_statistics
+from .statistics import TARGET_KINDS, CategoricalRows, StatisticBins, target_statistics
 
 
 def training_leaves(
-    model: catboost.CatBoost, content: Json, params: Json, rows: PlacedRows
+    model: catboost.CatBoost, content: Json, params: Json, rows: CategoricalRows
 ) -> tuple[Ids, bool]:
     """Return the leaves (trees, n) in training, and whether recorded weights confirm them.
 
@@ -37,13 +37,13 @@ def training_leaves(
     return tried[0], False
 
 
-def _trees(model: catboost.CatBoost, content: Json, rows: PlacedRows) -> StatisticTrees:
+def _trees(model: catboost.CatBoost, content: Json, rows: CategoricalRows) -> StatisticTrees:
     if "oblivious_trees" in content:
         return SymmetricTrees(content, rows)
     return NestedTrees(content, rows, numbered_trees(model))
 
 
-def _refuse(content: Json, params: Json, rows: PlacedRows, outputs: int) -> None:
+def _refuse(content: Json, params: Json, rows: CategoricalRows, outputs: int) -> None:
     """Raise for statistics, settings and tables whose leaves are not reconstructed."""
     kinds = {ctr["ctr_type"] for ctr in target_statistics(content)}
     if unknown := sorted(kinds - set(TARGET_KINDS)):

@@ -37,7 +37,7 @@ IDENTIFIED = 1e-3
 
 
 @dataclass(frozen=True)
-class LeafSums:
+class RecoverySums:
     """Sums of the rows in each leaf, all outputs in one list: (leaves,) arrays.
 
     ``step``   number of the leaf's step
@@ -76,7 +76,7 @@ class LeafSums:
         return self.error(rule, rate) <= TOLERANCE
 
 
-def leaf_sums(e: Ensemble, steps: int) -> LeafSums:
+def leaf_sums(e: Ensemble, steps: int) -> RecoverySums:
     """Sums of the first steps, each at the model's own scores."""
     A = e.start()
     parts = []
@@ -87,7 +87,7 @@ def leaf_sums(e: Ensemble, steps: int) -> LeafSums:
         parts.append([np.full(values.size, t), *(x.ravel() for x in sums)])
     step, value, G, H, size, s = (np.concatenate(x) for x in zip(*parts, strict=True))
     statistic = None if e.rule.statistic is None else s
-    return LeafSums(step.astype(np.int64), value, G, H, size, statistic)
+    return RecoverySums(step.astype(np.int64), value, G, H, size, statistic)
 
 
 def _step_sums(e: Ensemble, t: int, A: F64) -> tuple[F64, F64, F64, F64]:
@@ -192,7 +192,7 @@ def recover_parameters(
     return None
 
 
-def _identified(sums: LeafSums, rule: LeafRule, with_l1: bool = False) -> bool:
+def _identified(sums: RecoverySums, rule: LeafRule, with_l1: bool = False) -> bool:
     """Whether the leaf values tell learning rate and lambda apart."""
     if rule.statistic is not None:
         return True
@@ -208,7 +208,7 @@ def _identified(sums: LeafSums, rule: LeafRule, with_l1: bool = False) -> bool:
     return error <= IDENTIFIED * abs(rate)
 
 
-def _best_rates(e: Ensemble, sums: LeafSums, rule: LeafRule) -> F64:
+def _best_rates(e: Ensemble, sums: RecoverySums, rule: LeafRule) -> F64:
     """(T,) the learning rate that fits each step best."""
     s = sums.steps(rule)
     over = np.bincount(sums.step, s * s, e.n_steps)
@@ -222,7 +222,7 @@ def _best_rates(e: Ensemble, sums: LeafSums, rule: LeafRule) -> F64:
 
 
 def _solve(
-    sums: LeafSums, rule: LeafRule, with_l1: bool, rate_unit: float, l2_unit: float
+    sums: RecoverySums, rule: LeafRule, with_l1: bool, rate_unit: float, l2_unit: float
 ) -> tuple[LeafRule, float] | None:
     """The rule and learning rate that solve the equations of all leaves, or None.
 
@@ -246,7 +246,7 @@ def _solve(
 
 
 def _least_squares(
-    sums: LeafSums, rule: LeafRule, with_l1: bool
+    sums: RecoverySums, rule: LeafRule, with_l1: bool
 ) -> tuple[float, float, float] | None:
     """Learning rate, l2 and l1 that give the leaf values best; None if there are too few leaves."""
     equations = _equations(sums, rule, with_l1)
@@ -259,7 +259,7 @@ def _least_squares(
     return rate, l2, l1
 
 
-def _equations(sums: LeafSums, rule: LeafRule, with_l1: bool) -> tuple[F64, F64] | None:
+def _equations(sums: RecoverySums, rule: LeafRule, with_l1: bool) -> tuple[F64, F64] | None:
     """Matrix and right-hand side for (eta, lambda, eta alpha); None if there are too few leaves.
 
     An equation is weighted so that its error is about the relative rounding of its leaf value.
