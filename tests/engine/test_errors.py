@@ -352,7 +352,12 @@ def test_bad_tracer_arguments(c):
         ({"fidelity": "maybe"}, "'raise', 'warn' or 'ignore'"),
         ({"dtype": "float16"}, "'float32' or 'float64'"),
         ({"n_jobs": 0}, "n_jobs is 0"),
+        ({"n_jobs": 1.5}, "n_jobs is 1.5; it is a number of threads"),
+        ({"n_jobs": "all"}, "n_jobs is 'all'; it is a number of threads"),
+        ({"n_jobs": float("nan")}, "n_jobs is nan; it is a number of threads"),
         ({"memory_limit": 0}, "memory_limit is 0"),
+        ({"memory_limit": "1GB"}, "memory_limit is '1GB'; it is a number of bytes"),
+        ({"memory_limit": float("inf")}, "memory_limit is inf; it is a number of bytes"),
         ({"params": {"learning_rat": 0.1}}, "params has learning_rat"),
     ):
         with says(lt.InvalidInput, words):

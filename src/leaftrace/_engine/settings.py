@@ -38,13 +38,24 @@ def settings_of(
         raise InvalidInput(f"fidelity is {fidelity!r}; it can be 'raise', 'warn' or 'ignore'.")
     if str(dtype) not in ("float32", "float64"):
         raise InvalidInput(f"dtype is {dtype!r}; it can be 'float32' or 'float64'.")
-    if n_jobs is not None and n_jobs < 1:
+    if n_jobs is not None and not _is_positive_integer(n_jobs):
         raise InvalidInput(
-            f"n_jobs is {n_jobs}; it is a number of threads, 1 or more, or None for all cores."
+            f"n_jobs is {n_jobs!r}; it is a number of threads, 1 or more, or None for all cores."
         )
-    if memory_limit is not None and memory_limit <= 0:
-        raise InvalidInput(f"memory_limit is {memory_limit}; it is a number of bytes, or None.")
-    return Settings(fidelity, np.dtype(dtype), n_jobs or available_cores(), memory_limit)
+    if memory_limit is not None and not _is_positive_integer(memory_limit):
+        raise InvalidInput(
+            f"memory_limit is {memory_limit!r}; it is a number of bytes, such as 2_000_000_000, or None."
+        )
+    threads = available_cores() if n_jobs is None else int(n_jobs)
+    limit = None if memory_limit is None else int(memory_limit)
+    return Settings(fidelity, np.dtype(dtype), threads, limit)
+
+
+def _is_positive_integer(value: object) -> bool:
+    """Whether a value is a whole number above zero; 2e9 counts as one, True does not."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        return False
+    return bool(value > 0) and float(value).is_integer()
 
 
 def thread_pool(n_jobs: int) -> ThreadPoolExecutor:
