@@ -226,6 +226,12 @@ def test_bad_weights(c):
         lt.Tracer(c.model, c.X, c.y, np.zeros(len(c.y)))
     with says(lt.InvalidInput, "sample_weight has dtype", "expected numbers"):
         lt.Tracer(c.model, c.X, c.y, ["a"] * len(c.y))
+    for extreme in (1e-320, 1e300):
+        w[11] = extreme
+        with says(
+            lt.InvalidInput, "1 value(s) that are too large or too small", f"{extreme:g} at row 11"
+        ):
+            lt.Tracer(c.model, c.X, c.y, w)
 
 
 def test_labels_the_model_does_not_know(c, named):

@@ -71,7 +71,20 @@ def weights(values: Any, length: int) -> F64:
         raise InvalidInput(
             "sample_weight is zero for every row; the model cannot have been trained like that."
         )
+    _refuse_extreme(w)
     return w
+
+
+def _refuse_extreme(w: F64) -> None:
+    """Raise an error for weights that a number in float32, as boosters keep them, cannot hold."""
+    limits = np.finfo(np.float32)
+    extreme = np.flatnonzero((w > limits.max) | ((w > 0) & (w < limits.tiny)))
+    if len(extreme):
+        row = extreme[0]
+        raise InvalidInput(
+            f"sample_weight has {len(extreme)} value(s) that are too large or too small for a number in float32, the "
+            f"first {w[row]:g} at row {row}; multiply all weights so that they are near one, and train the model again."
+        )
 
 
 def class_codes(y: np.ndarray, classes: np.ndarray, name: str) -> F64:
