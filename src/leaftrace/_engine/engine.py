@@ -35,6 +35,7 @@ from .backward import (
 )
 from .costs import Plan, plan_influence
 from .fidelity import Fidelity
+from .free_memory import available_memory
 from .leaf_space import LeafSpace, build_leaf_space
 from .methods import AllPoints, LeafInfluence, LeafRefit
 from .queries import Of, Queries, Reduce, make_queries, queries_for
@@ -42,7 +43,7 @@ from .refit import RefittedModel, RetrainedModel, alter, class_factors, refit_on
 from .removals import has_block_removal, refit_without
 from .replay import replay
 from .row_effects import candidate_rows
-from .settings import Settings, available_memory, thread_pool
+from .settings import Settings, thread_pool
 from .workspace import Workspace
 
 

@@ -1,4 +1,4 @@
-"""Settings of a tracer, and the cores, memory and threads that it can use."""
+"""Settings of a tracer, and the cores and threads that it can use."""
 
 from __future__ import annotations
 
@@ -73,18 +73,3 @@ def available_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def available_memory() -> int:
-    """Bytes of free memory as the system reports them; otherwise 4 GB."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            for line in file:
-                if line.startswith("MemAvailable"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (AttributeError, ValueError, OSError):
-        return 4 << 30

@@ -18,10 +18,11 @@ from .._data.parquet import Paths, open_table
 from .._engine.costs import Estimate
 from .._engine.engine import Engine
 from .._engine.fidelity import Fidelity
+from .._engine.free_memory import available_memory
 from .._engine.methods import LeafInfluence, LeafRefit, Method
 from .._engine.queries import Of, Reduce
 from .._engine.refit import RefittedModel, RetrainedModel
-from .._engine.settings import available_memory, settings_of
+from .._engine.settings import settings_of
 from .._model.training_set import TrainingSet
 from .answers import (
     QueryArguments,

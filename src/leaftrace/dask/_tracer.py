@@ -30,12 +30,13 @@ from .._data.errors import FidelityError, FidelityWarning, InvalidInput
 from .._engine.backward import LeafAdjoint, effect_adjoint, finish_pass
 from .._engine.costs import backward_cost, build_cost, machine, solve_cost
 from .._engine.fidelity import Fidelity
+from .._engine.free_memory import available_memory
 from .._engine.leaf_equations import SumsRequest
 from .._engine.leaf_space import LeafSpace, has_leaf_form, space_bytes
 from .._engine.methods import LeafInfluence
 from .._engine.queries import Of, Queries, Reduce, queries_for
 from .._engine.replay import Trace, replay_from_sums
-from .._engine.settings import available_memory, settings_of
+from .._engine.settings import settings_of
 from .._engine.workspace import Workspace
 from .._kernels import BLOCKS, block_width, blocks_of
 from .._model.ensemble import Ensemble
