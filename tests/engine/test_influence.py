@@ -1,6 +1,10 @@
 """The result of `influence`: tables, groups, files, words."""
 
 import builtins
+import datetime
+import json
+from dataclasses import replace
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -184,6 +188,58 @@ def test_files_that_cannot_be_written_or_read(influence, tmp_path):
     np.savez(tmp_path / "other.npz", meta=np.array('{"format": "something"}'))
     with pytest.raises(lt.LeaftraceError, match="has the format something"):
         lt.Influence.load(tmp_path / "other.npz")
+
+
+def test_names_that_json_does_not_have(influence, tmp_path):
+    names = np.empty(len(influence.train_index), dtype=object)
+    names[:] = [
+        pd.Timestamp("2020-01-01", tz="Europe/Rome") + pd.Timedelta(days=i)
+        for i in range(len(names))
+    ]
+    names[0] = Decimal("1.50")
+    names[1] = datetime.date(2020, 2, 29)
+    names[2] = datetime.datetime(2020, 2, 29, 12, 30)
+    names[3] = ("a", Decimal("2"))
+    replace(influence, train_index=names).save(tmp_path / "x.npz")
+    loaded = lt.Influence.load(tmp_path / "x.npz").train_index
+    assert loaded.tolist() == names.tolist()
+    assert [type(name) for name in loaded] == [type(name) for name in names]
+
+
+WRONG = {
+    "no values": lambda arrays, meta: arrays.pop("values"),
+    "values of one axis": lambda arrays, meta: arrays.update(values=arrays["values"][0]),
+    "values as text": lambda arrays, meta: arrays.update(values=arrays["values"].astype(str)),
+    "fewer rows": lambda arrays, meta: arrays.update(values=arrays["values"][:-1]),
+    "fewer queries": lambda arrays, meta: arrays.update(values=arrays["values"][:, :-1]),
+    "weights as text": lambda arrays, meta: arrays.update(weight=arrays["weight"].astype(str)),
+    "fewer weights": lambda arrays, meta: arrays.update(weight=arrays["weight"][:-1]),
+    "no names": lambda arrays, meta: meta.pop("train_index"),
+    "names that are a number": lambda arrays, meta: meta.update(train_index=3),
+    "a name of no known type": lambda arrays, meta: meta["train_index"].append(
+        {"type": "open", "text": "x"}
+    ),
+    "no action": lambda arrays, meta: meta.pop("action"),
+    "an unknown action": lambda arrays, meta: meta.update(action="doubled"),
+    "derivative as text": lambda arrays, meta: meta.update(derivative="yes"),
+    "a query that is a list": lambda arrays, meta: meta.update(of=["loss"]),
+    "changes of other rows": lambda arrays, meta: arrays.update(
+        structure_changed=np.zeros(2, bool)
+    ),
+    "labels without names": lambda arrays, meta: arrays.update(per_label=arrays["values"][None]),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_files_that_are_well_formed_and_wrong(influence, tmp_path, name):
+    influence.save(tmp_path / "x.npz")
+    with np.load(tmp_path / "x.npz") as file:
+        arrays = {key: file[key] for key in file.files}
+    meta = json.loads(str(arrays.pop("meta")))
+    WRONG[name](arrays, meta)
+    np.savez(tmp_path / "wrong.npz", meta=np.array(json.dumps(meta)), **arrays)
+    with pytest.raises(lt.LeaftraceError, match=r"wrong\.npz' is not a saved Influence"):
+        lt.Influence.load(tmp_path / "wrong.npz")
 
 
 def test_a_failed_save_leaves_the_old_file(influence, tmp_path, monkeypatch):

@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 
 _FORMAT = "leaftrace-influence-1"
 _FACTS = ("of", "method", "action", "derivative", "lower_is_better", "scored")
+_FACT_TYPES: dict[str, Any] = {
+    "of": str,
+    "method": str,
+    "action": str,
+    "derivative": bool,
+    "lower_is_better": (bool, type(None)),
+    "scored": bool,
+}
+_KINDS = {"Decimal", "Timestamp", "datetime", "date"}  # of names, that JSON does not have
+_ACTIONS = {"removed", "added", "flipped", "relabelled", "label_raised"}
 
 
 def write_influence(influence: Influence, path: str | os.PathLike[str]) -> None:
@@ -37,7 +47,19 @@ def write_influence(influence: Influence, path: str | os.PathLike[str]) -> None:
 
 def read_fields(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The fields of an `Influence` from a file that `write_influence` wrote."""
-    arrays, meta = _read(os.fspath(path))
+    name = os.fspath(path)
+    arrays, meta = _read(name)
+    try:
+        fields = _fields(arrays, meta)
+    except (KeyError, TypeError, ValueError, ArithmeticError, ImportError) as error:
+        raise LeaftraceError(f"'{name}' is not a saved Influence, or not whole: {error}") from None
+    if problem := _problem(fields):
+        raise LeaftraceError(f"'{name}' is not a saved Influence: {problem}.")
+    return fields
+
+
+def _fields(arrays: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any]:
+    """The fields of an `Influence` from the contents of a file."""
     per_label = None
     if "per_label" in arrays:
         labels = _unpack("labels", arrays, meta).tolist()
@@ -58,6 +80,33 @@ def read_fields(path: str | os.PathLike[str]) -> dict[str, Any]:
     }
 
 
+def _problem(fields: dict[str, Any]) -> str:
+    """Say what is wrong with the fields of a file; empty if nothing is."""
+    values = fields["values"]
+    if values.ndim != 2 or values.dtype.kind != "f":
+        return f"its values are {values.dtype} of shape {values.shape}, not a table of numbers"
+    rows, queries = values.shape
+    shapes = {"train_index": (rows,), "test_index": (queries,), "weight": (rows,)}
+    if fields["structure_changed"] is not None:
+        shapes["structure_changed"] = (rows,)
+    if fields["weight"].shape == (1,):  # one weight for all rows
+        del shapes["weight"]
+    for name, shape in shapes.items():
+        if fields[name].shape != shape:
+            return f"{name} has shape {fields[name].shape} beside values of shape {values.shape}"
+    if fields["weight"].dtype.kind not in "fiu":
+        return f"its weights are {fields['weight'].dtype}, not numbers"
+    for label, of_label in (fields["per_label"] or {}).items():
+        if of_label.shape != values.shape:
+            return f"the values for the label {label} have shape {of_label.shape}"
+    for name, kinds in _FACT_TYPES.items():
+        if not isinstance(fields[name], kinds):
+            return f"{name} is {fields[name]!r}"
+    if fields["action"] not in _ACTIONS:
+        return f"action is {fields['action']!r}"
+    return ""
+
+
 def _read(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The arrays of a file, and the other facts in it."""
     try:
@@ -68,6 +117,8 @@ def _read(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
         raise LeaftraceError(f"there is no file '{path}'.") from None
     except Exception as error:  # from the readers of zip, npy or json: all mean the same here
         raise LeaftraceError(f"'{path}' is not a saved Influence, or not whole: {error}") from None
+    if not isinstance(meta, dict):
+        raise LeaftraceError(f"'{path}' is not a saved Influence, or not whole.")
     if meta.get("format") != _FORMAT:
         raise LeaftraceError(f"'{path}' has the format {meta.get('format')}; expected {_FORMAT}.")
     return arrays, meta
@@ -79,10 +130,15 @@ def _pack(name: str, index: np.ndarray, arrays: dict[str, Any], meta: dict[str, 
         arrays[name] = index
         return
     items = [v.item() if isinstance(v, np.generic) else v for v in index.tolist()]
-    try:
-        meta[name] = json.loads(json.dumps(items))
-    except TypeError:
-        meta[name] = [str(v) for v in items]
+    meta[name] = json.loads(json.dumps(items, default=_encode))
+
+
+def _encode(value: Any) -> Any:
+    """An object that JSON does not have: its type and its text where `_decode` reads that back."""
+    if isinstance(value, np.generic):
+        return value.item()
+    kind = type(value).__name__
+    return {"type": kind, "text": str(value)} if kind in _KINDS else str(value)
 
 
 def _unpack(name: str, arrays: dict[str, Any], meta: dict[str, Any]) -> np.ndarray:
@@ -90,5 +146,31 @@ def _unpack(name: str, arrays: dict[str, Any], meta: dict[str, Any]) -> np.ndarr
     if name in arrays:
         return arrays[name]
     out = np.empty(len(meta[name]), dtype=object)
-    out[:] = [tuple(v) if isinstance(v, list) else v for v in meta[name]]
+    out[:] = [_decode(value) for value in meta[name]]
     return out
+
+
+def _decode(value: Any) -> Any:
+    """An object that `_encode` or JSON wrote."""
+    if isinstance(value, list):
+        return tuple(_decode(item) for item in value)
+    if isinstance(value, dict):
+        return _parse(value["type"], value["text"])
+    return value
+
+
+def _parse(kind: str, text: str) -> Any:
+    """An object of one of the types in `_KINDS` from its text. Modules are loaded when needed."""
+    if kind not in _KINDS:
+        raise ValueError(f"{kind} is not a type of names")
+    if kind == "Decimal":
+        from decimal import Decimal
+
+        return Decimal(text)
+    if kind == "Timestamp":
+        import pandas as pd
+
+        return pd.Timestamp(text)
+    import datetime
+
+    return getattr(datetime, kind).fromisoformat(text)
