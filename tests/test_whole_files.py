@@ -72,3 +72,11 @@ def test_a_folder_that_cannot_be_written_to(tmp_path):
         whole_file(tmp_path / "missing" / "answer.bin"),
     ):
         pass
+
+
+def test_a_writer_that_closes_the_file(tmp_path):
+    """Compressing writers do."""
+    with whole_file(tmp_path / "answer.bin") as file:
+        file.write(b"whole")
+        file.close()
+    assert (tmp_path / "answer.bin").read_bytes() == b"whole"

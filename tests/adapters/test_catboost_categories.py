@@ -115,7 +115,7 @@ def test_leaves_that_have_the_same_value():
     """Scores cannot distinguish such leaves; their weights confirm the replay all the same."""
     data = frame(many=True)
     model = trained(data, iterations=8)
-    with pytest.raises(AssertionError, match="two leaves have one value"):
+    with pytest.raises(AssertionError, match="two leaves have the same value"):
         recorded_leaves(model, data.X, data.y, None, CATEGORIES)
     tracer = lt.Tracer(model, data.X, data.y)
     assert tracer.fidelity.exact

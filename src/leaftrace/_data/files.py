@@ -47,14 +47,22 @@ def _renamed_when_finished(target: str) -> Iterator[BinaryIO]:
     try:
         with open(handle, "wb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
+        _sync(unfinished)
         os.chmod(unfinished, _permissions(target))
         os.replace(unfinished, target)
     except BaseException:
         with suppress(OSError):
             os.unlink(unfinished)
         raise
+
+
+def _sync(path: str) -> None:
+    """Wait until the contents of a file are on the disk. Its writer may have closed it already."""
+    handle = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _prefix(name: str) -> str:
