@@ -207,7 +207,7 @@ def test_confirm_is_a_plain_loop_of_removals():
 
 
 def test_confirm_on_other_rows():
-    """With all rows in every bag, the predicted effect is the sum of the averaged influences."""
+    """The predicted effect is the sum of the averaged influences if every bag has all rows."""
     data = binary(text=True)
 
     def make(seed):

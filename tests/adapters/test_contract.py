@@ -235,7 +235,7 @@ def test_a_row_twice_is_a_row_of_weight_two(smooth):
 
 
 def test_other_labels_are_noticed(setting):
-    """With two labels exchanged (or, for medians, all shifted) the replay must fail."""
+    """The replay must fail if two labels are exchanged (or, for medians, all shifted)."""
     case, tracer, *_ = setting
     e = tracer.engine.ensemble
     here = np.flatnonzero(np.abs(spread(tracer, case)) > 0)

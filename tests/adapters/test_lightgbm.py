@@ -338,7 +338,7 @@ def test_path_smooth_of_weighted_rows(data, settings):
 
 
 def test_trees_without_splits():
-    """With one class only, the leaf is zero for any rows."""
+    """The leaf is zero for any rows if there is one class only."""
     model = train(CLASSES, min_gain_to_split=12, **MULTICLASS)
     leaves = [tree["num_leaves"] for tree in model.dump_model()["tree_info"]]
     assert min(leaves) == 1
@@ -349,7 +349,7 @@ def test_trees_without_splits():
 
 
 def test_square_roots():
-    """With reg_sqrt, score and label are square roots."""
+    """Score and label are square roots with reg_sqrt."""
     data = numbers("positive")
     tracer = traced(data, reg_sqrt=True)
     assert tracer.fidelity.max_error <= 1e-12

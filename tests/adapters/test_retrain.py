@@ -78,7 +78,7 @@ def test_structure_changes_are_reported():
 
 
 def test_where_the_structure_stays_retraining_is_leaf_refit():
-    """As the paper claims, LeafRefit is exact when no tree changes."""
+    """LeafRefit is exact when no tree changes, as the paper claims."""
     X = np.repeat([[0.0], [1.0], [2.0]], 40, axis=0)
     rng = np.random.default_rng(0)
     y = np.repeat([0.0, 3.0, 9.0], 40) + rng.normal(size=120) * 0.1

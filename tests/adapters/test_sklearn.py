@@ -148,7 +148,7 @@ def test_a_subclass_is_read_as_its_parent():
 
 
 def test_early_stopping_beyond_ten_thousand_rows():
-    """By default a tenth of the rows is held out; they have no influence."""
+    """A tenth of the rows is held out by default; these have no influence."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(10_050, 3))
     y = X[:, 0] + rng.normal(size=len(X))
