@@ -87,6 +87,8 @@ def judge(
             f"exact: all {len(ensemble.values)} leaf values of {ensemble.n_steps} steps recomputed, "
             f"largest relative difference {max_error:.1e}"
         )
+    elif ensemble.missing:
+        verdict = f"{ensemble.missing}; without it the replay differs by {max_error:.1e} (relative)"
     elif not base_error <= tolerance:
         verdict = (
             f"not this model's training data: the starting score differs by {base_error:.1e} (relative); "

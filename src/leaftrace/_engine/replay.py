@@ -34,11 +34,14 @@ import numpy as np
 from .._data.arrays import F64
 from .._data.progress import progress
 from .._model.ensemble import Ensemble
+from .._model.leaf_rule import LeafRule
 from .._model.start import condense_labels
+from .._model.value_noise import value_noise
 from .fidelity import Fidelity, judge, refuse_diverged
 from .leaf_equations import Iteration, LeafEquations, SumsCoroutine, SumsRequest
-from .rounding_noise import gradient_sizes, has_rounding_noise, value_noise
+from .rounding_noise import gradient_sizes, has_rounding_noise
 from .steps import Step, TrainingScores, run_on_rows, sums_of_all_steps
+from .unknown_limits import strictest_rule
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -81,6 +84,12 @@ class Trace:
     steps: list[StepTrace]
     fidelity: Fidelity
     base_labels: tuple[F64, F64]
+
+    @cached_property
+    def strictest_rule(self) -> LeafRule | None:
+        """The leaf rule with the strictest limits that are possible; None if all are known."""
+        steps = self.steps
+        return strictest_rule(self.ensemble, [x.s[0] for x in steps], [x.D[0] for x in steps])
 
     @cached_property
     def lam_effect(self) -> F64:
@@ -135,7 +144,8 @@ def _without_noise(
         rate = e.rate(t)
         found = rate * (trace.S[-1] + trace.scale[-1] * trace.s[-1])
         difference = np.abs(found - e.values[e.leaf_range(t)])
-        beyond = difference - value_noise(rate, sizes, trace.D[0])
+        D = np.einsum("maa->ma", trace.D[0])
+        beyond = difference - value_noise(rate, sizes, D)
         error = float(np.maximum(beyond, 0).max() / scale)
         judged[t] = replace(steps[t], error=error, leaf=int(beyond.max(axis=1).argmax()))
     return judged

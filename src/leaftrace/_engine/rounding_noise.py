@@ -1,13 +1,4 @@
-"""Errors of leaf values that come from rounding gradients to float32.
-
-The gradients of a leaf can cancel: where a sum of them is zero, the leaf value is made of rounding
-errors alone. XGBoost and LightGBM round each gradient; their last bits differ between machines. Such
-a leaf value may be off by
-
-    eta 2^-23 sum_j w_j |g_j| / D
-
-which is far below any effect that is asked about, but not small relative to the value itself.
-"""
+"""Sums that `value_noise` needs to tell rounding of gradients from errors of a replay."""
 
 from __future__ import annotations
 
@@ -18,8 +9,6 @@ import numpy as np
 from .._data.arrays import F64
 from .._kernels.numpy import sum_by_leaf
 from .._model.ensemble import Ensemble
-
-ROUNDING = 2.0**-23
 
 
 def has_rounding_noise(e: Ensemble) -> bool:
@@ -50,10 +39,3 @@ def _step_sizes(e: Ensemble, t: int, A: F64) -> F64:
         own = g[:, first : first + e.leaf_outputs]
         sum_by_leaf(e.leaves[r], e.tree_weight(r)[:, None] * own, sizes)
     return sizes
-
-
-def value_noise(rate: float, sizes: F64, D: F64) -> F64:
-    """(M, O) possible rounding errors of leaf values; D (M, O, O) with lam."""
-    diagonal = np.einsum("maa->ma", D)
-    noise = np.abs(rate) * ROUNDING * sizes
-    return np.divide(noise, diagonal, out=np.zeros_like(noise), where=diagonal > 0)

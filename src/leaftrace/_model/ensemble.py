@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from .._data.arrays import F64, Ids, Ints
 from .._kernels import kernels
-from .leaf_rule import LeafRule, Rounding, Smoothing
+from .leaf_rule import LeafRule, Rounding, Smoothing, UnknownLimits
 from .leaf_rule import Statistic as Statistic
 from .losses import Loss
 from .start import BaseRule
@@ -67,6 +67,9 @@ class Ensemble:
     ``recorded``                   what the model recorded of its leaves, or None
     ``whole``                      number of rows and total weight of the training set that these
                                    rows stand for; None: their own
+    ``unknown_limits``             limits in ``rule`` that are not known; None: all are known
+    ``missing``                    what the user has to give before the leaves can be recomputed;
+                                   empty if nothing is missing
     ``weights_fixed``, ``labels_fixed``  why leaf values for other weights or labels of rows cannot
                                    be computed from this description; empty if they can
     """
@@ -95,6 +98,8 @@ class Ensemble:
     recorded: Recorded | None = None
     rounding: Rounding = field(default_factory=Rounding)
     whole: tuple[int, float] | None = None
+    unknown_limits: UnknownLimits | None = None
+    missing: str = ""
     weights_fixed: str = ""
     labels_fixed: str = ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,21 @@ class LeafRule:
     def step(self, G: F64, H: F64, D: F64) -> tuple[F64, NDArray[np.bool_]]:
         """The step s within these limits, and whether it changes with G and D = H + lam."""
         return bounded_step(G, H, D, self.l1, self.max_step, self.min_hessian)
+
+
+@dataclass(frozen=True)
+class UnknownLimits:
+    """Limits of leaf steps that are not kept with a model, such as those of a file of XGBoost.
+
+    The model's own leaves are the same for all limits that are possible. With other training rows
+    they may not be, so refits compare the loosest with the strictest of them.
+
+    ``names``   fields of `LeafRule`, which has the loosest possible limits
+    ``remedy``  what the user has to give, for messages
+    """
+
+    names: frozenset[Literal["min_hessian", "max_step"]]
+    remedy: str
 
 
 @dataclass(frozen=True)
