@@ -39,7 +39,7 @@ from .._model.start import condense_labels
 from .._model.value_noise import value_noise
 from .fidelity import Fidelity, judge, refuse_diverged
 from .leaf_equations import Iteration, LeafEquations, SumsCoroutine, SumsRequest
-from .rounding_noise import gradient_sizes, has_rounding_noise
+from .rounding_noise import gradient_sizes, has_rounding_noise, rounding_note
 from .steps import Step, TrainingScores, run_on_rows, sums_of_all_steps
 from .unknown_limits import strictest_rule
 
@@ -130,6 +130,7 @@ def replay(
         searching = searching and max(replayed.error, replayed.weight_error) <= tolerance
     if has_rounding_noise(e):
         steps = _without_noise(e, steps, scale, tolerance)
+    notes = [*notes, *rounding_note(e, scores.A)]
     return _trace(e, steps, (e.y, e.base_weight), base_labels(e), tolerance, notes)
 
 
