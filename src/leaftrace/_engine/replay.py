@@ -37,6 +37,7 @@ from .._model.ensemble import Ensemble
 from .._model.leaf_rule import LeafRule
 from .._model.start import condense_labels
 from .._model.value_noise import value_noise
+from .diagnosis import FirstValues
 from .fidelity import Fidelity, judge, refuse_diverged
 from .leaf_equations import Iteration, LeafEquations, SumsCoroutine, SumsRequest
 from .rounding_noise import gradient_sizes, has_rounding_noise, rounding_note
@@ -143,13 +144,22 @@ def _without_noise(
     for t, sizes in gradient_sizes(e, suspects).items():
         trace = steps[t].trace
         rate = e.rate(t)
-        found = rate * (trace.S[-1] + trace.scale[-1] * trace.s[-1])
-        difference = np.abs(found - e.values[e.leaf_range(t)])
+        difference = np.abs(_values_of(e, t, trace) - e.values[e.leaf_range(t)])
         D = np.einsum("maa->ma", trace.D[0])
         beyond = difference - value_noise(rate, sizes, D)
         error = float(np.maximum(beyond, 0).max() / scale)
         judged[t] = replace(steps[t], error=error, leaf=int(beyond.max(axis=1).argmax()))
     return judged
+
+
+def _values_of(e: Ensemble, t: int, trace: StepTrace) -> F64:
+    """(M, O) the recomputed leaf values of step t."""
+    return e.rate(t) * (trace.S[-1] + trace.scale[-1] * trace.s[-1])
+
+
+def _first_values(e: Ensemble, trace: StepTrace) -> FirstValues:
+    """The first step as the search for a cause takes it."""
+    return FirstValues(_values_of(e, 0, trace), trace.G[0], np.einsum("maa->ma", trace.D[0]))
 
 
 def replay_from_sums(
@@ -241,6 +251,7 @@ def _trace(
         _base_error(e, all_labels),
         tolerance,
         notes,
+        _first_values(e, steps[0].trace) if e.n_rows else None,
     )
     return Trace(e, [step.trace for step in steps], fidelity, labels)
 

@@ -20,7 +20,6 @@ from .._data.arrays import F64
 from .._kernels.numpy import sum_by_leaf
 from .._model.ensemble import Ensemble
 
-
 # Rounding that changes influences by this part of them is said in the verdict.
 SAID_FROM = 0.01
 

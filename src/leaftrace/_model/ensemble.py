@@ -65,6 +65,7 @@ class Ensemble:
     ``smoothing``                  path smoothing of each tree, or None
     ``fixed``        (leaves,) or None  leaves whose value does not come from their rows
     ``recorded``                   what the model recorded of its leaves, or None
+    ``further_records``            records that are not compared, but help to find a cause
     ``whole``                      number of rows and total weight of the training set that these
                                    rows stand for; None: their own
     ``unknown_limits``             limits in ``rule`` that are not known; None: all are known
@@ -96,6 +97,7 @@ class Ensemble:
     smoothing: Sequence[Smoothing] | None = None
     fixed: NDArray[np.bool_] | None = None
     recorded: Recorded | None = None
+    further_records: Sequence[Recorded] = ()
     rounding: Rounding = field(default_factory=Rounding)
     whole: tuple[int, float] | None = None
     unknown_limits: UnknownLimits | None = None
@@ -271,6 +273,7 @@ class Ensemble:
             offset=None if self.offset is None else self.offset[index],
             sample=None if self.sample is None else take_sample(self.sample, index),
             recorded=None,
+            further_records=(),
             whole=None,
         )
 

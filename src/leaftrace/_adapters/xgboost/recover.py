@@ -186,7 +186,7 @@ def recover_parameters(
     sums = leaf_sums(e, e.n_steps)
     rule = e.rule
     rates = _best_rates(e, sums, rule)
-    if np.all(rates > 0) and sums.agree(rule, rates):
+    if "learning_rate" not in given and np.all(rates > 0) and sums.agree(rule, rates):
         ambiguous = "reg_lambda" not in given and not _identified(sums, rule)
         rate = _fewest_digits(
             float(np.median(rates)), rate_unit, lambda rate: sums.agree(rule, rate)
@@ -198,9 +198,22 @@ def recover_parameters(
         return None
     for names in (["learning_rate", "reg_lambda"], ["learning_rate", "reg_lambda", "reg_alpha"]):
         with_l1 = "reg_alpha" in names
-        if found := _solve(sums, rule, with_l1, rate_unit, l2_unit):
+        found = _solve(sums, rule, with_l1, rate_unit, l2_unit)
+        if found is not None and not _contradicts(e, *found, given):
             return Recovered(*found, names, not _identified(sums, rule, with_l1))
     return None
+
+
+def _contradicts(e: Ensemble, rule: LeafRule, rate: float, given: Collection[str]) -> bool:
+    """Whether recovered parameters are not those that the user gave."""
+    reported = float(np.max(e.learning_rate))
+    pairs = {
+        "learning_rate": (rate, reported),
+        "reg_lambda": (rule.l2, e.rule.l2),
+        "reg_alpha": (rule.l1, e.rule.l1),
+    }
+    differ = {name for name, (a, b) in pairs.items() if abs(a - b) > IDENTIFIED * max(a, b)}
+    return bool(differ & set(given))
 
 
 def _identified(sums: RecoverySums, rule: LeafRule, with_l1: bool = False) -> bool:
