@@ -99,7 +99,14 @@ class _FirstStep:
         record = self.record("rows", "weighted rows")
         if record is None or _agree(self.sums(record.kind, self.e.w), record.values):
             return ""
-        return self._other_count(record.values) or OTHER_ROWS
+        return self._other_count(record.values) or self._other_rows
+
+    @property
+    def _other_rows(self) -> str:
+        """The sentence for rows in other leaves."""
+        if self.e.sample is None:
+            return OTHER_ROWS
+        return f"{OTHER_ROWS}; or rows in another order, as this model drew them by their position"
 
     def _other_count(self, rows: F64) -> str:
         """The sentence for another number of rows than the recorded (M,), if it is another."""
@@ -129,7 +136,7 @@ class _FirstStep:
                 return "the model was trained without sample weights: leave sample_weight out"
             if counted:
                 return "likely other sample weights than in training, or the same in another order"
-            return f"{OTHER_ROWS}; or other sample weights than in training, or the same in another order"
+            return f"{self._other_rows}; or other sample weights than in training, or the same in another order"
         if counted:
             return FORGOTTEN_WEIGHTS + self._or_baseline(record)
         return self._weights_or_rows(record, unweighted)
@@ -143,11 +150,11 @@ class _FirstStep:
         rows = self.sums("rows", e.w)
         size = np.divide(unweighted, rows, out=np.ones(len(rows)), where=rows > 0)
         if np.ptp(e.w_factor) > 0 or np.ptp(size[rows > 0]) > AGREES * size.max():
-            return f"{OTHER_ROWS}; or {FORGOTTEN_WEIGHTS}{self._or_baseline(record)}"
+            return f"{self._other_rows}; or {FORGOTTEN_WEIGHTS}{self._or_baseline(record)}"
         counts = record.values / np.median(size[rows > 0])
         if np.abs(counts - np.round(counts)).max() > AGREES * max(1.0, float(counts.max())):
             return FORGOTTEN_WEIGHTS + self._or_baseline(record)
-        return self._other_count(counts) or OTHER_ROWS
+        return self._other_count(counts) or self._other_rows
 
     def _or_baseline(self, record: Recorded) -> str:
         """A second guess: a baseline changes second derivatives, too."""

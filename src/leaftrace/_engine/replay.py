@@ -36,11 +36,10 @@ from .._data.progress import progress
 from .._model.ensemble import Ensemble
 from .._model.leaf_rule import LeafRule
 from .._model.start import condense_labels
-from .._model.value_noise import value_noise
 from .diagnosis import FirstValues
 from .fidelity import Fidelity, judge, refuse_diverged
 from .leaf_equations import Iteration, LeafEquations, SumsCoroutine, SumsRequest
-from .rounding_noise import gradient_sizes, has_rounding_noise, rounding_note
+from .rounding_noise import has_rounding_noise, rounding_note, scores_before, step_noise
 from .steps import Step, TrainingScores, run_on_rows, sums_of_all_steps
 from .unknown_limits import strictest_rule
 
@@ -141,12 +140,11 @@ def _without_noise(
     """The steps, with errors only where rounding of the gradients does not explain them."""
     suspects = {t for t, step in enumerate(steps) if not step.error <= tolerance}
     judged = list(steps)
-    for t, sizes in gradient_sizes(e, suspects).items():
+    for t, A in scores_before(e, suspects):
         trace = steps[t].trace
-        rate = e.rate(t)
-        difference = np.abs(_values_of(e, t, trace) - e.values[e.leaf_range(t)])
-        D = np.einsum("maa->ma", trace.D[0])
-        beyond = difference - value_noise(rate, sizes, D)
+        values = _values_of(e, t, trace)
+        noise = step_noise(e, t, A, values, np.einsum("maa->ma", trace.D[0]))
+        beyond = np.abs(values - e.values[e.leaf_range(t)]) - noise
         error = float(np.maximum(beyond, 0).max() / scale)
         judged[t] = replace(steps[t], error=error, leaf=int(beyond.max(axis=1).argmax()))
     return judged

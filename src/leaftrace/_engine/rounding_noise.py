@@ -12,36 +12,56 @@ where v is the last bit of the label. This is small unless scores are much large
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
 from .._data.arrays import F64
 from .._kernels.numpy import sum_by_leaf
 from .._model.ensemble import Ensemble
+from .._model.leaf_rule import UncertainStatistic
+from .._model.value_noise import value_noise
 
 # Rounding that changes influences by this part of them is said in the verdict.
 SAID_FROM = 0.01
 
 
 def has_rounding_noise(e: Ensemble) -> bool:
-    """Whether leaf values of this model come from gradients in float32."""
-    rounded = e.rounding.derivatives or e.rounding.terms
-    return rounded and e.rule.statistic is None and e.smoothing is None
+    """Whether rounding in training may show in leaf values of this model."""
+    if e.rule.statistic is not None:
+        return isinstance(e.rule.statistic, UncertainStatistic)
+    return (e.rounding.derivatives or e.rounding.terms) and e.smoothing is None
 
 
-def gradient_sizes(e: Ensemble, steps: Collection[int]) -> dict[int, F64]:
-    """For each of these steps (M, O) the sums of w |g| over its leaves, at the model's scores."""
-    sizes = {}
+def scores_before(e: Ensemble, steps: Collection[int]) -> Iterator[tuple[int, F64]]:
+    """(t, the model's scores (n, K) before step t) for these steps."""
     A = e.start()
     for t in range(max(steps, default=-1) + 1):
         e.move(t, e.leaves, A)
         if t in steps:
-            sizes[t] = _step_sizes(e, t, A)
-    return sizes
+            yield t, A
 
 
-def _step_sizes(e: Ensemble, t: int, A: F64) -> F64:
+def step_noise(e: Ensemble, t: int, A: F64, values: F64, D: F64) -> F64:
+    """(M, O) possible rounding errors of the leaf values of step t, at scores A (n, K).
+
+    ``values``  (M, O) the values found
+    ``D``       (M, O) with lam
+    """
+    statistic = e.rule.statistic
+    if not isinstance(statistic, UncertainStatistic):
+        return value_noise(e.rate(t), _gradient_sizes(e, t, A), D)
+    model = e.values[e.leaf_range(t)]
+    fits = np.zeros(len(model), bool)
+    for r in range(*e.trees(t).indices(len(e.leaves))):
+        residual = e.y - A[:, e.first_output[r]]
+        own = np.unique(e.leaves[r])
+        steps = model[:, 0] / e.rate(t)
+        fits[own] = statistic.fits(e.leaves[r], len(model), residual, steps)[own]
+    return np.where(fits[:, None], np.abs(values - model), 0.0)
+
+
+def _gradient_sizes(e: Ensemble, t: int, A: F64) -> F64:
     """(M, O) sums of w |g| over the leaves of step t, at scores A (n, K)."""
     leaves = e.leaf_range(t)
     sizes = np.zeros((leaves.stop - leaves.start, e.leaf_outputs))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,15 @@ class Statistic(Protocol):
     def name(self) -> str: ...
     def __call__(self, leaf: Ids, M: int, residual: F64, y: F64, w: F64) -> F64:
         """(M,) unshrunk values from the residuals y - A; rows of weight zero do not count."""
+        ...
+
+
+@runtime_checkable
+class UncertainStatistic(Statistic, Protocol):
+    """A statistic that rounding may decide, such as a minimum of a function that is nearly flat."""
+
+    def fits(self, leaf: Ids, M: int, residual: F64, values: F64) -> NDArray[np.bool_]:
+        """(M,) whether these values (M,) are the statistic, too, but for rounding."""
         ...
 
 
