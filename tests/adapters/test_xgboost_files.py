@@ -173,7 +173,7 @@ def test_leaves_at_zero_show_what_they_lacked():
     np.testing.assert_array_equal(
         tracer.refit(without=[0, 1]).predict(NUMBERS.X_test), np.float64(0.5)
     )
-    with pytest.raises(lt.UnsupportedModel, match="any number"):
+    with pytest.raises(lt.UnsupportedModel, match="of any size"):
         tracer.refit(added=(NUMBERS.X_test, NUMBERS.y_test))
 
 

@@ -82,7 +82,7 @@ class _FirstStep:
         total = np.zeros(e.leaf_range(0).stop)
         h = np.ones((e.n_rows, e.n_outputs))
         if kind == "hessian":
-            h = np.einsum("nkk->nk", e.loss.hessian(e.loss.state(A), e.y))
+            h = e.second_derivatives(A)
         for r in range(*e.trees(0).indices(len(e.leaves))):
             drawn = np.ones(e.n_rows) if e.sample is None else np.asarray(e.sample[r], float)
             if kind == "rows":

@@ -100,9 +100,8 @@ def _rounding_terms(e: Ensemble, A: F64, roundings: int) -> tuple[float, float]:
     """Sums over rows of the squared rounding of w g, after this many of scores A, and of (w g)^2."""
     state = e.loss.state(A)
     w = e.w[:, None]
-    h = np.einsum("nkk->nk", e.loss.hessian(state, e.y))
     squares = roundings * _last_bit(A) ** 2 + _last_bit(e.y)[:, None] ** 2
-    noise = (w * h) ** 2 * squares / 12
+    noise = (w * e.second_derivatives(A)) ** 2 * squares / 12
     size = (w * e.loss.gradient(state, e.y)) ** 2
     return float(noise.sum()), float(size.sum())
 

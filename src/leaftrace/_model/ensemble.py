@@ -28,6 +28,7 @@ from .losses import Loss
 from .start import BaseRule
 
 BASE = -1  # stands for the starting score in moves
+DERIVATIVES_AT_ONCE = 1 << 22  # second derivatives in pairs of scores that are held at a time
 
 
 @dataclass(frozen=True)
@@ -225,6 +226,16 @@ class Ensemble:
         """(n, K) scores of the training rows before the first step."""
         A = np.tile(self.base, (self.n_rows, 1))
         return A if self.offset is None else A + self.offset
+
+    def second_derivatives(self, A: F64) -> F64:
+        """(n, K) the loss's second derivative in each score, at scores A (n, K)."""
+        out = np.empty_like(A)
+        rows = max(1, DERIVATIVES_AT_ONCE // self.n_outputs**2)
+        for start in range(0, len(A), rows):
+            part = slice(start, start + rows)
+            h = self.loss.hessian(self.loss.state(A[part]), self.y[part])
+            out[part] = np.einsum("nkk->nk", h)
+        return out
 
     def move(
         self, t: int, leaves: Ids, A: F64, values: F64 | None = None, back: bool = False

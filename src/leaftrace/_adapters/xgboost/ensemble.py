@@ -208,7 +208,7 @@ class XGBoostRun:
         if not self.loaded:
             if recover.reported_agree(e):
                 return e
-            if not self._has_defaults:
+            if not self._has_defaults or recover.has_one_partition(e):
                 return self._with_found(e, recover.rates_of_rounds(e), rate_unit, hessian_factor)
             self.loaded = True  # a metric that was set up after loading does not show it
         if "min_child_weight" in self._unknown:
@@ -290,6 +290,8 @@ class XGBoostRun:
         if not unknown:
             return e
         shown = self._shown_limits(e, hessian_factor)
+        if self._smallest_cover(e) < float(self.params["min_child_weight"]):
+            self.params["min_child_weight"] = "0"  # for training again
         limits = " and no ".join(f"{name} ({shown[name]})" for name in unknown)
         needed = words().parameters(**dict.fromkeys(unknown, ...))
         self.notes.append(
@@ -315,12 +317,9 @@ class XGBoostRun:
         steps = e.values[:, 0] / np.repeat(rates, np.diff(e.step_leaves))
         longest = np.abs(steps).max(initial=0.0) / hessian_factor
         smallest = self._smallest_cover(e)
-        if smallest < float(self.params["min_child_weight"]):
-            self.params["min_child_weight"] = "0"
+        least = f"at most {smallest:.6g}" if np.isfinite(smallest) else "of any size"
         return {
-            "min_child_weight": f"at most {smallest:.6g}"
-            if np.isfinite(smallest)
-            else "any number",
+            "min_child_weight": least,
             "max_delta_step": f"none, or at least {longest:.3g}",
         }
 

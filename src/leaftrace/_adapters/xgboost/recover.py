@@ -160,13 +160,18 @@ def rates_of_rounds(e: Ensemble) -> Recovered | None:
     trees put the rows into the same leaves, other rates look like labels times a number, so nothing
     can be said.
     """
-    if all(_same_partition(e.leaves[0], ids) for ids in e.leaves[1:]):
+    if has_one_partition(e):
         return None
     sums = leaf_sums(e, e.n_steps)
     rates = _best_rates(e, sums, e.rule)
     if np.any(rates <= 0) or not sums.agree(e.rule, rates):
         return None
     return Recovered(e.rule, rates, ["a learning_rate for each round"])
+
+
+def has_one_partition(e: Ensemble) -> bool:
+    """Whether all trees put the rows into the same leaves."""
+    return all(_same_partition(e.leaves[0], ids) for ids in e.leaves[1:])
 
 
 def _same_partition(a: Ids, b: Ids) -> bool:
