@@ -172,7 +172,7 @@ def _wrong_values(
     weights = (
         "" if records_weights else ", or other sample weights, which this model does not record"
     )
-    if base_error > tolerance:
+    if not base_error <= tolerance:
         start = f"the starting score differs by {base_error:.1e} (relative)"
         return f"{start}: likely other labels{weights}"
     model = e.values[e.leaf_range(0)]

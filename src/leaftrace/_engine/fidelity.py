@@ -99,10 +99,13 @@ def judge(
             cause = likely_cause(ensemble, first, base_error, tolerance)
         else:
             cause = _reason(weight_errors[t], t, base_error, tolerance)
-        verdict = (
-            f"not exact: {cause}; the replay differs from the model from step {t + 1} of {ensemble.n_steps} on "
-            f"({len(bad)} steps; there leaf {int(worst_leaf[t])} by {errors[t]:.1e}, in all {max_error:.1e} relative)"
-        )
+        verdict = cause
+        if len(bad):
+            verdict += (
+                f"; the replay differs from the model from step {t + 1} of {ensemble.n_steps} on "
+                f"({len(bad)} steps; there leaf {int(worst_leaf[t])} by {errors[t]:.1e}, "
+                f"in all {max_error:.1e} relative)"
+            )
     return Fidelity(max_error, exact, "; ".join([verdict, *notes]), errors)
 
 
