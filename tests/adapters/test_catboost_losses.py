@@ -11,6 +11,7 @@ from catboost_structure import raw
 
 import leaftrace as lt
 from leaftrace._adapters.catboost import losses
+from leaftrace._adapters.catboost.leaf_statistics import LogCoshMinimum
 
 POINTS = (
     np.array([-2.3, -0.4, 0.3, 0.9, 3.1]),
@@ -90,6 +91,31 @@ def test_settings_of_numbers(loss, kw, weighted):
     np.testing.assert_allclose(tracer.refit(without=[]).predict(data.X_test), expected, atol=1e-12)
     labels = tracer.engine.labels(data.y_test, len(data.y_test), "y")
     assert np.isfinite(tracer.engine.ensemble.loss.value(expected[:, None], labels)).all()
+
+
+def test_a_flat_minimum_that_rounding_decides():
+    """Between two residuals far apart the log-cosh loss is flat to rounding."""
+    rng = np.random.default_rng(18)
+    X = rng.normal(size=(2000, 4))
+    y = 3 * X[:, 0] + rng.normal(size=2000)
+    baseline = 10 * rng.normal(size=2000)
+    settings = {"loss_function": "LogCosh", "iterations": 20, "depth": 6, "learning_rate": 0.1}
+    settings |= {"thread_count": 1, "allow_writing_files": False, "verbose": 0}
+    model = CatBoost(settings).fit(Pool(X, y, baseline=baseline))
+    assert lt.Tracer(model, X, y, baseline=baseline).fidelity.exact
+    with pytest.raises(lt.FidelityError):
+        lt.Tracer(model, X, y + 0.01 * X[:, 1], baseline=baseline)
+
+
+def test_minima_to_rounding():
+    """The middle of a gap fits as well as its neighbourhood, but not a value where the loss rises."""
+    leaf = np.array([0, 0, 1, 1])
+    residual = np.array([0.0, 100.0, 0.0, 2.0])
+    statistic = LogCoshMinimum()
+    found = statistic(leaf, 2, residual, residual, np.ones(4))
+    assert statistic.fits(leaf, 2, residual, found).all()
+    assert statistic.fits(leaf, 2, residual, np.array([55.0, 1.001])).tolist() == [True, False]
+    assert not statistic.fits(leaf, 2, residual, np.array([95.0, 0.9])).any()
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ def test_parameters_can_be_given(tmp_path):
 
 def test_wrong_rows_are_noticed():
     model = train()
-    with pytest.raises(lt.FidelityError, match="rows fall into other leaves"):
+    with pytest.raises(lt.FidelityError, match="was trained on 422 rows, here are 421"):
         lt.Tracer(model, NUMBERS.X[:-1], NUMBERS.codes[:-1])
     with pytest.raises(lt.FidelityError):
         lt.Tracer(model, NUMBERS.X, NUMBERS.codes, weights(len(NUMBERS.codes)))
@@ -335,6 +335,23 @@ def test_path_smooth_of_weighted_rows(data, settings):
     """LightGBM smooths by estimates of the number of rows, which are found from its outputs."""
     tracer = traced(data, weight=weights(len(data.codes)), path_smooth=3.0, **settings)
     assert tracer.fidelity.max_error <= 1e-12
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("data", "settings"),
+    [
+        (NUMBERS, {"path_smooth": 0.1}),
+        (BINARY, {"path_smooth": 5.0, "objective": "binary", "lambda_l2": 1}),
+        (CLASSES, MULTICLASS | {"path_smooth": 1.0, "lambda_l2": 1}),
+    ],
+)
+def test_path_smooth_with_goss(data, settings, weighted):
+    """Terms times the factor of GOSS are rounded again; otherwise several numbers of rows seem to fit."""
+    weight = weights(len(data.codes)) if weighted else None
+    goss = {"data_sample_strategy": "goss", "top_rate": 0.1, "other_rate": 0.2}
+    fast = {"learning_rate": 0.3, "min_data_in_leaf": 2}
+    assert traced(data, weight=weight, **settings, **goss, **fast).fidelity.max_error <= 1e-9
 
 
 def test_trees_without_splits():

@@ -329,7 +329,7 @@ def test_rows_in_another_order_are_noticed():
     """Which rows were drawn depends on their positions."""
     order = np.random.default_rng(0).permutation(len(NUMBERS.y))
     booster = trained(subsample=0.6)
-    with pytest.raises(lt.FidelityError, match="leaf weights differ"):
+    with pytest.raises(lt.FidelityError, match="rows in another order"):
         lt.Tracer(booster, NUMBERS.X[order], NUMBERS.y[order])
     exact(trained(), replace(NUMBERS, X=NUMBERS.X[order], y=NUMBERS.y[order]))
 
@@ -708,6 +708,10 @@ def test_labels_times_ten_are_not_another_learning_rate():
         assert lt.Tracer(model, X[:, :1] > 0, y).fidelity.exact
         with pytest.raises(lt.FidelityError):
             lt.Tracer(model, X[:, :1] > 0, 10 * y)
+        # all parameters are XGBoost's defaults, as after loading a file
+        model = xgb.XGBRegressor(n_estimators=rounds, base_score=0.0, n_jobs=1)
+        with pytest.raises(lt.FidelityError):
+            lt.Tracer(model.fit(X[:, :1] > 0, y), X[:, :1] > 0, 10 * y)
 
 
 def test_rate_and_lambda_that_leaves_of_equal_weight_do_not_show(tmp_path):

@@ -18,6 +18,9 @@ from leaftrace._cli import main
 
 # ---- the same numbers as the library ----
 
+# An XGBoost file does not keep them, and refits need them.
+REFIT_PARAMETERS = ["--param", "min_child_weight=1", "--param", "max_delta_step=0"]
+
 
 @pytest.mark.parametrize("file", ["cat.cbm", "xgb.ubj", "lgb.txt"])
 def test_explain_gives_the_librarys_numbers(world, here, capsys, file):
@@ -293,6 +296,9 @@ def test_impact_by_ids(here, capsys):
 def test_xgboost_file_needs_its_parameters_to_train_again(here, capsys):
     call = ["impact", "xgb.ubj", *DATA, *TEST, "--rows", "0-3"]
     assert main(call) == 2
+    assert f"XGBoost's defaults are {' '.join(REFIT_PARAMETERS)}." in capsys.readouterr().err
+    call += REFIT_PARAMETERS
+    assert main(call) == 2
     assert "--param max_depth" in capsys.readouterr().err
     assert answer(capsys, *call, "--param", "max_depth=4")["effects"][0]["retrained"] > 0
 
@@ -369,6 +375,7 @@ def test_a_report_loads_the_model_once_and_computes_an_influence_once(
         "3",
         "--html",
         "r.html",
+        *(REFIT_PARAMETERS if file == "xgb.ubj" else []),
     )
     assert loads == [file]
     assert columns == [(3, None), (1, "mean")]  # each test row, and the whole test set

@@ -246,6 +246,10 @@ def test_classes_by_number_keep_their_names(there, capsys):
         *TABLES,
         "--param",
         "max_depth=3",
+        "--param",
+        "min_child_weight=1",
+        "--param",
+        "max_delta_step=0",
     ]
     said = answer(capsys, *call, "--action", "relabel", "--max-rounds", "2", "--out", "clean.csv")
     assert set(pd.read_csv("clean.csv", dtype=str).good) == {"TRUE", "FALSE"}

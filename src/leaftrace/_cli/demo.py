@@ -33,6 +33,8 @@ def run(folder: str) -> int:
     save_model(pd.read_csv(train), model)
     print(f"{_ROWS} loans, {wrong} of them with a wrong label, and a model of them: {folder}\n")
     data = [model, "--train", train, "--target", "repaid"]
+    if model_name == "model.ubj":  # such a file does not keep them, and refits need them
+        data += ["--param", "min_child_weight=1", "--param", "max_delta_step=0"]
     tested = ["--test", test, "--worst", "2", "--top", "5", "--html", report]
     for call in (["check", *data], ["noise", *data, "--top", "5"], ["explain", *data, *tested]):
         print(f"$ leaftrace {' '.join(call)}")

@@ -30,6 +30,7 @@ OPTION_WORDS = Wording(
     do_refit="leave out --no-refit",
     no_refit="--no-refit",
     give_parameters="Give --param max_depth=... --param learning_rate=...",
+    takes_options=True,
 )
 
 

@@ -28,6 +28,7 @@ class Wording:
     ``do_refit``          how to have the leaves refitted
     ``no_refit``          how to do without refits
     ``give_parameters``   how to give the parameters of training
+    ``takes_options``     parameters are given as options of a command
     """
 
     test_suspects: str = "confirm(X_holdout, y_holdout)"
@@ -42,6 +43,14 @@ class Wording:
     do_refit: str = "ask for refit=True"
     no_refit: str = "refit=False"
     give_parameters: str = "Pass params={'max_depth': ..., 'learning_rate': ..., ...}"
+    takes_options: bool = False
+
+    def parameters(self, **values: object) -> str:
+        """Words for giving these parameters of training; a value of ... is left to the user."""
+        shown = {name: "..." if value is ... else repr(value) for name, value in values.items()}
+        if self.takes_options:
+            return " ".join(f"--param {name}={value}" for name, value in shown.items())
+        return f"params={{{', '.join(f'{name!r}: {value}' for name, value in shown.items())}}}"
 
 
 PYTHON_WORDS = Wording()

@@ -72,10 +72,10 @@ class Engine:
         """Raise an error or a warning about an inexact replay, as the settings have it."""
         verdict = self.fidelity.verdict
         if self.settings.fidelity == "raise":
-            raise FidelityError(
-                f"{verdict}. Pass exactly the rows, labels and weights of training; "
-                f"{words().accept_inexact} goes on regardless."
-            )
+            remedy = "Pass exactly the rows, labels and weights of training; "
+            if self.ensemble.missing:  # the verdict begins with what to do
+                remedy = ""
+            raise FidelityError(f"{verdict}. {remedy}{words().accept_inexact} goes on regardless.")
         if self.settings.fidelity == "warn":
             warnings.warn(verdict, FidelityWarning, stacklevel=4)
 

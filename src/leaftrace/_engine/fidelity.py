@@ -11,6 +11,7 @@ from .._data.arrays import F64
 from .._data.errors import UnsupportedModel
 from .._data.tables import notebook
 from .._model.ensemble import Ensemble
+from .diagnosis import FirstValues, likely_cause
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ def judge(
     base_error: float,
     tolerance: float,
     notes: Sequence[str] = (),
+    first: FirstValues | None = None,
 ) -> Fidelity:
     """Judge a replay by its errors.
 
@@ -74,6 +76,7 @@ def judge(
     ``base_error``     relative error of the starting score
     ``tolerance``      relative error that is still rounding
     ``notes``          added to the verdict
+    ``first``          the first step as found, if the rows are in memory
     """
     max_error = float(max(errors.max(initial=0.0), base_error))
     if not np.isfinite(max_error):
@@ -87,23 +90,32 @@ def judge(
             f"exact: all {len(ensemble.values)} leaf values of {ensemble.n_steps} steps recomputed, "
             f"largest relative difference {max_error:.1e}"
         )
-    elif not base_error <= tolerance:
-        verdict = (
-            f"not this model's training data: the starting score differs by {base_error:.1e} (relative); "
-            f"likely wrong labels or weights"
-        )
+    elif ensemble.missing:
+        verdict = f"{ensemble.missing}; without it the replay differs by {max_error:.1e} (relative)"
     else:
-        t = int(bad[0])
-        verdict = (
-            f"the replay differs from the model from step {t + 1} of {ensemble.n_steps} on "
-            f"({len(bad)} steps; there leaf {int(worst_leaf[t])} by {errors[t]:.1e}, in all {max_error:.1e} relative); "
-            f"{_reason(weight_errors[t], t, tolerance)}"
-        )
+        t = int(bad[0]) if len(bad) else 0
+        begins_wrong = t == 0 or not base_error <= tolerance
+        if begins_wrong and first is not None:
+            cause = likely_cause(ensemble, first, base_error, tolerance)
+        else:
+            cause = _reason(weight_errors[t], t, base_error, tolerance)
+        verdict = cause
+        if len(bad):
+            verdict += (
+                f"; the replay differs from the model from step {t + 1} of {ensemble.n_steps} on "
+                f"({len(bad)} steps; there leaf {int(worst_leaf[t])} by {errors[t]:.1e}, "
+                f"in all {max_error:.1e} relative)"
+            )
     return Fidelity(max_error, exact, "; ".join([verdict, *notes]), errors)
 
 
-def _reason(weight_error: float, t: int, tolerance: float) -> str:
-    """The likely reason for the first step t that differs."""
+def _reason(weight_error: float, t: int, base_error: float, tolerance: float) -> str:
+    """The likely reason for the first step t that differs, without a look at the rows."""
+    if not base_error <= tolerance:
+        return (
+            f"the starting score differs by {base_error:.1e} (relative): likely other labels or sample weights than in "
+            "training"
+        )
     if not weight_error <= tolerance:
         return (
             f"rows fall into other leaves than in training (leaf weights differ by {weight_error:.1e}): likely "

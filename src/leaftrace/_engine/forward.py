@@ -37,9 +37,11 @@ from .._kernels.arguments import (
 )
 from .._kernels.numpy import sum_by_leaf
 from .._model.ensemble import Ensemble
+from .._model.leaf_rule import LeafRule
 from .forward_block import ForwardBlock
 from .methods import TopKLeaves, UpdateSet
 from .row_effects import base_effect
+from .unknown_limits import check_same
 from .workspace import Workspace
 
 
@@ -175,7 +177,8 @@ def _refit_step(block: ForwardBlock, t: int, state: Real, dlam: F64) -> tuple[F6
     step = block.work.trace.steps[t]
     own = block.own_leaves(t)
     own_state = state[block.index].astype(np.float64)  # (B, C)
-    is_limited = e.rule.limited or e.fixed is not None
+    strictest = block.work.trace.strictest_rule
+    is_limited = e.rule.limited or e.fixed is not None or strictest is not None
     mask = None
     dS = np.zeros((*step.s.shape[1:], block.B))
     for q in range(len(step.scale)):
@@ -192,8 +195,13 @@ def _refit_step(block: ForwardBlock, t: int, state: Real, dlam: F64) -> tuple[F6
             block.own_weight(t),
         )
         solved = SolvedLeaves(step.s[q], step.D[q], step.rows, dlam, step.scale[q])
-        limits = _limits(e, t, step.G[q]) if is_limited else ()
-        kernels.removal_step(e.loss, e.rule.newton, *removed, *solved, dG, dH, dS, *limits)
+        leading = (e.loss, e.rule.newton, *removed, *solved, dG, dH)
+        strict = None if strictest is None else dS.copy()
+        limits = _limits(e, t, step.G[q], e.rule) if is_limited else ()
+        kernels.removal_step(*leading, dS, *limits)
+        if strictest is not None and strict is not None:
+            kernels.removal_step(*leading, strict, *_limits(e, t, step.G[q], strictest))
+            check_same(e, t, dS, strict)
     return dS, mask
 
 
@@ -244,12 +252,12 @@ def _lam_changes(e: Ensemble, index: Ints) -> F64:
     return e.rule.l2 * (mean_without - e.total_weight / e.n_rows)
 
 
-def _limits(e: Ensemble, t: int, G: F64) -> StepLimits:
-    """Limits of the steps of the leaves of step t, whose sums of g are G (M, O)."""
+def _limits(e: Ensemble, t: int, G: F64, rule: LeafRule) -> StepLimits:
+    """Limits of this rule for the leaves of step t, whose sums of g are G (M, O)."""
     here = e.leaf_range(t)
     lam = np.full(len(G), e.lam) + (0.0 if e.leaf_l2 is None else e.leaf_l2[here])
     fixed = np.zeros(len(G), bool) if e.fixed is None else e.fixed[here]
-    return StepLimits(e.rule.bounds, G, lam, fixed, e.rule.diagonal)
+    return StepLimits(rule.bounds, G, lam, fixed, rule.diagonal)
 
 
 def _base_changes(e: Ensemble, index: Ints) -> F64:

@@ -21,6 +21,7 @@ from .._model.training_set import TrainingSet
 from .leaf_equations import LeafEquations
 from .replay import Trace
 from .steps import Step, TrainingScores, run_on_rows
+from .unknown_limits import check_iterations
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -230,8 +231,9 @@ def refit_on(trace: Trace, rest: Ensemble, threads: Executor | None = None) -> E
     for t, step_trace in enumerate(trace.steps):
         step = Step(rest, t, threads)
         step.advance(scores, values)
-        coroutine = LeafEquations(rest, t).iterate_with_scales(step_trace.scale.tolist())
-        path = run_on_rows(coroutine, step)
+        equations = LeafEquations(rest, t)
+        path = run_on_rows(equations.iterate_with_scales(step_trace.scale.tolist()), step)
+        check_iterations(trace.strictest_rule, equations, path)
         values[e.leaf_range(t)] = e.rate(t) * path[-1].after()
     return replace(e, base=base, values=values)
 

@@ -20,9 +20,11 @@ import numpy as np
 
 from .._data.arrays import F64, Ids, Ints, Real
 from .._model.ensemble import Ensemble
+from .._model.leaf_rule import LeafRule
 from .forward import LeafChanges, changed_sums
 from .forward_block import ForwardBlock
 from .methods import AllPoints
+from .unknown_limits import check_same
 from .workspace import Workspace
 
 
@@ -59,6 +61,7 @@ class _RemovedSets:
     """The P rows of all sets, each with the column of its set."""
 
     def __init__(self, e: Ensemble, sets: Sequence[Ints]) -> None:
+        self.sets = len(sets)
         self.row = np.concatenate(sets)
         self.column = np.repeat(np.arange(len(sets)), [len(rows) for rows in sets])
         self.leaves = np.ascontiguousarray(e.leaves[:, self.row])  # (T, P)
@@ -72,6 +75,7 @@ def _step_changes(
     """(M, 1, B) changes dS of the leaves of step t without the sets, before the learning rate."""
     e = block.e
     step = block.work.trace.steps[t]
+    strictest = block.work.trace.strictest_rule
     own = removed.leaves[t]
     own_state = state[removed.row].astype(np.float64)  # (P, C)
     left = np.repeat(step.rows[:, None], block.B, axis=1)  # (M, B) rows that stay
@@ -81,11 +85,17 @@ def _step_changes(
         dG, dH, _ = changed_sums(block, t, q, state, dS, None)
         move = D_own if q == 0 else D_own + step.S[q][own, 0] + dS[own, 0, removed.column]
         G, D = _take_out(e, removed, own, own_state, move, dG, dH)
-        solve = _solve_limited if e.rule.limited else _solve
-        ds = solve(block, t, q, G, D, dlam)
+        if e.rule.limited or strictest is not None:
+            ds = _solve_limited(block, t, q, G, D, dlam, e.rule)
+        else:
+            ds = _solve(block, t, q, G, D, dlam)
         ds = np.where(left > 0, ds, -step.s[q])  # a leaf left without rows falls to zero
         if e.fixed is not None:
             ds = np.where(e.fixed[e.leaf_range(t), None], 0.0, ds)
+        if strictest is not None:
+            strict = _solve_limited(block, t, q, G, D, dlam, strictest)
+            strict = np.where(left > 0, strict, -step.s[q])
+            check_same(e, t, ds[:, : removed.sets], strict[:, : removed.sets])
         dS[:, 0] += step.scale[q] * ds
     return dS
 
@@ -120,13 +130,15 @@ def _solve(block: ForwardBlock, t: int, q: int, dG: F64, dD: F64, dlam: F64) -> 
     return np.where(D > 0, -(dG + dD * s) / np.where(D > 0, D, 1.0), -s)
 
 
-def _solve_limited(block: ForwardBlock, t: int, q: int, dG: F64, dD: F64, dlam: F64) -> F64:
-    """(M, B) ds if l1 or a bound may decide a leaf."""
+def _solve_limited(
+    block: ForwardBlock, t: int, q: int, dG: F64, dD: F64, dlam: F64, rule: LeafRule
+) -> F64:
+    """(M, B) ds if l1 or a bound of the rule may decide a leaf."""
     e = block.e
     step = block.work.trace.steps[t]
     D = step.D[q][:, 0] + dD
     lam = e.lam if e.leaf_l2 is None else e.lam + e.leaf_l2[e.leaf_range(t), None]
-    return e.rule.step(step.G[q] + dG, D - lam, D + dlam)[0] - step.s[q]
+    return rule.step(step.G[q] + dG, D - lam, D + dlam)[0] - step.s[q]
 
 
 def _base_change(e: Ensemble, rows: Ints) -> F64:

@@ -34,11 +34,14 @@ import numpy as np
 from .._data.arrays import F64
 from .._data.progress import progress
 from .._model.ensemble import Ensemble
+from .._model.leaf_rule import LeafRule
 from .._model.start import condense_labels
+from .diagnosis import FirstValues
 from .fidelity import Fidelity, judge, refuse_diverged
 from .leaf_equations import Iteration, LeafEquations, SumsCoroutine, SumsRequest
-from .rounding_noise import gradient_sizes, has_rounding_noise, value_noise
+from .rounding_noise import has_rounding_noise, rounding_note, scores_before, step_noise
 from .steps import Step, TrainingScores, run_on_rows, sums_of_all_steps
+from .unknown_limits import strictest_rule
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -83,6 +86,12 @@ class Trace:
     base_labels: tuple[F64, F64]
 
     @cached_property
+    def strictest_rule(self) -> LeafRule | None:
+        """The leaf rule with the strictest limits that are possible; None if all are known."""
+        steps = self.steps
+        return strictest_rule(self.ensemble, [x.s[0] for x in steps], [x.D[0] for x in steps])
+
+    @cached_property
     def lam_effect(self) -> F64:
         """df / dlam, (leaves, O)."""
         return np.concatenate([step.lam_effect for step in self.steps])
@@ -121,6 +130,7 @@ def replay(
         searching = searching and max(replayed.error, replayed.weight_error) <= tolerance
     if has_rounding_noise(e):
         steps = _without_noise(e, steps, scale, tolerance)
+    notes = [*notes, *rounding_note(e, scores.A)]
     return _trace(e, steps, (e.y, e.base_weight), base_labels(e), tolerance, notes)
 
 
@@ -130,15 +140,24 @@ def _without_noise(
     """The steps, with errors only where rounding of the gradients does not explain them."""
     suspects = {t for t, step in enumerate(steps) if not step.error <= tolerance}
     judged = list(steps)
-    for t, sizes in gradient_sizes(e, suspects).items():
+    for t, A in scores_before(e, suspects):
         trace = steps[t].trace
-        rate = e.rate(t)
-        found = rate * (trace.S[-1] + trace.scale[-1] * trace.s[-1])
-        difference = np.abs(found - e.values[e.leaf_range(t)])
-        beyond = difference - value_noise(rate, sizes, trace.D[0])
+        values = _values_of(e, t, trace)
+        noise = step_noise(e, t, A, values, np.einsum("maa->ma", trace.D[0]))
+        beyond = np.abs(values - e.values[e.leaf_range(t)]) - noise
         error = float(np.maximum(beyond, 0).max() / scale)
         judged[t] = replace(steps[t], error=error, leaf=int(beyond.max(axis=1).argmax()))
     return judged
+
+
+def _values_of(e: Ensemble, t: int, trace: StepTrace) -> F64:
+    """(M, O) the recomputed leaf values of step t."""
+    return e.rate(t) * (trace.S[-1] + trace.scale[-1] * trace.s[-1])
+
+
+def _first_values(e: Ensemble, trace: StepTrace) -> FirstValues:
+    """The first step as the search for a cause takes it."""
+    return FirstValues(_values_of(e, 0, trace), trace.G[0], np.einsum("maa->ma", trace.D[0]))
 
 
 def replay_from_sums(
@@ -230,6 +249,7 @@ def _trace(
         _base_error(e, all_labels),
         tolerance,
         notes,
+        _first_values(e, steps[0].trace) if e.n_rows else None,
     )
     return Trace(e, [step.trace for step in steps], fidelity, labels)
 

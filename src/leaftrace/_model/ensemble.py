@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 
 from .._data.arrays import F64, Ids, Ints
 from .._kernels import kernels
-from .leaf_rule import LeafRule, Rounding, Smoothing
+from .leaf_rule import LeafRule, Rounding, Smoothing, UnknownLimits
 from .leaf_rule import Statistic as Statistic
 from .losses import Loss
 from .start import BaseRule
 
 BASE = -1  # stands for the starting score in moves
+DERIVATIVES_AT_ONCE = 1 << 22  # second derivatives in pairs of scores that are held at a time
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,12 @@ class Ensemble:
     ``smoothing``                  path smoothing of each tree, or None
     ``fixed``        (leaves,) or None  leaves whose value does not come from their rows
     ``recorded``                   what the model recorded of its leaves, or None
+    ``further_records``            records that are not compared, but help to find a cause
     ``whole``                      number of rows and total weight of the training set that these
                                    rows stand for; None: their own
+    ``unknown_limits``             limits in ``rule`` that are not known; None: all are known
+    ``missing``                    what the user has to give before the leaves can be recomputed;
+                                   empty if nothing is missing
     ``weights_fixed``, ``labels_fixed``  why leaf values for other weights or labels of rows cannot
                                    be computed from this description; empty if they can
     """
@@ -93,8 +98,11 @@ class Ensemble:
     smoothing: Sequence[Smoothing] | None = None
     fixed: NDArray[np.bool_] | None = None
     recorded: Recorded | None = None
+    further_records: Sequence[Recorded] = ()
     rounding: Rounding = field(default_factory=Rounding)
     whole: tuple[int, float] | None = None
+    unknown_limits: UnknownLimits | None = None
+    missing: str = ""
     weights_fixed: str = ""
     labels_fixed: str = ""
 
@@ -219,6 +227,16 @@ class Ensemble:
         A = np.tile(self.base, (self.n_rows, 1))
         return A if self.offset is None else A + self.offset
 
+    def second_derivatives(self, A: F64) -> F64:
+        """(n, K) the loss's second derivative in each score, at scores A (n, K)."""
+        out = np.empty_like(A)
+        rows = max(1, DERIVATIVES_AT_ONCE // self.n_outputs**2)
+        for start in range(0, len(A), rows):
+            part = slice(start, start + rows)
+            h = self.loss.hessian(self.loss.state(A[part]), self.y[part])
+            out[part] = np.einsum("nkk->nk", h)
+        return out
+
     def move(
         self, t: int, leaves: Ids, A: F64, values: F64 | None = None, back: bool = False
     ) -> None:
@@ -266,6 +284,7 @@ class Ensemble:
             offset=None if self.offset is None else self.offset[index],
             sample=None if self.sample is None else take_sample(self.sample, index),
             recorded=None,
+            further_records=(),
             whole=None,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,15 @@ class Statistic(Protocol):
     def name(self) -> str: ...
     def __call__(self, leaf: Ids, M: int, residual: F64, y: F64, w: F64) -> F64:
         """(M,) unshrunk values from the residuals y - A; rows of weight zero do not count."""
+        ...
+
+
+@runtime_checkable
+class UncertainStatistic(Statistic, Protocol):
+    """A statistic that rounding may decide, such as a minimum of a function that is nearly flat."""
+
+    def fits(self, leaf: Ids, M: int, residual: F64, values: F64) -> NDArray[np.bool_]:
+        """(M,) whether these values (M,) are the statistic, too, but for rounding."""
         ...
 
 
@@ -70,6 +79,21 @@ class LeafRule:
     def step(self, G: F64, H: F64, D: F64) -> tuple[F64, NDArray[np.bool_]]:
         """The step s within these limits, and whether it changes with G and D = H + lam."""
         return bounded_step(G, H, D, self.l1, self.max_step, self.min_hessian)
+
+
+@dataclass(frozen=True)
+class UnknownLimits:
+    """Limits of leaf steps that are not kept with a model, such as those of a file of XGBoost.
+
+    The model's own leaves are the same for all limits that are possible. With other training rows
+    they may not be, so refits compare the loosest with the strictest of them.
+
+    ``names``   fields of `LeafRule`, which has the loosest possible limits
+    ``remedy``  what the user has to give, for messages
+    """
+
+    names: frozenset[Literal["min_hessian", "max_step"]]
+    remedy: str
 
 
 @dataclass(frozen=True)

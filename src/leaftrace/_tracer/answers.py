@@ -120,10 +120,10 @@ def _finite(values: Real) -> Real:
     """The values, or an error if some are not numbers."""
     if not np.isfinite(values).all():
         rows = int((~np.isfinite(values)).any(axis=1).sum())
+        wider = ', or use dtype="float64"' if values.dtype == np.float32 else ""
         raise LeaftraceError(
             f"the values of {rows} training rows are not finite numbers: scores or derivatives of this model are too "
-            "large for floating-point numbers. Train it with a smaller learning rate or more regularisation, or use "
-            'dtype="float64".'
+            f"large for floating-point numbers. Train it with a smaller learning rate or more regularisation{wider}."
         )
     return values
 

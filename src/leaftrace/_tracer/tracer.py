@@ -54,6 +54,7 @@ class Tracer:
     ``n_jobs``        threads; None means all cores. Results do not depend on it
     ``memory_limit``  bytes to use beyond the inputs; None means half of what is free
     ``params``        training parameters that take precedence over those the model itself reports
+                      (a file of XGBoost reports none)
     ``class_names``   names of the classes, in their order, for a model that has only numbers for
                       them (a saved LightGBM or XGBoost model); labels may then be given by name,
                       and tables show names

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..._data.arrays import F64, Ids
 from ..base import f32
@@ -94,3 +95,14 @@ class LogCoshMinimum:
             right = np.where(wide & above, middle, right)
             left = np.where(wide & ~above, middle, left)
         return f32(left)
+
+    def fits(self, leaf: Ids, M: int, residual: F64, values: F64) -> NDArray[np.bool_]:
+        """Return whether the slope of the loss rounds to zero at these values (M,).
+
+        Between residuals far apart it does so in a wide range, where rounding decides."""
+        distance = values[leaf] - f32(residual)
+        slope = np.bincount(leaf, np.tanh(distance), M)
+        curvature = np.bincount(leaf, np.cosh(np.clip(distance, -300.0, 300.0)) ** -2.0, M)
+        of_slope = np.finfo(np.float64).eps * np.bincount(leaf, minlength=M)
+        of_value = np.finfo(np.float32).eps * np.abs(values)
+        return np.abs(slope) <= of_slope + curvature * of_value

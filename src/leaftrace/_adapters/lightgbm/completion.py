@@ -98,4 +98,7 @@ def _with_recorded_rows(e: Ensemble, run: LightGBMRun, params: dict[str, Any]) -
         drawn = [np.count_nonzero(s) for s in e.sample]
     tree_rows = np.repeat(drawn, np.diff(e.tree_leaves))
     counts = np.where(np.isnan(run.counts), tree_rows, run.counts)
-    return replace(e, recorded=Recorded("rows", counts))
+    weights = [tree.weights for tree in run.parsed.trees]
+    known = [w for w in weights if w is not None]
+    further = [Recorded("hessian", np.concatenate(known))] if len(known) == len(weights) else []
+    return replace(e, recorded=Recorded("rows", counts), further_records=further)

@@ -43,6 +43,7 @@ class Tree:
 
     ``values``        (L,) leaf values
     ``counts``        (L,) rows of each leaf in training, or None
+    ``weights``       (L,) sum of second derivatives of each leaf in training, or None
     ``shrinkage``     factor that the values include; 1 if a starting score was added to them
     ``linear``        whether the leaves hold linear models
     ``children``      (L - 1, 2) nodes below each split
@@ -53,6 +54,7 @@ class Tree:
 
     values: F64
     counts: F64 | None
+    weights: F64 | None
     shrinkage: float
     linear: bool
     children: Ints
@@ -145,10 +147,12 @@ def _tree(fields: dict[str, str]) -> Tree:
     L = int(fields["num_leaves"])
     values = numbers("leaf_value", float)
     counts = numbers("leaf_count", float)
+    weights = numbers("leaf_weight", float)
     children = np.stack([numbers("left_child"), numbers("right_child")], axis=1)[: L - 1]
     return Tree(
         values=values,
         counts=counts if len(counts) == L else None,
+        weights=weights if len(weights) == L else None,
         shrinkage=float(fields["shrinkage"]),
         linear=fields.get("is_linear", "0") == "1",
         children=np.where(children < 0, L - 1 + ~children, children),  # a leaf is given as ~leaf

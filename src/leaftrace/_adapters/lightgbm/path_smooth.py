@@ -22,6 +22,7 @@ from ..._model.ensemble import Ensemble, Smoothing
 from .model import ParsedModel, Tree
 from .recover import row_terms, scores_by_step
 
+LEAF_ACCURACY = 5e-10  # of recorded leaf values, relative to the largest of a tree
 MAX_TRIALS = 20_000  # for a tree; about one for each split is enough
 
 
@@ -90,8 +91,6 @@ def _share_search(
     below = node_sums.below
     values = e.values[e.tree_leaves[r] : e.tree_leaves[r + 1], 0]
     splits = tree.split_values
-    # With GOSS, weighted terms are rounded twice.
-    leaf_accuracy = 1e-6 if params["data_sample_strategy"] == "goss" else 5e-10
     return _ShareSearch(
         tree,
         float(params["path_smooth"]),
@@ -102,7 +101,7 @@ def _share_search(
         out=np.append(splits / factor - held_base, values),
         accuracy=np.append(
             0.51 * _sixth_digit(splits) / factor,
-            np.full(len(values), leaf_accuracy * np.abs(values).max()),
+            np.full(len(values), LEAF_ACCURACY * np.abs(values).max()),
         ),
     )
 

@@ -39,9 +39,11 @@ def row_terms(
     h = e.loss.hessian(state, e.y)
     for r in range(*e.trees(t).indices(len(e.leaves))):
         o = slice(e.first_output[r], e.first_output[r] + 1)
-        w = e.tree_weight(r)
-        w = w if drawn is None else w * drawn
-        yield r, w, e.rounding.apply(g[:, o], w)[:, 0], e.rounding.apply(h[:, o, o], w)[:, 0, 0]
+        sample = np.ones(e.n_rows) if e.sample is None else np.asarray(e.sample[r], np.float64)
+        sample = sample if drawn is None else sample * drawn
+        wg = e.rounding.apply(g[:, o], e.w, sample)[:, 0]
+        wh = e.rounding.apply(h[:, o, o], e.w, sample)[:, 0, 0]
+        yield r, e.w * sample, wg, wh
 
 
 def goss_sizes(e: Ensemble, t: int, A: F64, factor: float) -> NDArray[np.float32]:

@@ -120,6 +120,7 @@ class ForestSource(SklearnSource):
             sample_class_weight=self._class_weights_of_draws(labels.y),
             moves=[*([] for _ in range(T)), [(t, 1 / T) for t in range(T)]],
             recorded=Recorded("weight", self.trees.weights()),
+            further_records=[Recorded("rows", self.trees.rows())],
             weights_fixed=_CHANCES if weights_fixed else "",
             labels_fixed=_OWN_CLASS_WEIGHTS if self._balances_draws else "",
         )

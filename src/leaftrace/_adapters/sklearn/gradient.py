@@ -114,6 +114,7 @@ class GradientSource(SklearnSource):
             offset=offset,
             sample=sample,
             recorded=Recorded("weight", self.trees.weights()),
+            further_records=[Recorded("rows", self.trees.rows())],
             weights_fixed=UNWEIGHTED if unweighted else "",
         )
         if isinstance(loss, Logistic) and _saturates(ensemble):

@@ -76,6 +76,10 @@ class ArrayTrees(Trees):
         """Return the leaf values (leaves, O)."""
         return self.at_leaves([tree.value[:, 0] for tree in self.trees])
 
+    def rows(self) -> F64:
+        """Return the number (leaves,) of rows each leaf was grown from."""
+        return self.at_leaves([tree.n_node_samples for tree in self.trees]).astype(np.float64)
+
     def weights(self) -> F64:
         """Return the weight (leaves,) of the rows each leaf was grown from."""
         return self.at_leaves([tree.weighted_n_node_samples for tree in self.trees])

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..._data.arrays import F64, Ids
 from ..._data.errors import UnsupportedModel
-from ..._model.ensemble import Ensemble, LeafRule, Recorded, Rounding
+from ..._data.wording import words
+from ..._model.ensemble import Ensemble, Recorded
+from ..._model.leaf_rule import LeafRule, Rounding, UnknownLimits
 from ..._model.losses import Loss
 from ..._model.start import BaseRule, LabelStatistic
 from ..base import UNWEIGHTED, f32
@@ -18,6 +21,17 @@ from .draws import Dart, Drawn, Moves, TreeMethod, draw_again
 from .model import Trees
 from .objectives import QUANTILES, Quantile, as_float32, loss_and_factor, quantile_levels
 from .start import starting_rule
+
+# Limits of leaf values that only other training rows show, with XGBoost's defaults; 0 is no limit.
+_DEFAULT_LIMITS = {"min_child_weight": 1, "max_delta_step": 0}
+_DEFAULTS = {
+    "learning_rate": 0.3, "reg_lambda": 1, "reg_alpha": 0, "min_split_loss": 0, "max_depth": 6, "min_child_weight": 1,
+    "subsample": 1, "colsample_bytree": 1,
+}  # fmt: skip
+_RULE_LIMITS: dict[str, Literal["min_hessian", "max_step"]] = {
+    "min_child_weight": "min_hessian",
+    "max_delta_step": "max_step",
+}
 
 
 @dataclass
@@ -191,35 +205,123 @@ class XGBoostRun:
 
     def _with_recovered(self, e: Ensemble, rate_unit: float, hessian_factor: float) -> Ensemble:
         """The ensemble with the parameters that gave its leaves, if the reported ones did not."""
-        if recover.reported_agree(e):
-            return e
-        if self.loaded:
-            found = recover.recover_parameters(e, rate_unit, hessian_factor, self.given)
-        else:
-            found = recover.rates_of_rounds(e)
-        if found is None:
-            if self.loaded:
-                self.notes.append(
-                    "this model was loaded from a file, which keeps no training parameters: pass params={'subsample': "
-                    "..., 'seed': ..., 'max_delta_step': ..., ...} with those that were not XGBoost's defaults"
+        if not self.loaded:
+            if recover.reported_agree(e):
+                return e
+            if not self._has_defaults or recover.has_one_partition(e):
+                return self._with_found(e, recover.rates_of_rounds(e), rate_unit, hessian_factor)
+            self.loaded = True  # a metric that was set up after loading does not show it
+        if "min_child_weight" in self._unknown:
+            e = replace(e, rule=replace(e.rule, min_hessian=0.0))
+        candidates = [replace(e, rule=rule) for rule in recover.possible_rules(e)]
+        for candidate in candidates:
+            if recover.reported_agree(candidate):
+                return self._with_unknown_limits(candidate, hessian_factor)
+        for candidate in candidates:
+            found = recover.recover_parameters(candidate, rate_unit, hessian_factor, self.given)
+            if found is not None and not found.ambiguous:
+                e = self._with_found(candidate, found, rate_unit, hessian_factor)
+                return self._with_unknown_limits(e, hessian_factor)
+            if found is not None:
+                needed = words().parameters(learning_rate=..., reg_lambda=...)
+                return replace(
+                    e,
+                    missing=f"pass {needed} as in training: this model was loaded from a file, which keeps no training "
+                    "parameters, and its leaf values do not tell learning_rate and reg_lambda apart",
                 )
-            return e
-        if found.ambiguous:
-            self.notes.append(
-                "this model was loaded from a file, which keeps no training parameters, and its leaf values do not "
-                "tell learning_rate and reg_lambda apart: pass params={'learning_rate': ..., 'reg_lambda': ...} as in "
-                "training"
+        least = float(self.params["min_child_weight"])
+        if "min_child_weight" in self.given and self._smallest_cover(e) < (1 - 1e-6) * least:
+            return replace(
+                e,
+                missing=f"min_child_weight={least:.6g} is not that of training: this model has a leaf of "
+                f"{self._smallest_cover(e):.6g}",
             )
+        others = words().parameters(subsample=..., seed=..., max_delta_step=...)
+        self.notes.append(
+            "this model was loaded from a file, which keeps no training parameters: give those that were not XGBoost's "
+            f"defaults, such as {others}"
+        )
+        return e
+
+    def _with_found(
+        self,
+        e: Ensemble,
+        found: recover.Recovered | None,
+        rate_unit: float,
+        hessian_factor: float,
+    ) -> Ensemble:
+        """The ensemble with recovered parameters, if there are some."""
+        if found is None:
             return e
         rule = found.rule
         self.recovered = True
         self.params |= {"reg_lambda": str(rule.l2 * hessian_factor), "reg_alpha": str(rule.l1)}
-        if rule.min_hessian == 0:
-            self.params["min_child_weight"] = "0"
         if np.ndim(found.rate) == 0:
             self.params["learning_rate"] = str(float(found.rate) * rate_unit)
         self.notes.append(self._recovery_note(found.names))
         return replace(e, rule=rule, learning_rate=found.rate)
+
+    @property
+    def _has_defaults(self) -> bool:
+        """Whether all reported parameters of trees are XGBoost's defaults, as after loading."""
+        return all(
+            as_float32(self.params[name]) == as_float32(default)
+            for name, default in _DEFAULTS.items()
+            if name not in self.given
+        )
+
+    @property
+    def _unknown(self) -> dict[str, float]:
+        """Limits of leaf values that neither the model nor the user reports, with their defaults.
+
+        A value that is not the default was set after loading.
+        """
+        if not self.loaded or self.objective in QUANTILES:
+            return {}
+        return {
+            name: default
+            for name, default in _DEFAULT_LIMITS.items()
+            if name not in self.given and float(self.params[name]) == default
+        }
+
+    def _with_unknown_limits(self, e: Ensemble, hessian_factor: float) -> Ensemble:
+        """The ensemble of a loaded model, with its limits of leaf values marked as not known."""
+        unknown = self._unknown
+        if not unknown:
+            return e
+        shown = self._shown_limits(e, hessian_factor)
+        if self._smallest_cover(e) < float(self.params["min_child_weight"]):
+            self.params["min_child_weight"] = "0"  # for training again
+        limits = " and no ".join(f"{name} ({shown[name]})" for name in unknown)
+        needed = words().parameters(**dict.fromkeys(unknown, ...))
+        self.notes.append(
+            f"the file keeps no {limits}, which influences do not need; refits that do ask for {needed}; "
+            "monotone_constraints, which it does not keep either, are taken to be none"
+        )
+        limited: list[Literal["min_hessian", "max_step"]] = [_RULE_LIMITS[name] for name in unknown]
+        remedy = (
+            f"the file of this model keeps no {limits}. Pass {needed} as in training; XGBoost's defaults are "
+            f"{words().parameters(**unknown)}."
+        )
+        return replace(e, unknown_limits=UnknownLimits(frozenset(limited), remedy))
+
+    def _smallest_cover(self, e: Ensemble) -> float:
+        """The smallest cover of a leaf that has a value, which min_child_weight cannot exceed."""
+        if self.trees.cover is None:
+            return np.inf
+        return float(self.trees.cover[e.values[:, 0] != 0].min(initial=np.inf))
+
+    def _shown_limits(self, e: Ensemble, hessian_factor: float) -> dict[str, str]:
+        """Words for the limits that the leaves of the model allow."""
+        rates = np.broadcast_to(e.learning_rate, e.n_steps)
+        steps = e.values[:, 0] / np.repeat(rates, np.diff(e.step_leaves))
+        longest = np.abs(steps).max(initial=0.0) / hessian_factor
+        smallest = self._smallest_cover(e)
+        least = f"at most {smallest:.6g}" if np.isfinite(smallest) else "of any size"
+        return {
+            "min_child_weight": least,
+            "max_delta_step": f"none, or at least {longest:.3g}",
+        }
 
     def _recovery_note(self, names: list[str]) -> str:
         """A note with the recovered parameters of these names."""

@@ -142,8 +142,11 @@ def parameters(booster: xgb.Booster) -> dict[str, str]:
     return found
 
 
-def reports_defaults(booster: xgb.Booster) -> bool:
-    """Whether the booster was loaded from a file. Training sets up a metric, loading does not."""
+def is_loaded(booster: xgb.Booster) -> bool:
+    """Whether the booster was surely loaded from a file.
+
+    Training sets up a metric, loading does not. Evaluating a loaded model does.
+    """
     config = json.loads(booster.save_config())["learner"]
     metric_disabled = config["learner_train_param"]["disable_default_eval_metric"] != "0"
     return not config["metrics"] and not metric_disabled

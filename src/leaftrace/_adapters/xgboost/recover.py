@@ -15,7 +15,7 @@ lambda give the same leaves. Then nothing is recovered: the user has to give the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,13 +23,12 @@ from numpy.typing import NDArray
 
 from ..._data.arrays import F64, Ids
 from ..._model.ensemble import Ensemble, LeafRule
+from ..._model.value_noise import FLOAT32_ROUNDING, value_noise
 from .objectives import as_float32
 
 # Largest relative error of leaf values that are reproduced. The sums here are float64 without
 # rounding, so XGBoost's float32 leaves an error of 1e-6 at most.
 TOLERANCE = 1e-5
-
-FLOAT32_ROUNDING = 2.0**-23
 
 # A recovered learning rate must be known to this relative accuracy, given that leaf values are
 # rounded to float32. Influences are as accurate as it is.
@@ -63,13 +62,8 @@ class RecoverySums:
         rates = rate if np.ndim(rate) == 0 else np.asarray(rate)[self.step]
         largest = float(np.abs(self.value).max(initial=0.0)) or 1.0
         error = np.abs(rates * self.steps(rule) - self.value)
-        return float(np.maximum(error - self._noise(rule, rates), 0).max(initial=0.0)) / largest
-
-    def _noise(self, rule: LeafRule, rates: float | F64) -> F64:
-        """(leaves,) what rounding g to float32 may do to a leaf value."""
-        D = self.H + rule.l2
-        noise = np.abs(rates) * FLOAT32_ROUNDING * self.size
-        return np.divide(noise, D, out=np.zeros_like(D), where=D > 0)
+        noise = value_noise(rates, self.size, self.H + rule.l2)
+        return float(np.maximum(error - noise, 0).max(initial=0.0)) / largest
 
     def agree(self, rule: LeafRule, rate: float | F64) -> bool:
         """Whether this rule and learning rate give the leaf values."""
@@ -122,8 +116,27 @@ def _second_derivatives(e: Ensemble, state: F64) -> F64:
 
 
 def reported_agree(e: Ensemble) -> bool:
-    """Whether the reported parameters give the leaf values of the first steps."""
-    return leaf_sums(e, min(3, e.n_steps)).agree(e.rule, e.learning_rate)
+    """Whether the reported parameters give the leaf values of the first steps.
+
+    Leaves of value zero are few and not like the others, so where there are some all steps count.
+    """
+    steps = e.n_steps if np.any(e.values == 0) else min(3, e.n_steps)
+    return leaf_sums(e, steps).agree(e.rule, e.learning_rate)
+
+
+def possible_rules(e: Ensemble) -> Iterator[LeafRule]:
+    """The leaf rule with the loosest least H, and the loosest that explains leaves of value zero.
+
+    A leaf stays at zero, although its gradients do not cancel, if its H is below the least.
+    """
+    yield e.rule
+    if e.rule.statistic is not None or not np.any(e.values == 0):
+        return
+    sums = leaf_sums(e, e.n_steps)
+    cancels = np.abs(sums.G) <= FLOAT32_ROUNDING * sums.size
+    stopped = sums.H[(sums.value == 0) & ~cancels]
+    if len(stopped):
+        yield replace(e.rule, min_hessian=(1 + FLOAT32_ROUNDING) * float(stopped.max()))
 
 
 @dataclass(frozen=True)
@@ -147,13 +160,18 @@ def rates_of_rounds(e: Ensemble) -> Recovered | None:
     trees put the rows into the same leaves, other rates look like labels times a number, so nothing
     can be said.
     """
-    if all(_same_partition(e.leaves[0], ids) for ids in e.leaves[1:]):
+    if has_one_partition(e):
         return None
     sums = leaf_sums(e, e.n_steps)
     rates = _best_rates(e, sums, e.rule)
     if np.any(rates <= 0) or not sums.agree(e.rule, rates):
         return None
     return Recovered(e.rule, rates, ["a learning_rate for each round"])
+
+
+def has_one_partition(e: Ensemble) -> bool:
+    """Whether all trees put the rows into the same leaves."""
+    return all(_same_partition(e.leaves[0], ids) for ids in e.leaves[1:])
 
 
 def _same_partition(a: Ids, b: Ids) -> bool:
@@ -172,10 +190,8 @@ def recover_parameters(
     """
     sums = leaf_sums(e, e.n_steps)
     rule = e.rule
-    if rule.statistic is None and np.any((rule.min_hessian > sums.H) & (sums.value != 0)):
-        rule = replace(rule, min_hessian=0.0)
     rates = _best_rates(e, sums, rule)
-    if np.all(rates > 0) and sums.agree(rule, rates):
+    if "learning_rate" not in given and np.all(rates > 0) and sums.agree(rule, rates):
         ambiguous = "reg_lambda" not in given and not _identified(sums, rule)
         rate = _fewest_digits(
             float(np.median(rates)), rate_unit, lambda rate: sums.agree(rule, rate)
@@ -187,9 +203,22 @@ def recover_parameters(
         return None
     for names in (["learning_rate", "reg_lambda"], ["learning_rate", "reg_lambda", "reg_alpha"]):
         with_l1 = "reg_alpha" in names
-        if found := _solve(sums, rule, with_l1, rate_unit, l2_unit):
+        found = _solve(sums, rule, with_l1, rate_unit, l2_unit)
+        if found is not None and not _contradicts(e, *found, given):
             return Recovered(*found, names, not _identified(sums, rule, with_l1))
     return None
+
+
+def _contradicts(e: Ensemble, rule: LeafRule, rate: float, given: Collection[str]) -> bool:
+    """Whether recovered parameters are not those that the user gave."""
+    reported = float(np.max(e.learning_rate))
+    pairs = {
+        "learning_rate": (rate, reported),
+        "reg_lambda": (rule.l2, e.rule.l2),
+        "reg_alpha": (rule.l1, e.rule.l1),
+    }
+    differ = {name for name, (a, b) in pairs.items() if abs(a - b) > IDENTIFIED * max(a, b)}
+    return bool(differ & set(given))
 
 
 def _identified(sums: RecoverySums, rule: LeafRule, with_l1: bool = False) -> bool:

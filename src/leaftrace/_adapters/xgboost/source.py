@@ -40,10 +40,10 @@ from .model import (
     ALIASES,
     best_rounds,
     error_reason,
+    is_loaded,
     learner,
     parameters,
     parse_trees,
-    reports_defaults,
 )
 from .objectives import OBJECTIVES
 from .opening import OpenedModel, open_booster, refuse_unsupported, with_given
@@ -148,7 +148,7 @@ class XGBoostSource(BaseSource):
             rounds=self.rounds,
             base_score=self._base_score(details),
             base=self.base,
-            loaded=reports_defaults(self.booster),
+            loaded=is_loaded(self.booster),
             leaves=leaves,
             y=f32(self.labels(y, n, "y_train")),
             sample_weight=None if sample_weight is None else f32(inputs.weights(sample_weight, n)),
