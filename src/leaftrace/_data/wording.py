@@ -28,6 +28,7 @@ class Wording:
     ``do_refit``          how to have the leaves refitted
     ``no_refit``          how to do without refits
     ``give_parameters``   how to give the parameters of training
+    ``give_eval_set``     how to have early stopping repeated
     """
 
     test_suspects: str = "confirm(X_holdout, y_holdout)"
@@ -42,6 +43,7 @@ class Wording:
     do_refit: str = "ask for refit=True"
     no_refit: str = "refit=False"
     give_parameters: str = "Pass params={'max_depth': ..., 'learning_rate': ..., ...}"
+    give_eval_set: str = "Tracer(..., eval_set=)"
 
 
 PYTHON_WORDS = Wording()

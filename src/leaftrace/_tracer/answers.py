@@ -14,6 +14,7 @@ from .._engine.engine import Engine
 from .._engine.methods import Baseline, LeafInfluence, LeafRefit, Method, Retrain, TopKLeaves
 from .._engine.queries import Of, Queries, Reduce
 from .influence import Influence, rank, top_table
+from .retrained_rows import values_by_retraining
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -65,7 +66,7 @@ def rows_influence(
     some = None if rows is None else index
     changed = None
     if isinstance(method, Retrain):
-        values, changed = engine.values_by_retraining(query.X_test, query.baseline, queries, index)
+        values, changed = values_by_retraining(engine, query.X_test, query.baseline, queries, index)
     else:
         values = _fixed_tree_values(engine, queries, method, some)
     tables = _result_tables(tracer, tracer.X_train, some, query.X_test, queries)
