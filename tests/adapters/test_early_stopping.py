@@ -58,7 +58,8 @@ def lightgbm_parameter(rows):
 def xgboost_estimator(rows):
     y = LABELS == "yes"
     model = xgb.XGBClassifier(
-        n_estimators=MOST, max_depth=3, learning_rate=0.1, n_jobs=1, early_stopping_rounds=6, eval_metric=["auc", "logloss"]
+        n_estimators=MOST, max_depth=3, learning_rate=0.1, n_jobs=1, early_stopping_rounds=6,
+        eval_metric=["auc", "logloss"],
     )  # fmt: skip
     sets = [(X[TEST], y[TEST]), (X[EVAL], y[EVAL])]  # the last one decides
     return model.fit(X[rows], y[rows], sample_weight=W[rows], eval_set=sets, verbose=False)
@@ -254,16 +255,16 @@ def test_models_without_early_stopping():
     """A model that never stopped early needs nothing, and takes no eval_set."""
     y = X[:, 0]
     held = (X[EVAL], y[EVAL])
-    forest = RandomForestRegressor(5, random_state=0).fit(X[TRAIN], y[TRAIN])
+    forest = RandomForestRegressor(5, random_state=0)
     cat = catboost.CatBoostRegressor(iterations=5, verbose=0, allow_writing_files=False)
     light = lgb.LGBMRegressor(n_estimators=5, verbose=-1)
     xg = xgb.XGBRegressor(n_estimators=5)
-    for model in (forest, cat.fit(X[TRAIN], y[TRAIN]), light.fit(X[TRAIN], y[TRAIN]), xg.fit(X[TRAIN], y[TRAIN])):  # fmt: skip
-        tracer = lt.Tracer(model, X[TRAIN], y[TRAIN])
+    for model in (forest, cat, light, xg):
+        tracer = lt.Tracer(model.fit(X[TRAIN], y[TRAIN]), X[TRAIN], y[TRAIN])
         rounds = tracer.retrain(GONE).rounds
         assert (rounds.stopping, rounds.count, rounds.before) == ("none", 5, 5)
         assert str(rounds) == "5 rounds, as many as before"
-        with pytest.raises(lt.InvalidInput, match="leave eval_set out|early_stopping_rounds"):
+        with pytest.raises(lt.InvalidInput, match=r"leave eval_set out|early_stopping_rounds"):
             tracer.retrain(GONE, eval_set=held)
 
 
@@ -315,3 +316,43 @@ def test_pipelines_and_named_classes():
     expected = without.predict(scaler.transform(table[TEST]), output_margin=True)
     np.testing.assert_allclose(model.predict(table[TEST]), expected, atol=2e-6)
     assert model.rounds.count == without.best_iteration + 1 != booster.best_iteration + 1
+
+
+def test_actions_say_what_was_done():
+    """Advice and tables of actions that retrain name the rounds; members of an ensemble obey, too."""
+    model = catboost_detector(np.arange(200))
+    settings = {"n_jobs": 1}
+    kept = lt.Tracer(model, X[TRAIN], LABELS[TRAIN], W[TRAIN], **settings)
+    repeated = lt.Tracer(model, X[TRAIN], LABELS[TRAIN], W[TRAIN], eval_set=pool(EVAL), **settings)
+    before = model.tree_count_
+    after = catboost_detector(KEPT).tree_count_
+    told = {
+        kept: f"Retraining kept the {before} rounds at which training had stopped early; "
+        "Tracer(..., eval_set=) repeats early stopping.",
+        repeated: f"Early stopping was repeated: {after} rounds, {before} before.",
+    }
+    kinds = {
+        kept: "retrained, same number of rounds", repeated: "retrained, early stopping repeated"
+    }  # fmt: skip
+    for tracer, sentence in told.items():
+        impact = lt.removal_impact(tracer, GONE, X[TEST], LABELS[TEST])
+        assert impact.advice.endswith(sentence)
+        refit_only = lt.removal_impact(tracer, GONE, X[TEST], LABELS[TEST], retrain=False)
+        assert sentence not in refit_only.advice  # nothing was retrained for it
+        single = tracer.influence(X[TEST], LABELS[TEST], method=lt.Retrain(), rows=[3])
+        assert set(single.top(1).change_is) == {kinds[tracer]}
+
+    def fit(model, rows, y, weight):
+        return model.fit(rows, y, sample_weight=weight, eval_set=HELD)
+
+    def make(seed):
+        return catboost.CatBoostClassifier(
+            iterations=60, depth=2, early_stopping_rounds=3, verbose=0, thread_count=1,
+            random_seed=seed, allow_writing_files=False,
+        )  # fmt: skip
+
+    arguments = (make, X[TRAIN], LABELS[TRAIN], X[TEST], LABELS[TEST])
+    found = lt.ensemble_influence(*arguments, members=2, bag=1.0, fit=fit, eval_set=HELD)
+    assert "Early stopping was repeated: " in found.confirm(GONE).advice
+    plain = lt.ensemble_influence(*arguments, members=2, bag=1.0, fit=fit)
+    assert "Retraining kept the " in plain.confirm(GONE).advice

@@ -9,7 +9,7 @@ from .settings import Settings
 
 
 class Retrainings:
-    """What is known of the retrainings of a model.
+    """The retrainings of a model that were done.
 
     ``rounds``  the rounds of each model that was trained again, in the order in which they finished
     """
@@ -41,6 +41,11 @@ class Retrainings:
         if rounds.count != rounds.before:
             raise different_stop(rounds, self._source.name)
         self._confirmed.append(eval_set)
+
+    @property
+    def kind(self) -> str:
+        """Words for tables: what the last retraining was."""
+        return self.rounds[-1].kind if self.rounds else "retrained"
 
     def in_words(self, since: int = 0) -> str:
         """A sentence about early stopping in these retrainings; empty without early stopping.

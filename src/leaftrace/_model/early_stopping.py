@@ -115,22 +115,27 @@ def rounds_in_words(rounds: Sequence[Rounds]) -> str:
     stopped = [r for r in rounds if r.stopping != "none"]
     if not stopped:
         return ""
-    first = stopped[0]
-    if first.stopping == "kept":
+    before = _range([r.before for r in stopped])
+    if stopped[0].stopping == "kept":
         return (
-            f"Retraining kept the {first.before:,} rounds at which the model had stopped early; "
+            f"Retraining kept the {before} rounds at which training had stopped early; "
             f"{words().give_eval_set} repeats early stopping."
         )
-    low = min(r.count for r in stopped)
-    high = max(r.count for r in stopped)
-    found = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-    return f"Early stopping was repeated: {found} rounds, {first.before:,} before."
+    after = _range([r.count for r in stopped])
+    return f"Early stopping was repeated: {after} rounds, {before} before."
+
+
+def _range(counts: Sequence[int]) -> str:
+    """The smallest and the largest of these numbers in words."""
+    low = min(counts)
+    high = max(counts)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def different_stop(rounds: Rounds, library: str) -> InvalidInput:
     """The error for rows that do not stop the training on all rows where it did stop."""
     return InvalidInput(
         f"trained again on all rows with this eval_set, the {library} stops after {rounds.count:,} rounds, but it has "
-        f"{rounds.before:,}: rows, metric or patience of its early stopping were others. Pass eval_set as in training "
-        "and, as far as the model does not keep them, params={'early_stopping_rounds': ..., 'metric': ...}."
+        f"{rounds.before:,}: rows, metric or patience of its early stopping were others. Pass eval_set as in training, "
+        "and in params what the model does not keep (early_stopping_rounds, and the metric by the library's name)."
     )

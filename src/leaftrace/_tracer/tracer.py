@@ -34,9 +34,10 @@ from .answers import (
 from .display import tracer_html, tracer_text
 from .influence import Influence
 from .neighbours import neighbour_table
+from .noise_floor import NoiseFloors
 
 
-class Tracer:
+class Tracer(NoiseFloors):
     """A fitted model and its training rows: replays the training and traces predictions to rows.
 
     >>> tracer = Tracer(model, X_train, y_train)              # doctest: +SKIP

@@ -25,7 +25,7 @@ def stopped_early(reported: dict[str, Any]) -> bool:
 
 
 def retraining_params(
-    model: catboost.CatBoost, reported: dict[str, Any], repeat_stopping: bool
+    model: catboost.CatBoost, reported: dict[str, Any], repeat_stopping: bool = False
 ) -> dict[str, Any]:
     """Return parameters that train this model again, from those that it reports.
 

@@ -279,7 +279,8 @@ class CatBoostSource(BaseSource):
         leaves = leaf_numbers(model, self._training_pool)
         changed = not np.array_equal(leaves, self._finished_leaves())
         kept = "kept" if stopped_early(self.params) else "none"
-        rounds = Rounds(model.tree_count_, len(self.counts), "repeated" if repeats else kept)
+        trees = len(model.get_tree_leaf_counts())
+        rounds = Rounds(trees, len(self.counts), "repeated" if repeats else kept)
         return RetrainedCatBoost(model, changed, self, (table, labels, weights, baseline), rounds)
 
     def _eval_pools(self, eval_set: EvalSet | None) -> list[catboost.Pool] | None:

@@ -266,7 +266,9 @@ class LightGBMSource(BaseSource):
             )
         params |= stopping_params(self.params, stopped_early(self.booster, self.params, rounds))
         sets = [self._eval_data(data, rows) for rows in eval_set]
-        return lgb.train(params, data, int(self.params["num_iterations"]), valid_sets=sets)
+        return lgb.train(
+            params, data, int(self.params.get("num_iterations", rounds)), valid_sets=sets
+        )
 
     def _eval_data(self, data: lgb.Dataset, rows: EvalRows) -> lgb.Dataset:
         """Rows that decide when to stop, with the bins of the training rows."""

@@ -15,7 +15,8 @@ def stopped_early(booster: lgb.Booster, params: dict[str, Any], rounds: int) -> 
     A model from a file tells by the rounds that it lacks.
     """
     patience = int(params.get("early_stopping_round") or 0)
-    return booster.best_iteration > 0 or patience > 0 or rounds < int(params["num_iterations"])
+    most = int(params.get("num_iterations", rounds))
+    return booster.best_iteration > 0 or patience > 0 or rounds < most
 
 
 def known_rounds(booster: lgb.Booster) -> int:
@@ -34,7 +35,7 @@ def stopping_params(params: dict[str, Any], stopped: bool) -> dict[str, Any]:
             f"this LightGBM model {what}; pass params={{'early_stopping_rounds': ...}} as in training"
             f"{'' if stopped else ', or leave eval_set out'}."
         )
-    metric = str(params["metric"])
+    metric = str(params.get("metric", ""))
     return {
         "early_stopping_round": patience,
         "early_stopping_min_delta": float(params.get("early_stopping_min_delta") or 0.0),

@@ -204,7 +204,7 @@ class HistSource(SklearnSource):
             raise InvalidInput(
                 f"eval_set has {len(eval_set)} sets; {self.name} takes one, as X_val."
             )
-        X, y, weight = eval_set[0]
+        X, y, weight = next(iter(eval_set))
         arguments = {"X_val": self._table(X), "y_val": y}
         return arguments if weight is None else {**arguments, "sample_weight_val": weight}
 

@@ -263,8 +263,7 @@ class XGBoostSource(BaseSource):
         if isinstance(rows.X, xgb.DMatrix):
             return self._matrix(rows.X)
         codes = self.labels(rows.y, len(rows.y), "the labels of eval_set")
-        weight = {} if rows.weight is None else {"weight": rows.weight}
-        return self._matrix(rows.X, label=f32(codes), **weight)
+        return self._matrix(rows.X, xgb.DMatrix, label=f32(codes), weight=rows.weight)
 
     def _rounds(self, booster: xgb.Booster, repeated: bool) -> Rounds:
         """Rounds of a retrained booster that predictions are made with, beside those of the model."""

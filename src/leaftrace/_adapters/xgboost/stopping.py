@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import xgboost as xgb
+from xgboost.callback import EarlyStopping
 
 from ..._data.errors import InvalidInput
 
@@ -74,7 +75,7 @@ class StoppingRule:
 
 def rule_of_estimator(model: xgb.XGBModel) -> StoppingRule:
     """The rule that a model of the scikit-learn classes was trained with."""
-    found = [c for c in model.callbacks or [] if isinstance(c, xgb.callback.EarlyStopping)]
+    found = [c for c in model.callbacks or [] if isinstance(c, EarlyStopping)]
     return StoppingRule(
         model.early_stopping_rounds,
         model.get_num_boosting_rounds(),
@@ -90,7 +91,7 @@ def reported_metrics(booster: xgb.Booster) -> list[str]:
 
 def _fresh(callback: Any) -> Any:
     """The same callback before any training."""
-    return xgb.callback.EarlyStopping(
+    return EarlyStopping(
         rounds=callback.rounds,
         metric_name=callback.metric_name,
         data_name=callback.data,
