@@ -68,7 +68,7 @@ def explain_worst(model, tracer, flipped, X_test, y_test) -> None:
         print(
             f"Without its {REMOVED} most harmful training rows "
             f"({flipped[harmful].sum()} with a flipped label): "
-            f"{refitted:.1%} with refitted leaves, {retrained:.1%} after one real retraining.\n"
+            f"{refitted:.1%} with refitted leaves, {retrained:.1%} after one retraining.\n"
         )
 
 

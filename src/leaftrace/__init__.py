@@ -32,6 +32,7 @@ from ._engine.methods import (
 )
 from ._engine.refit import RefittedModel, RetrainedModel
 from ._tracer.influence import Influence
+from ._tracer.noise_floor import NoiseFloor
 from ._tracer.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ __all__ = [
     "LeafRefit",
     "LeaftraceError",
     "Mismatch",
+    "NoiseFloor",
     "RefittedModel",
     "RemovalCurve",
     "RemovalImpact",

@@ -142,7 +142,7 @@ def test_matrix_of_groups_and_slices(fitted):
     influence = tracer.influence(data.X_test, data.y_test)
     found = influence.by("kind", test_groups="kind")
     assert list(found.columns) == ["slice", "test_rows", "group", "rows", "effect", "total", "mean",
-                                   "loss_change_if_removed"]  # fmt: skip
+                                   "loss_change_if_removed", "change_is"]  # fmt: skip
     total, mean, change = by_pandas(
         influence, data.X["kind"].astype(str), data.X_test["kind"].astype(str)
     )

@@ -370,6 +370,7 @@ def test_words(tmp_path):
         "train_row",
         "effect",
         "auc_change_if_removed",
+        "change_is",
     ]
     assert set(table.test_row) == {"auc"}
     np.testing.assert_array_equal(

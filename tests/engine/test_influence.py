@@ -41,7 +41,9 @@ def test_top_is_sorted_and_says_what_it_means(influence):
         "train_row",
         "effect",
         "loss_change_if_removed",
+        "change_is",
     ]
+    assert set(table.change_is) == {"first order, trees fixed"}
     assert len(table) == 5 * 20
     one = table[table.test_row == "row-383"]
     assert list(one["rank"]) == [1, 2, 3, 4, 5]

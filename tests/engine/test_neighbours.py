@@ -121,6 +121,7 @@ def test_the_table(by):
     table = tracer.neighbours(X, 6, y_test=y, by=by)
     assert list(table.columns) == [
         "test_row", "rank", "train_row", "label", "similarity", "weight", "effect", "loss_change_if_removed",
+        "change_is",
     ]  # fmt: skip
     assert list(table["rank"]) == [1, 2, 3, 4, 5, 6] * 80
     assert list(table.test_row) == list(np.repeat(X.index, 6))
@@ -138,7 +139,7 @@ def test_the_table(by):
             "harmful" if v > 0 else "helpful" for v in influence.values[order, b]
         ]
     unlabelled = tracer.neighbours(X[:2], 3)
-    assert list(unlabelled.columns)[-2:] == ["effect", "prediction_change_if_removed"]
+    assert list(unlabelled.columns)[-3:-1] == ["effect", "prediction_change_if_removed"]
 
 
 def test_the_nearest_row_is_the_row_itself():

@@ -67,6 +67,25 @@ def test_explain_gives_the_librarys_numbers(world, here, capsys, file):
         assert one["predicted_label"] == (["no", "yes"][right] if binary else right)
 
 
+def test_noise_floor_marks_what_stands_out(world, here, capsys):
+    """`--noise-floor` marks the lines as the library does after `noise_floor`."""
+    _, train, test, models = world
+    model, prepare, more = models["lgb.txt"]
+    command = ("explain", "lgb.txt", *DATA, *TEST, *more, "--rows", "3,10", "--top", "4")
+    plain = answer(capsys, *command)
+    assert plain["test_rows"][0]["training_rows"][0]["change_is"] == "first order, trees fixed"
+    assert "above_noise" not in plain["test_rows"][0]["training_rows"][0]
+    said = answer(capsys, *command, "--noise-floor", "3")
+    tracer = lt.Tracer(model, prepare(train), train.repaid.to_numpy(), train.w.to_numpy())
+    rows = [3, 10]
+    asked = prepare(test).iloc[rows], test.repaid.to_numpy()[rows]
+    tracer.noise_floor(*asked, repeats=3)
+    expected = tracer.influence(*asked).top(4).above_noise
+    got = [line["above_noise"] for one in said["test_rows"] for line in one["training_rows"]]
+    assert got == expected.tolist()
+    assert said["noise_floor"]["done"] == "3 retrainings without a random row"
+
+
 def test_worst_are_those_of_largest_loss(world, here, capsys):
     _, _, test, models = world
     model, prepare, _ = models["lgb.txt"]

@@ -108,11 +108,25 @@ def test_top_says_raises_and_lowers_of_a_prediction(binary):
         "rows that raise it",
         "rows that lower it",
     ]
-    assert ax.get_xlabel() == "change of the prediction without it, to first order"
+    assert ax.get_xlabel() == "change of the prediction without it (first order, trees fixed)"
     refit = tracer.influence(c.X_test[:1], c.y_test[:1], method=lt.LeafRefit(), rows=[4])
     ax = drawn(plot.top(refit))
     assert list(bars(ax)) == ["row 4"]
-    assert ax.get_xlabel() == "change of the loss without it"
+    assert ax.get_xlabel() == "change of the loss without it (refitted, trees fixed)"
+
+
+def test_top_shows_the_noise_of_retraining(binary):
+    """Changes that do not stand out of retraining lie in a grey band, once that was measured."""
+    tracer, c = binary
+    influence = tracer.influence(c.X_test[:3], c.y_test[:3])
+    noisy = replace(influence, noise=np.array([0.1, 0.01, np.nan]))
+    ax = plot.top(noisy, 1, 3)
+    [band] = [p for p in ax.patches if p.get_label() == "noise of retraining"]
+    x, width = band.get_x(), band.get_width()
+    np.testing.assert_allclose([x, x + width], [-0.01, 0.01])
+    assert "noise of retraining" in [t.get_text() for t in ax.get_legend().get_texts()]
+    labels = [p.get_label() for p in plot.top(noisy, 2, 3).patches]
+    assert "noise of retraining" not in labels
 
 
 def test_top_of_rows_without_effect(binary):

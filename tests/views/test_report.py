@@ -177,6 +177,35 @@ def test_whole_test_set():
     assert [r["values"] for r in rows] == [d.X[r["position"]].tolist() for r in rows]
 
 
+def test_noise_floor_is_shown_once_it_was_measured():
+    """Lines have the mark of `Influence.top`, and the page a column for it."""
+    rng = np.random.default_rng(2)
+    X = pd.DataFrame(rng.normal(size=(150, 3)), columns=list("abc"))
+    y = (X.a + rng.normal(size=150) > 0).to_numpy().astype(int)
+    w = np.ones(100)
+    w[4] = 80.0
+    model = LGBMClassifier(n_estimators=5, num_leaves=5, verbose=-1, n_jobs=1)
+    tracer = lt.Tracer(model.fit(X[:100], y[:100], sample_weight=w), X[:100], y[:100], w, n_jobs=1)
+    arguments = (tracer, X[100:], y[100:])
+    page = lt.report(*arguments, worst=3, top=4, noise=False)
+    assert page.data["noise_floor"] is None
+    assert page.data["cases"][0]["training_rows"][0]["above_noise"] == ""
+    assert "above noise</th>" not in page.html
+    assert "first order, trees fixed</span></th>" in page.html
+    tracer.noise_floor(X[100:], y[100:], repeats=4)
+    page = lt.report(*arguments, worst=3, top=4, noise=False)
+    assert page.data["noise_floor"] == "4 retrainings without a random row"
+    assert "above noise</th>" in page.html
+    influence = tracer.influence(X[100:], y[100:])
+    for case in page.data["cases"]:
+        noise = influence.noise[case["position"]]
+        for line in case["training_rows"]:
+            assert line["above_noise"] == ("yes" if abs(line["change"]) > noise else "no")
+    mean = tracer.influence(X[100:], y[100:], reduce="mean").noise[0]
+    for line in page.data["overall"]["training_rows"]:
+        assert line["above_noise"] == ("yes" if abs(line["change"]) > mean else "no")
+
+
 def test_classes_and_their_probabilities():
     model, d, tracer = wine()
     case = data_of(tracer, d.X_test, d.y_test, rows=[2], top=2)["cases"][0]

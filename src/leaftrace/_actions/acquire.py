@@ -34,8 +34,9 @@ from .._data.errors import InvalidInput, UnsupportedModel
 from .._data.progress import progress
 from .._data.tables import table
 from .._engine.refit import AlteredModel
+from .._tracer.influence import FIRST_ORDER
 from .._tracer.tracer import Tracer
-from .common import Effect, Finding, Interruptible, check_tracer, effects_table
+from .common import Effect, Finding, Interruptible, check_tracer, effects_table, stopping_note
 from .statistics import interval_in_words, paired_interval
 
 _NOT_RETRAINED = "Not retrained: only a retrained model shows what these labels are worth."
@@ -77,6 +78,8 @@ class Acquisition(Finding):
             "expected_label": self.expected_label,
         }
         columns |= {f"loss_change_if_{label}": change for label, change in self.by_label.items()}
+        if self.by_label:
+            columns["change_is"] = np.full(len(self.rows), FIRST_ORDER, dtype=object)
         return table(columns, self.tracer.table_kind)
 
     @property
@@ -115,7 +118,7 @@ class Acquisition(Finding):
                 effect = replace(effect, **{way: float(change.mean())})
                 if way == "retrained":
                     advice = _verdict(before, change)
-        return replace(self, outcome=effect, advice=advice)
+        return replace(self, outcome=effect, advice=advice + stopping_note(self.tracer, retrain))
 
     def _model_with_rows(self, labels: np.ndarray, way: str) -> AlteredModel | None:
         """The model with the rows added; None if it cannot be refitted with new rows."""

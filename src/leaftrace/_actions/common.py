@@ -1,8 +1,7 @@
 """Parts that all actions share: a result that prints as a table with advice, and effects.
 
 An effect is measured in three ways: *predicted* to first order from derivatives, *refitted* exactly
-with the trees fixed, and *retrained*. Only the last one is a real training; the other two are
-cheaper estimates of it.
+with the trees fixed, and *retrained*, which may also choose other splits and has noise of its own.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from .._model.training_set import TrainingSet
 from .._tracer.tracer import Tracer
 
 _PRINTED = 20  # lines of a table
+EFFECTS_CAPTION = "effects (predicted: first order, trees fixed; refitted: trees fixed; retrained: other trees, too)"
 
 
 class Finding:
@@ -52,11 +52,11 @@ class Finding:
     def __repr__(self) -> str:
         parts = [self.title, _as_text(self.table)]
         if self.effects is not None:
-            parts += ["effects", _as_text(self.effects)]
+            parts += [EFFECTS_CAPTION, _as_text(self.effects)]
         return "\n\n".join([*parts, self.advice])
 
     def _repr_html_(self) -> str:
-        effects = [] if self.effects is None else ["effects", self.effects]
+        effects = [] if self.effects is None else [EFFECTS_CAPTION, self.effects]
         return notebook(self.title, self.table, *effects, self.advice)
 
 
@@ -73,13 +73,18 @@ def _as_text(lines: Any) -> str:
 
 @dataclass(frozen=True)
 class Effect:
-    """The change of one number, which is named in ``of``. NaN: not computed."""
+    """The change of one number, which is named in ``of``. NaN: not computed.
+
+    ``above_noise``  "yes" or "no": whether the last change computed stands out of those without
+                     random rows. Empty: not measured; tables then leave it out
+    """
 
     of: str
     before: float
     predicted: float = np.nan
     refitted: float = np.nan
     retrained: float = np.nan
+    above_noise: str = ""
 
 
 def effects_table(effects: Sequence[Effect], kind: str = "") -> Any:
@@ -87,6 +92,8 @@ def effects_table(effects: Sequence[Effect], kind: str = "") -> Any:
     if not effects:
         return None
     names = [field.name for field in fields(effects[0])]
+    if not any(effect.above_noise for effect in effects):
+        names.remove("above_noise")
     return table({name: [getattr(effect, name) for effect in effects] for name in names}, kind)
 
 
@@ -157,6 +164,15 @@ def measure(
         predicted = first_order(tracer, X, y, training)
     after = np.nan if retrained is None else mean_loss(retrained, X, y)
     return Effect(of, before, predicted, mean_loss(refitted, X, y) - before, after - before)
+
+
+def stopping_note(tracer: Tracer, retrained: bool = True) -> str:
+    """A sentence about early stopping in the tracer's retrainings, after a space; or nothing.
+
+    ``retrained``: whether the result it is for has any.
+    """
+    note = tracer.engine.retrainings.in_words() if retrained else ""
+    return f" {note}" if note else ""
 
 
 class Interruptible:

@@ -23,7 +23,7 @@ from .._data.tables import table
 from .._data.wording import words
 from .._engine.refit import AlteredModel
 from .._tracer.tracer import Tracer
-from .common import Finding, Interruptible, check_tracer
+from .common import Finding, Interruptible, check_tracer, stopping_note
 
 
 def group_effects(
@@ -92,7 +92,7 @@ def group_effects(
         retrained=retrained,
         _kind=tracer.table_kind,
     )
-    return replace(found, advice=_advice(found, run.interrupted))
+    return replace(found, advice=_advice(found, run.interrupted) + stopping_note(tracer, retrain))
 
 
 @dataclass(frozen=True, repr=False)

@@ -9,6 +9,7 @@ The same rows are judged before and after a change, so their losses are compared
 from __future__ import annotations
 
 from .._data.arrays import F64
+from .._data.student import student
 
 
 def half_width(differences: F64, confidence: float = 0.95) -> float:
@@ -29,20 +30,3 @@ def paired_interval(differences: F64, confidence: float = 0.95) -> tuple[float, 
 def interval_in_words(low: float, high: float) -> str:
     """The interval as advice mentions it."""
     return f"95 % interval {low:+.3g} to {high:+.3g}"
-
-
-def student(tail: float, freedom: int) -> float:
-    """The number that Student's t exceeds with the probability `tail`.
-
-    It is an expansion around the normal quantile (Abramowitz and Stegun 26.7.5), within 0.5 % of
-    the exact number from nine degrees of freedom on.
-    """
-    from statistics import NormalDist  # not at the top: it imports a dozen modules
-
-    z = NormalDist().inv_cdf(1 - tail)
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-    )
-    return z + sum(term / freedom**k for k, term in enumerate(terms, 1))

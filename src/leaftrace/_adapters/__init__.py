@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from .._data.arrays import F64, Ids
 from .._data.errors import UnsupportedModel
 from .._data.parquet import PartedTable
+from .._model.early_stopping import Rounds
 from .._model.ensemble import Ensemble
 from .._model.training_set import TrainingSet
 from .class_names import open_with_names
@@ -24,6 +25,11 @@ class Retrained(Protocol):
     """A model that was trained again, on another training set."""
 
     structure_changed: bool
+
+    @property
+    def rounds(self) -> Rounds:
+        """Number of its rounds of boosting, and whether early stopping decided it again."""
+        ...
 
     def scores(self, X: Any) -> F64:
         """Return the raw scores (m, K) of these rows, without scores that the user gave them."""
@@ -83,7 +89,9 @@ class Source(Protocol):
         ...
 
     def retrain(self, rows: TrainingSet, threads: int) -> Retrained:
-        """Train the model again with its own settings, on another training set."""
+        """Train the model again with its own settings, on another training set.
+
+        With ``rows.eval_set``, its early stopping decides again after how many rounds."""
         ...
 
 

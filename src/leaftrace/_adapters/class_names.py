@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from .._data import frames, inputs
 from .._data.arrays import F64
 from .._data.errors import InvalidInput
+from .._model.early_stopping import map_eval_set
 from .._model.reading import Reading
 from .._model.training_set import TrainingSet
 from .base import Wrapped
@@ -114,6 +115,8 @@ class NamedClasses(Wrapped):
         if rows.added is not None:
             X, y, w = rows.added
             rows = replace(rows, added=(X, numbers_of(y, names), w))
+        by_number = map_eval_set(rows.eval_set, y=lambda labels: numbers_of(labels, names))
+        rows = replace(rows, eval_set=by_number)
         return RetrainedWithNames(self.inner.retrain(rows, threads), names)
 
 
@@ -124,6 +127,7 @@ class RetrainedWithNames:
         self.inner = inner
         self.names = names
         self.structure_changed = inner.structure_changed
+        self.rounds = inner.rounds
 
     def scores(self, X: Any) -> F64:
         return self.inner.scores(X)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._data.arrays import F64, Ids
 from .._data.parquet import PartedTable
+from .._model.early_stopping import map_eval_set
 from .._model.training_set import TrainingSet
 from .base import Wrapped, for_sklearn
 
@@ -46,6 +47,7 @@ class PipelineSource(Wrapped):
         if rows.added is not None:
             X, y, w = rows.added
             rows = replace(rows, added=(self.transform(X), y, w))
+        rows = replace(rows, eval_set=map_eval_set(rows.eval_set, X=self.transform))
         return RetrainedPipeline(self, self.inner.retrain(rows, threads))
 
 
@@ -56,6 +58,7 @@ class RetrainedPipeline:
         self.source = source
         self.inner = inner
         self.structure_changed = inner.structure_changed
+        self.rounds = inner.rounds
 
     def scores(self, X: Any) -> F64:
         return self.inner.scores(self.source.transform(X))

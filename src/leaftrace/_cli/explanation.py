@@ -14,7 +14,7 @@ import numpy as np
 from .._actions.common import Interruptible
 from .._data.progress import progress
 from .._report.explained_rows import ExplainedRows, Sides, both_sides
-from .._tracer.influence import Influence, Ranked, rank
+from .._tracer.influence import Influence, Unit, rank
 from .._tracer.tracer import Tracer
 from .output import Output, cell_text
 
@@ -82,20 +82,17 @@ def _training_rows(
     tracer: Tracer, influence: Influence, top: int
 ) -> Iterator[list[dict[str, Any]]]:
     """For each query the `top` training rows, most important first."""
-    for ranked in rank(influence, top, None):
-        yield _ranked_lines(tracer, ranked, f"{influence.of}_change_if_removed")
-
-
-def _ranked_lines(tracer: Tracer, ranked: Ranked, change_name: str) -> list[dict[str, Any]]:
-    """A line for each of these training rows. ``change_name``: of the column of changes."""
-    positions, effects, changes = ranked
-    columns = {
-        "train_row": tracer.train_index[positions],
-        "label": tracer.y_train[positions],
-        "effect": effects,
-        change_name: changes.astype(float),
-    }
-    return [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
+    unit = Unit(influence.change_is, influence.noise)
+    name = f"{influence.of}_change_if_removed"
+    for j, (positions, effects, changes) in enumerate(rank(influence, top, None)):
+        columns = {
+            "train_row": tracer.train_index[positions],
+            "label": tracer.y_train[positions],
+            "effect": effects,
+            **unit.columns(name, changes.astype(float), np.full(len(positions), j)),
+        }
+        lines = zip(*columns.values(), strict=True)
+        yield [dict(zip(columns, line, strict=True)) for line in lines]
 
 
 def _title(facts: dict[str, Any]) -> str:

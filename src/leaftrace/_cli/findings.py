@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._actions.common import Finding
+from .._actions.common import EFFECTS_CAPTION, Finding
 from .._data.tables import columns_of
 from . import NO, OK
 from .output import MAX_LINES, Output, records, say
@@ -22,7 +22,7 @@ def show_finding(out: Output, found: Finding, most: int = MAX_LINES, table: Any 
     if found.effects is not None:
         effects = columns_of(found.effects)
         out.document["effects"] = records(effects)
-        out.text("\nEffects: what changes", "bold")
+        out.text(f"\n{EFFECTS_CAPTION.capitalize()}", "bold")
         out.table(effects)
     out.text(f"\n{found.advice}")
 

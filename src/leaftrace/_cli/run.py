@@ -29,6 +29,7 @@ OPTION_WORDS = Wording(
     do_retrain="leave out --no-retrain",
     do_refit="leave out --no-refit",
     no_refit="--no-refit",
+    give_eval_set="Tracer(..., eval_set=) in Python",
     give_parameters="Give --param max_depth=... --param learning_rate=...",
     takes_options=True,
 )

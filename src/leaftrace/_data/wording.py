@@ -29,6 +29,7 @@ class Wording:
     ``no_refit``          how to do without refits
     ``give_parameters``   how to give the parameters of training
     ``takes_options``     parameters are given as options of a command
+    ``give_eval_set``     how to have early stopping repeated
     """
 
     test_suspects: str = "confirm(X_holdout, y_holdout)"
@@ -44,6 +45,7 @@ class Wording:
     no_refit: str = "refit=False"
     give_parameters: str = "Pass params={'max_depth': ..., 'learning_rate': ..., ...}"
     takes_options: bool = False
+    give_eval_set: str = "Tracer(..., eval_set=)"
 
     def parameters(self, **values: object) -> str:
         """Words for giving these parameters of training; a value of ... is left to the user."""

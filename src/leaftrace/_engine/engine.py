@@ -42,6 +42,7 @@ from .queries import Of, Queries, Reduce, make_queries, queries_for
 from .refit import RefittedModel, RetrainedModel, alter, class_factors, refit_on
 from .removals import has_block_removal, refit_without
 from .replay import replay
+from .retrainings import Retrainings
 from .row_effects import candidate_rows
 from .settings import Settings, thread_pool
 from .workspace import Workspace
@@ -67,6 +68,7 @@ class Engine:
         memory_limit = settings.memory_limit or available_memory() // 2
         self.work = Workspace(trace, settings.dtype, settings.n_jobs, memory_limit)
         self.space: LeafSpace | None = None
+        self.retrainings = Retrainings(source, settings)
 
     def _report_fidelity(self) -> None:
         """Raise an error or a warning about an inexact replay, as the settings have it."""
@@ -83,6 +85,7 @@ class Engine:
         """The same replay, for another view of the model such as one with names for its classes."""
         engine = copy(self)
         engine.source = source
+        engine.retrainings = Retrainings(source, self.settings)
         for cached in ("reading", "as_trained", "unchanged"):  # which hold the former source
             engine.__dict__.pop(cached, None)
         return engine
@@ -159,7 +162,7 @@ class Engine:
 
     def retrain(self, training: TrainingSet) -> RetrainedModel:
         """The model trained again on this training set."""
-        retrained = self.source.retrain(training, self.work.n_jobs)
+        retrained = self.retrainings.train(training, self.work.n_jobs)
         return RetrainedModel(self.source, training, retrained)
 
     def rest(self, without: Ints) -> Ints:
@@ -267,24 +270,6 @@ class Engine:
         models = self.work.map(without_row, index.tolist())
         done = progress(models, len(index), "training rows", "row")
         return np.array(list(done)).reshape(len(index), len(queries)).astype(self.work.dtype)
-
-    def values_by_retraining(
-        self, X: Any, baseline: Any, queries: Queries, index: Ints
-    ) -> tuple[Real, np.ndarray]:
-        """(rows, queries) by training again without each row; (rows,) whether trees changed."""
-        offset = self.source.rows(X, baseline)[1]
-
-        def without_row(row: int) -> tuple[F64, bool]:
-            training = TrainingSet(self.n_rows, self.rest(np.array([row])))
-            model = self.source.retrain(training, 1)
-            scores = model.scores(X) + (0.0 if offset is None else offset)
-            change = queries.change((scores - queries.scores)[:, :, None])[:, 0]
-            return -change, model.structure_changed
-
-        models = self.work.map(without_row, index.tolist())
-        done = list(progress(models, len(index), "retraining", "model"))
-        values = np.array([v for v, _ in done]).reshape(len(index), len(queries))
-        return values, np.array([changed for _, changed in done], dtype=bool)
 
     def label_slopes(self, queries: Queries, index: Ints, target: int | None) -> Real:
         """(rows, queries) derivatives in the labels of these training rows.

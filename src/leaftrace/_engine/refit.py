@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from .._adapters import Retrained, Source
 from .._data.arrays import F64, Ids, Ints
 from .._data.errors import InvalidInput, UnsupportedModel
+from .._model.early_stopping import Rounds
 from .._model.ensemble import Ensemble
 from .._model.goal import Goal, GoalRows, ReadyGoal
 from .._model.reading import Reading
@@ -100,6 +101,11 @@ class RetrainedModel(AlteredModel):
     def structure_changed(self) -> bool:
         """Whether any training row falls into another leaf of any tree."""
         return self.retrained.structure_changed
+
+    @property
+    def rounds(self) -> Rounds:
+        """Number of its rounds of boosting, and whether early stopping decided it again."""
+        return self.retrained.rounds
 
     def scores(self, X: Any, baseline: Any = None) -> F64:
         offset = self.source.rows(X, baseline)[1]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._data.errors import InvalidInput
+from .._model.early_stopping import EvalSet, read_eval_set
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -22,16 +23,22 @@ class Settings:
     ``dtype``         of the passes
     ``n_jobs``        number of threads
     ``memory_limit``  bytes to use beyond the inputs; None: half of what is free
+    ``eval_set``      rows that decide when a retraining stops; None: it keeps the rounds
     """
 
     fidelity: str
     dtype: np.dtype
     n_jobs: int
     memory_limit: int | None
+    eval_set: EvalSet | None = None
 
 
 def settings_of(
-    fidelity: str, dtype: str, n_jobs: int | None, memory_limit: int | None
+    fidelity: str,
+    dtype: str,
+    n_jobs: int | None,
+    memory_limit: int | None,
+    eval_set: Any = None,
 ) -> Settings:
     """Check the settings that a user gave."""
     if fidelity not in ("raise", "warn", "ignore"):
@@ -48,7 +55,7 @@ def settings_of(
         )
     threads = available_cores() if n_jobs is None else int(n_jobs)
     limit = None if memory_limit is None else int(memory_limit)
-    return Settings(fidelity, np.dtype(dtype), threads, limit)
+    return Settings(fidelity, np.dtype(dtype), threads, limit, read_eval_set(eval_set))
 
 
 def _is_positive_integer(value: object) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from .._data import frames, inputs
 from .._data.arrays import F64, Ints
 from .._data.errors import InvalidInput
+from .early_stopping import EvalSet
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class TrainingSet:
     ``keep`` (k,)                  positions of the original rows that stay
     ``y``, ``sample_weight`` (n,)  labels and weights of all original rows; None: as they were
     ``added``                      table, labels and weights of new rows
+    ``eval_set``                   rows that decide when a retraining stops; None: it keeps the rounds
 
     Labels are spelled as the user spells them.
     """
@@ -30,11 +32,16 @@ class TrainingSet:
     y: NDArray[Any] | None = None
     sample_weight: F64 | None = None
     added: tuple[Any, NDArray[Any], F64] | None = None
+    eval_set: EvalSet | None = None
 
     @classmethod
     def unchanged(cls, n: int) -> TrainingSet:
         """The training set as it was."""
         return cls(n, np.arange(n))
+
+    def stopped_by(self, eval_set: EvalSet | None) -> TrainingSet:
+        """This set with rows that decide when a retraining stops, unless it has some."""
+        return self if self.eval_set is not None else replace(self, eval_set=eval_set)
 
     @property
     def kept(self) -> NDArray[np.bool_]:

@@ -15,6 +15,7 @@ from .._actions.common import check_tracer
 from .._data import inputs
 from .._data.cells import open_cell_tables
 from .._data.files import whole_file
+from .._tracer.class_names import with_class_names
 from .._tracer.tracer import Tracer
 from .explained_rows import choose_rows
 from .parts import check_groups, data_hashes
@@ -96,7 +97,7 @@ def report(
     settings.check()
     given = tracer
     if classes is not None:
-        tracer = tracer.with_class_names(list(classes), "classes")
+        tracer = with_class_names(tracer, list(classes), "classes")
     m = inputs.row_count(X_test)
     tables = open_cell_tables(tracer.X_train, X_test, settings.redacted)
     y = tracer.engine.test_labels(X_test, y_test)

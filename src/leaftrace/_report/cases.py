@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from .._data.arrays import F64, Ints
 from .._data.cells import CellTable, short
 from .._data.comparison import compare
 from .._tracer.influence import Ranked
+from .._tracer.noise_floor import noise_marks
 from .._tracer.tracer import Tracer
 from .explained_rows import ExplainedRows, Sides
 from .outcomes import Outcomes, outcomes_of
@@ -20,12 +22,19 @@ MAX_COLUMNS = 16  # columns that are shown of a row
 _KEPT_OUTCOME = ("loss", "prediction", "predicted", "correct", "probability")
 
 
-def effect_rows(tracer: Tracer, train: CellTable, sides: Sides) -> list[dict[str, Any]]:
-    """Lines of a table of training rows and their effects, without features."""
-    return [line for ranked in sides for line in _ranked_lines(tracer, train, ranked)]
+def effect_rows(
+    tracer: Tracer, train: CellTable, sides: Sides, noise: float = np.nan
+) -> list[dict[str, Any]]:
+    """Lines of a table of training rows and their effects, without features.
+
+    ``noise``: the size from which a change stands out of retraining; NaN: not measured.
+    """
+    return [line for ranked in sides for line in _ranked_lines(tracer, train, ranked, noise)]
 
 
-def _ranked_lines(tracer: Tracer, train: CellTable, ranked: Ranked) -> Iterator[dict[str, Any]]:
+def _ranked_lines(
+    tracer: Tracer, train: CellTable, ranked: Ranked, noise: float
+) -> Iterator[dict[str, Any]]:
     """Lines for the training rows of one side."""
     positions, effects, changes = ranked
     pairs = zip(positions.tolist(), effects, changes, strict=True)
@@ -36,6 +45,7 @@ def _ranked_lines(tracer: Tracer, train: CellTable, ranked: Ranked) -> Iterator[
             "effect": effect,
             "rank": place,
             "change": float(change),
+            "above_noise": str(noise_marks(change, noise)),
         }
 
 
@@ -53,7 +63,9 @@ class Cases:
         """Test row j, and the training rows behind it with their features side by side."""
         rows = self.rows
         position = int(rows.chosen[j])
-        lines = [] if sides is None else effect_rows(rows.tracer, self.train, sides)
+        lines = []
+        if sides is not None:
+            lines = effect_rows(rows.tracer, self.train, sides, float(self._noise[j]))
         trained = np.array([line["position"] for line in lines], dtype=np.intp)
         own_cells = self.test.take(rows.chosen[[j]])[0]
         beside = compare(self.test.names, own_cells, self.train.take(trained), MAX_COLUMNS)
@@ -68,6 +80,19 @@ class Cases:
             "training_rows": lines,
             "removal": None,
         }
+
+    @cached_property
+    def _noise(self) -> F64:
+        """(rows,) the size from which a change stands out of retraining; NaN: not measured."""
+        rows = self.rows
+        every = np.arange(len(rows))
+        if not rows.tracer.floors:
+            return np.full(len(every), np.nan)
+        baseline = None if rows.baseline is None else rows.baseline[rows.chosen]
+        given = (rows.table(every), rows.labels(every), rows.of, None, None, baseline)
+        queries, _ = rows.tracer.engine.queries(*given)
+        found = rows.tracer.noise_of(queries, 1)
+        return np.full(len(every), np.nan) if found is None else found[0]
 
     def without(self, sides: Sequence[Sides]) -> Iterator[tuple[int, dict[str, Any]]]:
         """Predictions for the test rows without the training rows of one side, leaves refitted.

@@ -74,6 +74,7 @@ def summarise(
         "cases": described.cases,
         **_other_parts(rows, train, settings, described),
         "missing": described.missing,
+        "retraining": rows.tracer.engine.retrainings.in_words(),
         "settings": settings.describe(),
         "versions": versions(),
         "hashes": hashes,
@@ -90,6 +91,7 @@ def _about(rows: ExplainedRows, settings: ReportSettings) -> dict[str, Any]:
         "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "model": _model(rows.tracer),
         "fidelity": _fidelity(rows.tracer),
+        "noise_floor": next((f.done for f in rows.tracer.floors if f.removed == 1), None),
         "test": {
             "rows": m,
             "shown": len(rows),
@@ -216,4 +218,5 @@ def _overall(rows: ExplainedRows, train: CellTable, top: int) -> dict[str, Any]:
     """Training rows that matter most to the mean loss of all test rows: one pass."""
     influence = rows.tracer.influence(rows.X, rows.y, reduce="mean")
     [sides] = both_sides(influence, top)
-    return with_features(train, effect_rows(rows.tracer, train, sides))
+    noise = np.nan if influence.noise is None else float(influence.noise[0])
+    return with_features(train, effect_rows(rows.tracer, train, sides, noise))

@@ -13,7 +13,8 @@ from .._data.grouping import SourceTables
 from .._engine.engine import Engine
 from .._engine.methods import Baseline, LeafInfluence, LeafRefit, Method, Retrain, TopKLeaves
 from .._engine.queries import Of, Queries, Reduce
-from .influence import Influence, rank, top_table
+from .influence import FIRST_ORDER, Influence, Unit, rank, top_table
+from .retrained_rows import values_by_retraining
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -65,12 +66,24 @@ def rows_influence(
     some = None if rows is None else index
     changed = None
     if isinstance(method, Retrain):
-        values, changed = engine.values_by_retraining(query.X_test, query.baseline, queries, index)
+        values, changed = values_by_retraining(engine, query.X_test, query.baseline, queries, index)
     else:
         values = _fixed_tree_values(engine, queries, method, some)
     tables = _result_tables(tracer, tracer.X_train, some, query.X_test, queries)
-    extra = {"structure_changed": changed, "tables": tables}
+    extra = {
+        "structure_changed": changed,
+        "tables": tables,
+        "noise": single_row_noise(tracer, queries, method),
+    }
+    if isinstance(method, Retrain):
+        extra["change_is"] = engine.retrainings.kind
     return removal_influence(tracer, values, index, test_index, queries, method, **extra)
+
+
+def single_row_noise(tracer: Tracer, queries: Queries, method: Method) -> F64 | None:
+    """(queries,) sizes from which effects of a single row stand out, if they were measured."""
+    found = None if method.gives == "scores" else tracer.noise_of(queries, 1)
+    return None if found is None else found[0]
 
 
 def _fixed_tree_values(
@@ -150,7 +163,8 @@ def streamed_top(
         block = removal_influence(tracer, values, every_row, names, queries, method)
         tops += rank(block, k, effect)
     name = f"{queries.of}_change_if_removed"
-    return top_table(tops, tracer.train_index, test_index, name, tracer.table_kind)
+    unit = Unit(FIRST_ORDER, single_row_noise(tracer, queries, method))
+    return top_table(tops, tracer.train_index, test_index, name, tracer.table_kind, unit)
 
 
 # ---- labels of training rows ----

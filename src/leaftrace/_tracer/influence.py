@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,11 @@ from .._data.errors import InvalidInput
 from .._data.grouping import SourceTables
 from .._data.tables import notebook, table, wide_table
 from .influence_file import read_fields, write_influence
+from .noise_floor import noise_marks
+
+# Which of several numbers a change in a table is.
+FIRST_ORDER = "first order, trees fixed"
+REFITTED = "refitted, trees fixed"
 
 # Phrases for the actions whose effect `Influence.change` is, to put in a sentence.
 ACTION_PHRASES = {
@@ -51,6 +56,10 @@ class Influence:
                      pickles do not keep them
     ``scored``       values are scores of some of `baselines`: only their order counts, and they are
                      no change of the query
+    ``change_is``    which of these a change is, for tables: "first order, trees fixed", "refitted,
+                     trees fixed" or "retrained"
+    ``noise``        (queries,) the size from which a change stands out of retraining without a
+                     random row, NaN where that was not measured; None: see `Tracer.noise_floor`
     """
 
     values: Real
@@ -66,6 +75,12 @@ class Influence:
     lower_is_better: bool | None = None
     tables: SourceTables = field(default_factory=SourceTables)
     scored: bool = False
+    change_is: str = ""
+    noise: F64 | None = None
+
+    def __post_init__(self) -> None:
+        if not self.change_is:
+            object.__setattr__(self, "change_is", FIRST_ORDER if self.derivative else REFITTED)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -118,7 +133,8 @@ class Influence:
         if self.scored:
             tops = [(rows, effects, -change) for rows, effects, change in tops]
             name = "score"
-        return top_table(tops, self.train_index, self.test_index, name, self.tables.kind)
+        unit = None if self.scored else Unit(self.change_is, self.noise)
+        return top_table(tops, self.train_index, self.test_index, name, self.tables.kind, unit)
 
     def mean(self) -> Influence:
         """The mean over the queries, in one column."""
@@ -128,6 +144,7 @@ class Influence:
             test_index=np.array(["mean"]),
             per_label=None,
             tables=replace(self.tables, test=None, reduced=True),
+            noise=None,
         )
 
     def by(self, groups: Any, test_groups: Any = None, *, bins: int = 5) -> Any:
@@ -171,6 +188,7 @@ class Influence:
         }
         if not self.scored:
             columns[self._change_name] = change
+            columns["change_is"] = np.full(len(change), self.change_is, dtype=object)
         return table(columns, self.tables.kind)
 
     def to_frame(self) -> Any:
@@ -196,7 +214,19 @@ class Influence:
         lines.append(f"  method: {self.method}")
         if rows and queries:
             lines += self._extremes()
+        if self.noise is not None:
+            lines.append(f"  {self._noise_in_words()}")
         return "\n".join(lines)
+
+    def _noise_in_words(self) -> str:
+        """How many of the changes stand out of retraining without a random row."""
+        assert self.noise is not None
+        measured = ~np.isnan(self.noise)
+        if not measured.any():
+            return "above noise: not measured for these test rows"
+        above = int((np.abs(self.change[:, measured]) > self.noise[measured]).sum())
+        count = self.shape[0] * int(measured.sum())
+        return f"above noise: {above:,} of {count:,} changes stand out of retraining without a random row"
 
     def _extremes(self) -> list[str]:
         """Lines about the rows with the largest and the smallest mean burden."""
@@ -210,7 +240,7 @@ class Influence:
             if self.scored:
                 size = f"score {burden[row]:+.3g}"
             else:
-                size = f"{phrase} the {self.of} changes by {change[row]:+.3g}"
+                size = f"{phrase} the {self.of} changes by {change[row]:+.3g} ({self.change_is})"
             lines.append(f"  most {effect}: row {self.train_index[row]}; {size}{suffix}")
         return lines
 
@@ -222,7 +252,11 @@ class Influence:
             return notebook(title, *lines)
         first = slice(0, 3)
         some = replace(
-            self, values=self.values[:, first], test_index=self.test_index[first], per_label=None
+            self,
+            values=self.values[:, first],
+            test_index=self.test_index[first],
+            per_label=None,
+            noise=None if self.noise is None else self.noise[first],
         )
         others = []
         if queries > 3:
@@ -262,23 +296,49 @@ def largest(size: Real, k: int) -> np.ndarray:
     return candidates[np.argsort(-size[candidates], kind="stable")][:k]
 
 
+class Unit(NamedTuple):
+    """The kind of the changes in a table, and (queries,) from which size they stand out of noise."""
+
+    change_is: str
+    noise: F64 | None = None
+
+    def columns(self, name: str, change: Real, query: np.ndarray) -> dict[str, np.ndarray]:
+        """Columns with changes (lines,) of the queries with these numbers (lines,).
+
+        The changes and what they are come last, where a narrow print does not cut them.
+        """
+        columns = {}
+        if self.noise is not None:
+            columns["above_noise"] = noise_marks(change, self.noise[query])
+        kind = np.full(len(change), self.change_is, dtype=object)
+        return {**columns, name: change, "change_is": kind}
+
+
 def top_table(
-    tops: list[Ranked], train_index: np.ndarray, test_index: np.ndarray, change_name: str, kind: str
+    tops: list[Ranked],
+    train_index: np.ndarray,
+    test_index: np.ndarray,
+    change_name: str,
+    kind: str,
+    unit: Unit | None = None,
 ) -> Any:
     """A table of the most important rows of each query.
 
     ``tops``         for each query, as `rank` gives them
     ``change_name``  of the column of changes
     ``kind``         of the table
+    ``unit``         what the changes are; None: scores
     """
     count = [len(order) for order, _, _ in tops]
+    change = np.concatenate([change for _, _, change in tops])
+    query = np.repeat(np.arange(len(tops)), count)
     return table(
         {
             "test_row": np.repeat(test_index, count),
             "rank": np.concatenate([np.arange(1, c + 1) for c in count]),
             "train_row": train_index[np.concatenate([order for order, _, _ in tops])],
             "effect": np.array([e for _, effects, _ in tops for e in effects], dtype=object),
-            change_name: np.concatenate([change for _, _, change in tops]),
+            **({change_name: change} if unit is None else unit.columns(change_name, change, query)),
         },
         kind,
     )

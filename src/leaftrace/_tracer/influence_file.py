@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .influence import Influence
 
 _FORMAT = "leaftrace-influence-1"
-_FACTS = ("of", "method", "action", "derivative", "lower_is_better", "scored")
+_FACTS = ("of", "method", "action", "derivative", "lower_is_better", "scored", "change_is")
 _FACT_TYPES: dict[str, Any] = {
     "of": str,
     "method": str,
@@ -23,6 +23,7 @@ _FACT_TYPES: dict[str, Any] = {
     "derivative": bool,
     "lower_is_better": (bool, type(None)),
     "scored": bool,
+    "change_is": str,
 }
 _KINDS = {"Decimal", "Timestamp", "datetime", "date"}  # of names, that JSON does not have
 _ACTIONS = {"removed", "added", "flipped", "relabelled", "label_raised"}
@@ -36,6 +37,8 @@ def write_influence(influence: Influence, path: str | os.PathLike[str]) -> None:
         meta[name] = getattr(influence, name)
     for name in ("train_index", "test_index"):
         _pack(name, getattr(influence, name), arrays, meta)
+    if influence.noise is not None:
+        arrays["noise"] = influence.noise
     if influence.structure_changed is not None:
         arrays["structure_changed"] = influence.structure_changed
     if influence.per_label is not None:
@@ -77,6 +80,8 @@ def _fields(arrays: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any]:
         "per_label": per_label,
         "lower_is_better": meta.get("lower_is_better"),
         "scored": meta.get("scored", False),
+        "change_is": meta.get("change_is", ""),
+        "noise": arrays.get("noise"),
     }
 
 
@@ -89,6 +94,8 @@ def _problem(fields: dict[str, Any]) -> str:
     shapes = {"train_index": (rows,), "test_index": (queries,), "weight": (rows,)}
     if fields["structure_changed"] is not None:
         shapes["structure_changed"] = (rows,)
+    if fields["noise"] is not None:
+        shapes["noise"] = (queries,)
     if fields["weight"].shape == (1,):  # one weight for all rows
         del shapes["weight"]
     for name, shape in shapes.items():

@@ -30,8 +30,8 @@ from .._engine.queries import Queries
 from .._engine.replay import Trace
 from .._engine.workspace import Workspace
 from .._kernels import block_width, blocks_of
-from .answers import removal_influence
-from .influence import Influence, largest
+from .answers import removal_influence, single_row_noise
+from .influence import Influence, Unit, largest
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -85,11 +85,15 @@ def _blocks(
     else:
         blocks = engine.backward_blocks(queries, method, None)
     every_row = np.arange(tracer.n_rows)
+    noise = single_row_noise(tracer, queries, method)
     for columns, values in blocks:
         names = test_index[columns]
         influence = None
         if values is not None:
-            influence = removal_influence(tracer, values, every_row, names, queries, method)
+            of_block = None if noise is None else noise[columns]
+            influence = removal_influence(
+                tracer, values, every_row, names, queries, method, noise=of_block
+            )
         yield _NeighbourBlock(queries.leaves[:, columns], outputs[columns], names, influence)
 
 
@@ -119,7 +123,9 @@ def _block_lines(
         if influence is not None and burden is not None and change is not None:
             words = [influence.effect_word(x) for x in burden[rows, b]]
             columns["effect"] = np.array(words, dtype=object)
-            columns[f"{influence.of}_change_if_removed"] = change[rows, b]
+            name = f"{influence.of}_change_if_removed"
+            unit = Unit(influence.change_is, influence.noise)
+            columns |= unit.columns(name, change[rows, b], np.full(len(rows), b))
         yield columns
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from copy import copy
 from typing import Any, Literal
 
 import numpy as np
 
 from .._adapters import open_model
-from .._adapters.class_names import NamedClasses, with_names
+from .._adapters.class_names import NamedClasses
 from .._data import frames, inputs
 from .._data.arrays import F64
 from .._data.errors import InvalidInput
@@ -23,6 +22,7 @@ from .._engine.methods import LeafInfluence, LeafRefit, Method
 from .._engine.queries import Of, Reduce
 from .._engine.refit import RefittedModel, RetrainedModel
 from .._engine.settings import settings_of
+from .._model.early_stopping import read_eval_set
 from .._model.training_set import TrainingSet
 from .answers import (
     QueryArguments,
@@ -34,9 +34,10 @@ from .answers import (
 from .display import tracer_html, tracer_text
 from .influence import Influence
 from .neighbours import neighbour_table
+from .noise_floor import NoiseFloors
 
 
-class Tracer:
+class Tracer(NoiseFloors):
     """A fitted model and its training rows: replays the training and traces predictions to rows.
 
     >>> tracer = Tracer(model, X_train, y_train)              # doctest: +SKIP
@@ -58,6 +59,8 @@ class Tracer:
     ``class_names``   names of the classes, in their order, for a model that has only numbers for
                       them (a saved LightGBM or XGBoost model); labels may then be given by name,
                       and tables show names
+    ``eval_set``      (X, y) that stopped the training early, as in fit(): retraining stops again
+                      by it. Without it, retrained models have as many rounds as the model
 
     ``train_index`` (n,) are the training rows' names in tables: the index of X_train, or positions.
 
@@ -86,8 +89,9 @@ class Tracer:
         memory_limit: int | None = None,
         params: dict[str, Any] | None = None,
         class_names: Sequence[Any] | None = None,
+        eval_set: Any = None,
     ) -> None:
-        settings = settings_of(fidelity, dtype, n_jobs, memory_limit)
+        settings = settings_of(fidelity, dtype, n_jobs, memory_limit, eval_set)
         source = open_model(
             model, X_train, y_train, sample_weight, baseline, params or {}, class_names
         )
@@ -327,10 +331,15 @@ class Tracer:
         y: Any = None,
         sample_weight: Any = None,
         added: tuple[Any, Any] | None = None,
+        eval_set: Any = None,
     ) -> RetrainedModel:
-        """The model trained again on another training set, with its own parameters: see `refit`."""
+        """The model trained again on another training set, with its own parameters: see `refit`.
+
+        It has as many rounds of boosting. With `eval_set` (or that of the tracer), early stopping
+        decides again; `rounds` of the result says which of the two was done.
+        """
         training = self._training_set(without, y, sample_weight, added)
-        return self.engine.retrain(training)
+        return self.engine.retrain(training.stopped_by(read_eval_set(eval_set)))
 
     def follow(self, retrained: RetrainedModel) -> Tracer:
         """A tracer of a model from `retrain`, with its training rows and the same settings."""
@@ -347,17 +356,6 @@ class Tracer:
             names = inputs.row_index(X_new, len(y_new))
             tracer.train_index = np.concatenate([tracer.train_index, names])
         return tracer
-
-    def with_class_names(self, names: Sequence[Any], argument: str) -> Tracer:
-        """The same tracer with names for classes that the model has only numbers for.
-
-        ``argument``: name of the argument that has them, for messages.
-        """
-        source = with_names(self.engine.source, names, argument)
-        named = copy(self)
-        named.engine = self.engine.with_source(source)
-        named.y_train = source.named(self.y_train)
-        return named
 
     def estimate(
         self,

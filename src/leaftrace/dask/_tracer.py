@@ -41,7 +41,7 @@ from .._engine.workspace import Workspace
 from .._kernels import BLOCKS, block_width, blocks_of
 from .._model.ensemble import Ensemble
 from .._model.start import condense_labels
-from .._tracer.influence import top_table
+from .._tracer.influence import FIRST_ORDER, Unit, top_table
 from . import _part
 from ._cluster import Cluster, as_array, cluster_errors, partitions
 from ._opening import local_model, open_with_stand_ins, refuse_unsupported, without_rows
@@ -269,7 +269,8 @@ class Tracer:
             (np.arange(begin, end), effects.tolist(), change)
             for (begin, end), (_, _, effects, change) in zip(pairwise(edges), found, strict=True)
         ]
-        return top_table(tops, names, test_index, f"{queries.of}_change_if_removed", "")
+        change_name = f"{queries.of}_change_if_removed"
+        return top_table(tops, names, test_index, change_name, "", Unit(FIRST_ORDER))
 
     # ---- backward pass ----
 

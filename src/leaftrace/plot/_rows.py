@@ -43,6 +43,8 @@ def top(influence: Influence, test_row: int = 0, k: int = 10, *, ax: Axes | None
     ax.set_ylim(len(order) - 0.4, -0.6)
     ax.margins(x=0.2)
     ax.axvline(0, color=GREY, linewidth=0.8)
+    if column.noise is not None and not np.isnan(column.noise[0]):
+        _draw_noise(ax, float(column.noise[0]))
     ax.set_xlabel(_change_label(column))
     ax.set_title(f"Training rows behind {query_name(column.test_index[0])}")
     if len(order):
@@ -54,19 +56,30 @@ def top(influence: Influence, test_row: int = 0, k: int = 10, *, ax: Axes | None
     return ax
 
 
+def _draw_noise(ax: Axes, noise: float) -> None:
+    """A band of the changes that do not stand out of retraining without a random row."""
+    limits = ax.get_xlim()
+    ax.axvspan(-noise, noise, color=GREY, alpha=0.2, zorder=0, label="noise of retraining")
+    ax.set_xlim(limits)
+
+
 def _single_column(influence: Influence, test_row: int) -> Influence:
     """The influence on one query."""
     j = inputs.row_numbers([test_row], influence.shape[1], "test_row", "test rows")
     return replace(
-        influence, values=influence.values[:, j], test_index=influence.test_index[j], per_label=None
+        influence,
+        values=influence.values[:, j],
+        test_index=influence.test_index[j],
+        per_label=None,
+        noise=None if influence.noise is None else influence.noise[j],
     )
 
 
 def _change_label(influence: Influence) -> str:
     if influence.scored:
         return "minus the score"
-    order = ", to first order" if influence.derivative else ""
-    return f"change of the {display_name(influence.of)} {ACTION_PHRASES[influence.action]}{order}"
+    phrase = ACTION_PHRASES[influence.action]
+    return f"change of the {display_name(influence.of)} {phrase} ({influence.change_is})"
 
 
 def query_name(label: Any) -> str:

@@ -22,7 +22,15 @@ from ..._data.wording import words
 from ..._engine.refit import RetrainedModel
 from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
-from ..common import Effect, Finding, Interruptible, check_tracer, effects_table, measure
+from ..common import (
+    Effect,
+    Finding,
+    Interruptible,
+    check_tracer,
+    effects_table,
+    measure,
+    stopping_note,
+)
 from ..statistics import interval_in_words, paired_interval
 from .proposals import has_classes, relabel, remove, reweight
 from .rounds import Proposal, Round, Rounds
@@ -215,7 +223,7 @@ def _result(rounds: Rounds, X_holdout: Any, y_holdout: np.ndarray, interrupted: 
     recommended = rounds.best if improved else unchanged
     return Clean(
         title="Cleaning the training set",
-        advice=_advice(rounds, effects, interval, interrupted),
+        advice=_advice(rounds, effects, interval, interrupted) + stopping_note(rounds.tracer),
         improved=improved,
         rows=recommended.differs_from(unchanged, rounds.labels, rounds.weights),
         without=recommended.removed,

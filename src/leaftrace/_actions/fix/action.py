@@ -15,6 +15,7 @@ from ..._data.progress import progress
 from ..._data.tables import table
 from ..._engine.refit import AlteredModel, RetrainedModel
 from ..._model.training_set import TrainingSet
+from ..._tracer.influence import FIRST_ORDER
 from ..._tracer.tracer import Tracer
 from ..common import (
     Effect,
@@ -24,6 +25,7 @@ from ..common import (
     effects_table,
     first_order,
     mean_loss,
+    stopping_note,
 )
 from ..statistics import half_width
 from .advice import DONE, advice_of, title_of
@@ -174,7 +176,8 @@ def _result(
         effects.append(_effect_on_test_rows(search, training, refitted, test, cost))
     return Fix(
         title=title_of(search, already_right),
-        advice=advice_of(search, F, cost, already_right, interrupted),
+        advice=advice_of(search, F, cost, already_right, interrupted)
+        + stopping_note(search.tracer),
         fixed=already_right or search.fixed,
         rows=search.rows,
         action=search.action,
@@ -259,4 +262,5 @@ def _table(search: Search, F: F64) -> Any:
     if search.action == "relabel":
         columns["suggested_label"] = np.full(len(rows), search.label)
     columns[f"margin_change_if_{DONE[search.action]}"] = search.gains(tracer, F)[rows]
+    columns["change_is"] = np.full(len(rows), FIRST_ORDER, dtype=object)
     return table(columns, tracer.table_kind)

@@ -26,8 +26,9 @@ from ..._data.wording import words
 from ..._engine.refit import RetrainedModel
 from ..._model.hashes import hash_model
 from ..._model.reading import Reading
+from ..._tracer.noise_floor import noise_bounds, noise_marks, size_bound
 from ..._tracer.tracer import Tracer
-from ..common import Effect, Interruptible, check_tracer
+from ..common import Effect, Interruptible, check_tracer, stopping_note
 from .audit import data_record, model_record, utc_time
 from .result import RemovalImpact
 
@@ -81,14 +82,15 @@ def removal_impact(
     reading = tracer.engine.reading.with_numbered_classes()
     runs = _run(tracer, reading, gone, X_test, retrain, controls, seed)
     unit = "probabilities" if reading.has_probabilities else "predictions"
-    effects = _effects(reading, unit, runs.scores, codes)
+    noise = tracer.noise_moves(X_test, len(gone))
+    effects = _effects(reading, unit, runs.scores, codes, noise)
     names = inputs.row_index(X_test, m)
     most_moved = _most_moved(reading, runs.scores, names, y_test)
     audit = {
         "format": _FORMAT,
         "time": time,
         **_record(tracer, gone, X_test, y_test, runs.retrained),
-        "effects": [asdict(effect) for effect in effects],
+        "effects": [_recorded(effect) for effect in effects],
         "controls": runs.controls,
         "interrupted": runs.interrupted,
     }
@@ -97,7 +99,7 @@ def removal_impact(
         audit["classes_by_number"] = class_names
     return RemovalImpact(
         title=f"Without {len(gone):,} of {tracer.n_rows:,} training rows",
-        advice=_advice(unit, effects, runs, m),
+        advice=_advice(unit, effects, runs, m) + stopping_note(tracer, retrain),
         rows=gone,
         answers={way: reading.response(F) for way, F in runs.scores.items()},
         controls=np.array(runs.controls),
@@ -215,6 +217,12 @@ def _record(
     }
 
 
+def _recorded(effect: Effect) -> dict[str, Any]:
+    """An effect for the audit file, without a mark that was not made."""
+    marked = bool(effect.above_noise)
+    return {k: v for k, v in asdict(effect).items() if marked or k != "above_noise"}
+
+
 def moves(reading: Reading, before: F64, after: F64) -> F64:
     """(m,) absolute change of each answer between scores (m, K).
 
@@ -225,18 +233,29 @@ def moves(reading: Reading, before: F64, after: F64) -> F64:
 
 
 def _effects(
-    reading: Reading, unit: str, scores: Mapping[str, F64], codes: F64 | None
+    reading: Reading,
+    unit: str,
+    scores: Mapping[str, F64],
+    codes: F64 | None,
+    noise: F64 | None,
 ) -> list[Effect]:
     """Moves, changed decisions and the change of the loss, in each way.
 
     ``unit``  what moves, in words
     ``codes`` (m,)  labels as the loss takes them
+    ``noise`` (repeats, m, K)  changes of the scores without as many random rows; None: not measured
     """
     start = scores["before"]
 
     def effect(name: str, before: float, change: Callable[[F64], float]) -> Effect:
         changes = {way: float(change(F)) for way, F in scores.items() if way != "before"}
-        return Effect(name, before, **changes)
+        mark = ""
+        if noise is not None:
+            random = np.array([change(start + moved) for moved in noise])
+            signed = name == "mean loss"
+            bound = noise_bounds(random[None])[0] if signed else size_bound(random)
+            mark = str(noise_marks(list(changes.values())[-1], bound))
+        return Effect(name, before, **changes, above_noise=mark)
 
     effects = [
         effect(f"mean move of {unit}", 0.0, lambda F: moves(reading, start, F).mean()),
@@ -292,7 +311,7 @@ def _advice(unit: str, effects: Sequence[Effect], runs: _Runs, m: int) -> str:
     if np.isnan(mean.retrained):
         return (
             f"{stopped}With the trees as they are, {unit} move by {mean.refitted:.2g} on average "
-            f"and {largest.refitted:.2g} at most. Only training again shows the whole effect: "
+            f"and {largest.refitted:.2g} at most. Training again may also choose other splits: "
             f"{words().do_retrain}."
         )
     text = (

@@ -22,7 +22,7 @@ from ..._data.progress import progress
 from ..._engine.refit import RefittedModel, RetrainedModel
 from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
-from ..common import Interruptible, check_tracer, first_order
+from ..common import Interruptible, check_tracer, first_order, stopping_note
 from ..statistics import paired_interval
 from .group_weights import descend, measured_slopes
 from .partition import (
@@ -109,7 +109,7 @@ def mismatch(
     judged = _judged(tracer, X_test, y, parts, others, training, model)
     return Mismatch(
         _TITLE,
-        advice_of(groups, judged),
+        advice_of(groups, judged) + stopping_note(tracer, model is not None),
         groups,
         weight,
         parts.unseen,

@@ -20,10 +20,10 @@ import numpy as np
 from ..._data import inputs
 from ..._data.arrays import F64, Ints
 from ..._data.progress import progress
+from ..._data.student import student
 from ..._engine.refit import RefittedModel
 from ..._tracer.tracer import Tracer
 from ..common import Interruptible, mean_loss
-from ..statistics import student
 
 _FOLDS = 20  # parts of the test rows, for standard errors
 _SHORTEST = 0.02  # smallest change of a factor that is worth a refit

@@ -15,7 +15,15 @@ from ..._data.progress import progress
 from ..._data.tables import table
 from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
-from ..common import Effect, Finding, Interruptible, effects_table, mean_loss, measure
+from ..common import (
+    Effect,
+    Finding,
+    Interruptible,
+    effects_table,
+    mean_loss,
+    measure,
+    stopping_note,
+)
 
 _COLUMNS = ("is_label_issue", "label_score", "given_label", "predicted_label")
 
@@ -144,7 +152,11 @@ class LabelNoise(Finding):
                 effect = replace(effect, retrained=after - effect.before)
         doing = "Relabelling" if action == "relabel" else "Removing"
         verdict = _verdict(effect, f"{doing} {len(rows):,} rows")
-        return replace(self, advice=" ".join([*self.notes, verdict]), _effect=effect)
+        return replace(
+            self,
+            advice=" ".join([*self.notes, verdict]) + stopping_note(self.tracer, retrain),
+            _effect=effect,
+        )
 
     def _training_set(self, rows: Ints, action: str) -> TrainingSet:
         """The training set with these rows removed or relabelled as suggested."""

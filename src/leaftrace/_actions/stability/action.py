@@ -51,6 +51,7 @@ def ensemble_influence(
     seed: int = 0,
     fit: FitFunction | None = None,
     n_jobs: int | None = None,
+    eval_set: Any = None,
 ) -> EnsembleInfluence:
     """Influence of training rows, averaged over models of other seeds on bags of the rows.
 
@@ -78,6 +79,8 @@ def ensemble_influence(
                       function of the result of make_model, X, y and sample_weight (or None) that
                       returns the fitted model
     ``n_jobs``        threads of the tracers; None means all cores
+    ``eval_set``      the rows by which `fit` stops early, as `Tracer` takes them: retrainings of
+                      members stop by them, too
 
     Ctrl-C ends it with the members that are finished, if they are two or more. It keeps in memory
     two matrices of the size of the answer, one member's values and, for ranks, members x rows.
@@ -88,7 +91,7 @@ def ensemble_influence(
         reduce = _reduction_of_rows_left_out(y_test, of, reduce, n - size)
     labels = inputs.vector(y, "y", n)
     weight = None if sample_weight is None else inputs.weights(sample_weight, n)
-    training = MemberTraining(X, labels, weight, make_model, fit, n_jobs)
+    training = MemberTraining(X, labels, weight, make_model, fit, n_jobs, eval_set)
     queries = MemberQueries(training, X_test, y_test, of, reduce, output, method)
     bags = draw_bags(labels, members, size, np.random.default_rng(seed))
     done = _Finished()

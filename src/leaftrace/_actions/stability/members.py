@@ -19,6 +19,7 @@ from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput
 from ..._engine.methods import Method
 from ..._engine.queries import Of, Queries, Reduce
+from ..._model.early_stopping import Rounds
 from ..._tracer.influence import Influence
 from ..._tracer.tracer import Tracer
 
@@ -82,6 +83,7 @@ class MemberTraining:
     make_model: Callable[[int], Any]
     fit: FitFunction | None
     n_jobs: int | None
+    eval_set: Any = None
 
     def train(self, seed: int, bag: Bag) -> Member:
         """Train a model with this seed on this bag."""
@@ -96,7 +98,8 @@ class MemberTraining:
 
     def trace(self, member: Member) -> Tracer:
         """A tracer of a member."""
-        tracer = Tracer(member.model, *self._rows(member.bag), n_jobs=self.n_jobs)
+        rows = self._rows(member.bag)
+        tracer = Tracer(member.model, *rows, n_jobs=self.n_jobs, eval_set=self.eval_set)
         labels = np.unique(self.y)
         if tracer.classes is not None and len(tracer.classes) < len(labels):
             raise InvalidInput(
@@ -147,9 +150,11 @@ class MemberQueries:
             )
         return self._influence(tracer, member)
 
-    def effects(self, member: Member, rows: Ints, retrain: bool) -> tuple[F64, list[str]]:
+    def effects(
+        self, member: Member, rows: Ints, retrain: bool
+    ) -> tuple[F64, list[str], list[Rounds]]:
         """(4, queries): the queries before, and their changes without these rows, predicted,
-        refitted and retrained; and the names of the queries."""
+        refitted and retrained; the names of the queries; and the rounds of retrainings."""
         tracer = self.training.trace(member)
         gone = np.flatnonzero(np.isin(member.rows, rows))
         X, y = self._test_rows(member)
@@ -163,7 +168,8 @@ class MemberQueries:
             for line, make in enumerate(ways, start=2):
                 score_change = make(gone).scores(X) - queries.scores
                 sizes[line] = queries.change(score_change[:, :, None])[:, 0]
-        return sizes, self.names(queries.of, test_index, queries.reduce is not None)
+        names = self.names(queries.of, test_index, queries.reduce is not None)
+        return sizes, names, tracer.engine.retrainings.rounds
 
     def names(self, of: str, test_index: np.ndarray, reduced: bool) -> list[str]:
         """Names of the mean over the queries and, if there are several, of each."""

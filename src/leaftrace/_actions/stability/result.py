@@ -12,6 +12,7 @@ from ..._data.arrays import F64, Real
 from ..._data.errors import InvalidInput
 from ..._data.progress import progress
 from ..._data.tables import table
+from ..._model.early_stopping import Rounds, rounds_in_words
 from ..._tracer.influence import Influence, rank
 from ..common import Effect, Finding, Interruptible, effects_table
 from .members import Member, MemberQueries
@@ -84,9 +85,11 @@ class EnsembleInfluence(Finding):
         queries = self._queries if X is None else replace(self._queries, X=X, y=y)
         by_member: list[F64] = []  # (before, predicted, refitted, retrained; queries) of each
         names: list[str] = []
+        rounds: list[Rounds] = []
         with Interruptible():
             for member in progress(self.members, len(self.members), "retraining", "model"):
-                sizes, names = queries.effects(member, index, retrain)
+                sizes, names, of_member = queries.effects(member, index, retrain)
+                rounds += of_member
                 by_member.append(sizes)
         if not by_member:
             raise KeyboardInterrupt
@@ -98,7 +101,8 @@ class EnsembleInfluence(Finding):
         )
         mean_sizes = np.array(by_member).mean(axis=2)
         advice = _verdict(mean_sizes, len(index), names[0], same_rows=X is None)
-        return replace(self, _effects=effects, advice=advice)
+        note = rounds_in_words(rounds)
+        return replace(self, _effects=effects, advice=f"{advice} {note}".strip())
 
 
 def _verdict(sizes: F64, count: int, name: str, same_rows: bool) -> str:
@@ -119,7 +123,7 @@ def _verdict(sizes: F64, count: int, name: str, same_rows: bool) -> str:
         f"changes the {name} by {changes.mean():+.3g}{error}."
     )
     if refit_only:
-        advice += " Only retraining tells the whole change."
+        advice += " Retraining may also choose other splits."
     if same_rows:
         advice += " Rows chosen by these test rows must be judged by others: confirm(rows, X, y)."
     return advice
@@ -136,6 +140,7 @@ def top_table(influence: Influence, changes: F64, k: int, effect: str | None) ->
             "train_row": influence.train_index[rows],
             "effect": np.array(effects, dtype=object),
             f"{influence.of}_change_if_removed": mean[rows],
+            "change_is": np.full(len(rows), influence.change_is, dtype=object),
             "standard_error": error[rows],
             "agreement": agreement[rows],
             "rank": size_ranks(np.abs(mean), rows),

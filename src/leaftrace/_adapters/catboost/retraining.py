@@ -10,21 +10,30 @@ import catboost
 # Resolved parameters that describe the finished run and not how to run again.
 _NOT_FOR_RETRAINING = {
     "pool_metainfo_options",
-    "use_best_model",
-    "best_model_min_trees",
     "classes_count",
     "eval_fraction",
     "force_unit_auto_pair_weights",
-    "od_type",
-    "od_wait",
-    "od_pval",
 }
+# Those that say when to stop by other rows.
+_STOPPING = {"use_best_model", "best_model_min_trees", "od_type", "od_wait", "od_pval"}
 _STATISTICS = {"simple_ctr", "combinations_ctr", "per_feature_ctr"}
 
 
-def retraining_params(model: catboost.CatBoost, reported: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters that train this model again, from those that it reports."""
+def stopped_early(reported: dict[str, Any]) -> bool:
+    """Whether other rows decided after how many rounds training ended."""
+    return bool(reported.get("use_best_model")) or "od_type" in reported
+
+
+def retraining_params(
+    model: catboost.CatBoost, reported: dict[str, Any], repeat_stopping: bool = False
+) -> dict[str, Any]:
+    """Return parameters that train this model again, from those that it reports.
+
+    ``repeat_stopping``: let other rows decide again when to stop, or keep the number of rounds."""
     params = {k: v for k, v in reported.items() if k not in _NOT_FOR_RETRAINING}
+    if not repeat_stopping:
+        params = {k: v for k, v in params.items() if k not in _STOPPING}
+        params["iterations"] = model.tree_count_
     # Balanced class weights were resolved for all rows; let CatBoost balance the remaining ones.
     balanced = params.get("auto_class_weights") != "None"
     params.pop("class_weights" if balanced else "auto_class_weights", None)
@@ -34,7 +43,6 @@ def retraining_params(model: catboost.CatBoost, reported: dict[str, Any]) -> dic
         for key in params.keys() & _STATISTICS:
             params[key] = [re.sub(r":TargetBorderCount=\d+", "", text) for text in params[key]]
     return params | {
-        "iterations": model.tree_count_,
         "allow_writing_files": False,
         "logging_level": "Silent",
     }

@@ -26,6 +26,7 @@ from ..._data import inputs
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.parquet import PartedTable
+from ..._model.early_stopping import EvalRows, EvalSet, Rounds
 from ..._model.ensemble import Ensemble, LeafRule, Recorded
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, cumulative, f32, given_scores
@@ -33,7 +34,7 @@ from .model_json import Json, leaf_weights, model_to_json
 from .objective import CLASS_LOSSES, EXPONENTIAL, LABELS, read_objective
 from .pools import leaf_numbers, readable_table
 from .recorder import recorded_scores
-from .retraining import retraining_params
+from .retraining import retraining_params, stopped_early
 from .shrinkage import shrink_factors, shrinking_moves, values_before_shrinking
 from .statistics import CategoricalRows, target_statistics
 from .training_leaves import training_leaves
@@ -267,16 +268,37 @@ class CatBoostSource(BaseSource):
     # ---- training again ----
 
     def retrain(self, rows: TrainingSet, threads: int) -> RetrainedCatBoost:
-        params = retraining_params(self.model, self.params) | {"thread_count": threads}
+        repeats = rows.eval_set is not None
+        params = retraining_params(self.model, self.params, repeats) | {"thread_count": threads}
         _, y, weight, offset = self._data
         labels = rows.labels(y)
         weights = rows.weights(weight)
         baseline = rows.offset(offset)
         table, pool = self._table_and_pool(rows, labels, weights, baseline)
-        model = catboost.CatBoost(params).fit(pool)
+        model = catboost.CatBoost(params).fit(pool, eval_set=self._eval_pools(rows.eval_set))
         leaves = leaf_numbers(model, self._training_pool)
         changed = not np.array_equal(leaves, self._finished_leaves())
-        return RetrainedCatBoost(model, changed, self, (table, labels, weights, baseline))
+        kept = "kept" if stopped_early(self.params) else "none"
+        trees = len(model.get_tree_leaf_counts())
+        rounds = Rounds(trees, len(self.counts), "repeated" if repeats else kept)
+        return RetrainedCatBoost(model, changed, self, (table, labels, weights, baseline), rounds)
+
+    def _eval_pools(self, eval_set: EvalSet | None) -> list[catboost.Pool] | None:
+        """Return the rows that decide when to stop, as Pools."""
+        if eval_set is None:
+            return None
+        if not stopped_early(self.params):
+            raise InvalidInput(
+                "this CatBoost model was trained without an eval_set that could stop it; leave eval_set out."
+            )
+        return [self._eval_pool(rows) for rows in eval_set]
+
+    def _eval_pool(self, rows: EvalRows) -> catboost.Pool:
+        """Return one set of these rows."""
+        if isinstance(rows.X, catboost.Pool):
+            return rows.X
+        self.labels(rows.y, len(rows.y), "the labels of eval_set")  # raises for wrong ones
+        return self._pool(rows.X, label=rows.y, weight=rows.weight)
 
     def _table_and_pool(
         self, rows: TrainingSet, labels: NDArray[Any], weights: F64 | None, baseline: F64 | None
@@ -311,6 +333,7 @@ class RetrainedCatBoost:
     source: CatBoostSource
     # table, labels, weights, given scores
     training: tuple[Any, NDArray[Any], F64 | None, F64 | None]
+    rounds: Rounds
 
     def scores(self, X: Any) -> F64:
         pool = self.source._pool(X)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from ..._data import inputs
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
+from ..._model.early_stopping import EvalRows, EvalSet, Rounds
 from ..._model.ensemble import Ensemble
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, f32, given_scores, pack_leaves
@@ -32,6 +33,7 @@ from .model import parameters, read
 from .objectives import objective
 from .opening import VERSION, open_booster, refuse_unsupported
 from .prediction import leaf_numbers, predict
+from .stopping import known_rounds, stopped_early, stopping_params
 from .tables import model_table, table_length
 
 # Parameters that describe the finished run, its files or its machines, and not how to run again.
@@ -47,6 +49,7 @@ _SWITCHES = {
     "is_enable_sparse", "enable_bundle", "use_missing", "zero_as_missing", "feature_pre_filter", "is_unbalance",
     "boost_from_average", "reg_sqrt", "lambdarank_norm", "bagging_by_query", "gpu_use_dp", "precise_float_parser",
 }  # fmt: skip
+ALIASES = {"early_stopping_rounds": "early_stopping_round"}
 
 
 def open_model(
@@ -77,7 +80,8 @@ class LightGBMSource(BaseSource):
         self.booster = booster
         # The text ends with the best iteration, and so do predictions.
         self.parsed = read(booster.model_to_string())
-        self._given = given
+        # LightGBM reports it without the s, which its aliases have.
+        self._given = {ALIASES.get(name, name): value for name, value in given.items()}
         self._reported, self._rounded = self._parameters()
         refuse_unsupported(self.parsed, self._reported)
         self._class_weights = model.class_weight if isinstance(model, lgb.LGBMClassifier) else None
@@ -235,17 +239,54 @@ class LightGBMSource(BaseSource):
             ],
             params=params,
         )
-        rates = np.asarray(self.ensemble.learning_rate) * self._steepness
-        callbacks = []
-        if rates.ndim and params["boosting"] != "dart":
-            callbacks = [lgb.reset_parameter(learning_rate=rates.tolist())]
-        booster = lgb.train(
-            params, data, num_boost_round=self.parsed.iterations, callbacks=callbacks
-        )
+        booster = self._train(params, data, rows.eval_set)
         labels = codes if self.classes is None else self.classes[codes.astype(int)]
         return RetrainedLightGBM(
-            booster, self._moved(booster, table), self, (training, labels, weight, offset)
+            booster,
+            self._moved(booster, table),
+            self,
+            (training, labels, weight, offset),
+            self._rounds(booster, rows.eval_set is not None),
         )
+
+    def _train(
+        self, params: dict[str, Any], data: lgb.Dataset, eval_set: EvalSet | None
+    ) -> lgb.Booster:
+        """Train for as many rounds as the model has, or until early stopping on other rows."""
+        rates = np.asarray(self.ensemble.learning_rate) * self._steepness
+        varies = bool(rates.ndim) and params["boosting"] != "dart"
+        callbacks = [lgb.reset_parameter(learning_rate=rates.tolist())] if varies else []
+        rounds = self.parsed.iterations
+        if eval_set is None:
+            return lgb.train(params, data, num_boost_round=rounds, callbacks=callbacks)
+        if varies:
+            raise UnsupportedModel(
+                "early stopping cannot be repeated where the learning rate changes with the rounds, as it is not known "
+                "for further rounds; leave eval_set out."
+            )
+        params |= stopping_params(self.params, stopped_early(self.booster, self.params, rounds))
+        sets = [self._eval_data(data, rows) for rows in eval_set]
+        return lgb.train(
+            params, data, int(self.params.get("num_iterations", rounds)), valid_sets=sets
+        )
+
+    def _eval_data(self, data: lgb.Dataset, rows: EvalRows) -> lgb.Dataset:
+        """Rows that decide when to stop, with the bins of the training rows."""
+        X, y, weight = rows
+        scores = None
+        if isinstance(X, lgb.Dataset):
+            y = self.own_labels(X) if y is None else y
+            weight = X.get_weight() if weight is None else weight
+            scores = X.get_init_score()
+        table = self._table(X)
+        codes = super().labels(y, table_length(table), "the labels of eval_set")
+        return data.create_valid(table, codes, weight, init_score=scores)
+
+    def _rounds(self, booster: lgb.Booster, repeated: bool) -> Rounds:
+        """Rounds of a retrained booster beside those of the model."""
+        before = self.parsed.iterations
+        kept = "kept" if stopped_early(self.booster, self.params, before) else "none"
+        return Rounds(known_rounds(booster), before, "repeated" if repeated else kept)
 
     def _moved(self, booster: lgb.Booster, table: Any) -> bool:
         """Whether any two training rows are separated or joined in any tree of the other booster.
@@ -271,10 +312,11 @@ class RetrainedLightGBM:
     structure_changed: bool
     source: LightGBMSource
     training: tuple[Any, NDArray[Any], F64, F64 | None]  # table, labels, weights, given scores
+    rounds: Rounds
 
     def scores(self, X: Any) -> F64:
         total = predict(self.booster, self.source._table(X), raw_score=True)
-        return total / self.booster.current_iteration() if self.source.parsed.averaged else total
+        return total / self.rounds.count if self.source.parsed.averaged else total
 
     def open(self) -> LightGBMSource:
         return LightGBMSource(self.source.model, self.booster, {}, *self.training)

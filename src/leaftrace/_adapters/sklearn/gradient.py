@@ -92,6 +92,7 @@ class GradientSource(SklearnSource):
         n = len(labels.y)
         order = self._training_order(labels.y)
         if order is not None:
+            self.early_stopping = "repeated"
             labels = labels.hold_out(~np.isin(np.arange(n), order))
         sample = self._draws(n, order)
         self.notes = tuple(self._remarks(order is not None, sample is not None, offset is not None))

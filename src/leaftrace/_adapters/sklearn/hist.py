@@ -21,6 +21,7 @@ from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 
 from ..._data.arrays import F64, Ids, Ints
 from ..._data.errors import InvalidInput, UnsupportedModel
+from ..._model.early_stopping import EvalSet
 from ..._model.ensemble import Ensemble, LeafRule, Recorded, Rounding
 from ..._model.general_losses import Gamma, Pinball
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
@@ -103,6 +104,8 @@ class HistSource(SklearnSource):
         self._stopped_by_given_rows = (
             model.do_early_stopping_ and model._use_validation_data and held is None
         )
+        if model.do_early_stopping_:
+            self.early_stopping = "kept" if self._stopped_by_given_rows else "repeated"
         if held is not None:
             labels = labels.hold_out(held)
             self.notes = (
@@ -193,6 +196,17 @@ class HistSource(SklearnSource):
         scores = np.tile(model._baseline_prediction, (X.shape[0], 1))
         model._predict_iterations(X, model._predictors, scores, False, _threads(X))
         return scores
+
+    def _stopping_rows(self, eval_set: EvalSet | None) -> dict[str, Any]:
+        if eval_set is None or not self._stopped_by_given_rows:
+            return super()._stopping_rows(eval_set)
+        if len(eval_set) > 1:
+            raise InvalidInput(
+                f"eval_set has {len(eval_set)} sets; {self.name} takes one, as X_val."
+            )
+        X, y, weight = next(iter(eval_set))
+        arguments = {"X_val": self._table(X), "y_val": y}
+        return arguments if weight is None else {**arguments, "sample_weight_val": weight}
 
     def _prepare_clone(self, model: Any, threads: int) -> Any:
         if self._stopped_by_given_rows:  # rows given as X_val, which are not here

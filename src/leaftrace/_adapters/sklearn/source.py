@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 from ..._data import inputs
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
+from ..._model.early_stopping import EvalSet, Rounds
 from ..._model.ensemble import Ensemble
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, for_sklearn
@@ -27,6 +28,8 @@ class SklearnSource(BaseSource, ABC):
 
     tolerance = 1e-7
     extra_params: Sequence[str] = ()  # names that Tracer's params may have besides the model's own
+    # What retraining does about early stopping; that on rows held out of X is repeated by itself.
+    early_stopping: Literal["none", "kept", "repeated"] = "none"
 
     def __init__(
         self, model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]
@@ -126,17 +129,35 @@ class SklearnSource(BaseSource, ABC):
                 "without these rows a class has none left; keep at least one of each class."
             )
         model: Any = clone(self.model)
-        model = self._prepare_clone(model.set_params(**self.given), threads)
+        model = model.set_params(**self.given)
+        stopping = self._stopping_rows(rows.eval_set)
+        if not stopping:
+            model = self._prepare_clone(model, threads)
         table = rows.table(X)
         weights = rows.weights(weights)
         with threadpool_limits(threads, "openmp"):
             if weights is None:
-                model.fit(table, labels)
+                model.fit(table, labels, **stopping)
             else:
-                model.fit(table, labels, sample_weight=weights)
+                model.fit(table, labels, sample_weight=weights, **stopping)
         trees = self._trees(model)
         same = np.array_equal(trees.leaves(self.read(X, trees)), self.ensemble.leaves)
-        return RetrainedSklearn(trees, not same, self, (table, labels, weights))
+        how = "repeated" if stopping else self.early_stopping
+        rounds = Rounds(_rounds(model), _rounds(self.model), how)
+        return RetrainedSklearn(trees, not same, self, (table, labels, weights), rounds)
+
+    def _stopping_rows(self, eval_set: EvalSet | None) -> dict[str, Any]:
+        """Return the arguments of fit() with the rows that decide when to stop."""
+        if eval_set is None:
+            return {}
+        raise InvalidInput(
+            f"this {self.name} was not stopped by rows that fit() got (X_val); leave eval_set out."
+        )
+
+
+def _rounds(model: Any) -> int:
+    """Return the number of rounds of a boosted model, or of trees of a forest."""
+    return model.n_iter_ if hasattr(model, "n_iter_") else len(getattr(model, "estimators_", [0]))
 
 
 @dataclass(frozen=True)
@@ -147,6 +168,7 @@ class RetrainedSklearn:
     structure_changed: bool  # does any training row fall into another leaf of any tree?
     source: SklearnSource
     training: tuple[Any, NDArray[Any], F64 | None]  # table, labels, weights
+    rounds: Rounds
 
     def scores(self, X: Any) -> F64:
         scores = self.source._scores(self.trees.model, self.source.read(X, self.trees))

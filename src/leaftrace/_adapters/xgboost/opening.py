@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from ..._data.errors import InvalidInput, UnsupportedModel
 from .ensemble import tree_method
 from .model import ALIASES, best_rounds, error_reason, parameters
 from .objectives import OBJECTIVES, QUANTILES, as_float32, quantile_levels
+from .stopping import StoppingRule, rule_of_estimator
 
 # Parameters that the model itself holds, so the user cannot give others.
 _HELD = {
@@ -33,6 +34,7 @@ class OpenedModel:
     rounds: int | None = None  # that it predicts with; None: all
     missing: float = np.nan
     sketched: bool = False  # trained on a QuantileDMatrix
+    stopping: StoppingRule = field(default_factory=StoppingRule)
 
 
 def open_booster(model: Any) -> OpenedModel:
@@ -61,6 +63,7 @@ def open_booster(model: Any) -> OpenedModel:
         rounds=best_rounds(booster),
         missing=np.nan if model.missing is None else float(model.missing),
         sketched=model.tree_method in (None, "auto", "hist"),
+        stopping=rule_of_estimator(model),
     )
 
 

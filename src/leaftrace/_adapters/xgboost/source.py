@@ -33,6 +33,7 @@ from ..._data import inputs
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.wording import words
+from ..._model.early_stopping import EvalRows, Rounds
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, f32, given_scores
 from .ensemble import XGBoostRun
@@ -49,6 +50,7 @@ from .objectives import OBJECTIVES
 from .opening import OpenedModel, open_booster, refuse_unsupported, with_given
 from .prediction import leaves_of_rows, predict
 from .start import margin
+from .stopping import STOPPING_NAMES, reported_metrics
 from .tables import MatrixBuilder
 
 # Reported parameters that describe the run, and not how to run again.
@@ -63,6 +65,9 @@ def open_model(
 ) -> XGBoostSource:
     """Open a model with its training data; ``given`` are parameters that the user states."""
     opened = open_booster(model)
+    of_stopping = {name: given[name] for name in given if name in STOPPING_NAMES}
+    opened = replace(opened, stopping=opened.stopping.with_given(of_stopping))
+    given = {name: value for name, value in given.items() if name not in STOPPING_NAMES}
     params = with_given(parameters(opened.booster), given)
     details = learner(opened.booster)
     refuse_unsupported(details, params)
@@ -233,7 +238,9 @@ class XGBoostSource(BaseSource):
         rows = replace(rows, y=codes)
         booster = self._train(rows, threads)
         base = margin(self.objective, self._base_score(learner(booster)))
-        return RetrainedXGBoost(booster, not self._same_structure(booster), self, base, rows)
+        rounds = self._rounds(booster, rows.eval_set is not None)
+        changed = not self._same_structure(booster, rounds.count)
+        return RetrainedXGBoost(booster, changed, self, base, rows, rounds)
 
     def _train(self, rows: TrainingSet, threads: int) -> xgb.Booster:
         known = self.training.params
@@ -244,11 +251,34 @@ class XGBoostSource(BaseSource):
         if known["boost_from_average"] != "1" or self.training.offset is not None:
             params["base_score"] = known["base_score"]
         params |= {"nthread": threads, "verbosity": 0}
-        return xgb.train(params, self._altered(rows, threads), len(self.trees.rounds) - 1)
+        data = self._altered(rows, threads)
+        if rows.eval_set is None:
+            return xgb.train(params, data, len(self.trees.rounds) - 1)
+        eval_data = [self._eval_matrix(part) for part in rows.eval_set]
+        metrics = reported_metrics(self.booster)
+        return self.opened.stopping.train(params, data, eval_data, metrics)
 
-    def _same_structure(self, booster: xgb.Booster) -> bool:
-        """Whether all training rows fall into the same leaves in another booster."""
+    def _eval_matrix(self, rows: EvalRows) -> xgb.DMatrix:
+        """Rows that decide when to stop."""
+        if isinstance(rows.X, xgb.DMatrix):
+            return self._matrix(rows.X)
+        codes = self.labels(rows.y, len(rows.y), "the labels of eval_set")
+        return self._matrix(rows.X, xgb.DMatrix, label=f32(codes), weight=rows.weight)
+
+    def _rounds(self, booster: xgb.Booster, repeated: bool) -> Rounds:
+        """Rounds of a retrained booster that predictions are made with, beside those of the model."""
+        if not repeated:
+            kept = "none" if best_rounds(self.booster) is None else "kept"
+            return Rounds(self.rounds, self.rounds, kept)
+        count = booster.num_boosted_rounds()
+        if self.opened.rounds is not None:
+            count = best_rounds(booster) or count
+        return Rounds(count, self.rounds, "repeated")
+
+    def _same_structure(self, booster: xgb.Booster, rounds: int) -> bool:
+        """Whether all training rows fall into the same leaves in the rounds of another booster."""
         trees = parse_trees(learner(booster))
+        trees = trees.first(rounds) if trees.weight is None else trees
         if not np.array_equal(trees.edges, self.trees.edges):
             return False
         leaves = leaves_of_rows(booster, self._matrix(self.X), trees)
@@ -257,7 +287,8 @@ class XGBoostSource(BaseSource):
     @cached_property
     def _comes_back(self) -> bool:
         """Whether training on all rows with these parameters gives this model again."""
-        return self._same_structure(self._train(TrainingSet.unchanged(len(self.training.y)), 1))
+        booster = self._train(TrainingSet.unchanged(len(self.training.y)), 1)
+        return self._same_structure(booster, self.rounds)
 
     def _altered(self, rows: TrainingSet, threads: int) -> xgb.DMatrix:
         """A training set as the kind of matrix that the model was trained on."""
@@ -297,11 +328,14 @@ class RetrainedXGBoost:
     source: XGBoostSource
     base: F64
     rows: TrainingSet  # labels as XGBoost takes them
+    rounds: Rounds
 
     def scores(self, X: Any) -> F64:
         source = self.source
         matrix = self.source._matrix(X)
-        F = predict(self.booster, matrix, output_margin=True, iteration_range=(0, source.rounds))
+        F = predict(
+            self.booster, matrix, output_margin=True, iteration_range=(0, self.rounds.count)
+        )
         F = F.astype(np.float64).reshape(matrix.num_row(), -1)
         # A matrix's base_margin stands for the base score in F; here it is the caller's, as what it adds to that.
         own = np.asarray(matrix.get_base_margin(), float)
@@ -318,7 +352,8 @@ class RetrainedXGBoost:
         labels = codes if source.classes is None else source.classes[codes.astype(int)]
         weight = rows.weights(t.sample_weight)
         baseline = None if offset is None else offset + source.base
-        opened = replace(source.opened, booster=self.booster, rounds=source.rounds)
+        rounds = None if source.opened.rounds is None else self.rounds.count
+        opened = replace(source.opened, booster=self.booster, rounds=rounds)
         return XGBoostSource(
             opened, learner(self.booster), parameters(self.booster), X, labels, weight, baseline
         )

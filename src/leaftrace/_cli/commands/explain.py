@@ -49,6 +49,15 @@ def explain(
     ] = "",
     no_labels: TestHasNoLabels = False,
     retrain: AlsoRetrain = False,
+    noise_floor: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="TIMES",
+            help="Train the model this many times without a random row, and mark the changes that "
+            "are larger than what that does (10 is a good number).",
+        ),
+    ] = 0,
 ) -> int:
     """Find the training rows behind the predictions of some test rows."""
     job.check_output(html, test, device=True)
@@ -71,12 +80,29 @@ def explain(
             baseline=given.baseline,
             labels_name="the target of the test rows",
         )
+    if noise_floor:
+        _measure_noise(job, chosen, noise_floor, every_row=html is not None)
     found = explain_rows(chosen, top, for_report=html is not None)
     show_explanation(job.out, chosen, found, top)
     if html is not None:
         settings = ReportSettings(positions, worst, top, redact=split(redact), retrain=retrain)
         _write_report(job, html, chosen, found, settings)
     return OK
+
+
+def _measure_noise(job: Job, rows: ExplainedRows, repeats: int, *, every_row: bool) -> None:
+    """Measure the noise floor of the rows to explain, or of every test row."""
+    table = rows.X
+    labels = rows.y
+    baseline = rows.baseline
+    if not every_row:
+        places = np.arange(len(rows))
+        table = rows.table(places)
+        labels = rows.labels(places)
+        baseline = None if baseline is None else baseline[rows.chosen]
+    floor = rows.tracer.noise_floor(table, labels, repeats=repeats, baseline=baseline)
+    job.out.document["noise_floor"] = {"done": floor.done, "note": floor.note}
+    job.out.text(f"Noise floor: {floor.done}.{f' {floor.note}' if floor.note else ''}\n")
 
 
 def _write_report(

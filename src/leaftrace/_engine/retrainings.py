@@ -1,0 +1,55 @@
+"""Retrainings of a model: the rows that stop them early, and the rounds that they had."""
+
+from __future__ import annotations
+
+from .._adapters import Retrained, Source
+from .._model.early_stopping import EvalSet, Rounds, different_stop, rounds_in_words
+from .._model.training_set import TrainingSet
+from .settings import Settings
+
+
+class Retrainings:
+    """The retrainings of a model that were done.
+
+    ``rounds``  the rounds of each model that was trained again, in the order in which they finished
+    """
+
+    def __init__(self, source: Source, settings: Settings) -> None:
+        self.rounds: list[Rounds] = []
+        self._source = source
+        self._settings = settings
+        self._confirmed: list[EvalSet] = []
+
+    def train(self, training: TrainingSet, threads: int) -> Retrained:
+        """The model trained again on this set, by the tracer's eval_set unless it has its own."""
+        training = training.stopped_by(self._settings.eval_set)
+        self._confirm(training.eval_set, training.n)
+        retrained = self._source.retrain(training, threads)
+        self.rounds.append(retrained.rounds)
+        return retrained
+
+    def confirm_eval_set(self) -> None:
+        """Try the tracer's eval_set, before several retrainings at once use it."""
+        self._confirm(self._settings.eval_set, self._source.ensemble.n_rows)
+
+    def _confirm(self, eval_set: EvalSet | None, n: int) -> None:
+        """Raise an error unless early stopping with all n rows ends where it did in training."""
+        if eval_set is None or any(eval_set is known for known in self._confirmed):
+            return
+        all_rows = TrainingSet.unchanged(n).stopped_by(eval_set)
+        rounds = self._source.retrain(all_rows, self._settings.n_jobs).rounds
+        if rounds.count != rounds.before:
+            raise different_stop(rounds, self._source.name)
+        self._confirmed.append(eval_set)
+
+    @property
+    def kind(self) -> str:
+        """Words for tables: what the last retraining was."""
+        return self.rounds[-1].kind if self.rounds else "retrained"
+
+    def in_words(self, since: int = 0) -> str:
+        """A sentence about early stopping in these retrainings; empty without early stopping.
+
+        ``since``: how many of the first retrainings not to count.
+        """
+        return rounds_in_words(self.rounds[since:])

@@ -1,0 +1,35 @@
+"""`Retrain`: influence of training rows by training again without each of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._data.arrays import F64, Ints, Real
+from .._data.progress import progress
+from .._engine.queries import Queries
+from .._model.training_set import TrainingSet
+
+if TYPE_CHECKING:
+    from .._engine.engine import Engine
+
+
+def values_by_retraining(
+    engine: Engine, X: Any, baseline: Any, queries: Queries, index: Ints
+) -> tuple[Real, np.ndarray]:
+    """(rows, queries) by training again without each row; (rows,) whether trees changed."""
+    offset = engine.source.rows(X, baseline)[1]
+    engine.retrainings.confirm_eval_set()
+
+    def without_row(row: int) -> tuple[F64, bool]:
+        training = TrainingSet(engine.n_rows, engine.rest(np.array([row])))
+        model = engine.retrainings.train(training, 1)
+        scores = model.scores(X) + (0.0 if offset is None else offset)
+        change = queries.change((scores - queries.scores)[:, :, None])[:, 0]
+        return -change, model.structure_changed
+
+    models = engine.work.map(without_row, index.tolist())
+    done = list(progress(models, len(index), "retraining", "model"))
+    values = np.array([v for v, _ in done]).reshape(len(index), len(queries))
+    return values, np.array([changed for _, changed in done], dtype=bool)
