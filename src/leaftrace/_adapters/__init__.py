@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from .._data.arrays import F64, Ids
 from .._data.errors import UnsupportedModel
+from .._data.forks import works_in_forks
 from .._data.parquet import PartedTable
 from .._model.ensemble import Ensemble
 from .._model.training_set import TrainingSet
@@ -106,6 +107,7 @@ class LoadedModel:
     model: Any
 
 
+@works_in_forks
 def load_file(path: str) -> LoadedModel:
     """Read a model file, whichever library wrote it."""
     library = library_of_file(path)
@@ -113,6 +115,7 @@ def load_file(path: str) -> LoadedModel:
     return LoadedModel(library, adapter.load_model(path))
 
 
+@works_in_forks
 def open_model(
     model: Any,
     X: Any,

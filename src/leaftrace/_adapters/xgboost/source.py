@@ -32,6 +32,7 @@ from xgboost.core import XGBoostError
 from ..._data import inputs
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
+from ..._data.forks import works_in_forks
 from ..._data.wording import words
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, f32, given_scores
@@ -171,6 +172,7 @@ class XGBoostSource(BaseSource):
 
     # ---- rows ----
 
+    @works_in_forks
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
         leaves = leaves_of_rows(self.booster, self._matrix(X), self.trees)
         if baseline is None and isinstance(X, xgb.DMatrix):
@@ -186,6 +188,7 @@ class XGBoostSource(BaseSource):
             )
         return leaves, f32(given) - self.base
 
+    @works_in_forks
     def structure(self) -> bytes:
         parts = [
             learner(self.booster)["gradient_booster"],
@@ -213,6 +216,7 @@ class XGBoostSource(BaseSource):
 
     # ---- training again ----
 
+    @works_in_forks
     def retrain(self, rows: TrainingSet, threads: int) -> RetrainedXGBoost:
         """Train a model with the same parameters on another training set."""
         if (self.training.loaded or self.training.recovered) and not self._comes_back:
@@ -298,6 +302,7 @@ class RetrainedXGBoost:
     base: F64
     rows: TrainingSet  # labels as XGBoost takes them
 
+    @works_in_forks
     def scores(self, X: Any) -> F64:
         source = self.source
         matrix = self.source._matrix(X)
@@ -308,6 +313,7 @@ class RetrainedXGBoost:
         trees = F - (own.reshape(F.shape) if own.size else self.base)
         return trees + (self.base if source.estimated else source.base)
 
+    @works_in_forks
     def open(self) -> XGBoostSource:
         source = self.source
         rows = self.rows
