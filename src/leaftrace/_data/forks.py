@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import wraps
 from typing import ParamSpec, TypeVar
@@ -32,6 +31,8 @@ def works_in_forks(function: Callable[P, R]) -> Callable[P, R]:
         forked = os.getpid() != _IMPORTING_PROCESS
         if not forked or threading.current_thread() is not threading.main_thread():
             return function(*args, **kwargs)
+        from concurrent.futures import ThreadPoolExecutor  # not at the top: forks are rare
+
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(copy_context().run, function, *args, **kwargs).result()
 
