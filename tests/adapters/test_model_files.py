@@ -122,3 +122,15 @@ def test_parameters_that_catboost_cannot_understand_are_refused(tmp_path):
         json.dump(content, file)
     with pytest.raises(lt.UnsupportedModel, match=r"is the file whole\?"):
         lt.Tracer(path, X, Y)
+
+
+def test_rounds_without_trees_are_refused(tmp_path):
+    path = str(tmp_path / "model.json")
+    XGBClassifier(n_estimators=3, max_depth=2, n_jobs=1).fit(X, Y).save_model(path)
+    with open(path) as file:
+        content = json.load(file)
+    content["learner"]["gradient_booster"]["model"]["iteration_indptr"] = [0, 1, 1, 3]
+    with open(path, "w") as file:
+        json.dump(content, file)
+    with pytest.raises(lt.UnsupportedModel, match="do not fit its rounds"):
+        lt.Tracer(path, X, Y)

@@ -82,12 +82,9 @@ def _try_model(path: str, library: str) -> None:
         model.model_to_string()
         model.predict(_made_up_rows(model.num_feature()), pred_leaf=True, validate_features=False)
     elif library == "xgboost":
-        import xgboost
-
         booster = model.booster
         booster.save_raw("json")
-        rows = xgboost.DMatrix(_made_up_rows(booster.num_features()))
-        booster.predict(rows, pred_leaf=True, validate_features=False)
+        booster.inplace_predict(_made_up_rows(booster.num_features()), validate_features=False)
     elif library == "catboost":
         model.calc_leaf_indexes(_made_up_rows(len(model.feature_names_)))
     else:

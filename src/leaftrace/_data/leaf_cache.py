@@ -129,7 +129,7 @@ def _write_part(file: BinaryIO, start: int, leaves: Ids, first_row: int, n: int)
 
 
 def _manifest(place: Path, key: str, n: int) -> dict[str, Any]:
-    """What `manifest.json` says about the files of a folder."""
+    """Contents of `manifest.json` for the files of a folder."""
     return {"format": _FORMAT, "key": key, "rows": n, "files": _file_hashes(place)}
 
 
