@@ -12,7 +12,7 @@ from catboost import CatBoostClassifier, CatBoostRegressor, Pool
 from catboost_models import QUIET
 from contract import prepared
 from lightgbm import LGBMClassifier, LGBMRegressor
-from scipy.stats import rankdata
+from scipy.stats import rankdata, ttest_1samp
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     RandomForestClassifier,
@@ -532,11 +532,65 @@ def test_confirm_is_the_librarys_own_retraining():
         assert effect["refitted"] < 0
         assert effect["predicted"] < 0
         assert action in effect["of"]
-        assert ("lowers" if effect["retrained"] < 0 else "does not lower") in done.advice
+        rises = losses(other, X_hold, y_hold) - losses(model, X_hold, y_hold)
+        expected = ttest_1samp(rises, 0).confidence_interval(0.95)
+        np.testing.assert_allclose(done.interval, expected, rtol=1e-3)  # a series gives Student's t
+        assert done.confirmed == (expected.high < 0)
+        assert ("is suggested" in done.advice) == done.confirmed
     few = noise.confirm(X_hold, y_hold, k=5, retrain=False)
     assert "5 rows" in few.effects["of"].iloc[0]
     assert np.isnan(few.effects["retrained"].iloc[0])
     assert "nothing is confirmed" in few.advice
+    assert few.confirmed is None
+    assert few.interval is None
+
+
+def right_by_construction(n=3000, seed=0):
+    """Return rows whose labels are what happened, partly by chance, so that none is wrong."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    return X, (rng.random(n) < 1 / (1 + np.exp(1 - 2 * X[:, 0]))).astype(int)
+
+
+ACCUSING = ("wrong label", "look wrong", "looks wrong", "surely wrong", "likely wrong")
+
+
+def test_right_labels_that_surprise_the_model_are_not_called_wrong_and_not_relabelled():
+    X, y = right_by_construction()
+    model = LGBMClassifier(**SMALL, num_leaves=8, verbose=-1).fit(X[:1500], y[:1500])
+    noise = label_noise(lt.Tracer(model, X[:1500], y[:1500]))
+    assert len(noise.indices()) > 50  # surprising, and right
+    assert "surprise the model" in noise.title
+    assert "is suggested only if confirm(" in noise.advice
+    confirmed = noise.confirm(X[1500:], y[1500:])
+    assert confirmed.interval[0] > 0
+    assert confirmed.confirmed is False
+    assert "does harm" in confirmed.advice
+    assert "Keep them as they are" in confirmed.advice
+    for text in (repr(noise), repr(confirmed)):
+        assert not any(words in text for words in (*ACCUSING, "is suggested:"))
+
+
+def test_a_change_within_chance_is_not_confirmed():
+    X, y, _, _, _ = digits()
+    other, y_other = X[1000:1030], y[1000:1030]
+    model = LGBMClassifier(**SMALL, num_leaves=8, verbose=-1).fit(X[:1000], y[:1000])
+    noise = label_noise(lt.Tracer(model, X[:1000], y[:1000])).confirm(other, y_other, k=2)
+    assert noise.interval[0] < 0 < noise.interval[1]
+    assert noise.confirmed is False
+    assert "does not confirm" in noise.advice
+
+
+def test_planted_flips_are_still_suggested_for_relabelling():
+    X = np.random.default_rng(0).normal(size=(2500, 6))
+    y = (X[:, 0] + X[:, 1] > 0.3).astype(int)
+    flips = np.random.default_rng(1).permutation(1500) < 150
+    given = np.where(flips, 1 - y[:1500], y[:1500])
+    model = LGBMClassifier(**SMALL, num_leaves=8, verbose=-1).fit(X[:1500], given)
+    noise = label_noise(lt.Tracer(model, X[:1500], given)).confirm(X[1500:], y[1500:])
+    assert flips[noise.indices()].mean() > 0.8
+    assert noise.confirmed
+    assert f"Relabelling {len(noise.indices())} rows is suggested" in noise.advice
 
 
 def test_confirm_relabels_numbers_and_classes_as_the_user_writes_them(monkeypatch):
@@ -599,7 +653,7 @@ def test_a_hinge_and_a_forest_have_something_like_probabilities():
 def test_a_class_that_would_vanish_is_said():
     rng = np.random.default_rng(5)
     X = rng.normal(size=(800, 3))
-    y = (rng.random(800) < 0.08).astype(int)  # random labels: all rows of class 1 look wrong
+    y = (rng.random(800) < 0.08).astype(int)  # random labels: all rows of class 1 surprise
     y[:40] = 1
     X[:8] += 6
     noise = label_noise(

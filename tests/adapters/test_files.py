@@ -26,7 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import leaftrace as lt
-from leaftrace._data import parquet
+from leaftrace._data import leaf_cache, parquet
 from leaftrace._engine import backward, steps, workspace
 from leaftrace._model.hashes import hash_table
 
@@ -391,6 +391,93 @@ def test_damaged_cache(tmp_path):
     os.truncate(entry / "leaves.npy", 500)
     with pytest.raises(lt.LeaftraceError, match=r"is damaged .* delete it"):
         tracer()
+
+
+def other_leaves(change):
+    """Return a damage that writes other leaves in a whole and well-formed file."""
+
+    def damage(entry):
+        np.save(entry / "leaves.npy", change(np.load(entry / "leaves.npy")))
+
+    return damage
+
+
+def written_text(name, text):
+    return lambda entry: (entry / name).write_text(text)
+
+
+def flipped_byte(name, place):
+    """Return a damage that turns over one bit of a file."""
+
+    def damage(entry):
+        content = bytearray((entry / name).read_bytes())
+        content[place] ^= 1
+        (entry / name).write_bytes(content)
+
+    return damage
+
+
+DAMAGES = {
+    "numbers instead of ids": other_leaves(lambda ids: ids.astype(float)),
+    "wider ids": other_leaves(lambda ids: ids.astype(np.int64)),
+    "negative ids": other_leaves(lambda ids: ids.astype(np.int8) - 100),
+    "ids out of range": other_leaves(lambda ids: ids + np.uint8(90)),
+    "columns first": other_leaves(np.asfortranarray),
+    "a tree fewer": other_leaves(lambda ids: ids[:-1]),
+    "a tree more": other_leaves(lambda ids: np.concatenate([ids, ids[:1]])),
+    "trees exchanged": other_leaves(lambda ids: ids[::-1]),
+    "rows exchanged": other_leaves(lambda ids: ids[:, ::-1]),
+    "one row": other_leaves(lambda ids: ids[0]),
+    "a number": other_leaves(lambda ids: ids[0, 0]),
+    "objects": other_leaves(lambda ids: ids.astype(object)),
+    "a bit of the ids": flipped_byte("leaves.npy", -7),
+    "a bit of the header": flipped_byte("leaves.npy", 30),
+    "no leaves": lambda entry: (entry / "leaves.npy").unlink(),
+    "empty leaves": written_text("leaves.npy", ""),
+    "scores that nobody gave": lambda entry: np.save(entry / "scores.npy", np.zeros((N, 1))),
+    "no manifest": lambda entry: (entry / "manifest.json").unlink(),
+    "empty manifest": written_text("manifest.json", ""),
+    "a list as manifest": written_text("manifest.json", "[1]"),
+    "a deep manifest": written_text("manifest.json", "[" * 100_000),
+    "a manifest of nothing": written_text("manifest.json", "{}"),
+    "an old manifest": written_text("manifest.json", '{"format": "leaftrace-leaves-1"}'),
+}
+
+
+@pytest.fixture(scope="module")
+def cached(tmp_path_factory):
+    """A folder of rows with the cache of a model, and the function that opens it."""
+    folder = tmp_path_factory.mktemp("cached")
+    _, tracer = opened(folder)
+    tracer()
+    return folder, tracer
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_every_damage_to_a_cache_is_found(name, cached):
+    folder, tracer = cached
+    (entry,) = (folder / "cache").iterdir()
+    kept = {path.name: path.read_bytes() for path in entry.iterdir()}
+    try:
+        DAMAGES[name](entry)
+        with pytest.raises(lt.LeaftraceError, match=r"is damaged .* delete it"):
+            tracer()
+    finally:
+        for path in entry.iterdir():
+            path.unlink()
+        for file, content in kept.items():
+            (entry / file).write_bytes(content)
+
+
+def test_damage_to_given_scores_is_found(tmp_path):
+    cache = leaf_cache.LeafCache(str(tmp_path), "k" * 64)
+    ids = np.zeros((2, 3), np.uint8)
+    parts = lambda: iter([(slice(0, 3), ids, np.zeros((3, 1)))])  # noqa: E731
+    cache.get(3, parts)
+    (entry,) = tmp_path.iterdir()
+    np.save(entry / "scores.npy", np.ones((3, 1)))
+    with pytest.raises(lt.LeaftraceError, match=r"is damaged .* delete it"):
+        cache.get(3, parts)
 
 
 def test_full_disk_leaves_no_cache(tmp_path):

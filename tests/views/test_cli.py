@@ -264,7 +264,10 @@ def test_noise_and_its_threshold(world, here, capsys):
     assert [line["train_row"] for line in issues] == found.indices().tolist()
     assert [line["given_label"] for line in issues] == train.repaid[found.indices()].tolist()
     answer(capsys, "noise", "lgb.txt", *DATA, "--fail-above", str(share - 1e-3), code=1)
+    assert said["confirmed"] is None
     said = answer(capsys, "noise", "lgb.txt", *DATA, "--hold", "test.csv")
+    assert said["confirmed"] == (said["interval"][1] < 0)
+    assert said["confirmed"] == ("is suggested" in said["advice"])
     assert said["effects"][0]["retrained"] is not None
 
 

@@ -228,7 +228,7 @@ def test_noise(any_model):
     np.testing.assert_allclose(y, [np.mean(wrong[positions[: int(k)]]) for k in x])
     assert line(ax, "at random")[1][0] == wrong.mean()
     issues = len(noise.issues)
-    assert not issues or line(ax, f"{issues} label issues")[0][0] == issues
+    assert not issues or line(ax, f"{issues} flagged")[0][0] == issues
     again = plot.noise(noise, np.flatnonzero(wrong))
     np.testing.assert_array_equal(line(again, "precision at k")[1], y)
     assert not [x for x in plot.noise(noise).get_lines() if "precision" in str(x.get_label())]

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .._data.arrays import F64, Ids
-from .._data.errors import UnsupportedModel
+from .._data.errors import LeaftraceError, UnsupportedModel
+from .._data.forks import works_in_forks
 from .._data.parquet import PartedTable
 from .._model.early_stopping import Rounds
 from .._model.ensemble import Ensemble
@@ -107,20 +109,59 @@ _SUPPORTED = (
 class LoadedModel:
     """A model file that was read already, to be opened in its place.
 
-    ``model``  the result of the library's `load_model`
+    ``model``  the result of the library's `load_model`, or what a pickle held
     """
 
     library: str
     model: Any
+    path: str
 
 
+@works_in_forks
 def load_file(path: str) -> LoadedModel:
     """Read a model file, whichever library wrote it."""
     library = library_of_file(path)
-    adapter = importlib.import_module(f".{library}", __name__)
-    return LoadedModel(library, adapter.load_model(path))
+    adapter = import_adapter(library)
+    with content_errors(path):
+        return LoadedModel(library, adapter.load_model(path), path)
 
 
+def load_pickle(path: str) -> Any:
+    """Read a pickle, which runs the code in it. joblib also reads compressed ones."""
+    try:
+        import joblib
+    except ImportError:
+        import pickle
+
+        with open(path, "rb") as file:
+            return pickle.load(file)
+    return joblib.load(path)
+
+
+def import_adapter(library: str) -> Any:
+    """Import the package of a library here, and with it the library."""
+    return importlib.import_module(f".{library}", __name__)
+
+
+@contextmanager
+def content_errors(path: str) -> Iterator[None]:
+    """Re-raise errors that come from the content of a model file as UnsupportedModel.
+
+    A damaged file can hold anything, so any error can come from it.
+    """
+    try:
+        yield
+    except (LeaftraceError, ImportError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split())
+        raise UnsupportedModel(
+            f"the content of '{path}' does not fit together ({type(error).__name__}: {text[:300]}); is the file "
+            "whole? Save the model again. If its library itself can use the file, please report this."
+        ) from error
+
+
+@works_in_forks
 def open_model(
     model: Any,
     X: Any,
@@ -161,14 +202,24 @@ def _open(
     if isinstance(model, (str, os.PathLike)):
         model = load_file(os.fspath(model))
     if isinstance(model, LoadedModel):
-        library = model.library
-        model = model.model
-    else:
-        library = _library_of_model(model)
-        if library == "sklearn" and hasattr(model, "named_steps"):
-            return _open_pipeline(model, X, y, sample_weight, baseline, params)
-    adapter = importlib.import_module(f".{library}", __name__)
-    return adapter.open_model(model, X, y, sample_weight, baseline, params)
+        with content_errors(model.path):
+            return _open_loaded(model.library, model.model, X, y, sample_weight, baseline, params)
+    library = _library_of_model(model)
+    return _open_loaded(library, model, X, y, sample_weight, baseline, params)
+
+
+def _open_loaded(
+    library: str,
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    baseline: Any,
+    params: dict[str, Any],
+) -> Source:
+    if library == "sklearn" and hasattr(model, "named_steps"):
+        return _open_pipeline(model, X, y, sample_weight, baseline, params)
+    return import_adapter(library).open_model(model, X, y, sample_weight, baseline, params)
 
 
 def _library_of_model(model: Any) -> str:
@@ -204,8 +255,7 @@ def record_catboost(
     `fit` passed on. Then it is **trained again** with its own parameters while CatBoost shows its
     scores, and must come out the same to the last bit: the cost is that of training. The recording
     is not kept in saved models."""
-    adapter = importlib.import_module(".catboost", __name__)
-    return adapter.record_catboost(model, X, y, sample_weight, baseline, **fit)
+    return import_adapter("catboost").record_catboost(model, X, y, sample_weight, baseline, **fit)
 
 
 def library_of_file(path: str) -> str:

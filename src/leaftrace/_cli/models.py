@@ -14,8 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._adapters import LIBRARIES, load_file
+from .._adapters import (
+    LIBRARIES,
+    LoadedModel,
+    content_errors,
+    library_of_file,
+    load_file,
+    load_pickle,
+)
 from .._data.errors import LeaftraceError, UnsupportedModel
+from .trial import check_survival
 
 # First bytes of pickles, and of the compressed ones of joblib.
 _PICKLES = (b"\x80", b"x\x01", b"x^", b"x\x9c", b"x\xda", b"\x1f\x8b", b"BZh", b"\xfd7zXZ")
@@ -34,7 +42,7 @@ class ModelDescription:
                     it stores their labels
     """
 
-    model: Any
+    model: LoadedModel
     library: str
     columns: Sequence[str] | None
     count: int | None
@@ -44,7 +52,7 @@ class ModelDescription:
     @property
     def is_pipeline(self) -> bool:
         """Whether the model is a scikit-learn Pipeline, which may prepare columns itself."""
-        return hasattr(self.model, "named_steps")
+        return hasattr(self.model.model, "named_steps")
 
 
 def read_model(path: str, allow_pickle: bool) -> ModelDescription:
@@ -59,9 +67,12 @@ def read_model(path: str, allow_pickle: bool) -> ModelDescription:
         is_pickle = file.read(8).startswith(_PICKLES)
     if is_pickle:
         model = _unpickle(path, allow_pickle)
-        return _DESCRIBE[_library_of(model, path)](model, model)
-    loaded = load_file(path)
-    return _DESCRIBE[loaded.library](loaded, loaded.model)
+        loaded = LoadedModel(_library_of(model, path), model, path)
+    else:
+        check_survival(path, library_of_file(path))
+        loaded = load_file(path)
+    with content_errors(path):
+        return _DESCRIBE[loaded.library](loaded, loaded.model)
 
 
 def _library_of(model: Any, path: str) -> str:
@@ -83,8 +94,9 @@ def _unpickle(path: str, allowed: bool) -> Any:
             "who made it, add --allow-pickle. Better: save the model in its library's own format."
         )
     print(f"leaftrace: warning: reading the pickle '{path}' runs the code in it.", file=sys.stderr)
+    check_survival(path, None)
     try:
-        return _load_pickle(path)
+        return load_pickle(path)
     except ImportError:
         raise
     except Exception as error:  # code in the file can raise anything
@@ -92,18 +104,6 @@ def _unpickle(path: str, allowed: bool) -> Any:
             f"the pickle '{path}' cannot be read; is the file whole? "
             f"{type(error).__name__}: {error}"
         ) from None
-
-
-def _load_pickle(path: str) -> Any:
-    """Load a pickle with joblib, which also reads compressed ones, where it is installed."""
-    try:
-        import joblib
-    except ImportError:
-        import pickle
-
-        with open(path, "rb") as file:
-            return pickle.load(file)
-    return joblib.load(path)
 
 
 def _own_names(names: Sequence[str], default: Callable[[int], str]) -> Sequence[str] | None:
@@ -115,13 +115,13 @@ def _own_names(names: Sequence[str], default: Callable[[int], str]) -> Sequence[
 # Functions that describe a model. ``model``: as `Tracer` takes it; ``loaded``: as it was read.
 
 
-def _describe_catboost(model: Any, loaded: Any) -> ModelDescription:
+def _describe_catboost(model: LoadedModel, loaded: Any) -> ModelDescription:
     names = list(loaded.feature_names_ or [])
     categories = {names[i]: None for i in loaded.get_cat_feature_indices()}
     return ModelDescription(model, "catboost", _own_names(names, str), len(names), categories)
 
 
-def _describe_xgboost(model: Any, loaded: Any) -> ModelDescription:
+def _describe_xgboost(model: LoadedModel, loaded: Any) -> ModelDescription:
     if hasattr(loaded, "get_booster"):
         booster = loaded.get_booster()
     else:
@@ -161,7 +161,7 @@ def _xgboost_categories(booster: Any) -> dict[str, Any]:
     return categories
 
 
-def _describe_lightgbm(model: Any, loaded: Any) -> ModelDescription:
+def _describe_lightgbm(model: LoadedModel, loaded: Any) -> ModelDescription:
     from .._adapters.lightgbm.model import read
 
     booster = getattr(loaded, "booster_", loaded)
@@ -199,7 +199,7 @@ def _lightgbm_categories(booster: Any, columns: str) -> dict[str, Any] | None:
     return dict(zip((names[i] for i in positions), stored, strict=True))
 
 
-def _describe_sklearn(model: Any, loaded: Any) -> ModelDescription:
+def _describe_sklearn(model: LoadedModel, loaded: Any) -> ModelDescription:
     names = getattr(loaded, "feature_names_in_", None)
     columns = None if names is None else [str(name) for name in names]
     count = getattr(loaded, "n_features_in_", None)

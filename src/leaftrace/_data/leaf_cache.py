@@ -2,7 +2,8 @@
 
 A cache folder has one folder for each pair of model and data, named by a hash of both. It is
 written under another name and renamed when everything is there, so that a folder with this name is
-complete. `manifest.json` repeats the hash and the number of rows. Leaves are mapped into memory.
+complete. `manifest.json` repeats the hash and the number of rows, and has a hash of each file, so that
+a file that was damaged or exchanged is refused. Leaves are mapped into memory.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ import numpy as np
 from .arrays import F64, Ids
 from .errors import LeaftraceError
 
-_FORMAT = "leaftrace-leaves-1"
+_FORMAT = "leaftrace-leaves-2"
+_FILES = ("leaves.npy", "scores.npy")
 Part = tuple[slice, Ids, F64 | None]  # rows, their leaves (trees, rows), their scores (rows, K)
 Parts = Callable[[], Iterator[Part]]
 
@@ -102,7 +104,7 @@ def _write(place: Path, key: str, n: int, parts: Parts) -> None:
     with _disk_errors(place):
         if scores[0] is not None:
             np.save(place / "scores.npy", np.concatenate(scores))
-        (place / "manifest.json").write_text(json.dumps(_manifest(key, n)))
+        (place / "manifest.json").write_text(json.dumps(_manifest(place, key, n)))
 
 
 def _write_header(file: BinaryIO, leaves: Ids, n: int) -> int:
@@ -126,8 +128,19 @@ def _write_part(file: BinaryIO, start: int, leaves: Ids, first_row: int, n: int)
         file.write(np.ascontiguousarray(ids).data)
 
 
-def _manifest(key: str, n: int) -> dict[str, Any]:
-    return {"format": _FORMAT, "key": key, "rows": n}
+def _manifest(place: Path, key: str, n: int) -> dict[str, Any]:
+    """Contents of `manifest.json` for the files of a folder."""
+    return {"format": _FORMAT, "key": key, "rows": n, "files": _file_hashes(place)}
+
+
+def _file_hashes(place: Path) -> dict[str, str]:
+    """Hashes of the files in a folder. Every byte is read, which the replay of the model does, too."""
+    hashes = {}
+    for path in (place / name for name in _FILES):
+        if path.exists():
+            with open(path, "rb") as file:
+                hashes[path.name] = hashlib.file_digest(file, "blake2b").hexdigest()
+    return hashes
 
 
 def _read(place: Path, key: str, n: int) -> tuple[Ids, F64 | None]:
@@ -135,17 +148,20 @@ def _read(place: Path, key: str, n: int) -> tuple[Ids, F64 | None]:
     cache = f"the cache '{place}'"
     try:
         manifest = json.loads((place / "manifest.json").read_text())
-        if manifest != _manifest(key, n):
+        expected = _manifest(place, key, n)
+        if not isinstance(manifest, dict) or manifest.keys() != expected.keys():
+            raise ValueError("manifest.json is not one of a cache")
+        if manifest | {"files": {}} != expected | {"files": {}}:
             raise LeaftraceError(
                 f"{cache} is of another model or other data than its name says; delete it."
             )
+        if manifest != expected or "leaves.npy" not in expected["files"]:
+            raise ValueError("its files are not those that were written")
         # Copy on write: nobody writes to the pages, but kernels may require writable arrays.
         leaves = np.load(place / "leaves.npy", mmap_mode="c", allow_pickle=False)
         scores = np.load(place / "scores.npy") if (place / "scores.npy").exists() else None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise LeaftraceError(f"{cache} is damaged ({error}); delete it.") from None
-    if leaves.ndim != 2 or leaves.shape[1] != n:
-        raise LeaftraceError(f"{cache} has leaves of {leaves.shape[-1]} rows, not {n}; delete it.")
     return leaves, scores
 
 

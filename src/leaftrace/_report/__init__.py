@@ -81,7 +81,7 @@ def report(
     ``worst``    how many test rows to show: those with the largest loss, or without labels those
                  with the least certain prediction
     ``top``      how many harmful and how many helpful training rows to show for each
-    ``noise``    training rows whose label is suspicious: True, False, or how many to show
+    ``noise``    training rows whose label surprises the model: True, False, or how many to show
     ``groups``   effects of whole groups of training rows: a column, or a label for each training
                  row; ``test_groups`` the same for slices of the test rows
     ``redact``   columns that must not appear anywhere; "index" (or its name) hides the names of the

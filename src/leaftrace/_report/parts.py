@@ -1,4 +1,4 @@
-"""Parts of a report that actions compute: suspicious labels and groups of rows; and hashes."""
+"""Parts of a report that actions compute: surprising labels and groups of rows; and hashes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_SLICES = 8  # slices of test rows shown
 
 
 def noise_part(tracer: Tracer, train: CellTable, count: int) -> dict[str, Any]:
-    """The training rows with the most suspicious labels. Test rows play no part in it."""
+    """The training rows with the most surprising labels. Test rows play no part in it."""
     found = label_noise(tracer)
     worst = np.argsort(found.label_score, kind="stable")[:count]
     columns = ("is_label_issue", "label_score", "given_label", "predicted_label")

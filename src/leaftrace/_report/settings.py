@@ -12,7 +12,7 @@ from .._data.errors import InvalidInput
 MAX_TOP = 50
 MAX_CASES = 200
 MAX_SUSPECTS = 500
-SUSPECTS = 30  # suspicious labels that are shown by default
+SUSPECTS = 30  # surprising labels that are shown by default
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ReportSettings:
 
     @property
     def suspects(self) -> int:
-        """How many suspicious labels to show."""
+        """How many surprising labels to show."""
         return SUSPECTS if self.noise is True else int(self.noise)
 
     def describe(self) -> dict[str, Any]:

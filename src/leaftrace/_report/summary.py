@@ -104,7 +104,7 @@ def _about(rows: ExplainedRows, settings: ReportSettings) -> dict[str, Any]:
 def _other_parts(
     rows: ExplainedRows, train: CellTable, settings: ReportSettings, described: DescribedCases
 ) -> dict[str, Any]:
-    """The whole test set, suspicious labels and groups; None for a part that is not computed."""
+    """The whole test set, surprising labels and groups; None for a part that is not computed."""
     parts: dict[str, Any] = {"overall": None, "noise": None, "groups": None}
     if described.interrupted:
         return parts

@@ -69,7 +69,7 @@ def _half_label(word: str, share: F64, n: int) -> str:
 
 
 def noise(noise: LabelNoise, is_noisy: Any = None, *, ax: Axes | None = None) -> Axes:
-    """Scores of all labels, most suspicious first; with known wrong labels, also precision at k.
+    """Scores of all labels, most surprising first; with known wrong labels, also precision at k.
 
     >>> lt.plot.noise(lt.label_noise(tracer), is_noisy=flipped)           # doctest: +SKIP
 
@@ -85,16 +85,16 @@ def noise(noise: LabelNoise, is_noisy: Any = None, *, ax: Axes | None = None) ->
     ax = axes(ax)
     k = _log_spaced(n)
     scores = noise.label_score[order][k - 1]
-    ax.plot(k, scores, color=HELP, linewidth=2, label="label score (0: surely wrong)")
+    ax.plot(k, scores, color=HELP, linewidth=2, label="label score (0: most surprising)")
     issues = int(noise.is_label_issue.sum())
     if issues:
-        label = f"{issues:,} label issues"
+        label = f"{issues:,} flagged"
         ax.axvline(issues, color=GREY, linestyle="--", linewidth=1, label=label)
     if is_wrong is not None:
         _draw_precision(ax, k, is_wrong[order])
     _rows_axis(ax, n)
     ax.set_ylim(-0.02, 1.02)
-    ax.set_xlabel(f"k most suspicious of {n:,} training rows")
+    ax.set_xlabel(f"k most surprising of {n:,} training rows")
     ax.set_ylabel("score" if is_wrong is None else "score, precision")
     ax.legend(frameon=False, loc="best")
     hide_frame(ax)
@@ -104,7 +104,7 @@ def noise(noise: LabelNoise, is_noisy: Any = None, *, ax: Axes | None = None) ->
 def _draw_precision(ax: Axes, k: Ints, is_wrong: np.ndarray) -> None:
     """The share of wrong labels among the first k rows, and that among all rows.
 
-    ``is_wrong`` (n,): whether the label of each row is wrong, most suspicious first."""
+    ``is_wrong`` (n,): whether the label of each row is wrong, most surprising first."""
     precision = np.cumsum(is_wrong) / np.arange(1, len(is_wrong) + 1)
     base = is_wrong.mean()
     ax.plot(k, precision[k - 1], "-.", color=HARM, linewidth=2, label="precision at k")

@@ -260,7 +260,7 @@ def _table(search: Search, F: F64) -> Any:
         "given_label": tracer.y_train[rows],
     }
     if search.action == "relabel":
-        columns["suggested_label"] = np.full(len(rows), search.label)
+        columns["new_label"] = np.full(len(rows), search.label)
     columns[f"margin_change_if_{DONE[search.action]}"] = search.gains(tracer, F)[rows]
     columns["change_is"] = np.full(len(rows), FIRST_ORDER, dtype=object)
     return table(columns, tracer.table_kind)

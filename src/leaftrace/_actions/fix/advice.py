@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..._data.arrays import F64
 from ..._data.wording import words
 from ..statistics import interval_in_words
-from .search import Search
+from .search import Action, Search
 
 DONE = {"remove": "removed", "relabel": "relabelled"}
 _DOING = {"remove": "Removing", "relabel": "Relabelling"}
@@ -51,14 +51,24 @@ def advice_of(
         return f"{stopped}After {tried}, {margins}, which is still the wrong side.{hint}"
     return (
         f"{stopped}{_DOING[search.action]} them makes x right, confirmed by training again "
-        f"({tried}): {margins}. {_cost_in_words(cost)}"
+        f"({tried}): {margins}. {_cost_in_words(cost, search.action)}"
     )
 
 
-def _cost_in_words(cost: tuple[float, float] | None) -> str:
-    """The effect of a fix on other predictions, and what to do about it."""
+def _cost_in_words(cost: tuple[float, float] | None, action: Action) -> str:
+    """The effect of a fix on other predictions, and what to do about it.
+
+    To relabel rows is suggested only if other predictions gain.
+    """
+    unconfirmed = ""
+    if action == "relabel":
+        unconfirmed = (
+            " That x becomes right does not show that these labels are wrong, "
+            "so to relabel them is not suggested."
+        )
     if cost is None:
-        return f"{words().give_test_rows} to see what that does to other predictions."
+        hint = f"{words().give_test_rows} to see what that does to other predictions."
+        return hint + unconfirmed
     mean, half = cost
     low = mean - half
     high = mean + half
@@ -72,4 +82,4 @@ def _cost_in_words(cost: tuple[float, float] | None) -> str:
         )
     if high < 0:
         return f"Other predictions gain too: {change}. Check the labels of these rows first."
-    return f"For other predictions it makes no difference that can be told: {change}."
+    return f"For other predictions it makes no difference that can be told: {change}.{unconfirmed}"

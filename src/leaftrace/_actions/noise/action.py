@@ -1,4 +1,8 @@
-"""Label noise: training labels that are likely wrong, and better labels for them.
+"""Label noise: training labels that surprise the model, and other labels for them.
+
+A surprising label is wrong, or right and rare; the model cannot tell the two apart. So this ranks
+and flags labels, and to relabel them is suggested only by `LabelNoise.confirm`, which retrains and
+judges on rows that had no part in it.
 
 The default score is a label's surprise without the row's own pull on its leaves: after the last
 step and, the more the model has memorised its labels, on average over the boosting path. Validation
@@ -47,7 +51,10 @@ _MANY_FLAGS = 0.25  # share of the rows
 def label_noise(
     tracer: Tracer, X_val: Any = None, y_val: Any = None, *, score: str = "default"
 ) -> LabelNoise:
-    """Rank training rows by how likely their labels are wrong, flag them, suggest better labels.
+    """Rank training rows by how much their labels surprise the model, and flag those to look at.
+
+    Wrong labels are among the most surprising ones, but rare outcomes are too. `confirm` measures
+    on other rows whether relabelling them, or removing them, helps.
 
     >>> noise = label_noise(tracer)                                 # doctest: +SKIP
     >>> noise.issues                                                # doctest: +SKIP
@@ -55,7 +62,7 @@ def label_noise(
 
     ``X_val, y_val``  rows with labels you trust more than the training labels; None: do without.
                       Rows with the same noise do not help; they are recognised and not used
-    ``score``         the score to rank by, higher being more suspicious:
+    ``score``         the score to rank by, higher being more surprising:
         "default"         without the row's own pull, after the last step and over the path: see
                           the module
         "detector"        1 - P(given label) by the model as it is (the paper's Detector); of
@@ -93,7 +100,7 @@ def label_noise(
     count = int(is_label_issue.sum())
     notes = _notes(tracer, evidence, weight, X_val is not None, is_label_issue)
     return LabelNoise(
-        title=f"Label noise: {count:,} of {tracer.n_rows:,} training labels look wrong",
+        title=f"Label noise: {count:,} of {tracer.n_rows:,} training labels surprise the model",
         advice=" ".join([*notes, _next_step(count)]),
         is_label_issue=is_label_issue,
         label_score=label_score,
@@ -129,9 +136,9 @@ def _validation_scores(tracer: Tracer, X: Any, y: Any, suggestion: NDArray[Any])
 
 
 def _flags(tracer: Tracer, evidence: Evidence, score: F64) -> tuple[Ints, F64, NDArray[np.bool_]]:
-    """The rows, most suspicious first; the quality of each label; which labels are flagged.
+    """The rows, most surprising first; the quality of each label; which labels are flagged.
 
-    The i-th most suspicious row gets the i-th lowest quality. That is its own if the order is that
+    The i-th most surprising row gets the i-th lowest quality. That is its own if the order is that
     of the surprise.
     """
     quality, disagrees, count = _judge_labels(tracer, evidence)
@@ -145,10 +152,10 @@ def _flags(tracer: Tracer, evidence: Evidence, score: F64) -> tuple[Ints, F64, N
 
 def _judge_labels(tracer: Tracer, evidence: Evidence) -> tuple[F64, NDArray[np.bool_], int]:
     """Quality of each label (n,) from 0 to 1, whether the model disagrees with it (n,), and how
-    many labels are wrong.
+    many labels to flag.
 
     For classes, the quality is P(given label), the model disagrees if another class is likelier,
-    and confident learning counts wrong labels. For numbers, it is 2^-u with u in units of the
+    and confident learning counts the flags. For numbers, it is 2^-u with u in units of the
     spread, and outlying residuals are counted.
     """
     if not evidence.has_classes:
@@ -212,7 +219,7 @@ def _notes_on_classes(tracer: Tracer, is_label_issue: NDArray[np.bool_]) -> list
         flagged = is_label_issue[codes == code]
         if flagged.any() and flagged.mean() > 0.5:
             notes.append(
-                f"Of the rows labelled {label}, {flagged.mean():.0%} look wrong: "
+                f"Of the rows labelled {label}, {flagged.mean():.0%} are flagged: "
                 "acting on all leaves few of them."
             )
     return notes
@@ -222,9 +229,10 @@ def _next_step(issues: int) -> str:
     """Advice before anything was tried."""
     if issues:
         return (
-            f"Look at the first of them; {words().test_suspects} tells what relabelling them does."
+            "Such labels are wrong, or right and rare. Look at the first of them; to relabel them "
+            f"is suggested only if {words().test_suspects} confirms on other rows that it helps."
         )
     return (
-        "No label looks wrong enough to act on; "
+        "No label surprises the model enough to act on; "
         "the first rows of the ranking are the ones to look at."
     )

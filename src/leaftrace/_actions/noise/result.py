@@ -20,29 +20,37 @@ from ..common import (
     Finding,
     Interruptible,
     effects_table,
-    mean_loss,
     measure,
     stopping_note,
 )
+from ..statistics import interval_in_words, paired_interval
 
 _COLUMNS = ("is_label_issue", "label_score", "given_label", "predicted_label")
 
 
 @dataclass(frozen=True, repr=False)
 class LabelNoise(Finding):
-    """Training labels that look wrong. Arrays have a place for each training row, in its order.
+    """Training labels that surprise the model. Arrays have a place for each row, in its order.
 
-    ``is_label_issue``   whether the label is likely wrong: as many of the most suspicious rows as
-                         confident learning counts, if another label is likelier; of numbers,
-                         outlying residuals
-    ``label_score``      from 0, surely wrong, to 1, surely right: the probability of the given
-                         label without the row's own pull; of numbers 2^-u, 1/2 for a residual that
-                         is usual for such predictions. If the ranking is another one (a validation
-                         set, another score), the same values are assigned in its order
+    A surprising label may be wrong, or right and rare: the model cannot tell the two apart. Whether
+    relabelling helps is measured by `confirm`.
+
+    ``is_label_issue``   whether the label is flagged as surprising: as many of the most surprising
+                         rows as confident learning counts, if another label is likelier; of
+                         numbers, outlying residuals
+    ``label_score``      from 0, most surprising, to 1, as expected: the probability that the model
+                         gives the label without the row's own pull; of numbers 2^-u, 1/2 for a
+                         residual that is usual for such predictions. If the ranking is another one
+                         (a validation set, another score), the same values are assigned in its
+                         order
     ``given_label``, ``predicted_label``  the second is predicted without the row's own pull
     ``memorised``        from 0 to 1, how much the model has memorised its training labels
     ``validation_weight``  weight of the validation rows in the ranking; None: there were none
     ``notes``            remarks on how far these numbers can be trusted
+    ``confirmed``        whether the action that `confirm` tried lowers the loss of the hold-out
+                         rows, beyond chance, so that it is suggested; None: not tried
+    ``interval``         95 % interval of the change of that loss, Student's t of the paired
+                         differences of all hold-out rows; None: not retrained
 
     The names are those of cleanlab: `get_issues()` is the table of ``Datalab.get_issues("label")``
     and `indices()` gives the result of ``find_label_issues(...,
@@ -64,28 +72,33 @@ class LabelNoise(Finding):
     _scores: dict[str, F64]
     _validation: tuple[Any, Any] | None
     _effect: Effect | None = None
+    interval: tuple[float, float] | None = None
+
+    @property
+    def confirmed(self) -> bool | None:
+        return None if self.interval is None else self.interval[1] < 0
 
     @property
     def table(self) -> Any:
-        """All rows, most suspicious first."""
+        """All rows, most surprising first."""
         return self.rank()
 
     @property
     def order(self) -> Ints:
-        """(n,) positions of all training rows, most suspicious first."""
+        """(n,) positions of all training rows, most surprising first."""
         return self._order
 
     def rank(self, k: int | None = None) -> Any:
-        """The k most suspicious rows (None: all), most suspicious first."""
+        """The k most surprising rows (None: all), most surprising first."""
         return self._table_of(self._order if k is None else self._first(k))
 
     @property
     def issues(self) -> Any:
-        """The rows whose label is likely wrong, most suspicious first."""
+        """The rows whose label is flagged, most surprising first."""
         return self._table_of(self.indices())
 
     def indices(self) -> Ints:
-        """Positions of the rows whose label is likely wrong, most suspicious first."""
+        """Positions of the rows whose label is flagged, most surprising first."""
         return self._order[self.is_label_issue[self._order]]
 
     def get_issues(self) -> Any:
@@ -94,7 +107,7 @@ class LabelNoise(Finding):
 
     @property
     def scores(self) -> Any:
-        """All scores, a line for each training row in its order; higher is more suspicious."""
+        """All scores, a line for each training row in its order; higher is more surprising."""
         return table({"train_row": self.tracer.train_index, **self._scores}, self.tracer.table_kind)
 
     @property
@@ -108,7 +121,7 @@ class LabelNoise(Finding):
         return table(columns, self.tracer.table_kind)
 
     def _first(self, k: int) -> Ints:
-        """Positions of the k most suspicious rows."""
+        """Positions of the k most surprising rows."""
         if not 1 <= k <= len(self._order):
             raise InvalidInput(
                 f"k is {k}; it is a number of training rows, from 1 to {len(self._order)}."
@@ -126,8 +139,12 @@ class LabelNoise(Finding):
     ) -> LabelNoise:
         """This result with `effects`: the change of the mean loss of other rows if one acts on it.
 
-        ``X_hold, y_hold``  other rows than the training and the validation rows
-        ``k``        how many suspects, most suspicious first; None: those with a label issue
+        The advice suggests the action only if the model, retrained with it, has a lower loss on
+        these rows beyond chance; `confirmed` says whether it has.
+
+        ``X_hold, y_hold``  other rows than the training and the validation rows, with labels that
+                     can be trusted
+        ``k``        how many rows, most surprising first; None: those that are flagged
         ``action``   "relabel" gives them the best other label (of numbers, the prediction),
                      "remove" leaves them out
         ``retrain``  False: first order and refit only; nothing is confirmed then
@@ -139,24 +156,23 @@ class LabelNoise(Finding):
         rows = self.indices() if k is None else self._first(k)
         if not len(rows):
             raise InvalidInput(
-                "no label looks wrong, so there is nothing to confirm; say with k= how many to try."
+                "no label is flagged, so there is nothing to confirm; say with k= how many to try."
             )
         self._check_other_rows(X_hold, y_hold)
         training = self._training_set(rows, action)
         name = f"hold-out loss, {action} {len(rows):,} rows"
         refitted = self.tracer.refit(training)
         effect = measure(self.tracer, name, X_hold, y_hold, training, refitted)
+        interval = None
         with Interruptible():
             for _ in progress(range(1 if retrain else 0), 1, "retraining", "model"):
-                after = mean_loss(self.tracer.retrain(training), X_hold, y_hold)
-                effect = replace(effect, retrained=after - effect.before)
-        doing = "Relabelling" if action == "relabel" else "Removing"
-        verdict = _verdict(effect, f"{doing} {len(rows):,} rows")
-        return replace(
-            self,
-            advice=" ".join([*self.notes, verdict]) + stopping_note(self.tracer, retrain),
-            _effect=effect,
-        )
+                after = self.tracer.retrain(training).loss(X_hold, y_hold)
+                differences = after - self.tracer.engine.unchanged.loss(X_hold, y_hold)
+                interval = paired_interval(differences)
+                effect = replace(effect, retrained=float(differences.mean()))
+        verdict = _verdict(effect, interval, action, len(rows))
+        advice = " ".join([*self.notes, verdict]) + stopping_note(self.tracer, retrain)
+        return replace(self, advice=advice, interval=interval, _effect=effect)
 
     def _training_set(self, rows: Ints, action: str) -> TrainingSet:
         """The training set with these rows removed or relabelled as suggested."""
@@ -186,12 +202,21 @@ class LabelNoise(Finding):
                 )
 
 
-def _verdict(effect: Effect, acted: str) -> str:
-    """Advice after `confirm`. ``acted``: the action in words."""
-    if np.isnan(effect.retrained):
-        return "Not retrained, so nothing is confirmed."
-    verb = "lowers" if effect.retrained < 0 else "does not lower"
+def _verdict(effect: Effect, interval: tuple[float, float] | None, action: str, count: int) -> str:
+    """Advice after `confirm`: the action is suggested only if the hold-out rows confirm it."""
+    doing = f"{'Relabelling' if action == 'relabel' else 'Removing'} {count:,} rows"
+    if interval is None:
+        return f"Not retrained, so nothing is confirmed and to {action} rows is not suggested."
+    low, high = interval
+    change = (
+        f"retrained, the hold-out loss of {effect.before:.4g} changes by {effect.retrained:+.3g} "
+        f"({interval_in_words(low, high)})"
+    )
+    if high < 0:
+        return f"{doing} is suggested: {change}. Look at some of them first."
+    if low > 0:
+        return f"{doing} does harm: {change}. Keep them as they are."
     return (
-        f"{acted} {verb} the hold-out loss: {effect.before:.4g} before, "
-        f"{effect.retrained:+.2g} after retraining."
+        f"The hold-out does not confirm that {doing.lower()} helps: {change}. "
+        "Keep them as they are."
     )

@@ -1,8 +1,8 @@
-"""Scores of how doubtful each training label is to the model, all from one boosting path.
+"""Scores of how surprising each training label is to the model, all from one boosting path.
 
 A label's *surprise* is u = 1 - P(given label), or |label - prediction| for numbers. Class weights
 are taken out of P again: a model trained with weights k_c gives odds that are k_c times too large,
-and would suspect every row of a class with a low weight. Higher is more suspicious in every score.
+and would suspect every row of a class with a low weight. Higher is more surprising in every score.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..._data.arrays import F64, Ints
 from ..base import cumulative
+from .text import text_fields
 
 # Parameters that leaf values depend on smoothly.
 CONTINUOUS = (
@@ -113,12 +114,12 @@ def read(text: str) -> ParsedModel:
     """Parse the text of a model."""
     head, _, rest = text.partition("\nTree=0\n")
     body, _, tail = rest.partition("\nend of trees")
-    fields = _fields(head)
+    fields = text_fields(head)
     infos = fields.get("feature_infos", "").split(" ")
     blocks = re.split(r"\nTree=\d+\n", body) if body else []
     parameter_lines = tail.partition("\nparameters:")[2]
     return ParsedModel(
-        trees=[_tree(_fields(block)) for block in blocks],
+        trees=[_tree(text_fields(block)) for block in blocks],
         outputs=int(fields.get("num_tree_per_iteration", 1)),
         objective=fields.get("objective", "").split(" "),
         averaged="\naverage_output" in head,
@@ -131,11 +132,6 @@ def _category_bins(info: str) -> int:
     """Categories of a feature, one for "other" included; 0 for numbers, which have a range."""
     is_number = info.startswith("[") or info == "none"
     return 0 if is_number else info.count(":") + 1
-
-
-def _fields(text: str) -> dict[str, str]:
-    """The lines "name=value" of a text."""
-    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
 def _tree(fields: dict[str, str]) -> Tree:

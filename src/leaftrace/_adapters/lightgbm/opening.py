@@ -10,6 +10,7 @@ import lightgbm as lgb
 from ..._data.errors import UnsupportedModel
 from .model import ParsedModel
 from .objectives import OBJECTIVES
+from .text import check_text
 
 VERSION = tuple(int(v) for v in re.findall(r"\d+", lgb.__version__)[:2])
 
@@ -31,10 +32,13 @@ def open_booster(model: Any) -> tuple[Any, lgb.Booster]:
 def load_model(path: str) -> lgb.Booster:
     """Read a .txt file."""
     try:
-        with open(path, encoding="utf-8") as file:
-            if "\nend of trees" not in file.read():  # LightGBM would take the whole process down
-                raise ValueError("the trees do not end")
+        with open(path, encoding="utf-8", newline="") as file:
+            check_text(file.read())  # LightGBM would take the whole process down
         return lgb.Booster(model_file=path)
+    except KeyError as error:
+        raise UnsupportedModel(
+            f"'{path}' cannot be read as a LightGBM model; is the file whole? It lacks {error}."
+        ) from None
     except (ValueError, lgb.basic.LightGBMError) as error:
         raise UnsupportedModel(
             f"'{path}' cannot be read as a LightGBM model; is the file whole? The reader says: {error}"

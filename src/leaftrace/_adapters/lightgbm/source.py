@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from ..._data import inputs
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
+from ..._data.forks import works_in_forks
 from ..._model.early_stopping import EvalRows, EvalSet, Rounds
 from ..._model.ensemble import Ensemble
 from ..._model.training_set import TrainingSet
@@ -183,6 +184,7 @@ class LightGBMSource(BaseSource):
 
     # ---- rows ----
 
+    @works_in_forks
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
         table = self._table(X)
         K = self.parsed.outputs
@@ -196,6 +198,7 @@ class LightGBMSource(BaseSource):
         leaves = pack_leaves(numbers, self.parsed.tree_leaves, self.parsed.step_trees, m)
         return leaves, given_scores(baseline, "baseline", m, K)
 
+    @works_in_forks
     def structure(self) -> bytes:
         return self.booster.model_to_string().partition("end of trees")[0].encode()
 
@@ -204,6 +207,7 @@ class LightGBMSource(BaseSource):
 
     # ---- training again ----
 
+    @works_in_forks
     def retrain(self, rows: TrainingSet, threads: int) -> RetrainedLightGBM:
         """Train a model with the same parameters on another training set."""
         if refitted(self.params):
@@ -314,9 +318,11 @@ class RetrainedLightGBM:
     training: tuple[Any, NDArray[Any], F64, F64 | None]  # table, labels, weights, given scores
     rounds: Rounds
 
+    @works_in_forks
     def scores(self, X: Any) -> F64:
         total = predict(self.booster, self.source._table(X), raw_score=True)
         return total / self.rounds.count if self.source.parsed.averaged else total
 
+    @works_in_forks
     def open(self) -> LightGBMSource:
         return LightGBMSource(self.source.model, self.booster, {}, *self.training)

@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 from ..._data import inputs
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
+from ..._data.forks import works_in_forks
 from ..._model.early_stopping import EvalSet, Rounds
 from ..._model.ensemble import Ensemble
 from ..._model.training_set import TrainingSet
@@ -108,16 +109,19 @@ class SklearnSource(BaseSource, ABC):
         except (ValueError, TypeError) as error:
             raise InvalidInput(f"{self.name} cannot read these rows: {error}") from None
 
+    @works_in_forks
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
         if baseline is not None:
             raise InvalidInput("scikit-learn models are not trained with a baseline; leave it out.")
         X = self.read(X)
         return self.trees.leaves(X), self._offset(X)
 
+    @works_in_forks
     def structure(self) -> bytes:
         names = getattr(self.model, "feature_names_in_", np.zeros(0, str))
         return self.trees.node_bytes() + " ".join(map(str, names)).encode()
 
+    @works_in_forks
     def retrain(self, rows: TrainingSet, threads: int) -> RetrainedSklearn:
         """Train a clone on another training set.
 
@@ -170,11 +174,13 @@ class RetrainedSklearn:
     training: tuple[Any, NDArray[Any], F64 | None]  # table, labels, weights
     rounds: Rounds
 
+    @works_in_forks
     def scores(self, X: Any) -> F64:
         scores = self.source._scores(self.trees.model, self.source.read(X, self.trees))
         offset = self.source._offset(self.source.read(X))
         # The caller adds the scores that the first model's init estimator gives.
         return scores if offset is None else scores - offset
 
+    @works_in_forks
     def open(self) -> SklearnSource:
         return type(self.source)(self.trees.model, *self.training, None, self.source.given)

@@ -12,6 +12,7 @@ import xgboost as xgb
 from numpy.typing import NDArray
 
 from ..._data.arrays import F64
+from ..._data.errors import UnsupportedModel
 from ..base import cumulative, f32
 
 # Every parameter has one name here; XGBoost reports most under several.
@@ -91,6 +92,11 @@ def parse_trees(model: dict[str, Any]) -> Trees:
     width = parsed[0][1].shape[1] if parsed else 1
     columns = [(number, values, cover) for number, vectors, cover in parsed for values in vectors.T]
     covers = [cover for _, _, cover in columns if cover is not None]
+    rounds = np.asarray(forest["iteration_indptr"], np.int64)
+    if rounds[0] != 0 or rounds[-1] != len(parsed) or (np.diff(rounds) < 1).any():
+        raise UnsupportedModel(
+            f"the {len(parsed)} trees of this XGBoost model do not fit its rounds; is its file whole?"
+        )
     output = np.tile(np.arange(width), len(parsed)) if width > 1 else forest["tree_info"]
     return Trees(
         leaf=[number for number, _, _ in columns],
@@ -98,7 +104,7 @@ def parse_trees(model: dict[str, Any]) -> Trees:
         values=f32(np.concatenate([[], *(values for _, values, _ in columns)]))[:, None],
         cover=f32(np.concatenate([[], *covers])) if len(covers) == len(columns) else None,
         output=np.asarray(output, np.int32),
-        rounds=np.asarray(forest["iteration_indptr"], np.int64) * width,
+        rounds=rounds * width,
         weight=None if weight is None else np.asarray(weight, np.float32),
         width=width,
     )

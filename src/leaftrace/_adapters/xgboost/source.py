@@ -32,6 +32,7 @@ from xgboost.core import XGBoostError
 from ..._data import inputs
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
+from ..._data.forks import works_in_forks
 from ..._data.wording import words
 from ..._model.early_stopping import EvalRows, Rounds
 from ..._model.training_set import TrainingSet
@@ -176,6 +177,7 @@ class XGBoostSource(BaseSource):
 
     # ---- rows ----
 
+    @works_in_forks
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
         leaves = leaves_of_rows(self.booster, self._matrix(X), self.trees)
         if baseline is None and isinstance(X, xgb.DMatrix):
@@ -191,6 +193,7 @@ class XGBoostSource(BaseSource):
             )
         return leaves, f32(given) - self.base
 
+    @works_in_forks
     def structure(self) -> bytes:
         parts = [
             learner(self.booster)["gradient_booster"],
@@ -218,6 +221,7 @@ class XGBoostSource(BaseSource):
 
     # ---- training again ----
 
+    @works_in_forks
     def retrain(self, rows: TrainingSet, threads: int) -> RetrainedXGBoost:
         """Train a model with the same parameters on another training set."""
         if (self.training.loaded or self.training.recovered) and not self._comes_back:
@@ -330,6 +334,7 @@ class RetrainedXGBoost:
     rows: TrainingSet  # labels as XGBoost takes them
     rounds: Rounds
 
+    @works_in_forks
     def scores(self, X: Any) -> F64:
         source = self.source
         matrix = self.source._matrix(X)
@@ -342,6 +347,7 @@ class RetrainedXGBoost:
         trees = F - (own.reshape(F.shape) if own.size else self.base)
         return trees + (self.base if source.estimated else source.base)
 
+    @works_in_forks
     def open(self) -> XGBoostSource:
         source = self.source
         rows = self.rows

@@ -1,4 +1,4 @@
-"""`leaftrace noise` and `leaftrace clean`: wrong labels, and training rows that do harm."""
+"""`leaftrace noise` and `leaftrace clean`: surprising labels, and training rows that do harm."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def noise(
         str | None, typer.Option(help="Table of rows whose labels are cleaner than in training.")
     ] = None,
     hold: Annotated[
-        str | None, typer.Option(help="Table of other rows, to confirm by retraining.")
+        str | None,
+        typer.Option(help="Table of other rows, to see by retraining whether relabelling helps."),
     ] = None,
     score: Annotated[
         str, typer.Option(help="What to rank by; see leaftrace.label_noise.")
@@ -29,7 +30,7 @@ def noise(
     top: ShownRows = 20,
     fail_above: FailAbove = None,
 ) -> int:
-    """Find training labels that are likely wrong.
+    """Find training labels that surprise the model; with --hold, see if relabelling helps.
 
     --fail-above is a share of the training rows."""
     from ..._actions.noise.action import label_noise
@@ -49,9 +50,15 @@ def noise(
     if hold is not None and suspects:
         others = job.read(opened[hold])
         found = found.confirm(others.X, others.y)
-    job.out.document |= {"share": share, "fail_above": fail_above, "suspects": suspects}
+    job.out.document |= {
+        "share": share,
+        "fail_above": fail_above,
+        "suspects": suspects,
+        "confirmed": found.confirmed,
+        "interval": found.interval,
+    }
     show_finding(job.out, found, top, found.rank(max(top, suspects)))
-    return judge("the share of labels that look wrong", share, fail_above)
+    return judge("the share of labels that surprise the model", share, fail_above)
 
 
 def clean(

@@ -1,0 +1,109 @@
+"""Read a model file in another process first: libraries abort, crash or hang on damaged files.
+
+The other process loads the model, writes it out and predicts a few made-up rows. Errors do not
+matter to it, as they come up again in this process; what matters is whether it survives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+from .._adapters import import_adapter, load_file, load_pickle
+from .._data.errors import UnsupportedModel
+
+_SECONDS = 60  # and one more for each megabyte
+_ROWS = 64
+_MAX_CELLS = 10_000_000
+# Libraries import these where they are installed, which is most of their own start. No model file
+# needs them; pickles may, and CatBoost cannot do without pandas.
+_NOT_NEEDED = ("pandas", "sklearn", "matplotlib", "pyarrow", "dask", "distributed", "polars")
+
+
+def check_survival(path: str, library: str | None) -> None:
+    """Raise an error if a process that reads this file dies or does not end.
+
+    ``library``  that wrote it; None: a pickle
+    """
+    with open(path, "rb") as file:
+        content = hashlib.file_digest(file, "blake2b").hexdigest()
+    if reason := _reason_of_death(os.path.abspath(path), library, content):
+        raise UnsupportedModel(
+            f"the model file '{path}' cannot be read: a process that tried {reason}. "
+            "The file is probably damaged; save the model again."
+        )
+
+
+@lru_cache(maxsize=64)
+def _reason_of_death(path: str, library: str | None, content: str) -> str | None:
+    """The end of a process that reads this file, in words; None: it survived.
+
+    ``content``  a hash of the file: the same content is tried once
+    """
+    if not sys.executable:
+        return None
+    seconds = _SECONDS + os.path.getsize(path) // 1_000_000
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-W", "ignore", "-m", __name__, path, library or ""],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path)},
+    )
+    try:
+        if library is not None:
+            import_adapter(library)  # while the other process works
+        code = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return f"was not done after {seconds} seconds"
+    finally:
+        process.kill()
+        process.wait()
+    if 0 <= code <= 2:  # it survived, or Python itself could not start
+        return None
+    with suppress(ValueError):
+        return f"died of {signal.Signals(-code).name}"
+    return f"died with exit code {code}"
+
+
+def _try_model(path: str, library: str) -> None:
+    """Load a model and use it as leaftrace would."""
+    if library in ("lightgbm", "xgboost"):
+        for name in _NOT_NEEDED:
+            sys.modules[name] = None  # pyright: ignore[reportArgumentType]
+    model = load_file(path).model if library else load_pickle(path)
+    if library == "lightgbm":
+        model.model_to_string()
+        model.predict(_made_up_rows(model.num_feature()), pred_leaf=True, validate_features=False)
+    elif library == "xgboost":
+        booster = model.booster
+        booster.save_raw("json")
+        booster.inplace_predict(_made_up_rows(booster.num_features()), validate_features=False)
+    elif library == "catboost":
+        model.calc_leaf_indexes(_made_up_rows(len(model.feature_names_)))
+    else:
+        model.predict(_made_up_rows(model.n_features_in_))
+
+
+def _made_up_rows(columns: int) -> Any:
+    """Numbers of all sizes, zeros and gaps."""
+    import numpy as np
+
+    if not 0 < columns * _ROWS <= _MAX_CELLS:
+        raise ValueError(f"{columns} columns")
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(_ROWS, columns)) * 10.0 ** rng.uniform(-3, 4, size=(_ROWS, columns))
+    rows[0] = 0.0
+    rows[1] = np.nan
+    return rows
+
+
+if __name__ == "__main__":
+    with suppress(Exception):
+        _try_model(*sys.argv[1:])
