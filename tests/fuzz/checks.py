@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import traceback
 import warnings
-from collections import Counter
 from copy import copy
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 from training_sets import take
@@ -15,53 +14,29 @@ from training_sets import take
 import leaftrace as lt
 
 from .data import CLASSES
+from .outcome import Outcome
 from .spaces import case_of
-from .reference import reference_of
+from .reference import Answer, reference_of
 
 ACCURACY = 1e-5  # of a derivative or a refit, relative to the largest one
 CONCLUSIVE = 1e-3  # larger errors of the oracle itself leave a check undecided
 
 
-@dataclass(frozen=True)
-class Finding:
-    """Something that a configuration showed.
-
-    ``kind``    "wrong", "raw exception", "warning", "refusal", "false refusal", "undecided", "oracle", "untrainable"
-    ``check``   the question that was asked
-    ``detail``  numbers or the message
-    """
-
-    kind: str
-    check: str
-    detail: str
-
-
-@dataclass
-class Outcome:
-    """All findings of a configuration, and the number of checks that were decided."""
-
-    configuration: dict
-    findings: list = field(default_factory=list)
-    checks: Counter = field(default_factory=Counter)
-
-    def note(self, kind, check, detail=""):
-        self.findings.append(Finding(kind, check, " ".join(str(detail).split())))
-
-    def compare(self, check, found, answer, scale):
-        """Count a check, and note a wrong number. ``answer`` may be too uncertain to decide."""
-        expected = np.asarray(answer.value)
-        allowed = ACCURACY * scale + np.asarray(answer.error)
-        certain = np.isfinite(expected) & (np.asarray(answer.error) <= CONCLUSIVE * scale)
-        if not np.any(certain):
-            self.note("undecided", check)
-            return
-        self.checks[check] += 1
-        found = np.broadcast_to(found, expected.shape)
-        distance = np.where(certain, np.abs(found - expected), 0)
-        bad = certain & ~(distance <= allowed)
-        if np.any(bad):
-            worst = np.unravel_index(np.argmax(np.where(bad, np.nan_to_num(distance, nan=np.inf), -1)), bad.shape)
-            self.note("wrong", check, f"{found[worst]:.10g} instead of {expected[worst]:.10g} (scale {scale:.3g})")
+def compare(out, check, found, answer, scale):
+    """Count a check, and note a wrong number. The answer may be too uncertain to decide."""
+    expected = np.asarray(answer.value)
+    allowed = ACCURACY * scale + np.asarray(answer.error)
+    certain = np.isfinite(expected) & (np.asarray(answer.error) <= CONCLUSIVE * scale)
+    if not np.any(certain):
+        out.note("undecided", check)
+        return
+    out.checks[check] += 1
+    found = np.broadcast_to(found, expected.shape)
+    distance = np.nan_to_num(np.abs(found - expected), nan=np.inf)
+    bad = certain & ~(distance <= allowed)
+    if np.any(bad):
+        worst = np.unravel_index(np.argmax(np.where(bad, distance, -1)), bad.shape)
+        out.note("wrong", check, f"{found[worst]:.10g} instead of {expected[worst]:.10g}, of {scale:.3g}")
 
 
 def run(configuration):
@@ -180,7 +155,7 @@ def refits(case, tracer, reference, out):
     if values is not None:
         scale = max(np.nanmax(np.abs([a.value for a in single])), 1e-6 * np.nanmax(np.abs(before)), 1e-300)
         for value, answer in zip(values, single, strict=True):
-            out.compare("LeafRefit", -value, answer, scale)
+            compare(out, "LeafRefit", -value, answer, scale)
     rng = np.random.default_rng(0)
     groups = [rows[:1], rng.choice(n, max(2, n // 4), replace=False)]
     for group in groups:
@@ -198,7 +173,7 @@ def compare_scores(out, check, tracer, answer, case, **change):
     found = asked(out, check, np.isfinite(answer.value).all(), lambda: tracer.refit(**change).scores(X))
     if found is not None:
         scale = max(np.nanmax(np.abs(answer.value), initial=0.0), 1e-6)
-        out.compare(check, found, answer, scale)
+        compare(out, check, found, answer, scale)
 
 
 def other_labels(case, tracer, reference, out):
@@ -274,12 +249,10 @@ def influences(case, tracer, reference, out):
 
 
 def compare_slope(out, check, found, value, error, scale):
-    from .reference import Answer
-
     if not np.isfinite(scale):
         out.note("wrong", check, "not finite")
         return
-    out.compare(check, np.array([found]), Answer(np.array([value]), np.array([error])), max(scale, abs(value)))
+    compare(out, check, np.array([found]), Answer(np.array([value]), np.array([error])), max(scale, abs(value)))
 
 
 def candidates(case, tracer, reference, out, rows, found, scale):
