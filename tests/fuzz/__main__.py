@@ -22,8 +22,14 @@ def arguments():
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seed", type=int, help="run this seed alone and show what it found")
     parser.add_argument("--files", action="store_true", help="the seed is one of a damaged file")
-    parser.add_argument("--library", choices=list(LIBRARIES), help="the seed is one of this library alone")
-    parser.add_argument("--shrink", action="store_true", help="simplify the configuration of the seed as far as it fails")
+    parser.add_argument(
+        "--library", choices=list(LIBRARIES), help="the seed is one of this library alone"
+    )
+    parser.add_argument(
+        "--shrink",
+        action="store_true",
+        help="simplify the configuration of the seed as far as it fails",
+    )
     parser.add_argument("--minutes", type=float, default=2.0, help="how long to run fresh seeds")
     parser.add_argument("--first", type=int, help="where fresh seeds begin; by default anywhere")
     parser.add_argument("--processes", type=int, default=2)
@@ -59,7 +65,10 @@ def main():
     if given.seed is not None:
         return run_one(given)
     first = random.SystemRandom().randrange(10**9) if given.first is None else given.first
-    print(f"seeds from {first} on, for {given.minutes:g} minutes in {given.processes} processes", flush=True)
+    print(
+        f"seeds from {first} on, for {given.minutes:g} minutes in {given.processes} processes",
+        flush=True,
+    )
     summary = Summary()
     run_seeds(fresh_seeds(first, given.only), given.processes, 60 * given.minutes, summary.add)
     summary.show()

@@ -30,9 +30,7 @@ def draw_configuration(draw):
         settings["model_shrink_rate"] = 0.1
         settings["leaf_estimation_iterations"] = 1
     exact = objective in NOT_SMOOTH
-    if objective == "LogCosh":
-        settings["leaf_estimation_method"] = draw.pick(["Newton", "Gradient"])
-    elif draw.chance(0.4) and not exact:
+    if objective == "LogCosh" or (draw.chance(0.4) and not exact):
         settings["leaf_estimation_method"] = draw.pick(["Newton", "Gradient"])
     if exact:
         settings.pop("leaf_estimation_iterations", None)
@@ -44,7 +42,9 @@ def draw_configuration(draw):
             {"bootstrap_type": "Bayesian", "bagging_temperature": 3.0}, {"bootstrap_type": "MVS", "subsample": 0.7},
         ]
     )  # fmt: skip
-    settings |= draw.pick([{}, {}, {"grow_policy": "Depthwise"}, {"grow_policy": "Lossguide", "max_leaves": 6}])
+    settings |= draw.pick(
+        [{}, {}, {"grow_policy": "Depthwise"}, {"grow_policy": "Lossguide", "max_leaves": 6}]
+    )
     target = TARGETS[objective]
     if target in CLASSES and draw.chance(0.2):
         settings["auto_class_weights"] = draw.pick(["Balanced", "SqrtBalanced"])
@@ -61,7 +61,13 @@ def draw_configuration(draw):
 
 def case_of(configuration):
     data, more = common(configuration)
-    settings = {"depth": 4, **QUIET, "thread_count": 1, "iterations": configuration["rounds"], **configuration["settings"]}
+    settings = {
+        "depth": 4,
+        **QUIET,
+        "thread_count": 1,
+        "iterations": configuration["rounds"],
+        **configuration["settings"],
+    }
     kinds = configuration["data"].get("categories", 0)
     on_targets = kinds > settings.get("one_hot_max_size", 2)
     smooth = settings["loss_function"] not in NOT_SMOOTH

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import traceback
 import warnings
-from copy import copy
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from training_sets import take
@@ -15,8 +16,8 @@ import leaftrace as lt
 
 from .data import CLASSES
 from .outcome import Outcome
-from .spaces import case_of
 from .reference import Answer, reference_of
+from .spaces import case_of
 
 ACCURACY = 1e-5  # of a derivative or a refit, relative to the largest one
 CONCLUSIVE = 1e-3  # larger errors of the oracle itself leave a check undecided
@@ -36,22 +37,26 @@ def compare(out, check, found, answer, scale):
     bad = certain & ~(distance <= allowed)
     if np.any(bad):
         worst = np.unravel_index(np.argmax(np.where(bad, distance, -1)), bad.shape)
-        out.note("wrong", check, f"{found[worst]:.10g} instead of {expected[worst]:.10g}, of {scale:.3g}")
+        out.note(
+            "wrong", check, f"{found[worst]:.10g} instead of {expected[worst]:.10g}, of {scale:.3g}"
+        )
+
+
+@contextmanager
+def quiet():
+    """Warnings of libraries and of the oracle are of no interest."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def run(configuration):
     """Train the model of a configuration and check everything. Return the outcome."""
     out = Outcome(configuration)
-    try:
-        case = case_of(configuration)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            case.model
-    except Exception as error:
-        out.note("untrainable", "training", f"{type(error).__name__}: {error}")
-        return out
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
+        case = trained_case(configuration, out)
+        if case is None:
+            return out
         reference = agreeing_reference(case, configuration, out)
     tracer = asked(out, "tracer", reference is not None, lambda: traced(case, case.data.y))
     if tracer is None:
@@ -63,11 +68,22 @@ def run(configuration):
             out.note("oracle", "exact for leaftrace alone", tracer.fidelity.verdict)
         return out
     out.checks["fidelity"] += 1
-    for check in (refits, other_labels, *(slopes if case.smooth else no_slopes)):
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            check(case, tracer, reference, out)
+    questions = (influences, label_influences) if case.smooth else (no_slope,)
+    for question in (refits, other_labels, *questions):
+        with quiet():
+            question(case, tracer, reference, out)
     return out
+
+
+def trained_case(configuration, out):
+    """Return the case with its model, or None if the library refuses to train it."""
+    try:
+        case = case_of(configuration)
+        _ = case.model  # trains it
+    except Exception as error:
+        out.note("untrainable", "training", described(error))
+        return None
+    return case
 
 
 def excuse_no_splits(out):
@@ -79,7 +95,14 @@ def excuse_no_splits(out):
 
 def traced(case, y):
     return lt.Tracer(
-        case.model, case.data.X, y, case.weight, baseline=case.baseline, dtype="float64", n_jobs=1, **case.tracer
+        case.model,
+        case.data.X,
+        y,
+        case.weight,
+        baseline=case.baseline,
+        dtype="float64",
+        n_jobs=1,
+        **case.tracer,
     )
 
 
@@ -94,14 +117,14 @@ def agreeing_reference(case, configuration, out):
             model = np.concatenate([of_rows, model])
             own = reference.answer(lambda r: np.concatenate([r.own_scores(), r.scores()]))
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        out.note("oracle", "cannot read", f"{type(error).__name__}: {error} ({last.filename.rpartition('/')[2]}:{last.lineno})")
+        out.note("oracle", "cannot read", described(error))
         return None
     scale = max(1e-6, np.abs(model).max()) if np.isfinite(model).all() else np.nan
     distance = np.abs(own.value - model)
     if np.all(distance <= 3e-6 * scale + np.minimum(own.error, CONCLUSIVE * scale)):
         return reference
-    out.note("oracle", "disagrees with the model", f"{np.max(distance):.3g} of {scale:.3g}, uncertain by {np.max(own.error):.3g}")
+    detail = f"{np.max(distance):.3g} of {scale:.3g}, uncertain by {np.max(own.error):.3g}"
+    out.note("oracle", "disagrees with the model", detail)
     return None
 
 
@@ -113,7 +136,7 @@ def recorded_warnings(out, check):
         yield
     for warning in seen:
         if not issubclass(warning.category, lt.FidelityWarning):
-            where = f"{warning.filename.rpartition('/')[2]}:{warning.lineno}"
+            where = f"{Path(warning.filename).name}:{warning.lineno}"
             out.note("warning", check, f"{warning.category.__name__}: {warning.message} ({where})")
 
 
@@ -128,10 +151,14 @@ def asked(out, check, answerable, question):
         kind = "false refusal" if answerable else "refusal"
         out.note(kind, check, f"{type(error).__name__}: {error}")
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{last.filename.rpartition('/')[2]}:{last.lineno}"
-        out.note("raw exception", check, f"{type(error).__name__}: {error} ({where})")
+        out.note("raw exception", check, described(error))
     return None
+
+
+def described(error):
+    """Return an exception in a line, with the place it came from."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
 
 
 def some_rows(n, count=3):
@@ -145,7 +172,10 @@ def refits(case, tracer, reference, out):
     rows = some_rows(n)
     before = reference.losses(reference.scores())
     single = [
-        reference.answer(lambda r, row=row: r.losses(r.scores_without([row])) - r.losses(r.scores())) for row in rows
+        reference.answer(
+            lambda r, row=row: r.losses(r.scores_without([row])) - r.losses(r.scores())
+        )
+        for row in rows
     ]
     finite = all(np.isfinite(a.value).all() for a in single)
     values = asked(
@@ -153,14 +183,14 @@ def refits(case, tracer, reference, out):
         lambda: tracer.influence(data.X_test, data.y_test, method=lt.LeafRefit(), rows=rows).values,
     )  # fmt: skip
     if values is not None:
-        scale = max(np.nanmax(np.abs([a.value for a in single])), 1e-6 * np.nanmax(np.abs(before)), 1e-300)
+        scale = max(np.nanmax(np.abs([a.value for a in single])), 1e-2 * np.nanmax(np.abs(before)))
         for value, answer in zip(values, single, strict=True):
             compare(out, "LeafRefit", -value, answer, scale)
     rng = np.random.default_rng(0)
-    groups = [rows[:1], rng.choice(n, max(2, n // 4), replace=False)]
-    for group in groups:
+    groups = {"a row": rows[:1], "a group": rng.choice(n, max(2, n // 4), replace=False)}
+    for name, group in groups.items():
         answer = reference.answer(lambda r, group=group: r.scores_without(group))
-        compare_scores(out, f"refit without {'a row' if len(group) == 1 else 'a group'}", tracer, answer, case, without=group)
+        compare_scores(out, f"refit without {name}", tracer, answer, case, without=group)
     if not case.smooth and case.weight is None:
         return  # quantiles of rows with weights have another form
     factor = 0.5 + rng.random(n)
@@ -170,7 +200,9 @@ def refits(case, tracer, reference, out):
 
 def compare_scores(out, check, tracer, answer, case, **change):
     X = case.data.X_test
-    found = asked(out, check, np.isfinite(answer.value).all(), lambda: tracer.refit(**change).scores(X))
+    found = asked(
+        out, check, np.isfinite(answer.value).all(), lambda: tracer.refit(**change).scores(X)
+    )
     if found is not None:
         scale = max(np.nanmax(np.abs(answer.value), initial=0.0), 1e-6)
         compare(out, check, found, answer, scale)
@@ -191,7 +223,9 @@ def other_labels(case, tracer, reference, out):
     except Exception:  # such labels cannot have given this model
         other = None
     own = reference.own_scores()
-    if other is None or not np.any(np.abs(other.value - own) > 1e-2 * np.abs(own).max() + other.error):
+    if other is None or not np.any(
+        np.abs(other.value - own) > 1e-2 * np.abs(own).max() + other.error
+    ):
         out.note("undecided", "other labels")
         return
     out.checks["other labels"] += 1
@@ -200,9 +234,13 @@ def other_labels(case, tracer, reference, out):
     except lt.LeaftraceError:
         return
     except Exception as error:
-        out.note("raw exception", "other labels", f"{type(error).__name__}: {error}")
+        out.note("raw exception", "other labels", described(error))
         return
-    out.note("wrong", "other labels", f"accepted, but they give other predictions: {accepted.fidelity.verdict}")
+    out.note(
+        "wrong",
+        "other labels",
+        f"accepted, but they give other predictions: {accepted.fidelity.verdict}",
+    )
 
 
 def no_slope(case, tracer, reference, out):
@@ -220,11 +258,14 @@ def influences(case, tracer, reference, out):
     data = case.data
     n = len(case.w)
     found = asked(
-        out, "influence", True, lambda: tracer.influence(data.X_test, data.y_test, reduce="mean").values[:, 0]
+        out,
+        "influence",
+        True,
+        lambda: tracer.influence(data.X_test, data.y_test, reduce="mean").values[:, 0],
     )
     if found is None:
         return
-    scale = max(np.abs(found).max(), 1e-300) if np.isfinite(found).all() else np.nan
+    scale = slope_scale(found, reference)
     rows = np.unique(np.r_[np.argsort(found)[[0, -1]], some_rows(n, 2)])
     usual = np.median(case.w[case.w > 0])
     unit = np.eye(n)
@@ -234,7 +275,9 @@ def influences(case, tracer, reference, out):
         compare_slope(out, "influence", found[row], value, error, scale)
     v = case.w * np.random.default_rng(1).normal(size=n)
     value, error = reference.slope(lambda r, e: r.loss(w=r.w + e * v), 2e-3)
-    compare_slope(out, "influence along a direction", found @ v, value, error, np.abs(found) @ np.abs(v))
+    compare_slope(
+        out, "influence along a direction", found @ v, value, error, np.abs(found) @ np.abs(v)
+    )
     forward = asked(
         out, "tangent", True,
         lambda: tracer.influence(
@@ -248,11 +291,26 @@ def influences(case, tracer, reference, out):
     candidates(case, tracer, reference, out, rows, found, scale)
 
 
+def slope_scale(found, reference):
+    """Return the size that errors of slopes are relative to; nan if they are not finite.
+
+    Where all slopes cancel, as for even classes, it is a hundredth of the loss that a row has."""
+    if not np.isfinite(found).all():
+        return np.nan
+    return max(np.abs(found).max(), 1e-2 * abs(reference.loss()) / reference.w.sum())
+
+
 def compare_slope(out, check, found, value, error, scale):
     if not np.isfinite(scale):
         out.note("wrong", check, "not finite")
         return
-    compare(out, check, np.array([found]), Answer(np.array([value]), np.array([error])), max(scale, abs(value)))
+    compare(
+        out,
+        check,
+        np.array([found]),
+        Answer(np.array([value]), np.array([error])),
+        max(scale, abs(value)),
+    )
 
 
 def candidates(case, tracer, reference, out, rows, found, scale):
@@ -284,7 +342,10 @@ def label_influences(case, tracer, reference, out):
         if np.ndim(reference.structure.class_weight) or reference.structure.sample is not None:
             return
         target = 1
-    elif "scale_pos_weight" in out.configuration["settings"] and out.configuration["library"] == "XGBoost":
+    elif (
+        "scale_pos_weight" in out.configuration["settings"]
+        and out.configuration["library"] == "XGBoost"
+    ):
         return  # the oracle's starting score asks whether a label is 1
     else:
         target = None
@@ -294,16 +355,14 @@ def label_influences(case, tracer, reference, out):
     )  # fmt: skip
     if found is None:
         return
-    scale = max(np.abs(found).max(), 1e-300) if np.isfinite(found).all() else np.nan
+    scale = slope_scale(found, reference)
     unit = np.eye(n)
     for row in np.unique(np.r_[np.argsort(found)[[0, -1]], some_rows(n, 1)]):
         if target is None:
             h = 2e-3 * (data.codes.std() or 1.0)
             value, error = reference.slope(lambda r, e, row=row: r.loss(y=r.y + e * unit[row]), h)
         else:
-            value, error = reference.slope(lambda r, e, row=row: r.loss_moving(row, target, e), 2e-3)
+            value, error = reference.slope(
+                lambda r, e, row=row: r.loss_moving(row, target, e), 2e-3
+            )
         compare_slope(out, "label influence", found[row], value, error, scale)
-
-
-slopes = (influences, label_influences)
-no_slopes = (no_slope,)

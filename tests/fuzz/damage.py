@@ -7,7 +7,19 @@ import json
 
 import numpy as np
 
-ODD_NUMBERS = ["nan", "inf", "-1", "0", "1e308", "-1e308", "99999999999", "0.5", "", "abc", "1e-320"]
+ODD_NUMBERS = [
+    "nan",
+    "inf",
+    "-1",
+    "0",
+    "1e308",
+    "-1e308",
+    "99999999999",
+    "0.5",
+    "",
+    "abc",
+    "1e-320",
+]
 ODD_VALUES = [None, -1, 0, 1e308, 99999999999, 0.5, "", "abc", [], {}, [None], True, float("nan")]
 
 
@@ -81,7 +93,9 @@ def damaged_json(content, draw):
         holder.insert(key, holder[key])
     else:
         holder[f"{key}2"] = holder.pop(key)
-    return json.dumps(holder.get("root") if "root" in holder and len(holder) == 1 else document).encode()
+    return json.dumps(
+        holder.get("root") if "root" in holder and len(holder) == 1 else document
+    ).encode()
 
 
 def damaged_archive(content, draw):

@@ -61,7 +61,9 @@ def run(configuration):
         warnings.simplefilter("ignore")
         folder = world().folder
         if file in MODELS:
-            read_model(folder, file, damaged((folder / file).read_bytes(), MODELS[file][0], draw), out)
+            read_model(
+                folder, file, damaged((folder / file).read_bytes(), MODELS[file][0], draw), out
+            )
         elif file == "influence.npz":
             content = damaged((folder / file).read_bytes(), OTHERS[file], draw)
             read_influence(folder, content, out)
@@ -80,11 +82,17 @@ class World:
         cat.save_model(self.folder / "cat.json", format="json")
         xgb.save_model(self.folder / "xgb.json")
         (self.folder / "lgb.pkl").write_bytes(pickle.dumps(lgb))
-        self.numbers = HistGradientBoostingRegressor(max_iter=5).fit(self.train[["age", "income"]], self.train.amount)
+        self.numbers = HistGradientBoostingRegressor(max_iter=5).fit(
+            self.train[["age", "income"]], self.train.amount
+        )
         joblib.dump(self.numbers, self.folder / "sklearn.joblib")
         tracer = self.traced_from_files("cache")
-        self.slopes = tracer.influence(self.test[["age", "income"]], self.test.amount, reduce="mean").values
-        tracer.influence(self.test[["age", "income"]], self.test.amount).save(self.folder / "influence.npz")
+        self.slopes = tracer.influence(
+            self.test[["age", "income"]], self.test.amount, reduce="mean"
+        ).values
+        tracer.influence(self.test[["age", "income"]], self.test.amount).save(
+            self.folder / "influence.npz"
+        )
 
     def traced_from_files(self, cache_folder):
         return lt.Tracer.from_files(
@@ -123,7 +131,11 @@ def command_line(folder, argv):
     """Return (exit code, stderr, stdout) of a command in this process."""
     said = io.StringIO()
     printed = io.StringIO()
-    with contextlib.chdir(folder), contextlib.redirect_stderr(said), contextlib.redirect_stdout(printed):
+    with (
+        contextlib.chdir(folder),
+        contextlib.redirect_stderr(said),
+        contextlib.redirect_stdout(printed),
+    ):
         code = main(argv)
     return code, said.getvalue(), printed.getvalue()
 
@@ -194,6 +206,8 @@ def read_cache(world, file, draw, out):
         lambda: world.traced_from_files("damaged-cache").influence(X, world.test.amount, reduce="mean").values,
     )  # fmt: skip
     if found is not None and not np.allclose(found, world.slopes, rtol=1e-6, atol=1e-9):
-        out.note("wrong", "leaf cache", f"accepted, with other numbers: {found[:3, 0]} for {world.slopes[:3, 0]}")
-
-
+        out.note(
+            "wrong",
+            "leaf cache",
+            f"accepted, with other numbers: {found[:3, 0]} for {world.slopes[:3, 0]}",
+        )

@@ -11,8 +11,8 @@ from .data import CLASSES, RATES, common, draw_data
 
 TARGETS = {
     "regression": "any", "huber": "any", "fair": "any", "regression_l1": "any", "quantile": "any", "mape": "positive",
-    "poisson": "counts", "gamma": "positive", "tweedie": "counts", "cross_entropy": "fractions", "binary": "two classes",
-    "multiclass": "three classes", "multiclassova": "three classes",
+    "poisson": "counts", "gamma": "positive", "tweedie": "counts", "cross_entropy": "fractions",
+    "binary": "two classes", "multiclass": "three classes", "multiclassova": "three classes",
 }  # fmt: skip
 NOT_SMOOTH = {"regression_l1", "quantile", "mape"}
 
@@ -66,7 +66,9 @@ def draw_lightgbm_sampling(draw, objective):
         settings |= draw.some({"top_rate": [0.3], "other_rate": [0.3]})
     if kind == "dart":
         settings |= {"boosting": "dart", "drop_rate": draw.pick([0.1, 0.5]), "skip_drop": 0.2}
-        settings |= draw.some({"uniform_drop": [True], "xgboost_dart_mode": [True], "max_drop": [2]})
+        settings |= draw.some(
+            {"uniform_drop": [True], "xgboost_dart_mode": [True], "max_drop": [2]}
+        )
     return settings
 
 
@@ -86,8 +88,15 @@ def case_of(configuration):
         rows = lgb.Dataset(X, y, weight=weight, init_score=given)
         return lgb.train(params, rows, configuration["rounds"])
 
+    draws_rows = bool({"bagging_freq", "data_sample_strategy"} & {*params})
+    smooth = params["objective"] not in NOT_SMOOTH
     return Case(
-        "", data, fit, raw, lambda case: structure(case, **like),
-        smooth=params["objective"] not in NOT_SMOOTH, ordered=bool({"bagging_freq", "data_sample_strategy"} & {*params}),
+        "",
+        data,
+        fit,
+        raw,
+        lambda case: structure(case, **like),
+        smooth=smooth,
+        ordered=draws_rows,
         **more,
-    )  # fmt: skip
+    )

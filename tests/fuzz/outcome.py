@@ -49,7 +49,11 @@ class Outcome:
 
     def to_json(self):
         findings = [asdict(finding) for finding in self.findings]
-        return {"configuration": self.configuration, "findings": findings, "checks": dict(self.checks)}
+        return {
+            "configuration": self.configuration,
+            "findings": findings,
+            "checks": dict(self.checks),
+        }
 
 
 def outcome_from(document):

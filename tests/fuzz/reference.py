@@ -32,16 +32,18 @@ class Reference:
 
     @property
     def has_splits(self):
-        return any(len(np.unique(ids)) > 1 or L > 1 for step in self.structure.steps for ids, L, _ in step)
+        return any(
+            len(np.unique(ids)) > 1 or L > 1 for step in self.structure.steps for ids, L, _ in step
+        )
 
     def rounded(self, seed):
-        """Return the same with rounding errors in labels, weights and learning rates."""
+        """Return the same with rounding errors in labels, each and all alike, weights and learning rates."""
         rng = np.random.default_rng(seed)
 
         def noise(shape):
             return 1 + ROUNDING * rng.choice([-1.0, 1.0], shape)
 
-        y = self.y if self.has_classes else self.y * noise(len(self.y))
+        y = self.y if self.has_classes else self.y * noise(len(self.y)) * noise(())
         T = len(self.structure.steps)
         structure = replace(self.structure, lr=np.broadcast_to(self.structure.lr, T) * noise(T))
         return replace(self, structure=structure, y=y, w=self.w * noise(len(self.w)))
@@ -86,22 +88,19 @@ class Reference:
         return Answer(value, AMPLIFIED * np.maximum(*spread))
 
     def slope(self, of, h):
-        """Return the derivative of ``of(reference, e)`` at e = 0.
+        """Return the derivative of ``of(reference, e)`` at e = 0, and its error.
 
-        Its error is unbounded where derivatives to both sides differ."""
-
-        def both(r):
-            return oracle.slope(lambda e: of(r, e), h)
-
-        value = both(self)
-        f0, up, down = (of(self, e) for e in (0.0, h / 4, -h / 4))
-        kink = abs((up - f0) - (f0 - down)) / (h / 4)
-        # The second derivative explains a part of that: it shrinks with h.
-        up, down = (of(self, e) for e in (h / 8, -h / 8))
-        smaller = abs((up - f0) - (f0 - down)) / (h / 8)
-        rounding = 1e-14 * abs(f0) / h
-        error = 3 * abs(value - oracle.slope(lambda e: of(self, e), h / 2)) + 10 * rounding
-        error += AMPLIFIED * abs(both(self.rounded(1)) - value)
+        The error is infinite where derivatives to both sides differ."""
+        f = {e: of(self, e * h) for e in (-2, -1, -0.5, 0, 0.5, 1, 2)}
+        value = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * h)
+        nearer = (8 * (f[0.5] - f[-0.5]) - (f[1] - f[-1])) / (6 * h)
+        rounding = 1e-14 * abs(f[0]) / h
+        error = 3 * abs(value - nearer) + 10 * rounding
+        for again in (self.rounded(1), self.rounded(2)):
+            error += AMPLIFIED * abs((of(again, h) - of(again, -h)) - (f[1] - f[-1])) / (2 * h)
+        # Slopes to both sides differ by the second derivative times h, which halves with h, or by a kink.
+        kink = abs(f[1] - 2 * f[0] + f[-1]) / h
+        smaller = abs(f[0.5] - 2 * f[0] + f[-0.5]) / (h / 2)
         if smaller > 0.75 * kink and smaller > 1e-4 * abs(value) + 30 * rounding:
             error = np.inf
         return value, error
@@ -110,4 +109,6 @@ class Reference:
 def reference_of(case, has_classes):
     """Return the reference of a case, read from its library."""
     structure, test_steps = case.structure(case)
-    return Reference(structure, test_steps, case.data.codes, case.w, case.data.test_codes, has_classes)
+    return Reference(
+        structure, test_steps, case.data.codes, case.w, case.data.test_codes, has_classes
+    )

@@ -107,7 +107,8 @@ def case_of(configuration):
     settings["max_iter" if hist else "n_estimators"] = configuration["rounds"]
     classifies = configuration["data"]["target"] in CLASSES
     estimator = getattr(sklearn.ensemble, model + ("Classifier" if classifies else "Regressor"))
-    balances = settings.get("class_weight") == "balanced"
+    # Where class weights are chances of being drawn, leaves do not have them.
+    balances = settings.get("class_weight") == "balanced" and not draws_by_weight(model, settings)
 
     def structure(case):
         factor = balanced(case) if balances else 1.0

@@ -19,7 +19,9 @@ def plain(library, **settings):
     return {"library": library, "weights": "none", "rounds": 3, "settings": settings, "data": data}
 
 
-LIGHTGBM = plain("LightGBM", objective="regression", min_data_in_leaf=3, lambda_l2=1.0, feature_fraction=0.5)
+LIGHTGBM = plain(
+    "LightGBM", objective="regression", min_data_in_leaf=3, lambda_l2=1.0, feature_fraction=0.5
+)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -73,7 +75,11 @@ def test_what_the_oracle_does_not_know_is_not_decided():
     checks.compare(out, "a", np.array([2.0]), Answer(np.array([1.0]), np.array([0.5])), 1.0)
     checks.compare(out, "b", np.array([2.0]), Answer(np.array([1.0]), np.array([1e-5])), 1.0)
     checks.compare(out, "c", np.array([np.nan]), Answer(np.array([1.0]), np.array([1e-5])), 1.0)
-    assert [(f.kind, f.check) for f in out.findings] == [("undecided", "a"), ("wrong", "b"), ("wrong", "c")]
+    assert [(f.kind, f.check) for f in out.findings] == [
+        ("undecided", "a"),
+        ("wrong", "b"),
+        ("wrong", "c"),
+    ]
 
 
 def test_shrinking_keeps_what_fails():

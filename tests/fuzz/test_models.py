@@ -7,7 +7,7 @@ from .draw import Draw
 from .spaces import LIBRARIES, draw_configuration
 from .summary import command
 
-SEEDS = 40  # of each library: a minute or two in all
+SEEDS = 60  # of each library: a minute or two in all
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -65,7 +65,9 @@ def case_of(configuration):
         params["num_class"] = K
 
     def fit(X, y, w, margin):
-        return xgb.train(params, matrix(X, label=y, weight=w, base_margin=margin), configuration["rounds"])
+        return xgb.train(
+            params, matrix(X, label=y, weight=w, base_margin=margin), configuration["rounds"]
+        )
 
     return Case(
         "", data, fit, raw, structure, tolerance=5e-7, smooth=params["objective"] not in NOT_SMOOTH,
