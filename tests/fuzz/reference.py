@@ -48,6 +48,15 @@ class Reference:
         structure = replace(self.structure, lr=np.broadcast_to(self.structure.lr, T) * noise(T))
         return replace(self, structure=structure, y=y, w=self.w * noise(len(self.w)))
 
+    def with_full_min_hessian(self, weighted):
+        """Return the same with XGBoost's min_child_weight as it is.
+
+        Its structure has it a little lower for slopes, where leaves are exactly at it."""
+        if weighted or self.structure.loss != "reg:squarederror":
+            return self
+        bound = self.structure.min_hessian + 0.01
+        return replace(self, structure=replace(self.structure, min_hessian=bound))
+
     def fitted(self, y=None, w=None):
         return oracle.refit(self.structure, self.y if y is None else y, self.w if w is None else w)
 

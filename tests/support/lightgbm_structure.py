@@ -123,6 +123,12 @@ def structure(case, kinds=None, class_weight=None, rates=None, **settings):
         more["sample"] = [
             [d * (label_weight[:, k] if K > 1 else 1.0) for k in range(K)] for d in drawn
         ]
+    if min(counts) == 1:  # a tree without splits stays zero: no row moves it
+        drawn = more.get("sample", [[np.ones(len(y))] * K] * T)
+        more["sample"] = [
+            [d * (counts[t * K + k] > 1) for k, d in enumerate(step)]
+            for t, step in enumerate(drawn)
+        ]
     dumped = [tree["tree_structure"] for tree in trees]
     if kinds is not None:
         l2 = [more_l2(tree, L, kinds, p["cat_l2"]) for tree, L in zip(dumped, counts, strict=True)]
