@@ -299,10 +299,15 @@ def influences(case, tracer, reference, out):
 def slope_scale(found, reference):
     """Return the size that errors of slopes are relative to; nan if they are not finite.
 
-    Where all slopes cancel, as for even classes, it is a hundredth of the loss that a row has."""
+    Where all slopes cancel, as for even classes or equal labels, it is a hundredth of the loss that a row has, or
+    of what the loss changes with the scores."""
     if not np.isfinite(found).all():
         return np.nan
-    return max(np.abs(found).max(), 1e-2 * abs(reference.loss()) / reference.w.sum())
+    F = reference.scores()
+    losses = reference.losses(F)
+    moved = np.abs(reference.losses(F * (1 + 1e-6)) - losses).mean() / 1e-6
+    usual = np.nanmax([np.abs(losses).mean(), moved])
+    return max(np.abs(found).max(), 1e-2 * usual / reference.w.sum())
 
 
 def compare_slope(out, check, found, value, error, scale):
