@@ -300,14 +300,14 @@ def slope_scale(found, reference):
     """Return the size that errors of slopes are relative to; nan if they are not finite.
 
     Where all slopes cancel, as for even classes or equal labels, it is a hundredth of the loss that a row has, or
-    of what the loss changes with the scores."""
+    what the loss changes with the scores."""
     if not np.isfinite(found).all():
         return np.nan
     F = reference.scores()
     losses = reference.losses(F)
     moved = np.abs(reference.losses(F * (1 + 1e-6)) - losses).mean() / 1e-6
-    usual = np.nanmax([np.abs(losses).mean(), moved])
-    return max(np.abs(found).max(), 1e-2 * usual / reference.w.sum())
+    usual = np.nanmax([1e-2 * np.abs(losses).mean(), moved])
+    return max(np.abs(found).max(), usual / reference.w.sum())
 
 
 def compare_slope(out, check, found, value, error, scale):
