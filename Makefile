@@ -1,5 +1,6 @@
 # make demo   set everything up and show what leaftrace does
 # make test   set everything up and run the tests
+# make fuzz MINUTES=60  random models and damaged files against the oracle, with fresh seeds (two processes)
 # make docs   build the documentation into site/; all its code is run
 # make dist   build the source distribution and, from it, a wheel; try the wheel in an empty environment
 # make test-oldest  the same with the oldest supported versions of the boosters
@@ -15,7 +16,10 @@ BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 FRESH := build/fresh
 
-.PHONY: demo test docs dist test-oldest support bench actions paper paper-full lint types check clean
+MINUTES ?= 60
+PROCESSES ?= 2
+
+.PHONY: demo test fuzz docs dist test-oldest support bench actions paper paper-full lint types check clean
 .DEFAULT_GOAL := test
 
 # The environment is made anew when what it is made of changes; Python files are used in place.
@@ -33,6 +37,9 @@ demo: $(VENV)/ready
 
 test: $(VENV)/ready
 	$(BIN)/python -m pytest -n auto
+
+fuzz: $(VENV)/ready
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --processes $(PROCESSES)
 
 docs: $(VENV)/ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

@@ -240,3 +240,24 @@ def test_what_cannot_be():
         for way in (tracer.refit, tracer.retrain):
             with pytest.raises(lt.InvalidInput, match=message):
                 way(**arguments)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "LightGBM: binary, sigmoid, is_unbalance",
+        "XGBoost: XGBClassifier defaults",
+        "scikit-learn: HistGradientBoosting, multiclass, weights, max_features",
+    ],
+)
+def test_a_training_set_without_a_class_has_no_starting_score(name):
+    """The log-odds of a class without rows are infinite; no prediction is made of them, and nothing warns."""
+    case, tracer, *_ = prepared(name)
+    with pytest.raises(lt.InvalidInput, match="Keep some rows of each class"):
+        tracer.refit(without=np.flatnonzero(case.data.codes > 0))
+
+
+def test_counts_that_are_all_zero_have_no_starting_score():
+    case, tracer, *_ = prepared("LightGBM: poisson, weights, l2")
+    with pytest.raises(lt.InvalidInput, match="some that are not zero"):
+        tracer.refit(y=np.zeros(len(case.w)))

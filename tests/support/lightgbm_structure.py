@@ -20,8 +20,8 @@ DEFAULTS = {
 
 def nodes(tree):
     """Return (node, leaves below it) of every node of a dumped tree."""
-    if "leaf_index" in tree:
-        return [(tree, [tree["leaf_index"]])]
+    if "left_child" not in tree:
+        return [(tree, [tree.get("leaf_index", 0)])]  # a tree without splits has no numbers
     left = nodes(tree["left_child"])
     right = nodes(tree["right_child"])
     return [(tree, left[0][1] + right[0][1]), *left, *right]
@@ -47,11 +47,11 @@ def smoothing_paths(tree, L, smooth):
 
     def visit(node, path):
         below = np.array(nodes(node)[0][1])
-        n = node.get("leaf_count", node.get("internal_count"))
+        n = node.get("leaf_count", node.get("internal_count", 0))
         a = n / (n + smooth) if path else 1.0
         path = [(b, (1 - a) * share, 0.0) for b, share, _ in path] + [(below, a, 0.0)]
-        if "leaf_index" in node:
-            paths[node["leaf_index"]] = path
+        if "left_child" not in node:
+            paths[below[0]] = path
         else:
             visit(node["left_child"], path)
             visit(node["right_child"], path)
@@ -122,6 +122,12 @@ def structure(case, kinds=None, class_weight=None, rates=None, **settings):
     if drawn is not None:
         more["sample"] = [
             [d * (label_weight[:, k] if K > 1 else 1.0) for k in range(K)] for d in drawn
+        ]
+    if min(counts) == 1:  # a tree without splits stays zero: no row moves it
+        drawn = more.get("sample", [[np.ones(len(y))] * K] * T)
+        more["sample"] = [
+            [d * (counts[t * K + k] > 1) for k, d in enumerate(step)]
+            for t, step in enumerate(drawn)
         ]
     dumped = [tree["tree_structure"] for tree in trees]
     if kinds is not None:

@@ -129,7 +129,8 @@ def derivatives(loss, A, y):
     if loss == "poisson":
         return np.exp(A) - y[:, None], np.exp(A)[..., None]
     p = softmax(A)
-    return p - np.eye(A.shape[1])[y.astype(int)], np.array([np.diag(r) - np.outer(r, r) for r in p])
+    identity = np.eye(A.shape[1])
+    return p - identity[y.astype(int)], p[:, :, None] * (identity - p[:, None, :])
 
 
 def loss_value(loss, F, y):

@@ -27,7 +27,7 @@ def forest_structure(case, class_weight=1.0):
             for rows in model.estimators_samples_
         ]
         if getattr(model, "class_weight", None) == "balanced_subsample":
-            counts = [c * (c.sum() / K / np.bincount(codes, c, K))[codes] for c in counts]
+            counts = [c * balance(codes, c)[codes] for c in counts]
         more["sample"] = [[c] for c in counts]
     if model.criterion == "absolute_error":
         more |= {"leaf": by_leaf(median), "loss_value": pinball(0.5)}
@@ -48,6 +48,13 @@ def forest_structure(case, class_weight=1.0):
         **more,
     )
     return structure, steps(case.data.X_test)
+
+
+def balance(codes, w):
+    """Return weights of the classes that give each class that occurs the same total weight."""
+    total = np.bincount(codes, w)
+    occurs = total > 0
+    return np.where(occurs, w.sum() / occurs.sum() / np.where(occurs, total, 1), 0.0)
 
 
 def forest_raw(model, X):

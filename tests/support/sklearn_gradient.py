@@ -10,14 +10,21 @@ from sklearn_quantiles import by_leaf, lower_quantile, pinball
 
 
 def exponential(A, y):
-    e = np.where(y[:, None] == 1, np.exp(-A), np.exp(A))
-    return np.where(y[:, None] == 1, -e, e), e[..., None]
+    """Return derivatives; a label between 0 and 1 is a mixture of both classes."""
+    one = y[:, None] * np.exp(-A)
+    zero = (1 - y[:, None]) * np.exp(A)
+    return zero - one, (zero + one)[..., None]
 
 
 def half_logit(y, w):
     """Return the starting score of the exponential loss."""
     p = (w * y).sum() / w.sum()
     return np.array([0.5 * np.log(p / (1 - p))])
+
+
+def first_quantile(y, w, q, given):
+    """Return the starting score of a quantile, which lies between two labels if no weights are given."""
+    return np.quantile(y, q) if given is None else lower_quantile(y, w, q)
 
 
 def huber_leaf(quantile):
@@ -68,14 +75,16 @@ def gradient_structure(case):
     elif p["loss"] in ("absolute_error", "quantile"):
         q = 0.5 if p["loss"] == "absolute_error" else level
         more |= {"leaf": by_leaf(lambda v, w: lower_quantile(v, w, q)), "loss_value": pinball(q)}
-        more["base_value"] = lambda y, w: np.array([np.quantile(y, q)])
+        more["base_value"] = lambda y, w: np.array([first_quantile(y, w, q, case.weight)])
     elif p["loss"] == "huber":
         delta = model._loss.closs.delta
         more |= {
             "leaf": huber_leaf(level),
-            "base_value": lambda y, w: np.array([lower_quantile(y, w, 0.5)]),
+            "base_value": lambda y, w: np.array([first_quantile(y, w, 0.5, case.weight)]),
         }
         more["loss_value"] = lambda F, y: huber_value(y - F[:, 0], delta)
+    if model.init is not None:
+        more.pop("base_value", None)
     names = {"squared_error": "squared", "log_loss": "softmax" if K > 1 else "logistic"}
     structure = Structure(
         loss=names.get(p["loss"], p["loss"]),

@@ -251,5 +251,12 @@ def _refitted_base(e: Ensemble, rest: Ensemble) -> F64:
     """
     if e.base_rule is None:
         return e.base
-    fitted = e.base_rule.fit(rest.loss, rest.y, rest.base_weight)
+    with np.errstate(divide="ignore", invalid="ignore"):  # reported below
+        fitted = e.base_rule.fit(rest.loss, rest.y, rest.base_weight)
+    if not np.isfinite(fitted).all():
+        raise InvalidInput(
+            "this training set has no starting score for the model: that is the logarithm of the mean label, or the "
+            "log-odds of a class, and infinite if all labels are zero, or if a class has all rows or none. Keep some "
+            "rows of each class, or with counts some that are not zero."
+        )
     return e.base + fitted - e.base_rule.fit(e.loss, e.y, e.base_weight)

@@ -1,0 +1,123 @@
+"""The oracle's answers for a case, each with the error that rounding and finite differences may leave in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import oracle
+
+ROUNDING = 1e-7  # of single precision, in which libraries keep gradients, weights or scores
+AMPLIFIED = 20  # times the effect of one draw of rounding errors
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Numbers of the oracle, and the largest error that each may have."""
+
+    value: np.ndarray
+    error: np.ndarray
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A case as the oracle sees it: structure, labels, weights, and the steps of the test rows."""
+
+    structure: oracle.Structure
+    test_steps: list
+    y: np.ndarray
+    w: np.ndarray
+    y_test: np.ndarray
+    has_classes: bool
+
+    @property
+    def has_splits(self):
+        return any(
+            len(np.unique(ids)) > 1 or L > 1 for step in self.structure.steps for ids, L, _ in step
+        )
+
+    def rounded(self, seed):
+        """Return the same with rounding errors in labels, each and all alike, weights and learning rates."""
+        rng = np.random.default_rng(seed)
+
+        def noise(shape):
+            return 1 + ROUNDING * rng.choice([-1.0, 1.0], shape)
+
+        y = self.y if self.has_classes else self.y * noise(len(self.y)) * noise(())
+        T = len(self.structure.steps)
+        structure = replace(self.structure, lr=np.broadcast_to(self.structure.lr, T) * noise(T))
+        return replace(self, structure=structure, y=y, w=self.w * noise(len(self.w)))
+
+    def with_full_min_hessian(self, weighted):
+        """Return the same with XGBoost's min_child_weight as it is.
+
+        Its structure has it a little lower for slopes, where leaves are exactly at it."""
+        if weighted or self.structure.loss != "reg:squarederror":
+            return self
+        bound = self.structure.min_hessian + 0.01
+        return replace(self, structure=replace(self.structure, min_hessian=bound))
+
+    def fitted(self, y=None, w=None):
+        return oracle.refit(self.structure, self.y if y is None else y, self.w if w is None else w)
+
+    def scores(self, y=None, w=None):
+        """Return the scores (m, K) of the test rows after a refit."""
+        return oracle.predict(self.structure, self.fitted(y, w), self.test_steps)
+
+    def own_scores(self, y=None):
+        """Return the scores (n, K) of the training rows, without scores that the user gave them."""
+        return oracle.predict(self.structure, self.fitted(y), self.structure.steps)
+
+    def scores_without(self, rows):
+        keep = np.setdiff1d(np.arange(len(self.y)), rows)
+        structure = self.structure.rows(keep)
+        fitted = oracle.refit(structure, self.y[keep], self.w[keep])
+        return oracle.predict(structure, fitted, self.test_steps)
+
+    def losses(self, scores):
+        return self.structure.loss_of(scores, self.y_test)
+
+    def loss(self, y=None, w=None):
+        """Return the mean loss of the test rows."""
+        return self.losses(self.scores(y, w)).mean()
+
+    def loss_moving(self, row, target, share):
+        """Return the mean loss if a share of a row's label moves to another class."""
+        n = len(self.y)
+        structure = self.structure.rows(np.r_[np.arange(n), row])
+        w = np.r_[self.w, share * self.w[row]]
+        w[row] *= 1 - share
+        fitted = oracle.refit(structure, np.r_[self.y, target], w, n)
+        return self.losses(oracle.predict(structure, fitted, self.test_steps)).mean()
+
+    def answer(self, of):
+        """Return what a function says of this reference, with the effect of rounding errors."""
+        value = np.asarray(of(self))
+        spread = [np.abs(np.asarray(of(self.rounded(seed))) - value) for seed in (1, 2)]
+        return Answer(value, AMPLIFIED * np.maximum(*spread))
+
+    def slope(self, of, h):
+        """Return the derivative of ``of(reference, e)`` at e = 0, and its error.
+
+        The error is infinite where derivatives to both sides differ."""
+        f = {e: of(self, e * h) for e in (-2, -1, -0.5, 0, 0.5, 1, 2)}
+        value = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * h)
+        nearer = (8 * (f[0.5] - f[-0.5]) - (f[1] - f[-1])) / (6 * h)
+        rounding = 1e-14 * abs(f[0]) / h
+        error = 3 * abs(value - nearer) + 10 * rounding
+        for again in (self.rounded(1), self.rounded(2)):
+            error += AMPLIFIED * abs((of(again, h) - of(again, -h)) - (f[1] - f[-1])) / (2 * h)
+        # Slopes to both sides differ by the second derivative times h, which halves with h, or by a kink.
+        kink = abs(f[1] - 2 * f[0] + f[-1]) / h
+        smaller = abs(f[0.5] - 2 * f[0] + f[-0.5]) / (h / 2)
+        if smaller > 0.75 * kink and smaller > 1e-4 * abs(value) + 30 * rounding:
+            error = np.inf
+        return value, error
+
+
+def reference_of(case, has_classes):
+    """Return the reference of a case, read from its library."""
+    structure, test_steps = case.structure(case)
+    return Reference(
+        structure, test_steps, case.data.codes, case.w, case.data.test_codes, has_classes
+    )
