@@ -169,11 +169,15 @@ def _with_added_rows(
     whole = altered.whole
     if whole is not None:
         whole = (whole[0] + len(codes), float(w.sum()))
+    removed = altered.removed
+    if removed is not None:
+        removed = np.append(removed, np.zeros(len(codes), bool))
     return replace(
         altered,
         leaves=np.concatenate([altered.leaves, leaves], axis=1),
         y=np.append(altered.y, codes),
         w=w,
+        removed=removed,
         whole=whole,
         **{name: np.append(getattr(altered, name), new) for name, new in factors.items()},
     )
@@ -243,5 +247,6 @@ def _refitted_base(e: Ensemble, rest: Ensemble) -> F64:
     """
     if e.base_rule is None:
         return e.base
-    fitted = e.base_rule.fit(rest.loss, rest.y, rest.base_weight)
+    kept = slice(None) if rest.removed is None else ~rest.removed
+    fitted = e.base_rule.fit(rest.loss, rest.y[kept], rest.base_weight[kept])
     return e.base + fitted - e.base_rule.fit(e.loss, e.y, e.base_weight)
