@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .._adapters import Retrained, Source
 from .._data.arrays import F64, Ids, Ints
-from .._data.errors import InvalidInput, UnsupportedModel
+from .._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
 from .._model.ensemble import Ensemble
 from .._model.goal import Goal, GoalRows, ReadyGoal
 from .._model.reading import Reading
@@ -237,6 +237,12 @@ def refit_on(trace: Trace, rest: Ensemble, threads: Executor | None = None) -> E
         coroutine = LeafEquations(rest, t).iterate_with_scales(step_trace.scale.tolist())
         path = run_on_rows(coroutine, step)
         values[e.leaf_range(t)] = e.rate(t) * path[-1].after()
+    if not np.isfinite(values).all():
+        raise LeaftraceError(
+            "with this training set the leaf values of the model are not finite numbers: some leaves are left with "
+            "rows that are predicted so well that their second derivatives are almost zero. Train the model with a "
+            "smaller learning rate or more regularisation, or use retrain()."
+        )
     return replace(e, base=base, values=values)
 
 
@@ -248,5 +254,11 @@ def _refitted_base(e: Ensemble, rest: Ensemble) -> F64:
     if e.base_rule is None:
         return e.base
     kept = slice(None) if rest.removed is None else ~rest.removed
-    fitted = e.base_rule.fit(rest.loss, rest.y[kept], rest.base_weight[kept])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        fitted = e.base_rule.fit(rest.loss, rest.y[kept], rest.base_weight[kept])
+    if not np.isfinite(fitted).all():
+        raise InvalidInput(
+            "the labels of this training set have no finite starting score: no row of non-zero weight is left of a "
+            "class, or above zero; keep some of them."
+        )
     return e.base + fitted - e.base_rule.fit(e.loss, e.y, e.base_weight)
