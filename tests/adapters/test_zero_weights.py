@@ -67,3 +67,52 @@ def test_medians_are_those_of_a_retraining_that_cannot_split_otherwise(name):
         moved.append(np.abs(change).max())
     # The libraries that go by the position of a row among others notice that it has gone.
     assert (max(moved) > 1e-3) == (name.startswith("LightGBM") or name == "CatBoost")
+
+
+# ---- leaves in which no row has weight ----
+
+
+def alone_at_zero(l2):
+    """Return a model of squared error with a leaf whose only row, number 5, has weight zero."""
+    rng = np.random.default_rng(0)
+    X = np.stack([rng.normal(size=80), np.arange(80) < 40], axis=1)
+    X[5, 0] = 50.0
+    y = X[:, 1] + 0.1 * rng.normal(size=80)
+    w = np.ones(80)
+    w[5] = 0.0
+    more = {**CATBOOST, "depth": 2, "l2_leaf_reg": l2}
+    model = CatBoostRegressor(**more).fit(X, y, sample_weight=w)
+    tracer = lt.Tracer(model, X, y, w, dtype="float64")
+    e = tracer.engine.ensemble
+    rows_in_leaf = [(e.leaves[t] == e.leaves[t, 5]).sum() for t in range(e.n_steps)]
+    assert min(rows_in_leaf) == 1
+    return tracer, X, y
+
+
+def test_a_leaf_without_weight_and_l2_jumps_and_has_no_derivative():
+    tracer, X, y = alone_at_zero(l2=0)
+    others = np.delete(np.arange(80), 5)
+    for ask in (tracer.influence, tracer.top):
+        with pytest.raises(lt.InvalidInput, match=r"the first is row 5, have weight zero .* jumps"):
+            ask(X[:9], y[:9])
+    with pytest.raises(lt.InvalidInput, match=r"the first is row 1, fall into a leaf .* jumps"):
+        tracer.score_candidates(X[4:6], X[:9], y[:9], y[4:6])
+    assert np.abs(tracer.influence(X[:9], y[:9], rows=others).values).max() < 10
+    # Almost no weight is enough to move the leaf, and twice as much moves it as far.
+    moved = []
+    for weight in (0.0, 1e-6, 2e-6):
+        w = np.ones(80)
+        w[5] = weight
+        moved.append(tracer.refit(sample_weight=w).predict(X[5:6])[0])
+    assert abs(moved[1] - moved[0]) > 1e-2
+    assert abs(moved[2] - moved[1]) < 1e-4
+
+
+def test_a_leaf_without_weight_has_a_derivative_with_l2():
+    tracer, X, _ = alone_at_zero(l2=1)
+    slope = tracer.influence(X[5:6], of="prediction", rows=[5]).values[0, 0]
+    step = 1e-3
+    w = np.ones(80)
+    w[5] = step
+    change = tracer.refit(sample_weight=w).predict(X[5:6]) - tracer.refit().predict(X[5:6])
+    np.testing.assert_allclose(slope, change[0] / step, rtol=1e-2)  # a one-sided difference
