@@ -26,13 +26,12 @@ NAMES = {
 # the entries before it. The NumPy twins of the kernels compute with the losses, so these come first.
 ORDER = [
     "_data", "_model.losses", "_model.general_losses", "_kernels", "_model", "goals", "_adapters",
-    "_engine.leaf_equations", "_engine.unknown_limits", "_engine.steps", "_engine.diagnosis",
-    "_engine.fidelity",
-    "_engine.rounding_noise", "_engine.replay", "_engine.row_effects", "_engine.free_memory", "_engine.settings",
-    "_engine.retrainings",
-    "_engine.workspace", "_engine.queries", "_engine.methods", "_engine.backward",
-    "_engine.leaf_space", "_engine.costs", "_engine.forward_block", "_engine.forward", "_engine.removals",
-    "_engine.refit", "_engine.engine", "_tracer", "dask", "baselines", "_actions", "_report", "plot", "_cli",
+    "_engine.leaf_equations", "_engine.unknown_limits", "_engine.steps", "_engine.diagnosis", "_engine.fidelity",
+    "_engine.rounding_noise", "_engine.replay", "_engine.refit", "_engine.jumps", "_engine.row_effects",
+    "_engine.free_memory", "_engine.settings", "_engine.retrainings", "_engine.workspace", "_engine.queries",
+    "_engine.methods", "_engine.backward", "_engine.leaf_space", "_engine.costs", "_engine.large_changes",
+    "_engine.forward_block", "_engine.forward", "_engine.removals", "_engine.engine", "_tracer", "dask", "baselines",
+    "_actions", "_report", "plot", "_cli",
 ]  # fmt: skip
 MODULES = {
     ".".join(p.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): p

@@ -238,6 +238,19 @@ def test_refusals():
         lt.Tracer(model, numbers.X, numbers.y)
 
 
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_leaves_that_exploded(value):
+    """CatBoost does not write such a model as JSON, from which splits on categories are read."""
+    data = frame()
+    model = CatBoostClassifier(**SMALL, cat_features=["kind"], one_hot_max_size=1)
+    model.fit(data.X, data.y)
+    values = model.get_leaf_values()
+    values[0] = value
+    model.set_leaf_values(values)
+    with pytest.raises(lt.UnsupportedModel, match=r"exploded in training.* CatBoost says: "):
+        lt.Tracer(model, data.X, data.y)
+
+
 def test_counts_of_categories_need_no_order():
     data = frame(many=True)
     model = trained(data, simple_ctr="Counter", combinations_ctr="Counter")

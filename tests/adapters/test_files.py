@@ -58,6 +58,7 @@ class Case:
     target: str = "two"
     weighted: bool = True
     columns: tuple = ("a", "b", "c", "d", "kind")
+    has_zeros: bool = False  # a quarter of the weights is zero
 
 
 def lightgbm(**kw):
@@ -118,11 +119,15 @@ CASES = {
         lightgbm(subsample=0.6, subsample_freq=1, random_state=3), "two", False
     ),
     "LightGBM, quantile": Case(lightgbm(objective="quantile", alpha=0.3), "number", False),
+    "LightGBM, quantile, weights of zero": Case(
+        lightgbm(objective="quantile", alpha=0.3), "number", has_zeros=True
+    ),
     "XGBoost": Case(xgboost(scale_pos_weight=2.0)),
     "XGBoost, subsample": Case(xgboost(subsample=0.7, seed=5), "number"),
     "CatBoost": Case(catboost()),
     "CatBoost, three classes": Case(catboost(class_weights=[1, 2, 1.5]), "three"),
     "CatBoost, number": Case(catboost(CatBoostRegressor), "number"),
+    "CatBoost, median": Case(catboost(CatBoostRegressor, loss_function="MAE"), "number"),
     "HistGradientBoosting, rows held out": Case(
         sklearn(
             HistGradientBoostingClassifier,
@@ -158,6 +163,7 @@ def made(name):
     X = X[list(case.columns)]
     y = labels[case.target]
     X = X.fillna(0) if "start" in name else X
+    w = np.where(w == w.min(), 0.0, w) if case.has_zeros else w
     w = w if case.weighted else None
     model = case.fit(X[:N], y[:N], None if w is None else w[:N])
     if "XGBoost" in name and y.dtype.kind == "O":

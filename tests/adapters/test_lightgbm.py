@@ -256,6 +256,57 @@ def test_bags_that_left_no_tree():
     assert lt.Tracer(model, NUMBERS.X, NUMBERS.codes).fidelity.max_error <= 1e-12
 
 
+def first_tree_unsplit(make):
+    """Return the model of the first seed whose first tree has no split, while later ones have."""
+    for seed in range(20):
+        model = make(seed)
+        leaves = [tree["num_leaves"] for tree in model.dump_model()["tree_info"]]
+        if leaves[0] == 1 and leaves[-1] > 1:
+            return model
+    raise AssertionError("no such model")
+
+
+# Half of the bags are too small for two leaves.
+SMALL_BAGS = {"bagging_fraction": 0.5, "min_data_in_leaf": 104}
+
+
+@pytest.mark.parametrize(
+    ("data", "settings"),
+    [
+        (NUMBERS, {}),
+        (NUMBERS, {"objective": "quantile", "boost_from_average": False}),
+        (BINARY, {"objective": "binary", "min_data_in_leaf": 136}),
+        (CLASSES, {**MULTICLASS, "min_data_in_leaf": 38}),
+        (NUMBERS, {"boosting": "rf"}),
+    ],
+)
+@pytest.mark.parametrize("frequency", [1, 2, 3])
+def test_bags_after_a_first_tree_without_split(data, settings, frequency):
+    """Such a tree is no iteration to LightGBM, except in a forest, so later bags are drawn later."""
+    more = {**SMALL_BAGS, **settings, "bagging_freq": frequency}
+    model = first_tree_unsplit(lambda seed: train(data, 30, bagging_seed=seed, **more))
+    tracer = lt.Tracer(model, data.X, data.codes)
+    assert tracer.fidelity.max_error <= 1e-12
+    assert "rows of each tree drawn again" in tracer.fidelity.verdict
+
+
+def test_goss_after_a_first_tree_without_split():
+    """GOSS starts to draw rows an iteration later; random columns decide whether a tree splits."""
+    more = {"data_sample_strategy": "goss", "feature_fraction": 0.1, "min_gain_to_split": 20}
+    model = first_tree_unsplit(
+        lambda seed: train(rounds=40, feature_fraction_seed=seed, learning_rate=0.3, **more)
+    )
+    assert model.num_trees() > 4  # the first three iterations take all rows
+    assert lt.Tracer(model, NUMBERS.X, NUMBERS.codes).fidelity.max_error <= 1e-12
+
+
+def test_dart_after_a_first_tree_without_split_is_refused():
+    more = {**SMALL_BAGS, "boosting": "dart", "bagging_freq": 1}
+    model = first_tree_unsplit(lambda seed: train(rounds=20, bagging_seed=seed, **more))
+    with pytest.raises(lt.UnsupportedModel, match="first tree of this DART model has no split"):
+        lt.Tracer(model, NUMBERS.X, NUMBERS.codes)
+
+
 @pytest.mark.parametrize("threads", [0, 1, 2, 3])
 def test_goss_draws_by_thread(threads):
     rng = np.random.default_rng(0)

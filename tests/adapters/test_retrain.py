@@ -150,3 +150,12 @@ def test_models_from_files(tmp_path, kind):
             atol=1e-9 * np.abs(expected).max(),
         )
         assert not tracer.retrain(without=[]).structure_changed
+
+
+def test_errors_of_catboost_in_training():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    y = rng.normal(size=40)
+    model = CatBoostRegressor(iterations=3, **QUIET).fit(X, y)
+    with pytest.raises(lt.LeaftraceError, match=r"cannot train .* it says: .*targets are equal"):
+        lt.Tracer(model, X, y).retrain(y=np.ones(40))

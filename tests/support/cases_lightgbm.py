@@ -180,6 +180,13 @@ def continued():
     return case
 
 
+def half_zero(case):
+    """Return the case with the weights of half its rows set to zero."""
+    is_zero = np.random.default_rng(8).random(len(case.weight)) < 0.5
+    case.weight = np.where(is_zero, 0.0, case.weight)
+    return case
+
+
 def scores(data, K=1):
     return np.random.default_rng(4).normal(size=(len(data.codes), K)).squeeze() * 0.3
 
@@ -281,6 +288,22 @@ CASES = {
     "continued training": continued,
     "path_smooth, l2": lambda: train(numbers(), path_smooth=4.0, lambda_l2=0.5),
     "regression_l1, weights": lambda: train(numbers(), weighted=True, objective="regression_l1"),
+    "regression_l1, half of the weights zero": lambda: half_zero(
+        train(numbers(), weighted=True, objective="regression_l1")
+    ),
+    "quantile, bagging, half of the weights zero": lambda: half_zero(
+        train(
+            numbers(),
+            weighted=True,
+            objective="quantile",
+            alpha=0.3,
+            bagging_fraction=0.6,
+            bagging_freq=2,
+        )
+    ),
+    "mape, half of the weights zero": lambda: half_zero(
+        train(numbers("positive"), weighted=True, objective="mape")
+    ),
     "quantile, bagging": lambda: train(
         numbers(), objective="quantile", alpha=0.3, bagging_fraction=0.6, bagging_freq=1
     ),

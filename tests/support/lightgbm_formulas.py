@@ -165,8 +165,8 @@ def quantile_leaves(p, weighted):
 
     def leaf(ids, L, residual, y, w):
         out = np.zeros(L)
-        for k in np.unique(ids[w > 0]):
-            here = (ids == k) & (w > 0)
+        for k in np.unique(ids):  # rows of weight zero take part
+            here = ids == k
             out[k] = percentile(residual[here], scaled(y, w)[here], alpha, weighted or relative)
         return out
 

@@ -32,7 +32,8 @@ class Structure:
     ``derivatives``      (A, y) -> g (n, K), h (n, K, K)
     ``loss_value``       (F, y) -> (m,)
     ``base_value``       (y, w) -> (K,), with w before class weights
-    ``leaf``             (ids, L, residual, y, w) -> (L,), a statistic instead of a Newton step
+    ``leaf``             (ids, L, residual, y, w) -> (L,), a statistic of the rows drawn instead of
+                         a Newton step
     """
 
     loss: str
@@ -189,7 +190,9 @@ def tree_value(structure, ids, L, o, scales, A, y, w, lam, t=0, r=0):
     """Return the leaf values (L, O) of one tree, from the scores A before it."""
     O = structure.O
     if structure.leaf:
-        return structure.rate(t) * structure.leaf(ids, L, y - A[:, o], y, w)[:, None]
+        drawn = np.ones(len(y), bool) if structure.sample is None else structure.sample[t][r] > 0
+        found = structure.leaf(ids[drawn], L, (y - A[:, o])[drawn], y[drawn], w[drawn])
+        return structure.rate(t) * found[:, None]
     if structure.paths:
         paths = structure.paths[t][r]
         return structure.rate(t) * smoothed(structure, paths, ids, L, o, A, y, w, lam)

@@ -224,6 +224,7 @@ class Engine:
         knock_on = plan.form == "row form"
         return lambda columns: leaf_adjoint(work, queries, columns, knock_on=knock_on)
 
+    @np.errstate(over="ignore")  # values that are too large are refused later
     def forward_values(
         self, queries: Queries, method: LeafInfluence | LeafRefit, index: Ints
     ) -> Real:

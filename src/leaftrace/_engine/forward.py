@@ -39,6 +39,7 @@ from .._kernels.numpy import sum_by_leaf
 from .._model.ensemble import Ensemble
 from .._model.leaf_rule import LeafRule
 from .forward_block import ForwardBlock
+from .large_changes import left_after_removal, replay_large_changes
 from .methods import TopKLeaves, UpdateSet
 from .row_effects import base_effect
 from .unknown_limits import check_same
@@ -156,15 +157,20 @@ def refit(work: Workspace, index: Ints, update_set: UpdateSet) -> LeafChanges:
     e = work.trace.ensemble
     is_ranked = isinstance(update_set, TopKLeaves)  # by |D|, which exp(D) - 1 does not give
     exponential = e.loss.exponential and not is_ranked
-    block = ForwardBlock(work, index, update_set, _base_changes(e, index), exponential)
+    base = _base_changes(e, index)
+    block = ForwardBlock(work, index, update_set, base, exponential, is_removal=True)
     dlam = _lam_changes(e, block.index)
     changes = np.zeros((len(e.values), e.leaf_outputs, block.B))
     for t, state in work.states_forwards():
+        if block.large is not None and block.large.found.all():
+            break
         block.move(t)
         dS, mask = _refit_step(block, t, state, dlam)
         d = e.rate(t) * dS
         changes[e.leaf_range(t)] = d
         block.finish(t, d, mask)
+    if block.large is not None:
+        replay_large_changes(work, block.large, index[:, None], changes, block.base)
     return LeafChanges(changes, block.base, len(index))
 
 
@@ -183,6 +189,8 @@ def _refit_step(block: ForwardBlock, t: int, state: Real, dlam: F64) -> tuple[F6
     dS = np.zeros((*step.s.shape[1:], block.B))
     for q in range(len(step.scale)):
         dG, dH, mask = changed_sums(block, t, q, state, dS, mask)
+        if e.loss.changes[0] == "softmax" and e.leaf_outputs > 1 and not e.rule.diagonal:
+            dG, dH = _adding_up_to_zero(dG, dH)
         move = block.own_moves(t, mask)
         if q > 0:  # one tree with leaves for all outputs
             move[0] += (step.S[q][:, :, None] + dS)[own[0], :, block.lanes].T
@@ -194,6 +202,7 @@ def _refit_step(block: ForwardBlock, t: int, state: Real, dlam: F64) -> tuple[F6
             e.y[block.index],
             block.own_weight(t),
         )
+        _watch_leaves(block, removed, step.D[q], dH, step.rows)
         solved = SolvedLeaves(step.s[q], step.D[q], step.rows, dlam, step.scale[q])
         leading = (e.loss, e.rule.newton, *removed, *solved, dG, dH)
         strict = None if strictest is None else dS.copy()
@@ -203,6 +212,29 @@ def _refit_step(block: ForwardBlock, t: int, state: Real, dlam: F64) -> tuple[F6
             kernels.removal_step(*leading, strict, *_limits(e, t, step.G[q], strictest))
             check_same(e, t, dS, strict)
     return dS, mask
+
+
+def _adding_up_to_zero(dG: Real, dH: Real) -> tuple[F64, F64]:
+    """dG (M, O, B) and dH (M, O, O, B) of a softmax, which add up to zero over its outputs.
+
+    Sums in float32 do not, and what is left would be divided by l2 alone.
+    """
+    dG = dG.astype(np.float64)
+    dH = dH.astype(np.float64)
+    dG -= dG.mean(axis=1, keepdims=True)
+    dH -= dH.mean(axis=1, keepdims=True)
+    dH -= dH.mean(axis=2, keepdims=True)
+    return dG, dH
+
+
+def _watch_leaves(block: ForwardBlock, removed: RemovedRows, D: F64, dH: Real, rows: F64) -> None:
+    """Look for leaves of which too little is left for differences."""
+    e = block.e
+    large = block.large
+    if large is None or large.smallest_part * np.einsum("maa->ma", D).max() <= e.lam:
+        return
+    left = left_after_removal(e.loss, e.rule.newton, removed, D, dH, rows)
+    large.add_leaves(np.einsum("maa->ma", D), left)
 
 
 def changed_sums(

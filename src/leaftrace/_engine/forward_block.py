@@ -14,6 +14,7 @@ from .._data.arrays import F64, Ids, Ints, Real
 from .._kernels import block_width, kernels, zeros
 from .._kernels.arguments import InnerIteration, StepLeaves, Sweep
 from .._model.ensemble import BASE, Ensemble
+from .large_changes import LargeChanges
 from .methods import AllPoints, SinglePoint, TopKLeaves, UpdateSet
 from .workspace import Workspace
 
@@ -152,6 +153,7 @@ class ForwardBlock:
     ``base``     (K, B) changes of the starting score
     ``changes``  changes of the scores of all rows
     ``own_D``    (K, B) changes of the scores of the rows themselves
+    ``large``    columns whose changes are too large to follow; None for derivatives
     """
 
     def __init__(
@@ -161,6 +163,7 @@ class ForwardBlock:
         update_set: UpdateSet,
         base: F64,
         exponential: bool = False,
+        is_removal: bool = False,
     ) -> None:
         self.work = work
         self.e: Ensemble = work.trace.ensemble
@@ -168,6 +171,7 @@ class ForwardBlock:
         padding = self.B - len(index)
         self.index = np.concatenate([index, np.repeat(index[-1:], padding)])
         self.base = np.concatenate([base, np.repeat(base[:, -1:], padding, axis=1)], axis=1)
+        self.large = LargeChanges(work, update_set, self.base) if is_removal else None
         self.lanes = np.arange(self.B)
         self.selection = LeafSelection(work, update_set, self.B)
         self.changes = ScoreChanges(work, self.base, exponential)
@@ -229,6 +233,10 @@ class ForwardBlock:
             d = factor * d
             shared = factor * shared
         changes = self.changes
+        if self.large is not None:
+            self.large.add_step(d, changes.D, changes.exponential)
+            self.large.stop(d)
+            self.large.stop(shared)
         kept = changes.as_kept(shared)
         if not changes.exponential:
             changes.bound += max(d.max(initial=0.0), -d.min(initial=0.0))
@@ -253,6 +261,8 @@ class ForwardBlock:
     def inner_iteration(self, t: int, q: int, dS: F64, mask: Real | None) -> InnerIteration:
         """The scores in inner iteration q > 0 of step t, whose leaves have changed by dS so far."""
         S = self.work.trace.steps[t].S[q]
+        if self.large is not None:
+            self.large.add_inner(S, dS)
         shift = self.e.loss.shift(S).astype(self.work.dtype)
         full_mask = self.selection.full_mask(len(S), mask)
         return InnerIteration(shift, self.changes.as_kept(dS), full_mask)

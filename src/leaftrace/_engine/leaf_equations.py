@@ -218,7 +218,8 @@ def inverse(D: F64) -> F64:
     """(M, O, O) inverses; zero for leaves that have none (no rows, and lam = 0)."""
     ok = np.einsum("maa->ma", D).min(axis=1) > 0
     if D.shape[-1] == 1:
-        return np.where(ok, 1 / np.where(ok, D[:, 0, 0], 1), 0)[:, None, None]
+        with np.errstate(over="ignore"):  # of a leaf that is infinite then, which is refused
+            return np.where(ok, 1 / np.where(ok, D[:, 0, 0], 1), 0)[:, None, None]
     ok = ok[:, None, None]
     eye = np.eye(D.shape[-1])
     return np.where(ok, np.linalg.inv(np.where(ok, D, eye)), 0)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .._adapters import Retrained, Source
 from .._data.arrays import F64, Ids, Ints
-from .._data.errors import InvalidInput, UnsupportedModel
+from .._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
 from .._model.early_stopping import Rounds
 from .._model.ensemble import Ensemble
 from .._model.goal import Goal, GoalRows, ReadyGoal
@@ -176,11 +176,15 @@ def _with_added_rows(
     whole = altered.whole
     if whole is not None:
         whole = (whole[0] + len(codes), float(w.sum()))
+    removed = altered.removed
+    if removed is not None:
+        removed = np.append(removed, np.zeros(len(codes), bool))
     return replace(
         altered,
         leaves=np.concatenate([altered.leaves, leaves], axis=1),
         y=np.append(altered.y, codes),
         w=w,
+        removed=removed,
         whole=whole,
         **{name: np.append(getattr(altered, name), new) for name, new in factors.items()},
     )
@@ -241,6 +245,12 @@ def refit_on(trace: Trace, rest: Ensemble, threads: Executor | None = None) -> E
         path = run_on_rows(equations.iterate_with_scales(step_trace.scale.tolist()), step)
         check_iterations(trace.strictest_rule, equations, path)
         values[e.leaf_range(t)] = e.rate(t) * path[-1].after()
+    if not np.isfinite(values).all():
+        raise LeaftraceError(
+            "with this training set the leaf values of the model are not finite numbers: some leaves are left with "
+            "rows that are predicted so well that their second derivatives are almost zero. Train the model with a "
+            "smaller learning rate or more regularisation, or use retrain()."
+        )
     return replace(e, base=base, values=values)
 
 
@@ -251,8 +261,9 @@ def _refitted_base(e: Ensemble, rest: Ensemble) -> F64:
     """
     if e.base_rule is None:
         return e.base
-    with np.errstate(divide="ignore", invalid="ignore"):  # reported below
-        fitted = e.base_rule.fit(rest.loss, rest.y, rest.base_weight)
+    kept = slice(None) if rest.removed is None else ~rest.removed
+    with np.errstate(divide="ignore", invalid="ignore"):
+        fitted = e.base_rule.fit(rest.loss, rest.y[kept], rest.base_weight[kept])
     if not np.isfinite(fitted).all():
         raise InvalidInput(
             "this training set has no starting score for the model: that is the logarithm of the mean label, or the "

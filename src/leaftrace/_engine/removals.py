@@ -23,6 +23,7 @@ from .._model.ensemble import Ensemble
 from .._model.leaf_rule import LeafRule
 from .forward import LeafChanges, changed_sums
 from .forward_block import ForwardBlock
+from .large_changes import replay_large_changes
 from .methods import AllPoints
 from .unknown_limits import check_same
 from .workspace import Workspace
@@ -42,18 +43,23 @@ def refit_without(work: Workspace, sets: Sequence[Ints]) -> LeafChanges:
     removed = _RemovedSets(e, sets)
     base = np.stack([_base_change(e, rows) for rows in sets], axis=1)  # (K, columns)
     first_rows = np.array([rows[0] for rows in sets])  # only for the width of the block
-    block = ForwardBlock(work, first_rows, AllPoints(), base, e.loss.exponential)
+    exponential = e.loss.exponential
+    block = ForwardBlock(work, first_rows, AllPoints(), base, exponential, is_removal=True)
     D_own = base[0, removed.column]  # (P,) changes of the removed rows' own scores
     dlam = np.zeros(block.B)
     if e.rule.l2_scales:
         dlam[: len(sets)] = [e.rule.l2 * _mean_weight_change(e, rows) for rows in sets]
     changes = np.zeros((len(e.values), 1, block.B))
     for t, state in work.states_forwards():
+        if block.large is not None and block.large.found.all():
+            break
         block.move(t)
         d = e.rate(t) * _step_changes(block, removed, t, state, D_own, dlam)
         changes[e.leaf_range(t)] = d
         D_own = D_own + d[removed.leaves[t], 0, removed.column]
         block.finish(t, d, None)
+    if block.large is not None:
+        replay_large_changes(work, block.large, sets, changes, block.base)
     return LeafChanges(changes, block.base, len(sets))
 
 
@@ -85,6 +91,9 @@ def _step_changes(
         dG, dH, _ = changed_sums(block, t, q, state, dS, None)
         move = D_own if q == 0 else D_own + step.S[q][own, 0] + dS[own, 0, removed.column]
         G, D = _take_out(e, removed, own, own_state, move, dG, dH)
+        if block.large is not None:
+            D_left = np.where(left > 0, step.D[q][:, 0] + D, step.D[q][:, 0])
+            block.large.add_leaves(step.D[q][:, 0], D_left[:, None])
         if e.rule.limited or strictest is not None:
             ds = _solve_limited(block, t, q, G, D, dlam, e.rule)
         else:

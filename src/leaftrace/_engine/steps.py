@@ -221,9 +221,11 @@ class Step:
         e = self.ensemble
         s = np.zeros((self.M, 1))
         assert e.rule.statistic is not None
-        for ids, o, w in zip(self.leaves, self.first, self.weights, strict=True):
-            here = np.unique(ids)
-            s[here, 0] = e.rule.statistic(ids, self.M, e.y - self.scores.A[:, o], e.y, w)[here]
+        first_tree = e.trees(self.t).start
+        for r, (ids, o, w) in enumerate(zip(self.leaves, self.first, self.weights, strict=True)):
+            rows = e.drawn_rows(first_tree + r)
+            residual = e.y[rows] - self.scores.A[rows, o]
+            s[:, 0] += e.rule.statistic(ids[rows], self.M, residual, e.y[rows], w[rows])
         return s
 
     @cached_property

@@ -165,7 +165,7 @@ class Workspace:
         e = self.trace.ensemble
         scores = forward_scores(self.trace, self.rows)
         shown = progress(scores, e.n_steps, "scores", "step")
-        return [e.loss.state(A).astype(self.state_dtype) for _, A in shown]
+        return [self._state(A) for _, A in shown]
 
     def prepare_states(self) -> None:
         """Compute states, if they are kept, before several threads need them."""
@@ -178,7 +178,12 @@ class Workspace:
             yield from enumerate(self._states)
             return
         for t, A in forward_scores(self.trace, self.rows):
-            yield t, self.trace.ensemble.loss.state(A).astype(self.state_dtype)
+            yield t, self._state(A)
+
+    def _state(self, A: F64) -> Real:
+        """(n, C) state of the loss at scores A (n, K), as it is kept."""
+        with np.errstate(over="ignore"):
+            return self.trace.ensemble.loss.state(A).astype(self.state_dtype)
 
     # ---- weights ----
 

@@ -67,6 +67,7 @@ class Ensemble:
     ``fixed``        (leaves,) or None  leaves whose value does not come from their rows
     ``recorded``                   what the model recorded of its leaves, or None
     ``further_records``            records that are not compared, but help to find a cause
+    ``removed``      (n,) or None  rows that are not in the training set but stay in these arrays
     ``whole``                      number of rows and total weight of the training set that these
                                    rows stand for; None: their own
     ``unknown_limits``             limits in ``rule`` that are not known; None: all are known
@@ -100,6 +101,7 @@ class Ensemble:
     recorded: Recorded | None = None
     further_records: Sequence[Recorded] = ()
     rounding: Rounding = field(default_factory=Rounding)
+    removed: NDArray[np.bool_] | None = None
     whole: tuple[int, float] | None = None
     unknown_limits: UnknownLimits | None = None
     missing: str = ""
@@ -214,6 +216,11 @@ class Ensemble:
         """(n,) weight of each row in tree r."""
         return self.w if self.sample is None else self.w * self.sample[r]
 
+    def drawn_rows(self, r: int) -> NDArray[np.bool_]:
+        """(n,) whether tree r was fitted to a row; a row of weight zero may be one of them."""
+        drawn = np.ones(self.n_rows, bool) if self.sample is None else self.sample[r] > 0
+        return drawn if self.removed is None else drawn & ~self.removed
+
     def trees(self, t: int) -> slice:
         """The trees of step t."""
         return slice(int(self.step_trees[t]), int(self.step_trees[t + 1]))
@@ -283,6 +290,7 @@ class Ensemble:
             base_factor=None if self.base_factor is None else self.base_factor[index],
             offset=None if self.offset is None else self.offset[index],
             sample=None if self.sample is None else take_sample(self.sample, index),
+            removed=None if self.removed is None else self.removed[index],
             recorded=None,
             further_records=(),
             whole=None,
@@ -291,13 +299,15 @@ class Ensemble:
     def keep(self, index: Ints) -> Ensemble:
         """An ensemble whose sums over rows are those of `take`.
 
-        Leaves on disk are not copied: the other rows stay, with weight zero.
+        Leaves on disk are not copied: the other rows stay, marked as removed, with weight zero.
         """
         if not isinstance(self.leaves, np.memmap):
             return self.take(index)
-        w = np.zeros_like(self.w)
-        w[index] = self.w[index]
-        return replace(self, w=w, recorded=None, whole=(len(index), float(w.sum())))
+        removed = np.ones(self.n_rows, bool)
+        removed[index] = False
+        w = np.where(removed, 0.0, self.w)
+        whole = (len(index), float(w.sum()))
+        return replace(self, w=w, removed=removed, recorded=None, whole=whole)
 
 
 def take_sample(sample: Sequence[NDArray[Any]], index: Any) -> list[NDArray[Any]]:

@@ -38,6 +38,14 @@ def pieces(
     return family, (low, high, *below, *between, *above)
 
 
+def sigmoids(x: F64) -> tuple[F64, F64]:
+    """sigma(x) and sigma(-x) = 1 - sigma(x), both with all digits."""
+    e = np.exp(-np.abs(x))
+    large = 1 / (1 + e)
+    small = e * large
+    return np.where(x > 0, large, small), np.where(x > 0, small, large)
+
+
 class General(Additive):
     """A loss of one output from its `terms` and `label_terms`, functions of arrays (n, ...)."""
 
@@ -251,16 +259,16 @@ class ScaledLogistic(General):
 
     def terms(self, A: F64, y: F64) -> Terms:
         c = self.scale
-        p = 1 / (1 + np.exp(-c * A))
-        h = c * c * p * (1 - p)
-        return c * (p - y), h, h, c * h * (1 - 2 * p)
+        p, q = sigmoids(c * A)
+        h = c * c * p * q
+        return c * (p * (1 - y) - q * y), h, h, c * h * (q - p)
 
     def label_terms(self, A: F64, y: F64) -> tuple[F64, F64]:
         return np.full_like(A, -self.scale), np.zeros_like(A)
 
     def response(self, state: F64) -> F64:
-        p = 1 / (1 + np.exp(-self.scale * state[:, 0]))
-        return np.stack([1 - p, p], axis=1)
+        p, q = sigmoids(self.scale * state[:, 0])
+        return np.stack([q, p], axis=1)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,11 @@ class Statistic(Protocol):
     @property
     def name(self) -> str: ...
     def __call__(self, leaf: Ids, M: int, residual: F64, y: F64, w: F64) -> F64:
-        """(M,) unshrunk values from the residuals y - A; rows of weight zero do not count."""
+        """(M,) unshrunk values from the residuals y - A, zero for leaves without rows.
+
+        The rows are those that the tree was fitted to. Some of them may have weight zero; whether
+        those count is for the library to say.
+        """
         ...
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._data.arrays import F64
-from .general_losses import KernelFamily, Terms, pieces
+from .general_losses import KernelFamily, Terms, pieces, sigmoids
 from .losses import Additive
 
 
@@ -67,9 +67,14 @@ class OneVsAll(SeparateOutputs):
 
     def _terms_for_zero(self, state: F64) -> Terms:
         c = self.scale
-        p = 1 / (1 + np.exp(-c * state))
-        h = c * c * p * (1 - p)
-        return c * p, h, h, c * h * (1 - 2 * p)
+        p, q = sigmoids(c * state)
+        h = c * c * p * q
+        return c * p, h, h, c * h * (q - p)
+
+    def gradient(self, state: F64, y: F64) -> F64:
+        p, q = sigmoids(self.scale * state)
+        is_own = np.eye(self.n_outputs, dtype=bool)[y.astype(int)]
+        return self.scale * np.where(is_own, -q, p)
 
     def value(self, A: F64, y: F64) -> F64:
         x = self.scale * A
@@ -78,7 +83,7 @@ class OneVsAll(SeparateOutputs):
         return np.logaddexp(0.0, x).sum(axis=-1) - chosen
 
     def response(self, state: F64) -> F64:
-        p = 1 / (1 + np.exp(-self.scale * state))
+        p = sigmoids(self.scale * state)[0]
         return p / p.sum(axis=1, keepdims=True)
 
 

@@ -11,6 +11,7 @@ from .._data.arrays import F64, Ids, Ints, Real
 from .._data.errors import InvalidInput, LeaftraceError
 from .._data.grouping import SourceTables
 from .._engine.engine import Engine
+from .._engine.jumps import refuse_jumping_candidates, refuse_jumping_rows
 from .._engine.methods import Baseline, LeafInfluence, LeafRefit, Method, Retrain, TopKLeaves
 from .._engine.queries import Of, Queries, Reduce
 from .influence import FIRST_ORDER, Influence, Unit, rank, top_table
@@ -64,6 +65,8 @@ def rows_influence(
     queries, test_index = engine.queries(*query)
     index = inputs.row_numbers(rows, engine.n_rows)
     some = None if rows is None else index
+    if isinstance(method, LeafInfluence):
+        refuse_jumping_rows(engine.work.trace, index)
     changed = None
     if isinstance(method, Retrain):
         values, changed = values_by_retraining(engine, query.X_test, query.baseline, queries, index)
@@ -157,6 +160,7 @@ def streamed_top(
     tracer.engine.needs_derivatives()
     queries, test_index = tracer.engine.queries(*query)
     every_row = np.arange(tracer.n_rows)
+    refuse_jumping_rows(tracer.engine.work.trace, every_row)
     tops = []
     for columns, values in tracer.engine.backward_blocks(queries, method, None):
         names = test_index[columns]
@@ -231,6 +235,7 @@ def candidates_influence(
     engine = tracer.engine
     engine.needs_derivatives()
     leaves, offset = engine.source.rows(X_new)
+    refuse_jumping_candidates(engine.work.trace, leaves)
     queries, test_index = engine.queries(*query)
     values, per_label = _candidate_values(engine, queries, leaves, offset, y_new)
     m = leaves.shape[1]

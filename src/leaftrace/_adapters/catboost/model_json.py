@@ -6,23 +6,38 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import catboost
 import numpy as np
 
 from ..._data.arrays import F64
+from ..._data.errors import UnsupportedModel
 
 Json = dict[str, Any]
 
 
 def model_to_json(model: catboost.CatBoost) -> Json:
     """Return what CatBoost writes into a JSON file of the model."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _explained_errors():
         path = os.path.join(folder, "model.json")
         model.save_model(path, format="json")
         with open(path, encoding="utf-8") as file:
             return json.load(file)
+
+
+@contextmanager
+def _explained_errors() -> Iterator[None]:
+    """Re-raise CatBoost's errors about JSON files, with their likely reason."""
+    try:
+        yield
+    except catboost.CatBoostError as error:
+        raise UnsupportedModel(
+            "CatBoost cannot write this model as JSON and read it again, as splits on categories need; likely its leaf "
+            "values exploded in training. Train again with a smaller learning rate or more l2_leaf_reg. "
+            f"CatBoost says: {error}"
+        ) from None
 
 
 def model_from_json(content: Json) -> catboost.CatBoost:
@@ -31,7 +46,8 @@ def model_from_json(content: Json) -> catboost.CatBoost:
         path = os.path.join(folder, "model.json")
         with open(path, "w", encoding="utf-8") as file:
             json.dump(content, file)
-        return catboost.CatBoost().load_model(path, format="json")
+        with _explained_errors():
+            return catboost.CatBoost().load_model(path, format="json")
 
 
 def numbered_trees(model: catboost.CatBoost) -> list[Json]:

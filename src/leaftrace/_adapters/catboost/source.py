@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ..._data import inputs
 from ..._data.arrays import F64, Ids
-from ..._data.errors import InvalidInput, UnsupportedModel
+from ..._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
 from ..._data.parquet import PartedTable
 from ..._model.early_stopping import EvalRows, EvalSet, Rounds
 from ..._model.ensemble import Ensemble, LeafRule, Recorded
@@ -275,7 +275,12 @@ class CatBoostSource(BaseSource):
         weights = rows.weights(weight)
         baseline = rows.offset(offset)
         table, pool = self._table_and_pool(rows, labels, weights, baseline)
-        model = catboost.CatBoost(params).fit(pool, eval_set=self._eval_pools(rows.eval_set))
+        try:
+            model = catboost.CatBoost(params).fit(pool, eval_set=self._eval_pools(rows.eval_set))
+        except catboost.CatBoostError as error:
+            raise LeaftraceError(
+                f"CatBoost cannot train the model again; it says: {error}"
+            ) from None
         leaves = leaf_numbers(model, self._training_pool)
         changed = not np.array_equal(leaves, self._finished_leaves())
         kept = "kept" if stopped_early(self.params) else "none"

@@ -104,24 +104,36 @@ def draw_rows(
     ``sizes(t, A)``: the numbers by which GOSS ranks rows.
     """
     if params["data_sample_strategy"] == "goss":
-        goss = _Goss(params, e.n_rows, sizes, check)
+        goss = _Goss(params, e, sizes, check)
         return [check.choose(t, A, goss.draws(t, A)) for t, A in scores_by_step(e, e.n_steps)]
     bags = _bags(params, e.y, balanced)
     return None if bags is None else _draw_bags(params, e, bags, check)
 
 
+def _uncounted_steps(params: dict[str, Any], e: Ensemble) -> int:
+    """1 if LightGBM did not count the first step as an iteration, otherwise 0.
+
+    A step without any split is an attempt that failed. The first one still leaves its trees, which
+    hold the starting score. A forest counts every step.
+    """
+    failed = e.fixed is not None and bool(e.fixed[e.leaf_range(0)].all())
+    return int(failed and params["boosting"] != "rf")
+
+
 def _draw_bags(
     params: dict[str, Any], e: Ensemble, bags: Iterator[NDArray[Any]], check: DrawCheck
 ) -> list[NDArray[Any]]:
-    """The bag of each step, which is kept for ``bagging_freq`` steps."""
+    """The bag of each step, which is kept for ``bagging_freq`` iterations."""
+    uncounted = _uncounted_steps(params, e)
     frequency = int(params["bagging_freq"])
     A = e.start()
     drawn: list[NDArray[Any]] = []
     for t in range(e.n_steps):
         if check.spare > 0:  # otherwise the scores are not used
             e.move(t, e.leaves, A)
+        iteration = max(t - uncounted, 0)
         # A bag of all rows is never drawn again.
-        redraw = t == 0 or (t % frequency == 0 and not drawn[-1].all())
+        redraw = t == 0 or (iteration % frequency == 0 and not drawn[-1].all())
         drawn.append(check.choose(t, A, bags) if redraw else drawn[-1])
     return drawn
 
@@ -142,9 +154,10 @@ def _bags(params: dict[str, Any], y: F64, balanced: bool) -> Iterator[NDArray[An
 class _Goss:
     """GOSS: rows of large gradients count once, those drawn among the others several times."""
 
-    def __init__(self, params: dict[str, Any], n: int, sizes: Sizes, check: DrawCheck) -> None:
+    def __init__(self, params: dict[str, Any], e: Ensemble, sizes: Sizes, check: DrawCheck) -> None:
         self.params = params
-        self.n = n
+        self.n = e.n_rows
+        self.first_drawn = int(1 / params["learning_rate"]) + _uncounted_steps(params, e)
         self.sizes = sizes
         self.check = check
         self.generators = self._new_generators()
@@ -155,7 +168,7 @@ class _Goss:
 
     def draws(self, t: int, A: F64) -> Iterator[F64]:
         """Draw after draw, (n,) how often each row counts in step t. First steps take all rows."""
-        if t < int(1 / self.params["learning_rate"]):
+        if t < self.first_drawn:
             return repeat(np.ones(self.n))
         size = self.sizes(t, A)
         if not self.part_length:

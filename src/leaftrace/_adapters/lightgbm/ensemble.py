@@ -185,6 +185,11 @@ class LightGBMRun:
         T = self.parsed.iterations
         is_first = np.arange(T) == 0
         if params["boosting"] == "dart" and not refitted(params):
+            if self.without_splits[0].all():
+                raise UnsupportedModel(
+                    "the first tree of this DART model has no split, and the model does not record how often LightGBM "
+                    "tried again, which decides the trees that were dropped; train with fewer constraints on splits."
+                )
             rates, moves = dart_schedule(params, T, folded)
             return _Schedule(rates, moves, is_first)
         return _Schedule(np.full(T, float(params["learning_rate"])), None, is_first)

@@ -86,7 +86,8 @@ class Percentile:
     """LightGBM's percentile of residuals.
 
     Its weighted and its unweighted form differ, also where all weights are equal. Version 4.1
-    corrected the unweighted form, 4.7 the weighted one.
+    corrected the unweighted form, 4.7 the weighted one. The weighted form takes rows by their
+    position among all others, so that rows of weight zero count; without weights there are none.
     """
 
     alpha: float
@@ -96,7 +97,7 @@ class Percentile:
     name: str = "percentile of residuals"
 
     def __call__(self, leaf: Ids, M: int, residual: F64, y: F64, w: F64) -> F64:
-        rows = np.flatnonzero(w > 0)
+        rows = np.flatnonzero(self._counts(w))
         rows = rows[np.lexsort((residual[rows], leaf[rows]))]
         begin = np.searchsorted(leaf[rows], np.arange(M + 1))
         v = residual[rows]
@@ -106,9 +107,13 @@ class Percentile:
     def label_percentile(self, y: F64, b: F64) -> float:
         """The starting score: the percentile of the labels, in float32."""
         order = np.argsort(y, kind="stable")
-        order = order[b[order] > 0]
+        order = order[self._counts(b)[order]]
         labels = y[order].astype(np.float32)
         return float(np.float32(self._of_sorted(labels, self._weights(y, b)[order])))
+
+    def _counts(self, w: F64) -> NDArray[np.bool_]:
+        """(n,) whether a row counts."""
+        return np.ones(len(w), bool) if self.weighted else w > 0
 
     def _weights(self, y: F64, w: F64) -> F64:
         return f32(f32(1 / np.maximum(1, np.abs(y))) * w) if self.relative else w

@@ -61,10 +61,12 @@ def leaf_steps(e: Ensemble, t: int, A: F64, drawn: NDArray[Any] | None = None) -
     G = np.zeros(M)
     H = np.zeros(M)
     s = np.zeros(M)
-    for r, w, wg, wh in row_terms(e, t, A, drawn):
+    for r, _, wg, wh in row_terms(e, t, A, drawn):
         ids = e.leaves[r]
         if e.rule.statistic is not None:
-            s += e.rule.statistic(ids, M, e.y - A[:, e.first_output[r]], e.y, w)
+            rows = e.drawn_rows(r) & (True if drawn is None else drawn > 0)
+            residual = e.y[rows] - A[rows, e.first_output[r]]
+            s += e.rule.statistic(ids[rows], M, residual, e.y[rows], e.w[rows])
         G += np.bincount(ids, wg, M)
         H += np.bincount(ids, wh, M)
     if e.rule.statistic is None:

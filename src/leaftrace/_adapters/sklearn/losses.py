@@ -10,7 +10,7 @@ from sklearn._loss.loss import HuberLoss
 from sklearn.utils.stats import _weighted_percentile
 
 from ..._data.arrays import F64, Ids
-from ..._model.general_losses import General, Terms
+from ..._model.general_losses import General, Terms, sigmoids
 from ..._model.losses import Logistic
 from .labels import ResidualStatistic
 
@@ -34,8 +34,8 @@ class Exponential(General):
         return -np.exp(A) - np.exp(-A), np.exp(-A) - np.exp(A)
 
     def response(self, state: F64) -> F64:
-        p = 1 / (1 + np.exp(-2 * state[:, 0]))
-        return np.stack([1 - p, p], axis=1)
+        p, q = sigmoids(2 * state[:, 0])
+        return np.stack([q, p], axis=1)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,129 @@
+"""Removals that change a model beyond recognition, where differences of scores lose their digits.
+
+The models explode: learning rate 1, no l2, few positive labels, weights over decades."""
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+from catboost import CatBoostClassifier
+
+import leaftrace as lt
+
+EXPLODING = {
+    "learning_rate": 1.0,
+    "lambda_l2": 0.0,
+    "min_data_in_leaf": 5,
+    "num_leaves": 8,
+    "verbosity": -1,
+    "num_threads": 1,
+    "force_row_wise": True,
+}
+
+
+def rare(seed, positives):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(300, 5))
+    y = np.zeros(300)
+    y[np.argsort(X[:, 0] + rng.normal(size=300))[-positives:]] = 1
+    return X, y
+
+
+def fractions(seed, decades):
+    """Return rows with labels from 0 to 1 and weights from 10 ** -decades to 10 ** decades."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(300, 5))
+    y = 1 / (1 + np.exp(-X[:, 0] - rng.normal(size=300)))
+    w = 10 ** rng.uniform(-decades, decades, 300)
+    return X, np.float32(y).astype(float), np.float32(w).astype(float)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_removals_are_those_of_lightgbms_own_refit(dtype):
+    X, y = rare(2, 15)
+    settings = {**EXPLODING, "objective": "binary", "boost_from_average": False}
+    model = lgb.train(settings, lgb.Dataset(X, y), 15)
+    tracer = lt.Tracer(model, X, y, dtype=dtype)
+    assert np.abs(tracer.engine.ensemble.values).max() > 100  # it has exploded
+    rows = np.flatnonzero(y)[:8]
+    before = model.predict(X, raw_score=True)
+    own = []
+    for row in rows:
+        keep = np.arange(300) != row
+        again = model.refit(X[keep], y[keep], decay_rate=0.0).predict(X, raw_score=True)
+        np.testing.assert_allclose(
+            tracer.refit(without=[row]).predict(X), again, atol=1e-11 * np.abs(again).max()
+        )
+        own.append(again - before)
+    found = -tracer.influence(X, of="prediction", method=lt.LeafRefit(), rows=rows).values
+    changes = np.array(own)
+    assert np.abs(changes).max() > 20
+    # The results are float32 numbers.
+    error = np.abs(found - changes).max(axis=1) / np.abs(changes).max(axis=1)
+    assert error.max() < 1e-5
+    sets = [np.array([row]) for row in rows]
+    scores = np.array(list(tracer.engine.scores_without(sets, X[:8], "refits")))[:, 0]
+    wanted = before[:8] + np.diagonal(changes[:, :8])
+    np.testing.assert_allclose(scores, wanted, atol=1e-5 * np.abs(before).max())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("data", "settings"),
+    [
+        (rare(1, 7), {"objective": "binary", "data_sample_strategy": "goss"}),
+        (fractions(1, 2), {"objective": "cross_entropy", "bagging_freq": 1}),
+        (fractions(3, 3), {"objective": "cross_entropy", "bagging_freq": 1}),
+    ],
+)
+def test_rows_one_by_one_are_removed_as_in_a_group(data, settings, dtype):
+    X, y, *weights = data
+    weight = weights[0] if weights else None
+    more = {**EXPLODING, "bagging_fraction": 0.6 if "bagging_freq" in settings else 1.0, **settings}
+    model = lgb.train(more, lgb.Dataset(X, y, weight=weight), 20)
+    tracer = lt.Tracer(model, X, y, weight, dtype=dtype)
+    rows = np.random.default_rng(0).choice(300, 8, replace=False)
+    before = tracer.refit(without=[]).predict(X)
+    expected = np.array([tracer.refit(without=[row]).predict(X) - before for row in rows])
+    found = -tracer.influence(X, of="prediction", method=lt.LeafRefit(), rows=rows).values
+    size = np.abs(expected).max(axis=1)
+    # Rows that change next to nothing have the rounding of the scores, which are large.
+    error = np.abs(found - expected).max(axis=1) / np.maximum(size, 1e-4 * np.abs(before).max())
+    assert size.max() > 50
+    assert error.max() < 1e-5
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("l2", [0, 1e-3])
+def test_softmax_leaves_with_next_to_no_l2(l2, dtype):
+    """All scores of a row may rise together, which only l2 prevents; sums in float32 must not do it."""
+    X, _, w = fractions(1, 2)
+    rng = np.random.default_rng(1)
+    y = np.digitize(X[:, 0] + rng.normal(size=300), [-2.0, 2.0])
+    settings = {"iterations": 15, "depth": 3, "learning_rate": 1.0, "l2_leaf_reg": l2}
+    quiet = {"logging_level": "Silent", "allow_writing_files": False, "thread_count": 1}
+    model = CatBoostClassifier(loss_function="MultiClass", **settings, **quiet)
+    model.fit(X, y, sample_weight=w)
+    tracer = lt.Tracer(model, X, y, w, dtype=dtype)
+    rows = rng.choice(300, 10, replace=False)
+    before = tracer.refit(without=[]).scores(X)[:, 1]
+    expected = np.array([tracer.refit(without=[row]).scores(X)[:, 1] - before for row in rows])
+    ask = {"of": "prediction", "output": 1, "rows": rows}
+    found = -tracer.influence(X, method=lt.LeafRefit(), **ask).values
+    # Sums of float32 numbers over weights of four decades; without the care, they are off by 3.9.
+    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
+
+
+def test_update_sets_do_not_follow_large_changes():
+    X, y = rare(1, 7)
+    settings = {**EXPLODING, "objective": "binary", "data_sample_strategy": "goss"}
+    tracer = lt.Tracer(lgb.train(settings, lgb.Dataset(X, y), 20), X, y)
+    with pytest.raises(lt.InvalidInput, match="TopKLeaves cannot follow"):
+        tracer.influence(X[:5], y[:5], method=lt.LeafRefit(lt.TopKLeaves(4)))
+
+
+def test_refits_that_are_not_finite_are_refused():
+    X, y = rare(0, 15)
+    settings = {**EXPLODING, "objective": "binary", "learning_rate": 0.1}
+    tracer = lt.Tracer(lgb.train(settings, lgb.Dataset(X, y), 5), X, y)
+    with pytest.raises(lt.InvalidInput, match="no finite starting score"):
+        tracer.refit(without=np.flatnonzero(y))
