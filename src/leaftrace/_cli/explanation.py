@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._actions.common import Interruptible
+from .._actions.common import Interruptible, row_columns
 from .._data.progress import progress
 from .._report.explained_rows import ExplainedRows, Sides, both_sides
 from .._tracer.influence import Influence, Ranked, rank
@@ -90,7 +90,7 @@ def _ranked_lines(tracer: Tracer, ranked: Ranked, change_name: str) -> list[dict
     """A line for each of these training rows. ``change_name``: of the column of changes."""
     positions, effects, changes = ranked
     columns = {
-        "train_row": tracer.train_index[positions],
+        **row_columns(tracer, positions),
         "label": tracer.y_train[positions],
         "effect": effects,
         change_name: changes.astype(float),

@@ -19,6 +19,7 @@ from .._data import inputs
 from .._data.arrays import F64, Ints, Real
 from .._data.errors import FidelityError, FidelityWarning, InvalidInput, UnsupportedModel
 from .._data.progress import progress
+from .._data.row_labels import aligned, labels_of, row_numbers
 from .._data.wording import words
 from .._kernels import BLOCKS, blocks_of
 from .._model.ensemble import Ensemble
@@ -121,9 +122,13 @@ class Engine:
         """
         return self.source.labels(y, length, name)
 
-    def test_labels(self, X: Any, y: Any) -> Any | None:
-        """The labels y if given, otherwise those that X itself has (a Pool), or None."""
-        return self.source.own_labels(X) if y is None else y
+    def test_labels(
+        self, X: Any, y: Any, name: str = "y_test", table: str = "X_test"
+    ) -> Any | None:
+        """The labels y if given, in the order of X, otherwise those X itself has (a Pool), or None."""
+        if y is None:
+            return self.source.own_labels(X)
+        return aligned(y, labels_of(X), name, table)
 
     def training_set(
         self,
@@ -136,7 +141,7 @@ class Engine:
         if without is None:
             removed = np.zeros(0, np.intp)
         else:
-            removed = inputs.row_numbers(without, self.n_rows, "without")
+            removed = row_numbers(without, self.n_rows, "without")
         keep = self.rest(removed)
         labels = None if y is None else inputs.vector(y, "y", self.n_rows)
         weights = None if sample_weight is None else inputs.weights(sample_weight, self.n_rows)
@@ -147,6 +152,7 @@ class Engine:
         new = None
         if added is not None:
             X_new, y_new = added
+            y_new = aligned(y_new, labels_of(X_new), "the labels of added rows", "the added rows")
             m = inputs.row_count(X_new)
             new = X_new, inputs.vector(y_new, "the labels of added rows", m), np.ones(m)
         return TrainingSet(self.n_rows, keep, labels, weights, new)

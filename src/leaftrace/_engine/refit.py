@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from .._adapters import Retrained, Source
 from .._data.arrays import F64, Ids, Ints
 from .._data.errors import InvalidInput, UnsupportedModel
+from .._data.row_labels import aligned, labels_of
 from .._model.ensemble import Ensemble
 from .._model.goal import Goal, GoalRows, ReadyGoal
 from .._model.reading import Reading
@@ -68,15 +69,15 @@ class AlteredModel:
     def loss(self, X: Any, y: Any = None, baseline: Any = None) -> F64:
         """(m,) the model's own loss of each row."""
         F = self.scores(X, baseline)
-        y = self.source.own_labels(X) if y is None else y
+        y = self.source.own_labels(X) if y is None else aligned(y, labels_of(X), "y")
         return self.source.ensemble.loss.value(F, self.source.labels(y, len(F), "y"))
 
     def goal(self, goal: Goal | ReadyGoal, X: Any, y: Any = None, baseline: Any = None) -> float:
         """The value of one of `goals` for these rows, as in ``of=goal``."""
         F = self.scores(X, baseline)
-        y = self.source.own_labels(X) if y is None else y
+        y = self.source.own_labels(X) if y is None else aligned(y, labels_of(X), "y")
         codes = None if y is None else self.source.labels(y, len(F), "y")
-        return goal.bind(GoalRows(self.reading, codes, len(F))).at(F)
+        return goal.bind(GoalRows(self.reading, codes, len(F), labels_of(X))).at(F)
 
 
 @dataclass(frozen=True)

@@ -269,7 +269,9 @@ class Tracer:
             (np.arange(begin, end), effects.tolist(), change)
             for (begin, end), (_, _, effects, change) in zip(pairwise(edges), found, strict=True)
         ]
-        return top_table(tops, names, test_index, f"{queries.of}_change_if_removed", "")
+        positions = np.concatenate([position for position, _, _, _ in found])
+        rows = {"train_row": names, "position": positions}
+        return top_table(tops, rows, test_index, f"{queries.of}_change_if_removed", "")
 
     # ---- backward pass ----
 

@@ -15,7 +15,15 @@ from ..._data.progress import progress
 from ..._data.tables import table
 from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
-from ..common import Effect, Finding, Interruptible, effects_table, mean_loss, measure
+from ..common import (
+    Effect,
+    Finding,
+    Interruptible,
+    effects_table,
+    mean_loss,
+    measure,
+    row_columns,
+)
 
 _COLUMNS = ("is_label_issue", "label_score", "given_label", "predicted_label")
 
@@ -87,7 +95,8 @@ class LabelNoise(Finding):
     @property
     def scores(self) -> Any:
         """All scores, a line for each training row in its order; higher is more suspicious."""
-        return table({"train_row": self.tracer.train_index, **self._scores}, self.tracer.table_kind)
+        rows = row_columns(self.tracer, np.arange(self.tracer.n_rows))
+        return table({**rows, **self._scores}, self.tracer.table_kind)
 
     @property
     def effects(self) -> Any:
@@ -95,7 +104,7 @@ class LabelNoise(Finding):
         return effects_table(effects, self.tracer.table_kind)
 
     def _table_of(self, rows: Ints) -> Any:
-        columns = {"train_row": self.tracer.train_index[rows]}
+        columns = row_columns(self.tracer, rows)
         columns |= {name: getattr(self, name)[rows] for name in _COLUMNS}
         return table(columns, self.tracer.table_kind)
 
