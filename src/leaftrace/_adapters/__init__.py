@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from numpy.typing import NDArray
+
 from .._data.arrays import F64, Ids
 from .._data.errors import UnsupportedModel
 from .._data.parquet import PartedTable
@@ -31,6 +33,10 @@ class Retrained(Protocol):
 
     def open(self) -> Source:
         """Return the new model as a source, with the rows it was trained on."""
+        ...
+
+    def own_model(self) -> Any:
+        """Return the new model, of the class of the user's."""
         ...
 
 
@@ -84,6 +90,14 @@ class Source(Protocol):
 
     def retrain(self, rows: TrainingSet, threads: int) -> Retrained:
         """Train the model again with its own settings, on another training set."""
+        ...
+
+    def own_predictions(self, F: F64) -> NDArray[Any]:
+        """Return what the model's own `predict` gives for rows with the raw scores F (m, K)."""
+        ...
+
+    def refitted_model(self, e: Ensemble) -> Any:
+        """Return a copy of the user's model with the leaf values and starting score of ``e``."""
         ...
 
 

@@ -122,13 +122,9 @@ class Engine:
         """
         return self.source.labels(y, length, name)
 
-    def test_labels(
-        self, X: Any, y: Any, name: str = "y_test", table: str = "X_test"
-    ) -> Any | None:
-        """The labels y if given, in the order of X, otherwise those X itself has (a Pool), or None."""
-        if y is None:
-            return self.source.own_labels(X)
-        return aligned(y, labels_of(X), name, table)
+    def test_labels(self, X: Any, y: Any, name: str = "y_test", table: str = "X_test") -> Any:
+        """The labels y, in the order of X, or those that X itself has (a Pool), or None."""
+        return self.source.own_labels(X) if y is None else aligned(y, labels_of(X), name, table)
 
     def training_set(
         self,
@@ -152,7 +148,6 @@ class Engine:
         new = None
         if added is not None:
             X_new, y_new = added
-            y_new = aligned(y_new, labels_of(X_new), "the labels of added rows", "the added rows")
             m = inputs.row_count(X_new)
             new = X_new, inputs.vector(y_new, "the labels of added rows", m), np.ones(m)
         return TrainingSet(self.n_rows, keep, labels, weights, new)

@@ -11,7 +11,7 @@ import numpy as np
 
 from .._data.errors import IndexWarning
 from .._data.parquet import Paths, open_table
-from .._data.row_labels import aligned, duplicate_labels, row_numbers
+from .._data.row_labels import aligned, duplicate_labels, labels_of, row_numbers
 from .._model.training_set import TrainingSet
 
 if TYPE_CHECKING:
@@ -74,4 +74,7 @@ def changed_training_set(
         without = row_numbers(without, tracer.n_rows, "without", labels=labels)
     y = aligned(y, labels, "y", "X_train")
     sample_weight = aligned(sample_weight, labels, "sample_weight", "X_train")
+    if added is not None:
+        X_new, y_new = added
+        added = X_new, aligned(y_new, labels_of(X_new), "the labels of added rows", "these")
     return tracer.engine.training_set(without, y, sample_weight, added)

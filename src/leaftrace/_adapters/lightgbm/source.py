@@ -24,6 +24,7 @@ from ..._data import inputs
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._model.ensemble import Ensemble
+from ..._model.reading import Reading
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, f32, given_scores, pack_leaves
 from .completion import complete_ensemble
@@ -33,6 +34,7 @@ from .objectives import objective
 from .opening import VERSION, open_booster, refuse_unsupported
 from .prediction import leaf_numbers, predict
 from .tables import model_table, table_length
+from .users_model import booster_predictions, with_booster, with_leaf_values
 
 # Parameters that describe the finished run, its files or its machines, and not how to run again.
 _NOT_FOR_RETRAINING = {
@@ -198,6 +200,17 @@ class LightGBMSource(BaseSource):
     def _table(self, X: Any) -> Any:
         return model_table(self.booster, X)
 
+    def own_predictions(self, F: F64) -> NDArray[Any]:
+        if isinstance(self.model, lgb.LGBMClassifier):
+            return super().own_predictions(F)
+        if "sqrt" in self.parsed.objective:
+            return np.sign(F[:, 0]) * F[:, 0] ** 2
+        return booster_predictions(self.parsed, Reading(self.ensemble.loss, None).response(F))
+
+    def refitted_model(self, e: Ensemble) -> Any:
+        booster = with_leaf_values(self.booster, self.parsed, self.ensemble, e)
+        return with_booster(self.model, booster)
+
     # ---- training again ----
 
     def retrain(self, rows: TrainingSet, threads: int) -> RetrainedLightGBM:
@@ -275,6 +288,9 @@ class RetrainedLightGBM:
     def scores(self, X: Any) -> F64:
         total = predict(self.booster, self.source._table(X), raw_score=True)
         return total / self.booster.current_iteration() if self.source.parsed.averaged else total
+
+    def own_model(self) -> Any:
+        return with_booster(self.source.model, self.booster)
 
     def open(self) -> LightGBMSource:
         return LightGBMSource(self.source.model, self.booster, {}, *self.training)

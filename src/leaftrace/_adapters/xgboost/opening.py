@@ -33,6 +33,7 @@ class OpenedModel:
     rounds: int | None = None  # that it predicts with; None: all
     missing: float = np.nan
     sketched: bool = False  # trained on a QuantileDMatrix
+    model: Any = None  # the user's estimator, if it is one
 
 
 def open_booster(model: Any) -> OpenedModel:
@@ -61,6 +62,7 @@ def open_booster(model: Any) -> OpenedModel:
         rounds=best_rounds(booster),
         missing=np.nan if model.missing is None else float(model.missing),
         sketched=model.tree_method in (None, "auto", "hist"),
+        model=model,
     )
 
 

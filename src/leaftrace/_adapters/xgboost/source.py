@@ -27,14 +27,17 @@ from typing import Any
 
 import numpy as np
 import xgboost as xgb
+from numpy.typing import NDArray
 from xgboost.core import XGBoostError
 
 from ..._data import inputs
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.wording import words
+from ..._model.ensemble import Ensemble
+from ..._model.reading import Reading
 from ..._model.training_set import TrainingSet
-from ..base import BaseSource, f32, given_scores
+from ..base import BaseSource, f32, given_scores, native_values
 from .ensemble import XGBoostRun
 from .model import (
     ALIASES,
@@ -50,6 +53,7 @@ from .opening import OpenedModel, open_booster, refuse_unsupported, with_given
 from .prediction import leaves_of_rows, predict
 from .start import margin
 from .tables import MatrixBuilder
+from .users_model import with_booster, with_leaf_values
 
 # Reported parameters that describe the run, and not how to run again.
 _NOT_FOR_RETRAINING = {
@@ -211,6 +215,25 @@ class XGBoostSource(BaseSource):
     ) -> tuple[F64, F64]:
         return f32(codes), f32(f32(weight) * f32(factor))
 
+    def own_predictions(self, F: F64) -> NDArray[Any]:
+        if self.objective == "binary:logitraw" and self.opened.classes is None:
+            return F[:, 0]
+        if self.opened.classes is not None:
+            return super().own_predictions(F)
+        if self.objective == "binary:hinge":
+            return (F[:, 0] > 0).astype(np.float64)
+        if self.objective == "multi:softmax":
+            return F.argmax(axis=1).astype(np.float64)
+        response = Reading(self.ensemble.loss, None).response(F)
+        return response[:, 1] if response.ndim == 2 and self.outputs == 1 else response
+
+    def refitted_model(self, e: Ensemble) -> Any:
+        weight = 1.0 if self.trees.weight is None else self.trees.weight.astype(np.float64)
+        scale = 1 / np.repeat(np.broadcast_to(weight, len(self.trees)), np.diff(self.trees.edges))
+        values = native_values(self.ensemble, e, self.trees.values, scale[:, None])
+        booster = with_leaf_values(self.booster, self.trees, values)
+        return with_booster(self.opened, booster)
+
     # ---- training again ----
 
     def retrain(self, rows: TrainingSet, threads: int) -> RetrainedXGBoost:
@@ -307,6 +330,12 @@ class RetrainedXGBoost:
         own = np.asarray(matrix.get_base_margin(), float)
         trees = F - (own.reshape(F.shape) if own.size else self.base)
         return trees + (self.base if source.estimated else source.base)
+
+    def own_model(self) -> Any:
+        booster = self.booster
+        if self.source.rounds < booster.num_boosted_rounds():
+            booster.set_attr(best_iteration=str(self.source.rounds - 1))
+        return with_booster(self.source.opened, booster)
 
     def open(self) -> XGBoostSource:
         source = self.source
