@@ -7,6 +7,7 @@ from catboost_models import case as catboost_case
 from catboost_models import tracer_of
 from contract import prepared
 from oracle_trees import trees_of
+from raw_scores import raw_scores
 
 import leaftrace as lt
 from leaftrace._tracer.neighbours import leaf_kernel
@@ -163,7 +164,7 @@ def test_held_out_and_weightless_rows_are_no_neighbours():
 def test_several_outputs():
     case, tracer, *_ = prepared("LightGBM: multiclass, bagging")
     X = case.data.X_test[:4]
-    best = tracer.refit([]).predict(X).argmax(axis=1)
+    best = raw_scores(tracer.refit([]), X).argmax(axis=1)
     default = tracer.neighbours(X, 5)
     for x in range(4):
         one = tracer.neighbours(X[x : x + 1], 5, output=int(best[x]))

@@ -166,7 +166,9 @@ def _label_list(wanted: Any, labels: np.ndarray) -> list[Any]:
             raise InvalidInput(
                 f"the rows of X_train are labelled by times, but {wanted!r} are none."
             ) from None
-    return list(wanted) if isinstance(wanted, (list, tuple)) else frames.to_numpy(wanted).tolist()
+    if isinstance(wanted, (list, tuple)) or hasattr(wanted, "nlevels"):
+        return list(wanted)
+    return frames.to_numpy(wanted).tolist()
 
 
 def aligned(values: Any, labels: np.ndarray | None, name: str, table: str = "X") -> Any:
