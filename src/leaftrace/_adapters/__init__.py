@@ -92,6 +92,10 @@ class Source(Protocol):
         """Train the model again with its own settings, on another training set."""
         ...
 
+    def own_response(self, F: F64) -> F64:
+        """Return class probabilities (m, C) as the model's library gives them, or numbers (m,)."""
+        ...
+
     def own_predictions(self, F: F64) -> NDArray[Any]:
         """Return what the model's own `predict` gives for rows with the raw scores F (m, K)."""
         ...

@@ -14,6 +14,7 @@ from .._data.errors import InvalidInput
 from .._data.parquet import PartedTable
 from .._model.ensemble import Ensemble
 from .._model.reading import Reading
+from .._model.separate_losses import OneVsAll
 from .._model.training_set import TrainingSet
 
 if TYPE_CHECKING:
@@ -132,6 +133,12 @@ class BaseSource:
         It is the same for the same model, however it was loaded: caches of leaves go by it."""
         raise NotImplementedError
 
+    def own_response(self, F: F64) -> F64:
+        loss = self.ensemble.loss
+        if isinstance(loss, OneVsAll):
+            return loss.own_probabilities(F)
+        return Reading(loss, None).response(F)
+
     def own_predictions(self, F: F64) -> NDArray[Any]:
         """Return the labels of the predicted classes, or numbers on the scale of the labels."""
         return Reading(self.ensemble.loss, self.classes).predicted(F)
@@ -189,6 +196,9 @@ class Wrapped:
 
     def retrain(self, rows: TrainingSet, threads: int) -> Retrained:
         return self.inner.retrain(rows, threads)
+
+    def own_response(self, F: F64) -> F64:
+        return self.inner.own_response(F)
 
     def own_predictions(self, F: F64) -> NDArray[Any]:
         return self.inner.own_predictions(F)

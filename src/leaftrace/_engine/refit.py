@@ -66,8 +66,8 @@ class AlteredModel:
         return self.source.own_predictions(self.scores(X, baseline))
 
     def predict_proba(self, X: Any, baseline: Any = None) -> F64:
-        """Class probabilities (m, classes), for classifiers."""
-        response = self.reading.response(self.scores(X, baseline))
+        """Class probabilities (m, classes) as your model's library gives them, for classifiers."""
+        response = self.source.own_response(self.scores(X, baseline))
         if response.ndim == 1:
             name = self.source.ensemble.loss.name
             raise InvalidInput(

@@ -78,8 +78,12 @@ class OneVsAll(SeparateOutputs):
         return np.logaddexp(0.0, x).sum(axis=-1) - chosen
 
     def response(self, state: F64) -> F64:
-        p = 1 / (1 + np.exp(-self.scale * state))
+        p = self.own_probabilities(state)
         return p / p.sum(axis=1, keepdims=True)
+
+    def own_probabilities(self, F: F64) -> F64:
+        """(m, K) the probability of each class against all others; they do not sum to one."""
+        return 1 / (1 + np.exp(-self.scale * F))
 
 
 @dataclass(frozen=True)

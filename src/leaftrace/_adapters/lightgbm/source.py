@@ -24,7 +24,6 @@ from ..._data import inputs
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._model.ensemble import Ensemble
-from ..._model.reading import Reading
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, f32, given_scores, pack_leaves
 from .completion import complete_ensemble
@@ -34,7 +33,7 @@ from .objectives import objective
 from .opening import VERSION, open_booster, refuse_unsupported
 from .prediction import leaf_numbers, predict
 from .tables import model_table, table_length
-from .users_model import booster_predictions, with_booster, with_leaf_values
+from .users_model import with_booster, with_leaf_values
 
 # Parameters that describe the finished run, its files or its machines, and not how to run again.
 _NOT_FOR_RETRAINING = {
@@ -205,7 +204,8 @@ class LightGBMSource(BaseSource):
             return super().own_predictions(F)
         if "sqrt" in self.parsed.objective:
             return np.sign(F[:, 0]) * F[:, 0] ** 2
-        return booster_predictions(self.parsed, Reading(self.ensemble.loss, None).response(F))
+        response = self.own_response(F)
+        return response[:, 1] if response.ndim == 2 and self.parsed.outputs == 1 else response
 
     def refitted_model(self, e: Ensemble) -> Any:
         booster = with_leaf_values(self.booster, self.parsed, self.ensemble, e)

@@ -7,9 +7,7 @@ from typing import Any
 
 import lightgbm as lgb
 import numpy as np
-from numpy.typing import NDArray
 
-from ..._data.arrays import F64
 from ..._model.ensemble import Ensemble
 from ..base import native_values
 from .model import ParsedModel
@@ -39,8 +37,3 @@ def with_leaf_values(
         for leaf, value in enumerate(leaves.tolist()):
             changed.set_leaf_output(tree, leaf, value)
     return changed
-
-
-def booster_predictions(parsed: ParsedModel, response: F64) -> NDArray[Any]:
-    """The predictions of a Booster, from class probabilities (m, C) or numbers (m,)."""
-    return response[:, 1] if response.ndim == 2 and parsed.outputs == 1 else response

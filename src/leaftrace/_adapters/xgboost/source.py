@@ -35,7 +35,6 @@ from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.wording import words
 from ..._model.ensemble import Ensemble
-from ..._model.reading import Reading
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, f32, given_scores, native_values
 from .ensemble import XGBoostRun
@@ -224,7 +223,7 @@ class XGBoostSource(BaseSource):
             return (F[:, 0] > 0).astype(np.float64)
         if self.objective == "multi:softmax":
             return F.argmax(axis=1).astype(np.float64)
-        response = Reading(self.ensemble.loss, None).response(F)
+        response = self.own_response(F)
         return response[:, 1] if response.ndim == 2 and self.outputs == 1 else response
 
     def refitted_model(self, e: Ensemble) -> Any:
