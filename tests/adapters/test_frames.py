@@ -393,7 +393,7 @@ def test_tables_come_back_in_the_kind_of_the_training_table(tracer_of_kind):
         assert all(list(mine[c]) == list(theirs[c]) for c in mine if c != "test_row")
     wide = _tables_of(tables[3])
     if kind != "pandas":
-        assert list(wide) == ["train_row", *(str(j) for j in range(len(y_test)))]
+        assert list(wide) == ["train_row", "position", *(str(j) for j in range(len(y_test)))]
         np.testing.assert_array_equal(wide["3"], plain.values[:, 3])
         assert "<table>" in influence._repr_html_()
 

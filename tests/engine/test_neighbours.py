@@ -121,7 +121,8 @@ def test_the_table(by):
     influence = tracer.influence(X, y)
     table = tracer.neighbours(X, 6, y_test=y, by=by)
     assert list(table.columns) == [
-        "test_row", "rank", "train_row", "label", "similarity", "weight", "effect", "loss_change_if_removed",
+        "test_row", "test_position", "rank", "train_row", "position", "label", "similarity", "weight", "effect",
+        "loss_change_if_removed",
     ]  # fmt: skip
     assert list(table["rank"]) == [1, 2, 3, 4, 5, 6] * 80
     assert list(table.test_row) == list(np.repeat(X.index, 6))
@@ -176,7 +177,9 @@ def test_several_outputs():
 def test_leaves_without_derivatives_have_no_influence():
     case, tracer, *_ = prepared("LightGBM: regression_l1, weights")
     table = tracer.neighbours(case.data.X_test, 2, y_test=case.data.y_test)
-    assert list(table.columns) == ["test_row", "rank", "train_row", "label", "similarity", "weight"]
+    assert list(table.columns) == [
+        "test_row", "test_position", "rank", "train_row", "position", "label", "similarity", "weight",
+    ]  # fmt: skip
 
 
 def test_errors():
