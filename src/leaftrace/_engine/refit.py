@@ -133,6 +133,7 @@ class RefittedModel(AlteredModel):
         return self.source.refitted_model(self.ensemble)
 
     def scores(self, X: Any, baseline: Any = None) -> F64:
+        baseline = aligned(baseline, labels_of(X), "baseline")
         return self.ensemble.scores(*self.source.rows(X, baseline))
 
 
@@ -153,6 +154,7 @@ class RetrainedModel(AlteredModel):
         return self.retrained.structure_changed
 
     def scores(self, X: Any, baseline: Any = None) -> F64:
+        baseline = aligned(baseline, labels_of(X), "baseline")
         offset = self.source.rows(X, baseline)[1]
         return self.retrained.scores(X) + (0.0 if offset is None else offset)
 

@@ -49,7 +49,7 @@ class TrainingSet:
         return np.flatnonzero(~self.kept)
 
     def in_words(self) -> str:
-        """What is different from the original training set, for a list: `, without 2 rows`."""
+        """Differences from the original training set, for a list: `, without 2 rows`."""
         words = []
         if count := len(self.removed):
             words.append(f"without {count:,} row{'s' * (count > 1)}")
