@@ -118,7 +118,7 @@ def test_group_refit(setting):
     fitted = oracle.refit(structure.rows(keep), c.codes[keep], c.w_total[keep])
     F = oracle.predict(structure, fitted, test_steps)
     refitted = tracer.refit(without=group)
-    np.testing.assert_allclose(refitted.predict(c.X_test).reshape(F.shape), F, atol=1e-6)
+    np.testing.assert_allclose(refitted.scores(c.X_test), F, atol=1e-6)
     np.testing.assert_allclose(
         refitted.loss(c.X_test, c.y_test),
         oracle.loss_value(structure.loss, F, c.test_codes),

@@ -37,7 +37,7 @@ def test_nothing_removed_gives_the_model_back():
         again = tracer_of(c).retrain(without=[])
         assert not again.structure_changed, name
         raw = np.asarray(c.model.predict(c.X_test, prediction_type="RawFormulaVal"))
-        np.testing.assert_allclose(again.predict(c.X_test), raw, atol=1e-12, err_msg=name)
+        np.testing.assert_allclose(raw_scores(again, c.X_test), raw, atol=1e-12, err_msg=name)
 
 
 def test_a_baseline_of_test_rows_counts_once():
@@ -48,8 +48,8 @@ def test_a_baseline_of_test_rows_counts_once():
     pool = Pool(c.X_test, c.y_test, baseline=given)
     F = c.model.predict(c.X_test, prediction_type="RawFormulaVal") + given
     for altered in (tracer.refit(without=[]), tracer.retrain(without=[])):
-        np.testing.assert_allclose(altered.predict(pool), F, atol=1e-6)
-        np.testing.assert_allclose(altered.predict(c.X_test, baseline=given), F, atol=1e-6)
+        np.testing.assert_allclose(raw_scores(altered, pool), F, atol=1e-6)
+        np.testing.assert_allclose(raw_scores(altered, c.X_test, baseline=given), F, atol=1e-6)
         np.testing.assert_allclose(altered.loss(pool), np.logaddexp(0, F) - c.y_test * F, atol=1e-6)
     for method in (lt.LeafInfluence(), lt.LeafRefit(), lt.Retrain()):
         one = tracer.influence(pool, method=method, rows=[3]).values
