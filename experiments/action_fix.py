@@ -74,7 +74,7 @@ def fixed(tracer: lt.Tracer, data: Data, row: int, action: str) -> lt.Fix:
 def fixed_by_random_rows(tracer: lt.Tracer, data: Data, row: int, size: int) -> bool:
     """Tell whether retraining without as many random rows predicts the test row right."""
     gone = np.random.default_rng(row).choice(tracer.n_rows, size, replace=False)
-    score = tracer.retrain(without=gone).predict(data.X_test.iloc[[row]])[0]
+    score = tracer.retrain(without=gone).scores(data.X_test.iloc[[row]])[0, 0]
     return bool((score > 0) == (data.y_test[row] == 1))
 
 

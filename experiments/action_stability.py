@@ -114,10 +114,10 @@ def calibration(
     groups = [rng.choice(ROWS, GROUP, replace=False) for _ in range(GROUPS)]
     actual = np.zeros((2, GROUPS, TESTS))  # refitted, retrained: means over the models
     for tracer in tracers:
-        before = tracer.refit().predict(data.X_test)
+        before = tracer.refit().scores(data.X_test)[:, 0]
         for g, rows in enumerate(groups):
             for way, altered in enumerate((tracer.refit(rows), tracer.retrain(rows))):
-                actual[way, g] += (altered.predict(data.X_test) - before) / len(tracers)
+                actual[way, g] += (altered.scores(data.X_test)[:, 0] - before) / len(tracers)
     lines = []
     for name, ensemble in found.items():
         change = ensemble.influence.change

@@ -14,7 +14,7 @@ import leaftrace as lt
 SOURCE = Path(lt.__file__).parent
 NAMES = {
     "Acquisition", "AllPoints", "Clean", "EnsembleInfluence", "Estimate", "FastLeafInfluence", "FastLeafRefit",
-    "Fidelity", "FidelityError", "FidelityWarning", "Fix", "GroupEffects", "Influence", "InvalidInput",
+    "Fidelity", "FidelityError", "FidelityWarning", "Fix", "GroupEffects", "IndexWarning", "Influence", "InvalidInput",
     "LabelNoise", "LeafInfluence", "LeafRefit", "LeaftraceError", "Mismatch", "NoiseFloor", "RefittedModel",
     "RemovalCurve",
     "RemovalImpact", "Report", "Retrain", "RetrainedModel", "SinglePoint", "TopKLeaves", "Tracer", "UnsupportedModel",

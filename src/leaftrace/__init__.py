@@ -14,6 +14,7 @@ from ._adapters import record_catboost
 from ._data.errors import (
     FidelityError,
     FidelityWarning,
+    IndexWarning,
     InvalidInput,
     LeaftraceError,
     UnsupportedModel,
@@ -63,6 +64,7 @@ __all__ = [
     "FidelityWarning",
     "Fix",
     "GroupEffects",
+    "IndexWarning",
     "Influence",
     "InvalidInput",
     "LabelNoise",

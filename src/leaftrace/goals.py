@@ -48,7 +48,7 @@ class MeanLoss(ReadyGoal):
     name: ClassVar[str] = "mean_loss"
 
     def bind(self, test: GoalRows) -> Goal:
-        return _mean_loss(test, weights(self.sample_weight, test.count), self.name)
+        return _mean_loss(test, _row_weights(self.sample_weight, test), self.name)
 
 
 @dataclass(frozen=True)
@@ -66,18 +66,23 @@ class SliceLoss(ReadyGoal):
     name: ClassVar[str] = "slice_loss"
 
     def bind(self, test: GoalRows) -> Goal:
-        mask = np.asarray(self.mask)
+        mask = np.asarray(test.in_order(self.mask, "mask"))
         if mask.dtype != bool or mask.shape != (test.count,):
             raise InvalidInput(
                 f"mask has shape {mask.shape} and dtype {mask.dtype}; expected True or False for each of the "
                 f"{test.count} test rows."
             )
-        c = weights(self.sample_weight, test.count) * mask
+        c = _row_weights(self.sample_weight, test) * mask
         if not c.any():
             raise InvalidInput(
                 "mask leaves no test row of non-zero weight; choose a slice that has some."
             )
         return _mean_loss(test, c, self.name)
+
+
+def _row_weights(given: Any, test: GoalRows) -> F64:
+    """(m,) weights of the test rows, as the user gives them; None means one for every row."""
+    return weights(test.in_order(given, "sample_weight"), test.count)
 
 
 def _mean_loss(test: GoalRows, c: F64, name: str) -> Goal:
@@ -158,7 +163,7 @@ class DemographicParityGap(ReadyGoal):
 
     def bind(self, test: GoalRows) -> Goal:
         column = test.class_number(self.label, self.name)
-        groups = vector(self.groups, "groups", test.count)
+        groups = vector(test.in_order(self.groups, "groups"), "groups", test.count)
         names, code = np.unique(groups, return_inverse=True)
         counts = self.among(test, column).astype(float)  # (m,)
         size = np.bincount(code, counts)  # (groups,)

@@ -247,8 +247,8 @@ def test_names_and_labels_of_a_frame():
     found = acquire(tracer_of(c), c.X_test, c.X_test, c.y_test, 4)
     table = found.table
     assert list(table.columns) == [
-        "pool_row", "rank", "score", "similarity", "expected_label", "loss_change_if_no", "loss_change_if_yes",
-        "change_is",
+        "pool_row", "pool_position", "rank", "score", "similarity", "expected_label", "loss_change_if_no",
+        "loss_change_if_yes", "change_is",
     ]  # fmt: skip
     assert list(table.pool_row) == list(c.X_test.index[found.rows]) == list(found.X_new.index)
     assert set(table.expected_label) <= {"no", "yes"}

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from catboost import CatBoostClassifier, Pool
 from lightgbm import LGBMClassifier, LGBMRegressor
+from raw_scores import raw_scores
 from scipy import stats
 from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -357,7 +358,7 @@ def test_new_labels_are_those_of_the_model_without_the_rows():
     rows = worst(c.tracer, *c.held[:2], 0.1)
     labels = relabel(c.tracer, *c.held[:2], 0.1).y
     np.testing.assert_allclose(
-        labels[rows], c.tracer.refit(without=rows).predict(c.tracer.X_train)[rows], rtol=1e-6
+        labels[rows], raw_scores(c.tracer.refit(without=rows), c.tracer.X_train)[rows], rtol=1e-6
     )
     assert (
         np.abs(labels - c.truth)[c.wrong].mean()

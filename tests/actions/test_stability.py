@@ -8,6 +8,7 @@ import pytest
 import xgboost as xgb
 from boosters import binary, frame, numbers, three_classes, weights
 from catboost import CatBoostClassifier
+from raw_scores import raw_scores
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import RobustScaler
@@ -185,7 +186,7 @@ def test_confirm_is_a_plain_loop_of_removals():
         keep = member.bag.copy()
         keep[gone] = False
         again = light(member.seed).fit(data.X[keep], data.y[keep], sample_weight=w[keep])
-        refitted = tracer.refit(without=inside).predict(data.X_test).mean()
+        refitted = raw_scores(tracer.refit(without=inside), data.X_test).mean()
         retrained = again.predict(data.X_test).mean()
         sizes.append(
             [before, -(rows[2] * slopes)[inside].sum(), refitted - before, retrained - before]

@@ -9,6 +9,7 @@ import oracle
 import pytest
 from catboost_models import CASES, case, structure_of, tracer_of
 from contract import extreme_and_other_rows
+from raw_scores import raw_scores
 
 import leaftrace as lt
 
@@ -38,7 +39,7 @@ def test_the_oracle_gives_the_models_predictions(setting):
     )
     np.testing.assert_allclose(F, expected, atol=2e-6)  # float32 rounding of the base score
     np.testing.assert_allclose(
-        tracer.refit(without=[]).predict(c.X_test).reshape(F.shape), expected, atol=1e-6
+        raw_scores(tracer.refit(without=[]), c.X_test).reshape(F.shape), expected, atol=1e-6
     )
 
 
@@ -117,7 +118,7 @@ def test_group_refit(setting):
     fitted = oracle.refit(structure.rows(keep), c.codes[keep], c.w_total[keep])
     F = oracle.predict(structure, fitted, test_steps)
     refitted = tracer.refit(without=group)
-    np.testing.assert_allclose(refitted.predict(c.X_test).reshape(F.shape), F, atol=1e-6)
+    np.testing.assert_allclose(refitted.scores(c.X_test), F, atol=1e-6)
     np.testing.assert_allclose(
         refitted.loss(c.X_test, c.y_test),
         oracle.loss_value(structure.loss, F, c.test_codes),

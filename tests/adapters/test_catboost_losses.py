@@ -8,6 +8,7 @@ from boosters import numbers, three_classes, weights
 from cases_catboost import SMALL
 from catboost import CatBoost, Pool
 from catboost_structure import raw
+from raw_scores import raw_scores
 
 import leaftrace as lt
 from leaftrace._adapters.catboost import losses
@@ -88,7 +89,9 @@ def test_settings_of_numbers(loss, kw, weighted):
     assert tracer.fidelity.max_error <= 1e-9, tracer.fidelity.verdict
     assert tracer.fidelity.exact
     expected = raw(model, data.X_test)[:, 0]
-    np.testing.assert_allclose(tracer.refit(without=[]).predict(data.X_test), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        raw_scores(tracer.refit(without=[]), data.X_test), expected, atol=1e-12
+    )
     labels = tracer.engine.labels(data.y_test, len(data.y_test), "y")
     assert np.isfinite(tracer.engine.ensemble.loss.value(expected[:, None], labels)).all()
 

@@ -9,6 +9,7 @@ import numpy as np
 import oracle
 import pytest
 from contract import CASES, accuracy, arguments, extreme_and_other_rows, prepared
+from raw_scores import raw_scores
 from training_sets import take
 
 import leaftrace as lt
@@ -39,7 +40,7 @@ def test_predictions_are_the_models(setting):
     case, tracer, structure, test_steps = setting
     expected = case.raw(case.model, case.data.X_test).reshape(len(case.data.y_test), -1)
     scale = max(1.0, np.abs(expected).max())
-    found = tracer.refit(without=[]).predict(case.data.X_test).reshape(expected.shape)
+    found = raw_scores(tracer.refit(without=[]), case.data.X_test).reshape(expected.shape)
     np.testing.assert_allclose(found, expected, atol=max(1e-9, 2 * case.tolerance) * scale)
     own = oracle.predict(structure, oracle.refit(structure, case.data.codes, case.w), test_steps)
     np.testing.assert_allclose(
@@ -83,7 +84,7 @@ def test_refit_without_a_row(setting):
         F = oracle.predict(structure, fitted, test_steps)
         expected = structure.loss_of(F, case.data.test_codes) - before
         np.testing.assert_allclose(change, expected, atol=2 * accuracy(case) * scale)
-        altered = tracer.refit(without=[row]).predict(X).reshape(F.shape)
+        altered = raw_scores(tracer.refit(without=[row]), X).reshape(F.shape)
         np.testing.assert_allclose(altered, F, atol=3e-6 * max(1.0, np.abs(F).max()))
         if case.own_refit is not None:
             own = case.own_refit(case, np.where(keep, case.w, 0.0))

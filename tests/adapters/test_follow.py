@@ -13,6 +13,7 @@ import pytest
 import xgboost as xgb
 from boosters import binary, frame, numbers, three_classes, weights
 from catboost import CatBoostClassifier, CatBoostRegressor, Pool
+from raw_scores import raw_scores
 from sklearn.base import clone
 from sklearn.ensemble import (
     GradientBoostingRegressor,
@@ -234,8 +235,8 @@ def test_an_xgboost_matrix():
     (arguments, rows), (added, _) = altered(data, w)
     table = lt.Tracer(tracer.engine.source.booster, data.X, data.y, w, n_jobs=1)
     np.testing.assert_array_equal(
-        tracer.refit(**arguments).predict(data.X_test),
-        table.refit(**arguments).predict(data.X_test),
+        raw_scores(tracer.refit(**arguments), data.X_test),
+        raw_scores(table.refit(**arguments), data.X_test),
     )
     direct = xgb.train(params, xgb.DMatrix(rows[0], rows[1], weight=rows[2]), 6)
     check_followed(
@@ -269,8 +270,8 @@ def test_a_catboost_pool():
     (arguments, _), (added, _) = altered(data, w)
     table = lt.Tracer(tracer.engine.source.model, data.X, data.y, w, n_jobs=1)
     np.testing.assert_array_equal(
-        tracer.refit(**arguments).predict(data.X_test),
-        table.refit(**arguments).predict(data.X_test),
+        raw_scores(tracer.refit(**arguments), data.X_test),
+        raw_scores(table.refit(**arguments), data.X_test),
     )
     for refused in ({"y": arguments["y"]}, added):
         with pytest.raises(lt.InvalidInput, match="of a Pool cannot be changed"):

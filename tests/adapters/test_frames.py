@@ -17,6 +17,7 @@ import pytest
 import sklearn
 import xgboost as xgb
 from catboost import CatBoostClassifier, CatBoostRegressor
+from raw_scores import raw_scores
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
 from sklearn.pipeline import make_pipeline
@@ -142,7 +143,7 @@ def asked(tracer, X_test, y_test):
         "influence": tracer.influence(X_test, y_test).values,
         "candidates": tracer.score_candidates(X_test, X_test, y_test).values,
         "top": tracer.top(X_test, y_test, 3),
-        **{name: altered.predict(X_test) for name, altered in models.items()},
+        **{name: raw_scores(altered, X_test) for name, altered in models.items()},
     }
 
 
@@ -250,7 +251,7 @@ def test_columns_by_name(library, kind):
     tracer = traced(fitted, table(X[X.columns[::-1]], kind), y, w)
     turned = table(X_test.assign(more=1.0)[[*X.columns[2:], "more", *X.columns[:2]]], kind)
     np.testing.assert_array_equal(tracer.influence(turned, y_test).values, expected["influence"])
-    np.testing.assert_array_equal(tracer.retrain([3, 5]).predict(turned), expected["retrained"])
+    np.testing.assert_array_equal(raw_scores(tracer.retrain([3, 5]), turned), expected["retrained"])
     with pytest.raises(lt.InvalidInput, match=r"lacks the column.* 'kind'.*has 'colour' instead"):
         tracer.influence(table(X_test.rename(columns={"kind": "colour"}), kind), y_test)
     with pytest.raises(lt.InvalidInput, match=r"lacks the column.* 'town'"):
@@ -392,7 +393,7 @@ def test_tables_come_back_in_the_kind_of_the_training_table(tracer_of_kind):
         assert all(list(mine[c]) == list(theirs[c]) for c in mine if c != "test_row")
     wide = _tables_of(tables[3])
     if kind != "pandas":
-        assert list(wide) == ["train_row", *(str(j) for j in range(len(y_test)))]
+        assert list(wide) == ["train_row", "position", *(str(j) for j in range(len(y_test)))]
         np.testing.assert_array_equal(wide["3"], plain.values[:, 3])
         assert "<table>" in influence._repr_html_()
 
@@ -501,7 +502,7 @@ X = pl.DataFrame({{"a": rng.normal(size=200), "b": [None if i % 7 == 0 else i % 
 y = pl.Series((X["a"] + X["b"].fill_null(2) > 2).cast(int))
 model = Model({settings}).fit(X, y)
 tracer = lt.Tracer(model, X, y)
-print(type(tracer.influence(X[:5], y[:5]).top(2)).__module__, tracer.retrain([3]).predict(X[:5]).shape)
+print(type(tracer.influence(X[:5], y[:5]).top(2)).__module__, raw_scores(tracer.retrain([3]), X[:5]).shape)
 print(len(repr(lt.label_noise(tracer))) > 100)
 """
 

@@ -10,6 +10,7 @@ import pytest
 from boosters import binary, frame, numbers, three_classes, weights
 from cases_lightgbm import CASES, SMALL, raw
 from lightgbm_formulas import VERSION
+from raw_scores import raw_scores
 from scipy import sparse
 
 import leaftrace as lt
@@ -363,7 +364,7 @@ def test_a_forest_with_trees_without_splits():
 def test_a_forest_predicts_the_mean():
     model = train(BINARY, objective="binary", boosting="rf", feature_fraction=0.5, rounds=7)
     tracer = lt.Tracer(model, BINARY.X, BINARY.codes)
-    p = 1 / (1 + np.exp(-tracer.refit(without=[]).predict(BINARY.X_test)))
+    p = 1 / (1 + np.exp(-raw_scores(tracer.refit(without=[]), BINARY.X_test)))
     np.testing.assert_allclose(p, model.predict(BINARY.X_test), atol=1e-12)
 
 
@@ -412,7 +413,7 @@ def test_trees_without_splits():
     assert min(leaves) == 1
     tracer = lt.Tracer(model, CLASSES.X, CLASSES.codes, dtype="float64")
     assert tracer.fidelity.max_error <= 1e-12
-    found = tracer.refit(without=[]).predict(CLASSES.X_test)
+    found = raw_scores(tracer.refit(without=[]), CLASSES.X_test)
     np.testing.assert_allclose(found, model.predict(CLASSES.X_test, raw_score=True), atol=1e-12)
 
 
@@ -421,7 +422,7 @@ def test_square_roots():
     data = numbers("positive")
     tracer = traced(data, reg_sqrt=True)
     assert tracer.fidelity.max_error <= 1e-12
-    F = tracer.refit(without=[]).predict(data.X_test)
+    F = raw_scores(tracer.refit(without=[]), data.X_test)
     np.testing.assert_allclose(
         tracer.refit(without=[]).loss(data.X_test, data.y_test),
         (F - np.sqrt(data.y_test)) ** 2 / 2,
@@ -440,7 +441,7 @@ def test_refitted_models():
     tracer = lt.Tracer(again, X, y, w)
     assert tracer.fidelity.max_error <= 1e-12
     assert "Booster.refit(decay_rate=0)" in tracer.fidelity.verdict
-    found = tracer.refit(without=[]).predict(NUMBERS.X_test)
+    found = raw_scores(tracer.refit(without=[]), NUMBERS.X_test)
     np.testing.assert_allclose(found, again.predict(NUMBERS.X_test), atol=1e-12)
     with pytest.raises(lt.UnsupportedModel, match="trace the model it was made of"):
         tracer.retrain(without=[1])
@@ -547,7 +548,7 @@ def test_the_best_iteration_counts(tmp_path):
         for source in (m, path):
             tracer = lt.Tracer(source, NUMBERS.X, NUMBERS.y)
             assert tracer.engine.ensemble.n_steps == best
-            found = tracer.refit(without=[]).predict(NUMBERS.X_test)
+            found = raw_scores(tracer.refit(without=[]), NUMBERS.X_test)
             np.testing.assert_allclose(found, raw(m, NUMBERS.X_test)[:, 0], atol=1e-12)
 
 
@@ -575,7 +576,7 @@ def test_nothing_removed_gives_the_model_back(name):
         1e-14 if "schedule" in name or "continued" in name else 0.0
     )  # learning rates that are recovered, not given
     np.testing.assert_allclose(
-        again.predict(case.data.X_test).reshape(expected.shape), expected, 0, accuracy
+        raw_scores(again, case.data.X_test).reshape(expected.shape), expected, 0, accuracy
     )
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from catboost import CatBoostClassifier, CatBoostRegressor, Pool
 from catboost_models import QUIET, case, tracer_of
+from raw_scores import raw_scores
 
 import leaftrace as lt
 
@@ -36,7 +37,7 @@ def test_nothing_removed_gives_the_model_back():
         again = tracer_of(c).retrain(without=[])
         assert not again.structure_changed, name
         raw = np.asarray(c.model.predict(c.X_test, prediction_type="RawFormulaVal"))
-        np.testing.assert_allclose(again.predict(c.X_test), raw, atol=1e-12, err_msg=name)
+        np.testing.assert_allclose(raw_scores(again, c.X_test), raw, atol=1e-12, err_msg=name)
 
 
 def test_a_baseline_of_test_rows_counts_once():
@@ -47,8 +48,8 @@ def test_a_baseline_of_test_rows_counts_once():
     pool = Pool(c.X_test, c.y_test, baseline=given)
     F = c.model.predict(c.X_test, prediction_type="RawFormulaVal") + given
     for altered in (tracer.refit(without=[]), tracer.retrain(without=[])):
-        np.testing.assert_allclose(altered.predict(pool), F, atol=1e-6)
-        np.testing.assert_allclose(altered.predict(c.X_test, baseline=given), F, atol=1e-6)
+        np.testing.assert_allclose(raw_scores(altered, pool), F, atol=1e-6)
+        np.testing.assert_allclose(raw_scores(altered, c.X_test, baseline=given), F, atol=1e-6)
         np.testing.assert_allclose(altered.loss(pool), np.logaddexp(0, F) - c.y_test * F, atol=1e-6)
     for method in (lt.LeafInfluence(), lt.LeafRefit(), lt.Retrain()):
         one = tracer.influence(pool, method=method, rows=[3]).values
@@ -101,9 +102,9 @@ def test_where_the_structure_stays_retraining_is_leaf_refit():
     np.testing.assert_allclose(
         refitted.values, retrained.values, atol=1e-5 * np.abs(retrained.values).max()
     )
-    group = tracer.refit(without=range(0, 120, 9)).predict(X[::40])
+    group = raw_scores(tracer.refit(without=range(0, 120, 9)), X[::40])
     np.testing.assert_allclose(
-        group, tracer.retrain(without=range(0, 120, 9)).predict(X[::40]), atol=1e-5
+        group, raw_scores(tracer.retrain(without=range(0, 120, 9)), X[::40]), atol=1e-5
     )
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from boosters import binary, frame, numbers, three_classes, weights
 from cases_sklearn import VERSION
+from raw_scores import raw_scores
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
@@ -127,7 +128,7 @@ def test_a_leaf_without_rows_falls_back_to_the_mean():
     assert alone.any()
     expected = np.where(alone, data.y.mean(), values).mean(axis=1)
     np.testing.assert_allclose(
-        tracer.refit(without=[row]).predict(data.X_test), expected, atol=1e-12
+        raw_scores(tracer.refit(without=[row]), data.X_test), expected, atol=1e-12
     )
     change = tracer.influence(
         data.X_test, of="prediction", method=lt.LeafRefit(), rows=[row]
@@ -276,7 +277,7 @@ def test_class_weights_of_forests(chosen, bootstrap):
         max_samples=60 if bootstrap else None,
     )
     tracer = exact(model.fit(data.X, data.y, sample_weight=w), data.X, data.y, w)
-    found = tracer.refit(without=[]).predict(data.X_test)
+    found = raw_scores(tracer.refit(without=[]), data.X_test)
     np.testing.assert_allclose(found, model.predict_proba(data.X_test), atol=1e-12)
 
 
@@ -351,12 +352,12 @@ def test_an_init_estimator_is_taken_as_given(kind):
     tracer = exact(model, data.X, data.y)
     assert "init estimator are taken as given" in tracer.fidelity.verdict
     raw = gradient_raw(model, data.X_test)
-    np.testing.assert_allclose(tracer.refit(without=[]).predict(data.X_test), raw, atol=1e-12)
-    np.testing.assert_allclose(tracer.retrain(without=[]).predict(data.X_test), raw, atol=1e-12)
+    np.testing.assert_allclose(raw_scores(tracer.refit(without=[]), data.X_test), raw, atol=1e-12)
+    np.testing.assert_allclose(raw_scores(tracer.retrain(without=[]), data.X_test), raw, atol=1e-12)
     # Retrained without a row, the init estimator is fitted again too.
     keep = np.arange(len(data.y)) != 7
     fresh = clone(model).fit(data.X[keep], data.y[keep])
-    again = tracer.retrain(without=[7]).predict(data.X_test)
+    again = raw_scores(tracer.retrain(without=[7]), data.X_test)
     np.testing.assert_allclose(again, gradient_raw(fresh, data.X_test), atol=1e-12)
 
 
@@ -381,7 +382,7 @@ def test_retraining_on_all_rows_gives_the_model_back(model):
     assert not again.structure_changed
     raw = model.predict_proba(data.X_test) if not hasattr(model, "decision_function") else None
     raw = model.decision_function(data.X_test) if raw is None else raw
-    np.testing.assert_array_equal(again.predict(data.X_test), raw)
+    np.testing.assert_array_equal(raw_scores(again, data.X_test), raw)
 
 
 def test_retraining_without_a_category():
@@ -396,7 +397,9 @@ def test_retraining_without_a_category():
     again = tracer.retrain(without=gone)
     keep = np.setdiff1d(np.arange(len(data.y)), gone)
     fresh = clone(model).fit(data.X.iloc[keep], data.y[keep])
-    np.testing.assert_array_equal(again.predict(data.X_test), fresh.decision_function(data.X_test))
+    np.testing.assert_array_equal(
+        raw_scores(again, data.X_test), fresh.decision_function(data.X_test)
+    )
     assert again.structure_changed
 
 
@@ -465,7 +468,7 @@ def test_sparse_rows():
         tracer = exact(sparse, csr_matrix(X), data.y)
         test = csr_matrix(np.where(np.abs(data.X_test) < 0.03, 0.0, data.X_test))
         np.testing.assert_allclose(
-            tracer.refit(without=[]).predict(test), sparse.predict(test), atol=1e-12
+            raw_scores(tracer.refit(without=[]), test), sparse.predict(test), atol=1e-12
         )
         assert not tracer.retrain(without=[]).structure_changed
 
@@ -552,8 +555,8 @@ def test_a_pipeline_with_hist_gradient_boosting():
     tracer = exact(pipeline, data.X, data.y)
     assert "Pipeline with HistGradientBoostingClassifier" in repr(tracer)
     raw = pipeline.decision_function(data.X_test)
-    np.testing.assert_allclose(tracer.refit(without=[]).predict(data.X_test), raw, atol=1e-12)
-    np.testing.assert_array_equal(tracer.retrain(without=[]).predict(data.X_test), raw)
+    np.testing.assert_allclose(raw_scores(tracer.refit(without=[]), data.X_test), raw, atol=1e-12)
+    np.testing.assert_array_equal(raw_scores(tracer.retrain(without=[]), data.X_test), raw)
     assert list(tracer.influence(data.X_test, data.y_test).top(1).columns)
     assert str(tracer.train_index[3]) == "row-3"
 
@@ -567,7 +570,7 @@ def test_a_pipeline_with_a_forest():
     pipeline.fit(X, data.y, extratreesregressor__sample_weight=w)
     tracer = exact(pipeline, X, data.y, w)
     np.testing.assert_allclose(
-        tracer.refit(without=[]).predict(X_test), pipeline.predict(X_test), atol=1e-12
+        raw_scores(tracer.refit(without=[]), X_test), pipeline.predict(X_test), atol=1e-12
     )
     assert np.isfinite(tracer.influence(X_test, data.y_test, reduce="mean").values).all()
 

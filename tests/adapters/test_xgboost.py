@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import xgboost as xgb
+from raw_scores import raw_scores
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from xgboost_draws import rows_by_congruence, uniform, words
@@ -162,7 +163,7 @@ def test_a_file_and_what_it_does_not_keep(tmp_path, ending):
         in tracer.fidelity.verdict
     )
     np.testing.assert_allclose(
-        tracer.refit([]).predict(NUMBERS.X_test), margins(booster, NUMBERS.X_test), atol=1e-6
+        raw_scores(tracer.refit([]), NUMBERS.X_test), margins(booster, NUMBERS.X_test), atol=1e-6
     )
     assert "recovered" not in exact(booster, weight=WEIGHT).fidelity.verdict
     given = exact(path, weight=WEIGHT, params={"eta": 0.17, "lambda": 2.5})
@@ -275,17 +276,17 @@ def test_early_stopping(tmp_path, booster):
     assert f"the best {best} of {all_rounds} rounds" in tracer.fidelity.verdict
     assert f"all {all_rounds} rounds" in whole.fidelity.verdict
     F = margins(model.get_booster(), NUMBERS.X_test, iteration_range=(0, best))
-    np.testing.assert_allclose(tracer.refit([]).predict(NUMBERS.X_test), F, atol=1e-6)
-    np.testing.assert_allclose(tracer.retrain([]).predict(NUMBERS.X_test), F, atol=1e-6)
+    np.testing.assert_allclose(raw_scores(tracer.refit([]), NUMBERS.X_test), F, atol=1e-6)
+    np.testing.assert_allclose(raw_scores(tracer.retrain([]), NUMBERS.X_test), F, atol=1e-6)
     np.testing.assert_allclose(
-        whole.refit([]).predict(NUMBERS.X_test),
+        raw_scores(whole.refit([]), NUMBERS.X_test),
         margins(model.get_booster(), NUMBERS.X_test),
         atol=1e-6,
     )
     if booster == "gbtree":
         model.save_model(tmp_path / "model.ubj")
         loaded = exact(tmp_path / "model.ubj")
-        np.testing.assert_allclose(loaded.refit([]).predict(NUMBERS.X_test), F, atol=1e-6)
+        np.testing.assert_allclose(raw_scores(loaded.refit([]), NUMBERS.X_test), F, atol=1e-6)
         assert loaded.engine.source.name == "XGBRegressor"
 
 
@@ -321,7 +322,7 @@ def test_rows_drawn_again(params):
     assert "rows drawn again (subsample=0.6" in tracer.fidelity.verdict
     drawn = np.array(tracer.engine.ensemble.sample)
     assert 0.4 < drawn.mean() < 0.8
-    F = tracer.refit([]).predict(data.X_test)
+    F = raw_scores(tracer.refit([]), data.X_test)
     np.testing.assert_allclose(F, margins(booster, data.X_test), atol=2e-6)
 
 
@@ -392,7 +393,9 @@ def test_nothing_removed_gives_the_model_back(setting):
     # DART adds trees in another order when it predicts without a DMatrix.
     tolerance = 1e-6 if setting == "dart" else 0
     np.testing.assert_allclose(
-        again.predict(data.X_test), model.predict(data.X_test, output_margin=True), atol=tolerance
+        raw_scores(again, data.X_test),
+        model.predict(data.X_test, output_margin=True),
+        atol=tolerance,
     )
 
 
@@ -417,7 +420,9 @@ def test_a_loaded_model_is_retrained_only_with_its_parameters():
     ):
         exact(loaded).retrain(without=[3])
     again = exact(loaded, params={"max_depth": 4}).retrain(without=[])
-    np.testing.assert_array_equal(again.predict(NUMBERS.X_test), margins(booster, NUMBERS.X_test))
+    np.testing.assert_array_equal(
+        raw_scores(again, NUMBERS.X_test), margins(booster, NUMBERS.X_test)
+    )
 
 
 # ---- rows ----
@@ -433,10 +438,12 @@ def test_a_matrix_stands_for_everything():
     test = xgb.DMatrix(NUMBERS.X_test, NUMBERS.y_test, base_margin=given)
     F = booster.predict(test, output_margin=True)
     for altered in (tracer.refit([]), tracer.retrain([])):
-        np.testing.assert_allclose(altered.predict(test), F, atol=1e-6)
-        np.testing.assert_allclose(altered.predict(NUMBERS.X_test, baseline=given), F, atol=1e-6)
+        np.testing.assert_allclose(raw_scores(altered, test), F, atol=1e-6)
         np.testing.assert_allclose(
-            altered.predict(NUMBERS.X_test), margins(booster, NUMBERS.X_test), atol=1e-6
+            raw_scores(altered, NUMBERS.X_test, baseline=given), F, atol=1e-6
+        )
+        np.testing.assert_allclose(
+            raw_scores(altered, NUMBERS.X_test), margins(booster, NUMBERS.X_test), atol=1e-6
         )
         np.testing.assert_allclose(
             altered.loss(test), (F - NUMBERS.y_test) ** 2 / 2, rtol=1e-4, atol=1e-6
@@ -475,7 +482,7 @@ def test_a_baseline_takes_the_place_of_the_base_score():
     booster = trained(base_score=0.7)
     F = booster.predict(xgb.DMatrix(NUMBERS.X_test, base_margin=given[:20]), output_margin=True)
     np.testing.assert_allclose(
-        exact(booster).refit([]).predict(NUMBERS.X_test, baseline=given[:20]), F, atol=1e-6
+        raw_scores(exact(booster).refit([]), NUMBERS.X_test, baseline=given[:20]), F, atol=1e-6
     )
 
 
@@ -613,7 +620,9 @@ def test_few_rows_of_a_class(share, scale_pos_weight):
     assert tracer.fidelity.exact
     assert tracer.engine.ensemble.base_rule.smooth
     # XGBoost adds up the thirty trees in float32.
-    np.testing.assert_allclose(tracer.refit([]).predict(X[:9]), margins(booster, X[:9]), atol=1e-5)
+    np.testing.assert_allclose(
+        raw_scores(tracer.refit([]), X[:9]), margins(booster, X[:9]), atol=1e-5
+    )
 
 
 @pytest.mark.skipif(
@@ -735,4 +744,4 @@ def test_columns_of_several_levels():
     X.columns = pd.MultiIndex.from_product([["a", "b"], [1, "x"]])
     model = xgb.XGBRegressor(n_estimators=4, n_jobs=1).fit(X, NUMBERS.y)
     tracer = lt.Tracer(model, X, NUMBERS.y)
-    np.testing.assert_allclose(tracer.refit().predict(X), model.predict(X), rtol=1e-5)
+    np.testing.assert_allclose(raw_scores(tracer.refit(), X), model.predict(X), rtol=1e-5)

@@ -210,7 +210,7 @@ def test_missing_values_in_labels_and_weights(c):
     with says(lt.InvalidInput, "sample_weight has 2 missing value(s), the first at row 3"):
         lt.Tracer(c.model, c.X, c.y, w)
     named = case("categories and missing values")
-    labels = pd.Series(named.y, dtype=object).mask(np.arange(len(named.y)) == 2)
+    labels = pd.Series(named.y, named.X.index, dtype=object).mask(np.arange(len(named.y)) == 2)
     with says(lt.InvalidInput, "y_train has 1 missing value(s), the first at row 2"):
         lt.Tracer(named.model, named.X, labels)
 
@@ -252,7 +252,7 @@ def test_labels_may_come_in_other_types(c, named):
         np.testing.assert_array_equal(tracer_of(c).influence(c.X_test, y).values, expected)
     with says(lt.InvalidInput, "y_test has label(s)", "no", "its classes are 0"):
         tracer_of(c).influence(c.X_test[:2], np.array([1, "no"], dtype=object))
-    categories = pd.Series(named.y_test, dtype="category")
+    categories = pd.Series(named.y_test, named.X_test.index, dtype="category")
     assert tracer_of(named).influence(named.X_test, categories).shape == (380, 20)
 
 

@@ -366,8 +366,10 @@ def test_words(tmp_path):
     table = gain.top(500)
     assert list(table.columns) == [
         "test_row",
+        "test_position",
         "rank",
         "train_row",
+        "position",
         "effect",
         "auc_change_if_removed",
         "change_is",

@@ -37,8 +37,10 @@ def test_top_is_sorted_and_says_what_it_means(influence):
     table = influence.top(5)
     assert list(table.columns) == [
         "test_row",
+        "test_position",
         "rank",
         "train_row",
+        "position",
         "effect",
         "loss_change_if_removed",
         "change_is",
@@ -134,8 +136,8 @@ def test_mean_and_frame(influence):
     assert mean.shape == (380, 1)
     np.testing.assert_allclose(mean.values[:, 0], influence.values.mean(axis=1))
     frame = influence.to_frame()
-    assert frame.loc["row-7", "row-385"] == influence.values[7, 5]
-    assert frame.index.name == "train_row"
+    assert frame.loc[("row-7", 7), "row-385"] == influence.values[7, 5]
+    assert frame.index.names == ["train_row", "position"]
 
 
 @pytest.mark.parametrize("kind", ["strings", "numbers", "dates", "pairs", "candidates"])

@@ -7,6 +7,7 @@ from catboost_models import case as catboost_case
 from catboost_models import tracer_of
 from contract import prepared
 from oracle_trees import trees_of
+from raw_scores import raw_scores
 
 import leaftrace as lt
 from leaftrace._tracer.neighbours import leaf_kernel
@@ -120,8 +121,8 @@ def test_the_table(by):
     influence = tracer.influence(X, y)
     table = tracer.neighbours(X, 6, y_test=y, by=by)
     assert list(table.columns) == [
-        "test_row", "rank", "train_row", "label", "similarity", "weight", "effect", "loss_change_if_removed",
-        "change_is",
+        "test_row", "test_position", "rank", "train_row", "position", "label", "similarity", "weight", "effect",
+        "loss_change_if_removed", "change_is",
     ]  # fmt: skip
     assert list(table["rank"]) == [1, 2, 3, 4, 5, 6] * 80
     assert list(table.test_row) == list(np.repeat(X.index, 6))
@@ -164,7 +165,7 @@ def test_held_out_and_weightless_rows_are_no_neighbours():
 def test_several_outputs():
     case, tracer, *_ = prepared("LightGBM: multiclass, bagging")
     X = case.data.X_test[:4]
-    best = tracer.refit([]).predict(X).argmax(axis=1)
+    best = raw_scores(tracer.refit([]), X).argmax(axis=1)
     default = tracer.neighbours(X, 5)
     for x in range(4):
         one = tracer.neighbours(X[x : x + 1], 5, output=int(best[x]))
@@ -176,7 +177,9 @@ def test_several_outputs():
 def test_leaves_without_derivatives_have_no_influence():
     case, tracer, *_ = prepared("LightGBM: regression_l1, weights")
     table = tracer.neighbours(case.data.X_test, 2, y_test=case.data.y_test)
-    assert list(table.columns) == ["test_row", "rank", "train_row", "label", "similarity", "weight"]
+    assert list(table.columns) == [
+        "test_row", "test_position", "rank", "train_row", "position", "label", "similarity", "weight",
+    ]  # fmt: skip
 
 
 def test_errors():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from catboost import CatBoostClassifier, CatBoostRegressor, Pool
 from catboost_models import QUIET, case, tracer_of
+from raw_scores import raw_scores
 
 import leaftrace as lt
 
@@ -46,7 +47,7 @@ def test_a_row_twice_is_a_row_of_weight_two(c):
         .refit(without=[5, len(twice) - 1])
         .predict(c.X_test)
     )
-    without = lt.Tracer(model, c.X, c.y, heavy).refit(without=[5]).predict(c.X_test)
+    without = raw_scores(lt.Tracer(model, c.X, c.y, heavy).refit(without=[5]), c.X_test)
     np.testing.assert_allclose(refitted, without, atol=1e-10)
 
 
@@ -83,7 +84,9 @@ def test_a_goal_is_its_gradient(c):
         return 1 / (1 + np.exp(-F)) - c.y_test
 
     by_function = tracer.influence(c.X_test, of=gradient).values
-    by_array = tracer.influence(c.X_test, of=gradient(tracer.refit([]).predict(c.X_test))).values
+    by_array = tracer.influence(
+        c.X_test, of=gradient(raw_scores(tracer.refit([]), c.X_test))
+    ).values
     np.testing.assert_allclose(by_function, loss, atol=1e-12)
     np.testing.assert_allclose(by_array, loss, atol=1e-12)
 

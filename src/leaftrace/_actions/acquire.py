@@ -32,6 +32,7 @@ from .._data import inputs
 from .._data.arrays import F64, Ids, Ints
 from .._data.errors import InvalidInput, UnsupportedModel
 from .._data.progress import progress
+from .._data.row_labels import aligned, labels_of, row_index
 from .._data.tables import table
 from .._engine.refit import AlteredModel
 from .._tracer.influence import FIRST_ORDER
@@ -72,6 +73,7 @@ class Acquisition(Finding):
         """The chosen rows, with their scores and the effect of every possible label."""
         columns: dict[str, Any] = {
             "pool_row": self.names,
+            "pool_position": self.rows,
             "rank": np.arange(1, len(self.rows) + 1),
             "score": self.scores[self.rows],
             "similarity": self.similarity,
@@ -101,6 +103,7 @@ class Acquisition(Finding):
         Models that draw rows at random cannot be refitted with new rows: `refitted` is then left
         out.
         """
+        y_new = aligned(y_new, labels_of(self.X_new), "y_new", "X_new")
         labels = inputs.vector(y_new, "y_new", len(self.rows))
         judging = (X_holdout, y_holdout)
         before = self.tracer.engine.unchanged.loss(*judging)  # (m,)
@@ -173,7 +176,7 @@ def acquire(
         tracer,
         X_new=inputs.take_rows(X_pool, rows),
         rows=rows,
-        names=inputs.row_index(X_pool, n)[rows],
+        names=row_index(X_pool, n)[rows],
         scores=size,
         similarity=similarity,
         expected_label=_expected_labels(tracer, X_pool)[rows],
@@ -223,6 +226,7 @@ def _effects_of_numbers(
     """`label_effects` of a model of numbers, under a low and a high label, equally likely."""
     reading = tracer.engine.reading
     model = tracer.engine.as_trained
+    y_test = aligned(y_test, labels_of(X_test), "y_test", "X_test")
     labels = inputs.numbers(y_test, "y_test", inputs.row_count(X_test))
     error = labels - reading.number(model.scores(X_test))
     sd = np.sqrt(np.mean(error**2))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._data import frames
-from .._data.arrays import F64
+from .._data.arrays import F64, Ints
 from .._data.errors import InvalidInput
 from .._data.tables import columns_of, notebook, table
 from .._engine.queries import Of
@@ -197,6 +197,11 @@ class Interruptible:
     ) -> bool:
         self.interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
         return self.interrupted
+
+
+def row_columns(tracer: Tracer, rows: Ints) -> dict[str, Any]:
+    """Columns of a table that name the training rows at these positions."""
+    return {"train_row": tracer.train_index[rows], "position": rows}
 
 
 def check_tracer(tracer: Any) -> None:

@@ -15,6 +15,7 @@ from .._data import inputs
 from .._data.arrays import F64, Ints
 from .._data.errors import InvalidInput
 from .._data.progress import progress
+from .._data.row_labels import row_numbers
 from .._data.tables import table
 from .._tracer.influence import Influence
 from .._tracer.tracer import Tracer
@@ -40,7 +41,8 @@ def removal_curve(
     >>> lt.plot.removal_curve(lt.removal_curve(tracer, harm, X_hold, y_hold))             # doctest: +SKIP
 
     ``order``    an Influence of all training rows on *other* rows than these: the most harmful are
-                 removed first; or positions of training rows, in the order of their removal
+                 removed first; or positions of training rows, or a table of ours that has
+                 them, in the order of their removal
     ``X_hold, y_hold``  the rows whose mean loss is measured
     ``counts``   numbers of removed rows; None: from 0.2 % to 20 % of the training rows
     ``retrain``  also train the model again at each point, for the order and for random rows
@@ -116,7 +118,7 @@ class RemovalCurve(Finding):
 def _removal_order(tracer: Tracer, order: Any, X_hold: Any) -> Ints:
     """Positions of training rows in the order of their removal."""
     if not isinstance(order, Influence):
-        rows = inputs.row_numbers(order, tracer.n_rows, "order")
+        rows = row_numbers(order, tracer.n_rows, "order", labels=tracer.row_labels)
         if not len(rows) or len(np.unique(rows)) < len(rows):
             raise InvalidInput("order must name at least one training row, and each of them once.")
         return rows

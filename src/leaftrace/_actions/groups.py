@@ -19,6 +19,7 @@ from .._data.arrays import F64, Ints
 from .._data.errors import InvalidInput, UnsupportedModel
 from .._data.grouping import Groups, as_text, groups_of
 from .._data.progress import progress
+from .._data.row_labels import aligned, labels_of
 from .._data.tables import table
 from .._data.wording import words
 from .._engine.refit import AlteredModel
@@ -58,7 +59,7 @@ def group_effects(
     m = inputs.row_count(X_test)
     if m == 0:
         raise InvalidInput("X_test has no rows; pass at least one test row.")
-    y = inputs.vector(y_test, "y_test", m)
+    y = inputs.vector(aligned(y_test, labels_of(X_test), "y_test", "X_test"), "y_test", m)
     rows = _training_groups(tracer, groups, bins)
     slices = Groups(np.array(["all"]), np.zeros(m, np.intp))
     if test_groups is not None:

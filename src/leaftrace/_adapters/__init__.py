@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from numpy.typing import NDArray
+
 from .._data.arrays import F64, Ids
 from .._data.errors import LeaftraceError, UnsupportedModel
 from .._data.forks import works_in_forks
@@ -39,6 +41,10 @@ class Retrained(Protocol):
 
     def open(self) -> Source:
         """Return the new model as a source, with the rows it was trained on."""
+        ...
+
+    def own_model(self) -> Any:
+        """Return the new model, of the class of the user's."""
         ...
 
 
@@ -94,6 +100,18 @@ class Source(Protocol):
         """Train the model again with its own settings, on another training set.
 
         With ``rows.eval_set``, its early stopping decides again after how many rounds."""
+        ...
+
+    def own_response(self, F: F64) -> F64:
+        """Return class probabilities (m, C) as the model's library gives them, or numbers (m,)."""
+        ...
+
+    def own_predictions(self, F: F64) -> NDArray[Any]:
+        """Return what the model's own `predict` gives for rows with the raw scores F (m, K)."""
+        ...
+
+    def refitted_model(self, e: Ensemble) -> Any:
+        """Return a copy of the user's model with the leaf values and starting score of ``e``."""
         ...
 
 

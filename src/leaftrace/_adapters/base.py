@@ -13,6 +13,8 @@ from .._data.arrays import F64, Ids
 from .._data.errors import InvalidInput
 from .._data.parquet import PartedTable
 from .._model.ensemble import Ensemble
+from .._model.reading import Reading
+from .._model.separate_losses import OneVsAll
 from .._model.training_set import TrainingSet
 
 if TYPE_CHECKING:
@@ -49,6 +51,23 @@ def smallest_type(count: int) -> type[np.unsignedinteger[Any]]:
     if count <= 1 << 8:
         return np.uint8
     return np.uint16 if count <= 1 << 16 else np.uint32
+
+
+def native_values(before: Ensemble, after: Ensemble, native: F64, scale: F64 | float = 1.0) -> F64:
+    """Return the leaf values (leaves, O) of a model with those of another ensemble.
+
+    ``native``  (leaves, O) leaf values of the model, in the order of the ensembles' leaves
+    ``scale``   of a change of ``native`` for a change of the scores by one
+
+    The change of the starting score goes into the first tree of each output.
+    """
+    change = after.finished_values - before.finished_values
+    start = after.finished_base - before.finished_base  # (K,)
+    outputs, trees = np.unique(before.first_output, return_index=True)
+    for output, tree in zip(outputs, trees, strict=True):
+        leaves = slice(*before.tree_leaves[tree : tree + 2])
+        change[leaves] += start[output : output + before.leaf_outputs]
+    return native + scale * change
 
 
 def given_scores(values: Any, name: str, m: int, K: int) -> F64 | None:
@@ -114,6 +133,16 @@ class BaseSource:
         It is the same for the same model, however it was loaded: caches of leaves go by it."""
         raise NotImplementedError
 
+    def own_response(self, F: F64) -> F64:
+        loss = self.ensemble.loss
+        if isinstance(loss, OneVsAll):
+            return loss.own_probabilities(F)
+        return Reading(loss, None).response(F)
+
+    def own_predictions(self, F: F64) -> NDArray[Any]:
+        """Return the labels of the predicted classes, or numbers on the scale of the labels."""
+        return Reading(self.ensemble.loss, self.classes).predicted(F)
+
     def as_trained(
         self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None
     ) -> tuple[F64, F64]:
@@ -167,6 +196,15 @@ class Wrapped:
 
     def retrain(self, rows: TrainingSet, threads: int) -> Retrained:
         return self.inner.retrain(rows, threads)
+
+    def own_response(self, F: F64) -> F64:
+        return self.inner.own_response(F)
+
+    def own_predictions(self, F: F64) -> NDArray[Any]:
+        return self.inner.own_predictions(F)
+
+    def refitted_model(self, e: Ensemble) -> Any:
+        return self.inner.refitted_model(e)
 
 
 def for_sklearn(X: Any) -> Any:

@@ -132,5 +132,8 @@ class RetrainedWithNames:
     def scores(self, X: Any) -> F64:
         return self.inner.scores(X)
 
+    def own_model(self) -> Any:
+        return self.inner.own_model()
+
     def open(self) -> Source:
         return NamedClasses(self.inner.open(), self.names)

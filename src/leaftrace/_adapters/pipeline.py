@@ -7,12 +7,14 @@ is its influence on the model.
 from __future__ import annotations
 
 import pickle
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .._data.arrays import F64, Ids
 from .._data.parquet import PartedTable
 from .._model.early_stopping import map_eval_set
+from .._model.ensemble import Ensemble
 from .._model.training_set import TrainingSet
 from .base import Wrapped, for_sklearn
 
@@ -32,6 +34,15 @@ class PipelineSource(Wrapped):
             return X.with_step(self.transform, pickle.dumps(self.pipeline[:-1]))
         X = for_sklearn(X)
         return self.pipeline[:-1].transform(X) if len(self.pipeline) > 1 else X
+
+    def with_last_step(self, model: Any) -> Any:
+        """Return the pipeline with another model at its end."""
+        pipeline = copy(self.pipeline)
+        pipeline.steps = [*self.pipeline.steps[:-1], (self.pipeline.steps[-1][0], model)]
+        return pipeline
+
+    def refitted_model(self, e: Ensemble) -> Any:
+        return self.with_last_step(self.inner.refitted_model(e))
 
     @property
     def name(self) -> str:
@@ -62,6 +73,9 @@ class RetrainedPipeline:
 
     def scores(self, X: Any) -> F64:
         return self.inner.scores(self.source.transform(X))
+
+    def own_model(self) -> Any:
+        return self.source.with_last_step(self.inner.own_model())
 
     def open(self) -> Source:
         source = PipelineSource(self.source.pipeline)

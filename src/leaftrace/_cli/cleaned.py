@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from .._actions.clean.action import Clean
+from .._actions.common import row_columns
 from .._data.errors import InvalidInput
 from .._data.files import whole_file
 from .._tracer.tracer import Tracer
@@ -43,11 +44,7 @@ def check_cleaned(options: Options, path: str | None, action: str, training: Tab
 def changed_rows(tracer: Tracer, found: Clean) -> dict[str, Any]:
     """Columns of a table of the training rows to change. Rows to leave out get a weight of zero."""
     rows = found.rows
-    columns = {
-        "train_row": tracer.train_index[rows],
-        "position": rows,
-        "label": tracer.y_train[rows],
-    }
+    columns = row_columns(tracer, rows) | {"label": tracer.y_train[rows]}
     if (found.labels != tracer.y_train).any():
         columns["suggested_label"] = found.labels[rows]
     columns["weight"] = tracer.sample_weight[rows]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._actions.common import Interruptible
+from .._actions.common import Interruptible, row_columns
 from .._data.progress import progress
 from .._report.explained_rows import ExplainedRows, Sides, both_sides
 from .._tracer.influence import Influence, Unit, rank
@@ -86,7 +86,7 @@ def _training_rows(
     name = f"{influence.of}_change_if_removed"
     for j, (positions, effects, changes) in enumerate(rank(influence, top, None)):
         columns = {
-            "train_row": tracer.train_index[positions],
+            **row_columns(tracer, positions),
             "label": tracer.y_train[positions],
             "effect": effects,
             **unit.columns(name, changes.astype(float), np.full(len(positions), j)),

@@ -17,6 +17,7 @@ import numpy as np
 from . import inputs
 from .arrays import Ints
 from .errors import InvalidInput
+from .row_labels import row_index
 
 MAX_TEXT = 200  # characters of a value that are kept
 LISTED_COLUMNS = 8  # in a message about a column that does not exist
@@ -164,7 +165,7 @@ def _row_names(X: Any, redacted: Sequence[str]) -> np.ndarray:
     n = inputs.row_count(X)
     if "index" in redacted or set(_index_names(X)) & set(redacted):
         return np.arange(n)
-    return inputs.row_index(X, n)
+    return row_index(X, n)
 
 
 def _index_names(X: Any) -> list[str]:

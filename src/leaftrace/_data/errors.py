@@ -22,3 +22,7 @@ class InvalidInput(LeaftraceError, ValueError):
 
 class FidelityWarning(UserWarning):
     """The replay differs from the model, and ``fidelity="warn"`` lets the work go on."""
+
+
+class IndexWarning(UserWarning):
+    """Several training rows have the same label in the index of X_train."""

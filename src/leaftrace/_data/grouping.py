@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from .arrays import F64, Ints
 from .errors import InvalidInput
 from .frames import to_numpy
+from .row_labels import aligned, labels_of
 
 MISSING = "missing"
 MAX_DISTINCT_NUMBERS = 10  # columns of at most this many different numbers are not binned
@@ -83,8 +84,14 @@ class SourceTables:
 
     def train_groups(self, given: Any, n: int, bins: int) -> Groups:
         """Groups of the result's n training rows, by labels or by a column of ``train``."""
-        groups = groups_of(given, self.train, n, "groups", bins=bins)
-        return groups.take(self.rows) if self.rows is not None and _is_name(given) else groups
+        if self.rows is None:
+            return groups_of(given, self.train, n, "groups", bins=bins)
+        if _is_name(given):
+            return groups_of(given, self.train, n, "groups", bins=bins).take(self.rows)
+        labels = labels_of(self.train)
+        labels = None if labels is None else labels[self.rows]
+        given = to_numpy(aligned(given, labels, "groups", "these rows of X_train"))
+        return groups_of(given, self.train, n, "groups", bins=bins)
 
     def test_groups(self, given: Any, m: int, bins: int) -> Groups:
         """Groups of the m queries, by labels or by a column of ``test``."""
@@ -102,7 +109,7 @@ def groups_of(given: Any, table: Any, n: int, what: str, like: Any = None, bins:
         is_in_like = str(given) in map(str, column_names(like))
         binned = column(like, given, what) if is_in_like else x
         return groups_of_values(x, bin_edges(binned, bins), str(given))
-    labels = to_numpy(given)
+    labels = to_numpy(aligned(given, labels_of(table), what, "the table of these rows"))
     if labels.shape != (n,):
         raise InvalidInput(
             f"{what} has shape {labels.shape}; expected ({n},), a label for each row, or the name of a column."

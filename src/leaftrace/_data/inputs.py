@@ -115,30 +115,6 @@ def class_codes(y: np.ndarray, classes: np.ndarray, name: str) -> F64:
     return codes
 
 
-def row_numbers(rows: Any, n: int, name: str = "rows", of: str = "training rows") -> Ints:
-    """Positions of rows, from positions or a mask; None means all."""
-    if rows is None:
-        return np.arange(n)
-    array = np.atleast_1d(np.asarray(rows))
-    if array.dtype == bool:
-        if array.shape != (n,):
-            raise InvalidInput(
-                f"{name} is a mask of shape {array.shape}; expected ({n},), one for each of the {of}."
-            )
-        return np.flatnonzero(array)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise InvalidInput(f"{name} must be positions of {of} (whole numbers) or a boolean mask.")
-    array = array.astype(np.intp)
-    outside = array[(array < 0) | (array >= n)]
-    if len(outside):
-        table = "X_train" if of == "training rows" else "X_test"
-        raise InvalidInput(
-            f"{name} has {outside[0]}, but positions of {of} go from 0 to {n - 1}; "
-            f"rows are counted from 0 in the order of {table}, whatever its index."
-        )
-    return array
-
-
 def row_count(X: Any) -> int:
     """The number of rows of a table of any kind."""
     shape = getattr(X, "shape", None)
@@ -208,15 +184,3 @@ def _some(names: list[str], most: int = 8) -> str:
     """The first names in quotes, and how many more there are."""
     listed = ", ".join(f"'{name}'" for name in names[:most])
     return listed + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def row_index(X: Any, n: int) -> np.ndarray:
-    """The labels of the rows of X: the index of a DataFrame, otherwise 0 .. n - 1."""
-    index = getattr(X, "index", None)
-    if index is None or callable(index):
-        return np.arange(n)
-    if getattr(index, "nlevels", 1) > 1:
-        labels = np.empty(n, dtype=object)
-        labels[:] = list(index)
-        return labels
-    return np.asarray(index)

@@ -29,8 +29,13 @@ def table(columns: Mapping[str, Any], kind: str = "") -> Any:
     return pd.DataFrame(dict(columns))
 
 
-def wide_table(values: np.ndarray, index: np.ndarray, columns: np.ndarray, kind: str = "") -> Any:
-    """Values (n, m) with a row for each training row and a column for each test row."""
+def wide_table(
+    values: np.ndarray, rows: Mapping[str, np.ndarray], columns: np.ndarray, kind: str = ""
+) -> Any:
+    """Values (n, m) with a row for each training row and a column for each test row.
+
+    ``rows``: columns (n,) that name the rows; in pandas they are levels of the index.
+    """
     try:
         import pandas as pd
     except ImportError:
@@ -38,15 +43,15 @@ def wide_table(values: np.ndarray, index: np.ndarray, columns: np.ndarray, kind:
     if pd is not None and not kind:
         return pd.DataFrame(
             values,
-            index=pd.Index(index, name="train_row"),
+            index=pd.MultiIndex.from_arrays([*rows.values()], names=[*rows]),
             columns=pd.Index(columns, name="test_row"),
         )
     names = [str(c) for c in columns]
-    if len({"train_row", *names}) <= len(names):
+    if len({*rows, *names}) < len(rows) + len(names):
         raise InvalidInput(
             "test rows share a name, which columns of this kind of table cannot; use `values` or top()."
         )
-    return table({"train_row": index, **dict(zip(names, values.T, strict=True))}, kind)
+    return table({**rows, **dict(zip(names, values.T, strict=True))}, kind)
 
 
 def columns_of(table: Any) -> dict[str, np.ndarray]:

@@ -19,6 +19,7 @@ from .._data import inputs
 from .._data.arrays import F64, Ints, Real
 from .._data.errors import FidelityError, FidelityWarning, InvalidInput, UnsupportedModel
 from .._data.progress import progress
+from .._data.row_labels import aligned, labels_of, row_numbers
 from .._data.wording import words
 from .._kernels import BLOCKS, blocks_of
 from .._model.ensemble import Ensemble
@@ -124,9 +125,9 @@ class Engine:
         """
         return self.source.labels(y, length, name)
 
-    def test_labels(self, X: Any, y: Any) -> Any | None:
-        """The labels y if given, otherwise those that X itself has (a Pool), or None."""
-        return self.source.own_labels(X) if y is None else y
+    def test_labels(self, X: Any, y: Any, name: str = "y_test", table: str = "X_test") -> Any:
+        """The labels y, in the order of X, or those that X itself has (a Pool), or None."""
+        return self.source.own_labels(X) if y is None else aligned(y, labels_of(X), name, table)
 
     def training_set(
         self,
@@ -139,7 +140,7 @@ class Engine:
         if without is None:
             removed = np.zeros(0, np.intp)
         else:
-            removed = inputs.row_numbers(without, self.n_rows, "without")
+            removed = row_numbers(without, self.n_rows, "without")
         keep = self.rest(removed)
         labels = None if y is None else inputs.vector(y, "y", self.n_rows)
         weights = None if sample_weight is None else inputs.weights(sample_weight, self.n_rows)

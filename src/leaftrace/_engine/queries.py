@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 
 from .._adapters import Source
-from .._data import inputs
 from .._data.arrays import F64, Ids
 from .._data.errors import InvalidInput
+from .._data.row_labels import aligned, labels_of, row_index
 from .._kernels import kernels, zeros
 from .._model.ensemble import Ensemble
 from .._model.goal import Goal, GoalRows, ReadyGoal, squeezed
@@ -112,6 +112,10 @@ def queries_for(
     source: Source, X: Any, y: Any, of: Of, reduce: Reduce, output: int | None, baseline: Any
 ) -> tuple[Queries, np.ndarray]:
     """The queries about these test rows, as a user passes them, and the names of their columns."""
+    labels = labels_of(X)
+    y = aligned(y, labels, "y_test", "X_test")
+    baseline = aligned(baseline, labels, "baseline", "X_test")
+    of = aligned(of, labels, "the array given as of=", "X_test")
     leaves, offset = source.rows(X, baseline)
     m = leaves.shape[1]
     if m == 0:
@@ -119,13 +123,13 @@ def queries_for(
     y = source.own_labels(X) if y is None else y
     codes = None if y is None else source.labels(y, m, "y_test")
     queries = make_queries(
-        source.ensemble, leaves, offset, codes, of, reduce, output, source.classes
+        source.ensemble, leaves, offset, codes, of, reduce, output, source.classes, labels
     )
     if queries.goal is not None:
         return queries, np.array([queries.of])
     if reduce:
         return queries, np.array([reduce])
-    return queries, inputs.row_index(X, m)
+    return queries, row_index(X, m)
 
 
 def make_queries(
@@ -137,8 +141,12 @@ def make_queries(
     reduce: Reduce,
     output: int | None,
     classes: np.ndarray | None = None,
+    index: np.ndarray | None = None,
 ) -> Queries:
-    """Check `of`, `reduce` and `output`, and compute the gradient."""
+    """Check `of`, `reduce` and `output`, and compute the gradient.
+
+    ``index``: (m,) labels of the test rows in their table, or None.
+    """
     if reduce not in (None, "mean", "sum"):
         raise InvalidInput(
             f"reduce is {reduce!r}; it can be None (a column for each test row), 'mean' or 'sum'."
@@ -156,7 +164,7 @@ def make_queries(
             raise InvalidInput(
                 f"reduce is '{reduce}', but a goal is one number of all test rows; leave reduce out."
             )
-        goal = of.bind(GoalRows(Reading(ensemble.loss, classes), y, len(F)))
+        goal = of.bind(GoalRows(Reading(ensemble.loss, classes), y, len(F), index))
         goal.at(F)  # raises an error if it has no value
         c = goal_gradient(goal, F)
         return Queries(ensemble, leaves, F, y, c, goal.name, "sum", goal)

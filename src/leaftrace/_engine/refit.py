@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._adapters import Retrained, Source
+from .._data import inputs
 from .._data.arrays import F64, Ids, Ints
 from .._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
+from .._data.row_labels import aligned, labels_of
 from .._model.early_stopping import Rounds
 from .._model.ensemble import Ensemble
 from .._model.goal import Goal, GoalRows, ReadyGoal
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AlteredModel:
     """A refitted or retrained model.
 
@@ -48,18 +50,26 @@ class AlteredModel:
         """How the scores are read."""
         return Reading(self.source.ensemble.loss, self.source.classes)
 
-    def scores(self, X: Any, baseline: Any = None) -> F64:
-        """(m, K) raw scores of these rows."""
+    @property
+    def model(self) -> Any:
+        """The model itself, of the class of yours: to save, or to predict with."""
         raise NotImplementedError
 
-    def predict(self, X: Any, baseline: Any = None) -> F64:
-        """Raw predictions, (m,) or (m, K), as in ``of="prediction"``."""
-        F = self.scores(X, baseline)
-        return F[:, 0] if F.shape[1] == 1 else F
+    def scores(self, X: Any, baseline: Any = None) -> F64:
+        """(m, K) raw scores of these rows, as in ``of="prediction"``."""
+        raise NotImplementedError
+
+    def predict(self, X: Any, baseline: Any = None) -> NDArray[Any]:
+        """The predictions that your model's own `predict` would give.
+
+        These are labels for classifiers, numbers on the scale of the labels for regressors, and
+        what a Booster or a `CatBoost` model without a task gives: probabilities, raw scores.
+        """
+        return self.source.own_predictions(self.scores(X, baseline))
 
     def predict_proba(self, X: Any, baseline: Any = None) -> F64:
-        """Class probabilities (m, classes), for classifiers."""
-        response = self.reading.response(self.scores(X, baseline))
+        """Class probabilities (m, classes) as your model's library gives them, for classifiers."""
+        response = self.source.own_response(self.scores(X, baseline))
         if response.ndim == 1:
             name = self.source.ensemble.loss.name
             raise InvalidInput(
@@ -67,35 +77,78 @@ class AlteredModel:
             )
         return response
 
+    def score(
+        self, X: Any, y: Any = None, sample_weight: Any = None, baseline: Any = None
+    ) -> float:
+        """The accuracy of a classifier, or the R² of a model of numbers, as in scikit-learn."""
+        F = self.scores(X, baseline)
+        labels = labels_of(X)
+        y = self.source.own_labels(X) if y is None else aligned(y, labels, "y")
+        w = inputs.weights(aligned(sample_weight, labels, "sample_weight"), len(F))
+        reading = self.reading.with_numbered_classes()
+        if reading.classes is None:
+            return _r2(inputs.numbers(y, "y", len(F)), self.source.own_predictions(F), w)
+        codes = self.source.labels(y, len(F), "y")
+        if np.any(codes != np.rint(codes)):
+            raise InvalidInput("y has shares of classes, which have no accuracy; use loss().")
+        return float(np.average(reading.decision(F) == codes, weights=w))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.source.name}{self.rows.in_words()})"
+
     def loss(self, X: Any, y: Any = None, baseline: Any = None) -> F64:
         """(m,) the model's own loss of each row."""
         F = self.scores(X, baseline)
-        y = self.source.own_labels(X) if y is None else y
+        y = self.source.own_labels(X) if y is None else aligned(y, labels_of(X), "y")
         return self.source.ensemble.loss.value(F, self.source.labels(y, len(F), "y"))
 
     def goal(self, goal: Goal | ReadyGoal, X: Any, y: Any = None, baseline: Any = None) -> float:
         """The value of one of `goals` for these rows, as in ``of=goal``."""
         F = self.scores(X, baseline)
-        y = self.source.own_labels(X) if y is None else y
+        y = self.source.own_labels(X) if y is None else aligned(y, labels_of(X), "y")
         codes = None if y is None else self.source.labels(y, len(F), "y")
-        return goal.bind(GoalRows(self.reading, codes, len(F))).at(F)
+        return goal.bind(GoalRows(self.reading, codes, len(F), labels_of(X))).at(F)
 
 
-@dataclass(frozen=True)
+def _r2(y: F64, predicted: F64, w: F64) -> float:
+    """The share of the variance of y that predictions explain; all (m,)."""
+    residual = np.sum(w * (y - predicted) ** 2)
+    total = np.sum(w * (y - np.average(y, weights=w)) ** 2)
+    if total == 0:
+        return float(residual == 0)
+    return float(1 - residual / total)
+
+
+@dataclass(frozen=True, repr=False)
 class RefittedModel(AlteredModel):
     """The model with its trees fixed and all leaf values refitted."""
 
     ensemble: Ensemble  # with the refitted leaf values and base score
 
+    @property
+    def model(self) -> Any:
+        """A copy of your model with the refitted leaf values.
+
+        LightGBM, XGBoost and GradientBoosting keep no starting score that can be set; the change of
+        it is in the leaves of their first trees.
+        """
+        return self.source.refitted_model(self.ensemble)
+
     def scores(self, X: Any, baseline: Any = None) -> F64:
+        baseline = aligned(baseline, labels_of(X), "baseline")
         return self.ensemble.scores(*self.source.rows(X, baseline))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RetrainedModel(AlteredModel):
     """The model trained again."""
 
     retrained: Retrained
+
+    @property
+    def model(self) -> Any:
+        """The retrained model, of the class of yours."""
+        return self.retrained.own_model()
 
     @property
     def structure_changed(self) -> bool:
@@ -108,6 +161,7 @@ class RetrainedModel(AlteredModel):
         return self.retrained.rounds
 
     def scores(self, X: Any, baseline: Any = None) -> F64:
+        baseline = aligned(baseline, labels_of(X), "baseline")
         offset = self.source.rows(X, baseline)[1]
         return self.retrained.scores(X) + (0.0 if offset is None else offset)
 

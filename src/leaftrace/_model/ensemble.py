@@ -264,13 +264,26 @@ class Ensemble:
 
     def scores(self, leaves: Ids, offset: F64 | None = None) -> F64:
         """(m, K) raw scores of rows with these leaves."""
-        A = np.tile(self.base * self.base_scale, (leaves.shape[1], 1))
+        A = np.tile(self.finished_base, (leaves.shape[1], 1))
         A = A + (0.0 if offset is None else offset)
-        values = self.values * np.repeat(self.factors, np.diff(self.step_leaves))[:, None]
         kernels.tree_scores(
-            np.ascontiguousarray(leaves), self.first_output, self.tree_offset, values, A
+            np.ascontiguousarray(leaves),
+            self.first_output,
+            self.tree_offset,
+            self.finished_values,
+            A,
         )
         return A
+
+    @property
+    def finished_base(self) -> F64:
+        """(K,) the starting score in the finished model."""
+        return self.base * self.base_scale
+
+    @property
+    def finished_values(self) -> F64:
+        """(leaves, O) leaf values in the finished model, whose scores are their sums."""
+        return self.values * np.repeat(self.factors, np.diff(self.step_leaves))[:, None]
 
     @cached_property
     def base_scale(self) -> float:

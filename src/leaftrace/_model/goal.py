@@ -17,6 +17,7 @@ import numpy as np
 from .._data.arrays import F64
 from .._data.errors import InvalidInput
 from .._data.inputs import class_codes
+from .._data.row_labels import aligned
 from .losses import Loss
 from .reading import Reading
 
@@ -30,6 +31,7 @@ class GoalRows:
     reading: Reading
     y: F64 | None  # (m,) labels as the loss takes them
     count: int  # m
+    index: np.ndarray | None = None  # (m,) labels of the rows in their table, or None
 
     @property
     def loss(self) -> Loss:
@@ -44,6 +46,10 @@ class GoalRows:
         if self.y is None:
             raise InvalidInput(f"{goal} needs the labels of the test rows; pass y_test.")
         return self.y
+
+    def in_order(self, values: Any, name: str) -> Any:
+        """Values for the test rows in their order. ``name``: of the argument, for messages."""
+        return aligned(values, self.index, name, "X_test")
 
     def response(self, F: F64) -> F64:
         """(m, C) class probabilities, or (m, 1) the expected label."""

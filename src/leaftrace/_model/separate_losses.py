@@ -83,8 +83,12 @@ class OneVsAll(SeparateOutputs):
         return np.logaddexp(0.0, x).sum(axis=-1) - chosen
 
     def response(self, state: F64) -> F64:
-        p = sigmoids(self.scale * state)[0]
+        p = self.own_probabilities(state)
         return p / p.sum(axis=1, keepdims=True)
+
+    def own_probabilities(self, F: F64) -> F64:
+        """(m, K) the probability of each class against all others; they do not sum to one."""
+        return sigmoids(self.scale * F)[0]
 
 
 @dataclass(frozen=True)

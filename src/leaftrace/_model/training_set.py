@@ -55,6 +55,19 @@ class TrainingSet:
         """Positions of the original rows that do not stay."""
         return np.flatnonzero(~self.kept)
 
+    def in_words(self) -> str:
+        """Differences from the original training set, for a list: `, without 2 rows`."""
+        words = []
+        if count := len(self.removed):
+            words.append(f"without {count:,} row{'s' * (count > 1)}")
+        if self.y is not None:
+            words.append("other labels")
+        if self.sample_weight is not None:
+            words.append("other weights")
+        if self.added is not None:
+            words.append(f"{len(self.added[1]):,} added")
+        return "".join(f", {word}" for word in words or ["on all rows"])
+
     def table(self, X: Any) -> Any:
         """The rows of this set, from the original table."""
         rows = inputs.take_rows(X, self.keep)

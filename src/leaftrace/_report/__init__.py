@@ -15,6 +15,7 @@ from .._actions.common import check_tracer
 from .._data import inputs
 from .._data.cells import open_cell_tables
 from .._data.files import whole_file
+from .._data.row_labels import labels_of, row_numbers
 from .._tracer.class_names import with_class_names
 from .._tracer.tracer import Tracer
 from .explained_rows import choose_rows
@@ -77,7 +78,8 @@ def report(
 
     ``X_test, y_test``  rows to explain. Without labels, the report shows the training rows behind
                  each prediction instead of those behind each loss
-    ``rows``     positions of the test rows to show, or a mask; None: the worst
+    ``rows``     test rows to show: positions, a mask, or a table of ours that has them; None: the
+                 worst
     ``worst``    how many test rows to show: those with the largest loss, or without labels those
                  with the least certain prediction
     ``top``      how many harmful and how many helpful training rows to show for each
@@ -102,7 +104,9 @@ def report(
     tables = open_cell_tables(tracer.X_train, X_test, settings.redacted)
     y = tracer.engine.test_labels(X_test, y_test)
     y = None if y is None else inputs.vector(y, "y_test", m)
-    positions = None if rows is None else inputs.row_numbers(rows, m, "rows", "test rows")
+    positions = (
+        None if rows is None else row_numbers(rows, m, "rows", "test rows", labels_of(X_test))
+    )
     check_rows(positions, m)
     if groups is not None:
         check_groups(tracer, groups, test_groups, X_test, y, settings.redacted)

@@ -10,6 +10,8 @@ from .._data import inputs
 from .._data.arrays import F64, Ids, Ints, Real
 from .._data.errors import InvalidInput, LeaftraceError
 from .._data.grouping import SourceTables
+from .._data.row_labels import aligned, labels_of, row_index, row_numbers
+from .._engine.costs import Estimate
 from .._engine.engine import Engine
 from .._engine.jumps import refuse_jumping_candidates, refuse_jumping_rows
 from .._engine.methods import Baseline, LeafInfluence, LeafRefit, Method, Retrain, TopKLeaves
@@ -63,7 +65,7 @@ def rows_influence(
     if method.differentiates:
         engine.needs_derivatives()
     queries, test_index = engine.queries(*query)
-    index = inputs.row_numbers(rows, engine.n_rows)
+    index = row_numbers(rows, engine.n_rows, labels=tracer.row_labels)
     some = None if rows is None else index
     if isinstance(method, LeafInfluence):
         refuse_jumping_rows(engine.work.trace, index)
@@ -128,6 +130,7 @@ def removal_influence(
         method.gives == "derivatives",
         lower_is_better=queries.lower_is_better,
         scored=method.gives == "scores",
+        positions=index,
         **extra,
     )
 
@@ -167,8 +170,24 @@ def streamed_top(
         block = removal_influence(tracer, values, every_row, names, queries, method)
         tops += rank(block, k, effect)
     name = f"{queries.of}_change_if_removed"
+    rows = {"train_row": tracer.train_index, "position": every_row}
     unit = Unit(FIRST_ORDER, single_row_noise(tracer, queries, method))
-    return top_table(tops, tracer.train_index, test_index, name, tracer.table_kind, unit)
+    return top_table(tops, rows, test_index, name, tracer.table_kind, unit)
+
+
+def influence_estimate(
+    tracer: Tracer, queries: Any, method: Method | None, reduce: Reduce, rows: Any
+) -> Estimate:
+    """The expected cost of `Tracer.influence`. ``queries``: test rows, or their number."""
+    method = LeafInfluence() if method is None else method
+    if not isinstance(method, (LeafInfluence, LeafRefit)):
+        raise InvalidInput(
+            "estimate() knows LeafInfluence and LeafRefit; for Retrain(), time one tracer.retrain()."
+        )
+    m = queries if isinstance(queries, (int, np.integer)) else inputs.row_count(queries)
+    columns = 1 if reduce else int(m)
+    index = row_numbers(rows, tracer.n_rows, labels=tracer.row_labels)
+    return tracer.engine.plan(method, columns, len(index)).estimate
 
 
 # ---- labels of training rows ----
@@ -183,7 +202,7 @@ def labels_influence(tracer: Tracer, query: QueryArguments, to: Any, rows: Any) 
     engine.needs_derivatives()
     target = _target_class(engine, to)
     queries, test_index = engine.queries(*query)
-    index = inputs.row_numbers(rows, engine.n_rows)
+    index = row_numbers(rows, engine.n_rows, labels=tracer.row_labels)
     some = None if rows is None else index
     values = engine.label_slopes(queries, index, target)
     action, size = _label_action(engine, index)
@@ -196,6 +215,7 @@ def labels_influence(tracer: Tracer, query: QueryArguments, to: Any, rows: Any) 
         action,
         size,
         lower_is_better=queries.lower_is_better,
+        positions=index,
         tables=_result_tables(tracer, tracer.X_train, some, query.X_test, queries),
     )
 
@@ -234,6 +254,7 @@ def candidates_influence(
     """Derivatives of queries in the weights of new rows, at weight zero."""
     engine = tracer.engine
     engine.needs_derivatives()
+    y_new = aligned(y_new, labels_of(X_new), "y_new", "X_new")
     leaves, offset = engine.source.rows(X_new)
     refuse_jumping_candidates(engine.work.trace, leaves)
     queries, test_index = engine.queries(*query)
@@ -241,7 +262,7 @@ def candidates_influence(
     m = leaves.shape[1]
     return Influence(
         _finite(values),
-        inputs.row_index(X_new, m),
+        row_index(X_new, m),
         test_index,
         queries.of,
         "candidates at weight zero",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._data.arrays import F64, Real
+from .._data.arrays import F64, Ints, Real
 from .._data.errors import InvalidInput
 from .._data.grouping import SourceTables
 from .._data.tables import notebook, table, wide_table
@@ -38,6 +38,8 @@ class Influence:
                      loss, positive means that the row hurts; tables have the words `harmful` and
                      `helpful`
     ``train_index``  (rows,) labels of the training rows, from a DataFrame's index if there was one
+    ``positions``    (rows,) positions of the training rows (of new rows, with "added"); None: all,
+                     in their order
     ``test_index``   (queries,) labels of the test rows, or "mean" / "sum"
     ``of``           "loss", "prediction", "goal" or the name of a `Goal`
     ``method``       how it was computed
@@ -77,6 +79,7 @@ class Influence:
     scored: bool = False
     change_is: str = ""
     noise: F64 | None = None
+    positions: Ints | None = None
 
     def __post_init__(self) -> None:
         if not self.change_is:
@@ -133,8 +136,15 @@ class Influence:
         if self.scored:
             tops = [(rows, effects, -change) for rows, effects, change in tops]
             name = "score"
+        rows = self.row_columns()
         unit = None if self.scored else Unit(self.change_is, self.noise)
-        return top_table(tops, self.train_index, self.test_index, name, self.tables.kind, unit)
+        return top_table(tops, rows, self.test_index, name, self.tables.kind, unit)
+
+    def row_columns(self) -> dict[str, np.ndarray]:
+        """Columns (rows,) of a table that name the rows of this result."""
+        positions = np.arange(len(self.values)) if self.positions is None else self.positions
+        label = "new_row" if self.action == "added" else "train_row"
+        return {label: self.train_index, "position": positions}
 
     def mean(self) -> Influence:
         """The mean over the queries, in one column."""
@@ -164,7 +174,10 @@ class Influence:
         rows = self.tables.train_groups(groups, len(self.train_index), bins)
         parts = [rows.sums(x) for x in (self.values, self.burden, self.change)]  # (G, queries) each
         if test_groups is None:
-            head = {"test_row": np.repeat(self.test_index, len(rows))}
+            head = {
+                "test_row": np.repeat(self.test_index, len(rows)),
+                "test_position": np.repeat(np.arange(len(self.test_index)), len(rows)),
+            }
         else:
             if self.tables.reduced:
                 raise InvalidInput(
@@ -192,8 +205,11 @@ class Influence:
         return table(columns, self.tables.kind)
 
     def to_frame(self) -> Any:
-        """The values as a wide table: training rows down, queries across."""
-        return wide_table(self.values, self.train_index, self.test_index, self.tables.kind)
+        """The values as a wide table: training rows down, queries across.
+
+        The rows have their labels and positions: in pandas as the two levels of the index.
+        """
+        return wide_table(self.values, self.row_columns(), self.test_index, self.tables.kind)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a .npz file (no pickle). The file appears complete or not at all."""
@@ -316,7 +332,7 @@ class Unit(NamedTuple):
 
 def top_table(
     tops: list[Ranked],
-    train_index: np.ndarray,
+    rows: Mapping[str, np.ndarray],
     test_index: np.ndarray,
     change_name: str,
     kind: str,
@@ -325,6 +341,7 @@ def top_table(
     """A table of the most important rows of each query.
 
     ``tops``         for each query, as `rank` gives them
+    ``rows``         columns that name all rows
     ``change_name``  of the column of changes
     ``kind``         of the table
     ``unit``         what the changes are; None: scores
@@ -332,11 +349,13 @@ def top_table(
     count = [len(order) for order, _, _ in tops]
     change = np.concatenate([change for _, _, change in tops])
     query = np.repeat(np.arange(len(tops)), count)
+    order = np.concatenate([order for order, _, _ in tops])
     return table(
         {
             "test_row": np.repeat(test_index, count),
+            "test_position": np.repeat(np.arange(len(count)), count),
             "rank": np.concatenate([np.arange(1, c + 1) for c in count]),
-            "train_row": train_index[np.concatenate([order for order, _, _ in tops])],
+            **{name: column[order] for name, column in rows.items()},
             "effect": np.array([e for _, effects, _ in tops for e in effects], dtype=object),
             **({change_name: change} if unit is None else unit.columns(change_name, change, query)),
         },

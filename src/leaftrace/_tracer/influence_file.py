@@ -37,10 +37,9 @@ def write_influence(influence: Influence, path: str | os.PathLike[str]) -> None:
         meta[name] = getattr(influence, name)
     for name in ("train_index", "test_index"):
         _pack(name, getattr(influence, name), arrays, meta)
-    if influence.noise is not None:
-        arrays["noise"] = influence.noise
-    if influence.structure_changed is not None:
-        arrays["structure_changed"] = influence.structure_changed
+    for name in ("structure_changed", "positions", "noise"):
+        if getattr(influence, name) is not None:
+            arrays[name] = getattr(influence, name)
     if influence.per_label is not None:
         _pack("labels", np.array(list(influence.per_label), dtype=object), arrays, meta)
         arrays["per_label"] = np.stack(list(influence.per_label.values()))
@@ -82,6 +81,7 @@ def _fields(arrays: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any]:
         "scored": meta.get("scored", False),
         "change_is": meta.get("change_is", ""),
         "noise": arrays.get("noise"),
+        "positions": arrays.get("positions"),
     }
 
 
@@ -92,8 +92,9 @@ def _problem(fields: dict[str, Any]) -> str:
         return f"its values are {values.dtype} of shape {values.shape}, not a table of numbers"
     rows, queries = values.shape
     shapes = {"train_index": (rows,), "test_index": (queries,), "weight": (rows,)}
-    if fields["structure_changed"] is not None:
-        shapes["structure_changed"] = (rows,)
+    for name in ("structure_changed", "positions"):
+        if fields[name] is not None:
+            shapes[name] = (rows,)
     if fields["noise"] is not None:
         shapes["noise"] = (queries,)
     if fields["weight"].shape == (1,):  # one weight for all rows
@@ -101,6 +102,8 @@ def _problem(fields: dict[str, Any]) -> str:
     for name, shape in shapes.items():
         if fields[name].shape != shape:
             return f"{name} has shape {fields[name].shape} beside values of shape {values.shape}"
+    if fields["positions"] is not None and fields["positions"].dtype.kind not in "iu":
+        return f"its positions are {fields['positions'].dtype}, not whole numbers"
     if fields["weight"].dtype.kind not in "fiu":
         return f"its weights are {fields['weight'].dtype}, not numbers"
     for label, of_label in (fields["per_label"] or {}).items():

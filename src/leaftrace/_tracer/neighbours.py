@@ -43,6 +43,7 @@ class _NeighbourBlock(NamedTuple):
     leaves: Ids  # (trees, B)
     outputs: Ints  # (B,) the output whose score is meant
     names: np.ndarray  # (B,)
+    start: int  # position of the first of them
     influence: Influence | None  # (n, B); None for leaves without derivatives
 
 
@@ -94,7 +95,8 @@ def _blocks(
             influence = removal_influence(
                 tracer, values, every_row, names, queries, method, noise=of_block
             )
-        yield _NeighbourBlock(queries.leaves[:, columns], outputs[columns], names, influence)
+        leaves = queries.leaves[:, columns]
+        yield _NeighbourBlock(leaves, outputs[columns], names, columns.start, influence)
 
 
 def _block_lines(
@@ -114,8 +116,10 @@ def _block_lines(
         rows = rows[size[rows, b] > 0]
         columns = {
             "test_row": np.repeat(block.names[b : b + 1], len(rows)),
+            "test_position": np.full(len(rows), block.start + b),
             "rank": np.arange(1, len(rows) + 1),
             "train_row": tracer.train_index[rows],
+            "position": rows,
             "label": tracer.y_train[rows],
             "similarity": similarity[rows, b],
             "weight": weight[rows, b],

@@ -11,9 +11,9 @@ import numpy as np
 from .._adapters import open_model
 from .._adapters.class_names import NamedClasses
 from .._data import frames, inputs
-from .._data.arrays import F64
-from .._data.errors import InvalidInput
-from .._data.parquet import Paths, open_table
+from .._data.arrays import F64, Ints
+from .._data.parquet import Paths
+from .._data.row_labels import aligned, labels_of, positions_of, row_index
 from .._engine.costs import Estimate
 from .._engine.engine import Engine
 from .._engine.fidelity import Fidelity
@@ -23,10 +23,10 @@ from .._engine.queries import Of, Reduce
 from .._engine.refit import RefittedModel, RetrainedModel
 from .._engine.settings import settings_of
 from .._model.early_stopping import read_eval_set
-from .._model.training_set import TrainingSet
 from .answers import (
     QueryArguments,
     candidates_influence,
+    influence_estimate,
     labels_influence,
     rows_influence,
     streamed_top,
@@ -35,6 +35,7 @@ from .display import tracer_html, tracer_text
 from .influence import Influence
 from .neighbours import neighbour_table
 from .noise_floor import NoiseFloors
+from .training_rows import announce_duplicates, changed_training_set, read_files
 
 
 class Tracer(NoiseFloors):
@@ -63,6 +64,7 @@ class Tracer(NoiseFloors):
                       by it. Without it, retrained models have as many rounds as the model
 
     ``train_index`` (n,) are the training rows' names in tables: the index of X_train, or positions.
+    Labels and weights in columns of pandas go by the index of X_train, not by position.
 
     Rows may be in pandas, polars or Arrow tables, arrays or sparse matrices, labels and weights in
     columns of any of these. Tables come back in the kind of X_train: polars, Arrow, otherwise
@@ -70,6 +72,7 @@ class Tracer(NoiseFloors):
     """
 
     train_index: np.ndarray
+    row_labels: np.ndarray | None  # (n,) labels of the training rows; None: positions only
     X_train: Any  # as given
     y_train: np.ndarray  # (n,) as given, or class names
     engine: Engine  # the replayed model; actions and views are built on it
@@ -92,12 +95,16 @@ class Tracer(NoiseFloors):
         eval_set: Any = None,
     ) -> None:
         settings = settings_of(fidelity, dtype, n_jobs, memory_limit, eval_set)
+        index = labels_of(X_train)
+        y_train = aligned(y_train, index, "y_train", "X_train")
+        sample_weight = aligned(sample_weight, index, "sample_weight", "X_train")
+        baseline = aligned(baseline, index, "baseline", "X_train")
         source = open_model(
             model, X_train, y_train, sample_weight, baseline, params or {}, class_names
         )
         self.engine = Engine(source, settings)
         self.X_train = X_train
-        self.train_index = inputs.row_index(X_train, self.n_rows)
+        self._set_labels(index)
         self._given_weight = inputs.weights(sample_weight, self.n_rows)
         labels = source.own_labels(X_train) if y_train is None else y_train
         self.y_train = np.asarray(labels).ravel()
@@ -140,19 +147,17 @@ class Tracer(NoiseFloors):
         ``memory_limit, **settings``  as those of `Tracer`
         """
         limit = memory_limit or available_memory() // 2
-        scores = [] if baseline is None else baseline
-        scores = [scores] if isinstance(scores, str) else list(scores)
-        others = [name for name in (target, weight, index, *scores) if name is not None]
-        table = open_table(files, others, columns, cache, limit // 2)
-        y = table[target].to_numpy()
-        w = None if weight is None else table[weight].to_numpy()
-        given = None
-        if scores:
-            given = np.column_stack([table[name] for name in scores]).astype(np.float64)
-        tracer = cls(model, table, y, w, baseline=given, memory_limit=memory_limit, **settings)
-        if index is not None:
-            tracer.train_index = table[index].to_numpy()
+        scores = [baseline] if isinstance(baseline, str) else list(baseline or [])
+        rows = read_files(files, target, weight, scores, index, columns, cache, limit // 2)
+        tracer = cls(model, **rows.arguments, memory_limit=memory_limit, **settings)
+        tracer._set_labels(rows.labels)
         return tracer
+
+    def _set_labels(self, labels: np.ndarray | None) -> None:
+        """Take the labels (n,) of the training rows; None: they have positions only."""
+        self.row_labels = labels
+        self.train_index = np.arange(self.n_rows) if labels is None else labels
+        announce_duplicates(self.train_index, stacklevel=3)
 
     @property
     def fidelity(self) -> Fidelity:
@@ -190,6 +195,17 @@ class Tracer(NoiseFloors):
         """The tracer as a notebook shows it."""
         return tracer_html(self)
 
+    def positions(self, labels: Any) -> Ints:
+        """Positions of the training rows with these labels, in the order of the labels.
+
+        >>> tracer.refit(without=tracer.positions(["4711", "4712"]))      # doctest: +SKIP
+
+        ``labels``: of the index of X_train (`train_row` in tables), or a single one. A label that
+        several rows share gives all of them, as ``.loc`` of pandas does; one that no row has is an
+        error. All other arguments that name training rows take positions.
+        """
+        return positions_of(labels, self.train_index)
+
     # ---- influence ----
 
     def influence(
@@ -204,8 +220,9 @@ class Tracer(NoiseFloors):
         output: int | None = None,
         baseline: Any = None,
     ) -> Influence:
-        """Influence of the training rows (or those at positions `rows`) on each test row.
+        """Influence of the training rows (or of `rows`) on each test row.
 
+        ``rows``    positions of training rows, a mask, or a table of ours that has them
         ``method``  LeafInfluence() by default: exact, all rows at once. Or LeafRefit(), Retrain(),
                     one of `baselines`
         ``of``      "loss"; "prediction" (raw score; of several outputs, `output` or the predicted
@@ -317,11 +334,12 @@ class Tracer(NoiseFloors):
 
         This is exact, and takes one replay.
 
-        ``without``        positions of training rows to leave out, or a mask
+        ``without``        training rows to leave out: positions, a mask, or a table of ours that
+                           has them (`top()`, `label_noise(...).issues`), filtered as you like
         ``y, sample_weight``  other labels or weights, for all training rows
         ``added``          (X, y) of new rows
         """
-        training = self._training_set(without, y, sample_weight, added)
+        training = changed_training_set(self, without, y, sample_weight, added)
         return self.engine.refit(training)
 
     def retrain(
@@ -338,7 +356,7 @@ class Tracer(NoiseFloors):
         It has as many rounds of boosting. With `eval_set` (or that of the tracer), early stopping
         decides again; `rounds` of the result says which of the two was done.
         """
-        training = self._training_set(without, y, sample_weight, added)
+        training = changed_training_set(self, without, y, sample_weight, added)
         return self.engine.retrain(training.stopped_by(read_eval_set(eval_set)))
 
     def follow(self, retrained: RetrainedModel) -> Tracer:
@@ -353,8 +371,9 @@ class Tracer(NoiseFloors):
         tracer._given_weight = inputs.weights(weights, tracer.n_rows)
         if training.added is not None:
             X_new, y_new, _ = training.added
-            names = inputs.row_index(X_new, len(y_new))
+            names = row_index(X_new, len(y_new))
             tracer.train_index = np.concatenate([tracer.train_index, names])
+        tracer.row_labels = None if self.row_labels is None else tracer.train_index
         return tracer
 
     def estimate(
@@ -370,20 +389,4 @@ class Tracer(NoiseFloors):
         >>> tracer.estimate(10_000)                               # doctest: +SKIP
         Estimate(about 12 s, 1.4 GB; row form)
         """
-        method = LeafInfluence() if method is None else method
-        if not isinstance(method, (LeafInfluence, LeafRefit)):
-            raise InvalidInput(
-                "estimate() knows LeafInfluence and LeafRefit; for Retrain(), time one tracer.retrain()."
-            )
-        m = queries if isinstance(queries, (int, np.integer)) else inputs.row_count(queries)
-        columns = 1 if reduce else int(m)
-        index = inputs.row_numbers(rows, self.n_rows)
-        return self.engine.plan(method, columns, len(index)).estimate
-
-    def _training_set(
-        self, without: Any, y: Any, sample_weight: Any, added: tuple[Any, Any] | None
-    ) -> TrainingSet:
-        """The training set from the arguments of `refit`; actions pass it as `without`."""
-        if isinstance(without, TrainingSet):
-            return without
-        return self.engine.training_set(without, y, sample_weight, added)
+        return influence_estimate(self, queries, method, reduce, rows)

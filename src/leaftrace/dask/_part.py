@@ -19,6 +19,7 @@ import numpy as np
 from .._adapters import Source
 from .._data import inputs
 from .._data.arrays import F64, Ids, Ints, Real
+from .._data.row_labels import row_index
 from .._engine.backward import LeafAdjoint, backward_chunks, expand_training
 from .._engine.leaf_equations import SumsRequest
 from .._engine.leaf_space import LeafSpace, build_leaf_space
@@ -141,7 +142,7 @@ def open_part(source: Source, X: Any, y: Any, w: Any, start: int) -> Part:
     else:
         factor, base_factor = class_factors(source, codes, [e.w_factor, e.base_factor])
     labels, weight = source.as_trained(codes, weight, factor, base_factor)
-    names = inputs.row_index(X, n) if hasattr(X, "index") else np.arange(start, start + n)
+    names = row_index(X, n) if hasattr(X, "index") else np.arange(start, start + n)
     return Part(np.ascontiguousarray(leaves), labels, weight, factor, base_factor, names)
 
 

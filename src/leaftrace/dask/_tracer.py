@@ -269,8 +269,10 @@ class Tracer:
             (np.arange(begin, end), effects.tolist(), change)
             for (begin, end), (_, _, effects, change) in zip(pairwise(edges), found, strict=True)
         ]
+        positions = np.concatenate([position for position, _, _, _ in found])
+        rows = {"train_row": names, "position": positions}
         change_name = f"{queries.of}_change_if_removed"
-        return top_table(tops, names, test_index, change_name, "", Unit(FIRST_ORDER))
+        return top_table(tops, rows, test_index, change_name, "", Unit(FIRST_ORDER))
 
     # ---- backward pass ----
 

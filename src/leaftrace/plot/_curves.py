@@ -8,9 +8,9 @@ import numpy as np
 
 from .._actions.curve import RemovalCurve
 from .._actions.noise.action import LabelNoise
-from .._data import inputs
 from .._data.arrays import F64, Ints
 from .._data.errors import InvalidInput
+from .._data.row_labels import row_numbers
 from .._engine.fidelity import Fidelity
 from .._tracer.influence import Influence
 from .._tracer.tracer import Tracer
@@ -81,7 +81,7 @@ def noise(noise: LabelNoise, is_noisy: Any = None, *, ax: Axes | None = None) ->
     is_wrong = None
     if is_noisy is not None:
         is_wrong = np.zeros(n, bool)
-        is_wrong[inputs.row_numbers(is_noisy, n, "is_noisy")] = True
+        is_wrong[row_numbers(is_noisy, n, "is_noisy", labels=noise.tracer.row_labels)] = True
     ax = axes(ax)
     k = _log_spaced(n)
     scores = noise.label_score[order][k - 1]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._data import inputs
+from .._data.row_labels import row_numbers
 from .._tracer.influence import ACTION_PHRASES, Influence, rank
 from ._canvas import GREY, STYLES, axes, display_name, expect, hide_frame, signed
 
@@ -65,7 +65,7 @@ def _draw_noise(ax: Axes, noise: float) -> None:
 
 def _single_column(influence: Influence, test_row: int) -> Influence:
     """The influence on one query."""
-    j = inputs.row_numbers([test_row], influence.shape[1], "test_row", "test rows")
+    j = row_numbers([test_row], influence.shape[1], "test_row", "test rows")
     return replace(
         influence,
         values=influence.values[:, j],

@@ -183,7 +183,7 @@ def _checked_labels(tracer: Tracer, X: Any, y: Any, name: str, rows: str) -> np.
         raise InvalidInput(
             f"{rows} has {m} rows; pass at least {_MIN_ROWS}, or nothing can be told from chance."
         )
-    y = tracer.engine.test_labels(X, y)
+    y = tracer.engine.test_labels(X, y, f"y_{name}", f"X_{name}")
     if y is None:
         raise InvalidInput(f"y_{name} is missing; pass the labels of X_{name}.")
     labels = inputs.vector(y, f"y_{name}", m)

@@ -12,6 +12,7 @@ from ..._data import inputs
 from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput
 from ..._data.progress import progress
+from ..._data.row_labels import row_numbers
 from ..._data.tables import table
 from ..._engine.refit import AlteredModel, RetrainedModel
 from ..._model.training_set import TrainingSet
@@ -25,6 +26,7 @@ from ..common import (
     effects_table,
     first_order,
     mean_loss,
+    row_columns,
     stopping_note,
 )
 from ..statistics import half_width
@@ -60,7 +62,8 @@ def fix(
     ``action``     "remove" the rows or, for classes, "relabel" them with the label of x
     ``max_rows``   give up beyond this many; None: a tenth of the training rows
     ``tolerance``  for numbers: the error to get down to; None: half the present error
-    ``rows``       positions of the training rows that may be changed, or a mask; None: all
+    ``rows``       training rows that may be changed, as positions, a mask or a table of ours; None:
+                   all
     """
     check_tracer(tracer)
     tracer.engine.needs_derivatives()
@@ -72,7 +75,7 @@ def fix(
         )
     test = _test_rows(tracer, X_test, y_test)
     allowed = np.zeros(tracer.n_rows, bool)
-    allowed[inputs.row_numbers(rows, tracer.n_rows)] = True
+    allowed[row_numbers(rows, tracer.n_rows, labels=tracer.row_labels)] = True
     limit = max_rows or max(1, tracer.n_rows // 10)
     search = Search(tracer, x, side, action, allowed, limit)
     before = tracer.engine.unchanged
@@ -256,7 +259,7 @@ def _table(search: Search, F: F64) -> Any:
     tracer = search.tracer
     rows = search.rows
     columns: dict[str, Any] = {
-        "train_row": tracer.train_index[rows],
+        **row_columns(tracer, rows),
         "given_label": tracer.y_train[rows],
     }
     if search.action == "relabel":

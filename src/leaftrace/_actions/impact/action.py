@@ -21,6 +21,7 @@ from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput
 from ..._data.json_values import json_value
 from ..._data.progress import progress
+from ..._data.row_labels import row_index, row_numbers
 from ..._data.tables import table
 from ..._data.wording import words
 from ..._engine.refit import RetrainedModel
@@ -55,7 +56,7 @@ def removal_impact(
     >>> impact = removal_impact(tracer, np.flatnonzero(person == 4711), X_test, y_test)     # doctest: +SKIP
     >>> impact.save("request-4711.json")                                                    # doctest: +SKIP
 
-    ``rows``      positions of the training rows to remove, or a mask
+    ``rows``      training rows to remove: positions, a mask, or a table of ours that has them
     ``X_test``    rows whose predictions are compared; with ``y_test`` also their loss. None: X_test
                   has the labels (a Pool), or there are none
     ``retrain``   False: first order and refit only, which take no training; nothing is confirmed
@@ -84,7 +85,7 @@ def removal_impact(
     unit = "probabilities" if reading.has_probabilities else "predictions"
     noise = tracer.noise_moves(X_test, len(gone))
     effects = _effects(reading, unit, runs.scores, codes, noise)
-    names = inputs.row_index(X_test, m)
+    names = row_index(X_test, m)
     most_moved = _most_moved(reading, runs.scores, names, y_test)
     audit = {
         "format": _FORMAT,
@@ -114,11 +115,11 @@ def removal_impact(
 def _checked_rows(tracer: Tracer, rows: Any) -> Ints:
     """Positions of the rows to remove, each once."""
     if rows is not None:
-        gone = np.unique(inputs.row_numbers(rows, tracer.n_rows))
+        gone = np.unique(row_numbers(rows, tracer.n_rows, labels=tracer.row_labels))
         if len(gone):
             return gone
     raise InvalidInput(
-        "rows is empty; say which training rows are to go, by position or as a mask."
+        "rows is empty; say which training rows are to go, by position, as a mask or as a table."
     )
 
 
@@ -284,7 +285,7 @@ def _most_moved(
     start = scores["before"]
     last = list(scores.values())[-1]
     top = np.argsort(-moves(reading, start, last), kind="stable")[:_SHOWN]
-    columns: dict[str, Any] = {"test_row": names[top]}
+    columns: dict[str, Any] = {"test_row": names[top], "test_position": top}
     if y is not None:
         columns["label"] = np.asarray(y).ravel()[top]
     old = reading.decision(start)[top]  # numbers of classes

@@ -19,6 +19,7 @@ from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput
 from ..._data.grouping import column_names
 from ..._data.progress import progress
+from ..._data.row_labels import aligned, labels_of
 from ..._engine.refit import RefittedModel, RetrainedModel
 from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
@@ -151,7 +152,7 @@ def _checked_labels(X: Any, y: Any) -> np.ndarray:
             f"X_test has {m} rows; pass at least {_MIN_ROWS}, or no direction can be told from "
             "chance."
         )
-    return inputs.vector(y, "y_test", m)
+    return inputs.vector(aligned(y, labels_of(X), "y_test", "X_test"), "y_test", m)
 
 
 class _Parts(NamedTuple):

@@ -21,6 +21,7 @@ from ..common import (
     Interruptible,
     effects_table,
     measure,
+    row_columns,
     stopping_note,
 )
 from ..statistics import interval_in_words, paired_interval
@@ -108,7 +109,8 @@ class LabelNoise(Finding):
     @property
     def scores(self) -> Any:
         """All scores, a line for each training row in its order; higher is more surprising."""
-        return table({"train_row": self.tracer.train_index, **self._scores}, self.tracer.table_kind)
+        rows = row_columns(self.tracer, np.arange(self.tracer.n_rows))
+        return table({**rows, **self._scores}, self.tracer.table_kind)
 
     @property
     def effects(self) -> Any:
@@ -116,7 +118,7 @@ class LabelNoise(Finding):
         return effects_table(effects, self.tracer.table_kind)
 
     def _table_of(self, rows: Ints) -> Any:
-        columns = {"train_row": self.tracer.train_index[rows]}
+        columns = row_columns(self.tracer, rows)
         columns |= {name: getattr(self, name)[rows] for name in _COLUMNS}
         return table(columns, self.tracer.table_kind)
 

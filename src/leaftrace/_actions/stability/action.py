@@ -22,6 +22,7 @@ from ..._data import inputs
 from ..._data.arrays import F64
 from ..._data.errors import InvalidInput
 from ..._data.progress import progress
+from ..._data.row_labels import aligned, labels_of, row_index
 from ..._engine.methods import Method
 from ..._engine.queries import Of, Reduce
 from ..._model.goal import Goal, ReadyGoal
@@ -89,7 +90,9 @@ def ensemble_influence(
     size = _checked_bag_size(make_model, members, bag, n, method)
     if X_test is None:
         reduce = _reduction_of_rows_left_out(y_test, of, reduce, n - size)
-    labels = inputs.vector(y, "y", n)
+    index = labels_of(X)
+    labels = inputs.vector(aligned(y, index, "y"), "y", n)
+    sample_weight = aligned(sample_weight, index, "sample_weight")
     weight = None if sample_weight is None else inputs.weights(sample_weight, n)
     training = MemberTraining(X, labels, weight, make_model, fit, n_jobs, eval_set)
     queries = MemberQueries(training, X_test, y_test, of, reduce, output, method)
@@ -224,7 +227,8 @@ def _average(training: MemberTraining, done: _Finished, like: Influence) -> Infl
     return replace(
         like,
         values=done.moments.mean,
-        train_index=inputs.row_index(training.X, n),
+        train_index=row_index(training.X, n),
+        positions=None,
         weight=np.ones(n) if training.sample_weight is None else training.sample_weight,
         method=f"{like.method}, mean of {len(done.members)} models",
         structure_changed=None,

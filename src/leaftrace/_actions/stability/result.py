@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..._data import inputs
 from ..._data.arrays import F64, Real
 from ..._data.errors import InvalidInput
 from ..._data.progress import progress
+from ..._data.row_labels import labels_of, row_numbers
 from ..._data.tables import table
 from ..._model.early_stopping import Rounds, rounds_in_words
 from ..._tracer.influence import Influence, rank
@@ -74,12 +74,14 @@ class EnsembleInfluence(Finding):
 
         >>> found.confirm([17, 42], X_holdout, y_holdout).effects       # doctest: +SKIP
 
-        ``rows``     positions of training rows, or a mask
+        ``rows``     positions of training rows, a mask, or a table of ours that has them
         ``X, y``     rows to judge by, if not the test rows: rows that were chosen by this result
                      look better there
         ``retrain``  False: refit only, which takes no training
         """
-        index = np.unique(inputs.row_numbers(rows, len(self.influence.train_index)))
+        training = self._queries.training
+        n = len(self.influence.train_index)
+        index = np.unique(row_numbers(rows, n, labels=labels_of(training.X)))
         if not len(index):
             raise InvalidInput("rows is empty; name at least one training row to remove.")
         queries = self._queries if X is None else replace(self._queries, X=X, y=y)
@@ -137,7 +139,7 @@ def top_table(influence: Influence, changes: F64, k: int, effect: str | None) ->
     low, high = rank_intervals(changes, rows)
     return table(
         {
-            "train_row": influence.train_index[rows],
+            **{name: column[rows] for name, column in influence.row_columns().items()},
             "effect": np.array(effects, dtype=object),
             f"{influence.of}_change_if_removed": mean[rows],
             "change_is": np.full(len(rows), influence.change_is, dtype=object),

@@ -38,6 +38,7 @@ from .retraining import retraining_params, stopped_early
 from .shrinkage import shrink_factors, shrinking_moves, values_before_shrinking
 from .statistics import CategoricalRows, target_statistics
 from .training_leaves import training_leaves
+from .users_model import own_predictions, with_content, with_leaf_values
 
 # Supported leaf_estimation_methods, and whether they divide by second derivatives.
 LEAF_METHODS = {"Newton": True, "Gradient": False, "Simple": False, "Exact": False}
@@ -265,6 +266,12 @@ class CatBoostSource(BaseSource):
     ) -> tuple[F64, F64]:
         return f32(codes), f32(f32(weight) * f32(factor))
 
+    def own_predictions(self, F: F64) -> NDArray[Any]:
+        return own_predictions(self.model, F)
+
+    def refitted_model(self, e: Ensemble) -> catboost.CatBoost:
+        return with_leaf_values(self.model, e)
+
     # ---- training again ----
 
     def retrain(self, rows: TrainingSet, threads: int) -> RetrainedCatBoost:
@@ -347,6 +354,9 @@ class RetrainedCatBoost:
         baseline = np.asarray(pool.get_baseline(), dtype=np.float64)
         # CatBoost adds a pool's baseline to its predictions; here the caller does.
         return scores - baseline if baseline.size else scores
+
+    def own_model(self) -> catboost.CatBoost:
+        return with_content(self.source.model, self.model)
 
     def open(self) -> CatBoostSource:
         return CatBoostSource(self.model, self.model.get_all_params(), *self.training)

@@ -36,6 +36,7 @@ from .opening import VERSION, open_booster, refuse_unsupported
 from .prediction import leaf_numbers, predict
 from .stopping import known_rounds, stopped_early, stopping_params
 from .tables import model_table, table_length
+from .users_model import with_booster, with_leaf_values
 
 # Parameters that describe the finished run, its files or its machines, and not how to run again.
 _NOT_FOR_RETRAINING = {
@@ -205,6 +206,18 @@ class LightGBMSource(BaseSource):
     def _table(self, X: Any) -> Any:
         return model_table(self.booster, X)
 
+    def own_predictions(self, F: F64) -> NDArray[Any]:
+        if isinstance(self.model, lgb.LGBMClassifier):
+            return super().own_predictions(F)
+        if "sqrt" in self.parsed.objective:
+            return np.sign(F[:, 0]) * F[:, 0] ** 2
+        response = self.own_response(F)
+        return response[:, 1] if response.ndim == 2 and self.parsed.outputs == 1 else response
+
+    def refitted_model(self, e: Ensemble) -> Any:
+        booster = with_leaf_values(self.booster, self.parsed, self.ensemble, e)
+        return with_booster(self.model, booster)
+
     # ---- training again ----
 
     @works_in_forks
@@ -322,6 +335,9 @@ class RetrainedLightGBM:
     def scores(self, X: Any) -> F64:
         total = predict(self.booster, self.source._table(X), raw_score=True)
         return total / self.rounds.count if self.source.parsed.averaged else total
+
+    def own_model(self) -> Any:
+        return with_booster(self.source.model, self.booster)
 
     @works_in_forks
     def open(self) -> LightGBMSource:

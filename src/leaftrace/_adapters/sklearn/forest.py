@@ -28,7 +28,7 @@ from ..._model.separate_losses import Brier
 from ..._model.start import target_matrix
 from .labels import ResidualStatistic, WeightedLabels
 from .source import SklearnSource
-from .trees import ArrayTrees
+from .trees import ArrayTrees, Trees
 
 _VERSION = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
 _CHANCES = "those of this forest only set the chances of rows being drawn"
@@ -220,6 +220,9 @@ class ForestSource(SklearnSource):
         pairs = zip(trees.trees, trees.nodes(X), strict=True)
         scores = sum(tree.value[nodes, 0] for tree, nodes in pairs)
         return np.asarray(scores) / len(trees.trees)
+
+    def _set_values(self, trees: Trees, e: Ensemble) -> None:
+        trees.set_values(e.base + e.values)
 
     def _prepare_clone(self, model: Any, threads: int) -> Any:
         return model.set_params(n_jobs=threads) if hasattr(model, "n_jobs") else model

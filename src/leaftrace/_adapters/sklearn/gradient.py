@@ -30,11 +30,11 @@ from ..._model.ensemble import Ensemble, LeafRule, Recorded, Statistic
 from ..._model.general_losses import Huber, Pinball
 from ..._model.losses import Logistic, Loss, Softmax, SquaredError
 from ..._model.start import BaseRule, LabelStatistic, Mean
-from ..base import UNWEIGHTED
+from ..base import UNWEIGHTED, native_values
 from .labels import ResidualStatistic, WeightedLabels
 from .losses import Exponential, HuberLeaf, RoundedLogistic
 from .source import SklearnSource
-from .trees import ArrayTrees
+from .trees import ArrayTrees, Trees
 
 _SMOOTH = ("squared_error", "log_loss", "exponential")
 _QUANTILES = ("absolute_error", "huber", "quantile")
@@ -226,6 +226,15 @@ class GradientSource(SklearnSource):
 
     def _scores(self, model: Any, X: Any) -> F64:
         return model._raw_predict(X)
+
+    def own_predictions(self, F: F64) -> NDArray[Any]:
+        if self.classes is not None and F.shape[1] == 1:
+            return self.classes[(F[:, 0] >= 0).astype(int)]  # zero stands for the second class
+        return super().own_predictions(F)
+
+    def _set_values(self, trees: Trees, e: Ensemble) -> None:
+        rate = float(self.params["learning_rate"])
+        trees.set_values(native_values(self.ensemble, e, self.trees.values(), 1 / rate))
 
     def _prepare_clone(self, model: Any, threads: int) -> Any:
         if self.params["n_iter_no_change"] is None:  # a monitor may have stopped it

@@ -74,6 +74,11 @@ class HistTrees(Trees):
         arrays += self.model._bin_mapper.make_known_categories_bitsets()
         return b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
 
+    def set_values(self, values: F64) -> None:
+        parts = np.split(values[:, 0], self.tree_leaves[1:-1])
+        for tree, leaf, part in zip(self.predictors, self.is_leaf, parts, strict=True):
+            tree.nodes["value"][leaf] = part
+
     def leaf_field(self, name: str) -> NDArray[Any]:
         """Return a field of the nodes for all leaves (leaves,)."""
         return self.at_leaves([tree.nodes[name] for tree in self.predictors])
@@ -207,6 +212,11 @@ class HistSource(SklearnSource):
         X, y, weight = next(iter(eval_set))
         arguments = {"X_val": self._table(X), "y_val": y}
         return arguments if weight is None else {**arguments, "sample_weight_val": weight}
+
+    def _set_values(self, trees: Trees, e: Ensemble) -> None:
+        trees.set_values(e.finished_values)
+        shape = np.shape(self.model._baseline_prediction)
+        trees.model._baseline_prediction = np.reshape(e.finished_base, shape)
 
     def _prepare_clone(self, model: Any, threads: int) -> Any:
         if self._stopped_by_given_rows:  # rows given as X_val, which are not here

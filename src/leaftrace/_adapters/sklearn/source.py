@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -121,6 +122,15 @@ class SklearnSource(BaseSource, ABC):
         names = getattr(self.model, "feature_names_in_", np.zeros(0, str))
         return self.trees.node_bytes() + " ".join(map(str, names)).encode()
 
+    def refitted_model(self, e: Ensemble) -> Any:
+        model = deepcopy(self.model)
+        self._set_values(self._trees(model), e)
+        return model
+
+    @abstractmethod
+    def _set_values(self, trees: Trees, e: Ensemble) -> None:
+        """Give a copy of the model, by its trees, the leaf values and starting score of ``e``."""
+
     @works_in_forks
     def retrain(self, rows: TrainingSet, threads: int) -> RetrainedSklearn:
         """Train a clone on another training set.
@@ -180,6 +190,9 @@ class RetrainedSklearn:
         offset = self.source._offset(self.source.read(X))
         # The caller adds the scores that the first model's init estimator gives.
         return scores if offset is None else scores - offset
+
+    def own_model(self) -> Any:
+        return self.trees.model
 
     @works_in_forks
     def open(self) -> SklearnSource:

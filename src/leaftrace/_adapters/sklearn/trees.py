@@ -36,6 +36,10 @@ class Trees(ABC):
         """Yield, tree by tree, the node (n,) that each row ends in."""
 
     @abstractmethod
+    def set_values(self, values: F64) -> None:
+        """Write leaf values (leaves, O) into the model. Values of inner nodes stay."""
+
+    @abstractmethod
     def node_bytes(self) -> bytes:
         """Return the content of all nodes."""
 
@@ -79,6 +83,11 @@ class ArrayTrees(Trees):
     def rows(self) -> F64:
         """Return the number (leaves,) of rows each leaf was grown from."""
         return self.at_leaves([tree.n_node_samples for tree in self.trees]).astype(np.float64)
+
+    def set_values(self, values: F64) -> None:
+        parts = np.split(values, self.tree_leaves[1:-1])
+        for tree, leaf, part in zip(self.trees, self.is_leaf, parts, strict=True):
+            tree.value[leaf, 0] = part
 
     def weights(self) -> F64:
         """Return the weight (leaves,) of the rows each leaf was grown from."""

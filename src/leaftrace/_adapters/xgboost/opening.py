@@ -35,6 +35,7 @@ class OpenedModel:
     missing: float = np.nan
     sketched: bool = False  # trained on a QuantileDMatrix
     stopping: StoppingRule = field(default_factory=StoppingRule)
+    model: Any = None  # the user's estimator, if it is one
 
 
 def open_booster(model: Any) -> OpenedModel:
@@ -64,6 +65,7 @@ def open_booster(model: Any) -> OpenedModel:
         missing=np.nan if model.missing is None else float(model.missing),
         sketched=model.tree_method in (None, "auto", "hist"),
         stopping=rule_of_estimator(model),
+        model=model,
     )
 
 

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import xgboost as xgb
+from numpy.typing import NDArray
 from xgboost.core import XGBoostError
 
 from ..._data import inputs
@@ -35,8 +36,9 @@ from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.forks import works_in_forks
 from ..._data.wording import words
 from ..._model.early_stopping import EvalRows, Rounds
+from ..._model.ensemble import Ensemble
 from ..._model.training_set import TrainingSet
-from ..base import BaseSource, f32, given_scores
+from ..base import BaseSource, f32, given_scores, native_values
 from .ensemble import XGBoostRun
 from .model import (
     ALIASES,
@@ -53,6 +55,7 @@ from .prediction import leaves_of_rows, predict
 from .start import margin
 from .stopping import STOPPING_NAMES, reported_metrics
 from .tables import MatrixBuilder
+from .users_model import with_booster, with_leaf_values
 
 # Reported parameters that describe the run, and not how to run again.
 _NOT_FOR_RETRAINING = {
@@ -219,6 +222,25 @@ class XGBoostSource(BaseSource):
     ) -> tuple[F64, F64]:
         return f32(codes), f32(f32(weight) * f32(factor))
 
+    def own_predictions(self, F: F64) -> NDArray[Any]:
+        if self.objective == "binary:logitraw" and self.opened.classes is None:
+            return F[:, 0]
+        if self.opened.classes is not None:
+            return super().own_predictions(F)
+        if self.objective == "binary:hinge":
+            return (F[:, 0] > 0).astype(np.float64)
+        if self.objective == "multi:softmax":
+            return F.argmax(axis=1).astype(np.float64)
+        response = self.own_response(F)
+        return response[:, 1] if response.ndim == 2 and self.outputs == 1 else response
+
+    def refitted_model(self, e: Ensemble) -> Any:
+        weight = 1.0 if self.trees.weight is None else self.trees.weight.astype(np.float64)
+        scale = 1 / np.repeat(np.broadcast_to(weight, len(self.trees)), np.diff(self.trees.edges))
+        values = native_values(self.ensemble, e, self.trees.values, scale[:, None])
+        booster = with_leaf_values(self.booster, self.trees, values)
+        return with_booster(self.opened, booster)
+
     # ---- training again ----
 
     @works_in_forks
@@ -346,6 +368,12 @@ class RetrainedXGBoost:
         own = np.asarray(matrix.get_base_margin(), float)
         trees = F - (own.reshape(F.shape) if own.size else self.base)
         return trees + (self.base if source.estimated else source.base)
+
+    def own_model(self) -> Any:
+        booster = self.booster
+        if self.source.rounds < booster.num_boosted_rounds():
+            booster.set_attr(best_iteration=str(self.source.rounds - 1))
+        return with_booster(self.source.opened, booster)
 
     @works_in_forks
     def open(self) -> XGBoostSource:
