@@ -170,7 +170,7 @@ def refit(work: Workspace, index: Ints, update_set: UpdateSet) -> LeafChanges:
         changes[e.leaf_range(t)] = d
         block.finish(t, d, mask)
     if block.large is not None:
-        replay_large_changes(work, block.large, index[:, None], changes, block.base)
+        replay_large_changes(work, block.large, list(index[:, None]), changes, block.base)
     return LeafChanges(changes, block.base, len(index))
 
 
