@@ -27,7 +27,7 @@ ORDER = [
     "_data", "_model.losses", "_model.general_losses", "_kernels", "_model", "goals", "_adapters",
     "_engine.leaf_equations", "_engine.steps", "_engine.fidelity", "_engine.rounding_noise",
     "_engine.replay", "_engine.row_effects", "_engine.free_memory", "_engine.settings",
-    "_engine.workspace", "_engine.queries", "_engine.methods", "_engine.backward",
+    "_engine.workspace", "_engine.less_memory", "_engine.queries", "_engine.methods", "_engine.backward",
     "_engine.leaf_space", "_engine.costs", "_engine.forward_block", "_engine.forward", "_engine.removals",
     "_engine.refit", "_engine.engine", "_tracer", "dask", "baselines", "_actions", "_report", "plot", "_cli",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from .._data.arrays import F64, Ids, Ints, Real
 from .._data.errors import InvalidInput, LeaftraceError
 from .._data.grouping import SourceTables
 from .._engine.engine import Engine
+from .._engine.less_memory import empty_answer, in_smaller_pieces
 from .._engine.methods import Baseline, LeafInfluence, LeafRefit, Method, Retrain, TopKLeaves
 from .._engine.queries import Of, Queries, Reduce
 from .influence import Influence, rank, top_table
@@ -67,7 +68,10 @@ def rows_influence(
     if isinstance(method, Retrain):
         values, changed = engine.values_by_retraining(query.X_test, query.baseline, queries, index)
     else:
-        values = _fixed_tree_values(engine, queries, method, some)
+        fixed = method
+        values = in_smaller_pieces(
+            engine.work, lambda: _fixed_tree_values(engine, queries, fixed, some)
+        )
     tables = _result_tables(tracer, tracer.X_train, some, query.X_test, queries)
     extra = {"structure_changed": changed, "tables": tables}
     return removal_influence(tracer, values, index, test_index, queries, method, **extra)
@@ -83,8 +87,11 @@ def _fixed_tree_values(
     if isinstance(method, Baseline):
         return method.values(engine.work, queries, index, engine.source.classes)
     if isinstance(method, LeafInfluence) and not isinstance(method.update_set, TopKLeaves):
-        blocks = [values for _, values in engine.backward_blocks(queries, method, index)]
-        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
+        count = engine.n_rows if index is None else len(index)
+        values = empty_answer(count, len(queries), engine.work.dtype)
+        for columns, block in engine.backward_blocks(queries, method, index):
+            values[:, columns] = block
+        return values
     rows = np.arange(engine.n_rows) if index is None else index
     if isinstance(method, LeafRefit) and engine.ensemble.refits_whole:
         return engine.values_by_refitting(queries, method, rows)
@@ -144,11 +151,16 @@ def streamed_top(
     tracer.engine.needs_derivatives()
     queries, test_index = tracer.engine.queries(*query)
     every_row = np.arange(tracer.n_rows)
-    tops = []
-    for columns, values in tracer.engine.backward_blocks(queries, method, None):
-        names = test_index[columns]
-        block = removal_influence(tracer, values, every_row, names, queries, method)
-        tops += rank(block, k, effect)
+
+    def ranked() -> list[Any]:
+        tops = []
+        for columns, values in tracer.engine.backward_blocks(queries, method, None):
+            names = test_index[columns]
+            block = removal_influence(tracer, values, every_row, names, queries, method)
+            tops += rank(block, k, effect)
+        return tops
+
+    tops = in_smaller_pieces(tracer.engine.work, ranked)
     name = f"{queries.of}_change_if_removed"
     return top_table(tops, tracer.train_index, test_index, name, tracer.table_kind)
 
@@ -167,7 +179,7 @@ def labels_influence(tracer: Tracer, query: QueryArguments, to: Any, rows: Any) 
     queries, test_index = engine.queries(*query)
     index = inputs.row_numbers(rows, engine.n_rows)
     some = None if rows is None else index
-    values = engine.label_slopes(queries, index, target)
+    values = in_smaller_pieces(engine.work, lambda: engine.label_slopes(queries, index, target))
     action, size = _label_action(engine, index)
     return Influence(
         _finite(values),
@@ -218,7 +230,9 @@ def candidates_influence(
     engine.needs_derivatives()
     leaves, offset = engine.source.rows(X_new)
     queries, test_index = engine.queries(*query)
-    values, per_label = _candidate_values(engine, queries, leaves, offset, y_new)
+    values, per_label = in_smaller_pieces(
+        engine.work, lambda: _candidate_values(engine, queries, leaves, offset, y_new)
+    )
     m = leaves.shape[1]
     return Influence(
         _finite(values),

@@ -26,6 +26,7 @@ from ..._data import inputs
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.parquet import PartedTable
+from ..._data.stopping import is_wanted, stop_if_unwanted
 from ..._model.ensemble import Ensemble, LeafRule, Recorded
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, cumulative, f32, given_scores
@@ -273,7 +274,8 @@ class CatBoostSource(BaseSource):
         weights = rows.weights(weight)
         baseline = rows.offset(offset)
         table, pool = self._table_and_pool(rows, labels, weights, baseline)
-        model = catboost.CatBoost(params).fit(pool)
+        model = catboost.CatBoost(params).fit(pool, callbacks=[_StopIfUnwanted()])
+        stop_if_unwanted()
         leaves = leaf_numbers(model, self._training_pool)
         changed = not np.array_equal(leaves, self._finished_leaves())
         return RetrainedCatBoost(model, changed, self, (table, labels, weights, baseline))
@@ -300,6 +302,13 @@ class CatBoostSource(BaseSource):
         if self._splits_on_targets:
             return leaf_numbers(self.model, self._training_pool)
         return self.ensemble.leaves
+
+
+class _StopIfUnwanted:
+    """A callback that ends a training nobody waits for."""
+
+    def after_iteration(self, info: Any) -> bool:
+        return is_wanted()
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from ..._data import inputs
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
+from ..._data.stopping import stop_if_unwanted
 from ..._model.ensemble import Ensemble
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, f32, given_scores, pack_leaves
@@ -236,9 +237,9 @@ class LightGBMSource(BaseSource):
             params=params,
         )
         rates = np.asarray(self.ensemble.learning_rate) * self._steepness
-        callbacks = []
+        callbacks: list[Any] = [_stop_if_unwanted]
         if rates.ndim and params["boosting"] != "dart":
-            callbacks = [lgb.reset_parameter(learning_rate=rates.tolist())]
+            callbacks.append(lgb.reset_parameter(learning_rate=rates.tolist()))
         booster = lgb.train(
             params, data, num_boost_round=self.parsed.iterations, callbacks=callbacks
         )
@@ -261,6 +262,11 @@ class LightGBMSource(BaseSource):
             if not pairs == len(np.unique(ids)) == len(np.unique(other_ids)):
                 return True
         return False
+
+
+def _stop_if_unwanted(_: Any) -> None:
+    """A callback that ends a training nobody waits for."""
+    stop_if_unwanted()
 
 
 @dataclass(frozen=True)

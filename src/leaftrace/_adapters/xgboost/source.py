@@ -32,6 +32,7 @@ from xgboost.core import XGBoostError
 from ..._data import inputs
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
+from ..._data.stopping import stop_if_unwanted
 from ..._data.wording import words
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, f32, given_scores
@@ -244,7 +245,9 @@ class XGBoostSource(BaseSource):
         if known["boost_from_average"] != "1" or self.training.offset is not None:
             params["base_score"] = known["base_score"]
         params |= {"nthread": threads, "verbosity": 0}
-        return xgb.train(params, self._altered(rows, threads), len(self.trees.rounds) - 1)
+        matrix = self._altered(rows, threads)
+        rounds = len(self.trees.rounds) - 1
+        return xgb.train(params, matrix, rounds, callbacks=[_StopIfUnwanted()])
 
     def _same_structure(self, booster: xgb.Booster) -> bool:
         """Whether all training rows fall into the same leaves in another booster."""
@@ -286,6 +289,14 @@ class XGBoostSource(BaseSource):
             except TypeError:  # it takes fewer kinds of tables
                 pass
         return self._matrix(table, xgb.DMatrix, nthread=threads, **more)
+
+
+class _StopIfUnwanted(xgb.callback.TrainingCallback):
+    """A callback that ends a training nobody waits for."""
+
+    def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        stop_if_unwanted()
+        return False
 
 
 @dataclass(frozen=True)
