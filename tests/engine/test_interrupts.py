@@ -17,11 +17,11 @@ from leaftrace._data import stopping
 from leaftrace._data.stopping import Stopped, is_wanted, stop_if_unwanted, stoppable_threads
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT to another process")
-SECONDS_TO_WAIT = 120  # for a process that would run for hours
+SECONDS_TO_WAIT = 30  # for a process that would run for hours
 
 # A retraining that never ends by itself, on so many threads.
 ENDLESS = """
-import sys
+import os, sys
 import lightgbm as lgb
 import numpy as np
 import leaftrace as lt
@@ -32,7 +32,7 @@ tracer = lt.Tracer(lgb.LGBMRegressor(n_estimators=3, verbose=-1).fit(X, y), X, y
 train = lgb.train
 
 def train_for_ever(params, data, num_boost_round, callbacks):
-    print("training", flush=True)
+    os.write(1, b"training\\n")  # at once, as two threads write
     return train(params, data, 10**9, callbacks=callbacks)
 
 lgb.train = train_for_ever
@@ -69,10 +69,10 @@ def test_interrupt_while_training_again(n_jobs):
     command = [sys.executable, "-c", ENDLESS, str(n_jobs)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
-        for _ in range(n_jobs):
-            assert run.stdout.readline() == "training\n"
-        run.send_signal(signal.SIGINT)
         try:
+            for _ in range(n_jobs):
+                assert run.stdout.readline() == "training\n"
+            run.send_signal(signal.SIGINT)
             out, _ = run.communicate(timeout=SECONDS_TO_WAIT)
         finally:
             run.kill()
