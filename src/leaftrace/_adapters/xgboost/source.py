@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import xgboost as xgb
+from xgboost.callback import TrainingCallback
 from xgboost.core import XGBoostError
 
 from ..._data import inputs
@@ -291,7 +292,7 @@ class XGBoostSource(BaseSource):
         return self._matrix(table, xgb.DMatrix, nthread=threads, **more)
 
 
-class _StopIfUnwanted(xgb.callback.TrainingCallback):
+class _StopIfUnwanted(TrainingCallback):
     """A callback that ends a training nobody waits for."""
 
     def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
