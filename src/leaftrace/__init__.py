@@ -7,36 +7,12 @@ It also computes what the model would predict without them.
 >>> tracer.influence(X_test, y_test).top(5)                   # doctest: +SKIP
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
-from ._adapters import record_catboost
-from ._data.errors import (
-    FidelityError,
-    FidelityWarning,
-    IndexWarning,
-    InvalidInput,
-    LeaftraceError,
-    UnsupportedModel,
-)
-from ._engine.costs import Estimate
-from ._engine.fidelity import Fidelity
-from ._engine.methods import (
-    AllPoints,
-    FastLeafInfluence,
-    FastLeafRefit,
-    LeafInfluence,
-    LeafRefit,
-    Retrain,
-    SinglePoint,
-    TopKLeaves,
-)
-from ._engine.refit import RefittedModel, RetrainedModel
-from ._tracer.influence import Influence
-from ._tracer.noise_floor import NoiseFloor
-from ._tracer.tracer import Tracer
-
+TYPE_CHECKING = False  # type checkers take it for True; the module `typing` would have to be loaded
 if TYPE_CHECKING:
+    from typing import Any
+
     from . import baselines, goals, plot
     from ._actions.acquire import Acquisition, acquire
     from ._actions.clean.action import Clean, clean
@@ -47,7 +23,32 @@ if TYPE_CHECKING:
     from ._actions.mismatch.action import Mismatch, mismatch
     from ._actions.noise.action import LabelNoise, label_noise
     from ._actions.stability.action import EnsembleInfluence, ensemble_influence
+    from ._adapters import record_catboost
+    from ._data.errors import (
+        FidelityError,
+        FidelityWarning,
+        IndexWarning,
+        InvalidInput,
+        LeaftraceError,
+        UnsupportedModel,
+    )
+    from ._engine.costs import Estimate
+    from ._engine.fidelity import Fidelity
+    from ._engine.methods import (
+        AllPoints,
+        FastLeafInfluence,
+        FastLeafRefit,
+        LeafInfluence,
+        LeafRefit,
+        Retrain,
+        SinglePoint,
+        TopKLeaves,
+    )
+    from ._engine.refit import RefittedModel, RetrainedModel
     from ._report import Report, report
+    from ._tracer.influence import Influence
+    from ._tracer.noise_floor import NoiseFloor
+    from ._tracer.tracer import Tracer
 
 __version__ = "0.1.0"
 
@@ -100,8 +101,9 @@ __all__ = [
     "report",
 ]
 
-# Modules that build on a Tracer are imported when one of their names is first used. `dask` is not
-# in __all__: `import *` would import it, and it need not be installed.
+# A module is imported when one of its names is first used: importing leaftrace takes no time, and
+# the command can answer Ctrl-C before NumPy is loaded. `dask` is not in __all__: `import *` would
+# import it, and it need not be installed.
 _MODULES = {
     "baselines": "baselines",
     "dask": "dask",
@@ -116,7 +118,21 @@ _MODULES = {
     "_actions.mismatch": "Mismatch mismatch",
     "_actions.noise": "LabelNoise label_noise",
     "_actions.stability": "EnsembleInfluence ensemble_influence",
+    "_adapters": "record_catboost",
+    "_data.errors": (
+        "FidelityError FidelityWarning IndexWarning InvalidInput LeaftraceError UnsupportedModel"
+    ),
+    "_engine.costs": "Estimate",
+    "_engine.fidelity": "Fidelity",
+    "_engine.methods": (
+        "AllPoints FastLeafInfluence FastLeafRefit LeafInfluence LeafRefit Retrain SinglePoint "
+        "TopKLeaves"
+    ),
+    "_engine.refit": "RefittedModel RetrainedModel",
     "_report": "Report report",
+    "_tracer.influence": "Influence",
+    "_tracer.noise_floor": "NoiseFloor",
+    "_tracer.tracer": "Tracer",
 }
 _LATER = {name: module for module, names in _MODULES.items() for name in names.split()}
 
@@ -125,6 +141,8 @@ def __getattr__(name: str) -> Any:
     """Import the module of a public name when the name is first used."""
     if name not in _LATER:
         raise AttributeError(f"module 'leaftrace' has no attribute {name!r}")
+    import importlib
+
     module = importlib.import_module(f".{_LATER[name]}", __name__)
     return module if name == _LATER[name] else getattr(module, name)
 

@@ -375,3 +375,29 @@ def test_bad_input(client):
         Tracer(model, spread(X), spread(y), spread(-w), client=client)
     with pytest.raises(lt.InvalidInput, match="lacks the column"):
         Tracer(model, spread(X[["a", "b"]]), spread(y), spread(w), client=client)
+
+
+def test_a_closed_client_and_a_cluster_without_workers():
+    """Both get a sentence; work sent to them would wait for ever."""
+    X = np.arange(40.0).reshape(20, 2)
+    y = X[:, 0]
+    model = lgb.LGBMRegressor(n_estimators=2, min_child_samples=2, verbosity=-1).fit(X, y)
+    rows = da.from_array(X, chunks=(10, 2)), da.from_array(y, chunks=10)
+    how = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+    with (
+        distributed.LocalCluster(**how, silence_logs=50) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        tracer = Tracer(model, *rows, client=client)
+        cluster.scale(0)
+        while client.nthreads():
+            time.sleep(0.05)
+        with pytest.raises(lt.LeaftraceError, match=r"no workers; .*cluster\.scale"):
+            tracer.influence(X[:2], y[:2])
+        with pytest.raises(lt.LeaftraceError, match=r"no workers"):
+            Tracer(model, *rows, client=client)
+        client.close()
+        with pytest.raises(lt.LeaftraceError, match=r"client is closed; start a new one"):
+            Tracer(model, *rows, client=client)
+        with pytest.raises(lt.LeaftraceError, match=r"client is closed"):
+            tracer.influence(X[:2], y[:2])

@@ -48,6 +48,8 @@ EXPLAIN = ["explain", "lgb.txt", *DATA]
 CLEAN = ["clean", *EXPLAIN[1:], "--val", "test.csv", "--hold", "test.csv"]
 # fmt: off
 WRONG = {
+    "a first line of 2 MB": (write("w.csv", ",".join(f"c{i:07d}" for i in range(220_000)) + "\n1\n"),
+                             ["check", "lgb.txt", "--train", "w.csv", "--target", "repaid"], "longer than a megabyte"),
     "no model": (nothing, ["check", "none.txt", *DATA], "there is no model file 'none.txt'"),
     "empty model": (write("empty.txt", ""), ["check", "empty.txt", *DATA], "is empty"),
     "a table as model": (nothing, ["check", "train.csv", *DATA], "not a model file leaftrace knows"),
@@ -239,3 +241,16 @@ def test_without_typer():
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.returncode == 2
     assert run.stderr == "leaftrace: typer is missing; do: pip install 'leaftrace[cli]'\n"
+
+
+def test_a_traceback_has_no_terminal_escapes(here, capsys):
+    Path("esc.csv").write_text(
+        Path("test.csv").read_text(encoding="utf-8").replace("income", "in\x1b[31m", 1),
+        encoding="utf-8",
+    )
+    code = main(["explain", "lgb.txt", *DATA, "--test", "esc.csv", "--debug"])
+    err = capsys.readouterr().err
+    assert code == 2
+    assert "Traceback" in err
+    assert "\x1b" not in err
+    assert "in\\x1b[31m" in err

@@ -12,6 +12,7 @@ from .._data import frames, inputs
 from .._data.arrays import F64, Ids
 from .._data.errors import InvalidInput
 from .._data.parquet import PartedTable
+from .._data.progress import progress
 from .._model.ensemble import Ensemble
 from .._model.reading import Reading
 from .._model.separate_losses import OneVsAll
@@ -84,6 +85,11 @@ def given_scores(values: Any, name: str, m: int, K: int) -> F64 | None:
     return offset
 
 
+def _has_value_for_each_row(baseline: Any, n: int) -> bool:
+    """Return whether a baseline can be cut into the same parts as the rows."""
+    return baseline is None or len(baseline) == n
+
+
 # Why weights cannot change where leaves, or the starting score, are quantiles.
 UNWEIGHTED = "it was trained without, and quantiles of rows with weights have another form"
 
@@ -118,10 +124,36 @@ class BaseSource:
         raise NotImplementedError
 
     def training_rows(self, X: Any, baseline: Any) -> tuple[Ids, F64 | None]:
-        """Return `rows` of the training set, whose table may come in parts."""
+        """Return `rows` of the training set, computed part by part.
+
+        Libraries copy the table that they predict, so that all rows at once would take the memory
+        of the table again, or more."""
         if isinstance(X, PartedTable):
             return X.leaves(self.rows, self.structure(), baseline)
-        return self.rows(X, baseline)
+        parts = inputs.row_parts(X)
+        if len(parts) <= 1 or not _has_value_for_each_row(baseline, parts[-1].stop):
+            return self.rows(X, baseline)
+        given = None if baseline is None else frames.to_numpy(baseline)
+        return self._rows_of_parts(X, given, parts)
+
+    def _rows_of_parts(
+        self, X: Any, baseline: F64 | None, parts: Sequence[slice]
+    ) -> tuple[Ids, F64 | None]:
+        """Return `rows` of a table that is cut into these parts."""
+        X = X.tocsr() if hasattr(X, "tocsr") else X
+        n = parts[-1].stop
+        leaves: Ids | None = None
+        offsets: list[F64] = []
+        for part in progress(parts, n, "leaves", "row", parts[0].stop):
+            given = None if baseline is None else baseline[part]
+            found, offset = self.rows(inputs.slice_rows(X, part), given)
+            if leaves is None:
+                leaves = np.empty((len(found), n), found.dtype)
+            leaves[:, part] = found
+            if offset is not None:
+                offsets.append(offset)
+        assert leaves is not None
+        return leaves, np.concatenate(offsets) if offsets else None
 
     def rebased(self, base: F64) -> Ensemble:
         """Return the ensemble as it is: the model stores its starting score."""

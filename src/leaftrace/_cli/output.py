@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +21,7 @@ from rich.text import Text
 from .._data.errors import InvalidInput
 from .._data.json_values import json_value
 
+NO_ANSWER = "Interrupted before there was an answer; no file was written."
 MAX_LINES = 20  # of a table on the terminal
 _STYLES = {"harmful": "red", "helpful": "blue"}
 
@@ -32,6 +34,12 @@ def printable(text: Any) -> str:
 def say(text: str) -> None:
     """Print a message to stderr."""
     print(f"leaftrace: {printable(text)}", file=sys.stderr, flush=True)
+
+
+def say_traceback(error: BaseException) -> None:
+    """Print where an error happened to stderr."""
+    lines = "".join(traceback.format_exception(error)).splitlines()
+    print("\n".join(map(printable, lines)), file=sys.stderr, flush=True)
 
 
 def cell_text(value: Any) -> str:

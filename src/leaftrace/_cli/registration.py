@@ -12,7 +12,7 @@ import typer
 from . import INTERRUPTED
 from .job import Job
 from .options import Options
-from .output import say
+from .output import NO_ANSWER, say
 
 CommandBody = Callable[..., int]
 _REQUIRED = 3  # options of all commands that have no default; they come first
@@ -41,7 +41,7 @@ def _run(body: CommandBody, given: dict[str, Any]) -> int:
     try:
         return job.out.finish(body(job, **given))
     except KeyboardInterrupt:
-        say("Interrupted before there was an answer; no file was written.")
+        say(NO_ANSWER)
         return INTERRUPTED
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import signal
-import traceback
 import warnings
 from contextlib import suppress
 from types import FrameType
@@ -13,7 +12,7 @@ from typing import Any
 from .._data.errors import LeaftraceError
 from .._data.wording import Wording, use_words
 from . import FAILED, INTERRUPTED, OK, WRONG
-from .output import say
+from .output import NO_ANSWER, say, say_traceback
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # How messages name the things a user can change: by options in place of Python's arguments.
@@ -62,9 +61,12 @@ def run(app: Any, argv: list[str]) -> int:
         warnings.showwarning = _show_warning
         try:
             code = app(argv, standalone_mode=False, prog_name="leaftrace")
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
+            if watch.pressed:  # some libraries raise another error than KeyboardInterrupt
+                say(NO_ANSWER)
+                return INTERRUPTED
             if "--debug" in argv:
-                traceback.print_exception(error)
+                say_traceback(error)
             return _explain(error)
     if watch.pressed and code != INTERRUPTED:
         _say_in_a_line("Interrupted: this is what was finished until then.")
@@ -78,7 +80,7 @@ def _option_error(error: Any) -> str:
     return f"{error.format_message()} See: {command} --help"
 
 
-def _explain(error: Exception) -> int:
+def _explain(error: BaseException) -> int:
     """Print the error as one line, and return the exit code."""
     is_ours = False
     if hasattr(error, "format_message"):  # typer's errors about options
@@ -93,6 +95,8 @@ def _explain(error: Exception) -> int:
             "there is not enough memory; give fewer test rows (--rows, --worst), "
             "or a machine with more."
         )
+    elif isinstance(error, UnicodeEncodeError):
+        text = f"{ascii(error.object)[:100]} is not valid text (UTF-8); rename the file, column or label."
     elif isinstance(error, OSError):
         text = _file_error(error)
     else:

@@ -20,6 +20,7 @@ import pyarrow.parquet
 from .._data.errors import InvalidInput
 from .._data.files import whole_file
 from .._data.progress import Bar, bar, progress
+from .output import printable
 
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst", ".csv.bz2")
 _PARQUET = (".parquet", ".pq")
@@ -120,7 +121,13 @@ def _open(path: str) -> TableFile:
         with _open_arrow(path) as reader:
             return TableFile(path, list(reader.schema.names))
     with pa.input_stream(path) as stream:
-        line = stream.read(_HEAD).partition(b"\n")[0].decode("utf-8-sig")
+        head = stream.read(_HEAD)
+    first, end, _ = head.partition(b"\n")
+    if len(head) == _HEAD and not end:
+        raise InvalidInput(
+            f"the first line of '{path}' is longer than a megabyte; a table begins with a line of column names."
+        )
+    line = first.decode("utf-8-sig")
     separator = max(",;\t", key=line.count)
     text = io.StringIO(line)
     head = pd.read_csv(text, sep=separator, header=None, dtype=str, keep_default_na=False)
@@ -153,9 +160,14 @@ class _CountingFile(io.RawIOBase):
 def _open_text(path: str) -> Iterator[Any]:
     """The bytes of a text file, decompressed."""
     compression = _COMPRESSED.get(os.path.splitext(path)[1])
-    reading = bar(os.path.getsize(path), f"reading {os.path.basename(path)}", "B")
+    reading = bar(os.path.getsize(path), _reading(path), "B")
     with reading as shown, io.BufferedReader(_CountingFile(path, shown), 1 << 20) as file:
         yield file if compression is None else pa.CompressedInputStream(file, compression)
+
+
+def _reading(path: str) -> str:
+    """The words that are shown while this file is read."""
+    return f"reading {printable(os.path.basename(path))}"
 
 
 def _row_groups(path: str) -> int:
@@ -169,7 +181,7 @@ def _read_parquet(path: str, columns: list[str]) -> Any:
     if count == 1:
         return pd.read_parquet(path, columns=columns)
     with pyarrow.parquet.ParquetFile(path) as file:
-        groups = progress(range(count), count, f"reading {os.path.basename(path)}", "part")
+        groups = progress(range(count), count, _reading(path), "part")
         parts = [file.read_row_group(i, columns, use_pandas_metadata=True) for i in groups]
     return pa.concat_tables(parts).to_pandas()
 

@@ -11,6 +11,9 @@ from .arrays import F64, Ints
 from .errors import InvalidInput
 from .parquet import PartedTable
 
+PART_BYTES = 16_000_000  # of the cells of a part of a table, as float64
+_LEAST_ROWS = 256  # of a part, however wide the table is
+
 
 def vector(values: Any, name: str, length: int) -> np.ndarray:
     """A one-dimensional array of this length, without missing values."""
@@ -136,6 +139,26 @@ def take_rows(X: Any, keep: Ints) -> Any:
     if hasattr(X, "get_label"):  # a booster's own matrix
         return X.slice(keep.tolist()) if hasattr(X, "slice") else take_rows(X.get_data(), keep)
     return X[keep] if hasattr(X, "shape") else np.asarray(X)[keep]
+
+
+def row_parts(X: Any) -> list[slice]:
+    """The rows of a table in parts of about PART_BYTES; one part if it cannot be cut cheaply."""
+    n = row_count(X)
+    shape = getattr(X, "shape", ())
+    if len(shape) != 2 or hasattr(X, "get_label"):  # not a table, or a booster's own matrix
+        return [slice(0, n)]
+    row_bytes = 16 * X.nnz // max(n, 1) if hasattr(X, "nnz") else 8 * shape[1]
+    at_once = max(_LEAST_ROWS, PART_BYTES // max(row_bytes, 1))
+    return [slice(start, min(start + at_once, n)) for start in range(0, n, at_once)]
+
+
+def slice_rows(X: Any, part: slice) -> Any:
+    """Some rows of a table of any kind, one after another, without a copy where that is possible."""
+    if hasattr(X, "iloc"):
+        return X.iloc[part]
+    if hasattr(X, "shape") and not frames.kind(X) and not hasattr(X, "tocsr"):
+        return X[part]
+    return take_rows(X, np.arange(part.start, part.stop))
 
 
 def columns(X: Any, names: list[str]) -> Any:

@@ -7,7 +7,8 @@ installed, or a dict of columns. Notebooks show all of them in the same way.
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,14 @@ MAX_NOTEBOOK_ROWS = 20  # of a table in a notebook
 
 def table(columns: Mapping[str, Any], kind: str = "") -> Any:
     """A table of these columns; ``kind`` is that of X_train: see `frames.kind`."""
-    if kind:
-        return frames.from_columns(columns, kind)
-    try:
-        import pandas as pd
-    except ImportError:
-        return dict(columns)
-    return pd.DataFrame(dict(columns))
+    with _text_errors():
+        if kind:
+            return frames.from_columns(columns, kind)
+        try:
+            import pandas as pd
+        except ImportError:
+            return dict(columns)
+        return pd.DataFrame(dict(columns))
 
 
 def wide_table(
@@ -41,17 +43,31 @@ def wide_table(
     except ImportError:
         pd = None
     if pd is not None and not kind:
-        return pd.DataFrame(
-            values,
-            index=pd.MultiIndex.from_arrays([*rows.values()], names=[*rows]),
-            columns=pd.Index(columns, name="test_row"),
-        )
+        with _text_errors():
+            return pd.DataFrame(
+                values,
+                index=pd.MultiIndex.from_arrays([*rows.values()], names=[*rows]),
+                columns=pd.Index(columns, name="test_row"),
+            )
     names = [str(c) for c in columns]
     if len({*rows, *names}) < len(rows) + len(names):
         raise InvalidInput(
             "test rows share a name, which columns of this kind of table cannot; use `values` or top()."
         )
     return table({**rows, **dict(zip(names, values.T, strict=True))}, kind)
+
+
+@contextmanager
+def _text_errors() -> Iterator[None]:
+    """Re-raise errors about text that no table can hold as InvalidInput."""
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        raise InvalidInput(
+            f"the label or name of a row {ascii(error.object)[:100]} has half of a surrogate pair, which is no "
+            "character and which tables and files cannot hold; replace it in the training table, for example by "
+            "text.encode('utf-8', 'replace').decode()."
+        ) from None
 
 
 def columns_of(table: Any) -> dict[str, np.ndarray]:

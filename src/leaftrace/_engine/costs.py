@@ -18,6 +18,7 @@ import numpy as np
 from .._kernels import BLOCKS, block_width, kernels
 from .._kernels.arguments import StepLeaves
 from .._model.ensemble import Ensemble
+from .free_memory import size_in_words
 from .leaf_space import has_leaf_form, space_bytes
 from .methods import LeafInfluence, LeafRefit, SinglePoint, TopKLeaves
 from .workspace import Workspace
@@ -53,7 +54,9 @@ class Estimate:
     form: str
 
     def __repr__(self) -> str:
-        return f"Estimate(about {_duration(self.seconds)}, {_size(self.bytes)}; {self.form})"
+        return (
+            f"Estimate(about {_duration(self.seconds)}, {size_in_words(self.bytes)}; {self.form})"
+        )
 
 
 def _duration(total: float) -> str:
@@ -65,11 +68,6 @@ def _duration(total: float) -> str:
     if minutes >= 10:
         return f"{minutes} min"
     return f"{minutes} min {seconds:.0f} s" if minutes else f"{total:.2g} s"
-
-
-def _size(count: int) -> str:
-    """A number of bytes in words."""
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,11 @@ def available_memory(root: Path = Path("/")) -> int:
     return max(min(known, default=_UNKNOWN), 0)
 
 
+def size_in_words(count: int) -> str:
+    """A number of bytes in words."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
 def _machine_free(root: Path) -> int | None:
     """Bytes free on the machine."""
     for line in _lines(root / "proc/meminfo"):

@@ -16,6 +16,7 @@ import numpy as np
 
 from .._data.arrays import F64, Real
 from .._data.progress import progress
+from .._data.stopping import result_of, stoppable_threads
 from .._kernels import BLOCKS
 from .replay import Trace
 from .row_effects import (
@@ -27,7 +28,6 @@ from .row_effects import (
     step_effects,
     training_rows,
 )
-from .settings import thread_pool
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -52,6 +52,13 @@ class Workspace:
         self.n_jobs = n_jobs
         self.memory_limit = memory_limit
         self.rows = training_rows(trace)
+
+    def use_less_memory(self, limit: int) -> None:
+        """Forget the effects and states that are kept, and go on with this limit, on one thread."""
+        self.__dict__.pop("effects", None)
+        self.__dict__.pop("_states", None)
+        self.memory_limit = limit
+        self.n_jobs = 1
 
     # ---- row effects ----
 
@@ -245,11 +252,11 @@ class Workspace:
         if n_jobs == 1 or len(first) <= 1:
             yield from map(fn, chain(first, items))
             return
-        with thread_pool(n_jobs) as pool:
+        with stoppable_threads(n_jobs) as submit:
             ahead: deque[Future[S]] = deque()
             for item in chain(first, items):
                 if len(ahead) == n_jobs:
-                    yield ahead.popleft().result()
-                ahead.append(pool.submit(fn, item))
+                    yield result_of(ahead.popleft())
+                ahead.append(submit(fn, item))
             for future in ahead:
-                yield future.result()
+                yield result_of(future)

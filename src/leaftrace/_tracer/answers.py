@@ -14,6 +14,7 @@ from .._data.row_labels import aligned, labels_of, row_index, row_numbers
 from .._engine.costs import Estimate
 from .._engine.engine import Engine
 from .._engine.jumps import refuse_jumping_candidates, refuse_jumping_rows
+from .._engine.less_memory import empty_answer, in_smaller_pieces
 from .._engine.methods import Baseline, LeafInfluence, LeafRefit, Method, Retrain, TopKLeaves
 from .._engine.queries import Of, Queries, Reduce
 from .influence import FIRST_ORDER, Influence, Unit, rank, top_table
@@ -73,7 +74,10 @@ def rows_influence(
     if isinstance(method, Retrain):
         values, changed = values_by_retraining(engine, query.X_test, query.baseline, queries, index)
     else:
-        values = _fixed_tree_values(engine, queries, method, some)
+        fixed = method
+        values = in_smaller_pieces(
+            engine.work, lambda: _fixed_tree_values(engine, queries, fixed, some)
+        )
     tables = _result_tables(tracer, tracer.X_train, some, query.X_test, queries)
     extra = {
         "structure_changed": changed,
@@ -101,8 +105,11 @@ def _fixed_tree_values(
     if isinstance(method, Baseline):
         return method.values(engine.work, queries, index, engine.source.classes)
     if isinstance(method, LeafInfluence) and not isinstance(method.update_set, TopKLeaves):
-        blocks = [values for _, values in engine.backward_blocks(queries, method, index)]
-        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
+        count = engine.n_rows if index is None else len(index)
+        values = empty_answer(count, len(queries), engine.work.dtype)
+        for columns, block in engine.backward_blocks(queries, method, index):
+            values[:, columns] = block
+        return values
     rows = np.arange(engine.n_rows) if index is None else index
     if isinstance(method, LeafRefit) and engine.ensemble.refits_whole:
         return engine.values_by_refitting(queries, method, rows)
@@ -164,11 +171,16 @@ def streamed_top(
     queries, test_index = tracer.engine.queries(*query)
     every_row = np.arange(tracer.n_rows)
     refuse_jumping_rows(tracer.engine.work.trace, every_row)
-    tops = []
-    for columns, values in tracer.engine.backward_blocks(queries, method, None):
-        names = test_index[columns]
-        block = removal_influence(tracer, values, every_row, names, queries, method)
-        tops += rank(block, k, effect)
+
+    def ranked() -> list[Any]:
+        tops = []
+        for columns, values in tracer.engine.backward_blocks(queries, method, None):
+            names = test_index[columns]
+            block = removal_influence(tracer, values, every_row, names, queries, method)
+            tops += rank(block, k, effect)
+        return tops
+
+    tops = in_smaller_pieces(tracer.engine.work, ranked)
     name = f"{queries.of}_change_if_removed"
     rows = {"train_row": tracer.train_index, "position": every_row}
     unit = Unit(FIRST_ORDER, single_row_noise(tracer, queries, method))
@@ -204,7 +216,7 @@ def labels_influence(tracer: Tracer, query: QueryArguments, to: Any, rows: Any) 
     queries, test_index = engine.queries(*query)
     index = row_numbers(rows, engine.n_rows, labels=tracer.row_labels)
     some = None if rows is None else index
-    values = engine.label_slopes(queries, index, target)
+    values = in_smaller_pieces(engine.work, lambda: engine.label_slopes(queries, index, target))
     action, size = _label_action(engine, index)
     return Influence(
         _finite(values),
@@ -258,7 +270,9 @@ def candidates_influence(
     leaves, offset = engine.source.rows(X_new)
     refuse_jumping_candidates(engine.work.trace, leaves)
     queries, test_index = engine.queries(*query)
-    values, per_label = _candidate_values(engine, queries, leaves, offset, y_new)
+    values, per_label = in_smaller_pieces(
+        engine.work, lambda: _candidate_values(engine, queries, leaves, offset, y_new)
+    )
     m = leaves.shape[1]
     return Influence(
         _finite(values),

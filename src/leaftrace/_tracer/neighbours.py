@@ -25,6 +25,7 @@ from .._data.arrays import F64, Ids, Ints, Real
 from .._data.errors import InvalidInput
 from .._data.tables import table
 from .._engine.backward import expand_effects
+from .._engine.less_memory import in_smaller_pieces
 from .._engine.methods import LeafInfluence
 from .._engine.queries import Queries
 from .._engine.replay import Trace
@@ -68,9 +69,12 @@ def neighbour_table(
     if y_test is not None:
         queries, _ = engine.queries(X_test, y_test, "loss", None, None, baseline)
     outputs = scores.gradient.argmax(axis=1)  # (m,)
-    lines: list[dict[str, Any]] = []
-    for block in _blocks(tracer, queries, outputs, test_index):
-        lines += _block_lines(tracer, block, k, by)
+
+    def lines_of_blocks() -> list[dict[str, Any]]:
+        blocks = _blocks(tracer, queries, outputs, test_index)
+        return [line for block in blocks for line in _block_lines(tracer, block, k, by)]
+
+    lines = in_smaller_pieces(engine.work, lines_of_blocks)
     columns = {name: np.concatenate([line[name] for line in lines]) for name in lines[0]}
     return table(columns, tracer.table_kind)
 

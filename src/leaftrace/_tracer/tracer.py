@@ -18,6 +18,7 @@ from .._engine.costs import Estimate
 from .._engine.engine import Engine
 from .._engine.fidelity import Fidelity
 from .._engine.free_memory import available_memory
+from .._engine.less_memory import memory_errors
 from .._engine.methods import LeafInfluence, LeafRefit, Method
 from .._engine.queries import Of, Reduce
 from .._engine.refit import RefittedModel, RetrainedModel
@@ -54,7 +55,8 @@ class Tracer(NoiseFloors):
                       "warn" or "ignore"
     ``dtype``         "float32" or "float64" for the passes; the replay itself is always float64
     ``n_jobs``        threads; None means all cores. Results do not depend on it
-    ``memory_limit``  bytes to use beyond the inputs; None means half of what is free
+    ``memory_limit``  bytes to use beyond the inputs; None means half of what is free. Some 100 bytes
+                      for each training row, and one or two for each row and tree, are always used
     ``params``        training parameters that take precedence over those the model itself reports
                       (a file of XGBoost reports none)
     ``class_names``   names of the classes, in their order, for a model that has only numbers for
@@ -78,6 +80,7 @@ class Tracer(NoiseFloors):
     engine: Engine  # the replayed model; actions and views are built on it
     _given_weight: F64  # (n,)
 
+    @memory_errors("building the tracer")
     def __init__(
         self,
         model: Any,
@@ -322,6 +325,7 @@ class Tracer(NoiseFloors):
         """
         return neighbour_table(self, X_test, y_test, k, by, output, baseline)
 
+    @memory_errors("refitting the model")
     def refit(
         self,
         without: Any = None,
@@ -342,6 +346,7 @@ class Tracer(NoiseFloors):
         training = changed_training_set(self, without, y, sample_weight, added)
         return self.engine.refit(training)
 
+    @memory_errors("training the model again")
     def retrain(
         self,
         without: Any = None,

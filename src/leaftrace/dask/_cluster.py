@@ -27,12 +27,31 @@ class Cluster:
     def __init__(self, client: Client | None) -> None:
         self.client: Any = client or _running_client()
         self.places: dict[str, list[int]] = {}  # numbers of the partitions of each worker
+        self.check()
+
+    def check(self) -> None:
+        """Raise an error if work that is sent to the cluster would wait for ever.
+
+        A cluster that scales itself gets its first worker when there is work.
+        """
+        if self.client.status != "running":
+            raise LeaftraceError(
+                f"the Dask client is {self.client.status}; start a new one, distributed.Client(...), and make the "
+                "tracer again with client=."
+            )
+        scales_itself = getattr(self.client.cluster, "_adaptive", None) is not None
+        if not scales_itself and not self.client.nthreads():
+            raise LeaftraceError(
+                "the Dask cluster has no workers; start some, for example by cluster.scale(4), and wait for them by "
+                "client.wait_for_workers(1)."
+            )
 
     def compute(self, columns: list[list[Any]]) -> list[tuple[Future | None, ...]]:
         """(X, y, w) of each partition, from columns of delayed partitions.
 
         All are computed in one graph, so that files they share are read once.
         """
+        self.check()
         delayed_parts = [part for parts in columns for part in parts if part is not None]
         futures = iter(self.client.compute(delayed_parts, retries=2))
         computed = [
@@ -65,6 +84,7 @@ class Cluster:
 
     def map(self, fn: Callable[..., Any], *items: Any, **common: Any) -> list[Future]:
         """fn of each partition's items, on its worker (or on any, if that one is gone)."""
+        self.check()
         rows = list(zip(*items, strict=True))
         out = {}
         for worker, numbers in (self.places or {"": range(len(rows))}).items():
@@ -99,6 +119,7 @@ class Cluster:
     @property
     def threads(self) -> int:
         """Number of threads of all workers."""
+        self.check()
         return max(1, sum(self.client.nthreads().values()))
 
 

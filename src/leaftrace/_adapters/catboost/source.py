@@ -26,6 +26,7 @@ from ..._data import inputs
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
 from ..._data.parquet import PartedTable
+from ..._data.stopping import is_wanted, stop_if_unwanted
 from ..._model.early_stopping import EvalRows, EvalSet, Rounds
 from ..._model.ensemble import Ensemble, LeafRule, Recorded
 from ..._model.training_set import TrainingSet
@@ -283,11 +284,16 @@ class CatBoostSource(BaseSource):
         baseline = rows.offset(offset)
         table, pool = self._table_and_pool(rows, labels, weights, baseline)
         try:
-            model = catboost.CatBoost(params).fit(pool, eval_set=self._eval_pools(rows.eval_set))
+            model = catboost.CatBoost(params).fit(
+                pool,
+                eval_set=self._eval_pools(rows.eval_set),
+                callbacks=[_StopIfUnwanted()],
+            )
         except catboost.CatBoostError as error:
             raise LeaftraceError(
                 f"CatBoost cannot train the model again; it says: {error}"
             ) from None
+        stop_if_unwanted()
         leaves = leaf_numbers(model, self._training_pool)
         changed = not np.array_equal(leaves, self._finished_leaves())
         kept = "kept" if stopped_early(self.params) else "none"
@@ -334,6 +340,13 @@ class CatBoostSource(BaseSource):
         if self._splits_on_targets:
             return leaf_numbers(self.model, self._training_pool)
         return self.ensemble.leaves
+
+
+class _StopIfUnwanted:
+    """A callback that ends a training nobody waits for."""
+
+    def after_iteration(self, info: Any) -> bool:
+        return is_wanted()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from ..._data.progress import progress
 from .model import ParsedModel
 from .tables import table_length
 
-LEAF_BYTES = 200_000_000  # size of the leaf numbers that one call of LightGBM may return
+LEAF_BYTES = 32_000_000  # size of the leaf numbers that one call of LightGBM may return
 
 
 def predict(booster: lgb.Booster, table: Any, **options: Any) -> np.ndarray:

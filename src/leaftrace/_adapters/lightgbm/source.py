@@ -24,6 +24,7 @@ from ..._data import inputs
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.forks import works_in_forks
+from ..._data.stopping import stop_if_unwanted
 from ..._model.early_stopping import EvalRows, EvalSet, Rounds
 from ..._model.ensemble import Ensemble
 from ..._model.training_set import TrainingSet
@@ -272,7 +273,9 @@ class LightGBMSource(BaseSource):
         """Train for as many rounds as the model has, or until early stopping on other rows."""
         rates = np.asarray(self.ensemble.learning_rate) * self._steepness
         varies = bool(rates.ndim) and params["boosting"] != "dart"
-        callbacks = [lgb.reset_parameter(learning_rate=rates.tolist())] if varies else []
+        callbacks: list[Any] = [_stop_if_unwanted]
+        if varies:
+            callbacks.append(lgb.reset_parameter(learning_rate=rates.tolist()))
         rounds = self.parsed.iterations
         if eval_set is None:
             return lgb.train(params, data, num_boost_round=rounds, callbacks=callbacks)
@@ -283,9 +286,8 @@ class LightGBMSource(BaseSource):
             )
         params |= stopping_params(self.params, stopped_early(self.booster, self.params, rounds))
         sets = [self._eval_data(data, rows) for rows in eval_set]
-        return lgb.train(
-            params, data, int(self.params.get("num_iterations", rounds)), valid_sets=sets
-        )
+        most = int(self.params.get("num_iterations", rounds))
+        return lgb.train(params, data, most, valid_sets=sets, callbacks=callbacks)
 
     def _eval_data(self, data: lgb.Dataset, rows: EvalRows) -> lgb.Dataset:
         """Rows that decide when to stop, with the bins of the training rows."""
@@ -319,6 +321,11 @@ class LightGBMSource(BaseSource):
             if not pairs == len(np.unique(ids)) == len(np.unique(other_ids)):
                 return True
         return False
+
+
+def _stop_if_unwanted(_: Any) -> None:
+    """A callback that ends a training nobody waits for."""
+    stop_if_unwanted()
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ..._data.progress import progress
 from ..base import pack_leaves
 from .model import Trees, error_reason
 
-LEAF_BYTES = 100_000_000  # size of the leaf numbers that one call of XGBoost may return
+LEAF_BYTES = 32_000_000  # size of the leaf numbers that one call of XGBoost may return
 
 
 def predict(booster: xgb.Booster, matrix: xgb.DMatrix, **options: Any) -> NDArray[Any]:

@@ -53,7 +53,7 @@ from .objectives import OBJECTIVES
 from .opening import OpenedModel, open_booster, refuse_unsupported, with_given
 from .prediction import leaves_of_rows, predict
 from .start import margin
-from .stopping import STOPPING_NAMES, reported_metrics
+from .stopping import STOPPING_NAMES, StopIfUnwanted, reported_metrics
 from .tables import MatrixBuilder
 from .users_model import with_booster, with_leaf_values
 
@@ -279,10 +279,11 @@ class XGBoostSource(BaseSource):
         params |= {"nthread": threads, "verbosity": 0}
         data = self._altered(rows, threads)
         if rows.eval_set is None:
-            return xgb.train(params, data, len(self.trees.rounds) - 1)
+            rounds = len(self.trees.rounds) - 1
+            return xgb.train(params, data, rounds, callbacks=[StopIfUnwanted()])
         eval_data = [self._eval_matrix(part) for part in rows.eval_set]
         metrics = reported_metrics(self.booster)
-        return self.opened.stopping.train(params, data, eval_data, metrics)
+        return self.opened.stopping.train(params, data, eval_data, metrics, [StopIfUnwanted()])
 
     def _eval_matrix(self, rows: EvalRows) -> xgb.DMatrix:
         """Rows that decide when to stop."""

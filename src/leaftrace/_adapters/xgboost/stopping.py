@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import xgboost as xgb
-from xgboost.callback import EarlyStopping
+from xgboost.callback import EarlyStopping, TrainingCallback
 
 from ..._data.errors import InvalidInput
+from ..._data.stopping import stop_if_unwanted
 
 # Names in Tracer's params that belong to the early stopping, and the fields that they set.
 STOPPING_NAMES = {
@@ -51,10 +52,12 @@ class StoppingRule:
         data: xgb.DMatrix,
         eval_data: list[xgb.DMatrix],
         metrics: list[str],
+        callbacks: list[TrainingCallback],
     ) -> xgb.Booster:
         """Train until the last of the eval matrices stops it.
 
-        ``metrics``: names that the booster itself reports, for a rule without a metric.
+        ``metrics``    names that the booster itself reports, for a rule without a metric
+        ``callbacks``  further ones, to be called after each round
         """
         if self.most_rounds is None or (self.patience is None and self.callback is None):
             raise InvalidInput(
@@ -63,14 +66,23 @@ class StoppingRule:
             )
         options: dict[str, Any] = {"early_stopping_rounds": self.patience}
         if self.callback is not None:
-            options = {"callbacks": [_fresh(self.callback)]}
+            options = {}
+            callbacks = [*callbacks, _fresh(self.callback)]
         metric = metrics if self.metric is None else self.metric
         if callable(metric):
             options["custom_metric"] = _on_matrix(metric)
         elif metric:
             params = params | {"eval_metric": metric}
         named = [(matrix, f"validation_{i}") for i, matrix in enumerate(eval_data)]
-        return xgb.train(params, data, self.most_rounds, evals=named, verbose_eval=False, **options)
+        return xgb.train(
+            params,
+            data,
+            self.most_rounds,
+            evals=named,
+            verbose_eval=False,
+            callbacks=callbacks,
+            **options,
+        )
 
 
 def rule_of_estimator(model: xgb.XGBModel) -> StoppingRule:
@@ -110,3 +122,11 @@ def _on_matrix(metric: Callable[..., Any]) -> Callable[..., tuple[str, float]]:
         return metric.__name__, float(metric(matrix.get_label(), predicted, **options))
 
     return of_matrix
+
+
+class StopIfUnwanted(TrainingCallback):
+    """A callback that ends a training nobody waits for."""
+
+    def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        stop_if_unwanted()
+        return False

@@ -1,0 +1,136 @@
+"""Ctrl-C: the command while it starts, and trainings on other threads than the main one."""
+
+import signal
+import subprocess
+import sys
+import threading
+from contextvars import copy_context
+
+import catboost
+import lightgbm as lgb
+import numpy as np
+import pytest
+import xgboost as xgb
+
+import leaftrace as lt
+from leaftrace._data import stopping
+from leaftrace._data.stopping import Stopped, is_wanted, stop_if_unwanted, stoppable_threads
+
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT to another process")
+SECONDS_TO_WAIT = 30  # for a process that would run for hours
+
+# A retraining that never ends by itself, on so many threads.
+ENDLESS = """
+import os, sys
+import lightgbm as lgb
+import numpy as np
+import leaftrace as lt
+
+X = np.random.default_rng(0).standard_normal((300, 3))
+y = X[:, 0]
+tracer = lt.Tracer(lgb.LGBMRegressor(n_estimators=3, verbose=-1).fit(X, y), X, y, n_jobs=int(sys.argv[1]))
+train = lgb.train
+
+def train_for_ever(params, data, num_boost_round, callbacks):
+    os.write(1, b"training\\n")  # at once, as two threads write
+    return train(params, data, 10**9, callbacks=callbacks)
+
+lgb.train = train_for_ever
+try:
+    tracer.influence(X[:2], y[:2], method=lt.Retrain(), rows=[0, 1, 2, 3])
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@POSIX
+@pytest.mark.parametrize("module", ["numpy", "pandas._libs", "leaftrace._tracer.influence"])
+def test_interrupt_while_the_command_starts(module):
+    """The interrupt comes when this module has just been loaded."""
+    command = [sys.executable, "-X", "importtime", "-m", "leaftrace", "--help"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stderr is not None
+        for line in run.stderr:
+            if line.rstrip().endswith(f" {module}"):
+                break
+        run.send_signal(signal.SIGINT)
+        out, err = run.communicate(timeout=SECONDS_TO_WAIT)
+    said = [line for line in err.splitlines() if not line.startswith("import time:")]
+    assert said == ["leaftrace: Interrupted before there was an answer; no file was written."]
+    assert run.returncode == 130
+    assert out == ""
+
+
+@POSIX
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_interrupt_while_training_again(n_jobs):
+    command = [sys.executable, "-c", ENDLESS, str(n_jobs)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        try:
+            for _ in range(n_jobs):
+                assert run.stdout.readline() == "training\n"
+            run.send_signal(signal.SIGINT)
+            out, _ = run.communicate(timeout=SECONDS_TO_WAIT)
+        finally:
+            run.kill()
+    assert out == "interrupted\n"
+    assert run.returncode == 0  # no thread keeps the process alive
+
+
+MODELS = {
+    "catboost": lambda: catboost.CatBoostRegressor(
+        iterations=3, verbose=0, thread_count=1, allow_writing_files=False
+    ),
+    "lightgbm": lambda: lgb.LGBMRegressor(n_estimators=3, n_jobs=1, verbose=-1),
+    "xgboost": lambda: xgb.XGBRegressor(n_estimators=3, n_jobs=1),
+}
+
+
+@pytest.mark.parametrize("library", MODELS)
+def test_trainings_look_whether_they_are_wanted(library):
+    X = np.random.default_rng(0).standard_normal((80, 3))
+    y = X[:, 0]
+    tracer = lt.Tracer(MODELS[library]().fit(X, y), X, y, n_jobs=1)
+    wanted = tracer.retrain(without=[0])
+    assert np.isfinite(wanted.scores(X)).all()
+    unwanted = threading.Event()
+    unwanted.set()
+    context = copy_context()
+    context.run(stopping._unwanted.set, unwanted)
+    with pytest.raises(Stopped):
+        context.run(tracer.retrain, [0])
+
+
+def test_work_is_told_when_the_caller_is_interrupted():
+    started = threading.Event()
+
+    def work():
+        started.set()
+        while True:
+            stop_if_unwanted()
+
+    def not_started():
+        raise AssertionError("there was a thread for one only")
+
+    with pytest.raises(KeyboardInterrupt), stoppable_threads(1) as submit:  # noqa: PT012
+        running = submit(work)
+        waiting = submit(not_started)
+        assert started.wait(SECONDS_TO_WAIT)
+        raise KeyboardInterrupt
+    assert isinstance(running.exception(SECONDS_TO_WAIT), Stopped)
+    assert waiting.cancelled()
+    assert is_wanted()  # outside
+
+
+def test_work_that_does_not_look_is_left_alone(monkeypatch):
+    monkeypatch.setattr(stopping, "SECONDS_TO_STOP", 0.01)
+    end = threading.Event()
+    with pytest.raises(KeyboardInterrupt), stoppable_threads(1) as submit:  # noqa: PT012
+        running = submit(end.wait)
+        raise KeyboardInterrupt
+    assert not running.done()
+    end.set()
+    assert running.result(SECONDS_TO_WAIT)
