@@ -66,7 +66,7 @@ void bind_removal(nb::module_& m) {
                                           pointer(G), pointer(lam), pointer(fixed), diagonal};
               kernels<Leaf, Real>().removal_step(e, scratch.data());
           },
-          "loss"_a, "newton"_a, "own"_a.noconvert(), "first"_a.noconvert(), "own_state"_a.noconvert(),
+          "loss"_a.none(), "newton"_a, "own"_a.noconvert(), "first"_a.noconvert(), "own_state"_a.noconvert(),
           "move"_a.noconvert(), "y"_a.noconvert(), "w"_a.noconvert(), "s"_a.noconvert(), "D"_a.noconvert(),
           "rows"_a.noconvert(), "dlam"_a.noconvert(), "c"_a, "dG"_a.noconvert(), "dH"_a.noconvert(),
           "dS"_a.noconvert(), "bounds"_a.noconvert() = nb::none(), "G"_a.noconvert() = nb::none(),
@@ -195,7 +195,7 @@ void bind_changes(nb::module_& m) {
                                     dH.data()};
               kernels<Leaf, Real>().change_sums(s, c, scratch.data());
           },
-          "loss"_a, "leaf"_a.noconvert(), "first"_a.noconvert(),
+          "loss"_a.none(), "leaf"_a.noconvert(), "first"_a.noconvert(),
           "before"_a.noconvert().none(), "first_before"_a.noconvert().none(), "d_before"_a.noconvert().none(),
           "pick"_a.noconvert().none(), "form"_a, "state"_a.noconvert(), "y"_a.noconvert(), "w"_a.noconvert(),
           "shift"_a.noconvert().none(), "inner"_a.noconvert().none(), "mask"_a.noconvert().none(), "D"_a.noconvert(),

@@ -89,9 +89,14 @@ def spoiled(value):
         yield from NO_FAMILY
 
 
-def outcome(module, kernel, arguments):
-    """Return the type of the error that a call raises, or the arguments after it."""
+def outcome(module, kernel, arguments, argument=None, bad=None):
+    """Return the type of the error that a call raises, or its arrays after it.
+
+    ``argument``: its value is replaced by ``bad``, which is passed as it lies in memory.
+    """
     arguments = copy.deepcopy(arguments)
+    if argument is not None:
+        arguments[argument] = bad
     try:
         with np.errstate(all="ignore"):
             getattr(module, kernel)(*arguments.values())
@@ -121,12 +126,14 @@ def test_bad_arguments_are_refused_by_both(name):
     differ = []
     refused = 0
     for argument, value in arguments.items():
-        for bad in spoiled(value):
-            call = kernel, arguments | {argument: bad}
-            found = [outcome(module, *call) for module in BOTH]
+        for bad in zip(*(spoiled(value) for _ in BOTH), strict=True):
+            found = [
+                outcome(module, kernel, arguments, argument, wrong)
+                for module, wrong in zip(BOTH, bad, strict=True)
+            ]
             refused += isinstance(found[0], type)
             if not same(found[0], found[-1]):
-                differ.append((argument, bad, found))
+                differ.append((argument, bad[0], found))
     assert not differ, f"{len(differ)}, the first: {differ[0]}"
     assert refused > 10 * len(arguments)
 
@@ -137,9 +144,21 @@ def test_any_number_is_computed_with(isa_or_twin, name):
     kernel, arguments = CALLS[name]
     for argument, value in arguments.items():
         if isinstance(value, np.ndarray) and value.dtype.kind == "f":
-            for number in (np.nan, -np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -0.0, -1.5, 0.0):
-                call = arguments | {argument: np.full_like(value, number)}
-                result = outcome(isa_or_twin, kernel, call)
+            for number in (
+                np.nan,
+                -np.nan,
+                np.inf,
+                -np.inf,
+                1e308,
+                -1e308,
+                5e-324,
+                -0.0,
+                -1.5,
+                0.0,
+            ):
+                result = outcome(
+                    isa_or_twin, kernel, arguments, argument, np.full_like(value, number)
+                )
                 assert isinstance(result, dict) or result is np.linalg.LinAlgError
 
 
@@ -185,7 +204,9 @@ def test_what_was_read_out_of_bounds(module):
     for loss in NO_FAMILY:
         refused("removal_step, Logistic logistic", "loss", loss=loss)
         refused(name, "loss", loss=loss)
-    refused("removal_step, Softmax softmax", "several outputs of a loss that has one", loss=Logistic())
+    refused(
+        "removal_step, Softmax softmax", "several outputs of a loss that has one", loss=Logistic()
+    )
     refused("removal_step, Logistic logistic", "expected", loss=Softmax(3))
 
 

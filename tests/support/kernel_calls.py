@@ -71,7 +71,7 @@ def calls():
         found[f"tree_scores, {K}"] = call("tree_scores", *trees, real(2 * M, K), real(N, K))
         found[f"tree_sums, {K}"] = call("tree_sums", *trees, real(N, K), real(2 * M, K))
         step = leaves(1, N), first(1)
-        ranked = real(N), real(1, N, K, K), real(N, K, B), np.zeros((M, B))
+        ranked = np.ones(N), real(1, N, K, K), real(N, K, B), np.zeros((M, B))
         found[f"backward_step, {K}"] = call(
             "backward_step", *step, real(1, N, K, K), real(M, K, B), real(N, K, B), *step, real(M, K, B)
         )  # fmt: skip
@@ -108,7 +108,7 @@ def calls_of_refits(loss):
     limits = np.array([0.2, 0.6, 1.0]), real(M, K), real(M), np.zeros(M, bool), True
     return {
         f"change_sums, {name}": call(
-            "change_sums", loss, *step, *step, real(M, K, B), real(N), *terms, None, None, None, real(N, K, B),
+            "change_sums", loss, *step, *step, real(M, K, B), np.ones(N), *terms, None, None, None, real(N, K, B),
             real(M, B), *sums,
         ),
         f"change_sums, {name}, inner iteration": call(

@@ -115,7 +115,8 @@ def _size(axis: str, found: int, sizes: dict[str, int]) -> int:
     if axis.endswith("+1"):
         return sizes.setdefault(axis[:-2], found - 1) + 1
     size = sizes.setdefault(axis, found)
-    require(size > 0 or axis not in NEVER_EMPTY, f"{axis}: there must be at least one")
+    is_empty = size == 0 and axis.rstrip("'") in NEVER_EMPTY
+    require(not is_empty, f"{axis}: there must be at least one")
     require(axis != "B" or size in BLOCKS, "a block has 1, 8 or 32 columns")
     return size
 
@@ -167,6 +168,7 @@ def check_together(**arguments: Any) -> None:
 
 def check_name(loss: str) -> None:
     """Refuse a name that is not that of a loss with one-output kernels."""
+    _require_type(isinstance(loss, str), "loss", "a name")
     require(loss != "softmax", "softmax has no one-output kernel")
     require(loss in ONE_OUTPUT, f"unknown loss '{loss}'")
 
@@ -178,6 +180,7 @@ def check_loss(loss: Any, K: int) -> str:
     need = "a loss needs `changes`: the name of a family of kernels, and its numbers"
     require(is_family and isinstance(changes[1], tuple), need)
     family, numbers = changes
+    require(all(isinstance(number, int | float) for number in numbers), need)
     require(family in FAMILIES, f"unknown loss '{family}'")
     expected = FAMILIES[family]
     require(

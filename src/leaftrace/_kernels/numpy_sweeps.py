@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .._data.arrays import F64, Ids, Ints, Real
@@ -22,9 +24,10 @@ from .checks import (
 
 def sum_by_leaf(leaf: Ids, x: Real, out: Real) -> None:
     """out[l] += sum of x[j] over the rows j of leaf l. leaf (n,), x (n, ...), out (M, ...)."""
-    columns = x.reshape(len(x), -1)
-    sums = out.reshape(len(out), -1)
-    for c in range(columns.shape[1]):
+    width = math.prod(x.shape[1:])
+    columns = x.reshape(len(x), width)
+    sums = out.reshape(len(out), width)
+    for c in range(width):
         sums[:, c] += np.bincount(leaf, columns[:, c], len(out)).astype(out.dtype)
 
 
