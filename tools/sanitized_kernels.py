@@ -18,7 +18,8 @@ def load(folder: Path) -> None:
     """Load the kernels of a folder; there must be one file of them."""
     (path,) = [p for p in folder.glob("_native*") if p.suffix in (".so", ".dylib")]
     spec = importlib.util.spec_from_file_location(NAME, path)
-    assert spec is not None and spec.loader is not None, path
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a module")
     module = importlib.util.module_from_spec(spec)
     sys.modules[NAME] = module
     spec.loader.exec_module(module)

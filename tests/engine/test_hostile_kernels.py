@@ -37,9 +37,9 @@ def other_shapes(array):
         yield np.concatenate([array, array.take([0], axis)], axis)
         yield array.take(range(array.shape[axis] - 1), axis)
         yield array.take([], axis)
-    yield array[None]
-    yield array[0]
-    yield array.ravel()
+    yield array[None].copy()
+    yield array[0].copy()
+    yield array.flatten()
     yield np.zeros((0,) * array.ndim, array.dtype)
 
 
@@ -100,9 +100,10 @@ def outcome(module, kernel, arguments, argument=None, bad=None):
     try:
         with np.errstate(all="ignore"):
             getattr(module, kernel)(*arguments.values())
-    except (TypeError, ValueError, np.linalg.LinAlgError) as error:
-        assert str(error), "an error without words"
-        return type(error)
+    except TypeError:
+        return TypeError
+    except ValueError:
+        return ValueError
     return {name: value for name, value in arguments.items() if isinstance(value, np.ndarray)}
 
 
@@ -110,7 +111,7 @@ def same(a, b):
     """Whether two outcomes are the same error, or the same numbers up to rounding."""
     if isinstance(a, type) or isinstance(b, type):
         return a is b
-    return all(np.allclose(a[name], b[name], rtol=1e-9, atol=1e-9) for name in a)
+    return all(np.allclose(a[name], b[name], rtol=1e-9, atol=1e-9, equal_nan=True) for name in a)
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -159,7 +160,7 @@ def test_any_number_is_computed_with(isa_or_twin, name):
                 result = outcome(
                     isa_or_twin, kernel, arguments, argument, np.full_like(value, number)
                 )
-                assert isinstance(result, dict) or result is np.linalg.LinAlgError
+                assert isinstance(result, dict)
 
 
 @pytest.fixture(params=["twin", "baseline", "avx2", "avx512"])

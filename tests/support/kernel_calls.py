@@ -32,6 +32,11 @@ def real(*shape):
     return rng.random(shape) + 0.1
 
 
+def small(*shape):
+    """Return changes of scores that every form of a change is made for."""
+    return 1e-3 * real(*shape)
+
+
 def leaves(*shape):
     return rng.integers(0, M, shape).astype(np.uint8)
 
@@ -108,7 +113,7 @@ def calls_of_refits(loss):
     limits = np.array([0.2, 0.6, 1.0]), real(M, K), real(M), np.zeros(M, bool), True
     return {
         f"change_sums, {name}": call(
-            "change_sums", loss, *step, *step, real(M, K, B), np.ones(N), *terms, None, None, None, real(N, K, B),
+            "change_sums", loss, *step, *step, small(M, K, B), np.ones(N), *terms, None, None, None, small(N, K, B),
             real(M, B), *sums,
         ),
         f"change_sums, {name}, inner iteration": call(
