@@ -175,7 +175,7 @@ def check_name(loss: str) -> None:
 
 def check_loss(loss: Any, K: int) -> str:
     """Refuse a loss without a family of kernels, or of another number of outputs; its family."""
-    changes = getattr(loss, "changes", None)
+    changes: Any = getattr(loss, "changes", None)
     is_family = isinstance(changes, tuple) and len(changes) == 2 and isinstance(changes[0], str)
     need = "a loss needs `changes`: the name of a family of kernels, and its numbers"
     require(is_family and isinstance(changes[1], tuple), need)
