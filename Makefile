@@ -4,6 +4,7 @@
 # make docs   build the documentation into site/; all its code is run
 # make dist   build the source distribution and, from it, a wheel; try the wheel in an empty environment
 # make test-oldest  the same with the oldest supported versions of the boosters
+# make asan   build the kernels with AddressSanitizer and UBSan and run the tests of the kernels (needs GCC)
 # make support  train and trace a model for every option of every library and write docs/support.md
 # make bench  measure against the peers and write docs/benchmarks.md (about ten minutes, needs the Adult data)
 # make paper  reproduce the paper at small sizes (about ten minutes, needs the data of LEAFTRACE_DATA)
@@ -15,11 +16,12 @@ BIN := $(VENV)/bin
 
 OLDEST := .venv-oldest
 FRESH := build/fresh
+ASAN := build/asan
 
 MINUTES ?= 60
 PROCESSES ?= 2
 
-.PHONY: demo test fuzz docs dist test-oldest support bench actions paper paper-full lint types check clean
+.PHONY: demo test fuzz docs dist test-oldest asan support bench actions paper paper-full lint types check clean
 .DEFAULT_GOAL := test
 
 # The environment is made anew when what it is made of changes; Python files are used in place.
@@ -67,6 +69,18 @@ $(OLDEST)/ready: pyproject.toml constraints.txt constraints-oldest.txt CMakeList
 
 test-oldest: $(OLDEST)/ready
 	$(OLDEST)/bin/python -m pytest -n auto -W ignore::DeprecationWarning -W ignore::FutureWarning  # old versions among themselves
+
+# The sanitizer is loaded before Python, and with it the C++ library whose exceptions it watches. Leaks are not looked
+# for: Python itself keeps memory until its end.
+asan: $(VENV)/ready
+	$(BIN)/cmake -S . -B $(ASAN) -G Ninja -DLEAFTRACE_SANITIZE=ON -DCMAKE_MAKE_PROGRAM="$(CURDIR)/$(BIN)/ninja" \
+		-DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)"
+	$(BIN)/cmake --build $(ASAN)
+	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
+		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 LEAFTRACE_SANITIZED=$(ASAN) PYTHONPATH=tools \
+		$(BIN)/python -m pytest -n auto -p sanitized_kernels tests/engine/test_hostile_kernels.py \
+		tests/engine/test_kernels.py tests/engine/test_general_kernels.py tests/engine/test_removals.py \
+		tests/adapters/test_contract.py
 
 support: $(VENV)/ready
 	$(BIN)/python tools/support.py

@@ -9,6 +9,8 @@
 
 #include <math.h>
 
+#include <type_traits>
+
 namespace leaftrace {
 namespace LEAFTRACE_ISA {
 namespace {
@@ -35,10 +37,11 @@ template <class Real>
 LT_INLINE Real log_of(Real x) {
     constexpr bool single = sizeof(Real) == 4;
     using Word = std::conditional_t<single, std::int32_t, std::int64_t>;
+    using Bits = std::make_unsigned_t<Word>;  // differences and shifts wrap around, also for numbers that are not >= 0
     constexpr int digits = single ? 23 : 52, terms = single ? 5 : 11;
     const Real half_root = Real(0.70710678118654752);
-    const Word from = bits_of<Word>(half_root), k = (bits_of<Word>(x) - from) >> digits;
-    const Real m = bits_of<Real>(static_cast<Word>(bits_of<Word>(x) - (k << digits)));
+    const Word k = static_cast<Word>(bits_of<Bits>(x) - bits_of<Bits>(half_root)) >> digits;
+    const Real m = bits_of<Real>(bits_of<Bits>(x) - (static_cast<Bits>(k) << digits));
     const Real z = (m - 1) / (m + 1), square = z * z;
     Real sum = Real(2) / (2 * terms + 1);
     for (int i = terms - 1; i >= 0; --i) sum = sum * square + Real(2) / (2 * i + 1);
@@ -65,7 +68,7 @@ LT_INLINE float exp_of(float x) {
     p = p * r + 0.5f;
     p = p * r + 1.0f;
     p = p * r + 1.0f;
-    return p * bits_of<float>((bits_of<std::int32_t>(t) + 127) << 23);
+    return p * bits_of<float>((bits_of<std::uint32_t>(t) + 127) << 23);
 }
 
 // A loss that is piecewise linear in a number u with du/dA = m: three pieces, for u below c0, between, and

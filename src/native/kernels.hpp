@@ -2,7 +2,7 @@
 // a few lines of NumPy, and tests compare the two.
 //
 // Legend: n rows, R trees in a step, K outputs, O outputs of a leaf, M leaves of a step, B columns, Q inner
-// iterations. Arrays are C-contiguous; shapes are checked once, in module.cpp.
+// iterations. Arrays are C-contiguous; bindings check all arguments once (arguments.hpp).
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -31,7 +31,7 @@ LT_INLINE double fast_exp(double x) {
     p = p * r + 0.5;
     p = p * r + 1.0;
     p = p * r + 1.0;
-    std::int64_t bits;
+    std::uint64_t bits;  // without a sign: shifting a negative number is undefined
     std::memcpy(&bits, &t, 8);
     bits = (bits + 1023) << 52;
     double scale;

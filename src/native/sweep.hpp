@@ -233,7 +233,8 @@ struct SoftmaxBody {
         Unit mean[N] = {};
         for (Index k = 0; k < K; ++k) {
             p[k] /= total;
-            const Unit *step = units<B>(inner + (l * K + k) * B), *used = units<B>(mask + l * B);
+            const Unit* step = inner ? units<B>(inner + (l * K + k) * B) : nullptr;
+            const Unit* used = inner ? units<B>(mask + l * B) : nullptr;
             LT_UNITS(B) {
                 Unit x = inner ? composed<exponential>(E[k * N + i_] * used[i_], step[i_]) : E[k * N + i_];
                 if (!exponential) x = expm1_of(x, Real());

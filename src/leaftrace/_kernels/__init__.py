@@ -14,8 +14,7 @@ import numpy as np
 
 from .._data.arrays import Real
 from . import numpy as twins
-
-BLOCKS = (1, 8, 32)  # numbers of columns in a block that the native kernels are compiled for
+from .checks import BLOCKS as BLOCKS
 
 
 def _load() -> Any:

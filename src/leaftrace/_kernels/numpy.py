@@ -11,26 +11,47 @@ import numpy as np
 
 from .._data.arrays import F64, Ids, Ints, Real
 from .._model.losses import Logistic, Loss, Poisson, SquaredError
+from .checks import (
+    check_chain,
+    check_edges,
+    check_first,
+    check_forest,
+    check_ids,
+    check_name,
+    check_rows,
+    check_state,
+    check_together,
+    checked,
+    require,
+)
 from .numpy_removal import removal_step as removal_step
-
-
-def sum_by_leaf(leaf: Ids, x: Real, out: Real) -> None:
-    """out[l] += sum of x[j] over the rows j of leaf l. leaf (n,), x (n, ...), out (M, ...)."""
-    columns = x.reshape(len(x), -1)
-    sums = out.reshape(len(out), -1)
-    for c in range(columns.shape[1]):
-        sums[:, c] += np.bincount(leaf, columns[:, c], len(out)).astype(out.dtype)
+from .numpy_sweeps import advance as advance
+from .numpy_sweeps import change_sums as change_sums
+from .numpy_sweeps import sum_by_leaf as sum_by_leaf
+from .numpy_sweeps import tangent_sums as tangent_sums
+from .numpy_sweeps import top_leaves as top_leaves
 
 
 def _loss(kernel: str) -> Loss:
     return {"squared": SquaredError(), "logistic": Logistic(), "poisson": Poisson()}[kernel]
 
 
+@checked(
+    leaf="ids n",
+    state="float64 n C",
+    shift="float64 M",
+    y="float64 n",
+    w="float64 n",
+    sums="out float64 M 4",
+)
 def leaf_sums(loss: str, leaf: Ids, state: F64, shift: F64, y: F64, w: F64, sums: F64) -> None:
     """sums (M, 4) += w g, w h, w k over each leaf, at score A + S. One output.
 
     The fourth column is not used.
     """
+    check_name(loss)
+    check_ids(leaf, len(sums))
+    check_state(state, loss, 1, state.dtype)
     fn = _loss(loss)
     at = fn.moved(state, shift[leaf][:, None])
     sum_by_leaf(leaf, w[:, None] * _derivatives(fn, at, y), sums[:, :3])
@@ -44,21 +65,52 @@ def _derivatives(loss: Loss, at: F64, y: F64) -> F64:
     return np.concatenate([g, h, k], axis=1)
 
 
+@checked(
+    leaf="ids R n",
+    first="int32 R",
+    offset="int64 R",
+    values="float64 M O",
+    A="out float64 n K",
+)
 def tree_scores(leaf: Ids, first: Ints, offset: Ints, values: F64, A: F64) -> None:
     """A (n, K) += values[offset + leaf] (all leaves, O) over all trees."""
+    check_first(first, values.shape[1], A.shape[1])
+    check_forest(leaf, offset, len(values))
     for ids, o, start in zip(leaf, first, offset, strict=True):
         A[:, o : o + values.shape[1]] += values[start:][ids]
 
 
+@checked(
+    leaf="ids R n",
+    first="int32 R",
+    offset="int64 R",
+    c="float64 n K",
+    out="out float64 M O",
+)
 def tree_sums(leaf: Ids, first: Ints, offset: Ints, c: F64, out: F64) -> None:
     """out (all leaves, O) at offset + leaf += c (n, K) over all rows and trees.
 
     This is `tree_scores` transposed.
     """
+    check_first(first, out.shape[1], c.shape[1])
+    check_forest(leaf, offset, len(out))
     for ids, o, start in zip(leaf, first, offset, strict=True):
         sum_by_leaf(ids, c[:, o : o + out.shape[1]], out[start:])
 
 
+@checked(
+    leaf="ids R n",
+    skip="bool",
+    edges="int64 R+1",
+    values="float64 M",
+    A="out float64 n 1",
+    y="float64 n",
+    w="float64 n",
+    rounding="int",
+    begin="int",
+    end="int",
+    sums="out float64 M 8",
+)
 def replay_sums(
     loss: str,
     leaf: Ids,
@@ -82,6 +134,9 @@ def replay_sums(
     ``rounding``: bit flags for float32: 1 the terms w g and w h, 2 the derivatives before they are
     weighted, 4 the scores.
     """
+    check_name(loss)
+    check_chain(leaf, edges, begin, end, len(values))
+    require(0 <= rounding <= 7, "rounding is not a sum of 1, 2 and 4")
     part = slice(begin, end)
     fn = _loss(loss)
     for r in range(int(skip), len(leaf)):
@@ -99,6 +154,23 @@ def replay_sums(
         sum_by_leaf(leaf[r, part], np.column_stack([terms, w[part], w[part] > 0]), here)
 
 
+@checked(
+    newton="bool",
+    leaf="ids R n",
+    begin="int",
+    end="int",
+    edges="int64 R+1",
+    values="float64 M",
+    tables="int64 R+1",
+    shift="float64 all",
+    s="float64 all",
+    N="float64 all",
+    A="out float64 rows",
+    y="float64 n",
+    w="float64 n",
+    V="out real R n",
+    U="out real R n",
+)
 def row_effects(
     loss: str,
     newton: bool,
@@ -122,6 +194,12 @@ def row_effects(
     Steps are as in `replay_sums`. A (end - begin,) has the scores of these rows; shift, s, N of
     tree r are (Q, M) at tables[r] .. tables[r + 1].
     """
+    check_name(loss)
+    check_chain(leaf, edges, begin, end, len(values))
+    require(len(A) == end - begin, f"A has shape {A.shape}, expected {(end - begin,)}")
+    check_edges("tables", tables, len(s), least=0)
+    is_multiple = np.diff(tables) % np.diff(edges) == 0
+    require(bool(is_multiple.all()), "the tables of a tree are not a multiple of its leaves")
     part = slice(begin, end)
     fn = _loss(loss)
     y = y[part]
@@ -144,6 +222,16 @@ def row_effects(
         U[r, part] = w * u
 
 
+@checked(
+    leaf="ids R n",
+    first="int32 R",
+    U="real R n O K",
+    fbar="real M O B",
+    abar="out real n K B",
+    next_leaf="ids R' n ?",
+    next_first="int32 R' ?",
+    fbar_next="out real M' O' B ?",
+)
 def backward_step(
     leaf: Ids,
     first: Ints,
@@ -158,6 +246,12 @@ def backward_step(
 
     U (R, n, O, K), fbar (M, O, B).
     """
+    check_first(first, min(fbar.shape[1], abar.shape[1]), abar.shape[1])
+    check_ids(leaf, len(fbar))
+    check_together(next_leaf=next_leaf, next_first=next_first, fbar_next=fbar_next)
+    if next_leaf is not None and next_first is not None and fbar_next is not None:
+        check_first(next_first, fbar_next.shape[1], abar.shape[1])
+        check_ids(next_leaf, len(fbar_next))
     for ids, u in zip(leaf, U, strict=True):
         abar += np.einsum("nok,nob->nkb", u, fbar[ids])
     if next_leaf is not None and next_first is not None and fbar_next is not None:
@@ -165,109 +259,37 @@ def backward_step(
             sum_by_leaf(ids, abar[:, o : o + fbar_next.shape[1]], fbar_next)
 
 
+@checked(
+    leaf="ids R n",
+    begin="int",
+    end="int",
+    offset="int64 R",
+    V="real R n O",
+    fbar="real M O B",
+    out="out real n B",
+)
 def expand(leaf: Ids, begin: int, end: int, offset: Ints, V: Real, fbar: Real, out: Real) -> None:
     """out (n, B) += sum over all trees r of V[r] . fbar[offset[r] + leaf[r]].
 
     This is for rows begin .. end - 1. V (R, n, O), fbar (all leaves, O, B).
     """
+    check_rows(begin, end, leaf.shape[1])
+    check_forest(leaf[:, begin:end], offset, len(fbar))
     for ids, start, v in zip(leaf, offset, V, strict=True):
         out[begin:end] += np.einsum("no,nob->nb", v[begin:end], fbar[start:][ids[begin:end]])
 
 
-def advance(leaf: Ids, first: Ints, d: Real, D: Real) -> None:
-    """D (n, K, B) += d[leaf]: adds the changes d (M, O, B) of the leaves to those of scores."""
-    for ids, o in zip(leaf, first, strict=True):
-        D[:, o : o + d.shape[1]] += d[ids]
-
-
-def _sweep(
-    leaf: Ids,
-    first: Ints,
-    O: int,
-    exponential: bool,
-    before: Ids | None,
-    first_before: Ints | None,
-    d_before: Real | None,
-    pick: Real | None,
-    D: Real,
-    ranking: Real | None,
-) -> None:
-    """Add the changes of the step before to D, and rank the leaves of this step.
-
-    ranking (M, B) += sums of |D| over the rows with pick 1. ``exponential``: D and d_before hold
-    exp(D) - 1, and D becomes (1 + D)(1 + d) - 1. Both sweeps below begin with this.
-    """
-    if before is not None and first_before is not None and d_before is not None:
-        for ids, o in zip(before, first_before, strict=True):
-            part = D[:, o : o + d_before.shape[1]]
-            part += d_before[ids] * (1 + part) if exponential else d_before[ids]
-    if ranking is not None:
-        for ids, o in zip(leaf, first, strict=True):
-            changes = np.abs(D[:, o : o + O]).sum(axis=1)
-            sum_by_leaf(ids, changes if pick is None else pick[:, None] * changes, ranking)
-
-
-def tangent_sums(
-    leaf: Ids,
-    first: Ints,
-    before: Ids | None,
-    first_before: Ints | None,
-    d_before: Real | None,
-    pick: Real | None,
-    U: Real,
-    D: Real,
-    ranking: Real | None,
-    out: Real,
-) -> None:
-    """out (M, O, B) += sums of U D over each leaf. U (R, n, O, K), D (n, K, B)."""
-    O = min(out.shape[1], D.shape[1])
-    _sweep(leaf, first, O, False, before, first_before, d_before, pick, D, ranking)
-    for ids, u in zip(leaf, U, strict=True):
-        sum_by_leaf(ids, np.einsum("nok,nkb->nob", u, D), out)
-
-
-def change_sums(
-    loss: Loss,
-    leaf: Ids,
-    first: Ints,
-    before: Ids | None,
-    first_before: Ints | None,
-    d_before: Real | None,
-    pick: Real | None,
-    form: int,
-    state: Real,
-    y: F64,
-    w: Real,
-    shift: Real | None,
-    inner: Real | None,
-    mask: Real | None,
-    D: Real,
-    ranking: Real | None,
-    dG: Real,
-    dH: Real,
-) -> None:
-    """dG (M, O, B), dH (M, O, O, B) += sums of the changes of w g and w h when scores change by D.
-
-    w (n,), or (R, n) if trees drew rows differently. ``form``: D holds changes (0, or 2 if they are
-    small), or exp(change) - 1 (1).
-
-    In an inner iteration (one tree a step) the state is first moved by ``shift`` (M, O), and scores
-    change by ``mask * D``, then by the leaf's own change ``inner`` (M, O, B).
-    """
-    O = dG.shape[1]
-    exponential = form == 1
-    _sweep(leaf, first, O, exponential, before, first_before, d_before, pick, D, ranking)
-    change = D
-    if shift is not None and inner is not None and mask is not None:
-        state = loss.moved(state, shift[leaf[0]])
-        change = mask[leaf[0]][:, None] * D
-        change = change + inner[leaf[0]] * (1 + change if exponential else 1)
-    dg, dh = loss.difference(state, np.log1p(change) if exponential else change, y)
-    for ids, o, tree_w in zip(leaf, first, np.broadcast_to(w, leaf.shape), strict=True):
-        sum_by_leaf(ids, tree_w[:, None, None] * dg[:, o : o + O], dG)
-        sum_by_leaf(ids, tree_w[:, None, None, None] * dh[:, o : o + O, o : o + O], dH)
-
-
+@checked(
+    ids="ids n trees",
+    offset="int64 earlier",
+    first="int32 earlier",
+    order="int64 n",
+    edges="int64 L+1",
+    U="real R n O_u K",
+    r="int",
+    o="int",
+    out="out real L M O",
+)
 def pair_sums(
     ids: Ids,
     offset: Ints,
@@ -285,25 +307,24 @@ def pair_sums(
     offset[i] + ids[:, i] and outputs first[i] .. + O; the rows of leaf l are
     order[edges[l] : edges[l + 1]].
     """
-    leaf = np.empty(len(ids), np.int64)
-    leaf[order] = np.repeat(np.arange(len(out)), np.diff(edges))
+    n, trees = ids.shape
+    require(len(offset) <= trees, "more earlier trees than trees")
+    check_first(first, out.shape[2], U.shape[3])
+    check_forest(ids.T[: len(offset)], offset, out.shape[1])
+    check_edges("edges", edges, n, least=0)
+    require(bool(np.all((order >= 0) & (order < n))), "order names a row that is not there")
+    require(0 <= r < len(U), "r is not a tree of U")
+    require(0 <= o < U.shape[2], "o is not an output of U")
+    leaf = np.repeat(np.arange(len(out)), np.diff(edges))  # of each row in order
     L, M, O = out.shape
     out[:] = 0
     for start, k, tree in zip(offset, first, ids.T, strict=False):
         for i in range(O):
-            pairs = np.bincount(leaf * M + start + tree, U[r, :, o, k + i], L * M)
+            pairs = np.bincount(leaf * M + start + tree[order], U[r, order, o, k + i], L * M)
             out[:, :, i] += pairs.reshape(L, M).astype(out.dtype)
 
 
-def top_leaves(sums: Real, k: int, mask: Real) -> None:
-    """mask (M, B) = 1 for the k leaves with the largest sums of each column, otherwise 0.
-
-    Among equal sums the first leaves are taken.
-    """
-    mask[:] = 0
-    np.put_along_axis(mask, np.argsort(-sums, axis=0, kind="stable")[:k], 1, axis=0)
-
-
+@checked(W="real rows inner", own="real inner B", out="out real rows B")
 def lift(W: Real, own: Real, out: Real) -> None:
     """out (rows, B) += W (rows, inner) own (inner, B)."""
     out += W @ own

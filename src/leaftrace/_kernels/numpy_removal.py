@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from .._data.arrays import F64, Ids, Ints, Real
 from .._model.losses import Loss
+from .checks import check_first, check_ids, check_loss, check_state, check_together, checked
 
 
 def bounded_step(
@@ -26,6 +27,27 @@ def bounded_step(
     return np.clip(s, -max_step, max_step), moves
 
 
+@checked(
+    newton="bool",
+    own="ids R columns",
+    first="int32 R",
+    own_state="float64 columns C",
+    move="float64 R K columns",
+    y="float64 columns",
+    w="float64 columns | R columns",
+    s="float64 M O",
+    D="float64 M O O",
+    rows="float64 M",
+    dlam="float64 columns",
+    dG="real M O columns",
+    dH="real M O O columns",
+    dS="out float64 M O columns",
+    bounds="float64 3 ?",
+    G="float64 M O ?",
+    lam="float64 M ?",
+    fixed="mask M ?",
+    diagonal="bool",
+)
 def removal_step(
     loss: Loss,
     newton: bool,
@@ -60,6 +82,11 @@ def removal_step(
     model; leaves that are ``fixed`` (M,) do not change. If the outputs of a leaf are solved
     together (not ``diagonal``), the bounds are ignored.
     """
+    K = move.shape[1]
+    check_state(own_state, check_loss(loss, K), K, own_state.dtype)
+    check_first(first, dS.shape[1], K)
+    check_ids(own, len(dS))
+    check_together(bounds=bounds, G=G, lam=lam, fixed=fixed)
     removed = own, first, own_state, move, y, w
     dG, dD, alive = _without_rows(loss, newton, *removed, rows, dG, dH)
     is_joint = dS.shape[1] > 1 and not diagonal

@@ -1,0 +1,163 @@
+// Arguments of the bindings: types of arrays, and the checks that run before a kernel reads one. A type that does not
+// fit (numbers, axes, order in memory) is a TypeError of nanobind; everything else is a ValueError from here.
+#pragma once
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "kernels.hpp"
+
+namespace leaftrace {
+
+namespace nb = nanobind;
+
+template <class T, int D>
+using Array = nb::ndarray<T, nb::ndim<D>, nb::c_contig, nb::device::cpu>;
+template <class T, int D>
+using Maybe = std::optional<Array<T, D>>;
+template <class T>
+using AnyShape = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
+
+template <class Leaf>
+using Ids = Array<const Leaf, 2>;
+using First = Array<const std::int32_t, 1>;
+using Edges = Array<const std::int64_t, 1>;
+using Vector = Array<const double, 1>;
+
+[[noreturn]] inline void refuse(const std::string& what) {
+    throw std::invalid_argument("leaftrace kernel: " + what);
+}
+inline void check(bool ok, const char* what) {
+    if (!ok) refuse(what);
+}
+
+// A shape as NumPy prints it.
+inline std::string shape_text(const std::vector<Index>& sizes) {
+    std::string text;
+    for (const Index size : sizes) text += (text.empty() ? "" : ", ") + std::to_string(size);
+    return "(" + text + (sizes.size() == 1 ? ",)" : ")");
+}
+
+// Check the sizes of an array, and that its numbers begin at a multiple of their size.
+template <class A, class... N>
+void shaped(const A& array, const char* name, N... sizes) {
+    std::size_t i = 0;
+    const bool fits = array.ndim() == sizeof...(N) && ((array.shape(i++) == static_cast<std::size_t>(sizes)) && ...);
+    if (!fits) {
+        std::vector<Index> found;
+        for (std::size_t axis = 0; axis < array.ndim(); ++axis) found.push_back(static_cast<Index>(array.shape(axis)));
+        refuse(name + (" has shape " + shape_text(found)) + ", expected " + shape_text({static_cast<Index>(sizes)...}));
+    }
+    if (reinterpret_cast<std::uintptr_t>(array.data()) % array.itemsize() != 0)
+        refuse(name + std::string(" is not aligned in memory; pass a copy of it"));
+}
+
+// Check the number of axes of an array whose type leaves it open.
+template <class A>
+void check_axes(const A& array, const char* name, std::size_t least, std::size_t most) {
+    if (array.ndim() < least || array.ndim() > most)
+        throw nb::type_error((std::string("leaftrace kernel: ") + name + " has another number of axes").c_str());
+}
+
+// Weights are (n), or (R, n) if trees drew rows differently. Gives the stride from one tree to the next.
+template <class A>
+Index weights_stride(const A& w, Index R, Index n) {
+    check_axes(w, "w", 1, 2);
+    if (w.ndim() == 2)
+        shaped(w, "w", R, n);
+    else
+        shaped(w, "w", n);
+    return w.ndim() == 2 ? n : 0;
+}
+
+inline void at_least_one(Index count, const char* what) {
+    if (count < 1) refuse(std::string(what) + ": there must be at least one");
+}
+// A block of columns has one of the compiled widths.
+inline Index width(std::size_t B) {
+    check(B == 1 || B == 8 || B == 32, "a block has 1, 8 or 32 columns");
+    return static_cast<Index>(B);
+}
+inline void check_rows(Index begin, Index end, Index n) {
+    check(0 <= begin && begin <= end && end <= n, "begin and end are not a range of the rows");
+}
+
+// Zeros for a kernel to work in. Only arrays without a row can ask for more than the limit.
+template <class T>
+std::vector<T> scratch_of(Index count) {
+    check(count <= Index(1) << 36, "sizes beyond any memory");
+    return std::vector<T>(static_cast<std::size_t>(count));
+}
+
+// Check that the largest id is inside a table of M rows, in a pass that vectorises.
+template <class Leaf>
+void check_ids(const Leaf* ids, Index count, Index M) {
+    Leaf top = 0;
+    for (Index i = 0; i < count; ++i) top = ids[i] > top ? ids[i] : top;
+    check(count == 0 || static_cast<Index>(top) < M, "an id beyond its table");
+}
+
+// The same for ids that count from an offset.
+template <class Leaf>
+void check_ids(const Leaf* ids, Index count, Index offset, Index M) {
+    check(0 <= offset && offset <= M, "an offset beyond its table");
+    check_ids(ids, count, M - offset);
+}
+
+inline void check_first(const First& first, Index R, Index O, Index K) {
+    at_least_one(O, "outputs of a leaf");
+    shaped(first, "first", R);
+    for (Index r = 0; r < R; ++r)
+        check(first.data()[r] >= 0 && first.data()[r] <= K - O, "outputs of a tree beyond K");
+}
+
+// Check that edges go from 0 to `end`, and up by at least `least` from one to the next.
+inline void check_edges(const Edges& edges, const char* name, Index count, Index end, Index least) {
+    shaped(edges, name, count + 1);
+    const std::int64_t* at = edges.data();
+    bool ok = at[0] == 0 && at[count] == end;
+    for (Index i = 0; i < count; ++i) ok &= at[i] >= 0 && at[i] <= end && at[i + 1] >= at[i] && at[i + 1] - at[i] >= least;
+    if (!ok) refuse(name + (" do not go up from 0 to " + std::to_string(end)));
+}
+
+// The leaves of a step. Ids are checked apart, where the lock is not held.
+template <class Leaf>
+StepLeaves<Leaf> step(const Ids<Leaf>& leaf, const First& first, Index O, Index K) {
+    const Index R = leaf.shape(0), n = leaf.shape(1);
+    shaped(leaf, "leaf", R, n);
+    check_first(first, R, O, K);
+    return {leaf.data(), first.data(), R, n, n, O};
+}
+
+// All trees of an ensemble: the leaf of row j in tree r is offset[r] + leaf[r, j] of M in all.
+template <class Leaf>
+StepLeaves<Leaf> forest(const Ids<Leaf>& leaf, const First& first, const Edges& offset, Index M, Index O, Index K) {
+    const auto at = step<Leaf>(leaf, first, O, K);
+    shaped(offset, "offset", at.R);
+    for (Index r = 0; r < at.R; ++r) check_ids(at.tree(r), at.n, offset.data()[r], M);
+    return at;
+}
+
+// Steps of one tree and one output each, with M leaves in all; ids are those of rows begin .. end - 1.
+template <class Leaf>
+StepLeaves<Leaf> steps(const Ids<Leaf>& leaf, const Edges& edges, Index begin, Index end, Index M) {
+    const Index R = leaf.shape(0), n = leaf.shape(1);
+    shaped(leaf, "leaf", R, n);
+    check_rows(begin, end, n);
+    check_edges(edges, "edges", R, M, 1);
+    for (Index r = 0; r < R; ++r)
+        check_ids(leaf.data() + r * n + begin, end - begin, edges.data()[r + 1] - edges.data()[r]);
+    return {leaf.data(), nullptr, R, n, n, 1};
+}
+
+template <class A>
+auto pointer(const std::optional<A>& a) -> decltype(a->data()) {
+    return a ? a->data() : nullptr;
+}
+
+}  // namespace leaftrace

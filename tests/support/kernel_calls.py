@@ -1,0 +1,129 @@
+"""Calls that every kernel accepts, small enough to be repeated with each argument spoiled in turn."""
+
+import inspect
+
+import numpy as np
+
+from leaftrace._adapters.catboost.losses import LogCosh, Lq
+from leaftrace._kernels import numpy as twins
+from leaftrace._model.general_losses import (
+    Fair,
+    Huber,
+    PseudoHuber,
+    ScaledLogistic,
+    SquaredLog,
+    Tweedie,
+)
+from leaftrace._model.losses import Logistic, Poisson, Softmax, SquaredError
+from leaftrace._model.separate_losses import OneVsAll
+
+N = 11  # rows
+M = 5  # leaves of a tree
+B = 8
+ONE_OUTPUT = {"squared": 1, "logistic": 2, "poisson": 1}  # numbers of state
+LOSSES = [
+    SquaredError(), Logistic(), Poisson(), Softmax(3), Huber(0.6), Lq(2.7), Fair(1.2), PseudoHuber(0.8),
+    SquaredLog(), Tweedie(1.3), ScaledLogistic(0.7), LogCosh(), OneVsAll(3, 0.7),
+]  # fmt: skip
+rng = np.random.default_rng(0)
+
+
+def real(*shape):
+    return rng.random(shape) + 0.1
+
+
+def small(*shape):
+    """Return changes of scores that every form of a change is made for."""
+    return 1e-3 * real(*shape)
+
+
+def leaves(*shape):
+    return rng.integers(0, M, shape).astype(np.uint8)
+
+
+def first(R):
+    return np.zeros(R, np.int32)
+
+
+def call(kernel, *args):
+    """Return the kernel's name and its arguments by name."""
+    given = inspect.signature(getattr(twins, kernel)).bind(*args)
+    given.apply_defaults()
+    return kernel, dict(given.arguments)
+
+
+def calls():
+    """Return calls by the name of the kernel and, where it has one, of the loss."""
+    found = {}
+    for loss, C in ONE_OUTPUT.items():
+        edges = np.array([0, M, 2 * M])
+        rows = leaves(2, N), edges, real(2 * M)
+        found[f"leaf_sums, {loss}"] = call(
+            "leaf_sums", loss, leaves(N), real(N, C), real(M), real(N), real(N), np.zeros((M, 4))
+        )
+        found[f"replay_sums, {loss}"] = call(
+            "replay_sums", loss, rows[0], False, *rows[1:], real(N, 1), real(N), real(N), 7, 1, N - 1,
+            np.zeros((2 * M, 8)),
+        )  # fmt: skip
+        tables = np.array([0, 2 * M, 3 * M]), *real(3, 3 * M)
+        found[f"row_effects, {loss}"] = call(
+            "row_effects", loss, True, rows[0], 1, N - 1, *rows[1:], *tables, real(N - 2), real(N), real(N),
+            *np.zeros((2, 2, N)),
+        )  # fmt: skip
+    for K in (1, 3):
+        offset = np.array([0, M])
+        trees = leaves(2, N), first(2), offset
+        found[f"tree_scores, {K}"] = call("tree_scores", *trees, real(2 * M, K), real(N, K))
+        found[f"tree_sums, {K}"] = call("tree_sums", *trees, real(N, K), real(2 * M, K))
+        step = leaves(1, N), first(1)
+        ranked = np.ones(N), real(1, N, K, K), real(N, K, B), np.zeros((M, B))
+        found[f"backward_step, {K}"] = call(
+            "backward_step", *step, real(1, N, K, K), real(M, K, B), real(N, K, B), *step, real(M, K, B)
+        )  # fmt: skip
+        found[f"expand, {K}"] = call(
+            "expand", leaves(2, N), 1, N - 1, offset, real(2, N, K), real(2 * M, K, B), real(N, B)
+        )
+        found[f"advance, {K}"] = call("advance", *step, real(M, K, B), real(N, K, B))
+        found[f"tangent_sums, {K}"] = call(
+            "tangent_sums", *step, *step, real(M, K, B), *ranked, real(M, K, B)
+        )
+        edges = np.array([0, 4, N])
+        found[f"pair_sums, {K}"] = call(
+            "pair_sums", leaves(N, 3), offset, first(2), np.arange(N)[::-1].copy(), edges, real(2, N, K, K), 1, K - 1,
+            np.zeros((2, 2 * M, K)),
+        )  # fmt: skip
+    found["top_leaves"] = call("top_leaves", real(M, B), 2, np.zeros((M, B)))
+    found["lift"] = call("lift", real(6, 4), real(4, B), real(6, B))
+    for loss in LOSSES:
+        found |= calls_of_refits(loss)
+    return found
+
+
+def calls_of_refits(loss):
+    """Return calls of the kernels that take a loss."""
+    K = loss.n_outputs
+    name = f"{type(loss).__name__} {loss.changes[0]}"
+    step = leaves(1, N), first(1)
+    state = loss.state(real(N, K))
+    sums = real(M, K, B), real(M, K, K, B)
+    terms = 0, state, labels(loss, N), real(1, N)
+    inner = loss.shift(real(M, K)), real(M, K, B), real(M, B)
+    removed = leaves(1, B), first(1), state[:B].copy(), real(1, K, B), labels(loss, B), real(B)
+    equations = real(M, K), real(M, K, K), real(M), real(B), 0.5
+    limits = np.array([0.2, 0.6, 1.0]), real(M, K), real(M), np.zeros(M, bool), True
+    return {
+        f"change_sums, {name}": call(
+            "change_sums", loss, *step, *step, small(M, K, B), np.ones(N), *terms, None, None, None, small(N, K, B),
+            real(M, B), *sums,
+        ),
+        f"change_sums, {name}, inner iteration": call(
+            "change_sums", loss, *step, None, None, None, None, *terms, *inner, real(N, K, B), None, *sums
+        ),
+        f"removal_step, {name}": call(
+            "removal_step", loss, True, *removed, *equations, *sums, np.zeros((M, K, B)), *limits
+        ),
+    }  # fmt: skip
+
+
+def labels(loss, n):
+    return rng.integers(0, max(2, loss.n_outputs), n).astype(float)
