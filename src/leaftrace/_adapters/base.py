@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from .._data import frames, inputs
 from .._data.arrays import F64, Ids
-from .._data.errors import InvalidInput
+from .._data.errors import InvalidInput, UnsupportedModel
 from .._data.parquet import PartedTable
 from .._data.progress import progress
 from .._model.ensemble import Ensemble
 from .._model.reading import Reading
 from .._model.separate_losses import OneVsAll
+from .._model.splits import SplitSearch
 from .._model.training_set import TrainingSet
 
 if TYPE_CHECKING:
@@ -123,6 +124,15 @@ class BaseSource:
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
         raise NotImplementedError
 
+    def split_search(self) -> SplitSearch:
+        raise UnsupportedModel(
+            f"StructureInfluence does not know how this {self.name} chose its splits; use LeafInfluence() or "
+            "LeafRefit(), which hold them fixed, or Retrain()."
+        )
+
+    def split_columns(self, X: Any) -> F64:
+        raise NotImplementedError
+
     def training_rows(self, X: Any, baseline: Any) -> tuple[Ids, F64 | None]:
         """Return `rows` of the training set, computed part by part.
 
@@ -211,6 +221,12 @@ class Wrapped:
 
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
         return self.inner.rows(X, baseline)
+
+    def split_search(self) -> SplitSearch:
+        return self.inner.split_search()
+
+    def split_columns(self, X: Any) -> F64:
+        return self.inner.split_columns(X)
 
     def labels(self, y: Any, length: int, name: str) -> F64:
         return self.inner.labels(y, length, name)
