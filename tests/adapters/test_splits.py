@@ -1,0 +1,169 @@
+"""How each library chose its splits: nodes, columns, gains and limits.
+
+The oracle is the library's own routing of rows, and the gains that it recorded itself."""
+
+import re
+
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import pytest
+from split_checks import check_search, gains, smallest_sides
+
+import leaftrace as lt
+
+N = 300
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Numbers with and without missing values, few categories and many, and zeros."""
+    rng = np.random.default_rng(5)
+    X = pd.DataFrame(
+        {
+            "a": rng.normal(size=2 * N),
+            "gaps": rng.normal(size=2 * N),
+            "few": pd.Categorical(rng.choice(["x", "y", "z"], 2 * N)),
+            "many": pd.Categorical(rng.choice(list("abcdefghijkl"), 2 * N)),
+            "zeros": rng.integers(-1, 3, 2 * N) * rng.normal(2, 0.1, 2 * N),
+        }
+    )
+    X.loc[rng.random(2 * N) < 0.2, "gaps"] = np.nan
+    X.loc[rng.random(2 * N) < 0.1, "many"] = None
+    y = (
+        X.a
+        + np.where(X.gaps.isna(), 0.7, X.gaps.fillna(0))
+        + 1.5 * (X.few.cat.codes == 1)
+        + 1.5 * np.sin(5 * X.many.cat.codes)
+        + np.where(X.zeros.abs() < 1, 2.0, X.zeros)
+    )
+    return X, (y + 0.3 * rng.normal(size=2 * N)).to_numpy()
+
+
+def labels(y, classes):
+    """Labels of as many classes, or counts (1), or the numbers themselves (0)."""
+    if classes == 1:
+        return np.floor(np.exp(y / 2))
+    return y if not classes else np.searchsorted(np.quantile(y, np.arange(1, classes) / classes), y)
+
+
+def opened(model, X, y, **more):
+    return lt.Tracer(model, X, y, **more).engine.source
+
+
+def weights(n):
+    return np.random.default_rng(3).uniform(0.5, 2, n).round(2)
+
+
+def same_gains(found, recorded):
+    """Gains are recorded with six digits or in float32; a small one is a difference of large ones."""
+    np.testing.assert_allclose(found, recorded, rtol=2e-5, atol=1e-5 * np.max(recorded))
+
+
+# ---- LightGBM ----
+
+LIGHTGBM = {
+    "regression": ({"lambda_l2": 3.0}, 0, 1.0),
+    "binary": ({"objective": "binary", "min_sum_hessian_in_leaf": 4.0, "min_data_in_leaf": 1}, 2, 1.0),
+    "multiclass": ({"objective": "multiclass", "num_class": 3, "lambda_l2": 1.0}, 3, 2 / 3),
+    "poisson": ({"objective": "poisson", "lambda_l2": 0.5}, 1, np.exp(-0.7)),
+    "bagging": ({"bagging_fraction": 0.6, "bagging_freq": 1, "feature_fraction_bynode": 0.8}, 0, 1.0),
+    "dart": ({"boosting": "dart", "drop_rate": 0.5}, 0, 1.0),
+    "zero_as_missing": ({"zero_as_missing": True}, 0, 1.0),
+    "not missing": ({"use_missing": False}, 0, 1.0),
+    "one-hot": ({"max_cat_to_onehot": 20, "min_data_in_leaf": 5}, 0, 1.0),
+}  # fmt: skip
+
+
+def lightgbm_model(params, X, y, **data):
+    params = {
+        "verbosity": -1, "num_threads": 1, "seed": 1, "num_leaves": 20, "min_data_per_group": 5, "cat_smooth": 2.0,
+        "deterministic": True, **params,
+    }  # fmt: skip
+    return lgb.train(params, lgb.Dataset(X, y, free_raw_data=False, **data), 5)
+
+
+@pytest.fixture(scope="module", params=LIGHTGBM)
+def lightgbm_case(request, table):
+    params, classes, factor = LIGHTGBM[request.param]
+    X, y = table[0], labels(table[1], classes)
+    model = lightgbm_model(params, X[:N], y[:N], weight=weights(N))
+    source = opened(model, X[:N], y[:N], sample_weight=weights(N))
+    return request.param, model, source, check_search(source, X[N:]), factor
+
+
+def test_lightgbm_gains(lightgbm_case):
+    _, model, source, search, factor = lightgbm_case
+    recorded = re.findall(r"^split_gain=(.*)$", model.model_to_string(), re.MULTILINE)
+    for text, found in zip(recorded, gains(source, search), strict=True):
+        same_gains(factor * found, np.array(text.split(), float))
+
+
+def test_lightgbm_columns(lightgbm_case):
+    name, _, _, search, _ = lightgbm_case
+    number = "ordered" if name == "not missing" else "missing"
+    few_missing = "missing" if name == "zero_as_missing" else "ordered"
+    many = "one-hot" if name == "one-hot" else "sorted"
+    assert list(search.columns) == [few_missing, number, "one-hot", many, few_missing]
+    used = {column for tree in search.trees for column in tree.column.tolist()}
+    assert used == set(range(5))
+    assert search.columns_sampled == (name == "bagging")
+
+
+def test_lightgbm_limits(table):
+    """Rows of a side are counted exactly where second derivatives are all one."""
+    X, y = table
+    models = [
+        lightgbm_model({"min_data_in_leaf": rows, "num_leaves": 31}, X[:N], y[:N])
+        for rows in (5, 25)
+    ]
+    loose, strict = (opened(model, X[:N], y[:N]) for model in models)
+    search = strict.split_search()
+    assert search.min_rows == 25
+    assert smallest_sides(strict, search)[0] >= 25 > smallest_sides(loose, loose.split_search())[0]
+
+
+@pytest.mark.parametrize(("objective", "classes"), [("multiclass", 3), ("poisson", 1)])
+def test_lightgbm_hessian_limits(table, objective, classes):
+    """LightGBM multiplies the second derivatives of these losses by a constant."""
+    X, y = table[0][:N], labels(table[1], classes)[:N]
+    found = {}
+    for least in (0.0, 20.0):
+        params = {
+            "objective": objective,
+            "min_data_in_leaf": 1,
+            "min_sum_hessian_in_leaf": least,
+            "num_leaves": 60,
+        }
+        if classes > 1:
+            params["num_class"] = classes
+        source = opened(lightgbm_model(params, X, y), X, y)
+        search = source.split_search()
+        found[least] = search.min_hessian, smallest_sides(source, search)[1]
+    limit, smallest = found[20.0]
+    assert limit == pytest.approx(20 * {"multiclass": 2 / 3, "poisson": np.exp(-0.7)}[objective])
+    assert limit <= smallest < 1.5 * limit
+    assert found[0.0][1] < limit
+
+
+REFUSED_LIGHTGBM = {
+    "thresholds at random": {"extra_trees": True},
+    "nodes above": {"path_smooth": 1.0},
+    "cegb_penalty_split changes": {"cegb_penalty_split": 0.1},
+    "feature_contri changes": {"feature_contri": [1.0, 0.5, 1.0, 1.0, 1.0]},
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED_LIGHTGBM)
+def test_lightgbm_refused(table, reason):
+    X, y = table[0][:N], table[1][:N]
+    source = opened(lightgbm_model(REFUSED_LIGHTGBM[reason], X, y), X, y)
+    with pytest.raises(lt.UnsupportedModel, match=reason):
+        source.split_search()
+
+
+def test_lightgbm_refitted(table):
+    X, y = table[0][:N], table[1][:N]
+    model = lightgbm_model({"max_cat_to_onehot": 20}, X, y).refit(X, y, decay_rate=0.0)
+    with pytest.raises(lt.UnsupportedModel, match="splits of another model"):
+        opened(model, X, y).split_search()
