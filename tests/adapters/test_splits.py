@@ -8,7 +8,18 @@ import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.tree import DecisionTreeRegressor
 from split_checks import check_search, gains, smallest_sides
+from threadpoolctl import threadpool_limits
 
 import leaftrace as lt
 
@@ -167,3 +178,138 @@ def test_lightgbm_refitted(table):
     model = lightgbm_model({"max_cat_to_onehot": 20}, X, y).refit(X, y, decay_rate=0.0)
     with pytest.raises(lt.UnsupportedModel, match="splits of another model"):
         opened(model, X, y).split_search()
+
+
+# ---- HistGradientBoosting ----
+
+HIST = {
+    "regression": (HistGradientBoostingRegressor, {"l2_regularization": 2.0}, 0),
+    "binary": (HistGradientBoostingClassifier, {"max_features": 0.7}, 2),
+    "classes": (HistGradientBoostingClassifier, {"l2_regularization": 0.5}, 3),
+    "poisson": (HistGradientBoostingRegressor, {"loss": "poisson"}, 1),
+    "held out": (HistGradientBoostingRegressor, {"early_stopping": True}, 0),
+    "interactions": (HistGradientBoostingRegressor, {"interaction_cst": "pairwise"}, 0),
+}
+
+
+def hist_model(kind, params, X, y, **fit):
+    params = {"max_iter": 4, "max_leaf_nodes": 20, "random_state": 1, **params}
+    with threadpool_limits(1, "openmp"):
+        return kind(categorical_features="from_dtype", **params).fit(X, y, **fit)
+
+
+@pytest.fixture(scope="module", params=HIST)
+def hist_case(request, table):
+    kind, params, classes = HIST[request.param]
+    X, y = table[0], labels(table[1], classes)
+    model = hist_model(kind, params, X[:N], y[:N], sample_weight=weights(N))
+    source = opened(model, X[:N], y[:N], sample_weight=weights(N))
+    return request.param, model, source, check_search(source, X[N:])
+
+
+def test_hist_gains(hist_case):
+    _, model, source, search = hist_case
+    trees = [tree for step in model._predictors for tree in step]
+    for tree, found in zip(trees, gains(source, search, parent_of_root=False), strict=True):
+        inner = tree.nodes[tree.nodes["is_leaf"] == 0]
+        same_gains(np.sort(found), np.sort(inner["gain"]))
+
+
+def test_hist_columns(hist_case):
+    """Categories come first in the rows that trees see."""
+    name, _, _, search = hist_case
+    assert list(search.columns) == ["sorted", "sorted", "missing", "missing", "missing"]
+    used = {column for tree in search.trees for column in tree.column.tolist()}
+    assert used == set(range(5))
+    assert search.columns_sampled == (name in ("binary", "interactions"))
+
+
+def test_hist_limits(table):
+    X, y = table[0][:N], table[1][:N]
+    kind = HistGradientBoostingRegressor
+    models = [hist_model(kind, {"min_samples_leaf": rows}, X, y) for rows in (3, 25)]
+    loose, strict = (opened(model, X, y) for model in models)
+    search = strict.split_search()
+    assert search.min_rows == 25
+    assert smallest_sides(strict, search)[0] >= 25 > smallest_sides(loose, loose.split_search())[0]
+
+
+# ---- GradientBoosting, forests and single trees ----
+
+ARRAYS = {
+    "regression": (GradientBoostingRegressor, {}, 0),
+    "subsample": (GradientBoostingRegressor, {"subsample": 0.6, "max_features": 2}, 0),
+    "binary": (GradientBoostingClassifier, {"min_samples_leaf": 12}, 2),
+    "classes": (GradientBoostingClassifier, {"min_samples_leaf": 0.05}, 3),
+    "exponential": (GradientBoostingClassifier, {"loss": "exponential"}, 2),
+    "held out": (GradientBoostingRegressor, {"n_iter_no_change": 3}, 0),
+    "forest": (RandomForestRegressor, {"min_samples_leaf": 4}, 0),
+    "forest of classes": (RandomForestClassifier, {"min_weight_fraction_leaf": 0.03}, 3),
+    "one tree": (DecisionTreeRegressor, {"min_samples_leaf": 6}, 0),
+}
+
+
+def array_model(kind, params, X, y, **fit):
+    boosts = kind in (GradientBoostingRegressor, GradientBoostingClassifier)
+    size = {} if kind is DecisionTreeRegressor else {"n_estimators": 4}
+    depth = 4 if boosts else None
+    return kind(**{"random_state": 1, "max_depth": depth, **size, **params}).fit(X, y, **fit)
+
+
+def as_numbers(X, gaps):
+    """The table as float32 numbers, with or without missing values."""
+    codes = X.assign(few=X.few.cat.codes, many=X.many.cat.codes)
+    return (codes if gaps else codes.fillna({"gaps": 0.0})).to_numpy(np.float32)
+
+
+@pytest.fixture(scope="module", params=ARRAYS)
+def array_case(request, table):
+    kind, params, classes = ARRAYS[request.param]
+    boosts = kind in (GradientBoostingRegressor, GradientBoostingClassifier)
+    X, y = as_numbers(table[0], gaps=not boosts), labels(table[1], classes)
+    w = weights(N) if boosts else None  # forests take weights for chances
+    model = array_model(kind, params, X[:N], y[:N], sample_weight=w)
+    source = opened(model, X[:N], y[:N], sample_weight=w)
+    return request.param, model, source, check_search(source, X[N:])
+
+
+def test_array_gains(array_case):
+    """The decrease of weighted impurity is the gain, whatever the loss."""
+    _, model, source, search = array_case
+    trees = np.ravel(getattr(model, "estimators_", [model]))
+    for tree, found in zip([t.tree_ for t in trees], gains(source, search), strict=True):
+        mass = tree.weighted_n_node_samples * tree.impurity
+        inner = tree.children_left >= 0
+        decrease = mass[inner] - mass[tree.children_left[inner]] - mass[tree.children_right[inner]]
+        same_gains(np.sort(found), np.sort(decrease))
+
+
+def test_array_limits(array_case):
+    name, _, source, search = array_case
+    assert search.by_weight
+    assert search.columns_sampled == (name in ("subsample", "forest of classes"))
+    assert set(search.columns) == {"missing" if "forest" in name or "tree" in name else "ordered"}
+    rows = {"binary": 12, "classes": 15, "forest": 4, "one tree": 6}.get(name, 1)
+    assert search.min_rows == rows
+    assert rows <= smallest_sides(source, search)[0] <= rows + 6
+    if name == "forest of classes":
+        assert search.min_hessian == pytest.approx(0.03 * N)
+
+
+REFUSED_ARRAYS = {
+    "ExtraTreesRegressor draws thresholds": (ExtraTreesRegressor, {}),
+    "splitter='random' draws": (DecisionTreeRegressor, {"splitter": "random"}),
+    "criterion='entropy' compares": (RandomForestClassifier, {"criterion": "entropy"}),
+    "criterion='poisson' compares": (RandomForestRegressor, {"criterion": "poisson"}),
+    "criterion='absolute_error' compares": (RandomForestRegressor, {"criterion": "absolute_error"}),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED_ARRAYS)
+def test_array_refused(table, reason):
+    kind, params = REFUSED_ARRAYS[reason]
+    X = as_numbers(table[0][:N], gaps=False)
+    y = labels(table[1][:N], 2)
+    source = opened(array_model(kind, params, X, y), X, y)
+    with pytest.raises(lt.UnsupportedModel, match=reason):
+        source.split_search()

@@ -80,8 +80,10 @@ def check_search(source, X_other=None):
     return search
 
 
-def gains(source, search):
-    """For each tree the gains (N,) of its splits, from the scores before its step."""
+def gains(source, search, parent_of_root=True):
+    """For each tree the gains (N,) of its splits, from the scores before its step.
+
+    ``parent_of_root``: whether the gain of a root is more than that of no split, as elsewhere"""
     e = source.ensemble
     A = e.start()
     numbers = leaf_numbers(e, e.leaves)
@@ -101,7 +103,8 @@ def gains(source, search):
             for node, (left, right) in enumerate(sides(tree, numbers[r])):
                 many = search.columns[tree.column[node]] == "sorted"
                 lam = e.lam + (search.category_l2 if many else 0.0)
-                parent = part_gain(terms, left | right, e.lam)
+                counts = node > 0 or parent_of_root
+                parent = part_gain(terms, left | right, e.lam) if counts else 0.0
                 found.append(part_gain(terms, left, lam) + part_gain(terms, right, lam) - parent)
             out.append(np.array(found))
     return out
