@@ -4,6 +4,7 @@ The oracle is the library's own routing of rows, and the gains that it recorded 
 
 import re
 
+import catboost
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.tree import DecisionTreeRegressor
-from split_checks import check_search, gains, smallest_sides
+from split_checks import check_search, gains, smallest_sides, taken_and_best
 from threadpoolctl import threadpool_limits
 
 import leaftrace as lt
@@ -313,3 +314,101 @@ def test_array_refused(table, reason):
     source = opened(array_model(kind, params, X, y), X, y)
     with pytest.raises(lt.UnsupportedModel, match=reason):
         source.split_search()
+
+
+# ---- CatBoost ----
+
+CATBOOST = {
+    "numbers": ({"cat_features": []}, 0),
+    "max": ({"cat_features": [], "nan_mode": "Max", "rsm": 0.7}, 0),
+    "depthwise": ({"cat_features": [], "grow_policy": "Depthwise"}, 2),
+    "one-hot": ({"one_hot_max_size": 20}, 3),
+    "lossguide": ({"one_hot_max_size": 20, "grow_policy": "Lossguide", "max_leaves": 12}, 0),
+    "statistics": ({"max_ctr_complexity": 1, "simple_ctr": ["Borders", "Counter"]}, 2),
+    "combinations": ({"max_ctr_complexity": 3, "model_size_reg": 0.0, "depth": 6}, 0),
+    "classes": ({"max_ctr_complexity": 2}, 3),
+    "depthwise statistics": ({"grow_policy": "Depthwise", "max_ctr_complexity": 1}, 0),
+}
+
+
+def for_catboost(X, categories):
+    """The table with texts for categories, or with numbers for them."""
+    codes = X.assign(few=X.few.cat.codes, many=X.many.cat.codes)
+    if not categories:
+        return codes
+    return codes.assign(
+        few=X.few.astype(str), many=X.many.astype(object).fillna("none").astype(str)
+    )
+
+
+def catboost_model(params, X, y, classes=0):
+    loss = {0: "RMSE", 2: "Logloss", 3: "MultiClass"}[classes]
+    params = {
+        "iterations": 8, "depth": 4, "cat_features": ["few", "many"], "loss_function": loss, "thread_count": 1,
+        "random_seed": 3, "verbose": 0, "allow_writing_files": False, **params,
+    }  # fmt: skip
+    return catboost.CatBoost(params).fit(X, y)
+
+
+@pytest.fixture(scope="module", params=CATBOOST)
+def catboost_case(request, table):
+    params, classes = CATBOOST[request.param]
+    categories = "cat_features" not in params
+    X, y = for_catboost(table[0], categories), labels(table[1], classes)
+    model = catboost_model(params, X[:N], y[:N], classes)
+    source = opened(model, X[:N], y[:N])
+    return request.param, source, check_search(source, X[N:]), X[:N]
+
+
+def test_catboost_columns(catboost_case):
+    name, source, search, X = catboost_case
+    used = {search.columns[column] for tree in search.trees for column in tree.column.tolist()}
+    numbers = 5 if "few" in X.select_dtypes("number") else 3
+    one_hot = {"one-hot": 2, "lossguide": 2}.get(name, 0)
+    assert (
+        list(search.columns[: numbers + one_hot]) == ["ordered"] * numbers + ["one-hot"] * one_hot
+    )
+    statistics = len(search.columns) - numbers - one_hot
+    assert (statistics > 0) == ("statistics" in name or name in ("combinations", "classes"))
+    assert used == set(search.columns)
+    gaps = search.values[:, X.columns.tolist().index("gaps")]
+    assert set(gaps[X.gaps.isna()]) == {np.inf if name == "max" else -np.inf}
+    assert search.joint == (name in ("one-hot", "classes"))
+    assert search.columns_sampled == (name in ("max", "combinations", "classes"))
+    changed = source.split_columns(X) != search.values
+    assert changed.any() == (statistics > 0)
+    assert not changed[:, : numbers + one_hot].any()
+
+
+def test_catboost_levels_share_a_choice(catboost_case):
+    name, _, search, _ = catboost_case
+    for tree in search.trees:
+        if "depthwise" in name or name == "lossguide":
+            assert np.array_equal(tree.choice, np.arange(len(tree.left)))
+        else:
+            sizes = np.bincount(tree.choice)
+            assert sizes.tolist() == [1 << level for level in range(len(sizes))]
+            assert len({*zip(tree.choice.tolist(), tree.column.tolist(), strict=True)}) == len(
+                sizes
+            )
+
+
+@pytest.mark.parametrize("policy", ["SymmetricTree", "Depthwise"])
+def test_catboost_takes_the_best_split(policy):
+    """Without noise, each split taken has the largest sum of G^2 / (W + lam) of all."""
+    rng = np.random.default_rng(2)
+    X = rng.integers(0, 5, (N, 4)).astype(float)
+    y = (X @ [1.0, -0.7, 0.4, 0.1] + rng.normal(size=N) > 1).astype(int)
+    w = weights(N)
+    model = catboost_model(
+        {
+            "cat_features": [], "score_function": "L2", "random_strength": 0, "bootstrap_type": "No",
+            "grow_policy": policy, "depth": 3, "l2_leaf_reg": 5.0, "boosting_type": "Plain", "iterations": 12,
+        },
+        catboost.Pool(X, y, weight=w), None, 2,
+    )  # fmt: skip
+    source = opened(model, X, y, sample_weight=w)
+    search = source.split_search()
+    taken, best = taken_and_best(source, search)
+    assert len(taken) > 30
+    np.testing.assert_allclose(taken, best, rtol=1e-6)

@@ -133,3 +133,32 @@ def smallest_sides(source, search):
                 rows += [np.count_nonzero(side & drawn) for side in pair]
                 hessians += [wh[side].sum() for side in pair]
     return min(rows), min(hessians)
+
+
+def taken_and_best(source, search):
+    """For each choice the gain of the split taken, and the best of all thresholds of all columns."""
+    e = source.ensemble
+    A = e.start()
+    numbers = leaf_numbers(e, e.leaves)
+    pairs = []
+    for t in range(e.n_steps):
+        e.move(t, e.leaves, A)
+        w = e.w[:, None]
+        h = np.ones_like(A) if search.by_weight else e.second_derivatives(A)
+        terms = w * e.loss.gradient(e.loss.state(A), e.y), w * h
+        tree = search.trees[t]
+        of_nodes = list(sides(tree, numbers[t]))
+        for choice in range(tree.choice.max(initial=-1) + 1):
+            nodes = [of_nodes[node] for node in np.flatnonzero(tree.choice == choice)]
+            taken = sum(part_gain(terms, side, e.lam) for pair in nodes for side in pair)
+            candidates = [x <= v for x in search.values.T for v in np.unique(x)[:-1]]
+            gains = [
+                sum(
+                    part_gain(terms, (left | right) & low, e.lam)
+                    + part_gain(terms, (left | right) & ~low, e.lam)
+                    for left, right in nodes
+                )
+                for low in candidates
+            ]
+            pairs.append((taken, max(gains)))
+    return np.array(pairs).T

@@ -51,7 +51,7 @@ def array_search(
 ) -> SplitSearch:
     """Return the search for splits of trees of sklearn.tree; ``kind`` is that of all columns."""
     _refuse(_first_tree(trees.model))
-    trained_rows = np.count_nonzero(e.w_factor)
+    trained_rows = int(np.count_nonzero(e.w_factor))
     tree_weight = float(e.tree_weight(0).sum())  # with draws and weights, other trees differ a bit
     return SplitSearch(
         trees=[
