@@ -2,13 +2,14 @@
 
 The oracle is the library's own routing of rows, and the gains that it recorded itself."""
 
+import json
 import re
 
 import catboost
 import lightgbm as lgb
 import numpy as np
-import pandas as pd
 import pytest
+import xgboost as xgb
 from sklearn.ensemble import (
     ExtraTreesRegressor,
     GradientBoostingClassifier,
@@ -20,51 +21,15 @@ from sklearn.ensemble import (
 )
 from sklearn.tree import DecisionTreeRegressor
 from split_checks import check_search, gains, smallest_sides, taken_and_best
+from split_tables import N, as_numbers, for_catboost, labels, mixed_table, opened, weights
 from threadpoolctl import threadpool_limits
 
 import leaftrace as lt
 
-N = 300
-
 
 @pytest.fixture(scope="module")
 def table():
-    """Numbers with and without missing values, few categories and many, and zeros."""
-    rng = np.random.default_rng(5)
-    X = pd.DataFrame(
-        {
-            "a": rng.normal(size=2 * N),
-            "gaps": rng.normal(size=2 * N),
-            "few": pd.Categorical(rng.choice(["x", "y", "z"], 2 * N)),
-            "many": pd.Categorical(rng.choice(list("abcdefghijkl"), 2 * N)),
-            "zeros": rng.integers(-1, 3, 2 * N) * rng.normal(2, 0.1, 2 * N),
-        }
-    )
-    X.loc[rng.random(2 * N) < 0.2, "gaps"] = np.nan
-    X.loc[rng.random(2 * N) < 0.1, "many"] = None
-    y = (
-        X.a
-        + np.where(X.gaps.isna(), 0.7, X.gaps.fillna(0))
-        + 1.5 * (X.few.cat.codes == 1)
-        + 1.5 * np.sin(5 * X.many.cat.codes)
-        + np.where(X.zeros.abs() < 1, 2.0, X.zeros)
-    )
-    return X, (y + 0.3 * rng.normal(size=2 * N)).to_numpy()
-
-
-def labels(y, classes):
-    """Labels of as many classes, or counts (1), or the numbers themselves (0)."""
-    if classes == 1:
-        return np.floor(np.exp(y / 2))
-    return y if not classes else np.searchsorted(np.quantile(y, np.arange(1, classes) / classes), y)
-
-
-def opened(model, X, y, **more):
-    return lt.Tracer(model, X, y, **more).engine.source
-
-
-def weights(n):
-    return np.random.default_rng(3).uniform(0.5, 2, n).round(2)
+    return mixed_table()
 
 
 def same_gains(found, recorded):
@@ -257,12 +222,6 @@ def array_model(kind, params, X, y, **fit):
     return kind(**{"random_state": 1, "max_depth": depth, **size, **params}).fit(X, y, **fit)
 
 
-def as_numbers(X, gaps):
-    """The table as float32 numbers, with or without missing values."""
-    codes = X.assign(few=X.few.cat.codes, many=X.many.cat.codes)
-    return (codes if gaps else codes.fillna({"gaps": 0.0})).to_numpy(np.float32)
-
-
 @pytest.fixture(scope="module", params=ARRAYS)
 def array_case(request, table):
     kind, params, classes = ARRAYS[request.param]
@@ -329,16 +288,6 @@ CATBOOST = {
     "classes": ({"max_ctr_complexity": 2}, 3),
     "depthwise statistics": ({"grow_policy": "Depthwise", "max_ctr_complexity": 1}, 0),
 }
-
-
-def for_catboost(X, categories):
-    """The table with texts for categories, or with numbers for them."""
-    codes = X.assign(few=X.few.cat.codes, many=X.many.cat.codes)
-    if not categories:
-        return codes
-    return codes.assign(
-        few=X.few.astype(str), many=X.many.astype(object).fillna("none").astype(str)
-    )
 
 
 def catboost_model(params, X, y, classes=0):
@@ -412,3 +361,67 @@ def test_catboost_takes_the_best_split(policy):
     taken, best = taken_and_best(source, search)
     assert len(taken) > 30
     np.testing.assert_allclose(taken, best, rtol=1e-6)
+
+
+# ---- XGBoost ----
+
+XGBOOST = {
+    "regression": ({"reg_lambda": 3.0, "min_child_weight": 12.0}, 0, 1.0),
+    "binary": ({"objective": "binary:logistic", "colsample_bynode": 0.7}, 2, 1.0),
+    "multiclass": ({"objective": "multi:softprob", "num_class": 3, "min_child_weight": 6.0}, 3, 1 / 2),
+    "vectors": (
+        {"objective": "multi:softprob", "num_class": 3, "multi_strategy": "multi_output_tree", "min_child_weight": 0.0},
+        3,
+        1 / 2,
+    ),
+    # Longer steps are allowed than there are: a step that is cut has another gain.
+    "poisson": ({"objective": "count:poisson", "min_child_weight": 32.0, "max_delta_step": 2.0}, 1, np.exp(-2)),
+    "dart": ({"booster": "dart", "rate_drop": 0.5, "num_parallel_tree": 2, "subsample": 0.7}, 0, 1.0),
+    "one-hot": ({"max_cat_to_onehot": 20, "interaction_constraints": "[[0,1,2],[3,4]]"}, 0, 1.0),
+    "approx": ({"tree_method": "approx"}, 0, 1.0),
+}  # fmt: skip
+
+
+def xgboost_model(params, X, y, w):
+    params = {"nthread": 1, "max_depth": 5, "seed": 1, **params}
+    return xgb.train(params, xgb.DMatrix(X, y, weight=w, enable_categorical=True), 5)
+
+
+@pytest.fixture(scope="module", params=XGBOOST)
+def xgboost_case(request, table):
+    params, classes, factor = XGBOOST[request.param]
+    X, y = table[0], labels(table[1], classes)
+    if params.get("multi_strategy") or params.get("tree_method"):
+        X = X.assign(many=X.many.cat.codes, few=X.few.cat.codes)
+    model = xgboost_model(params, X[:N], y[:N], weights(N))
+    source = opened(model, X[:N], y[:N], sample_weight=weights(N))
+    return request.param, model, source, check_search(source, X[N:]), factor
+
+
+def recorded_gains(model):
+    """The gains of all trees as an XGBoost model has them, leaves left out."""
+    details = json.loads(bytes(model.save_raw("json")))["learner"]["gradient_booster"]
+    for tree in details.get("gbtree", details)["model"]["trees"]:
+        yield np.array(tree["loss_changes"])[np.array(tree["left_children"]) >= 0]
+
+
+def test_xgboost_gains(xgboost_case):
+    _, model, source, search, factor = xgboost_case
+    found = gains(source, search)
+    if search.joint:
+        found = [sum(found[r : r + 3]) for r in range(0, len(found), 3)]
+    for recorded, own in zip(recorded_gains(model), found, strict=True):
+        same_gains(np.sort(factor * own), np.sort(recorded))
+
+
+def test_xgboost_columns_and_limits(xgboost_case):
+    name, _, source, search, factor = xgboost_case
+    categories = ["one-hot", "one-hot" if name == "one-hot" else "sorted"]
+    if name in ("vectors", "approx"):
+        categories = ["missing", "missing"]
+    assert list(search.columns) == ["missing", "missing", *categories, "missing"]
+    assert search.columns_sampled == (name in ("binary", "one-hot"))
+    limit = XGBOOST[name][0].get("min_child_weight", 1.0) * factor
+    assert search.min_hessian == pytest.approx(limit)
+    if name in ("regression", "multiclass", "poisson"):
+        assert limit <= smallest_sides(source, search)[1] * (1 + 1e-6) < 1.5 * limit

@@ -111,7 +111,8 @@ class LightGBMSource(BaseSource):
     def _training_run(self, X: Any, y: Any, sample_weight: Any, baseline: Any) -> LightGBMRun:
         """Put the trees and the training rows together. Labels and weights may be in a Dataset."""
         if isinstance(X, lgb.Dataset):
-            y = X.construct().get_label() if y is None else y
+            X.construct()
+            y = X.get_label() if y is None else y
             sample_weight = X.get_weight() if sample_weight is None else sample_weight
         leaves, offset = self.training_rows(X, baseline)
         n = leaves.shape[1]

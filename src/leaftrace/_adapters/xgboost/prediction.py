@@ -14,7 +14,7 @@ from ..._data.arrays import Ids
 from ..._data.errors import InvalidInput
 from ..._data.progress import progress
 from ..base import pack_leaves
-from .model import Trees, error_reason
+from .model import Trees, best_rounds, error_reason
 
 LEAF_BYTES = 32_000_000  # size of the leaf numbers that one call of XGBoost may return
 
@@ -29,6 +29,18 @@ def predict(booster: xgb.Booster, matrix: xgb.DMatrix, **options: Any) -> NDArra
         raise InvalidInput(
             f"XGBoost cannot predict these rows: {error_reason(error)}{hint}"
         ) from None
+
+
+def rounds_notes(booster: xgb.Booster, used: int, trained: int) -> list[str]:
+    """A note on the rounds that predictions are made with, after early stopping."""
+    best = best_rounds(booster)
+    if best is None or best >= trained:
+        return []
+    if used < trained:
+        return [f"predictions are those of the best {best} of {trained} rounds"]
+    return [
+        f"predictions are those of all {trained} rounds, as Booster.predict does; the best are {best}"
+    ]
 
 
 def leaves_of_rows(booster: xgb.Booster, matrix: xgb.DMatrix, trees: Trees) -> Ids:

@@ -28,7 +28,6 @@ from typing import Any
 import numpy as np
 import xgboost as xgb
 from numpy.typing import NDArray
-from xgboost.core import XGBoostError
 
 from ..._data import inputs
 from ..._data.arrays import F64, Ids
@@ -40,11 +39,11 @@ from ..._model.ensemble import Ensemble
 from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, f32, given_scores, native_values
+from ..split_columns import columns_of_training
 from .ensemble import XGBoostRun
 from .model import (
     ALIASES,
     best_rounds,
-    error_reason,
     is_loaded,
     learner,
     parameters,
@@ -52,11 +51,11 @@ from .model import (
 )
 from .objectives import OBJECTIVES
 from .opening import OpenedModel, open_booster, refuse_unsupported, with_given
-from .prediction import leaves_of_rows, predict
+from .prediction import leaves_of_rows, predict, rounds_notes
 from .splits import columns_of, split_search
 from .start import margin
 from .stopping import STOPPING_NAMES, StopIfUnwanted, reported_metrics
-from .tables import MatrixBuilder
+from .tables import MatrixBuilder, take_rows
 from .users_model import with_booster, with_leaf_values
 
 # Reported parameters that describe the run, and not how to run again.
@@ -166,19 +165,8 @@ class XGBoostSource(BaseSource):
             offset=offset,
             given=self.given,
             columns_first=xgb.__version__.startswith("2.0."),
-            notes=self._rounds_notes(),
+            notes=rounds_notes(self.booster, self.rounds, self._trained_rounds),
         )
-
-    def _rounds_notes(self) -> list[str]:
-        """A note on the rounds that predictions are made with, after early stopping."""
-        best = best_rounds(self.booster)
-        trained = self._trained_rounds
-        if best is None or best >= trained:
-            return []
-        used = f"all {trained} rounds, as Booster.predict does; the best are {best}"
-        if self.rounds < trained:
-            used = f"the best {best} of {trained} rounds"
-        return [f"predictions are those of {used}"]
 
     # ---- rows ----
 
@@ -200,7 +188,7 @@ class XGBoostSource(BaseSource):
 
     @works_in_forks
     def split_search(self) -> SplitSearch:
-        values = self.split_columns(self.X)
+        values = columns_of_training(self.split_columns, self.X)
         return split_search(self.training, self.booster.feature_types, values)
 
     @works_in_forks
@@ -337,12 +325,7 @@ class XGBoostSource(BaseSource):
         if (offset := rows.offset(t.offset)) is not None:
             more["base_margin"] = offset + self.base
         if isinstance(self.X, xgb.DMatrix):
-            try:
-                matrix = self.X.slice(rows.keep.tolist())
-            except XGBoostError as error:
-                raise InvalidInput(
-                    f"rows of this matrix cannot be taken; pass the table itself. XGBoost says: {error_reason(error)}"
-                ) from None
+            matrix = take_rows(self.X, rows.keep)
             matrix.set_info(**more)
             return matrix
         table = rows.table(self.X)

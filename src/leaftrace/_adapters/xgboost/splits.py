@@ -1,4 +1,8 @@
-"""How XGBoost chose its splits: the columns it compared, and what both sides of a split need."""
+"""How XGBoost chose its splits: the columns it compared, and what both sides of a split need.
+
+The gain of a split is the sum over its sides of G^2 / (H + reg_lambda). Many categories are sorted by
+G / (H + reg_lambda); max_cat_threshold, which bounds how many go to one side, is not modelled.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,13 @@ from typing import Any
 
 import numpy as np
 import xgboost as xgb
+from xgboost.core import XGBoostError
 
 from ..._data.arrays import F64
+from ..._data.errors import InvalidInput
 from ..._model.splits import ColumnKind, SplitSearch
 from .ensemble import XGBoostRun
+from .model import error_reason
 from .objectives import as_float32, loss_and_factor
 
 
@@ -22,31 +29,40 @@ def split_search(run: XGBoostRun, types: Sequence[str] | None, values: F64) -> S
     """
     params = run.params
     hessian_factor = loss_and_factor(run.objective, params, len(run.base))[1]
-    onehot = int(params.get("max_cat_to_onehot", 4))
-    sampled = ("colsample_bytree", "colsample_bylevel", "colsample_bynode")
+    categorical = [types is not None and types[f] == "c" for f in range(values.shape[1])]
+    one_hot = int(params.get("max_cat_to_onehot", 4))
     return SplitSearch(
         trees=run.trees.nodes,
-        columns=[
-            _kind(types is not None and types[f] == "c", column, onehot)
-            for f, column in enumerate(values.T)
-        ],
+        columns=[_kind(c, x, one_hot) for c, x in zip(categorical, values.T, strict=True)],
         values=values,
         min_hessian=as_float32(params["min_child_weight"]) / hessian_factor,
-        # A file does not keep whether columns were drawn.
-        columns_sampled=run.loaded or any(float(params.get(name, 1)) < 1 for name in sampled),
+        columns_sampled=_columns_sampled(run),
         joint=run.trees.width > 1,
     )
 
 
-def _kind(categorical: bool, values: F64, onehot: int) -> ColumnKind:
+def _columns_sampled(run: XGBoostRun) -> bool:
+    """Whether nodes compared some of the columns only. A file does not keep that."""
+    names = ("colsample_bytree", "colsample_bylevel", "colsample_bynode")
+    drawn = any(float(run.params.get(name, 1)) < 1 for name in names)
+    return run.loaded or drawn or bool(run.params.get("interaction_constraints"))
+
+
+def _kind(categorical: bool, values: F64, one_hot: int) -> ColumnKind:
     if not categorical:
         return "missing"
-    return "one-hot" if np.nanmax(values, initial=0) + 1 < onehot else "sorted"
+    return "one-hot" if np.nanmax(values, initial=0) + 1 < one_hot else "sorted"
 
 
 def columns_of(matrix: xgb.DMatrix) -> F64:
     """(n, d) the values in a matrix; NaN for those that are missing."""
-    stored: Any = matrix.get_data()
+    try:
+        stored: Any = matrix.get_data()
+    except XGBoostError as error:
+        raise InvalidInput(
+            "StructureInfluence needs the values of the training rows, which this matrix does not give; pass the "
+            f"table itself. XGBoost says: {error_reason(error)}"
+        ) from None
     out = np.full(stored.shape, np.nan)
     rows = np.repeat(np.arange(stored.shape[0]), np.diff(stored.indptr))
     out[rows, stored.indices] = stored.data

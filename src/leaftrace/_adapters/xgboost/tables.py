@@ -10,6 +10,7 @@ import xgboost as xgb
 from xgboost.core import XGBoostError
 
 from ..._data import frames, inputs
+from ..._data.arrays import Ints
 from ..._data.errors import InvalidInput
 from .model import error_reason
 
@@ -72,6 +73,16 @@ class MatrixBuilder:
         if found is None or found.empty():
             return {}
         return {name: values.to_pylist() for name, values in found.to_arrow() if values is not None}
+
+
+def take_rows(matrix: xgb.DMatrix, keep: Ints) -> xgb.DMatrix:
+    """Some rows of a matrix, without its labels and weights."""
+    try:
+        return matrix.slice(keep.tolist())
+    except XGBoostError as error:
+        raise InvalidInput(
+            f"rows of this matrix cannot be taken; pass the table itself. XGBoost says: {error_reason(error)}"
+        ) from None
 
 
 def _with_joined_names(X: Any) -> Any:
