@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .._data import frames, inputs
 from .._data.arrays import F64, Ids
-from .._data.errors import InvalidInput, UnsupportedModel
+from .._data.errors import InvalidInput
 from .._data.parquet import PartedTable
 from .._data.progress import progress
 from .._model.ensemble import Ensemble
@@ -125,10 +125,7 @@ class BaseSource:
         raise NotImplementedError
 
     def split_search(self) -> SplitSearch:
-        raise UnsupportedModel(
-            f"StructureInfluence does not know how this {self.name} chose its splits; use LeafInfluence() or "
-            "LeafRefit(), which hold them fixed, or Retrain()."
-        )
+        raise NotImplementedError
 
     def split_columns(self, X: Any) -> F64:
         raise NotImplementedError

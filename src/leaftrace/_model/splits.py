@@ -57,7 +57,8 @@ class SplitSearch:
     ``by_weight``        gains divide by sums of weights: sum G^2 / (W + lam); otherwise by sums of
                          second derivatives: sum G^2 / (H + lam)
     ``min_rows``         rows drawn for the tree that each side of a split needs
-    ``min_hessian``      sum of w h that each side needs, h being the loss's own
+    ``min_hessian``      sum of w h that each side needs, h being the loss's own; with ``by_weight``
+                         it is a sum of w
     ``category_l2``      additional l2 of splits of the kind "sorted"
     ``columns_sampled``  whether training drew the columns to compare at a node, tree or level
     ``joint``            whether the trees of a step are one tree with a vector in each leaf; then
