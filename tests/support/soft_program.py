@@ -208,9 +208,9 @@ class SoftProgram:
         """(m, K) scores of the test rows of the program at weights w (n,) of the training rows."""
         e = self.e
         all_rows = self.leaves.shape[1]
-        self.leaf_lam = e.rule.lam(float(w.sum()), self.n)
-        base = e.base if e.base_rule is None else e.base_rule.fit(e.loss, e.y, w)
-        A = np.tile(base, (all_rows, 1)).astype(float)
+        slope = e.rule.l2 / self.n if e.rule.l2_scales else 0.0
+        self.leaf_lam = e.lam + slope * float((w - e.w).sum())  # CatBoost rounds it
+        A = np.tile(self.start(w), (all_rows, 1))
         finished = A.copy()
         for t in range(e.n_steps):
             change = self.step(t, A[: self.n], w)
@@ -218,6 +218,15 @@ class SoftProgram:
             if not e.independent:
                 A = finished.copy()
         return finished[self.n :]
+
+    def start(self, w: F64) -> F64:
+        """(K,) the starting score to first order; boosters round it, so differences of it are noise."""
+        e = self.e
+        if e.base_rule is None:
+            return e.base.astype(float)
+        assert e.base_factor is None
+        effects = e.base_rule.effects(e.loss, e.y, e.w, e.y)[0]  # (n, K)
+        return e.base + (w - e.w) @ effects
 
     def step(self, t: int, A: F64, w: F64) -> F64:
         """(n + m, K) values that the trees of a step give to all rows."""
@@ -253,5 +262,9 @@ class SoftProgram:
             s = self.side(mask, terms)
             lam = self.leaf_lam + (0 if e.leaf_l2 is None else e.leaf_l2[e.tree_offset[r] + leaf])
             step = s.step(s.R, lam, e.rule.l1)
+            if e.leaf_outputs > 1 and e.rule.newton and not e.rule.diagonal:
+                state = e.loss.state(A)
+                h = np.einsum("n,nab->ab", w[mask[: self.n]], e.loss.hessian(state, e.y)[mask[: self.n]])
+                step = -np.linalg.solve(h + lam * np.eye(len(step)), s.G)
             out[mask] = rate * np.clip(step, -e.rule.max_step, e.rule.max_step)
         return out
