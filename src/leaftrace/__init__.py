@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         LeafRefit,
         Retrain,
         SinglePoint,
+        StructureInfluence,
         TopKLeaves,
     )
     from ._engine.refit import RefittedModel, RetrainedModel
@@ -81,6 +82,7 @@ __all__ = [
     "Retrain",
     "RetrainedModel",
     "SinglePoint",
+    "StructureInfluence",
     "TopKLeaves",
     "Tracer",
     "UnsupportedModel",
@@ -126,7 +128,7 @@ _MODULES = {
     "_engine.fidelity": "Fidelity",
     "_engine.methods": (
         "AllPoints FastLeafInfluence FastLeafRefit LeafInfluence LeafRefit Retrain SinglePoint "
-        "TopKLeaves"
+        "StructureInfluence TopKLeaves"
     ),
     "_engine.refit": "RefittedModel RetrainedModel",
     "_report": "Report report",

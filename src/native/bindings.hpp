@@ -34,5 +34,6 @@ void for_each_type(const Body& body) {
 void bind_replay(nanobind::module_& m);
 void bind_influence(nanobind::module_& m);
 void bind_refit(nanobind::module_& m);
+void bind_choice(nanobind::module_& m);
 
 }  // namespace leaftrace

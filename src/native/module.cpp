@@ -42,4 +42,5 @@ NB_MODULE(_native, m) {
     leaftrace::bind_replay(m);
     leaftrace::bind_influence(m);
     leaftrace::bind_refit(m);
+    leaftrace::bind_choice(m);
 }

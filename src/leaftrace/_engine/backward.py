@@ -16,7 +16,7 @@ get the abar times that factor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -33,6 +33,9 @@ from .queries import Queries
 from .replay import Trace
 from .row_effects import PlacedRows, base_effect, base_label_effect, direct_effects, label_effects
 from .workspace import ROW_CHUNK, Workspace
+
+
+BeforeStep = Callable[[int, Real], None]
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,15 @@ def leaf_adjoint(
     *,
     knock_on: bool = True,
     out: Real | None = None,
+    before_step: BeforeStep | None = None,
 ) -> LeafAdjoint:
     """Run the backward pass for some of the queries.
 
-    ``knock_on``  False leaves out the effects of rows on other rows through later trees
-    ``out``       (n, B), for effects that are not kept: see `single_pass_influence`
+    ``knock_on``     False leaves out the effects of rows on other rows through later trees
+    ``out``          (n, B), for effects that are not kept: see `single_pass_influence`
+    ``before_step``  is called with t and abar (n, K, B), the derivatives in the scores after step
+                     t, before the pass goes back over step t; what it adds to abar goes on to the
+                     steps below
     """
     e = work.trace.ensemble
     count = len(range(len(queries))[columns])
@@ -68,9 +75,9 @@ def leaf_adjoint(
     if knock_on and not e.independent:
         abar = zeros((e.n_rows, e.n_outputs, B), work.dtype)
         if work.keeps_effects:
-            steps = _steps_with_kept_effects(work, fbar, abar)
+            steps = _steps_with_kept_effects(work, fbar, abar, before_step)
         else:
-            steps = _steps_with_new_effects(work, fbar, abar, out)
+            steps = _steps_with_new_effects(work, fbar, abar, out, before_step)
         for t in steps:
             if not e.boosts(t):
                 _undo_moves(e, t, abar, fbar, base)
@@ -88,10 +95,14 @@ def finish_pass(trace: Trace, fbar: Real, base: F64, count: int) -> LeafAdjoint:
     return LeafAdjoint(fbar, base, lam, count)
 
 
-def _steps_with_kept_effects(work: Workspace, fbar: Real, abar: Real) -> Iterator[int]:
+def _steps_with_kept_effects(
+    work: Workspace, fbar: Real, abar: Real, before_step: BeforeStep | None
+) -> Iterator[int]:
     """Go through the steps backwards, all rows at once; yields each step when it is done."""
     e = work.trace.ensemble
     for t, U in work.knock_on_backwards():
+        if before_step is not None:
+            before_step(t, abar)
         fbar_t = effect_adjoint(work.trace, t, fbar[e.leaf_range(t)])
         below = fbar[e.leaf_range(t - 1)] if e.boosts(t) else None
         backward_rows(work.trace, t, e.leaves, U, fbar_t, abar, below)
@@ -99,11 +110,13 @@ def _steps_with_kept_effects(work: Workspace, fbar: Real, abar: Real) -> Iterato
 
 
 def _steps_with_new_effects(
-    work: Workspace, fbar: Real, abar: Real, out: Real | None
+    work: Workspace, fbar: Real, abar: Real, out: Real | None, before_step: BeforeStep | None
 ) -> Iterator[int]:
     """The same for effects that are not kept: each step computes its own."""
     e = work.trace.ensemble
     for t, A in work.scores_backwards():
+        if before_step is not None:
+            before_step(t, abar)
         fbar_t = effect_adjoint(work.trace, t, fbar[e.leaf_range(t)])
         below = fbar[e.leaf_range(t - 1)] if e.boosts(t) else None
         backward_chunks(work, t, A, fbar_t, abar, below, out)

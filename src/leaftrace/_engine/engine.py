@@ -38,7 +38,7 @@ from .costs import Plan, plan_influence
 from .fidelity import Fidelity
 from .free_memory import available_memory
 from .leaf_space import LeafSpace, build_leaf_space
-from .methods import AllPoints, LeafInfluence, LeafRefit
+from .methods import AllPoints, LeafInfluence, LeafRefit, StructureInfluence
 from .queries import Of, Queries, Reduce, make_queries, queries_for
 from .refit import RefittedModel, RetrainedModel, alter, class_factors, refit_on
 from .removals import has_block_removal, refit_without
@@ -46,6 +46,7 @@ from .replay import replay
 from .retrainings import Retrainings
 from .row_effects import candidate_rows
 from .settings import Settings, thread_pool
+from .soft_splits import SoftQueries, SoftSplits, block_of, soft_splits, structure_influence
 from .workspace import Workspace
 
 
@@ -213,6 +214,31 @@ class Engine:
 
         done = work.map(influence_on, blocks_of(len(queries), work.block), work.blocks_ahead)
         yield from progress(done, len(queries), "influence", "query", work.block)
+
+    @cached_property
+    def soft_splits(self) -> SoftSplits:
+        """The splits of the model as choices among candidates."""
+        return soft_splits(self.source)
+
+    def structure_blocks(
+        self, queries: Queries, X: Any, method: StructureInfluence, index: Ints | None
+    ) -> Iterator[tuple[slice, Real]]:
+        """StructureInfluence, block by block: (columns, values (rows, columns)).
+
+        ``X``: the test rows of the queries.
+        """
+        work = self.work
+        splits = self.soft_splits
+        work.prepare_effects()
+        asked = SoftQueries(queries, splits.bins.codes(self.source.split_columns(X)))
+
+        def influence_on(columns: slice) -> tuple[slice, Real]:
+            values = structure_influence(work, splits, asked, columns, method.temperature, index)
+            return columns, values
+
+        block = block_of(work, splits, work.blocks_ahead)
+        done = work.map(influence_on, blocks_of(len(queries), block), work.blocks_ahead)
+        yield from progress(done, len(queries), "influence", "query", block)
 
     def _adjoint(self, queries: Queries, plan: Plan) -> Callable[[slice], LeafAdjoint]:
         """A function that runs the backward pass for some columns, in the planned form."""

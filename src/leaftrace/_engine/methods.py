@@ -92,6 +92,28 @@ class LeafInfluence(_WithUpdateSet):
 
 
 @dataclass(frozen=True)
+class StructureInfluence:
+    """dQ/dw_i of the model that retraining is expected to give, in which splits give way.
+
+    Training chooses the split of highest gain at each node. Here each candidate split has the
+    probability softmax(gain / tau), and the derivative goes through these choices, too. tau is
+    ``temperature`` times the spread of the gain over random halves of the node's rows, so that 1
+    needs no tuning; towards 0 the choices, and with them the method, become those of
+    `LeafInfluence`.
+    """
+
+    temperature: float = 1.0
+    gives: ClassVar[Gives] = "derivatives"
+    differentiates: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.temperature, (int, float)) and 0 < self.temperature < np.inf):
+            raise InvalidInput(
+                f"StructureInfluence has temperature={self.temperature!r}; it is a number above 0, and 1 needs no tuning."
+            )
+
+
+@dataclass(frozen=True)
 class LeafRefit(_WithUpdateSet):
     """Q(with) - Q(without) by refitting every leaf value without the row, tree structures fixed."""
 
@@ -127,7 +149,7 @@ class Baseline(ABC):
         """
 
 
-Method = LeafInfluence | LeafRefit | Retrain | Baseline
+Method = LeafInfluence | StructureInfluence | LeafRefit | Retrain | Baseline
 
 FastLeafInfluence = LeafInfluence
 FastLeafRefit = LeafRefit

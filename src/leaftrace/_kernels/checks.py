@@ -21,6 +21,7 @@ BLOCKS = (1, 8, 32)  # numbers of columns in a block that the native kernels are
 
 TYPES = {
     "ids": ("uint8", "uint16", "uint32"),
+    "uint8": ("uint8",),
     "int32": ("int32",),
     "int64": ("int64",),
     "real": ("float32", "float64"),
@@ -28,7 +29,7 @@ TYPES = {
     "float64": ("float64",),
     "mask": ("bool",),
 }
-NEVER_EMPTY = ("O", "K", "B", "columns")  # outputs of a leaf, outputs, columns
+NEVER_EMPTY = ("O", "K", "B", "N", "d", "columns")  # outputs of a leaf, outputs, columns
 
 # Families of `changes` of a loss, and how many numbers each has.
 FAMILIES = {

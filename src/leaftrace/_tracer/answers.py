@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,9 +16,17 @@ from .._engine.costs import Estimate
 from .._engine.engine import Engine
 from .._engine.jumps import refuse_jumping_candidates, refuse_jumping_rows
 from .._engine.less_memory import empty_answer, in_smaller_pieces
-from .._engine.methods import Baseline, LeafInfluence, LeafRefit, Method, Retrain, TopKLeaves
+from .._engine.methods import (
+    Baseline,
+    LeafInfluence,
+    LeafRefit,
+    Method,
+    Retrain,
+    StructureInfluence,
+    TopKLeaves,
+)
 from .._engine.queries import Of, Queries, Reduce
-from .influence import FIRST_ORDER, Influence, Unit, rank, top_table
+from .influence import FIRST_ORDER, SOFT_SPLITS, Influence, Unit, rank, top_table
 from .retrained_rows import values_by_retraining
 
 if TYPE_CHECKING:
@@ -58,17 +67,17 @@ def rows_influence(
     """
     engine = tracer.engine
     method = LeafInfluence() if method is None else method
-    if not isinstance(method, (LeafInfluence, LeafRefit, Retrain, Baseline)):
+    if not isinstance(method, Method):
         raise InvalidInput(
-            f"method is {method!r}; it can be LeafInfluence(), LeafRefit(), Retrain() or one of lt.baselines, such "
-            "as lt.baselines.BoostIn()."
+            f"method is {method!r}; it can be LeafInfluence(), StructureInfluence(), LeafRefit(), Retrain() or one "
+            "of lt.baselines, such as lt.baselines.BoostIn()."
         )
     if method.differentiates:
         engine.needs_derivatives()
     queries, test_index = engine.queries(*query)
     index = row_numbers(rows, engine.n_rows, labels=tracer.row_labels)
     some = None if rows is None else index
-    if isinstance(method, LeafInfluence):
+    if method.gives == "derivatives":
         refuse_jumping_rows(engine.work.trace, index)
     changed = None
     if isinstance(method, Retrain):
@@ -76,7 +85,7 @@ def rows_influence(
     else:
         fixed = method
         values = in_smaller_pieces(
-            engine.work, lambda: _fixed_tree_values(engine, queries, fixed, some)
+            engine.work, lambda: _values(engine, queries, query.X_test, fixed, some)
         )
     tables = _result_tables(tracer, tracer.X_train, some, query.X_test, queries)
     extra = {
@@ -86,6 +95,8 @@ def rows_influence(
     }
     if isinstance(method, Retrain):
         extra["change_is"] = engine.retrainings.kind
+    elif isinstance(method, StructureInfluence):
+        extra["change_is"] = SOFT_SPLITS
     return removal_influence(tracer, values, index, test_index, queries, method, **extra)
 
 
@@ -95,25 +106,47 @@ def single_row_noise(tracer: Tracer, queries: Queries, method: Method) -> F64 | 
     return None if found is None else found[0]
 
 
-def _fixed_tree_values(
+def _values(
     engine: Engine,
     queries: Queries,
-    method: LeafInfluence | LeafRefit | Baseline,
+    X_test: Any,
+    method: LeafInfluence | StructureInfluence | LeafRefit | Baseline,
     index: Ints | None,
 ) -> Real:
     """(rows, queries) by the pass of the method, for some training rows or, with None, for all."""
     if isinstance(method, Baseline):
         return method.values(engine.work, queries, index, engine.source.classes)
-    if isinstance(method, LeafInfluence) and not isinstance(method.update_set, TopKLeaves):
+    if not isinstance(method, LeafRefit) and runs_backward(method):
         count = engine.n_rows if index is None else len(index)
         values = empty_answer(count, len(queries), engine.work.dtype)
-        for columns, block in engine.backward_blocks(queries, method, index):
+        for columns, block in _backward_blocks(engine, queries, X_test, method, index):
             values[:, columns] = block
         return values
+    assert not isinstance(method, StructureInfluence)
     rows = np.arange(engine.n_rows) if index is None else index
     if isinstance(method, LeafRefit) and engine.ensemble.refits_whole:
         return engine.values_by_refitting(queries, method, rows)
     return engine.forward_values(queries, method, rows)
+
+
+def runs_backward(method: Any) -> bool:
+    """Whether a method gives all training rows at once by a backward pass."""
+    if isinstance(method, LeafInfluence):
+        return not isinstance(method.update_set, TopKLeaves)
+    return isinstance(method, StructureInfluence)
+
+
+def _backward_blocks(
+    engine: Engine,
+    queries: Queries,
+    X_test: Any,
+    method: LeafInfluence | StructureInfluence,
+    index: Ints | None,
+) -> Iterator[tuple[slice, Real]]:
+    """Values of training rows, block by block: (columns, values (rows, columns))."""
+    if isinstance(method, StructureInfluence):
+        return engine.structure_blocks(queries, X_test, method, index)
+    return engine.backward_blocks(queries, method, index)
 
 
 def removal_influence(
@@ -157,15 +190,16 @@ def _finite(values: Real) -> Real:
 def streamed_top(
     tracer: Tracer,
     query: QueryArguments,
-    method: LeafInfluence | None,
+    method: LeafInfluence | StructureInfluence | None,
     k: int,
     effect: str | None,
 ) -> Any:
     """The table of the k rows that matter most to each query, made block by block."""
     method = LeafInfluence() if method is None else method
-    if not isinstance(method, LeafInfluence) or isinstance(method.update_set, TopKLeaves):
+    if not runs_backward(method):
         raise InvalidInput(
-            "top() streams over test rows, so it takes LeafInfluence with AllPoints or SinglePoint."
+            "top() streams over test rows, so it takes StructureInfluence, or LeafInfluence with AllPoints or "
+            "SinglePoint."
         )
     tracer.engine.needs_derivatives()
     queries, test_index = tracer.engine.queries(*query)
@@ -174,7 +208,8 @@ def streamed_top(
 
     def ranked() -> list[Any]:
         tops = []
-        for columns, values in tracer.engine.backward_blocks(queries, method, None):
+        blocks = _backward_blocks(tracer.engine, queries, query.X_test, method, None)
+        for columns, values in blocks:
             names = test_index[columns]
             block = removal_influence(tracer, values, every_row, names, queries, method)
             tops += rank(block, k, effect)
@@ -183,7 +218,8 @@ def streamed_top(
     tops = in_smaller_pieces(tracer.engine.work, ranked)
     name = f"{queries.of}_change_if_removed"
     rows = {"train_row": tracer.train_index, "position": every_row}
-    unit = Unit(FIRST_ORDER, single_row_noise(tracer, queries, method))
+    kind = SOFT_SPLITS if isinstance(method, StructureInfluence) else FIRST_ORDER
+    unit = Unit(kind, single_row_noise(tracer, queries, method))
     return top_table(tops, rows, test_index, name, tracer.table_kind, unit)
 
 

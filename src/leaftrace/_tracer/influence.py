@@ -18,6 +18,7 @@ from .noise_floor import noise_marks
 
 # Which of several numbers a change in a table is.
 FIRST_ORDER = "first order, trees fixed"
+SOFT_SPLITS = "first order, soft splits"
 REFITTED = "refitted, trees fixed"
 
 # Phrases for the actions whose effect `Influence.change` is, to put in a sentence.
@@ -58,8 +59,8 @@ class Influence:
                      pickles do not keep them
     ``scored``       values are scores of some of `baselines`: only their order counts, and they are
                      no change of the query
-    ``change_is``    which of these a change is, for tables: "first order, trees fixed", "refitted,
-                     trees fixed" or "retrained"
+    ``change_is``    which of these a change is, for tables: "first order, trees fixed", "first
+                     order, soft splits", "refitted, trees fixed" or "retrained"
     ``noise``        (queries,) the size from which a change stands out of retraining without a
                      random row, NaN where that was not measured; None: see `Tracer.noise_floor`
     """

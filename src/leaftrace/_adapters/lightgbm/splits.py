@@ -59,7 +59,7 @@ def _refuse(params: dict[str, Any]) -> None:
 
 def _nodes(tree: Tree) -> TreeNodes:
     """The inner nodes of a tree, which LightGBM numbers as `TreeNodes` does."""
-    left, right = tree.children.astype(np.int32).T
+    left, right = np.ascontiguousarray(tree.children.T, np.int32)
     inner = np.arange(len(left), dtype=np.int32)
     return TreeNodes(left, right, tree.features.astype(np.int32), inner)
 

@@ -1,0 +1,201 @@
+// Bindings of the soft choices of splits.
+#include "arguments.hpp"
+#include "bindings.hpp"
+#include "choice_arguments.hpp"
+
+using namespace nanobind::literals;
+
+namespace leaftrace {
+namespace {
+
+// Memory that calls reuse, so that it is not asked for again for every tree.
+struct Room {
+    std::vector<Index> places;
+    std::vector<std::int32_t> ints;
+    std::vector<std::uint8_t> bytes;
+    std::vector<double> numbers;
+    std::vector<float> floats;
+    std::vector<double> doubles;
+
+    std::vector<float>& reals(float) { return floats; }
+    std::vector<double>& reals(double) { return doubles; }
+};
+
+// Hands out consecutive parts of a vector whose size is counted first.
+template <class T>
+struct Parts {
+    std::vector<T>& all;
+    Index used = 0;
+
+    T* take(Index count) {
+        T* part = all.data() + used;
+        used += count;
+        return part;
+    }
+};
+
+template <class T>
+void grow(std::vector<T>& all, Index count) {
+    check(count <= Index(1) << 36, "sizes beyond any memory");
+    if (static_cast<Index>(all.size()) < count) all.resize(static_cast<std::size_t>(count));
+}
+
+Index candidates(Index bins, std::uint8_t kind) {
+    if (kind == 1 && bins > 2) return 2 * bins - 3;
+    if (kind == 2 && bins > 2) return bins;
+    return bins - 1;
+}
+
+template <class Real>
+ChoiceRoom<Real> lay_out(Room& room, const Choice<Real>& p, Index B) {
+    ChoiceRoom<Real> r{};
+    const Index S = 3 * p.O + 1, slots = p.N + p.L;
+    grow(room.places, 2 * (p.d + 1) + p.L + 1);
+    Parts<Index> places{room.places};
+    r.cell = places.take(p.d + 1);
+    r.candidate = places.take(p.d + 1);
+    r.edges = places.take(p.L + 1);
+    r.cell[0] = r.candidate[0] = 0;
+    for (Index f = 0; f < p.d; ++f) {
+        r.cell[f + 1] = r.cell[f] + p.sizes[f];
+        r.candidate[f + 1] = r.candidate[f] + candidates(p.sizes[f], p.kinds[f]);
+    }
+    const Index cells = r.cell[p.d], C = r.candidate[p.d];
+    grow(room.ints, slots + p.n);
+    Parts<std::int32_t> ints{room.ints};
+    r.parent = ints.take(slots);
+    r.rows = ints.take(p.n);
+    grow(room.bytes, p.N * cells);
+    r.orders = room.bytes.data();
+    grow(room.numbers, p.N * cells * S + slots * S + p.choices + 5 * C + p.N * C * 4 * p.O + p.O + 2 * S + 256);
+    Parts<double> numbers{room.numbers};
+    r.sums = numbers.take(p.N * cells * S);
+    r.slot_sums = numbers.take(slots * S);
+    r.tau = numbers.take(p.choices);
+    r.gain = numbers.take(C);
+    r.left_rows = numbers.take(C);
+    r.right_rows = numbers.take(C);
+    r.last_rows = numbers.take(C);
+    r.chance = numbers.take(C);
+    r.sides = numbers.take(p.N * C * 4 * p.O);
+    r.slope = numbers.take(p.O);
+    r.left = numbers.take(S);
+    r.right = numbers.take(S);
+    r.keys = numbers.take(256);
+    auto& all = room.reals(Real());
+    grow(all, 3 * p.N * cells * p.O * B + C * B + 4 * p.O * B);
+    Parts<Real> reals{all};
+    r.felt = reals.take(p.N * cells * p.O * B);
+    r.pull = reals.take(2 * p.N * cells * p.O * B);
+    r.effect = reals.take(C * B);
+    r.all = reals.take(2 * p.O * B);
+    r.part = reals.take(2 * p.O * B);
+    return r;
+}
+
+// Check that every slot but the root is the child of exactly one node before it, and that choices go up by one.
+template <class Real>
+void check_nodes(const Choice<Real>& p) {
+    std::vector<bool> seen(static_cast<std::size_t>(p.N + p.L));
+    for (Index v = 0; v < p.N; ++v)
+        for (const std::int32_t child : {p.left[v], p.right[v]}) {
+            check(child > v && child < p.N + p.L, "a child that is no slot after its parent");
+            check(!seen[static_cast<std::size_t>(child)], "a slot with two parents");
+            seen[static_cast<std::size_t>(child)] = true;
+        }
+    for (Index v = 0; v < p.N; ++v) {
+        const std::int32_t before = v ? p.choice[v - 1] : 0;
+        check(p.choice[v] == before || (v && p.choice[v] == before + 1), "choices do not go up by one");
+        check(p.column[v] >= -1 && p.column[v] < p.d, "a split by a column that is not there");
+    }
+}
+
+template <class Real>
+void check_codes(const Choice<Real>& p, const std::uint8_t* codes, Index rows) {
+    for (Index f = 0; f < p.d; ++f) check(p.sizes[f] >= 1 && p.sizes[f] <= 256 && p.kinds[f] <= 3, "bins of a column");
+    bool inside = true;
+    for (Index j = 0; j < rows; ++j)
+        for (Index f = 0; f < p.d; ++f) inside &= codes[j * p.d + f] < p.sizes[f];
+    check(inside, "a code beyond the bins of its column");
+}
+
+inline void check_leaves(const std::int32_t* leaf, Index rows, Index L) {
+    bool inside = true;
+    for (Index j = 0; j < rows; ++j) inside &= leaf[j] >= 0 && leaf[j] < L;
+    check(inside, "an id beyond its table");
+}
+
+template <class Real>
+void run(const Choice<Real>& p, Room& room, Index B) {
+    check_nodes(p);
+    check_codes(p, p.codes, p.n);
+    check_codes(p, p.query_codes, p.m);
+    check_leaves(p.leaf, p.n, p.L);
+    check_leaves(p.query_leaf, p.m, p.L);
+    const auto laid_out = lay_out(room, p, B);
+#ifdef LEAFTRACE_X86
+    if (current_isa == "avx512") return avx512::choice(p, laid_out, B);
+    if (current_isa == "avx2") return avx2::choice(p, laid_out, B);
+#endif
+    baseline::choice(p, laid_out, B);
+}
+
+using Codes = Array<const std::uint8_t, 2>;
+using Ints = Array<const std::int32_t, 1>;
+
+template <class Real>
+void bind(nb::module_& m) {
+    m.def("choice_terms",
+          [](Room& room, Codes codes, Ints leaf, Array<const double, 2> terms, Codes query_codes, Ints query_leaf,
+             Array<const Real, 3> c, Ints sizes, Array<const std::uint8_t, 1> kinds, Ints left, Ints right, Ints column,
+             Ints choice, Vector numbers, bool columns_sampled, Index first, Array<const Real, 3> a,
+             Array<const Real, 4> b, Array<const Real, 3> scores, Array<Real, 3> abar, Array<Real, 2> out) {
+              const Index n = codes.shape(0), d = codes.shape(1), m = query_codes.shape(0), N = left.shape(0);
+              const Index K = abar.shape(1), O = c.shape(1), B = width(abar.shape(2));
+              at_least_one(N, "inner nodes");
+              at_least_one(O, "outputs of a leaf");
+              at_least_one(d, "columns");
+              check(0 <= first && first <= K - O, "outputs of a tree beyond K");
+              shaped(codes, "codes", n, d);
+              shaped(leaf, "leaf", n);
+              shaped(terms, "terms", n, 3 * O + 1);
+              shaped(query_codes, "query_codes", m, d);
+              shaped(query_leaf, "query_leaf", m);
+              shaped(c, "c", m, O, B);
+              shaped(sizes, "sizes", d);
+              shaped(kinds, "kinds", d);
+              shaped(left, "left", N);
+              shaped(right, "right", N);
+              shaped(column, "column", N);
+              shaped(choice, "choice", N);
+              shaped(numbers, "numbers", 7);
+              shaped(a, "a", n, 2, O);
+              shaped(b, "b", n, 2, O, K);
+              shaped(scores, "scores", n, K, B);
+              shaped(abar, "abar", n, K, B);
+              shaped(out, "out", n, B);
+              const double* x = numbers.data();
+              const Choice<Real> p{n, m, d, K, O, N, N + 1, choice.data()[N - 1] + 1, first,
+                                   codes.data(), query_codes.data(), leaf.data(), query_leaf.data(), terms.data(),
+                                   c.data(), sizes.data(), kinds.data(), left.data(), right.data(), column.data(),
+                                   choice.data(), x[0], x[1], x[2], x[3], x[4], x[5], x[6], columns_sampled,
+                                   a.data(), b.data(), scores.data(), abar.data(), out.data()};
+              nb::gil_scoped_release release;
+              run(p, room, B);
+          },
+          "room"_a, "codes"_a.noconvert(), "leaf"_a.noconvert(), "terms"_a.noconvert(), "query_codes"_a.noconvert(),
+          "query_leaf"_a.noconvert(), "c"_a.noconvert(), "sizes"_a.noconvert(), "kinds"_a.noconvert(),
+          "left"_a.noconvert(), "right"_a.noconvert(), "column"_a.noconvert(), "choice"_a.noconvert(),
+          "numbers"_a.noconvert(), "columns_sampled"_a, "first"_a, "a"_a.noconvert(), "b"_a.noconvert(),
+          "scores"_a.noconvert(), "abar"_a.noconvert(), "out"_a.noconvert());
+}
+
+}  // namespace
+
+void bind_choice(nb::module_& m) {
+    nb::class_<Room>(m, "ChoiceRoom").def(nb::init<>());
+    bind<float>(m);
+    bind<double>(m);
+}
+
+}  // namespace leaftrace

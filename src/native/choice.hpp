@@ -1,0 +1,428 @@
+// Soft choices of splits: the terms of one tree in a backward pass in which splits give way. The formulas and a
+// definition in NumPy are in src/leaftrace/_kernels/numpy_choice.py. Included once for each instruction set.
+#pragma once
+#include "choice_arguments.hpp"
+#include "lanes.hpp"
+
+namespace leaftrace {
+namespace LEAFTRACE_ISA {
+namespace {
+
+// Candidates of a column at a node that put the first `length` bins of an order on the left, for each length from
+// `from` to `to` - 1. The candidate of length `from` has the number `candidate`.
+struct Run {
+    const std::uint8_t* order;
+    Index bins, from, to, candidate;
+};
+
+// Sums over the rows of one side of a split: what the gain and the value of a leaf there would be.
+struct Side {
+    const double* sums;  // (3 O + 1): G, gain denominators, value denominators, rows
+    Index O;
+    double l1, l2;
+
+    double rows() const { return sums[3 * O]; }
+    double hessian() const {
+        double total = 0;
+        for (Index o = 0; o < O; ++o) total += sums[O + o];
+        return total / static_cast<double>(O);
+    }
+    double step(Index o, Index denominator) const {
+        const double G = sums[o], D = sums[denominator * O + o] + l2;
+        const double pull = (G > 0 ? G : -G) - l1;
+        if (pull <= 0 || D <= 0) return 0;
+        return (G > 0 ? -pull : pull) / D;
+    }
+    double slope(Index o) const { return step(o, 1); }
+    double value(Index o) const { return step(o, 2); }
+    double gain() const {
+        double total = 0;
+        for (Index o = 0; o < O; ++o) {
+            const double s = slope(o), D = sums[O + o] + l2;
+            total += s * s * (D > 0 ? D : 0);
+        }
+        return total;
+    }
+};
+
+template <class Real>
+struct ChoiceWork {
+    const Choice<Real>& p;
+    ChoiceRoom<Real> room;
+    Index S, cells;
+
+    const std::uint8_t* order_of(Index v, Index f) const { return room.orders + v * cells + room.cell[f]; }
+    double* sums_of(Index v, Index f) const { return room.sums + (v * cells + room.cell[f]) * S; }
+    double l2_of(Index f) const { return p.lam + (p.kinds[f] == 3 ? p.category_l2 : 0); }
+    Index candidates_of(Index f) const { return room.candidate[f + 1] - room.candidate[f]; }
+
+    // Parents of all slots, and the rows in the order of their leaves.
+    void place_rows() {
+        for (Index v = 0; v < p.N; ++v) room.parent[p.left[v]] = room.parent[p.right[v]] = static_cast<std::int32_t>(v);
+        room.parent[0] = -1;
+        for (Index l = 0; l <= p.L; ++l) room.edges[l] = 0;
+        for (Index j = 0; j < p.n; ++j) ++room.edges[p.leaf[j] + 1];
+        for (Index l = 0; l < p.L; ++l) room.edges[l + 1] += room.edges[l];
+        for (Index j = 0; j < p.n; ++j) room.rows[room.edges[p.leaf[j]]++] = static_cast<std::int32_t>(j);
+        for (Index l = p.L; l > 0; --l) room.edges[l] = room.edges[l - 1];
+        room.edges[0] = 0;
+    }
+
+    // Sums of the terms over the rows of every cell of every inner node, and of every slot.
+    void add_terms() {
+        const Index size = p.N * cells * S;
+        for (Index i = 0; i < size; ++i) room.sums[i] = 0;
+        for (Index i = 0; i < (p.N + p.L) * S; ++i) room.slot_sums[i] = 0;
+        for (Index l = 0; l < p.L; ++l) {
+            double* own = room.slot_sums + (p.N + l) * S;
+            double* to = room.sums + room.parent[p.N + l] * cells * S;
+            for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r) {
+                const double* from = p.terms + room.rows[r] * S;
+                const std::uint8_t* code = p.codes + room.rows[r] * p.d;
+                for (Index i = 0; i < S; ++i) own[i] += from[i];
+                for (Index f = 0; f < p.d; ++f) {
+                    double* LT_RESTRICT cell = to + (room.cell[f] + code[f]) * S;
+                    for (Index i = 0; i < S; ++i) cell[i] += from[i];
+                }
+            }
+        }
+        for (Index v = p.N - 1; v > 0; --v) {
+            const double* LT_RESTRICT from = room.sums + v * cells * S;
+            double* LT_RESTRICT to = room.sums + room.parent[v] * cells * S;
+            for (Index i = 0; i < cells * S; ++i) to[i] += from[i];
+        }
+        for (Index v = p.N - 1; v >= 0; --v)
+            for (Index i = 0; i < S; ++i)
+                room.slot_sums[v * S + i] = room.slot_sums[p.left[v] * S + i] + room.slot_sums[p.right[v] * S + i];
+    }
+
+    // Temperatures of all choices: the spread of the gain of the split taken over random halves of the rows.
+    void temperatures() {
+        for (Index c = 0; c < p.choices; ++c) room.tau[c] = 0;
+        for (Index l = 0; l < p.L; ++l)
+            for (Index slot = p.N + l; room.parent[slot] >= 0; slot = room.parent[slot]) {
+                const Index v = room.parent[slot];
+                const double l2 = p.column[v] < 0 ? p.lam : l2_of(p.column[v]);
+                const Side side{room.slot_sums + slot * S, p.O, p.l1, l2};
+                double spread = 0;
+                for (Index o = 0; o < p.O; ++o) room.slope[o] = side.slope(o);
+                for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r) {
+                    const double* x = p.terms + room.rows[r] * S;
+                    double gamma = 0;
+                    for (Index o = 0; o < p.O; ++o)
+                        gamma -= room.slope[o] * (2 * x[o] + room.slope[o] * x[p.O + o]);
+                    spread += gamma * gamma;
+                }
+                room.tau[p.choice[v]] += spread;
+            }
+        for (Index c = 0; c < p.choices; ++c) room.tau[c] = p.temperature * __builtin_sqrt(room.tau[c] / 2);
+    }
+
+    // The order of the bins of a column at a node: that of the codes, or of G / (H + l2) for sorted categories.
+    void sort_bins(Index v, Index f) {
+        std::uint8_t* order = room.orders + v * cells + room.cell[f];
+        const Index bins = p.sizes[f];
+        for (Index i = 0; i < bins; ++i) order[i] = static_cast<std::uint8_t>(i);
+        if (p.kinds[f] != 3) return;
+        for (Index bin = 0; bin < bins; ++bin) {
+            const Side side{sums_of(v, f) + bin * S, p.O, 0, l2_of(f)};
+            room.keys[bin] = 0;
+            for (Index o = 0; o < p.O; ++o) room.keys[bin] -= side.slope(o);
+            if (!(side.rows() > 0)) room.keys[bin] = __builtin_inf();  // bins without rows come last
+        }
+        for (Index i = 1; i < bins; ++i) {
+            const std::uint8_t bin = order[i];
+            Index j = i;
+            for (; j > 0 && room.keys[order[j - 1]] > room.keys[bin]; --j) order[j] = order[j - 1];
+            order[j] = bin;
+        }
+    }
+
+    // Calls body(run) for the candidates of a column at a node, but for single categories.
+    template <class Body>
+    void for_runs(Index v, Index f, const Body& body) const {
+        const Index bins = p.sizes[f], first = room.candidate[f];
+        body(Run{order_of(v, f), bins, 1, bins, first});
+        if (p.kinds[f] == 1 && bins > 2) {
+            std::uint8_t order[256];  // missing values, then the others
+            order[0] = static_cast<std::uint8_t>(bins - 1);
+            for (Index i = 1; i < bins; ++i) order[i] = static_cast<std::uint8_t>(i - 1);
+            body(Run{order, bins, 2, bins, first + bins - 1});
+        }
+    }
+
+    bool singles(Index f) const { return p.kinds[f] == 2 && p.sizes[f] > 2; }
+
+    void candidate_sides(Index v, Index f, Index candidate, const double* left, const double* right, double there,
+                         bool alone) {
+        const Side L{left, p.O, p.l1, l2_of(f)}, R{right, p.O, p.l1, l2_of(f)};
+        room.gain[candidate] += L.gain() + R.gain();
+        room.left_rows[candidate] += L.rows();
+        room.right_rows[candidate] += R.rows();
+        room.last_rows[candidate] += there;
+        if (alone && (L.rows() < p.min_rows || R.rows() < p.min_rows || L.hessian() < p.min_hessian ||
+                      R.hessian() < p.min_hessian))
+            room.left_rows[candidate] = -__builtin_inf();
+        double* to = room.sides + (v * room.candidate[p.d] + candidate) * 4 * p.O;
+        for (Index o = 0; o < p.O; ++o) {
+            to[4 * o] = L.slope(o);
+            to[4 * o + 1] = R.slope(o);
+            to[4 * o + 2] = L.value(o);
+            to[4 * o + 3] = R.value(o);
+        }
+    }
+
+    // Gains and child values of all candidates of a column at a node.
+    void compare_candidates(Index v, Index f, bool alone) {
+        const double* sums = sums_of(v, f);
+        const double* total = room.slot_sums + v * S;
+        double *left = room.left, *right = room.right;
+        sort_bins(v, f);
+        if (singles(f)) {
+            for (Index bin = 0; bin < p.sizes[f]; ++bin) {
+                for (Index i = 0; i < S; ++i) right[i] = total[i] - sums[bin * S + i];
+                candidate_sides(v, f, room.candidate[f] + bin, sums + bin * S, right, sums[bin * S + 3 * p.O], alone);
+            }
+            return;
+        }
+        for_runs(v, f, [&](Run run) {
+            for (Index i = 0; i < S; ++i) left[i] = 0;
+            for (Index length = 1; length < run.to; ++length) {
+                const double* bin = sums + run.order[length - 1] * S;
+                for (Index i = 0; i < S; ++i) left[i] += bin[i];
+                if (length < run.from) continue;
+                for (Index i = 0; i < S; ++i) right[i] = total[i] - left[i];
+                // Without missing values, those on the left make no other split.
+                const bool same = run.from == 2 && !(sums[run.order[0] * S + 3 * p.O] > 0);
+                const double there = same ? 0 : bin[3 * p.O];
+                candidate_sides(v, f, run.candidate + length - run.from, left, right, there, alone);
+            }
+        });
+    }
+
+    Index categories_with_rows(Index f) const {
+        Index count = 0;
+        for (Index s = room.candidate[f]; s < room.candidate[f + 1]; ++s) count += room.last_rows[s] > 0;
+        return count;
+    }
+
+    // Probabilities of the candidates of a choice: room.chance. False if there is no choice.
+    bool weigh_candidates(Index c, Index begin, Index end) {
+        const Index C = room.candidate[p.d];
+        for (Index s = 0; s < C; ++s) room.gain[s] = room.left_rows[s] = room.right_rows[s] = room.last_rows[s] = 0;
+        for (Index v = begin; v < end; ++v)
+            for (Index f = 0; f < p.d; ++f) compare_candidates(v, f, end - begin == 1);
+        double taken = 0, whole = 0;
+        for (Index v = begin; v < end; ++v) {
+            const double l2 = p.column[v] < 0 ? p.lam : l2_of(p.column[v]);
+            taken += Side{room.slot_sums + p.left[v] * S, p.O, p.l1, l2}.gain();
+            taken += Side{room.slot_sums + p.right[v] * S, p.O, p.l1, l2}.gain();
+            whole += Side{room.slot_sums + v * S, p.O, p.l1, p.lam}.gain();
+        }
+        const double tau = room.tau[c];
+        double top = -__builtin_inf();
+        for (Index f = 0; f < p.d; ++f) {
+            double best = -__builtin_inf();
+            const bool same = singles(f) && categories_with_rows(f) == 2;  // each of the two is the other's rest
+            bool seen = false;
+            for (Index s = room.candidate[f]; s < room.candidate[f + 1]; ++s) {
+                const bool splits = room.left_rows[s] > 0 && room.right_rows[s] > 0 && room.last_rows[s] > 0;
+                if (!splits || (same && seen)) room.gain[s] = -__builtin_inf();
+                seen = seen || splits;
+                best = room.gain[s] > best ? room.gain[s] : best;
+            }
+            // A column with a better split than the one taken was not among those drawn.
+            if (p.columns_sampled && f != p.column[begin] && best - whole > 1.02 * (taken - whole)) {
+                for (Index s = room.candidate[f]; s < room.candidate[f + 1]; ++s) room.gain[s] = -__builtin_inf();
+                best = -__builtin_inf();
+            }
+            top = best > top ? best : top;
+        }
+        if (!(tau > 0) || !(top > -__builtin_inf())) return false;
+        double total = 0;
+        for (Index s = 0; s < C; ++s) {
+            room.chance[s] = __builtin_exp((room.gain[s] - top) / tau);
+            total += room.chance[s];
+        }
+        for (Index s = 0; s < C; ++s) room.chance[s] /= total;
+        return true;
+    }
+
+    const double* sides(Index v, Index candidate) const {
+        return room.sides + (v * room.candidate[p.d] + candidate) * 4 * p.O;
+    }
+};
+
+// The tables over cells: derivatives of the queries in the scores of the rows of each cell (felt), and the sums
+// of slopes and of squared slopes over candidates, by which a row of the cell moves the choice (pull).
+template <int B, class Real>
+struct ChoiceTables {
+    ChoiceWork<Real>& w;
+    Index O, cells;
+
+    Real* felt(Index v, Index f) const { return w.room.felt + (v * cells + w.room.cell[f]) * O * B; }
+    Real* pull(Index v, Index f) const { return w.room.pull + (v * cells + w.room.cell[f]) * 2 * O * B; }
+    Real* effect(Index candidate) const { return w.room.effect + candidate * B; }
+
+    void add_rows() {
+        const auto& p = w.p;
+        const auto& room = w.room;
+        for (Index i = 0; i < p.N * cells * O * B; ++i) room.felt[i] = 0;
+        for (Index l = 0; l < p.L; ++l) {
+            Real* to = room.felt + room.parent[p.N + l] * cells * O * B;
+            for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r) {
+                const Real* from = p.scores + (room.rows[r] * p.K + p.first) * B;
+                const std::uint8_t* code = p.codes + room.rows[r] * p.d;
+                for (Index f = 0; f < p.d; ++f) add<B>(to + (room.cell[f] + code[f]) * O * B, from, O);
+            }
+        }
+        for (Index j = 0; j < p.m; ++j) {
+            Real* to = room.felt + room.parent[p.N + p.query_leaf[j]] * cells * O * B;
+            const std::uint8_t* code = p.query_codes + j * p.d;
+            for (Index f = 0; f < p.d; ++f) add<B>(to + (room.cell[f] + code[f]) * O * B, p.c + j * O * B, O);
+        }
+        for (Index v = p.N - 1; v > 0; --v)
+            add<B>(room.felt + room.parent[v] * cells * O * B, room.felt + v * cells * O * B, cells * O);
+    }
+
+    // effect += the children's values under a candidate, as the queries see them.
+    void add_effect(Index v, Index candidate, const Real* left, const Real* all) {
+        const double* x = w.sides(v, candidate);
+        for (Index o = 0; o < O; ++o) {
+            const Real right = static_cast<Real>(w.p.rate * x[4 * o + 3]);
+            add_scaled<B>(effect(candidate), static_cast<Real>(w.p.rate * x[4 * o + 2]) - right, left + o * B);
+            add_scaled<B>(effect(candidate), right, all + o * B);
+        }
+    }
+
+    void add_effects(Index v, Index f) {
+        const Real* cell = felt(v, f);
+        Real *all = w.room.all, *left = w.room.part;
+        for (Index i = 0; i < O * B; ++i) all[i] = 0;
+        for (Index bin = 0; bin < w.p.sizes[f]; ++bin) add<B>(all, cell + bin * O * B, O);
+        if (w.singles(f)) {
+            for (Index bin = 0; bin < w.p.sizes[f]; ++bin)
+                add_effect(v, w.room.candidate[f] + bin, cell + bin * O * B, all);
+            return;
+        }
+        w.for_runs(v, f, [&](Run run) {
+            for (Index i = 0; i < O * B; ++i) left[i] = 0;
+            for (Index length = 1; length < run.to; ++length) {
+                add<B>(left, cell + run.order[length - 1] * O * B, O);
+                if (length >= run.from) add_effect(v, run.candidate + length - run.from, left, all);
+            }
+        });
+    }
+
+    // Effects of all candidates of a choice, less their mean, times the candidates' weights.
+    void weigh_effects(Index c, Index begin, Index end) {
+        const Index C = w.room.candidate[w.p.d];
+        for (Index i = 0; i < C * B; ++i) w.room.effect[i] = 0;
+        for (Index v = begin; v < end; ++v)
+            for (Index f = 0; f < w.p.d; ++f) add_effects(v, f);
+        Real* mean = w.room.all;
+        for (Index b = 0; b < B; ++b) mean[b] = 0;
+        for (Index s = 0; s < C; ++s) add_scaled<B>(mean, static_cast<Real>(w.room.chance[s]), effect(s));
+        for (Index s = 0; s < C; ++s) {
+            const Real chance = static_cast<Real>(w.room.chance[s] / w.room.tau[c]);
+            Real* e = effect(s);
+            for (Index b = 0; b < B; ++b) e[b] = chance * (e[b] - mean[b]);
+        }
+    }
+
+    // to (2, O, B) += weighted effect times slope, and times slope squared, of one side of a candidate.
+    void add_pull(Real* to, Index v, Index candidate, Index side) {
+        const double* x = w.sides(v, candidate);
+        for (Index o = 0; o < O; ++o) {
+            const double slope = x[4 * o + side];
+            add_scaled<B>(to + o * B, static_cast<Real>(slope), effect(candidate));
+            add_scaled<B>(to + (O + o) * B, static_cast<Real>(slope * slope), effect(candidate));
+        }
+    }
+
+    void add_pulls(Index v, Index f) {
+        const auto& p = w.p;
+        Real *to = pull(v, f), *sum = w.room.part;
+        const Index width = 2 * O * B;
+        if (w.singles(f)) {
+            for (Index i = 0; i < width; ++i) sum[i] = 0;
+            for (Index bin = 0; bin < p.sizes[f]; ++bin) add_pull(sum, v, w.room.candidate[f] + bin, 1);
+            for (Index bin = 0; bin < p.sizes[f]; ++bin) {
+                Real *here = to + bin * width, *own = w.room.all;
+                for (Index i = 0; i < width; ++i) own[i] = 0;
+                add_pull(own, v, w.room.candidate[f] + bin, 1);
+                for (Index i = 0; i < width; ++i) here[i] += sum[i] - own[i];
+                add_pull(here, v, w.room.candidate[f] + bin, 0);
+            }
+            return;
+        }
+        w.for_runs(v, f, [&](Run run) {
+            // Candidates at least as long as a bin's place have it on the left, the others on the right.
+            for (Index i = 0; i < width; ++i) sum[i] = 0;
+            for (Index place = run.bins - 1; place >= 0; --place) {
+                const Index length = place + 1;
+                if (length >= run.from && length < run.to) add_pull(sum, v, run.candidate + length - run.from, 0);
+                add<B>(to + run.order[place] * width, sum, 2 * O);
+            }
+            for (Index i = 0; i < width; ++i) sum[i] = 0;
+            for (Index place = 0; place < run.bins; ++place) {
+                if (place >= run.from && place < run.to) add_pull(sum, v, run.candidate + place - run.from, 1);
+                add<B>(to + run.order[place] * width, sum, 2 * O);
+            }
+        });
+    }
+
+    // Start the pull of a node from that of its parent.
+    void inherit(Index v) {
+        const Index size = cells * 2 * O * B, parent = w.room.parent[v];
+        Real* LT_RESTRICT to = w.room.pull + v * size;
+        const Real* LT_RESTRICT from = w.room.pull + parent * size;
+        for (Index i = 0; i < size; ++i) to[i] = parent < 0 ? Real(0) : from[i];
+    }
+
+    void expand_rows() {
+        const auto& p = w.p;
+        const auto& room = w.room;
+        Real* sum = room.part;
+        for (Index l = 0; l < p.L; ++l) {
+            const Real* from = room.pull + room.parent[p.N + l] * cells * 2 * O * B;
+            for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r) {
+                const Index j = room.rows[r];
+                const std::uint8_t* code = p.codes + j * p.d;
+                for (Index i = 0; i < 2 * O * B; ++i) sum[i] = 0;
+                for (Index f = 0; f < p.d; ++f) add<B>(sum, from + (room.cell[f] + code[f]) * 2 * O * B, 2 * O);
+                for (Index i = 0; i < 2 * O; ++i) {
+                    add_scaled<B>(p.out + j * B, p.a[j * 2 * O + i], sum + i * B);
+                    const Real* b = p.b + (j * 2 * O + i) * p.K;
+                    for (Index k = 0; k < p.K; ++k) add_scaled<B>(p.abar + (j * p.K + k) * B, b[k], sum + i * B);
+                }
+            }
+        }
+    }
+};
+
+template <int B, class Real>
+void choice_terms(const Choice<Real>& p, const ChoiceRoom<Real>& room) {
+    ChoiceWork<Real> w{p, room, 3 * p.O + 1, room.cell[p.d]};
+    w.place_rows();
+    w.add_terms();
+    w.temperatures();
+    ChoiceTables<B, Real> tables{w, p.O, w.cells};
+    tables.add_rows();
+    for (Index begin = 0; begin < p.N;) {
+        const Index c = p.choice[begin];
+        Index end = begin;
+        for (; end < p.N && p.choice[end] == c; ++end) tables.inherit(end);
+        if (w.weigh_candidates(c, begin, end)) {
+            tables.weigh_effects(c, begin, end);
+            for (Index v = begin; v < end; ++v)
+                for (Index f = 0; f < p.d; ++f) tables.add_pulls(v, f);
+        }
+        begin = end;
+    }
+    tables.expand_rows();
+}
+
+}  // namespace
+}  // namespace LEAFTRACE_ISA
+}  // namespace leaftrace

@@ -1,0 +1,270 @@
+"""Training with soft choices of splits, written plainly: what `StructureInfluence` differentiates.
+
+The trees are fixed. Tree t gives a row, besides its leaf's value, for each node that holds the row
+
+    sum over candidate splits s of (pi_s - pi_s at the training's own weights) rate value of the row's side under s
+
+with values and temperatures from the training's own weights. Everything is a loop over nodes and
+candidates, each candidate a mask of rows; nothing is shared with the library but the description of
+the model (leaves, nodes, loss, leaf rule).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+F64 = np.ndarray
+
+
+@dataclass
+class Side:
+    """Sums over the training rows of one side: G, denominators of gain and value, rows; (O,) each."""
+
+    G: F64
+    Q: F64
+    R: F64
+    rows: int
+
+    def step(self, D: F64, lam: float, l1: float) -> F64:
+        pull = np.maximum(np.abs(self.G) - l1, 0)
+        return np.array([-np.sign(g) * p / (d + lam) if d + lam > 0 else 0.0
+                         for g, p, d in zip(self.G, pull, D, strict=True)])  # fmt: skip
+
+    def gain(self, lam: float, l1: float) -> float:
+        return float((self.step(self.Q, lam, l1) ** 2 * (self.Q + lam)).sum())
+
+
+def column_masks(values: F64, kind: str, order_key: Any) -> Iterator[F64]:
+    """Masks of rows that a candidate of a column sends left, over training and test rows."""
+    missing = np.isnan(values)
+    distinct = np.unique(values[~missing])
+    if kind == "one-hot":
+        categories = [*distinct, *([np.nan] if missing.any() else [])]
+        masks = [missing if np.isnan(c) else values == c for c in categories]
+        yield from masks if len(masks) > 2 else masks[:1]
+        return
+    if kind == "sorted":
+        groups = [values == c for c in distinct] + ([missing] if missing.any() else [])
+        groups = sorted((g for g in groups if order_key(g) is not None), key=order_key)
+        left = np.zeros(len(values), bool)
+        for group in groups[:-1]:
+            left = left | group
+            yield left
+        return
+    for threshold in distinct[:-1]:
+        yield ~missing & (values <= threshold)
+        if kind == "missing" and missing.any():
+            yield missing | (values <= threshold)
+    if kind == "missing" and missing.any():
+        yield ~missing
+
+
+def derivatives(e: Any, A: F64) -> tuple[F64, F64]:
+    """(n, K) first and second derivatives of the loss, not rounded as boosters round them."""
+    name = type(e.loss).__name__
+    if name.startswith("Logistic"):
+        p = 1 / (1 + np.exp(-A))
+        return p - e.y[:, None], p * (1 - p)
+    if name.startswith("Softmax"):
+        p = np.exp(A - A.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        return p - np.eye(A.shape[1])[e.y.astype(int)], p * (1 - p)
+    state = e.loss.state(A)
+    return e.loss.gradient(state, e.y), np.einsum("nkk->nk", e.loss.hessian(state, e.y))
+
+
+class SoftProgram:
+    """The soft program of a tracer, for test rows X.
+
+    ``search``       the description of the splits
+    ``values``       (n + m, d) columns of training and test rows
+    ``leaves``       (trees, n + m)
+    ``temperature``
+    """
+
+    def __init__(self, tracer: Any, X: Any, temperature: float) -> None:
+        source = tracer.engine.source
+        self.e = source.ensemble
+        self.search = source.split_search()
+        self.n = self.e.n_rows
+        self.values = np.concatenate([self.search.values, source.split_columns(X)])
+        test_leaves, offset = source.rows(X)
+        assert offset is None
+        self.leaves = np.concatenate([self.e.leaves, test_leaves], axis=1).astype(int)
+        self.temperature = temperature
+        self.own: dict[tuple[int, int], Any] = {}
+        self.scores(self.e.w)  # the training's own point
+
+    # ---- the trees ----
+
+    def node_rows(self, r: int) -> list[tuple[F64, F64]]:
+        """For each inner node of tree r: masks of the rows in it, and of those it sends left."""
+        nodes = self.search.trees[r]
+        N = len(nodes.left)
+        first = int(self.e.tree_leaves[r] - self.e.tree_offset[r])
+        inside = [np.zeros(self.leaves.shape[1], bool)] * N
+        inside += [self.leaves[r] - first == leaf for leaf in range(N + 1)]
+        for v in reversed(range(N)):
+            inside[v] = inside[nodes.left[v]] | inside[nodes.right[v]]
+        return [(inside[v], inside[nodes.left[v]]) for v in range(N)]
+
+    def side(self, mask: F64, terms: dict[str, F64]) -> Side:
+        rows = mask[: self.n]
+        return Side(*(terms[name][rows].sum(axis=0) for name in ("G", "Q", "R")),
+                    int((terms["w"][rows] > 0).sum()))  # fmt: skip
+
+    # ---- one choice ----
+
+    def candidates(self, nodes: list[F64], terms: dict[str, F64]) -> Iterator[tuple[int, list[tuple[F64, F64]]]]:
+        """(column, for each node the masks left and right) of every candidate that is allowed."""
+        lone = len(nodes) == 1
+        for f, kind in enumerate(self.search.columns):
+            lam = self.lam(f)
+
+            def key(group: F64) -> float | None:
+                side = self.side(group & nodes[0], terms)
+                return None if not side.rows else float((side.G / (side.Q + lam)).sum())
+
+            seen = set()
+            for mask in column_masks(self.values[:, f], kind, key):
+                split = [(node & mask, node & ~mask) for node in nodes]
+                sides = [tuple(self.side(m, terms) for m in pair) for pair in split]
+                counted = terms["w"] > 0
+                both = [
+                    np.concatenate([pair[i][: self.n] & counted for pair in split]).tobytes()
+                    for i in (0, 1)
+                ]
+                rows = [sum(s[i].rows for s in sides) for i in (0, 1)]
+                if min(rows) == 0 or seen & set(both):
+                    continue
+                seen |= set(both)
+                limits = [s.rows < self.search.min_rows or s.Q.mean() < self.search.min_hessian for s in sides[0]]
+                if lone and any(limits):
+                    continue
+                yield f, split
+
+    def lam(self, f: int) -> float:
+        is_sorted = f >= 0 and self.search.columns[f] == "sorted"
+        return self.e.lam + (self.search.category_l2 if is_sorted else 0.0)
+
+    def gain(self, split: list[tuple[F64, F64]], f: int, terms: dict[str, F64]) -> float:
+        return sum(self.side(m, terms).gain(self.lam(f), self.e.rule.l1) for pair in split for m in pair)
+
+    def choice(self, t: int, r: int, number: int, terms: dict[str, F64], rate: float) -> F64:
+        """(n + m, O) what a soft choice adds to the scores of all rows."""
+        tree = self.search.trees[r]
+        members = np.flatnonzero(tree.choice == number)
+        every = self.node_rows(r)
+        nodes = [every[v][0] for v in members]
+        taken = [(every[v][1], every[v][0] & ~every[v][1]) for v in members]
+        out = np.zeros((self.leaves.shape[1], terms["G"].shape[1]))
+        if (r, number) not in self.own:
+            self.own[r, number] = self.fix_choice(nodes, taken, int(tree.column[members[0]]), terms)
+        candidates, tau, own_chance, child_values = self.own[r, number]
+        if not candidates or not tau > 0:
+            return out
+        chance = self.chances(candidates, terms, tau)
+        for (_, split), p, p0, values in zip(candidates, chance, own_chance, child_values, strict=True):
+            for pair, pair_values in zip(split, values, strict=True):
+                for mask, value in zip(pair, pair_values, strict=True):
+                    out[mask] += (p - p0) * rate * value
+        return out
+
+    def fix_choice(self, nodes: list[F64], taken: Any, column: int, terms: dict[str, F64]) -> Any:
+        """Candidates, temperature, probabilities and child values at the training's own weights."""
+        l1 = self.e.rule.l1
+        candidates = list(self.candidates(nodes, terms))
+        if self.search.columns_sampled:
+            whole = sum(self.side(node, terms).gain(self.e.lam, l1) for node in nodes)
+            most = 1.02 * (self.gain(taken, column, terms) - whole)
+            better = {f for f, split in candidates if f != column and self.gain(split, f, terms) - whole > most}
+            candidates = [(f, split) for f, split in candidates if f not in better]
+        spread = 0.0
+        for mask in (m for pair in taken for m in pair):
+            s = self.side(mask, terms)
+            slope = s.step(s.Q, self.lam(column), l1)
+            rows = np.flatnonzero(mask[: self.n])
+            spread += sum(float(-2 * slope @ terms["G"][i] - slope**2 @ terms["Q"][i]) ** 2 for i in rows)
+        tau = self.temperature * np.sqrt(spread / 2)
+        values = [
+            [tuple(s.step(s.R, self.lam(f), l1) for s in (self.side(m, terms) for m in pair)) for pair in split]
+            for f, split in candidates
+        ]
+        chance = self.chances(candidates, terms, tau) if candidates and tau > 0 else []
+        return candidates, tau, chance, values
+
+    def chances(self, candidates: Any, terms: dict[str, F64], tau: float) -> F64:
+        gains = np.array([self.gain(split, f, terms) for f, split in candidates])
+        weights = np.exp((gains - gains.max()) / tau)
+        return weights / weights.sum()
+
+    # ---- the whole training ----
+
+    def scores(self, w: F64) -> F64:
+        """(m, K) scores of the test rows of the program at weights w (n,) of the training rows."""
+        e = self.e
+        all_rows = self.leaves.shape[1]
+        slope = e.rule.l2 / self.n if e.rule.l2_scales else 0.0
+        self.leaf_lam = e.lam + slope * float((w - e.w).sum())  # CatBoost rounds it
+        A = np.tile(self.start(w), (all_rows, 1))
+        finished = A.copy()
+        for t in range(e.n_steps):
+            change = self.step(t, A[: self.n], w)
+            finished += e.factors[t] * change
+            if not e.independent:
+                A = finished.copy()
+        return finished[self.n :]
+
+    def start(self, w: F64) -> F64:
+        """(K,) the starting score to first order; boosters round it, so differences of it are noise."""
+        e = self.e
+        if e.base_rule is None:
+            return e.base.astype(float)
+        assert e.base_factor is None
+        effects = e.base_rule.effects(e.loss, e.y, e.w, e.y)[0]  # (n, K)
+        return e.base + (w - e.w) @ effects
+
+    def step(self, t: int, A: F64, w: F64) -> F64:
+        """(n + m, K) values that the trees of a step give to all rows."""
+        e = self.e
+        g, h = derivatives(e, A)
+        out = np.zeros((self.leaves.shape[1], e.n_outputs))
+        trees = range(len(e.first_output))[e.trees(t)]
+        for r in trees[:1] if self.search.joint else trees:
+            O = e.n_outputs if self.search.joint else e.leaf_outputs
+            outputs = slice(int(e.first_output[r]), int(e.first_output[r]) + O)
+            drawn = np.ones(self.n) if e.sample is None else e.sample[r]
+            wt = (w * drawn)[:, None]
+            ones = np.ones_like(g[:, outputs])
+            terms = {
+                "G": wt * g[:, outputs],
+                "Q": wt * (ones if self.search.by_weight else h[:, outputs]),
+                "R": wt * (h[:, outputs] if e.rule.newton else ones),
+                "w": wt[:, 0],
+            }
+            out[:, outputs] += self.leaf_values(r, terms, A, w * drawn, e.rate(t))
+            tree = self.search.trees[r]
+            for number in range(int(tree.choice.max(initial=-1)) + 1):
+                out[:, outputs] += self.choice(t, r, number, terms, e.rate(t))
+        return out
+
+    def leaf_values(self, r: int, terms: dict[str, F64], A: F64, w: F64, rate: float) -> F64:
+        """(n + m, O) leaf values by the leaf rule, for leaves of one Newton or gradient step."""
+        e = self.e
+        assert e.rule.iterations == 1 and e.smoothing is None and e.fixed is None
+        out = np.zeros((self.leaves.shape[1], terms["G"].shape[1]))
+        for leaf in np.unique(self.leaves[r]):
+            mask = self.leaves[r] == leaf
+            s = self.side(mask, terms)
+            lam = self.leaf_lam + (0 if e.leaf_l2 is None else e.leaf_l2[e.tree_offset[r] + leaf])
+            step = s.step(s.R, lam, e.rule.l1)
+            if e.leaf_outputs > 1 and e.rule.newton and not e.rule.diagonal:
+                state = e.loss.state(A)
+                h = np.einsum("n,nab->ab", w[mask[: self.n]], e.loss.hessian(state, e.y)[mask[: self.n]])
+                step = -np.linalg.solve(h + lam * np.eye(len(step)), s.G)
+            out[mask] = rate * np.clip(step, -e.rule.max_step, e.rule.max_step)
+        return out
