@@ -70,8 +70,9 @@ ChoiceRoom<Real> lay_out(Room& room, const Choice<Real>& p, Index B) {
     r.rows = ints.take(p.n);
     grow(room.bytes, p.N * cells);
     r.orders = room.bytes.data();
-    grow(room.numbers, p.N * cells * S + slots * S + p.choices + 5 * C + p.N * C * 4 * p.O + p.O + 2 * S + 256);
+    grow(room.numbers, p.n * S + p.N * cells * S + slots * S + p.choices + 5 * C + p.N * C * 4 * p.O + p.O + 2 * S + 256);
     Parts<double> numbers{room.numbers};
+    r.terms = numbers.take(p.n * S);
     r.sums = numbers.take(p.N * cells * S);
     r.slot_sums = numbers.take(slots * S);
     r.tau = numbers.take(p.choices);
@@ -153,10 +154,11 @@ using Ints = Array<const std::int32_t, 1>;
 template <class Real>
 void bind(nb::module_& m) {
     m.def("choice_terms",
-          [](Codes codes, Ints leaf, Array<const double, 2> terms, Codes query_codes, Ints query_leaf,
+          [](Codes codes, Ints leaf, Vector w, Vector drawn, Array<const double, 2> g, Array<const double, 2> h,
+             Array<const double, 3> j, Array<const double, 3> k, Codes query_codes, Ints query_leaf,
              Array<const Real, 3> c, Ints sizes, Array<const std::uint8_t, 1> kinds, Ints left, Ints right, Ints column,
-             Ints choice, Vector numbers, bool columns_sampled, Index first, Array<const Real, 3> a,
-             Array<const Real, 4> b, Array<const Real, 3> scores, Array<Real, 3> abar, Array<Real, 2> out) {
+             Ints choice, Vector numbers, bool by_weight, bool newton, bool columns_sampled, Index first,
+             Array<const Real, 3> scores, Array<Real, 3> abar, Array<Real, 2> out) {
               const Index n = codes.shape(0), d = codes.shape(1), m = query_codes.shape(0), N = left.shape(0);
               const Index K = abar.shape(1), O = c.shape(1), B = width(abar.shape(2));
               at_least_one(N, "inner nodes");
@@ -165,7 +167,12 @@ void bind(nb::module_& m) {
               check(0 <= first && first <= K - O, "outputs of a tree beyond K");
               shaped(codes, "codes", n, d);
               shaped(leaf, "leaf", n);
-              shaped(terms, "terms", n, 3 * O + 1);
+              shaped(w, "w", n);
+              shaped(drawn, "drawn", n);
+              shaped(g, "g", n, O);
+              shaped(h, "h", n, O);
+              shaped(j, "j", n, O, K);
+              shaped(k, "k", n, O, K);
               shaped(query_codes, "query_codes", m, d);
               shaped(query_leaf, "query_leaf", m);
               shaped(c, "c", m, O, B);
@@ -176,24 +183,23 @@ void bind(nb::module_& m) {
               shaped(column, "column", N);
               shaped(choice, "choice", N);
               shaped(numbers, "numbers", 7);
-              shaped(a, "a", n, 2, O);
-              shaped(b, "b", n, 2, O, K);
               shaped(scores, "scores", n, K, B);
               shaped(abar, "abar", n, K, B);
               shaped(out, "out", n, B);
               const double* x = numbers.data();
               const Choice<Real> p{n, m, d, K, O, N, N + 1, choice.data()[N - 1] + 1, first,
-                                   codes.data(), query_codes.data(), leaf.data(), query_leaf.data(), terms.data(),
-                                   c.data(), sizes.data(), kinds.data(), left.data(), right.data(), column.data(),
-                                   choice.data(), x[0], x[1], x[2], x[3], x[4], x[5], x[6], columns_sampled,
-                                   a.data(), b.data(), scores.data(), abar.data(), out.data()};
+                                   codes.data(), query_codes.data(), leaf.data(), query_leaf.data(), w.data(),
+                                   drawn.data(), g.data(), h.data(), j.data(), k.data(), c.data(), sizes.data(), kinds.data(), left.data(), right.data(), column.data(),
+                                   choice.data(), x[0], x[1], x[2], x[3], x[4], x[5], x[6], by_weight, newton, columns_sampled,
+                                   scores.data(), abar.data(), out.data()};
               nb::gil_scoped_release release;
               run(p, B);
           },
-          "codes"_a.noconvert(), "leaf"_a.noconvert(), "terms"_a.noconvert(), "query_codes"_a.noconvert(),
+          "codes"_a.noconvert(), "leaf"_a.noconvert(), "w"_a.noconvert(), "drawn"_a.noconvert(), "g"_a.noconvert(),
+          "h"_a.noconvert(), "j"_a.noconvert(), "k"_a.noconvert(), "query_codes"_a.noconvert(),
           "query_leaf"_a.noconvert(), "c"_a.noconvert(), "sizes"_a.noconvert(), "kinds"_a.noconvert(),
           "left"_a.noconvert(), "right"_a.noconvert(), "column"_a.noconvert(), "choice"_a.noconvert(),
-          "numbers"_a.noconvert(), "columns_sampled"_a, "first"_a, "a"_a.noconvert(), "b"_a.noconvert(),
+          "numbers"_a.noconvert(), "by_weight"_a, "newton"_a, "columns_sampled"_a, "first"_a,
           "scores"_a.noconvert(), "abar"_a.noconvert(), "out"_a.noconvert());
 }
 

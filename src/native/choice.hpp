@@ -15,35 +15,25 @@ struct Run {
     Index bins, from, to, candidate;
 };
 
-// Sums over the rows of one side of a split: what the gain and the value of a leaf there would be.
+// One output of one side of a split, from the sums over its rows: the slope of the gain, the gain, and the value of a
+// leaf there. Equal denominators of gain and value are divided by once.
 struct Side {
-    const double* sums;  // (3 O + 1): G, gain denominators, value denominators, rows
-    Index O;
-    double l1, l2;
+    double slope, gain, value;
 
-    double rows() const { return sums[3 * O]; }
-    double hessian() const {
-        double total = 0;
-        for (Index o = 0; o < O; ++o) total += sums[O + o];
-        return total / static_cast<double>(O);
-    }
-    double step(Index o, Index denominator) const {
-        const double G = sums[o], D = sums[denominator * O + o] + l2;
-        const double pull = (G > 0 ? G : -G) - l1;
-        if (pull <= 0 || D <= 0) return 0;
-        return (G > 0 ? -pull : pull) / D;
-    }
-    double slope(Index o) const { return step(o, 1); }
-    double value(Index o) const { return step(o, 2); }
-    double gain() const {
-        double total = 0;
-        for (Index o = 0; o < O; ++o) {
-            const double s = slope(o), D = sums[O + o] + l2;
-            total += s * s * (D > 0 ? D : 0);
+    Side(double G, double Q, double R, double l1, double l2) : slope(0), gain(0), value(0) {
+        const double pull = G > l1 ? G - l1 : G < -l1 ? G + l1 : 0;
+        if (Q + l2 > 0) {
+            slope = -pull / (Q + l2);
+            gain = -pull * slope;
         }
-        return total;
+        if (R == Q)
+            value = slope;
+        else if (R + l2 > 0)
+            value = -pull / (R + l2);
     }
 };
+
+constexpr double least_exponent = -40;  // candidates less likely than that are left out
 
 template <class Real>
 struct ChoiceWork {
@@ -55,6 +45,22 @@ struct ChoiceWork {
     double* sums_of(Index v, Index f) const { return room.sums + (v * cells + room.cell[f]) * S; }
     double l2_of(Index f) const { return p.lam + (p.kinds[f] == 3 ? p.category_l2 : 0); }
     Index candidates_of(Index f) const { return room.candidate[f + 1] - room.candidate[f]; }
+
+    Side side(const double* sums, Index o, double l2) const {
+        return Side(sums[o], sums[p.O + o], sums[2 * p.O + o], p.l1, l2);
+    }
+    double gain(const double* sums, double l2) const {
+        double total = 0;
+        for (Index o = 0; o < p.O; ++o) total += side(sums, o, l2).gain;
+        return total;
+    }
+    double l2_of_taken(Index v) const { return p.column[v] < 0 ? p.lam : l2_of(p.column[v]); }
+    // Whether a side of a node that is split alone has enough rows and second derivatives.
+    bool large_enough(const double* sums) const {
+        double Q = 0;
+        for (Index o = 0; o < p.O; ++o) Q += sums[p.O + o];
+        return sums[3 * p.O] >= p.min_rows && Q >= p.min_hessian * static_cast<double>(p.O);
+    }
 
     // Parents of all slots, and the rows in the order of their leaves.
     void place_rows() {
@@ -68,6 +74,20 @@ struct ChoiceWork {
         room.edges[0] = 0;
     }
 
+    // Terms of the row in place r: w g, the denominators of gain and value, and 1 for rows of non-zero weight.
+    const double* row_terms(Index r) {
+        const Index j = room.rows[r];
+        double* to = room.terms + r * S;
+        for (Index o = 0; o < p.O; ++o) {
+            const double w = p.w[j], h = p.h[j * p.O + o];
+            to[o] = w * p.g[j * p.O + o];
+            to[p.O + o] = p.by_weight ? w : w * h;
+            to[2 * p.O + o] = p.newton ? w * h : w;
+        }
+        to[3 * p.O] = p.w[j] > 0;
+        return to;
+    }
+
     // Sums of the terms over the rows of every cell of every inner node, and of every slot.
     void add_terms() {
         const Index size = p.N * cells * S;
@@ -77,7 +97,7 @@ struct ChoiceWork {
             double* own = room.slot_sums + (p.N + l) * S;
             double* to = room.sums + room.parent[p.N + l] * cells * S;
             for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r) {
-                const double* from = p.terms + room.rows[r] * S;
+                const double* from = row_terms(r);
                 const std::uint8_t* code = p.codes + room.rows[r] * p.d;
                 for (Index i = 0; i < S; ++i) own[i] += from[i];
                 for (Index f = 0; f < p.d; ++f) {
@@ -102,12 +122,11 @@ struct ChoiceWork {
         for (Index l = 0; l < p.L; ++l)
             for (Index slot = p.N + l; room.parent[slot] >= 0; slot = room.parent[slot]) {
                 const Index v = room.parent[slot];
-                const double l2 = p.column[v] < 0 ? p.lam : l2_of(p.column[v]);
-                const Side side{room.slot_sums + slot * S, p.O, p.l1, l2};
                 double spread = 0;
-                for (Index o = 0; o < p.O; ++o) room.slope[o] = side.slope(o);
+                for (Index o = 0; o < p.O; ++o)
+                    room.slope[o] = side(room.slot_sums + slot * S, o, l2_of_taken(v)).slope;
                 for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r) {
-                    const double* x = p.terms + room.rows[r] * S;
+                    const double* x = room.terms + r * S;
                     double gamma = 0;
                     for (Index o = 0; o < p.O; ++o)
                         gamma -= room.slope[o] * (2 * x[o] + room.slope[o] * x[p.O + o]);
@@ -125,10 +144,10 @@ struct ChoiceWork {
         for (Index i = 0; i < bins; ++i) order[i] = static_cast<std::uint8_t>(i);
         if (p.kinds[f] != 3) return;
         for (Index bin = 0; bin < bins; ++bin) {
-            const Side side{sums_of(v, f) + bin * S, p.O, 0, l2_of(f)};
+            const double* x = sums_of(v, f) + bin * S;
             room.keys[bin] = 0;
-            for (Index o = 0; o < p.O; ++o) room.keys[bin] -= side.slope(o);
-            if (!(side.rows() > 0)) room.keys[bin] = __builtin_inf();  // bins without rows come last
+            for (Index o = 0; o < p.O; ++o) room.keys[bin] -= Side(x[o], x[p.O + o], x[p.O + o], 0, l2_of(f)).slope;
+            if (!(x[3 * p.O] > 0)) room.keys[bin] = __builtin_inf();  // bins without rows come last
         }
         for (Index i = 1; i < bins; ++i) {
             const std::uint8_t bin = order[i];
@@ -155,20 +174,21 @@ struct ChoiceWork {
 
     void candidate_sides(Index v, Index f, Index candidate, const double* left, const double* right, double there,
                          bool alone) {
-        const Side L{left, p.O, p.l1, l2_of(f)}, R{right, p.O, p.l1, l2_of(f)};
-        room.gain[candidate] += L.gain() + R.gain();
-        room.left_rows[candidate] += L.rows();
-        room.right_rows[candidate] += R.rows();
+        room.left_rows[candidate] += left[3 * p.O];
+        room.right_rows[candidate] += right[3 * p.O];
         room.last_rows[candidate] += there;
-        if (alone && (L.rows() < p.min_rows || R.rows() < p.min_rows || L.hessian() < p.min_hessian ||
-                      R.hessian() < p.min_hessian))
+        if (alone && !(there > 0 && large_enough(left) && large_enough(right))) {
             room.left_rows[candidate] = -__builtin_inf();
+            return;
+        }
         double* to = room.sides + (v * room.candidate[p.d] + candidate) * 4 * p.O;
         for (Index o = 0; o < p.O; ++o) {
-            to[4 * o] = L.slope(o);
-            to[4 * o + 1] = R.slope(o);
-            to[4 * o + 2] = L.value(o);
-            to[4 * o + 3] = R.value(o);
+            const Side L = side(left, o, l2_of(f)), R = side(right, o, l2_of(f));
+            room.gain[candidate] += L.gain + R.gain;
+            to[4 * o] = L.slope;
+            to[4 * o + 1] = R.slope;
+            to[4 * o + 2] = L.value;
+            to[4 * o + 3] = R.value;
         }
     }
 
@@ -214,10 +234,9 @@ struct ChoiceWork {
             for (Index f = 0; f < p.d; ++f) compare_candidates(v, f, end - begin == 1);
         double taken = 0, whole = 0;
         for (Index v = begin; v < end; ++v) {
-            const double l2 = p.column[v] < 0 ? p.lam : l2_of(p.column[v]);
-            taken += Side{room.slot_sums + p.left[v] * S, p.O, p.l1, l2}.gain();
-            taken += Side{room.slot_sums + p.right[v] * S, p.O, p.l1, l2}.gain();
-            whole += Side{room.slot_sums + v * S, p.O, p.l1, p.lam}.gain();
+            taken += gain(room.slot_sums + p.left[v] * S, l2_of_taken(v));
+            taken += gain(room.slot_sums + p.right[v] * S, l2_of_taken(v));
+            whole += gain(room.slot_sums + v * S, p.lam);
         }
         const double tau = room.tau[c];
         double top = -__builtin_inf();
@@ -241,7 +260,8 @@ struct ChoiceWork {
         if (!(tau > 0) || !(top > -__builtin_inf())) return false;
         double total = 0;
         for (Index s = 0; s < C; ++s) {
-            room.chance[s] = __builtin_exp((room.gain[s] - top) / tau);
+            const double below = (room.gain[s] - top) / tau;
+            room.chance[s] = below > least_exponent ? __builtin_exp(below) : 0;
             total += room.chance[s];
         }
         for (Index s = 0; s < C; ++s) room.chance[s] /= total;
@@ -287,6 +307,7 @@ struct ChoiceTables {
 
     // effect += the children's values under a candidate, as the queries see them.
     void add_effect(Index v, Index candidate, const Real* left, const Real* all) {
+        if (w.room.chance[candidate] == 0) return;
         const double* x = w.sides(v, candidate);
         for (Index o = 0; o < O; ++o) {
             const Real right = static_cast<Real>(w.p.rate * x[4 * o + 3]);
@@ -296,6 +317,7 @@ struct ChoiceTables {
     }
 
     void add_effects(Index v, Index f) {
+        if (!possible(f)) return;
         const Real* cell = felt(v, f);
         Real *all = w.room.all, *left = w.room.part;
         for (Index i = 0; i < O * B; ++i) all[i] = 0;
@@ -322,8 +344,10 @@ struct ChoiceTables {
             for (Index f = 0; f < w.p.d; ++f) add_effects(v, f);
         Real* mean = w.room.all;
         for (Index b = 0; b < B; ++b) mean[b] = 0;
-        for (Index s = 0; s < C; ++s) add_scaled<B>(mean, static_cast<Real>(w.room.chance[s]), effect(s));
+        for (Index s = 0; s < C; ++s)
+            if (w.room.chance[s] > 0) add_scaled<B>(mean, static_cast<Real>(w.room.chance[s]), effect(s));
         for (Index s = 0; s < C; ++s) {
+            if (w.room.chance[s] == 0) continue;
             const Real chance = static_cast<Real>(w.room.chance[s] / w.room.tau[c]);
             Real* e = effect(s);
             for (Index b = 0; b < B; ++b) e[b] = chance * (e[b] - mean[b]);
@@ -332,6 +356,7 @@ struct ChoiceTables {
 
     // to (2, O, B) += weighted effect times slope, and times slope squared, of one side of a candidate.
     void add_pull(Real* to, Index v, Index candidate, Index side) {
+        if (w.room.chance[candidate] == 0) return;
         const double* x = w.sides(v, candidate);
         for (Index o = 0; o < O; ++o) {
             const double slope = x[4 * o + side];
@@ -340,7 +365,15 @@ struct ChoiceTables {
         }
     }
 
+    // Whether a column has a candidate that is possible at all.
+    bool possible(Index f) const {
+        for (Index s = w.room.candidate[f]; s < w.room.candidate[f + 1]; ++s)
+            if (w.room.chance[s] > 0) return true;
+        return false;
+    }
+
     void add_pulls(Index v, Index f) {
+        if (!possible(f)) return;
         const auto& p = w.p;
         Real *to = pull(v, f), *sum = w.room.part;
         const Index width = 2 * O * B;
@@ -391,10 +424,17 @@ struct ChoiceTables {
                 const std::uint8_t* code = p.codes + j * p.d;
                 for (Index i = 0; i < 2 * O * B; ++i) sum[i] = 0;
                 for (Index f = 0; f < p.d; ++f) add<B>(sum, from + (room.cell[f] + code[f]) * 2 * O * B, 2 * O);
-                for (Index i = 0; i < 2 * O; ++i) {
-                    add_scaled<B>(p.out + j * B, p.a[j * 2 * O + i], sum + i * B);
-                    const Real* b = p.b + (j * 2 * O + i) * p.K;
-                    for (Index k = 0; k < p.K; ++k) add_scaled<B>(p.abar + (j * p.K + k) * B, b[k], sum + i * B);
+                for (Index o = 0; o < O; ++o) {
+                    const Real *slopes = sum + o * B, *squares = sum + (O + o) * B;
+                    const double Q = p.by_weight ? 1 : p.h[j * O + o];
+                    add_scaled<B>(p.out + j * B, static_cast<Real>(-2 * p.drawn[j] * p.g[j * O + o]), slopes);
+                    add_scaled<B>(p.out + j * B, static_cast<Real>(-p.drawn[j] * Q), squares);
+                    for (Index k = 0; k < p.K; ++k) {
+                        const Index at = (j * O + o) * p.K + k;
+                        Real* abar = p.abar + (j * p.K + k) * B;
+                        add_scaled<B>(abar, static_cast<Real>(-2 * p.w[j] * p.j[at]), slopes);
+                        if (!p.by_weight) add_scaled<B>(abar, static_cast<Real>(-p.w[j] * p.k[at]), squares);
+                    }
                 }
             }
         }

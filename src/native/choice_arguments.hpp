@@ -11,14 +11,14 @@ struct Choice {
     Index n, m, d, K, O, N, L, choices, first;
     const std::uint8_t *codes, *query_codes;   // (n, d), (m, d) bins of training rows and of test rows
     const std::int32_t *leaf, *query_leaf;     // (n), (m)
-    const double* terms;                       // (n, 3 O + 1): w g, gain denominators, value denominators, rows
+    const double *w, *drawn;                   // (n) weight in the tree; how often the tree drew the row
+    const double *g, *h, *j, *k;               // (n, O), (n, O), (n, O, K), (n, O, K) derivatives of the loss
     const Real* c;                             // (m, O, B) derivatives of the queries in the test rows' scores
     const std::int32_t* sizes;                 // (d) number of bins
     const std::uint8_t* kinds;                 // (d) 0 ordered, 1 the last bin is missing, 2 one-hot, 3 sorted
     const std::int32_t *left, *right, *column, *choice;  // (N)
     double lam, l1, category_l2, min_rows, min_hessian, temperature, rate;
-    bool columns_sampled;
-    const Real *a, *b;   // (n, 2, O), (n, 2, O, K)
+    bool by_weight, newton, columns_sampled;
     const Real* scores;  // (n, K, B) derivatives of the queries in the training rows' scores after the step
     Real *abar, *out;    // (n, K, B), which may be `scores`; (n, B)
 };
@@ -29,7 +29,7 @@ struct ChoiceRoom {
     Index *cell, *candidate, *edges;  // (d + 1) filled in: where columns begin; (L + 1)
     std::int32_t *parent, *rows;      // (N + L), (n)
     std::uint8_t* orders;             // (N, cells)
-    double *sums, *slot_sums, *tau;   // (N, cells, S), (N + L, S), (choices)
+    double *terms, *sums, *slot_sums, *tau;  // (n, S), (N, cells, S), (N + L, S), (choices)
     double *gain, *left_rows, *right_rows, *last_rows, *chance;  // (C)
     double *sides, *slope, *left, *right, *keys;                 // (N, C, O, 4), (O), (S), (S), (256)
     Real *felt, *pull, *effect, *all, *part;  // (N, cells, O, B), (N, cells, 2, O, B), (C, B), (2 O B), (2 O B)

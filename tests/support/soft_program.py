@@ -119,7 +119,9 @@ class SoftProgram:
 
     # ---- one choice ----
 
-    def candidates(self, nodes: list[F64], terms: dict[str, F64]) -> Iterator[tuple[int, list[tuple[F64, F64]]]]:
+    def candidates(
+        self, nodes: list[F64], terms: dict[str, F64]
+    ) -> Iterator[tuple[int, list[tuple[F64, F64]]]]:
         """(column, for each node the masks left and right) of every candidate that is allowed."""
         lone = len(nodes) == 1
         for f, kind in enumerate(self.search.columns):
@@ -142,7 +144,10 @@ class SoftProgram:
                 if min(rows) == 0 or seen & set(both):
                     continue
                 seen |= set(both)
-                limits = [s.rows < self.search.min_rows or s.Q.mean() < self.search.min_hessian for s in sides[0]]
+                limits = [
+                    s.rows < self.search.min_rows or s.Q.mean() < self.search.min_hessian
+                    for s in sides[0]
+                ]
                 if lone and any(limits):
                     continue
                 yield f, split
@@ -152,7 +157,9 @@ class SoftProgram:
         return self.e.lam + (self.search.category_l2 if is_sorted else 0.0)
 
     def gain(self, split: list[tuple[F64, F64]], f: int, terms: dict[str, F64]) -> float:
-        return sum(self.side(m, terms).gain(self.lam(f), self.e.rule.l1) for pair in split for m in pair)
+        return sum(
+            self.side(m, terms).gain(self.lam(f), self.e.rule.l1) for pair in split for m in pair
+        )
 
     def choice(self, t: int, r: int, number: int, terms: dict[str, F64], rate: float) -> F64:
         """(n + m, O) what a soft choice adds to the scores of all rows."""
@@ -168,7 +175,9 @@ class SoftProgram:
         if not candidates or not tau > 0:
             return out
         chance = self.chances(candidates, terms, tau)
-        for (_, split), p, p0, values in zip(candidates, chance, own_chance, child_values, strict=True):
+        for (_, split), p, p0, values in zip(
+            candidates, chance, own_chance, child_values, strict=True
+        ):
             for pair, pair_values in zip(split, values, strict=True):
                 for mask, value in zip(pair, pair_values, strict=True):
                     out[mask] += (p - p0) * rate * value
@@ -181,17 +190,26 @@ class SoftProgram:
         if self.search.columns_sampled:
             whole = sum(self.side(node, terms).gain(self.e.lam, l1) for node in nodes)
             most = 1.02 * (self.gain(taken, column, terms) - whole)
-            better = {f for f, split in candidates if f != column and self.gain(split, f, terms) - whole > most}
+            better = {
+                f
+                for f, split in candidates
+                if f != column and self.gain(split, f, terms) - whole > most
+            }
             candidates = [(f, split) for f, split in candidates if f not in better]
         spread = 0.0
         for mask in (m for pair in taken for m in pair):
             s = self.side(mask, terms)
             slope = s.step(s.Q, self.lam(column), l1)
             rows = np.flatnonzero(mask[: self.n])
-            spread += sum(float(-2 * slope @ terms["G"][i] - slope**2 @ terms["Q"][i]) ** 2 for i in rows)
+            spread += sum(
+                float(-2 * slope @ terms["G"][i] - slope**2 @ terms["Q"][i]) ** 2 for i in rows
+            )
         tau = self.temperature * np.sqrt(spread / 2)
         values = [
-            [tuple(s.step(s.R, self.lam(f), l1) for s in (self.side(m, terms) for m in pair)) for pair in split]
+            [
+                tuple(s.step(s.R, self.lam(f), l1) for s in (self.side(m, terms) for m in pair))
+                for pair in split
+            ]
             for f, split in candidates
         ]
         chance = self.chances(candidates, terms, tau) if candidates and tau > 0 else []
@@ -264,7 +282,9 @@ class SoftProgram:
             step = s.step(s.R, lam, e.rule.l1)
             if e.leaf_outputs > 1 and e.rule.newton and not e.rule.diagonal:
                 state = e.loss.state(A)
-                h = np.einsum("n,nab->ab", w[mask[: self.n]], e.loss.hessian(state, e.y)[mask[: self.n]])
+                h = np.einsum(
+                    "n,nab->ab", w[mask[: self.n]], e.loss.hessian(state, e.y)[mask[: self.n]]
+                )
                 step = -np.linalg.solve(h + lam * np.eye(len(step)), s.G)
             out[mask] = rate * np.clip(step, -e.rule.max_step, e.rule.max_step)
         return out

@@ -162,16 +162,22 @@ class _SoftPass:
         O = e.n_outputs if search.joint else e.leaf_outputs
         o = int(e.first_output[r])
         outputs = slice(o, o + O)
-        w = e.tree_weight(r)
-        drawn = np.ones(e.n_rows) if e.sample is None else e.sample[r]
         in_tree = e.tree_offset[r], e.tree_leaves[r]
         numbers = Limits(
-            e.lam, e.rule.l1, search.category_l2, search.min_rows, search.min_hessian, self.temperature, e.rate(t)
+            e.lam,
+            e.rule.l1,
+            search.category_l2,
+            search.min_rows,
+            search.min_hessian,
+            self.temperature,
+            e.rate(t),
         )
         kernels.choice_terms(
             self.splits.codes,
             _leaf_in_tree(e.leaves[r], *in_tree),
-            rows.terms(w, outputs, search.by_weight),
+            e.tree_weight(r),
+            np.ones(e.n_rows) if e.sample is None else e.sample[r].astype(np.float64),
+            *rows.of(outputs),
             self.query_codes,
             _leaf_in_tree(self.query_leaves[r], *in_tree),
             np.ascontiguousarray(self.c[:, outputs] * e.factors[t]).astype(self.dtype),
@@ -182,10 +188,10 @@ class _SoftPass:
             nodes.column,
             nodes.choice,
             np.array(numbers, np.float64),
+            search.by_weight,
+            e.rule.newton,
             search.columns_sampled,
             o,
-            rows.weight_factors(drawn, outputs, search.by_weight).astype(self.dtype),
-            rows.score_factors(w, outputs, search.by_weight).astype(self.dtype),
             scores,
             abar,
             self.out,
@@ -220,27 +226,13 @@ class _RowDerivatives:
         self.h = np.einsum("nkk->nk", e.loss.hessian(self.state, e.y))
         self.j = e.loss.jacobian(self.state, e.y)  # (n, K, K)
 
-    def terms(self, w: F64, outputs: slice, by_weight: bool) -> F64:
-        """(n, 3 O + 1) the terms of `choice_terms`."""
-        g = self.g[:, outputs]
-        ones = np.ones_like(g)
-        gain = ones if by_weight else self.h[:, outputs]
-        value = self.h[:, outputs] if self.e.rule.newton else ones
-        return np.concatenate([g * w[:, None], gain * w[:, None], value * w[:, None], (w > 0)[:, None]], axis=1)
-
-    def weight_factors(self, drawn: F64, outputs: slice, by_weight: bool) -> F64:
-        """(n, 2, O) by which a row's pull becomes its derivative in its weight."""
-        g = self.g[:, outputs]
-        Q = np.ones_like(g) if by_weight else self.h[:, outputs]
-        return np.stack([-2 * g, -Q], axis=1) * drawn[:, None, None]
-
-    def score_factors(self, w: F64, outputs: slice, by_weight: bool) -> F64:
-        """(n, 2, O, K) by which a row's pull becomes its derivatives in its scores."""
-        j = self.j[:, outputs]
-        k = np.zeros_like(j)
-        if not by_weight:
-            eye = np.eye(self.e.n_outputs)
-            for i, o in enumerate(range(outputs.start, outputs.stop)):
-                unit = np.broadcast_to(eye[o], self.g.shape)
-                k[:, i] = self.e.loss.third_dot(self.state, self.e.y, unit)[:, o]
-        return np.stack([-2 * j, -k], axis=1) * w[:, None, None, None]
+    def of(self, outputs: slice) -> tuple[F64, F64, F64, F64]:
+        """g, h (n, O) of some outputs, and their derivatives j, k (n, O, K) in all scores."""
+        units = np.eye(self.e.n_outputs)[outputs]
+        third = self.e.loss.third_dot
+        k = [
+            third(self.state, self.e.y, np.broadcast_to(unit, self.g.shape))[:, o]
+            for o, unit in zip(range(outputs.start, outputs.stop), units, strict=True)
+        ]
+        parts = self.g[:, outputs], self.h[:, outputs], self.j[:, outputs], np.stack(k, axis=1)
+        return tuple(map(np.ascontiguousarray, parts))

@@ -11,9 +11,12 @@ gain's denominator (w h, or w) and R_c of the value's denominator (likewise):
     z_s    = pi_s (E_s - sum_s pi_s E_s) / tau
 
 G is reduced by l1 as in leaves. Each row of the node then has the pull (2, O) of the choice on it,
-the sums over s of z_s m_c(i,s) and of z_s m_c(i,s)^2. With the pulls of all nodes that hold the row
-added, out_i += a_i . pull_i and abar_i += b_i . pull_i. Nodes that share a choice add their gains
-and effects.
+the sums over s of z_s m_c(i,s) and of z_s m_c(i,s)^2, which are added over the nodes that hold it:
+
+    out_i    += -2 g_i pull_i1 - h_i pull_i2             (times how often the tree drew the row)
+    abar_i   += w_i (-2 j_i pull_i1 - k_i pull_i2)       (j = dg/dA, k = dh/dA)
+
+Gains by weight have h = 1, k = 0 here. Nodes that share a choice add their gains and effects.
 
 A candidate must leave ``min_rows`` rows and ``min_hessian`` of Q on each side of a node that is
 split alone, and it must differ from the others. Where columns were drawn, a column with a better
@@ -30,6 +33,7 @@ from numpy.typing import NDArray
 from .._data.arrays import F64, Real
 from .checks import checked, require
 
+LEAST_EXPONENT = -40.0  # candidates less likely than that are left out
 BETTER = 1.02  # bins are not those of the booster, so gains differ a little
 
 Bins = NDArray[np.uint8]
@@ -51,7 +55,12 @@ class Limits(NamedTuple):
 @checked(
     codes="uint8 n d",
     leaf="int32 n",
-    terms="float64 n S",
+    w="float64 n",
+    drawn="float64 n",
+    g="float64 n O",
+    h="float64 n O",
+    j="float64 n O K",
+    k="float64 n O K",
     query_codes="uint8 m d",
     query_leaf="int32 m",
     c="real m O B",
@@ -62,10 +71,10 @@ class Limits(NamedTuple):
     column="int32 N",
     choice="int32 N",
     numbers="float64 7",
+    by_weight="bool",
+    newton="bool",
     columns_sampled="bool",
     first="int",
-    a="real n 2 O",
-    b="real n 2 O K",
     scores="real n K B",
     abar="out real n K B",
     out="out real n B",
@@ -73,7 +82,12 @@ class Limits(NamedTuple):
 def choice_terms(
     codes: Bins,
     leaf: Int32s,
-    terms: F64,
+    w: F64,
+    drawn: F64,
+    g: F64,
+    h: F64,
+    j: F64,
+    k: F64,
     query_codes: Bins,
     query_leaf: Int32s,
     c: Real,
@@ -84,10 +98,10 @@ def choice_terms(
     column: Int32s,
     choice: Int32s,
     numbers: F64,
+    by_weight: bool,
+    newton: bool,
     columns_sampled: bool,
     first: int,
-    a: Real,
-    b: Real,
     scores: Real,
     abar: Real,
     out: Real,
@@ -95,17 +109,19 @@ def choice_terms(
     """out (n, B) and abar (n, K, B) += the terms of the soft choices of one tree.
 
     ``codes``, ``leaf``  (n, d), (n,) bins and leaves of the training rows; ``query_`` of test rows
-    ``terms``     (n, 3 O + 1) w g, the denominators of gain and of value, and 1 for drawn rows
+    ``w``, ``drawn``  (n,) weight of each row in the tree, and how often the tree drew it
+    ``g``, ``h``, ``j``, ``k``  (n, O), (n, O), (n, O, K), (n, O, K) derivatives of the loss: g and h
+                  of the tree's outputs, and theirs in all scores
     ``c``         (m, O, B) derivatives of the queries in the test rows' scores
     ``sizes``, ``kinds``  (d,) bins of each column; 0 ordered, 1 the last bin is missing, 2 one-hot,
                   3 sorted
     ``left``, ``right``, ``column``, ``choice``  (N,) see `TreeNodes`
+    ``by_weight`` gains divide by sums of w, otherwise of w h; ``newton``: the same of values
     ``first``     first output of the tree
     ``scores``    (n, K, B) derivatives of the queries in the training rows' scores after the step;
                   it may be the same array as ``abar``
     """
     O = c.shape[1]
-    require(terms.shape[1] == 3 * O + 1, f"terms has {terms.shape[1]} columns, not {3 * O + 1}")
     require(0 <= first <= abar.shape[1] - O, "outputs of a tree beyond K")
     _check_nodes(left, right, column, choice, len(sizes))
     _check_bins(sizes, kinds, codes, query_codes)
@@ -113,17 +129,29 @@ def choice_terms(
         inside = (ids >= 0) & (ids <= len(left))
         require(bool(inside.all()), "an id beyond its table")
     at = Limits(*numbers)
+    ones = np.ones_like(g)
+    Q = ones if by_weight else h
+    R = h if newton else ones
+    terms = np.column_stack([w[:, None] * g, w[:, None] * Q, w[:, None] * R, w > 0])
     felt = np.concatenate([scores[:, first : first + O], c]).astype(np.float64)
     both = np.concatenate([codes, query_codes])
     below = _slots_above(np.concatenate([leaf, query_leaf]), left, right)
     pull = np.zeros((len(codes), 2 * O, c.shape[2]))
     for number in range(choice[-1] + 1):
-        nodes = [_Node(v, below[v], below[left[v]], terms) for v in np.flatnonzero(choice == number)]
+        nodes = [
+            _Node(v, below[v], below[left[v]], terms) for v in np.flatnonzero(choice == number)
+        ]
         soft = _SoftChoice(nodes, both, terms, O, at, sizes, kinds, column)
         soft.weigh(columns_sampled)
         soft.add_pull(felt, pull)
-    out += np.einsum("no,nob->nb", a.reshape(len(a), -1), pull)
-    abar += np.einsum("nok,nob->nkb", b.reshape(len(b), -1, abar.shape[1]), pull)
+    slopes = pull[:, :O]
+    squares = pull[:, O:]
+    of_weight = -2 * g[:, :, None] * slopes - Q[:, :, None] * squares
+    out += drawn[:, None] * of_weight.sum(axis=1)
+    of_score = -2 * np.einsum("nok,nob->nkb", j, slopes)
+    if not by_weight:
+        of_score -= np.einsum("nok,nob->nkb", k, squares)
+    abar += w[:, None, None] * of_score
 
 
 def _check_nodes(left: Int32s, right: Int32s, column: Int32s, choice: Int32s, d: int) -> None:
@@ -278,7 +306,8 @@ class _SoftChoice:
         if not self.tau > 0 or not np.isfinite(top):
             self.tau = 0.0
             return
-        weights = [np.exp((gain - top) / self.tau) for gain in gains]
+        exponents = [(gain - top) / self.tau for gain in gains]
+        weights = [np.where(x > LEAST_EXPONENT, np.exp(x), 0.0) for x in exponents]
         total = sum(weight.sum() for weight in weights)
         self.chance = [weight / total for weight in weights]
 
