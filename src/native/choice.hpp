@@ -78,6 +78,40 @@ struct ChoiceWork {
         room.edges[0] = 0;
     }
 
+    // Share the leaves among the threads, by their number of rows; leaves with one parent stay together.
+    void share_leaves() {
+        Index place = 0;
+        for (Index v = 0; v < p.N; ++v) {
+            if (p.left[v] >= p.N) room.leaves[place++] = p.left[v] - p.N;
+            if (p.right[v] >= p.N) room.leaves[place++] = p.right[v] - p.N;
+        }
+        Index done = 0, part = 1;
+        room.shares[0] = 0;
+        for (Index i = 0; i < p.L && part < p.threads; ++i) {
+            const Index l = room.leaves[i];
+            const bool apart = i > 0 && room.parent[p.N + l] != room.parent[p.N + room.leaves[i - 1]];
+            if (apart && done * p.threads >= p.n * part) room.shares[part++] = i;
+            done += room.edges[l + 1] - room.edges[l];
+        }
+        for (; part <= p.threads; ++part) room.shares[part] = p.L;
+    }
+
+    // Call body(leaf, thread) for all leaves, on the threads.
+    template <class Each>
+    void for_leaves(const Each& body) {
+        struct Context {
+            ChoiceWork* work;
+            const Each* body;
+        } context{this, &body};
+        const Body run = [](void* at, Index part) {
+            const Context& c = *static_cast<Context*>(at);
+            const auto& room = c.work->room;
+            for (Index i = room.shares[part]; i < room.shares[part + 1]; ++i) (*c.body)(room.leaves[i], part);
+        };
+        if (p.threads == 1) return run(&context, 0);
+        p.run_parts(run, &context, p.threads);
+    }
+
     // Terms of the row in place r: w g, the denominators of gain and value, and 1 for rows of non-zero weight.
     const double* row_terms(Index r) {
         const Index j = room.rows[r], O = outputs();
@@ -98,7 +132,7 @@ struct ChoiceWork {
         const Index size = p.N * cells * S;
         for (Index i = 0; i < size; ++i) room.sums[i] = 0;
         for (Index i = 0; i < (p.N + p.L) * S; ++i) room.slot_sums[i] = 0;
-        for (Index l = 0; l < p.L; ++l) {
+        for_leaves([&](Index l, Index) {
             double* own = room.slot_sums + (p.N + l) * S;
             double* to = room.sums + room.parent[p.N + l] * cells * S;
             for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r) {
@@ -110,7 +144,7 @@ struct ChoiceWork {
                     for (Index i = 0; i < S; ++i) cell[i] += from[i];
                 }
             }
-        }
+        });
         for (Index v = p.N - 1; v > 0; --v) {
             const double* LT_RESTRICT from = room.sums + v * cells * S;
             double* LT_RESTRICT to = room.sums + room.parent[v] * cells * S;
@@ -298,14 +332,14 @@ struct ChoiceTables {
         const auto& p = w.p;
         const auto& room = w.room;
         for (Index i = 0; i < p.N * cells * O * B; ++i) room.felt[i] = 0;
-        for (Index l = 0; l < p.L; ++l) {
+        w.for_leaves([&](Index l, Index) {
             Real* to = room.felt + room.parent[p.N + l] * cells * O * B;
             for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r) {
                 const Real* from = p.scores + (room.rows[r] * p.K + p.first) * B;
                 const std::uint8_t* code = p.codes + room.rows[r] * p.d;
                 for (Index f = 0; f < p.d; ++f) add<B>(to + (room.cell[f] + code[f]) * O * B, from, O);
             }
-        }
+        });
         for (Index j = 0; j < p.m; ++j) {
             Real* to = room.felt + room.parent[p.N + p.query_leaf[j]] * cells * O * B;
             const std::uint8_t* code = p.query_codes + j * p.d;
@@ -451,8 +485,8 @@ struct ChoiceTables {
         const Index O = w.outputs();
         const auto& p = w.p;
         const auto& room = w.room;
-        Real* sum = room.part;
-        for (Index l = 0; l < p.L; ++l) {
+        w.for_leaves([&](Index l, Index part) {
+            Real* sum = room.part + part * 2 * O * B;
             const Real* from = room.pull + room.parent[p.N + l] * cells * 2 * O * B;
             for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r) {
                 const Index j = room.rows[r];
@@ -471,7 +505,7 @@ struct ChoiceTables {
                     }
                 }
             }
-        }
+        });
     }
 };
 
@@ -479,6 +513,7 @@ template <int B, bool one, class Real>
 void choice_terms(const Choice<Real>& p, const ChoiceRoom<Real>& room) {
     ChoiceWork<Real, one> w{p, room, room.cell[p.d]};
     w.place_rows();
+    w.share_leaves();
     w.add_terms();
     w.temperatures();
     ChoiceTables<B, Real, one> tables{w, w.cells};

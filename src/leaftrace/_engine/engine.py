@@ -232,12 +232,14 @@ class Engine:
         work.prepare_effects()
         asked = SoftQueries(queries, splits.bins.codes(self.source.split_columns(X)))
 
-        def influence_on(columns: slice) -> tuple[slice, Real]:
-            values = structure_influence(work, splits, asked, columns, method.temperature, index)
-            return columns, values
+        block = block_of(work, splits)
 
-        block = block_of(work, splits, work.blocks_ahead)
-        done = work.map(influence_on, blocks_of(len(queries), block), work.blocks_ahead)
+        def influence_on(columns: slice) -> tuple[slice, Real]:
+            return columns, structure_influence(
+                work, splits, asked, columns, method.temperature, index
+            )
+
+        done = map(influence_on, blocks_of(len(queries), block))
         yield from progress(done, len(queries), "influence", "query", block)
 
     def _adjoint(self, queries: Queries, plan: Plan) -> Callable[[slice], LeafAdjoint]:

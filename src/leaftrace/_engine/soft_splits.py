@@ -73,10 +73,10 @@ class SoftQueries(NamedTuple):
     codes: Codes
 
 
-def block_of(work: Workspace, splits: SoftSplits, threads: int) -> int:
-    """Number of columns in a block whose tables fit in the memory limit on every thread."""
+def block_of(work: Workspace, splits: SoftSplits) -> int:
+    """Number of columns in a block whose tables fit in the memory limit."""
     e = work.trace.ensemble
-    room = work.memory_limit // (2 * threads)
+    room = work.memory_limit // 2
     fitting = [
         b
         for b in BLOCKS
@@ -126,6 +126,7 @@ class _SoftPass:
         self.splits = splits
         self.temperature = temperature
         self.scores = work.scores_backwards()
+        self.threads = work.n_jobs
         queries = asked.queries
         width = block_width(len(range(len(queries))[columns]))
         self.query_rows = slice(None) if queries.reduce else columns
@@ -192,6 +193,7 @@ class _SoftPass:
             e.rule.newton,
             search.columns_sampled,
             o,
+            self.threads,
             scores,
             abar,
             self.out,

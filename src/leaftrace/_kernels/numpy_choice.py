@@ -75,6 +75,7 @@ class Limits(NamedTuple):
     newton="bool",
     columns_sampled="bool",
     first="int",
+    threads="int",
     scores="real n K B",
     abar="out real n K B",
     out="out real n B",
@@ -102,6 +103,7 @@ def choice_terms(
     newton: bool,
     columns_sampled: bool,
     first: int,
+    threads: int,
     scores: Real,
     abar: Real,
     out: Real,
@@ -118,10 +120,12 @@ def choice_terms(
     ``left``, ``right``, ``column``, ``choice``  (N,) see `TreeNodes`
     ``by_weight`` gains divide by sums of w, otherwise of w h; ``newton``: the same of values
     ``first``     first output of the tree
+    ``threads``   of the native kernel; the results do not depend on it
     ``scores``    (n, K, B) derivatives of the queries in the training rows' scores after the step;
                   it may be the same array as ``abar``
     """
     O = c.shape[1]
+    require(1 <= threads <= 1024, "threads")
     require(0 <= first <= abar.shape[1] - O, "outputs of a tree beyond K")
     _check_nodes(left, right, column, choice, len(sizes))
     _check_bins(sizes, kinds, codes, query_codes)
