@@ -8,7 +8,7 @@ using namespace nanobind::literals;
 namespace leaftrace {
 namespace {
 
-// Memory that calls reuse, so that it is not asked for again for every tree.
+// Memory of a thread that calls reuse, so that it is not asked for again for every tree.
 struct Room {
     std::vector<Index> places;
     std::vector<std::int32_t> ints;
@@ -19,7 +19,10 @@ struct Room {
 
     std::vector<float>& reals(float) { return floats; }
     std::vector<double>& reals(double) { return doubles; }
+    std::size_t bytes_held() const { return 8 * (numbers.size() + doubles.size()) + 4 * floats.size() + bytes.size(); }
 };
+thread_local Room thread_room;
+constexpr std::size_t most_kept = std::size_t(1) << 26;  // more is given back after a call
 
 // Hands out consecutive parts of a vector whose size is counted first.
 template <class T>
@@ -126,18 +129,22 @@ inline void check_leaves(const std::int32_t* leaf, Index rows, Index L) {
 }
 
 template <class Real>
-void run(const Choice<Real>& p, Room& room, Index B) {
+void run(const Choice<Real>& p, Index B) {
     check_nodes(p);
     check_codes(p, p.codes, p.n);
     check_codes(p, p.query_codes, p.m);
     check_leaves(p.leaf, p.n, p.L);
     check_leaves(p.query_leaf, p.m, p.L);
-    const auto laid_out = lay_out(room, p, B);
+    const auto room = lay_out(thread_room, p, B);
 #ifdef LEAFTRACE_X86
-    if (current_isa == "avx512") return avx512::choice(p, laid_out, B);
-    if (current_isa == "avx2") return avx2::choice(p, laid_out, B);
+    const auto choice = current_isa == "avx512" ? avx512::choice<Real>
+                        : current_isa == "avx2" ? avx2::choice<Real>
+                                                : baseline::choice<Real>;
+#else
+    const auto choice = baseline::choice<Real>;
 #endif
-    baseline::choice(p, laid_out, B);
+    choice(p, room, B);
+    if (thread_room.bytes_held() > most_kept) thread_room = Room();
 }
 
 using Codes = Array<const std::uint8_t, 2>;
@@ -146,7 +153,7 @@ using Ints = Array<const std::int32_t, 1>;
 template <class Real>
 void bind(nb::module_& m) {
     m.def("choice_terms",
-          [](Room& room, Codes codes, Ints leaf, Array<const double, 2> terms, Codes query_codes, Ints query_leaf,
+          [](Codes codes, Ints leaf, Array<const double, 2> terms, Codes query_codes, Ints query_leaf,
              Array<const Real, 3> c, Ints sizes, Array<const std::uint8_t, 1> kinds, Ints left, Ints right, Ints column,
              Ints choice, Vector numbers, bool columns_sampled, Index first, Array<const Real, 3> a,
              Array<const Real, 4> b, Array<const Real, 3> scores, Array<Real, 3> abar, Array<Real, 2> out) {
@@ -181,9 +188,9 @@ void bind(nb::module_& m) {
                                    choice.data(), x[0], x[1], x[2], x[3], x[4], x[5], x[6], columns_sampled,
                                    a.data(), b.data(), scores.data(), abar.data(), out.data()};
               nb::gil_scoped_release release;
-              run(p, room, B);
+              run(p, B);
           },
-          "room"_a, "codes"_a.noconvert(), "leaf"_a.noconvert(), "terms"_a.noconvert(), "query_codes"_a.noconvert(),
+          "codes"_a.noconvert(), "leaf"_a.noconvert(), "terms"_a.noconvert(), "query_codes"_a.noconvert(),
           "query_leaf"_a.noconvert(), "c"_a.noconvert(), "sizes"_a.noconvert(), "kinds"_a.noconvert(),
           "left"_a.noconvert(), "right"_a.noconvert(), "column"_a.noconvert(), "choice"_a.noconvert(),
           "numbers"_a.noconvert(), "columns_sampled"_a, "first"_a, "a"_a.noconvert(), "b"_a.noconvert(),
@@ -193,7 +200,6 @@ void bind(nb::module_& m) {
 }  // namespace
 
 void bind_choice(nb::module_& m) {
-    nb::class_<Room>(m, "ChoiceRoom").def(nb::init<>());
     bind<float>(m);
     bind<double>(m);
 }

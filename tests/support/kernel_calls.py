@@ -93,10 +93,25 @@ def calls():
             np.zeros((2, 2 * M, K)),
         )  # fmt: skip
     found["top_leaves"] = call("top_leaves", real(M, B), 2, np.zeros((M, B)))
+    found |= {f"choice_terms, {O} of {K}": call_of_choices(O, K) for O, K in ((1, 1), (1, 3), (3, 3))}
     found["lift"] = call("lift", real(6, 4), real(4, B), real(6, B))
     for loss in LOSSES:
         found |= calls_of_refits(loss)
     return found
+
+
+def call_of_choices(O, K):
+    """Return a call about a tree with three nodes, two of which share a choice, and columns of every kind."""
+    sizes = np.array([4, 3, 3, 5], np.int32)
+    codes = [rng.integers(0, sizes, (rows, len(sizes))).astype(np.uint8) for rows in (N, 4)]
+    ids = [rng.integers(0, 4, rows).astype(np.int32) for rows in (N, 4)]
+    terms = np.column_stack([real(N, 3 * O), np.ones(N)])
+    nodes = (np.array(numbers, np.int32) for numbers in ([1, 3, 5], [2, 4, 6], [0, 1, 1], [0, 1, 1]))
+    return call(
+        "choice_terms", codes[0], ids[0], terms, codes[1], ids[1], real(4, O, B), sizes,
+        np.arange(4, dtype=np.uint8), *nodes, np.array([0.3, 0.1, 0.2, 0.5, 0.1, 1.0, 0.7]), True, 0,
+        real(N, 2, O), real(N, 2, O, K), real(N, K, B), real(N, K, B), real(N, B),
+    )  # fmt: skip
 
 
 def calls_of_refits(loss):

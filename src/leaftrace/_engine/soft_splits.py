@@ -133,7 +133,6 @@ class _SoftPass:
         self.query_codes = np.ascontiguousarray(asked.codes[self.query_rows])
         self.c = _query_gradients(queries, columns, width)  # (m, K, B)
         self.out = zeros((self.e.n_rows, width), self.dtype)
-        self.room = kernels.ChoiceRoom()
 
     @property
     def no_scores(self) -> Real:
@@ -170,7 +169,6 @@ class _SoftPass:
             e.lam, e.rule.l1, search.category_l2, search.min_rows, search.min_hessian, self.temperature, e.rate(t)
         )
         kernels.choice_terms(
-            self.room,
             self.splits.codes,
             _leaf_in_tree(e.leaves[r], *in_tree),
             rows.terms(w, outputs, search.by_weight),

@@ -24,7 +24,6 @@ from .checks import (
     checked,
     require,
 )
-from .numpy_choice import ChoiceRoom as ChoiceRoom
 from .numpy_choice import choice_terms as choice_terms
 from .numpy_removal import removal_step as removal_step
 from .numpy_sweeps import advance as advance

@@ -28,16 +28,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._data.arrays import F64, Real
-from .checks import checked
+from .checks import checked, require
 
 BETTER = 1.02  # bins are not those of the booster, so gains differ a little
 
 Bins = NDArray[np.uint8]
 Int32s = NDArray[np.int32]
-
-
-class ChoiceRoom:
-    """Memory that the native kernel reuses from tree to tree; the twin needs none."""
 
 
 class Limits(NamedTuple):
@@ -75,7 +71,6 @@ class Limits(NamedTuple):
     out="out real n B",
 )
 def choice_terms(
-    room: ChoiceRoom,
     codes: Bins,
     leaf: Int32s,
     terms: F64,
@@ -110,6 +105,13 @@ def choice_terms(
                   it may be the same array as ``abar``
     """
     O = c.shape[1]
+    require(terms.shape[1] == 3 * O + 1, f"terms has {terms.shape[1]} columns, not {3 * O + 1}")
+    require(0 <= first <= abar.shape[1] - O, "outputs of a tree beyond K")
+    _check_nodes(left, right, column, choice, len(sizes))
+    _check_bins(sizes, kinds, codes, query_codes)
+    for ids in (leaf, query_leaf):
+        inside = (ids >= 0) & (ids <= len(left))
+        require(bool(inside.all()), "an id beyond its table")
     at = Limits(*numbers)
     felt = np.concatenate([scores[:, first : first + O], c]).astype(np.float64)
     both = np.concatenate([codes, query_codes])
@@ -122,6 +124,28 @@ def choice_terms(
         soft.add_pull(felt, pull)
     out += np.einsum("no,nob->nb", a.reshape(len(a), -1), pull)
     abar += np.einsum("nok,nob->nkb", b.reshape(len(b), -1, abar.shape[1]), pull)
+
+
+def _check_nodes(left: Int32s, right: Int32s, column: Int32s, choice: Int32s, d: int) -> None:
+    """Refuse nodes that are not a tree, parents first, or whose choices do not go up by one."""
+    N = len(left)
+    children = np.stack([left, right], axis=1)
+    later = children > np.arange(N)[:, None]
+    require(bool((later & (children <= 2 * N)).all()), "a child that is no slot after its parent")
+    require(len(np.unique(children)) == 2 * N, "a slot with two parents")
+    steps = np.diff(choice.astype(np.int64), prepend=0)
+    goes_up = steps[0] == 0 and bool(((steps == 0) | (steps == 1)).all())
+    require(goes_up, "choices do not go up by one")
+    known = (column >= -1) & (column < d)
+    require(bool(known.all()), "a split by a column that is not there")
+
+
+def _check_bins(sizes: Int32s, kinds: Bins, codes: Bins, query_codes: Bins) -> None:
+    """Refuse columns without bins, of an unknown kind, or with codes beyond their bins."""
+    possible = (sizes >= 1) & (sizes <= 256) & (kinds <= 3)
+    require(bool(possible.all()), "bins of a column")
+    inside = all(bool((rows < sizes).all()) for rows in (codes, query_codes))
+    require(inside, "a code beyond the bins of its column")
 
 
 def _slots_above(leaf: Int32s, left: Int32s, right: Int32s) -> NDArray[np.bool_]:
