@@ -46,7 +46,7 @@ from .replay import replay
 from .retrainings import Retrainings
 from .row_effects import candidate_rows
 from .settings import Settings, thread_pool
-from .soft_splits import SoftQueries, SoftSplits, block_of, soft_splits, structure_influence
+from .soft_splits import SoftQueries, SoftSplits, soft_splits, structure_blocks
 from .workspace import Workspace
 
 
@@ -223,24 +223,10 @@ class Engine:
     def structure_blocks(
         self, queries: Queries, X: Any, method: StructureInfluence, index: Ints | None
     ) -> Iterator[tuple[slice, Real]]:
-        """StructureInfluence, block by block: (columns, values (rows, columns)).
-
-        ``X``: the test rows of the queries.
-        """
-        work = self.work
-        splits = self.soft_splits
-        work.prepare_effects()
-        asked = SoftQueries(queries, splits.bins.codes(self.source.split_columns(X)))
-
-        block = block_of(work, splits)
-
-        def influence_on(columns: slice) -> tuple[slice, Real]:
-            return columns, structure_influence(
-                work, splits, asked, columns, method.temperature, index
-            )
-
-        done = map(influence_on, blocks_of(len(queries), block))
-        yield from progress(done, len(queries), "influence", "query", block)
+        """The same by StructureInfluence; ``X``: the test rows of the queries."""
+        codes = self.soft_splits.bins.codes(self.source.split_columns(X))
+        asked = SoftQueries(queries, codes)
+        return structure_blocks(self.work, self.soft_splits, asked, method.temperature, index)
 
     def _adjoint(self, queries: Queries, plan: Plan) -> Callable[[slice], LeafAdjoint]:
         """A function that runs the backward pass for some columns, in the planned form."""

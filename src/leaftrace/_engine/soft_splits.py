@@ -13,6 +13,7 @@ gives way at a time, and two leaves stand for the subtree that would grow below 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,7 +23,8 @@ from numpy.typing import NDArray
 from .._adapters import Source
 from .._data.arrays import F64, Ids, Ints, Real
 from .._data.errors import UnsupportedModel
-from .._kernels import BLOCKS, block_width, kernels, zeros
+from .._data.progress import progress
+from .._kernels import BLOCKS, block_width, blocks_of, kernels, zeros
 from .._kernels.numpy_choice import Limits
 from .._model.ensemble import Ensemble
 from .._model.splits import SplitSearch, TreeNodes
@@ -83,6 +85,27 @@ def block_of(work: Workspace, splits: SoftSplits) -> int:
         if b <= work.block and splits.table_bytes(e, b, work.dtype.itemsize) <= room
     ]
     return max(fitting, default=BLOCKS[0])
+
+
+def structure_blocks(
+    work: Workspace,
+    splits: SoftSplits,
+    asked: SoftQueries,
+    temperature: float,
+    index: Ints | None,
+) -> Iterator[tuple[slice, Real]]:
+    """StructureInfluence, block by block: (columns, values (rows, columns)).
+
+    The threads share the rows of a block, so there is one block at a time.
+    """
+    work.prepare_effects()
+    block = block_of(work, splits)
+
+    def influence_on(columns: slice) -> tuple[slice, Real]:
+        return columns, structure_influence(work, splits, asked, columns, temperature, index)
+
+    count = len(asked.queries)
+    return progress(map(influence_on, blocks_of(count, block)), count, "influence", "query", block)
 
 
 def structure_influence(

@@ -332,7 +332,7 @@ class _SoftChoice:
             if len(self.nodes) == 1:
                 for side in (left, right):
                     Q = side[:, self.O : 2 * self.O].mean(axis=1)
-                    allowed &= (side[:, -1] >= at.min_rows) & (Q >= at.min_hessian)
+                    allowed &= (side[:, -1] >= at.min_rows) & (at.min_hessian <= Q)
         allowed &= (rows_left > 0) & (rows_right > 0) & (rows_last > 0)
         if self._singles(f) and np.count_nonzero(rows_last) == 2:
             allowed &= np.cumsum(allowed) == 1  # each of the two categories is the other's rest
