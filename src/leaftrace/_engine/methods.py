@@ -16,6 +16,7 @@ import numpy as np
 from .._data.arrays import Ints, Real
 from .._data.errors import InvalidInput
 from .queries import Queries
+from .subset_training import SubsetTraining
 from .workspace import Workspace
 
 # The meaning of a method's values: dQ/dw_i; Q(with) - Q(without); or numbers of which only the
@@ -127,7 +128,18 @@ class Baseline(ABC):
         """
 
 
-Method = LeafInfluence | LeafRefit | Retrain | Baseline
+class RetrainingBaseline(ABC):
+    """A published method that trains the model again on other rows: see `baselines`."""
+
+    gives: ClassVar[Gives] = "scores"
+    differentiates: ClassVar[bool] = False
+
+    @abstractmethod
+    def values(self, training: SubsetTraining, queries: Queries, index: Ints) -> Real:
+        """(rows, queries) values of the training rows in `index`."""
+
+
+Method = LeafInfluence | LeafRefit | Retrain | Baseline | RetrainingBaseline
 
 FastLeafInfluence = LeafInfluence
 FastLeafRefit = LeafRefit

@@ -15,8 +15,17 @@ from .._engine.costs import Estimate
 from .._engine.engine import Engine
 from .._engine.jumps import refuse_jumping_candidates, refuse_jumping_rows
 from .._engine.less_memory import empty_answer, in_smaller_pieces
-from .._engine.methods import Baseline, LeafInfluence, LeafRefit, Method, Retrain, TopKLeaves
+from .._engine.methods import (
+    Baseline,
+    LeafInfluence,
+    LeafRefit,
+    Method,
+    Retrain,
+    RetrainingBaseline,
+    TopKLeaves,
+)
 from .._engine.queries import Of, Queries, Reduce
+from .._engine.subset_training import SubsetTraining
 from .influence import FIRST_ORDER, Influence, Unit, rank, top_table
 from .retrained_rows import values_by_retraining
 
@@ -58,7 +67,7 @@ def rows_influence(
     """
     engine = tracer.engine
     method = LeafInfluence() if method is None else method
-    if not isinstance(method, (LeafInfluence, LeafRefit, Retrain, Baseline)):
+    if not isinstance(method, (LeafInfluence, LeafRefit, Retrain, Baseline, RetrainingBaseline)):
         raise InvalidInput(
             f"method is {method!r}; it can be LeafInfluence(), LeafRefit(), Retrain() or one of lt.baselines, such "
             "as lt.baselines.BoostIn()."
@@ -73,6 +82,8 @@ def rows_influence(
     changed = None
     if isinstance(method, Retrain):
         values, changed = values_by_retraining(engine, query.X_test, query.baseline, queries, index)
+    elif isinstance(method, RetrainingBaseline):
+        values = method.values(_subset_training(tracer, query), queries, index)
     else:
         fixed = method
         values = in_smaller_pieces(
@@ -87,6 +98,20 @@ def rows_influence(
     if isinstance(method, Retrain):
         extra["change_is"] = engine.retrainings.kind
     return removal_influence(tracer, values, index, test_index, queries, method, **extra)
+
+
+def _subset_training(tracer: Tracer, query: QueryArguments) -> SubsetTraining:
+    """The means to train the model again on subsets of its rows."""
+    engine = tracer.engine
+    offset = engine.source.rows(query.X_test, query.baseline)[1]
+    return SubsetTraining(
+        engine.retrainings,
+        engine.work,
+        tracer.X_train,
+        query.X_test,
+        offset,
+        engine.source.classes,
+    )
 
 
 def single_row_noise(tracer: Tracer, queries: Queries, method: Method) -> F64 | None:
