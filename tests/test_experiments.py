@@ -17,6 +17,7 @@ import attribution  # noqa: E402
 import contenders  # noqa: E402
 import noisy  # noqa: E402
 import paper  # noqa: E402
+import paper_detectors  # noqa: E402
 import paper_fixing  # noqa: E402
 import paper_proxies  # noqa: E402
 import results  # noqa: E402
@@ -58,6 +59,28 @@ def test_auc():
     score = rng.integers(0, 9, 200)  # with ties
     positive = rng.random(200) < 0.3 + 0.05 * score
     np.testing.assert_allclose(noisy.auc(positive, score), roc_auc_score(positive, score))
+
+
+def test_accuracy_of_detectors():
+    """The accuracy is the largest of all thresholds, the precision that of as many flags as flips."""
+    score = rng.permutation(60)
+    flipped = rng.random(60) < 0.2 + 0.01 * score
+    found = paper_detectors.measures(flipped, score)
+    every = [((score >= threshold) == flipped).mean() for threshold in range(61)]
+    np.testing.assert_allclose(found["accuracy"], max(every))
+    flagged = np.argsort(-score)[: flipped.sum()]
+    np.testing.assert_allclose(found["precision"], flipped[flagged].mean())
+
+
+def test_the_probability_of_a_flip():
+    """It is the share of flips among simulated rows of the same class probability and label."""
+    draw = np.random.default_rng(0)
+    y = draw.random(200_000) < 0.7
+    flipped = draw.random(len(y)) < 0.2
+    given = (y != flipped).astype(int)
+    for label in (0, 1):
+        found = paper_detectors.flip_probability(np.array([0.7]), np.array([label]), 0.2)
+        np.testing.assert_allclose(found, flipped[given == label].mean(), atol=0.01)
 
 
 def test_dcg():
