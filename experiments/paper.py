@@ -15,7 +15,7 @@ import sys
 
 from results import DIFFERS, MARKS, ROOT, folder_of
 
-NAMES = ("proxies", "times", "noise", "fixing", "mismatch", "detectors", "attribution")
+NAMES = ("proxies", "times", "noise", "fixing", "mismatch", "detectors", "attribution", "protocols")
 HEAD = """# The paper, reproduced
 
 This page reproduces every table and figure of B. Sharchilev, Y. Ustinovsky, P. Serdyukov, M. de Rijke:
