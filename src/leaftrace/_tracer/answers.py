@@ -67,7 +67,7 @@ def rows_influence(
     """
     engine = tracer.engine
     method = LeafInfluence() if method is None else method
-    if not isinstance(method, (LeafInfluence, LeafRefit, Retrain, Baseline, RetrainingBaseline)):
+    if not isinstance(method, Method):
         raise InvalidInput(
             f"method is {method!r}; it can be LeafInfluence(), LeafRefit(), Retrain() or one of lt.baselines, such "
             "as lt.baselines.BoostIn()."
