@@ -21,6 +21,7 @@ from .._data.forks import works_in_forks
 from .._data.parquet import PartedTable
 from .._model.early_stopping import Rounds
 from .._model.ensemble import Ensemble
+from .._model.splits import SplitSearch
 from .._model.training_set import TrainingSet
 from .class_names import open_with_names
 
@@ -74,6 +75,16 @@ class Source(Protocol):
         """Return the leaves (trees, m) of new rows, and the scores (m, K) the user gave them.
 
         Leaves are numbered as in the ensemble. The scores are None if there are none."""
+        ...
+
+    def split_search(self) -> SplitSearch:
+        """Return how training chose its splits; an error for models where that is not known."""
+        ...
+
+    def split_columns(self, X: Any) -> F64:
+        """Return the columns (m, d) that splits compare, for rows to predict.
+
+        Categories are numbers from 0, missing values are NaN."""
         ...
 
     def labels(self, y: Any, length: int, name: str) -> F64:

@@ -16,6 +16,7 @@ from .._data.progress import progress
 from .._model.ensemble import Ensemble
 from .._model.reading import Reading
 from .._model.separate_losses import OneVsAll
+from .._model.splits import SplitSearch
 from .._model.training_set import TrainingSet
 
 if TYPE_CHECKING:
@@ -123,6 +124,12 @@ class BaseSource:
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
         raise NotImplementedError
 
+    def split_search(self) -> SplitSearch:
+        raise NotImplementedError
+
+    def split_columns(self, X: Any) -> F64:
+        raise NotImplementedError
+
     def training_rows(self, X: Any, baseline: Any) -> tuple[Ids, F64 | None]:
         """Return `rows` of the training set, computed part by part.
 
@@ -211,6 +218,12 @@ class Wrapped:
 
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
         return self.inner.rows(X, baseline)
+
+    def split_search(self) -> SplitSearch:
+        return self.inner.split_search()
+
+    def split_columns(self, X: Any) -> F64:
+        return self.inner.split_columns(X)
 
     def labels(self, y: Any, length: int, name: str) -> F64:
         return self.inner.labels(y, length, name)

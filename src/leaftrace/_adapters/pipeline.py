@@ -51,6 +51,9 @@ class PipelineSource(Wrapped):
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
         return self.inner.rows(self.transform(X), baseline)
 
+    def split_columns(self, X: Any) -> F64:
+        return self.inner.split_columns(self.transform(X))
+
     def own_labels(self, X: Any) -> Any | None:
         return None
 

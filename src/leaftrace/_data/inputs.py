@@ -123,6 +123,8 @@ def row_count(X: Any) -> int:
     shape = getattr(X, "shape", None)
     if shape:
         return int(shape[0])
+    if hasattr(X, "num_data"):  # lightgbm.Dataset, which counts its rows when it is constructed
+        return int(X.construct().num_data())
     return int(X.num_row()) if hasattr(X, "num_row") else len(X)
 
 

@@ -29,16 +29,20 @@ from ..._data.parquet import PartedTable
 from ..._data.stopping import is_wanted, stop_if_unwanted
 from ..._model.early_stopping import EvalRows, EvalSet, Rounds
 from ..._model.ensemble import Ensemble, LeafRule, Recorded
+from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, cumulative, f32, given_scores
+from ..split_columns import columns_of_training
 from .model_json import Json, leaf_weights, model_to_json
 from .objective import CLASS_LOSSES, EXPONENTIAL, LABELS, read_objective
 from .pools import leaf_numbers, readable_table
 from .recorder import recorded_scores
 from .retraining import retraining_params, stopped_early
 from .shrinkage import shrink_factors, shrinking_moves, values_before_shrinking
+from .split_values import SplitValues
+from .splits import split_search
 from .statistics import CategoricalRows, target_statistics
-from .training_leaves import training_leaves
+from .training_leaves import TrainingLeaves, training_leaves
 from .users_model import own_predictions, with_content, with_leaf_values
 
 # Supported leaf_estimation_methods, and whether they divide by second derivatives.
@@ -56,6 +60,8 @@ class CatBoostSource(BaseSource):
 
     # float64 throughout: replays agree to 1e-12, or to 1e-8 with a baseline (float32)
     tolerance = 1e-7
+    # Leaves and statistics of training rows; None if no split looks at a target statistic.
+    _in_training: TrainingLeaves | None = None
 
     def __init__(
         self,
@@ -192,8 +198,10 @@ class CatBoostSource(BaseSource):
             )
         table = X if isinstance(X, catboost.Pool) else self._table(X)
         rows = CategoricalRows(table, self._training_pool, y, w, leaves)
-        leaves, confirmed = training_leaves(self.model, self._content, self.params, rows)
-        self.notes = [*self.notes, _NOTE + ("" if confirmed else _NOT_CONFIRMED)]
+        found = training_leaves(self.model, self._content, self.params, rows)
+        self._in_training = found
+        leaves = found.leaves
+        self.notes = [*self.notes, _NOTE + ("" if found.confirmed else _NOT_CONFIRMED)]
         recorded = recorded_scores(self.model)
         if recorded is not None and len(recorded) == len(y):
             self.notes = [*self.notes, self._comparison(recorded, leaves, offset)]
@@ -228,6 +236,20 @@ class CatBoostSource(BaseSource):
             baseline = of_pool if of_pool.size else None
         offset = given_scores(baseline, "baseline", leaves.shape[1], self.values.shape[1])
         return leaves, None if offset is None else f32(offset)
+
+    def split_search(self) -> SplitSearch:
+        values = columns_of_training(self.split_columns, self._data[0])
+        if self._in_training is not None:
+            self._split_values.set_training_statistics(values, self._in_training)
+        return split_search(self.model, self._split_values, self.params, values)
+
+    def split_columns(self, X: Any) -> F64:
+        return self._split_values.of_rows(X)
+
+    @cached_property
+    def _split_values(self) -> SplitValues:
+        X = self._data[0]
+        return SplitValues(self._content, self.params, X, self._table, self._pool)
 
     def _table(self, X: Any) -> Any:
         """Return X with the model's columns in the model's order, as CatBoost takes it."""

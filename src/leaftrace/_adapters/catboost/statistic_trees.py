@@ -26,7 +26,7 @@ class _SplitGroups:
         self.pool = pool
         self.edges = cumulative([len(splits) for splits in groups])
         splits = [split for group in groups for split in group]
-        self.model = _model_of_splits(content, splits) if splits else None
+        self.model = model_of_splits(content, splits) if splits else None
 
     def answers(self, group: int) -> Ids:
         """Return on which side (splits, n) of the group's splits each row is, 0 or 1."""
@@ -36,7 +36,7 @@ class _SplitGroups:
         return self.model.calc_leaf_indexes(self.pool, start, stop).T
 
 
-def _model_of_splits(content: Json, splits: list[Json]) -> catboost.CatBoost:
+def model_of_splits(content: Json, splits: list[Json]) -> catboost.CatBoost:
     """Make a model with a tree of two leaves for each split, and the features of another model."""
     stumps = [{"splits": [s], "leaf_values": [0, 1], "leaf_weights": [1, 1]} for s in splits]
     without = ("trees", "oblivious_trees", "ctr_data")
@@ -57,7 +57,7 @@ class StatisticTrees:
     def __init__(self, content: Json, rows: CategoricalRows) -> None:
         info = content["features_info"]
         self.rows = rows
-        self.split_index = _split_indices(info)
+        self.split_index = split_indices(info)
         self.split_statistics = [ctr for ctr in info["ctrs"] for _ in ctr["borders"]]
         used = target_statistics(content)
         self.elements = _SplitGroups(
@@ -103,7 +103,7 @@ class StatisticTrees:
         return True
 
 
-def _split_indices(info: Json) -> dict[tuple[str, int, Any], int]:
+def split_indices(info: Json) -> dict[tuple[str, int, Any], int]:
     """Return the numbers of splits on numbers and on single categories.
 
     CatBoost counts splits over all features: on numbers, on single categories, then on statistics.
@@ -115,7 +115,7 @@ def _split_indices(info: Json) -> dict[tuple[str, int, Any], int]:
     ]
     values = [
         ("cat_feature_exact_value", feature["feature_index"], value)
-        for feature in info["categorical_features"]
+        for feature in info.get("categorical_features") or []
         for value in feature.get("values") or []
     ]
     return {key: index for index, key in enumerate([*borders, *values])}

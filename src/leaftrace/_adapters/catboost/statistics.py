@@ -18,6 +18,7 @@ from typing import Any
 
 import catboost
 import numpy as np
+from numpy.typing import NDArray
 
 from ..._data.arrays import F64, Ids, Ints
 from ..._data.errors import InvalidInput
@@ -169,15 +170,17 @@ class _EarlierRows:
 
 def _category_codes(X: Any, column: int) -> Ints:
     """Return a number (n,) for each category of a column. CatBoost reads categories as text."""
-    if hasattr(X, "iloc"):
-        values: Any = X.iloc[:, column]
-        if hasattr(values, "cat"):
-            return np.asarray(values.cat.codes).astype(np.intp)
-    elif hasattr(X, "shape"):
-        values = X[:, column]
-    else:
-        values = [row[column] for row in X]
-    array = np.asarray(values.toarray().ravel() if hasattr(values, "toarray") else values)
+    if hasattr(X, "iloc") and hasattr(X.iloc[:, column], "cat"):
+        return np.asarray(X.iloc[:, column].cat.codes).astype(np.intp)
+    array = category_values(X, column)
     if array.dtype.kind not in "iubU":
         array = array.astype(str)
     return np.unique(array, return_inverse=True)[1]
+
+
+def category_values(X: Any, column: int) -> NDArray[Any]:
+    """Return the values (n,) of a column of categories in a table of any kind."""
+    if hasattr(X, "iloc"):
+        return np.asarray(X.iloc[:, column])
+    values: Any = X[:, column] if hasattr(X, "shape") else [row[column] for row in X]
+    return np.asarray(values.toarray().ravel() if hasattr(values, "toarray") else values)

@@ -8,6 +8,7 @@ other leaves than training did.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import catboost
 
@@ -19,22 +20,37 @@ from .statistic_trees import NestedTrees, StatisticTrees, SymmetricTrees
 from .statistics import TARGET_KINDS, CategoricalRows, StatisticBins, target_statistics
 
 
+@dataclass(frozen=True)
+class TrainingLeaves:
+    """The leaves (trees, n) of training rows, and whether recorded weights confirm them."""
+
+    leaves: Ids
+    confirmed: bool
+    trees: StatisticTrees
+    bins: StatisticBins
+
+    def statistic(self, ctr: Json) -> Ids:
+        """Return the bins (n,) of a target statistic that the rows had in training."""
+        return self.trees.bins_of(ctr, self.bins)
+
+
 def training_leaves(
     model: catboost.CatBoost, content: Json, params: Json, rows: CategoricalRows
-) -> tuple[Ids, bool]:
-    """Return the leaves (trees, n) in training, and whether recorded weights confirm them.
+) -> TrainingLeaves:
+    """Return the leaves in training.
 
     ``content`` is the model as JSON. Where no order of rows is confirmed, the likeliest is taken."""
     outputs = len(model.get_leaf_values()) // int(sum(model.get_tree_leaf_counts()))
     _refuse(content, params, rows, outputs)
     trees = _trees(model, content, rows)
-    tried: list[Ids] = []
+    tried: list[TrainingLeaves] = []
     for order in training_orders(params, len(rows.y)):
-        leaves = trees.leaves(StatisticBins(content, rows, order.rows, outputs))
+        bins = StatisticBins(content, rows, order.rows, outputs)
+        leaves = trees.leaves(bins)
         if trees.weights_agree(leaves, order):
-            return leaves, True
-        tried.append(leaves)
-    return tried[0], False
+            return TrainingLeaves(leaves, True, trees, bins)
+        tried.append(TrainingLeaves(leaves, False, trees, bins))
+    return tried[0]
 
 
 def _trees(model: catboost.CatBoost, content: Json, rows: CategoricalRows) -> StatisticTrees:

@@ -36,6 +36,10 @@ DEFAULTS = {
     "sigmoid": 1.0, "boost_from_average": 1, "alpha": 0.9, "fair_c": 1.0, "poisson_max_delta_step": 0.7,
     "tweedie_variance_power": 1.5, "categorical_feature": "",
 }  # fmt: skip
+# What counts as missing at a split of numbers: nothing, in which case NaN is zero; zero and NaN; NaN.
+MISSING_NOTHING = 0
+MISSING_ZERO = 1
+MISSING_NAN = 2
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class Tree:
     ``children``      (L - 1, 2) nodes below each split
     ``features``      (L - 1,) feature of each split
     ``categorical``   (L - 1,) whether a split is one of categories
+    ``missing``       (L - 1,) what is missing for a split of numbers: one of the constants above
     ``split_values``  (L - 1,) six digits of the value that a leaf in the split's place would have
     """
 
@@ -61,6 +66,7 @@ class Tree:
     children: Ints
     features: Ints
     categorical: NDArray[np.bool_]
+    missing: Ints
     split_values: F64
 
     @cached_property
@@ -83,8 +89,9 @@ class ParsedModel:
     ``outputs``    trees of each iteration
     ``objective``  its name, then its options
     ``averaged``   whether predictions are the mean of all trees (a forest)
-    ``bins``       (features,) categories a feature was binned into, one for "other" included; 0 for
-                   numbers
+    ``categories`` for each feature its categories, -1 for "other" included; None for numbers
+    ``constant``   (features,) whether a feature has no splits at all: it has one value, or too few
+                   rows with another
     ``params``     training parameters as they stand in the text
     """
 
@@ -92,8 +99,14 @@ class ParsedModel:
     outputs: int
     objective: list[str]
     averaged: bool
-    bins: Ints
+    categories: list[Ints | None]
+    constant: NDArray[np.bool_]
     params: dict[str, str]
+
+    @cached_property
+    def bins(self) -> Ints:
+        """(features,) number of categories, one for "other" included; 0 for numbers."""
+        return np.array([0 if found is None else len(found) for found in self.categories])
 
     @property
     def iterations(self) -> int:
@@ -123,15 +136,16 @@ def read(text: str) -> ParsedModel:
         outputs=int(fields.get("num_tree_per_iteration", 1)),
         objective=fields.get("objective", "").split(" "),
         averaged="\naverage_output" in head,
-        bins=np.array([_category_bins(info) for info in infos]),
+        categories=[_categories(info) for info in infos],
+        constant=np.array([info == "none" for info in infos]),
         params=dict(re.findall(r"^\[(\w+): ?(.*)\]$", parameter_lines, re.MULTILINE)),
     )
 
 
-def _category_bins(info: str) -> int:
-    """Categories of a feature, one for "other" included; 0 for numbers, which have a range."""
-    is_number = info.startswith("[") or info == "none"
-    return 0 if is_number else info.count(":") + 1
+def _categories(info: str) -> Ints | None:
+    """Categories of a feature from its "feature_infos"; None for numbers, which have a range."""
+    is_number = not info or info.startswith("[") or info == "none"
+    return None if is_number else np.array(info.split(":"), dtype=np.int64)
 
 
 def _tree(fields: dict[str, str]) -> Tree:
@@ -154,6 +168,7 @@ def _tree(fields: dict[str, str]) -> Tree:
         children=np.where(children < 0, L - 1 + ~children, children),  # a leaf is given as ~leaf
         features=numbers("split_feature"),
         categorical=(numbers("decision_type") & 1).astype(bool),
+        missing=numbers("decision_type") >> 2 & 3,
         split_values=numbers("internal_value", float),
     )
 

@@ -27,14 +27,17 @@ from ..._data.forks import works_in_forks
 from ..._data.stopping import stop_if_unwanted
 from ..._model.early_stopping import EvalRows, EvalSet, Rounds
 from ..._model.ensemble import Ensemble
+from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, f32, given_scores, pack_leaves
+from ..split_columns import columns_of_training
 from .completion import complete_ensemble
 from .ensemble import LightGBMRun, refitted
 from .model import parameters, read
 from .objectives import objective
 from .opening import VERSION, open_booster, refuse_unsupported
 from .prediction import leaf_numbers, predict
+from .splits import split_columns, split_search
 from .stopping import known_rounds, stopped_early, stopping_params
 from .tables import model_table, table_length
 from .users_model import with_booster, with_leaf_values
@@ -199,6 +202,15 @@ class LightGBMSource(BaseSource):
         numbers = leaf_numbers(self.booster, table, self.parsed)
         leaves = pack_leaves(numbers, self.parsed.tree_leaves, self.parsed.step_trees, m)
         return leaves, given_scores(baseline, "baseline", m, K)
+
+    @works_in_forks
+    def split_search(self) -> SplitSearch:
+        values = columns_of_training(self.split_columns, self._data[0])
+        return split_search(self._run, self.params, values)
+
+    @works_in_forks
+    def split_columns(self, X: Any) -> F64:
+        return split_columns(self.parsed, self.params, self._table(X))
 
     @works_in_forks
     def structure(self) -> bytes:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import sklearn
 from numpy.typing import NDArray
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
@@ -25,9 +26,12 @@ from ..._model.ensemble import Ensemble, LeafRule, Recorded, Statistic
 from ..._model.general_losses import Pinball
 from ..._model.losses import Loss, SquaredError
 from ..._model.separate_losses import Brier
+from ..._model.splits import SplitSearch
 from ..._model.start import target_matrix
+from ..split_columns import splits_not_by_gain
 from .labels import ResidualStatistic, WeightedLabels
 from .source import SklearnSource
+from .splits import array_search
 from .trees import ArrayTrees, Trees
 
 _VERSION = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
@@ -220,6 +224,11 @@ class ForestSource(SklearnSource):
         pairs = zip(trees.trees, trees.nodes(X), strict=True)
         scores = sum(tree.value[nodes, 0] for tree, nodes in pairs)
         return np.asarray(scores) / len(trees.trees)
+
+    def split_search(self) -> SplitSearch:
+        if isinstance(self.model, (ExtraTreesClassifier, ExtraTreesRegressor)):
+            raise splits_not_by_gain(f"{self.name} draws thresholds at random")
+        return array_search(self.trees, self.params, self._split_values, "missing", self.ensemble)
 
     def _set_values(self, trees: Trees, e: Ensemble) -> None:
         trees.set_values(e.base + e.values)

@@ -29,11 +29,13 @@ from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._model.ensemble import Ensemble, LeafRule, Recorded, Statistic
 from ..._model.general_losses import Huber, Pinball
 from ..._model.losses import Logistic, Loss, Softmax, SquaredError
+from ..._model.splits import SplitSearch
 from ..._model.start import BaseRule, LabelStatistic, Mean
 from ..base import UNWEIGHTED, native_values
 from .labels import ResidualStatistic, WeightedLabels
 from .losses import Exponential, HuberLeaf, RoundedLogistic
 from .source import SklearnSource
+from .splits import array_search
 from .trees import ArrayTrees, Trees
 
 _SMOOTH = ("squared_error", "log_loss", "exponential")
@@ -226,6 +228,9 @@ class GradientSource(SklearnSource):
 
     def _scores(self, model: Any, X: Any) -> F64:
         return model._raw_predict(X)
+
+    def split_search(self) -> SplitSearch:
+        return array_search(self.trees, self.params, self._split_values, "ordered", self.ensemble)
 
     def own_predictions(self, F: F64) -> NDArray[Any]:
         if self.classes is not None and F.shape[1] == 1:

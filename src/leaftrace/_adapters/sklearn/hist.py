@@ -25,10 +25,12 @@ from ..._model.early_stopping import EvalSet
 from ..._model.ensemble import Ensemble, LeafRule, Recorded, Rounding
 from ..._model.general_losses import Gamma, Pinball
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
+from ..._model.splits import SplitSearch
 from ..._model.start import BaseRule, LabelStatistic, Mean
 from ..base import UNWEIGHTED
 from .labels import ResidualStatistic, WeightedLabels
 from .source import SklearnSource
+from .splits import hist_search
 from .trees import Trees
 
 _LOSSES: dict[str, tuple[Loss, BaseRule]] = {
@@ -201,6 +203,9 @@ class HistSource(SklearnSource):
         scores = np.tile(model._baseline_prediction, (X.shape[0], 1))
         model._predict_iterations(X, model._predictors, scores, False, _threads(X))
         return scores
+
+    def split_search(self) -> SplitSearch:
+        return hist_search(self.trees, self.params, self._split_values)
 
     def _stopping_rows(self, eval_set: EvalSet | None) -> dict[str, Any]:
         if eval_set is None or not self._stopped_by_given_rows:

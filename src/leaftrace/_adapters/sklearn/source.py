@@ -21,6 +21,7 @@ from ..._model.early_stopping import EvalSet, Rounds
 from ..._model.ensemble import Ensemble
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, for_sklearn
+from ..split_columns import columns_of_training, numbers
 from .labels import WeightedLabels
 from .trees import Trees
 
@@ -116,6 +117,15 @@ class SklearnSource(BaseSource, ABC):
             raise InvalidInput("scikit-learn models are not trained with a baseline; leave it out.")
         X = self.read(X)
         return self.trees.leaves(X), self._offset(X)
+
+    @works_in_forks
+    def split_columns(self, X: Any) -> F64:
+        return numbers(self.read(X))
+
+    @property
+    def _split_values(self) -> F64:
+        """Columns (n, d) of the training rows that splits compare."""
+        return columns_of_training(self.split_columns, self._data[0])
 
     @works_in_forks
     def structure(self) -> bytes:

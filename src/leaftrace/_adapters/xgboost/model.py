@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..._data.arrays import F64
 from ..._data.errors import UnsupportedModel
+from ..._model.splits import TreeNodes, nodes_of
 from ..base import cumulative, f32
 
 # Every parameter has one name here; XGBoost reports most under several.
@@ -39,6 +40,7 @@ class Trees:
     ``output``  (trees,) the output a tree writes to
     ``rounds``  (rounds + 1,) trees of each round
     ``weight``  (trees,) factor by which DART multiplies each tree, or None
+    ``nodes``   the inner nodes of each tree
     """
 
     leaf: list[NDArray[np.int64]]
@@ -49,6 +51,7 @@ class Trees:
     rounds: NDArray[np.int64]
     weight: NDArray[np.float32] | None
     width: int
+    nodes: list[TreeNodes]
 
     def __len__(self) -> int:
         return len(self.leaf)
@@ -75,6 +78,7 @@ class Trees:
             self.rounds[: rounds + 1],
             None if self.weight is None else self.weight[:trees],
             self.width,
+            self.nodes[:trees],
         )
 
 
@@ -90,6 +94,7 @@ def parse_trees(model: dict[str, Any]) -> Trees:
     forest = gradient_booster.get("gbtree", gradient_booster)["model"]
     parsed = [_parse_tree(tree) for tree in forest["trees"]]
     width = parsed[0][1].shape[1] if parsed else 1
+    nodes = [_inner_nodes(*pair) for pair in zip(forest["trees"], parsed, strict=True)]
     columns = [(number, values, cover) for number, vectors, cover in parsed for values in vectors.T]
     covers = [cover for _, _, cover in columns if cover is not None]
     rounds = np.asarray(forest["iteration_indptr"], np.int64)
@@ -107,7 +112,17 @@ def parse_trees(model: dict[str, Any]) -> Trees:
         rounds=rounds * width,
         weight=None if weight is None else np.asarray(weight, np.float32),
         width=width,
+        nodes=[tree for tree in nodes for _ in range(width)],
     )
+
+
+def _inner_nodes(
+    tree: dict[str, Any], parsed: tuple[NDArray[np.int64], F64, F64 | None]
+) -> TreeNodes:
+    """The inner nodes of a tree whose leaves have been numbered."""
+    left = np.asarray(tree["left_children"])
+    right = np.asarray(tree["right_children"])
+    return nodes_of(left, right, np.asarray(tree["split_indices"]), parsed[0])
 
 
 def _parse_tree(tree: dict[str, Any]) -> tuple[NDArray[np.int64], F64, F64 | None]:

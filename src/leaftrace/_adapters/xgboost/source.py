@@ -37,6 +37,7 @@ from ..._data.forks import works_in_forks
 from ..._data.wording import words
 from ..._model.early_stopping import EvalRows, Rounds
 from ..._model.ensemble import Ensemble
+from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, f32, given_scores, native_values
 from .ensemble import XGBoostRun
@@ -52,6 +53,7 @@ from .model import (
 from .objectives import OBJECTIVES
 from .opening import OpenedModel, open_booster, refuse_unsupported, with_given
 from .prediction import leaves_of_rows, predict
+from .splits import columns_of, split_search
 from .start import margin
 from .stopping import STOPPING_NAMES, StopIfUnwanted, reported_metrics
 from .tables import MatrixBuilder
@@ -195,6 +197,15 @@ class XGBoostSource(BaseSource):
                 "one; leave it out for other rows too."
             )
         return leaves, f32(given) - self.base
+
+    @works_in_forks
+    def split_search(self) -> SplitSearch:
+        values = self.split_columns(self.X)
+        return split_search(self.training, self.booster.feature_types, values)
+
+    @works_in_forks
+    def split_columns(self, X: Any) -> F64:
+        return columns_of(self._matrix(X))
 
     @works_in_forks
     def structure(self) -> bytes:

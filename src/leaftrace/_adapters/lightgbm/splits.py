@@ -1,0 +1,120 @@
+"""How LightGBM chose its splits: the columns it compared, and what both sides of a split need.
+
+The gain of a split is the sum over its sides of G^2 / (H + lambda_l2), with cat_l2 more for many
+categories against many; these are sorted by G / (H + cat_smooth). What is left out here: LightGBM
+does not sort categories of fewer than cat_smooth rows, joins others up to min_data_per_group, and
+estimates the number of rows of a side from its H where the second derivatives of rows differ.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..._data.arrays import F64, Ints
+from ..._model.splits import ColumnKind, SplitSearch, TreeNodes
+from ..split_columns import numbers, splits_not_by_gain
+from .ensemble import LightGBMRun, refitted
+from .model import MISSING_NAN, MISSING_NOTHING, MISSING_ZERO, ParsedModel, Tree
+
+_ZERO = 1e-35  # numbers up to this count as zero
+
+
+def split_search(run: LightGBMRun, params: dict[str, Any], values: F64) -> SplitSearch:
+    """The search for the splits of the trees of a run; ``values`` (n, d) are its columns."""
+    _refuse(params)
+    steepness = run.steepness(params)
+    sampled = ("feature_fraction", "feature_fraction_bynode")
+    return SplitSearch(
+        trees=[_nodes(tree) for tree in run.parsed.trees],
+        columns=_kinds(run.parsed, params),
+        values=values,
+        min_rows=float(params.get("min_data_in_leaf", 20)),
+        min_hessian=float(params.get("min_sum_hessian_in_leaf", 1e-3)) / steepness,
+        category_l2=float(params["cat_l2"]) / steepness,
+        # Interaction constraints take columns out, too.
+        columns_sampled=any(float(params.get(name, 1)) < 1 for name in sampled)
+        or bool(params.get("interaction_constraints")),
+    )
+
+
+def _refuse(params: dict[str, Any]) -> None:
+    """Raise for models whose splits were not chosen by these gains."""
+    if refitted(params):
+        raise splits_not_by_gain(
+            "Booster.refit() keeps the splits of another model; trace the model that it was made of"
+        )
+    if params.get("extra_trees"):
+        raise splits_not_by_gain("extra_trees=True draws thresholds at random")
+    if params.get("forcedsplits_filename"):
+        raise splits_not_by_gain("forcedsplits_filename prescribes splits")
+    if params["path_smooth"] > 0:
+        raise splits_not_by_gain("path_smooth has gains that depend on the values of nodes above")
+    priced = ("cegb_penalty_split", "cegb_penalty_feature_lazy", "cegb_penalty_feature_coupled")
+    for name in (*priced, "feature_contri"):
+        if params.get(name):
+            raise splits_not_by_gain(f"{name} changes the gains of some columns")
+
+
+def _nodes(tree: Tree) -> TreeNodes:
+    """The inner nodes of a tree, which LightGBM numbers as `TreeNodes` does."""
+    left, right = tree.children.astype(np.int32).T
+    inner = np.arange(len(left), dtype=np.int32)
+    return TreeNodes(left, right, tree.features.astype(np.int32), inner)
+
+
+def _kinds(parsed: ParsedModel, params: dict[str, Any]) -> list[ColumnKind]:
+    """The kind of each column."""
+    kinds: list[ColumnKind] = []
+    for categories, missing in zip(parsed.categories, _missing(parsed, params), strict=True):
+        if categories is None:
+            kinds.append("ordered" if missing == MISSING_NOTHING else "missing")
+        else:
+            one_hot = len(categories) <= params["max_cat_to_onehot"]
+            kinds.append("one-hot" if one_hot else "sorted")
+    return kinds
+
+
+def _missing(parsed: ParsedModel, params: dict[str, Any]) -> Ints:
+    """(d,) what is missing in each column of numbers, as its splits say; a setting if it has none."""
+    usual = MISSING_ZERO if params.get("zero_as_missing") else MISSING_NAN
+    out = np.full(
+        len(parsed.categories), usual if params.get("use_missing", 1) else MISSING_NOTHING
+    )
+    out[parsed.constant] = MISSING_NOTHING
+    for tree in parsed.trees:
+        out[tree.features] = tree.missing
+    return out
+
+
+def split_columns(parsed: ParsedModel, params: dict[str, Any], table: Any) -> F64:
+    """(n, d) the columns of a table that splits compare.
+
+    Categories are numbered by their place in the model's list. Those that are not in the list go
+    where missing ones go.
+    """
+    out = numbers(table)
+    for f, missing in enumerate(_missing(parsed, params).tolist()):
+        column = out[:, f]
+        categories = parsed.categories[f]
+        if parsed.constant[f]:
+            column[:] = 0.0
+        elif categories is not None:
+            column[:] = _category_numbers(column, categories)
+        elif missing == MISSING_NOTHING:
+            column[np.isnan(column)] = 0.0
+        elif missing == MISSING_ZERO:
+            column[np.abs(column) <= _ZERO] = np.nan
+    return out
+
+
+def _category_numbers(column: F64, categories: Ints) -> F64:
+    """(n,) places of categories in a list, which may hold -1 for "other"; NaN if not there."""
+    known = categories[categories >= 0]
+    order = np.argsort(known)
+    with np.errstate(invalid="ignore"):
+        whole = np.where(np.isfinite(column), column, -1).astype(np.int64)
+    place = np.searchsorted(known[order], whole)
+    place = order[np.minimum(place, len(known) - 1)]
+    return np.where(known[place] == whole, place, np.nan)
