@@ -146,6 +146,7 @@ def contenders(library: str, size: Size) -> dict[str, Contender]:
         TOP8: OneModel(lt.LeafInfluence(lt.TopKLeaves(8))),
         REFIT: OneModel(lt.LeafRefit()),
         BOOSTIN: OneModel(lt.baselines.BoostIn()),
+        "BoostInLCA": OneModel(lt.baselines.BoostInLCA()),
         "TreeSim": OneModel(lt.baselines.TreeSim()),
         "TREX": OneModel(lt.baselines.TREX("path")),  # with "count" its surrogate hardly learns
         "Detector": OneModel(lt.baselines.Detector()),

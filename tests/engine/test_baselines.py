@@ -540,5 +540,14 @@ def test_a_surrogate_that_cannot_be_found(monkeypatch):
 
 def test_the_public_names():
     loops = {"BoostIn", "TreeSim", "TREX", "Detector", "RowLoss", "SelfInfluence", "Random"}
-    more = {"AXIL", "RFGAP", "rf_gap", "SubSample", "DataBanzhaf", "BetaShapley", "DataOOB"}
+    more = {
+        "AXIL",
+        "BoostInLCA",
+        "RFGAP",
+        "rf_gap",
+        "SubSample",
+        "DataBanzhaf",
+        "BetaShapley",
+        "DataOOB",
+    }
     assert set(lt.baselines.__all__) == loops | more

@@ -8,6 +8,7 @@ update set than AllPoints.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from .._data.arrays import Ints, Real
 from .._data.errors import InvalidInput
+from .._model.splits import TreeNodes
 from .queries import Queries
 from .subset_training import SubsetTraining
 from .workspace import Workspace
@@ -139,7 +141,20 @@ class RetrainingBaseline(ABC):
         """(rows, queries) values of the training rows in `index`."""
 
 
-Method = LeafInfluence | LeafRefit | Retrain | Baseline | RetrainingBaseline
+class SplitBaseline(ABC):
+    """A published method that needs the inner nodes of the trees: see `baselines`."""
+
+    gives: ClassVar[Gives] = "scores"
+    differentiates: ClassVar[bool] = True
+
+    @abstractmethod
+    def values(
+        self, work: Workspace, trees: Sequence[TreeNodes], queries: Queries, index: Ints
+    ) -> Real:
+        """(rows, queries) values of the training rows in `index`. ``trees``: of the model."""
+
+
+Method = LeafInfluence | LeafRefit | Retrain | Baseline | RetrainingBaseline | SplitBaseline
 
 FastLeafInfluence = LeafInfluence
 FastLeafRefit = LeafRefit

@@ -22,6 +22,7 @@ from .._engine.methods import (
     Method,
     Retrain,
     RetrainingBaseline,
+    SplitBaseline,
     TopKLeaves,
 )
 from .._engine.queries import Of, Queries, Reduce
@@ -84,6 +85,9 @@ def rows_influence(
         values, changed = values_by_retraining(engine, query.X_test, query.baseline, queries, index)
     elif isinstance(method, RetrainingBaseline):
         values = method.values(_subset_training(tracer, query), queries, index)
+    elif isinstance(method, SplitBaseline):
+        trees = engine.source.split_search().trees
+        values = method.values(engine.work, trees, queries, index)
     else:
         fixed = method
         values = in_smaller_pieces(

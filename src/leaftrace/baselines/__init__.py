@@ -4,7 +4,8 @@
 
 `BoostIn`, `TreeSim`, `TREX` and `Random` are those of Brophy, Hammoudeh and Lowd (JMLR 2023).
 `Detector` is that of the LeafInfluence paper; like it, `RowLoss` and `SelfInfluence` use the
-training row alone. `AXIL` is for squared errors, `RFGAP` (and the function `rf_gap`) for forests.
+training row alone. `BoostInLCA` is by Choubey (2025). `AXIL` is for squared errors, `RFGAP` (and
+the function `rf_gap`) for forests.
 Leave-one-out is `lt.Retrain()`; `SubSample`, `DataBanzhaf`, `BetaShapley` and `DataOOB` train many
 models on subsets of the rows.
 
@@ -15,6 +16,7 @@ of the change.
 
 from ._axil import AXIL
 from ._boostin import BoostIn, SelfInfluence
+from ._boostin_lca import BoostInLCA
 from ._data_oob import DataOOB
 from ._rf_gap import RFGAP, rf_gap
 from ._rows import Detector, Random, RowLoss
@@ -28,6 +30,7 @@ __all__ = [
     "TREX",
     "BetaShapley",
     "BoostIn",
+    "BoostInLCA",
     "DataBanzhaf",
     "DataOOB",
     "Detector",
