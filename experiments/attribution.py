@@ -76,6 +76,7 @@ class World:
         self.data = load(name, size)
         self.kind = KINDS[name]
         self.size = size
+        self.library = library
         self.name = f"{name}, {library}"
         self.make = LIBRARIES[library]
         m = size.tests

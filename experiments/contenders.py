@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from attribution import Size, World
+from attribution import World
 from sklearn.linear_model import RidgeCV
 from store import cached, parallel
 from tqdm import tqdm
@@ -125,14 +125,30 @@ class Ridge:
         return [ridge(halves, losses[:, tests])]
 
 
+@dataclass(frozen=True)
+class Banzhaf:
+    """Data Banzhaf values from the trainings of `Ridge`: mean loss with a row minus that without it."""
+
+    trainings: int
+    acts: bool = False
+
+    def values(self, world: World, tests: slice, reduce: str | None) -> list[np.ndarray]:
+        halves, losses = world.on_fresh_halves(self.trainings)
+        count = halves.sum(axis=0)[:, None]
+        mean_with = halves.T @ losses[:, tests] / np.maximum(count, 1)
+        mean_without = (~halves).T @ losses[:, tests] / np.maximum(len(halves) - count, 1)
+        return [mean_with - mean_without]
+
+
 def ridge(halves: np.ndarray, losses: np.ndarray) -> np.ndarray:
     """Return coefficients (rows, tests) of losses (halves, tests) on membership (halves, rows)."""
     fitted = RidgeCV(PENALTIES, alpha_per_target=True).fit(halves - 0.5, losses)
     return np.reshape(fitted.coef_, (losses.shape[1], -1)).T
 
 
-def contenders(library: str, size: Size) -> dict[str, Contender]:
-    """Return all lines of the comparison for a library. A new method is a new line here."""
+def contenders(world: World) -> dict[str, Contender]:
+    """Return all lines of the comparison. A new method is a new line here."""
+    size = world.size
     found: dict[str, Contender] = {}
     if hasattr(lt, "StructureInfluence"):  # a test that goes once StructureInfluence is there
         soft = lt.StructureInfluence()
@@ -152,8 +168,12 @@ def contenders(library: str, size: Size) -> dict[str, Contender]:
         "Detector": OneModel(lt.baselines.Detector()),
         "Random": OneModel(lt.baselines.Random()),
     }
-    if library in size.left_out:
+    if world.kind == "numbers":
+        found["AXIL"] = OneModel(lt.baselines.AXIL())
+    if world.library in size.left_out:
         found[LEAVE_ONE_OUT] = LeaveOneOut()
+    most = size.fresh[-1]
+    found[f"Data Banzhaf, {most} trainings"] = Banzhaf(most)
     return found | {ridge_label(count): Ridge(count) for count in size.fresh}
 
 

@@ -72,7 +72,7 @@ def lines_of(name: str, library: str, size: Size) -> list[dict[str, Any]]:
     world = World(name, library, size)
     head = {"data": name, "library": library}
     lines = []
-    ways = contenders(library, size)
+    ways = contenders(world)
     for label in tqdm(ways, desc=world.name, unit="method", leave=False):
         lines.append({**head, "method": label, **line(world, ways[label])})
     for label, repeats in zip(RETRAINED, (1, size.repeats), strict=True):
@@ -110,7 +110,8 @@ def mean_and_error(found: np.ndarray, world: World) -> dict[str, float]:
 
 def section(numbers: pd.DataFrame, size: Size) -> Section:
     lds = numbers.pivot_table(index=["data", "library"], columns="method", values="lds", sort=False)
-    lds = lds[list(dict.fromkeys(numbers["method"]))]  # in the order of the list
+    names = list(dict.fromkeys(numbers["method"]))
+    lds = lds[[*(name for name in names if name not in RETRAINED), *RETRAINED]]
     columns = [column(act, share) for act in ACTS for share in SHARES]
     acting = numbers.dropna(subset=columns)
     medians = acting.groupby("method", sort=False)[columns].median()
@@ -130,8 +131,8 @@ FIGURE
 def leads(lds: pd.DataFrame) -> pd.DataFrame:
     """Return by how much methods of one model with fixed trees are ahead of exact LeafInfluence."""
     others = [SEEDS, EXACT, SOFT, SOFT_SEEDS, SOFT_BAGS, *RETRAINED]
-    ridges = [name for name in lds if name.startswith("ridge")]
-    return lds.drop(columns=[*others, *ridges], errors="ignore").sub(lds[EXACT], axis=0)
+    learned = [name for name in lds if name.endswith("trainings")]
+    return lds.drop(columns=[*others, *learned], errors="ignore").sub(lds[EXACT], axis=0)
 
 
 def claims(lds: pd.DataFrame, size: Size) -> dict[str, bool]:

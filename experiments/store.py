@@ -27,7 +27,8 @@ import leaftrace as lt
 FOLDER = Path(
     os.environ.get("LEAFTRACE_CACHE", Path(__file__).parents[1] / "build" / "experiments")
 )
-COMPUTES = ("_engine", "_kernels", "_model", "baselines")  # packages that compute influences
+# Packages on which influences depend
+COMPUTES = ("_actions", "_adapters", "_engine", "_kernels", "_model", "baselines")
 LIBRARIES = ("catboost", "lightgbm", "numpy", "scikit-learn", "xgboost")
 
 Arrays = dict[str, np.ndarray]

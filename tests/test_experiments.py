@@ -247,10 +247,12 @@ def test_lds_of_known_effects(world):
 
     ways = {"known": Known(), "opposite": Opposite()}
     ways |= {f"ridge {count}": contenders.Ridge(count) for count in (10, 200)}
+    ways["banzhaf"] = contenders.Banzhaf(200)
     found = contenders.lds_line(world, ways)
     assert found["known"] > 0.99
     assert found["opposite"] < -0.99
     assert found["ridge 10"] < 0.9 < 0.99 < found["ridge 200"]
+    assert 0.8 < found["banzhaf"] < 0.99  # the other rows of a half are noise to it
     assert found["ceiling"] > 0.99
     for values in (world.lds(Known().values(world, world.tests, None)), world.retrained_lds(2)):
         assert values.shape == (3,)
