@@ -154,7 +154,13 @@ def claims(acts: pd.DataFrame, numbers: pd.DataFrame, found: pd.DataFrame) -> di
         "LeafInfluence finds the injected rows with a ROC-AUC of 0.95 and more": bool(
             min(best[f"{kind}: auc"] for kind in ATTACKS) >= 0.95
         ),
-        "without its choice, less than a third of the attacks' success is left": bool(
+        "and more of them than BoostIn": bool(
+            all(best[f"{k}: found"] > found.loc[BOOSTIN, f"{k}: found"] for k in ATTACKS)
+        ),
+        "similarity and the label (TreeSim) find them as well, within 0.1 of the share found": bool(
+            all(found.loc["TreeSim", f"{k}: found"] > best[f"{k}: found"] - 0.1 for k in ATTACKS)
+        ),
+        "without LeafInfluence's choice, less than a third of the attacks' success is left": bool(
             max(best[f"{k}: success after"] / best[f"{k}: before"] for k in ATTACKS) < 1 / 3
         ),
         "the training row alone (SelfInfluence) finds few: of injected rows below one third": bool(
