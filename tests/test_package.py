@@ -29,7 +29,7 @@ ORDER = [
     "_engine.leaf_equations", "_engine.unknown_limits", "_engine.steps", "_engine.diagnosis", "_engine.fidelity",
     "_engine.rounding_noise", "_engine.replay", "_engine.refit", "_engine.jumps", "_engine.row_effects",
     "_engine.free_memory", "_engine.settings", "_engine.retrainings", "_engine.workspace", "_engine.less_memory",
-    "_engine.queries",
+    "_engine.queries", "_engine.subset_training",
     "_engine.methods", "_engine.backward", "_engine.leaf_space", "_engine.costs", "_engine.large_changes",
     "_engine.forward_block", "_engine.forward", "_engine.removals", "_engine.engine", "_tracer", "dask", "baselines",
     "_actions", "_report", "plot", "_cli",
