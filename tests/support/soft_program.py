@@ -4,9 +4,10 @@ The trees are fixed. Tree t gives a row, besides its leaf's value, for each node
 
     sum over candidate splits s of (pi_s - pi_s at the training's own weights) rate value of the row's side under s
 
-with an l2 of at least 16 average rows in gains and values of sides, and with values and temperatures from the training's own weights. Everything is a loop over nodes and
-candidates, each candidate a mask of rows; nothing is shared with the library but the description of
-the model (leaves, nodes, loss, leaf rule).
+with values and temperatures from the training's own weights, and an l2 of at least 16 average rows
+in gains and values of sides. Everything is a loop over nodes and candidates, each candidate a mask
+of rows; nothing is shared with the library but the description of the model (leaves, nodes, loss,
+leaf rule).
 """
 
 from __future__ import annotations

@@ -33,7 +33,6 @@ from .queries import Queries
 from .split_bins import Codes, SplitBins, make_bins
 from .workspace import Workspace
 
-
 LEAST_ROWS = 16
 
 
