@@ -68,15 +68,18 @@ def summary(changes: F64, strata: Strata | None = None) -> tuple[F64, F64, F64]:
     error = np.sqrt(np.sum([part[1] for part in parts], axis=0)) / len(parts)
     known = ~np.isnan(changes)
     agree = (known & (np.sign(np.where(known, changes, 0.0)) == np.sign(mean))).sum(axis=0)
-    return mean, error, agree / known.sum(axis=0)
+    return mean, error, agree / np.maximum(known.sum(axis=0), 1)
 
 
 def _moments(changes: F64) -> tuple[F64, F64]:
-    """(n,) mean over the members that have a row, and its squared standard error."""
+    """(n,) mean over the members that have a row, and its squared standard error.
+
+    NaN: no member has the row, or for the error only one.
+    """
     known = ~np.isnan(changes)  # (members, n)
     count = known.sum(axis=0)
-    with np.errstate(invalid="ignore"):
-        mean = np.where(known, changes, 0.0).sum(axis=0) / count  # NaN for rows that none has
+    total = np.where(known, changes, 0.0).sum(axis=0)
+    mean = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
     spread = np.where(known, changes - mean, 0.0)
     squares = np.where(count > 1, (spread**2).sum(axis=0), np.nan)
     return mean, squares / np.maximum(count * (count - 1), 1)
