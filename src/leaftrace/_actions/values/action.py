@@ -54,7 +54,7 @@ def data_values(
     method: LeafInfluence | None = None,
     seed: int = 0,
 ) -> DataValues:
-    """What each training row is worth to a validation set, averaged over small bags.
+    """Values of the training rows to a validation set, averaged over small bags.
 
     The influence of a row in the model of all rows says little about sets of rows: neighbours make
     up for any one of them. In a small training set they do not. So the model is trained again on

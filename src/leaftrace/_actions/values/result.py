@@ -23,7 +23,7 @@ _SHOWN = 10  # rows at each end of the table
 
 @dataclass(frozen=True, repr=False)
 class DataValues(Finding):
-    """What each training row is worth to a validation set. Positive is valuable.
+    """Values of the training rows to a validation set. Positive is valuable.
 
     ``values``     (n,) how far a row, with the weight it has, lowers the mean validation loss in
                    small training sets, to first order
@@ -51,11 +51,14 @@ class DataValues(Finding):
     @property
     def table(self) -> Any:
         """The ten most valuable rows and the ten least valuable ones."""
+        return self.ends(_SHOWN)
+
+    def ends(self, k: int) -> Any:
+        """The k most valuable rows and then the k least valuable ones, as a table."""
         order = self.order()
-        ends = order
-        if len(order) > 2 * _SHOWN:
-            ends = np.append(order[:_SHOWN], order[-_SHOWN:])
-        return self._lines(ends)
+        if len(order) > 2 * k:
+            order = np.append(order[:k], order[-k:])
+        return self._lines(order)
 
     def order(self, *, worst: bool = False) -> Ints:
         """Positions of all training rows, the most valuable first, or the least (``worst``)."""
