@@ -393,6 +393,9 @@ def test_refusals(noisy):
     with pytest.raises(lt.InvalidInput, match=r"pass a leaftrace\.Tracer"):
         lt.data_values("model", *val)
     d = numbers()
+    given_scores = light().fit(d.X, d.y, init_score=d.y / 2)
+    with pytest.raises(lt.InvalidInput, match="trained with a baseline"):
+        lt.data_values(Tracer(given_scores, d.X, d.y, baseline=d.y / 2), d.X_test, d.y_test)
     quantile = lgb.LGBMRegressor(**QUIET, n_estimators=3, objective="quantile").fit(d.X, d.y)
     with pytest.raises(lt.UnsupportedModel, match="smooth loss"):
         lt.data_values(Tracer(quantile, d.X, d.y), d.X_test, d.y_test)

@@ -87,6 +87,7 @@ def data_values(
     check_tracer(tracer)
     method = checked_method(method)
     _check_smooth(tracer)
+    _check_baseline(tracer)
     sizes = _bag_sizes(tracer, bag, members)
     if inputs.row_count(X_val) == 0:
         raise InvalidInput("X_val has no rows; pass at least one validation row.")
@@ -173,6 +174,19 @@ def _check_smooth(tracer: Tracer) -> None:
             f"{why}, which jumps as weights move instead of having a derivative; data_values() "
             "needs derivatives. Train with a smooth loss, such as the squared error, or use "
             "ensemble_influence(method=LeafRefit())."
+        )
+
+
+def _check_baseline(tracer: Tracer) -> None:
+    """Raise an error if rows were given scores that their table does not have."""
+    engine = tracer.engine
+    if engine.ensemble.offset is None:
+        return
+    first = inputs.take_rows(tracer.X_train, np.arange(1))
+    if engine.source.rows(first)[1] is None:
+        raise InvalidInput(
+            "this model was trained with a baseline, which rows left out of a bag would lack; "
+            "data_values() needs a model without."
         )
 
 

@@ -263,9 +263,8 @@ class XGBoostSource(BaseSource):
             rows = replace(rows, added=(X, f32(self.labels(labels, len(labels), "y_new")), f32(w)))
         rows = replace(rows, y=codes)
         booster = self._train(rows, threads)
-        base = margin(self.objective, self._base_score(learner(booster)))
         rounds = self._rounds(booster, rows.eval_set is not None)
-        return RetrainedXGBoost(booster, self, base, rows, rounds)
+        return RetrainedXGBoost(booster, self, rows, rounds)
 
     def _train(self, rows: TrainingSet, threads: int) -> xgb.Booster:
         known = self.training.params
@@ -353,9 +352,12 @@ class RetrainedXGBoost:
 
     booster: xgb.Booster
     source: XGBoostSource
-    base: F64
     rows: TrainingSet  # labels as XGBoost takes them
     rounds: Rounds
+
+    @cached_property
+    def base(self) -> F64:  # (K,)
+        return margin(self.source.objective, self.source._base_score(learner(self.booster)))
 
     @cached_property
     def structure_changed(self) -> bool:
