@@ -59,7 +59,9 @@ def data_values(
     The influence of a row in the model of all rows says little about sets of rows: neighbours make
     up for any one of them. In a small training set they do not. So the model is trained again on
     many small bags, each with its own parameters, and each tells how far every row left out would
-    lower the mean validation loss, to first order. Positive is valuable.
+    lower the mean validation loss, to first order. Positive is valuable. That need not mean right: a
+    model of few rows is too sure of itself, and a wrong label can temper it. `label_noise` finds
+    wrong labels.
 
     >>> found = lt.data_values(tracer, X_val, y_val)                       # doctest: +SKIP
     >>> found.top(20), found.curve(X_hold, y_hold)                         # doctest: +SKIP
