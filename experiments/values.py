@@ -61,10 +61,10 @@ INFLUENCE = "LeafInfluence"
 BOOSTIN = "BoostIn"
 VALUES = "data values, 60 bags of 10 %"
 FEW = "data values, 10 bags of 10 %"
-MIXED = "data values, 40 bags of 5 to 50 %"
+MIXED = "data values, 42 bags of 10 to 50 %"
 NOISE_SCORE = "label_noise"
 WITH_NOISE = (INFLUENCE, BOOSTIN, VALUES, NOISE_SCORE)
-MANY = (0.05, 0.1, 0.2, 0.5)
+MANY = (0.1, 0.2, 0.5)
 
 
 def value(members: int, bag: Any) -> Callable[[lt.Tracer, Any, Any], np.ndarray]:
@@ -83,7 +83,7 @@ METHODS: dict[str, Callable[[lt.Tracer, Any, Any], np.ndarray]] = {
     BOOSTIN: influence(lt.baselines.BoostIn()),
     FEW: value(10, 0.1),
     VALUES: value(60, 0.1),
-    MIXED: value(40, MANY),
+    MIXED: value(42, MANY),
 }
 
 

@@ -26,11 +26,8 @@ from leaftrace._actions.values.members import BagModels, bags_in_turn
 QUIET = {"verbosity": -1, "num_threads": 1, "force_row_wise": True}
 
 
-def light(share=1.0, fewest=20):
-    """Return a model whose leaves have a number of rows that is scaled with the share of a bag."""
-    return lgb.LGBMRegressor(
-        **QUIET, n_estimators=8, num_leaves=6, min_child_samples=round(share * fewest)
-    )
+def light(fewest=5):
+    return lgb.LGBMRegressor(**QUIET, n_estimators=8, num_leaves=6, min_child_samples=fewest)
 
 
 def light_classes(**more):
@@ -39,21 +36,19 @@ def light_classes(**more):
     )
 
 
-def cat(share=1.0):
+def cat():
     """Return a model without the defaults that CatBoost chooses by the number of rows."""
     quiet = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
     settings = {"iterations": 6, "depth": 3, "learning_rate": 0.2, "bootstrap_type": "No"}
     return CatBoostClassifier(**quiet, **settings, cat_features=["kind"])
 
 
-def xgb_three(share=1.0):
-    return xgb.XGBClassifier(
-        n_estimators=4, max_depth=3, n_jobs=1, min_child_weight=np.float32(share * 2)
-    )
+def xgb_three():
+    return xgb.XGBClassifier(n_estimators=4, max_depth=3, n_jobs=1)
 
 
-def scaled_hist(share=1.0):
-    model = HistGradientBoostingRegressor(max_iter=5, min_samples_leaf=round(share * 15))
+def scaled_hist():
+    model = HistGradientBoostingRegressor(max_iter=5, min_samples_leaf=5)
     return make_pipeline(RobustScaler(), model)
 
 
@@ -76,10 +71,10 @@ def given(w, rows=slice(None)):
     return {} if w is None else {"sample_weight": w[rows]}
 
 
-def member_tracer(make, share, model, data, w, rows):
+def member_tracer(make, model, data, w, rows):
     """Train a model on some rows without leaftrace. The steps before the model stay as they are."""
     if not hasattr(model, "steps"):
-        fitted = make(share).fit(take(data.X, rows), data.y[rows], **given(w, rows))
+        fitted = make().fit(take(data.X, rows), data.y[rows], **given(w, rows))
         return Tracer(
             fitted, take(data.X, rows), data.y[rows], *given(w, rows).values(), n_jobs=1
         ), data
@@ -87,7 +82,7 @@ def member_tracer(make, share, model, data, w, rows):
         model[:-1].transform(data.X), data.y, data.codes,
         model[:-1].transform(data.X_test), data.y_test, data.test_codes,
     )  # fmt: skip
-    fitted = make(share)[-1].fit(scaled.X[rows], data.y[rows])
+    fitted = make()[-1].fit(scaled.X[rows], data.y[rows])
     return Tracer(fitted, scaled.X[rows], data.y[rows], n_jobs=1), scaled
 
 
@@ -110,7 +105,7 @@ def test_it_is_the_mean_of_a_plain_loop(name):
         assert bag.sum() == size
         assert (weight[bag] > 0).all()
         rest = np.flatnonzero(~bag)
-        traced, rows = member_tracer(make, size / live, model, data, w, np.flatnonzero(bag))
+        traced, rows = member_tracer(make, model, data, w, np.flatnonzero(bag))
         slopes = traced.score_candidates(
             take(rows.X, rest), rows.X_test, rows.y_test, data.y[rest], reduce="mean"
         ).values[:, 0]
@@ -350,14 +345,15 @@ def test_bags_have_every_class():
 
 
 def test_models_without_splits(monkeypatch):
-    """One column of two values, of which the rarer is in few bags."""
-    X = (np.arange(200) < 5).astype(float)[:, None]
-    y = X[:, 0] + np.random.default_rng(0).normal(size=200)
-    tracer = Tracer(light(fewest=2).fit(X, y), X, y, n_jobs=1)
-    with pytest.raises(
-        lt.LeaftraceError, match=r"5 of the first \d models .* of 4 rows: .*no splits.* larger bag"
-    ):
-        lt.data_values(tracer, X, y, bag=0.02)
+    """LightGBM's default is 20 rows in a leaf at least."""
+    data = numbers()
+    X = data.X
+    y = data.y
+    tracer = Tracer(light(fewest=20).fit(X, y), X, y, n_jobs=1)
+    words = r"none of 5 models of bags of 30 rows can be traced: .*no splits.* larger bag"
+    for bag in (30 / len(y), (30 / len(y), 0.5)):
+        with pytest.raises(lt.LeaftraceError, match=words):
+            lt.data_values(tracer, X, y, bag=bag)
     member = BagModels._traced
     calls = []
 
@@ -368,7 +364,7 @@ def test_models_without_splits(monkeypatch):
         return member(self, bag)
 
     monkeypatch.setattr(BagModels, "_traced", refuses_one)
-    found = lt.data_values(tracer, X, y, bag=0.5, members=6)
+    found = lt.data_values(tracer, X, y, bag=50 / len(y), members=6)
     assert len(found.by_member) == 5
     assert "Trees of so few rows have 2.0 leaves in the mean" in found.advice
     assert "1 models of bags were left out, which cannot be traced: not exact." in found.advice

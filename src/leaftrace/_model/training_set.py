@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,8 +23,6 @@ class TrainingSet:
     ``y``, ``sample_weight`` (n,)  labels and weights of all original rows; None: as they were
     ``added``                      table, labels and weights of new rows
     ``eval_set``                   rows that decide when a retraining stops; None: it keeps the rounds
-    ``leaf_share``                 factor for the fewest rows (or weight) that a leaf may have in a
-                                   retraining, for sets that are so much smaller
 
     Labels are spelled as the user spells them.
     """
@@ -36,7 +33,6 @@ class TrainingSet:
     sample_weight: F64 | None = None
     added: tuple[Any, NDArray[Any], F64] | None = None
     eval_set: EvalSet | None = None
-    leaf_share: float = 1.0
 
     @classmethod
     def unchanged(cls, n: int) -> TrainingSet:
@@ -46,18 +42,6 @@ class TrainingSet:
     def stopped_by(self, eval_set: EvalSet | None) -> TrainingSet:
         """This set with rows that decide when a retraining stops, unless it has some."""
         return self if self.eval_set is not None else replace(self, eval_set=eval_set)
-
-    def leaf_limits(self, limits: Mapping[str, Any]) -> dict[str, Any]:
-        """Limits of leaves for this set, from those of the model: numbers of rows, or weights.
-
-        A number of rows stays a whole one, and does not fall to zero.
-        """
-        scaled: dict[str, Any] = {}
-        if self.leaf_share != 1:
-            for name, limit in limits.items():
-                share = self.leaf_share * limit
-                scaled[name] = max(min(limit, 1), round(share)) if isinstance(limit, int) else share
-        return scaled
 
     @property
     def kept(self) -> NDArray[np.bool_]:

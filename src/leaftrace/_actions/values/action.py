@@ -41,7 +41,7 @@ FEW_LEAVES = 3  # in the mean over trees
 _FEWEST = 20  # members before ranks can be called stable
 _ROUND = 10  # members between two looks at them
 _MOST = 200  # members, where ranks do not become stable
-_ATTEMPTS = 5  # models that may be refused in a row before the first can be traced
+_ATTEMPTS = 5  # models of a size of bags, of which one at least must be traced
 
 
 def data_values(
@@ -77,10 +77,11 @@ def data_values(
 
     Bags are drawn without replacement from the rows that have a weight, each row as often as any
     other. Classes keep their shares, and a bag without any row of a class gets one in the place of
-    another row. Limits on the rows (or the weight) of a leaf, such as min_data_in_leaf and
-    min_child_weight, shrink with the bag, so that its trees can split as those of all rows do. The
-    steps of a Pipeline before the model stay as they are. Models of bags that cannot be traced,
-    such as those without any split, are left out and counted in the advice.
+    another row. Models of bags have the parameters, the seed and the number of trees of the
+    tracer's, and the steps of a Pipeline before the model stay as they are. A limit such as
+    min_data_in_leaf stays, too, so that trees of small bags have few leaves; the advice says so if
+    it is very few. Models that cannot be traced, such as those without any split, are left out and
+    counted in the advice; if no model of a size of bags can be, that is an error.
 
     It trains `members` models of a bag each and finds the leaves of all rows in each of them; the
     threads of the tracer share the members. Ctrl-C ends it with the members that are finished, if
@@ -131,12 +132,12 @@ class _Finished:
             self.members.append(member)
             return
         self.refused.append(member)
-        if len(self.refused) >= _ATTEMPTS and len(self.refused) > len(self.members):
-            sizes = _sizes_in_words([member.size for member in self.refused])
+        tried = [other for other in (*self.members, *self.refused) if other.size == member.size]
+        if len(tried) >= _ATTEMPTS and all(other.refused for other in tried):
             raise LeaftraceError(
-                f"{len(self.refused)} of the first {len(self.refused) + len(self.members)} models of bags cannot be "
-                f"traced, those of {sizes}: {member.refused.rstrip('.')}. Use a larger bag, or trace a model "
-                "whose settings let so few rows be split."
+                f"none of {len(tried)} models of bags of {member.size:,} rows can be traced: "
+                f"{member.refused.rstrip('.')}. Use a larger bag, or trace a model whose settings let so few rows be "
+                "split (such as a smaller min_data_in_leaf or min_samples_leaf)."
             )
 
     def is_enough(self) -> bool:

@@ -93,14 +93,9 @@ class BagModels:
         return Member(size, slopes, len(ensemble.values) / len(ensemble.leaves))
 
     def _traced(self, bag: Bag) -> Tracer:
-        """A tracer of the model that a bag gives, on one thread: members run side by side.
-
-        The fewest rows of a leaf are scaled with the bag. Otherwise trees of LightGBM's default, 20
-        rows, have four leaves in bags of 100 rows, and none of 30 rows can be split.
-        """
+        """A tracer of the model that a bag gives, on one thread: members run side by side."""
         engine = self.tracer.engine
-        share = bag.sum() / (self.tracer.sample_weight > 0).sum()
-        training = TrainingSet(len(bag), np.flatnonzero(bag), leaf_share=float(share))
+        training = TrainingSet(len(bag), np.flatnonzero(bag))
         retrained = engine.retrainings.train(training, 1)
         return self.tracer.follow(RetrainedModel(engine.source, training, retrained), n_jobs=1)
 

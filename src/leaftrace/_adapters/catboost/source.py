@@ -278,11 +278,6 @@ class CatBoostSource(BaseSource):
     def retrain(self, rows: TrainingSet, threads: int) -> RetrainedCatBoost:
         repeats = rows.eval_set is not None
         params = retraining_params(self.model, self.params, repeats) | {"thread_count": threads}
-        fewest = params.get(
-            "min_data_in_leaf", 1
-        )  # in a leaf; symmetric trees take no other than 1
-        if fewest > 1:
-            params |= rows.leaf_limits({"min_data_in_leaf": fewest})
         _, y, weight, offset = self._data
         labels = rows.labels(y)
         weights = rows.weights(weight)

@@ -46,7 +46,6 @@ _NOT_FOR_RETRAINING = {
     "label_column", "weight_column", "group_column", "ignore_column", "header", "two_round", "pre_partition",
     "num_machines", "local_listen_port", "time_out", "machine_list_filename", "machines", "eval_at",
 }  # fmt: skip
-_LEAF_LIMITS = ("min_data_in_leaf", "min_sum_hessian_in_leaf", "min_data_per_group")
 # Reported as 0 and 1, but taken as True and False only.
 _SWITCHES = {
     "deterministic", "force_col_wise", "force_row_wise", "extra_trees", "first_metric_only", "xgboost_dart_mode",
@@ -236,7 +235,6 @@ class LightGBMSource(BaseSource):
         }
         params = {k: bool(v) if k in _SWITCHES else v for k, v in reported.items()}
         params |= {"verbosity": -1, "metric": "None"}
-        params |= rows.leaf_limits({name: params[name] for name in _LEAF_LIMITS if name in params})
         if params["data_sample_strategy"] != "goss":  # which draws other rows with other threads
             params["num_threads"] = threads
         codes = y if rows.y is None else super().labels(rows.y, len(y), "y")

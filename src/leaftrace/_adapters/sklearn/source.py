@@ -145,7 +145,6 @@ class SklearnSource(BaseSource, ABC):
             )
         model: Any = clone(self.model)
         model = model.set_params(**self.given)
-        model.set_params(**rows.leaf_limits(_leaf_limits(model)))
         stopping = self._stopping_rows(rows.eval_set)
         if not stopping:
             model = self._prepare_clone(model, threads)
@@ -174,12 +173,6 @@ class SklearnSource(BaseSource, ABC):
         raise InvalidInput(
             f"this {self.name} was not stopped by rows that fit() got (X_val); leave eval_set out."
         )
-
-
-def _leaf_limits(model: Any) -> dict[str, int]:
-    """Return the fewest rows of a leaf; limits that are shares of the rows follow by themselves."""
-    limit = model.get_params().get("min_samples_leaf")
-    return {"min_samples_leaf": limit} if isinstance(limit, int) else {}
 
 
 def _rounds(model: Any) -> int:

@@ -275,7 +275,6 @@ class XGBoostSource(BaseSource):
         if known["boost_from_average"] != "1" or self.training.offset is not None:
             params["base_score"] = known["base_score"]
         params |= {"nthread": threads, "verbosity": 0}
-        params |= rows.leaf_limits({"min_child_weight": float(known.get("min_child_weight") or 1)})
         data = self._altered(rows, threads)
         if rows.eval_set is None:
             rounds = len(self.trees.rounds) - 1
