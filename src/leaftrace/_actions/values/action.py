@@ -97,11 +97,10 @@ def data_values(
     engine = tracer.engine
     engine.queries(X_val, y_val, "loss", "mean", None, None)  # raises for rows that do not fit
     engine.retrainings.confirm_eval_set()
-    bags = bags_in_turn(
-        _class_codes(tracer), tracer.sample_weight, sizes, np.random.default_rng(seed)
-    )
+    weight = tracer.sample_weight
+    bags = bags_in_turn(_class_codes(tracer), weight, sizes, np.random.default_rng(seed))
     models = BagModels(tracer, X_val, y_val, method)
-    done = _Finished(members, len(sizes))
+    done = _Finished(members, len(sizes), weight)
     with Interruptible() as run:
         trained = engine.work.map(models.member, bags)
         for member in progress(trained, members, "values", "model"):
@@ -118,11 +117,13 @@ class _Finished:
 
     ``wanted``  number of members; None: until ranks are stable
     ``kinds``   number of sizes of bags
+    ``weight``  (n,) of the rows
     """
 
-    def __init__(self, wanted: int | None, kinds: int) -> None:
+    def __init__(self, wanted: int | None, kinds: int, weight: F64) -> None:
         self.wanted = wanted
         self.kinds = kinds
+        self.weight = weight
         self.members: list[Member] = []
         self.refused: list[Member] = []
 
@@ -151,15 +152,20 @@ class _Finished:
         return looks and self.has_all_rows() and self.reliability() >= STABLE
 
     def slopes(self) -> F64:
-        """(members, n)"""
+        """(members, n) derivatives; NaN for the rows of a bag."""
         return np.array([member.slopes for member in self.members])
+
+    def values(self) -> F64:
+        """(members, n) values; NaN for the rows of a bag."""
+        return -self.weight * self.slopes()
 
     def sizes(self) -> Ints:
         """(members,) of the bags."""
         return np.array([member.size for member in self.members])
 
     def reliability(self) -> float:
-        return reliability(self.slopes(), self.sizes())
+        """See `averages.reliability`."""
+        return reliability(self.values(), self.sizes())
 
     def has_all_rows(self) -> bool:
         """Whether every row was left out of two bags of every size."""
@@ -245,7 +251,6 @@ def _result(
     tracer: Tracer, X_val: Any, method: LeafInfluence, done: _Finished, interrupted: bool
 ) -> DataValues:
     """The result of the finished members."""
-    slopes = done.slopes()
     sizes = done.sizes()
     if not done.has_all_rows():
         refused = f" ({done.refused[-1].refused.rstrip('.')})" if done.refused else ""
@@ -253,10 +258,9 @@ def _result(
             f"{len(sizes)} models of bags do not leave out every row twice, and {len(done.refused)} more could not be "
             f"traced{refused}; ask for more members."
         )
-    weight = tracer.sample_weight
     strata = strata_of(sizes)
-    by_member = -weight * slopes
-    mean_slope = summary(slopes, strata)[0]
+    by_member = done.values()
+    mean_slope = summary(done.slopes(), strata)[0]
     error = summary(by_member, strata)[1]
     in_words = f"{len(sizes)} bags of {_sizes_in_words(sizes)}"
     influence = Influence(
@@ -264,7 +268,7 @@ def _result(
         tracer.train_index,
         np.array(["mean"]),
         method=f"{method!r}, mean of {in_words}",
-        weight=weight,
+        weight=done.weight,
         lower_is_better=True,
         tables=SourceTables(tracer.X_train, None, X_val, True, tracer.table_kind),
         change_is=CHANGE_IS,
