@@ -301,9 +301,9 @@ def section(numbers: pd.DataFrame, spent: pd.DataFrame, size: Size) -> Section:
 are ranked by what they are worth to {size.choose} other rows. Up to {size.judge:,} further rows judge, by the mean over
 {SEEDS} models trained again. It is one draw of rows without error bars: differences of a few per cent are noise,
 on concrete more. The method was made on Adult and California housing, not on these data, with two
-exceptions. Limits of leaves that shrink with the bag were given up after a first run on these data, in which values called
-wrong labels valuable (decided by the same on Adult); and the smallest of several sizes was raised from 5 to 10 %, because
-LightGBM cannot split 5 % of concrete. Models are those of `experiments/models.py`
+exceptions. Limits of leaves that shrink with the bag were given up after a first run on these data, in which
+values called wrong labels valuable (Adult showed the same). The smallest of several sizes was raised from
+5 to 10 %, because LightGBM cannot split 5 % of concrete. Models are those of `experiments/models.py`
 ({", ".join(size.libraries)}): 100 trees, half of the columns for each split. The rarer class of Amazon, Upselling and
 Hospital is drawn more often, {RARER:.0%} of the rows, so that 10 % of the rows are not all of it. The table has
 changes of the mean loss in per cent, as means over data sets and libraries.
@@ -351,10 +351,10 @@ def cost_text(spent: pd.DataFrame) -> str:
     )
     large = spent[spent["rows"] == LARGE]["ten bags"]
     return f"""Costs are processor time on one thread, in trainings of the model on all rows; sixty bags cost six times
-as much as ten. A model of few rows is trained in less time than it takes to read it, so that a bag costs more than
-a training. With {LARGE:,} rows ten bags cost {large.min():.0f} to {large.max():.0f} trainings, less than ten for
-{(large < 10).sum()} of {len(large)} models, and sixty bags {6 * large.min():.0f} to {6 * large.max():.0f}. Most of it is the search
-for the leaves of all rows in each model, which is dear where columns are few and training is fast.
+as much as ten. So few rows are trained in no more time than it takes to read a model, so that with {FULL.rows:,} rows a
+bag costs about one or two trainings. With {LARGE:,} rows ten bags cost {large.min():.0f} to {large.max():.0f}, less than
+ten for {(large < 10).sum()} of {len(large)} models, and sixty bags {6 * large.min():.0f} to {6 * large.max():.0f}. Every
+model of a bag has to find the leaves of all rows, which weighs most where columns are few and training is fast.
 
 {markdown(shown)}"""
 
