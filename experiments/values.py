@@ -352,9 +352,9 @@ def cost_text(spent: pd.DataFrame) -> str:
     large = spent[spent["rows"] == LARGE]["ten bags"]
     return f"""Costs are processor time on one thread, in trainings of the model on all rows; sixty bags cost six times
 as much as ten. So few rows are trained in no more time than it takes to read a model, so that with {FULL.rows:,} rows a
-bag costs about one or two trainings. With {LARGE:,} rows ten bags cost {large.min():.0f} to {large.max():.0f}, less than
-ten for {(large < 10).sum()} of {len(large)} models, and sixty bags {6 * large.min():.0f} to {6 * large.max():.0f}. Every
-model of a bag has to find the leaves of all rows, which weighs most where columns are few and training is fast.
+bag costs about one or two trainings. With {LARGE:,} rows ten bags cost {large.min():.0f} to {large.max():.0f}, less
+than ten for {(large < 10).sum()} of {len(large)} models, and sixty bags {6 * large.min():.0f} to {6 * large.max():.0f}.
+Every model of a bag has to find the leaves of all rows, which weighs most where columns are few and training is fast.
 
 {markdown(shown)}"""
 
