@@ -16,7 +16,7 @@ NAMES = {
     "Acquisition", "AllPoints", "Clean", "EnsembleInfluence", "Estimate", "FastLeafInfluence", "FastLeafRefit",
     "Fidelity", "FidelityError", "FidelityWarning", "Fix", "GroupEffects", "IndexWarning", "Influence", "InvalidInput",
     "LabelNoise", "LeafInfluence", "LeafRefit", "LeaftraceError", "Mismatch", "NoiseFloor", "RefittedModel",
-    "RemovalCurve",
+    "RemovalCurve", "DataValues", "data_values",
     "RemovalImpact", "Report", "Retrain", "RetrainedModel", "SinglePoint", "TopKLeaves", "Tracer", "UnsupportedModel",
     "__version__", "acquire", "baselines", "clean", "ensemble_influence", "fix", "goals", "group_effects",
     "label_noise", "mismatch", "plot", "record_catboost", "removal_curve", "removal_impact", "report",

@@ -27,8 +27,9 @@ from ..._engine.methods import Method
 from ..._engine.queries import Of, Reduce
 from ..._model.goal import Goal, ReadyGoal
 from ..._tracer.influence import Influence
+from ..bags import draw_bags
 from ..common import Interruptible
-from .members import FitFunction, Member, MemberQueries, MemberTraining, draw_bags
+from .members import FitFunction, Member, MemberQueries, MemberTraining
 from .moments import Moments, summary
 from .result import EnsembleInfluence, top_table
 
