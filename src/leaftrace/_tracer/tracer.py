@@ -226,8 +226,9 @@ class Tracer(NoiseFloors):
         """Influence of the training rows (or of `rows`) on each test row.
 
         ``rows``    positions of training rows, a mask, or a table of ours that has them
-        ``method``  LeafInfluence() by default: exact, all rows at once. Or LeafRefit(), Retrain(),
-                    one of `baselines`
+        ``method``  LeafInfluence() by default: exact with trees fixed, all rows at once. Or
+                    StructureInfluence(), in which splits give way, LeafRefit(), Retrain(), one of
+                    `baselines`
         ``of``      "loss"; "prediction" (raw score; of several outputs, `output` or the predicted
                     class); one of `goals`, any scalar of all predictions, in one column; or the
                     gradient of anything with respect to the raw predictions, as an array or a
@@ -281,6 +282,7 @@ class Tracer(NoiseFloors):
         y_test: Any = None,
         y_new: Any = None,
         *,
+        method: Method | None = None,
         of: Of = "loss",
         reduce: Reduce = None,
         output: int | None = None,
@@ -292,10 +294,11 @@ class Tracer(NoiseFloors):
 
         With labels `y_new`, the effect under those. Without, `values` is the expectation under the
         model's own prediction for the new rows and, for classifiers, `per_label` has the values
-        under each label. With class weights, a row has that of its class.
+        under each label. With class weights, a row has that of its class. `method` can also be
+        StructureInfluence().
         """
         query = QueryArguments(X_test, y_test, of, reduce, output, baseline)
-        return candidates_influence(self, query, X_new, y_new)
+        return candidates_influence(self, query, X_new, y_new, method)
 
     def neighbours(
         self,
