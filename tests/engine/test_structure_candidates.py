@@ -123,5 +123,5 @@ def test_tables_name_the_method(opened):
 @pytest.mark.parametrize("method", [lt.LeafRefit(), lt.LeafInfluence(lt.SinglePoint()), "leaf"])
 def test_other_methods_have_no_candidates(opened, method):
     tracer, X, y = opened("missing values")
-    with pytest.raises(lt.InvalidInput, match="score_candidates.. takes LeafInfluence"):
+    with pytest.raises(lt.InvalidInput, match=r"score_candidates\(\) takes LeafInfluence"):
         tracer.score_candidates(X[:2], X[:2], y[:2], y[:2], method=method)

@@ -33,7 +33,7 @@ from .backward import (
     leaf_adjoint,
     single_pass_influence,
 )
-from .costs import Plan, plan_influence
+from .costs import Plan, plan_influence, plan_structure
 from .fidelity import Fidelity
 from .free_memory import available_memory
 from .leaf_space import LeafSpace, build_leaf_space
@@ -190,8 +190,12 @@ class Engine:
         """The queries about these test rows, and the names of their columns."""
         return queries_for(self.source, X, y, of, reduce, output, baseline)
 
-    def plan(self, method: LeafInfluence | LeafRefit, columns: int, rows: int) -> Plan:
+    def plan(
+        self, method: LeafInfluence | StructureInfluence | LeafRefit, columns: int, rows: int
+    ) -> Plan:
         """Plan how to compute this many columns of `influence` for this many training rows."""
+        if isinstance(method, StructureInfluence):
+            return plan_structure(self.work, self.soft_splits, columns, rows)
         return plan_influence(self.work, self.space is not None, method, columns, rows)
 
     # ---- passes ----

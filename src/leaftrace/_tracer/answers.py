@@ -229,9 +229,10 @@ def influence_estimate(
 ) -> Estimate:
     """The expected cost of `Tracer.influence`. ``queries``: test rows, or their number."""
     method = LeafInfluence() if method is None else method
-    if not isinstance(method, (LeafInfluence, LeafRefit)):
+    if not isinstance(method, (LeafInfluence, StructureInfluence, LeafRefit)):
         raise InvalidInput(
-            "estimate() knows LeafInfluence and LeafRefit; for Retrain(), time one tracer.retrain()."
+            "estimate() knows LeafInfluence, StructureInfluence and LeafRefit; for Retrain(), time one "
+            "tracer.retrain()."
         )
     m = queries if isinstance(queries, (int, np.integer)) else inputs.row_count(queries)
     columns = 1 if reduce else int(m)

@@ -19,7 +19,7 @@ from .._engine.engine import Engine
 from .._engine.fidelity import Fidelity
 from .._engine.free_memory import available_memory
 from .._engine.less_memory import memory_errors
-from .._engine.methods import LeafInfluence, LeafRefit, Method
+from .._engine.methods import LeafInfluence, LeafRefit, Method, StructureInfluence
 from .._engine.queries import Of, Reduce
 from .._engine.refit import RefittedModel, RetrainedModel
 from .._engine.settings import settings_of
@@ -245,7 +245,7 @@ class Tracer(NoiseFloors):
         k: int = 10,
         *,
         effect: str | None = None,
-        method: LeafInfluence | None = None,
+        method: LeafInfluence | StructureInfluence | None = None,
         of: Of = "loss",
         output: int | None = None,
         baseline: Any = None,
@@ -388,7 +388,7 @@ class Tracer(NoiseFloors):
         self,
         queries: Any,
         *,
-        method: LeafInfluence | LeafRefit | None = None,
+        method: LeafInfluence | StructureInfluence | LeafRefit | None = None,
         reduce: Reduce = None,
         rows: Any = None,
     ) -> Estimate:
