@@ -35,31 +35,35 @@ struct Side {
 
 constexpr double least_exponent = -40;  // candidates less likely than that are left out
 
-template <class Real>
+// one: trees with one output, whose sizes are constants for the compiler.
+template <class Real, bool one>
 struct ChoiceWork {
     const Choice<Real>& p;
     ChoiceRoom<Real> room;
-    Index S, cells;
+    Index cells;
+
+    Index outputs() const { return one ? 1 : p.O; }
+    Index sums() const { return 3 * outputs() + 1; }
 
     const std::uint8_t* order_of(Index v, Index f) const { return room.orders + v * cells + room.cell[f]; }
-    double* sums_of(Index v, Index f) const { return room.sums + (v * cells + room.cell[f]) * S; }
+    double* sums_of(Index v, Index f) const { return room.sums + (v * cells + room.cell[f]) * sums(); }
     double l2_of(Index f) const { return p.lam + (p.kinds[f] == 3 ? p.category_l2 : 0); }
     Index candidates_of(Index f) const { return room.candidate[f + 1] - room.candidate[f]; }
 
     Side side(const double* sums, Index o, double l2) const {
-        return Side(sums[o], sums[p.O + o], sums[2 * p.O + o], p.l1, l2);
+        return Side(sums[o], sums[outputs() + o], sums[2 * outputs() + o], p.l1, l2);
     }
     double gain(const double* sums, double l2) const {
         double total = 0;
-        for (Index o = 0; o < p.O; ++o) total += side(sums, o, l2).gain;
+        for (Index o = 0; o < outputs(); ++o) total += side(sums, o, l2).gain;
         return total;
     }
     double l2_of_taken(Index v) const { return p.column[v] < 0 ? p.lam : l2_of(p.column[v]); }
     // Whether a side of a node that is split alone has enough rows and second derivatives.
     bool large_enough(const double* sums) const {
         double Q = 0;
-        for (Index o = 0; o < p.O; ++o) Q += sums[p.O + o];
-        return sums[3 * p.O] >= p.min_rows && Q >= p.min_hessian * static_cast<double>(p.O);
+        for (Index o = 0; o < outputs(); ++o) Q += sums[outputs() + o];
+        return sums[3 * outputs()] >= p.min_rows && Q >= p.min_hessian * static_cast<double>(outputs());
     }
 
     // Parents of all slots, and the rows in the order of their leaves.
@@ -76,20 +80,21 @@ struct ChoiceWork {
 
     // Terms of the row in place r: w g, the denominators of gain and value, and 1 for rows of non-zero weight.
     const double* row_terms(Index r) {
-        const Index j = room.rows[r];
-        double* to = room.terms + r * S;
-        for (Index o = 0; o < p.O; ++o) {
-            const double w = p.w[j], h = p.h[j * p.O + o];
-            to[o] = w * p.g[j * p.O + o];
-            to[p.O + o] = p.by_weight ? w : w * h;
-            to[2 * p.O + o] = p.newton ? w * h : w;
+        const Index j = room.rows[r], O = outputs();
+        double* to = room.terms + r * sums();
+        for (Index o = 0; o < O; ++o) {
+            const double w = p.w[j], h = p.h[j * O + o];
+            to[o] = w * p.g[j * O + o];
+            to[O + o] = p.by_weight ? w : w * h;
+            to[2 * O + o] = p.newton ? w * h : w;
         }
-        to[3 * p.O] = p.w[j] > 0;
+        to[3 * O] = p.w[j] > 0;
         return to;
     }
 
     // Sums of the terms over the rows of every cell of every inner node, and of every slot.
     void add_terms() {
+        const Index S = sums();
         const Index size = p.N * cells * S;
         for (Index i = 0; i < size; ++i) room.sums[i] = 0;
         for (Index i = 0; i < (p.N + p.L) * S; ++i) room.slot_sums[i] = 0;
@@ -118,18 +123,19 @@ struct ChoiceWork {
 
     // Temperatures of all choices: the spread of the gain of the split taken over random halves of the rows.
     void temperatures() {
+        const Index O = outputs(), S = sums();
         for (Index c = 0; c < p.choices; ++c) room.tau[c] = 0;
         for (Index l = 0; l < p.L; ++l)
             for (Index slot = p.N + l; room.parent[slot] >= 0; slot = room.parent[slot]) {
                 const Index v = room.parent[slot];
                 double spread = 0;
-                for (Index o = 0; o < p.O; ++o)
+                for (Index o = 0; o < O; ++o)
                     room.slope[o] = side(room.slot_sums + slot * S, o, l2_of_taken(v)).slope;
                 for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r) {
                     const double* x = room.terms + r * S;
                     double gamma = 0;
-                    for (Index o = 0; o < p.O; ++o)
-                        gamma -= room.slope[o] * (2 * x[o] + room.slope[o] * x[p.O + o]);
+                    for (Index o = 0; o < O; ++o)
+                        gamma -= room.slope[o] * (2 * x[o] + room.slope[o] * x[O + o]);
                     spread += gamma * gamma;
                 }
                 room.tau[p.choice[v]] += spread;
@@ -144,10 +150,10 @@ struct ChoiceWork {
         for (Index i = 0; i < bins; ++i) order[i] = static_cast<std::uint8_t>(i);
         if (p.kinds[f] != 3) return;
         for (Index bin = 0; bin < bins; ++bin) {
-            const double* x = sums_of(v, f) + bin * S;
+            const double* x = sums_of(v, f) + bin * sums();
             room.keys[bin] = 0;
-            for (Index o = 0; o < p.O; ++o) room.keys[bin] -= Side(x[o], x[p.O + o], x[p.O + o], 0, l2_of(f)).slope;
-            if (!(x[3 * p.O] > 0)) room.keys[bin] = __builtin_inf();  // bins without rows come last
+            for (Index o = 0; o < outputs(); ++o) room.keys[bin] -= Side(x[o], x[outputs() + o], x[outputs() + o], 0, l2_of(f)).slope;
+            if (!(x[3 * outputs()] > 0)) room.keys[bin] = __builtin_inf();  // bins without rows come last
         }
         for (Index i = 1; i < bins; ++i) {
             const std::uint8_t bin = order[i];
@@ -174,15 +180,15 @@ struct ChoiceWork {
 
     void candidate_sides(Index v, Index f, Index candidate, const double* left, const double* right, double there,
                          bool alone) {
-        room.left_rows[candidate] += left[3 * p.O];
-        room.right_rows[candidate] += right[3 * p.O];
+        room.left_rows[candidate] += left[3 * outputs()];
+        room.right_rows[candidate] += right[3 * outputs()];
         room.last_rows[candidate] += there;
         if (alone && !(there > 0 && large_enough(left) && large_enough(right))) {
             room.left_rows[candidate] = -__builtin_inf();
             return;
         }
-        double* to = room.sides + (v * room.candidate[p.d] + candidate) * 4 * p.O;
-        for (Index o = 0; o < p.O; ++o) {
+        double* to = room.sides + (v * room.candidate[p.d] + candidate) * 4 * outputs();
+        for (Index o = 0; o < outputs(); ++o) {
             const Side L = side(left, o, l2_of(f)), R = side(right, o, l2_of(f));
             room.gain[candidate] += L.gain + R.gain;
             to[4 * o] = L.slope;
@@ -194,6 +200,7 @@ struct ChoiceWork {
 
     // Gains and child values of all candidates of a column at a node.
     void compare_candidates(Index v, Index f, bool alone) {
+        const Index S = sums();
         const double* sums = sums_of(v, f);
         const double* total = room.slot_sums + v * S;
         double *left = room.left, *right = room.right;
@@ -201,7 +208,7 @@ struct ChoiceWork {
         if (singles(f)) {
             for (Index bin = 0; bin < p.sizes[f]; ++bin) {
                 for (Index i = 0; i < S; ++i) right[i] = total[i] - sums[bin * S + i];
-                candidate_sides(v, f, room.candidate[f] + bin, sums + bin * S, right, sums[bin * S + 3 * p.O], alone);
+                candidate_sides(v, f, room.candidate[f] + bin, sums + bin * S, right, sums[bin * S + 3 * outputs()], alone);
             }
             return;
         }
@@ -213,8 +220,8 @@ struct ChoiceWork {
                 if (length < run.from) continue;
                 for (Index i = 0; i < S; ++i) right[i] = total[i] - left[i];
                 // Without missing values, those on the left make no other split.
-                const bool same = run.from == 2 && !(sums[run.order[0] * S + 3 * p.O] > 0);
-                const double there = same ? 0 : bin[3 * p.O];
+                const bool same = run.from == 2 && !(sums[run.order[0] * S + 3 * outputs()] > 0);
+                const double there = same ? 0 : bin[3 * outputs()];
                 candidate_sides(v, f, run.candidate + length - run.from, left, right, there, alone);
             }
         });
@@ -228,6 +235,7 @@ struct ChoiceWork {
 
     // Probabilities of the candidates of a choice: room.chance. False if there is no choice.
     bool weigh_candidates(Index c, Index begin, Index end) {
+        const Index S = sums();
         const Index C = room.candidate[p.d];
         for (Index s = 0; s < C; ++s) room.gain[s] = room.left_rows[s] = room.right_rows[s] = room.last_rows[s] = 0;
         for (Index v = begin; v < end; ++v)
@@ -269,22 +277,24 @@ struct ChoiceWork {
     }
 
     const double* sides(Index v, Index candidate) const {
-        return room.sides + (v * room.candidate[p.d] + candidate) * 4 * p.O;
+        return room.sides + (v * room.candidate[p.d] + candidate) * 4 * outputs();
     }
 };
 
 // The tables over cells: derivatives of the queries in the scores of the rows of each cell (felt), and the sums
 // of slopes and of squared slopes over candidates, by which a row of the cell moves the choice (pull).
-template <int B, class Real>
+template <int B, class Real, bool one>
 struct ChoiceTables {
-    ChoiceWork<Real>& w;
-    Index O, cells;
+    ChoiceWork<Real, one>& w;
+    Index cells;
 
-    Real* felt(Index v, Index f) const { return w.room.felt + (v * cells + w.room.cell[f]) * O * B; }
-    Real* pull(Index v, Index f) const { return w.room.pull + (v * cells + w.room.cell[f]) * 2 * O * B; }
+    Index width() const { return w.outputs() * B; }  // of a cell of felt
+    Real* felt(Index v, Index f) const { return w.room.felt + (v * cells + w.room.cell[f]) * width(); }
+    Real* pull(Index v, Index f) const { return w.room.pull + (v * cells + w.room.cell[f]) * 2 * width(); }
     Real* effect(Index candidate) const { return w.room.effect + candidate * B; }
 
     void add_rows() {
+        const Index O = w.outputs();
         const auto& p = w.p;
         const auto& room = w.room;
         for (Index i = 0; i < p.N * cells * O * B; ++i) room.felt[i] = 0;
@@ -307,6 +317,7 @@ struct ChoiceTables {
 
     // effect += the children's values under a candidate, as the queries see them.
     void add_effect(Index v, Index candidate, const Real* left, const Real* all) {
+        const Index O = w.outputs();
         if (w.room.chance[candidate] == 0) return;
         const double* x = w.sides(v, candidate);
         for (Index o = 0; o < O; ++o) {
@@ -317,6 +328,7 @@ struct ChoiceTables {
     }
 
     void add_effects(Index v, Index f) {
+        const Index O = w.outputs();
         if (!possible(f)) return;
         const Real* cell = felt(v, f);
         Real *all = w.room.all, *left = w.room.part;
@@ -356,6 +368,7 @@ struct ChoiceTables {
 
     // to (2, O, B) += weighted effect times slope, and times slope squared, of one side of a candidate.
     void add_pull(Real* to, Index v, Index candidate, Index side) {
+        const Index O = w.outputs();
         if (w.room.chance[candidate] == 0) return;
         const double* x = w.sides(v, candidate);
         for (Index o = 0; o < O; ++o) {
@@ -373,6 +386,7 @@ struct ChoiceTables {
     }
 
     void add_pulls(Index v, Index f) {
+        const Index O = w.outputs();
         if (!possible(f)) return;
         const auto& p = w.p;
         Real *to = pull(v, f), *sum = w.room.part;
@@ -407,13 +421,34 @@ struct ChoiceTables {
 
     // Start the pull of a node from that of its parent.
     void inherit(Index v) {
+        const Index O = w.outputs();
         const Index size = cells * 2 * O * B, parent = w.room.parent[v];
         Real* LT_RESTRICT to = w.room.pull + v * size;
         const Real* LT_RESTRICT from = w.room.pull + parent * size;
         for (Index i = 0; i < size; ++i) to[i] = parent < 0 ? Real(0) : from[i];
     }
 
+    // The pull (2, O, B) on the row in place r, summed over the columns' tables of its node.
+    void sum_pulls(const Real* from, const std::uint8_t* code, Real* sum) {
+        const Index O = w.outputs();
+        if constexpr (one) {
+            using Unit = typename Lanes<Real, B>::Unit;
+            constexpr int units_of = 2 * Lanes<Real, B>::N;
+            Unit total[units_of] = {};  // in registers
+            for (Index f = 0; f < w.p.d; ++f) {
+                const Unit* x = units<B>(from + (w.room.cell[f] + code[f]) * 2 * B);
+                for (int i = 0; i < units_of; ++i) total[i] += x[i];
+            }
+            Unit* to = units<B>(sum);
+            for (int i = 0; i < units_of; ++i) to[i] = total[i];
+        } else {
+            for (Index i = 0; i < 2 * O * B; ++i) sum[i] = 0;
+            for (Index f = 0; f < w.p.d; ++f) add<B>(sum, from + (w.room.cell[f] + code[f]) * 2 * O * B, 2 * O);
+        }
+    }
+
     void expand_rows() {
+        const Index O = w.outputs();
         const auto& p = w.p;
         const auto& room = w.room;
         Real* sum = room.part;
@@ -422,8 +457,7 @@ struct ChoiceTables {
             for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r) {
                 const Index j = room.rows[r];
                 const std::uint8_t* code = p.codes + j * p.d;
-                for (Index i = 0; i < 2 * O * B; ++i) sum[i] = 0;
-                for (Index f = 0; f < p.d; ++f) add<B>(sum, from + (room.cell[f] + code[f]) * 2 * O * B, 2 * O);
+                sum_pulls(from, code, sum);
                 for (Index o = 0; o < O; ++o) {
                     const Real *slopes = sum + o * B, *squares = sum + (O + o) * B;
                     const double Q = p.by_weight ? 1 : p.h[j * O + o];
@@ -441,13 +475,13 @@ struct ChoiceTables {
     }
 };
 
-template <int B, class Real>
+template <int B, bool one, class Real>
 void choice_terms(const Choice<Real>& p, const ChoiceRoom<Real>& room) {
-    ChoiceWork<Real> w{p, room, 3 * p.O + 1, room.cell[p.d]};
+    ChoiceWork<Real, one> w{p, room, room.cell[p.d]};
     w.place_rows();
     w.add_terms();
     w.temperatures();
-    ChoiceTables<B, Real> tables{w, p.O, w.cells};
+    ChoiceTables<B, Real, one> tables{w, w.cells};
     tables.add_rows();
     for (Index begin = 0; begin < p.N;) {
         const Index c = p.choice[begin];
