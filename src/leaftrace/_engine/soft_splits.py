@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from .._adapters import Source
 from .._data.arrays import F64, Ids, Ints, Real
 from .._data.errors import UnsupportedModel
+from .._data.wording import words
 from .._kernels import BLOCKS, block_width, kernels, zeros
 from .._kernels.numpy_choice import Limits
 from .._model.ensemble import Ensemble
@@ -61,7 +62,7 @@ def soft_splits(source: Source) -> SoftSplits:
     if e.moves is not None and not e.independent:
         raise UnsupportedModel(
             "StructureInfluence does not follow trees that are dropped or scaled after they were grown (DART, "
-            "model_shrink_rate, boosting='rf'); use LeafInfluence(), which holds splits fixed."
+            f"model_shrink_rate, boosting='rf'); use {words().leaf_method}, which holds splits fixed."
         )
     search = source.split_search()
     bins = make_bins(search.values, list(search.columns))

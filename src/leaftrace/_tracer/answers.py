@@ -27,7 +27,7 @@ from .._engine.methods import (
     TopKLeaves,
 )
 from .._engine.queries import Of, Queries, Reduce
-from .influence import FIRST_ORDER, SOFT_SPLITS, Influence, Unit, rank, top_table
+from .influence import FIRST_ORDER, REFITTED, SOFT_SPLITS, Influence, Unit, rank, top_table
 from .retrained_rows import values_by_retraining
 
 if TYPE_CHECKING:
@@ -93,12 +93,18 @@ def rows_influence(
         "structure_changed": changed,
         "tables": tables,
         "noise": single_row_noise(tracer, queries, method),
+        "change_is": kind_of_change(engine, method),
     }
-    if isinstance(method, Retrain):
-        extra["change_is"] = engine.retrainings.kind
-    elif isinstance(method, StructureInfluence):
-        extra["change_is"] = SOFT_SPLITS
     return removal_influence(tracer, values, index, test_index, queries, method, **extra)
+
+
+def kind_of_change(engine: Engine, method: Method) -> str:
+    """Which number a change by this method is, for tables."""
+    if isinstance(method, Retrain):
+        return engine.retrainings.kind
+    if isinstance(method, StructureInfluence):
+        return SOFT_SPLITS
+    return FIRST_ORDER if method.gives == "derivatives" else REFITTED
 
 
 def single_row_noise(tracer: Tracer, queries: Queries, method: Method) -> F64 | None:
@@ -219,7 +225,7 @@ def streamed_top(
     tops = in_smaller_pieces(tracer.engine.work, ranked)
     name = f"{queries.of}_change_if_removed"
     rows = {"train_row": tracer.train_index, "position": every_row}
-    kind = SOFT_SPLITS if isinstance(method, StructureInfluence) else FIRST_ORDER
+    kind = kind_of_change(tracer.engine, method)
     unit = Unit(kind, single_row_noise(tracer, queries, method))
     return top_table(tops, rows, test_index, name, tracer.table_kind, unit)
 
