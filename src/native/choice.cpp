@@ -7,7 +7,7 @@ namespace LEAFTRACE_ISA {
 
 template <class Real>
 void choice(const Choice<Real>& tree, const ChoiceRoom<Real>& room, Index B) {
-    const bool one = tree.O == 1 && tree.K == 1;
+    const bool one = tree.O == 1;
     if (B == 1) return one ? choice_terms<1, true>(tree, room) : choice_terms<1, false>(tree, room);
     if (B == 8) return one ? choice_terms<8, true>(tree, room) : choice_terms<8, false>(tree, room);
     one ? choice_terms<32, true>(tree, room) : choice_terms<32, false>(tree, room);

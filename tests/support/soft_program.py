@@ -127,7 +127,7 @@ class SoftProgram:
         for f, kind in enumerate(self.search.columns):
             lam = self.lam(f)
 
-            def key(group: F64) -> float | None:
+            def key(group: F64, lam: float = lam) -> float | None:
                 side = self.side(group & nodes[0], terms)
                 return None if not side.rows else float((side.G / (side.Q + lam)).sum())
 
@@ -273,7 +273,9 @@ class SoftProgram:
     def leaf_values(self, r: int, terms: dict[str, F64], A: F64, w: F64, rate: float) -> F64:
         """(n + m, O) leaf values by the leaf rule, for leaves of one Newton or gradient step."""
         e = self.e
-        assert e.rule.iterations == 1 and e.smoothing is None and e.fixed is None
+        assert e.rule.iterations == 1
+        assert e.smoothing is None
+        assert e.fixed is None
         out = np.zeros((self.leaves.shape[1], terms["G"].shape[1]))
         for leaf in np.unique(self.leaves[r]):
             mask = self.leaves[r] == leaf

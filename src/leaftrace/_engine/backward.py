@@ -34,7 +34,6 @@ from .replay import Trace
 from .row_effects import PlacedRows, base_effect, base_label_effect, direct_effects, label_effects
 from .workspace import ROW_CHUNK, Workspace
 
-
 BeforeStep = Callable[[int, Real], None]
 
 

@@ -92,8 +92,7 @@ def structure_candidate_values(
     def values_of_block(columns: slice) -> Real:
         return np.concatenate([values_of_chunk(columns, part) for part in chunks], axis=1)
 
-    block = block_of(work, splits, work.blocks_ahead)
-    blocks = work.map(values_of_block, blocks_of(len(queries), block), work.blocks_ahead)
+    blocks = map(values_of_block, blocks_of(len(queries), block_of(work, splits)))
     return np.concatenate(list(blocks), axis=2)
 
 

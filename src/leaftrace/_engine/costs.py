@@ -35,8 +35,8 @@ PRICES = {
     "refit": {1: 3.6, 8: 0.6, 32: 0.58},
     "pairs": 4.0,  # for one row in one pair of trees
     "solve": 0.026,  # for one pair of leaves and one column
-    "choices": {1: 13.5, 8: 1.7, 32: 1.0},  # also for one column that splits compare
-    "candidates": {1: 210.0, 8: 55.0, 32: 15.0},  # for one bin at an inner node, not for rows
+    "choices": {1: 7.0, 8: 1.0, 32: 0.57},  # also for one column that splits compare
+    "candidates": {1: 98.0, 8: 30.0, 32: 11.0},  # for one bin at an inner node, not for rows
 }
 PROBE = 0.16  # nanoseconds that the probe in `machine` takes for a row and column on that machine
 
@@ -127,18 +127,18 @@ def plan_structure(work: Workspace, splits: SoftSplits, columns: int, rows: int)
     The estimate is rough: how many candidates are likely enough to count is known only afterwards.
     """
     e = work.trace.ensemble
-    width = block_of(work, splits, work.blocks_ahead)
+    width = block_of(work, splits)
     blocks = -(-columns // width)
     nanoseconds = choice_cost(e, splits, columns, width)
     nanoseconds += backward_cost(e, columns) + expand_cost(e, columns, rows)
-    nanoseconds += effects_cost(e) * (1 if work.keeps_effects else max(blocks, 1))
-    threads = max(1, min(work.blocks_ahead, blocks))
+    if not work.has_effects:
+        nanoseconds += effects_cost(e) * (1 if work.keeps_effects else blocks)
     stored = work.effect_bytes() if work.keeps_effects else 0
     stored += splits.codes.nbytes + rows * columns * work.dtype.itemsize
     block = block_width(min(columns, width))
-    stored += threads * splits.table_bytes(e, block, work.dtype.itemsize)
+    stored += splits.table_bytes(e, block, work.dtype.itemsize)
     stored += _block_bytes(work, min(columns, width))
-    return Plan("soft splits", nanoseconds, stored, threads)
+    return Plan("soft splits", nanoseconds, stored, work.n_jobs)
 
 
 def choice_cost(e: Ensemble, splits: SoftSplits, queries: int, width: int) -> float:

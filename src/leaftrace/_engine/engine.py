@@ -44,7 +44,7 @@ from .removals import has_block_removal, refit_without
 from .replay import replay
 from .retrainings import Retrainings
 from .settings import Settings, thread_pool
-from .soft_splits import SoftQueries, SoftSplits, block_of, soft_splits, structure_influence
+from .soft_splits import SoftQueries, SoftSplits, soft_splits, structure_blocks
 from .workspace import Workspace
 
 
@@ -229,22 +229,9 @@ class Engine:
     def structure_blocks(
         self, queries: Queries, X: Any, method: StructureInfluence, index: Ints | None
     ) -> Iterator[tuple[slice, Real]]:
-        """StructureInfluence, block by block: (columns, values (rows, columns)).
-
-        ``X``: the test rows of the queries.
-        """
-        work = self.work
-        splits = self.soft_splits
-        work.prepare_effects()
+        """The same by StructureInfluence; ``X``: the test rows of the queries."""
         asked = self.soft_queries(queries, X)
-
-        def influence_on(columns: slice) -> tuple[slice, Real]:
-            values = structure_influence(work, splits, asked, columns, method.temperature, index)
-            return columns, values
-
-        block = block_of(work, splits, work.blocks_ahead)
-        done = work.map(influence_on, blocks_of(len(queries), block), work.blocks_ahead)
-        yield from progress(done, len(queries), "influence", "query", block)
+        return structure_blocks(self.work, self.soft_splits, asked, method.temperature, index)
 
     def adjoint(self, queries: Queries, plan: Plan) -> Callable[[slice], LeafAdjoint]:
         """A function that runs the backward pass for some columns, in the planned form."""

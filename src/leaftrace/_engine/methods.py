@@ -109,7 +109,8 @@ class StructureInfluence:
     def __post_init__(self) -> None:
         if not (isinstance(self.temperature, (int, float)) and 0 < self.temperature < np.inf):
             raise InvalidInput(
-                f"StructureInfluence has temperature={self.temperature!r}; it is a number above 0, and 1 needs no tuning."
+                f"StructureInfluence has temperature={self.temperature!r}; it is a number above 0, and 1 needs no "
+                "tuning."
             )
 
 

@@ -13,7 +13,7 @@ gives way at a time, and two leaves stand for the subtree that would grow below 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from .._adapters import Source
 from .._data.arrays import F64, Ids, Ints, Real
 from .._data.errors import UnsupportedModel
+from .._data.progress import progress
 from .._data.wording import words
-from .._kernels import BLOCKS, block_width, kernels, zeros
+from .._kernels import BLOCKS, block_width, blocks_of, kernels, zeros
 from .._kernels.numpy_choice import Limits
 from .._model.ensemble import Ensemble
 from .._model.splits import SplitSearch, TreeNodes
@@ -76,16 +77,37 @@ class SoftQueries(NamedTuple):
     codes: Codes
 
 
-def block_of(work: Workspace, splits: SoftSplits, threads: int) -> int:
-    """Number of columns in a block whose tables fit in the memory limit on every thread."""
+def block_of(work: Workspace, splits: SoftSplits) -> int:
+    """Number of columns in a block whose tables fit in the memory limit."""
     e = work.trace.ensemble
-    room = work.memory_limit // (2 * threads)
+    room = work.memory_limit // 2
     fitting = [
         b
         for b in BLOCKS
         if b <= work.block and splits.table_bytes(e, b, work.dtype.itemsize) <= room
     ]
     return max(fitting, default=BLOCKS[0])
+
+
+def structure_blocks(
+    work: Workspace,
+    splits: SoftSplits,
+    asked: SoftQueries,
+    temperature: float,
+    index: Ints | None,
+) -> Iterator[tuple[slice, Real]]:
+    """StructureInfluence, block by block: (columns, values (rows, columns)).
+
+    The threads share the rows of a block, so there is one block at a time.
+    """
+    work.prepare_effects()
+    block = block_of(work, splits)
+
+    def influence_on(columns: slice) -> tuple[slice, Real]:
+        return columns, structure_influence(work, splits, asked, columns, temperature, index)
+
+    count = len(asked.queries)
+    return progress(map(influence_on, blocks_of(count, block)), count, "influence", "query", block)
 
 
 class NewRows(NamedTuple):
@@ -166,6 +188,7 @@ class _SoftPass:
             self.codes = np.concatenate([splits.codes, new.codes])
         self.y = _joined(rows.y for rows in self.rows)
         self.scores = [scores_backwards(work.trace, rows) for rows in self.rows]
+        self.threads = work.n_jobs
         queries = asked.queries
         width = block_width(len(range(len(queries))[columns]))
         self.query_rows = slice(None) if queries.reduce else columns
@@ -248,6 +271,7 @@ class _SoftPass:
             e.rule.newton,
             search.columns_sampled,
             o,
+            self.threads,
             scores,
             abar,
             self.out,
