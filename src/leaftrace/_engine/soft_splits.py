@@ -326,5 +326,5 @@ class _RowDerivatives:
             third(self.state, self.y, np.broadcast_to(unit, self.g.shape))[:, o]
             for o, unit in zip(range(outputs.start, outputs.stop), units, strict=True)
         ]
-        parts = self.g[:, outputs], self.h[:, outputs], self.j[:, outputs], np.stack(k, axis=1)
-        return tuple(map(np.ascontiguousarray, parts))
+        g, h, j = (np.ascontiguousarray(x[:, outputs]) for x in (self.g, self.h, self.j))
+        return g, h, j, np.stack(k, axis=1)

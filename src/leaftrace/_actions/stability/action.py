@@ -151,7 +151,7 @@ def _bag_sizes(
         )
     if members < 2:
         raise InvalidInput(f"members is {members}; ask for 2 or more, or use Tracer for one model.")
-    shares = [bag] if isinstance(bag, (int, float)) else list(bag)
+    shares = np.atleast_1d(bag).tolist()
     sizes = [round(share * n) if 0 < share <= 1 else 0 for share in shares]
     # Of c bags of one size, every row is in floor(c size / n) at least.
     turns = [len(range(place, members, len(sizes))) for place in range(len(sizes))]
