@@ -36,6 +36,7 @@ def test_pages_with_code():
         "README.md",
         "docs/quickstart.md",
         "docs/cli.md",
+        "docs/structure.md",
         *(f"docs/howto/{page}.md" for page in HOW_TO),
     }
     assert expected <= set(map(name, WITH_CODE))

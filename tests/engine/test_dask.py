@@ -377,6 +377,14 @@ def test_bad_input(client):
         Tracer(model, spread(X[["a", "b"]]), spread(y), spread(w), client=client)
 
 
+def test_methods_that_need_all_rows(client):
+    model, X, y, w, X_test, y_test, *_ = made("LightGBM")
+    tracer = Tracer(model, spread(X), spread(y), spread(w), client=client)
+    for ask in (tracer.influence, tracer.top):
+        with pytest.raises(lt.InvalidInput, match=r"LeafInfluence\(\) alone"):
+            ask(X_test, y_test, method=lt.StructureInfluence())
+
+
 def test_a_closed_client_and_a_cluster_without_workers():
     """Both get a sentence; work sent to them would wait for ever."""
     X = np.arange(40.0).reshape(20, 2)

@@ -56,12 +56,12 @@ def column_masks(values: F64, kind: str, order_key: Any) -> Iterator[F64]:
             left = left | group
             yield left
         return
-    for threshold in distinct[:-1]:
-        yield ~missing & (values <= threshold)
-        if kind == "missing" and missing.any():
-            yield missing | (values <= threshold)
+    thresholds = [~missing & (values <= threshold) for threshold in distinct[:-1]]
+    yield from thresholds
     if kind == "missing" and missing.any():
         yield ~missing
+        # A candidate that differs from one before by rows of weight zero alone is not another one.
+        yield from (missing | left for left in thresholds)
 
 
 def derivatives(e: Any, A: F64) -> tuple[F64, F64]:

@@ -31,6 +31,8 @@ OPTION_WORDS = Wording(
     give_eval_set="Tracer(..., eval_set=) in Python",
     give_parameters="Give --param max_depth=... --param learning_rate=...",
     takes_options=True,
+    leaf_method="--method leaf",
+    refit_method="--method refit",
 )
 
 

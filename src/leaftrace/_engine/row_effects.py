@@ -115,6 +115,15 @@ def forward_scores(trace: Trace, rows: PlacedRows) -> Iterator[tuple[int, F64]]:
         yield t, A
 
 
+def scores_backwards(trace: Trace, rows: PlacedRows) -> Iterator[tuple[int, F64]]:
+    """(t, A^{t-1}) from the last step to the first; the array is reused."""
+    e = trace.ensemble
+    A = e.scores(rows.leaves, rows.start - e.base)
+    for t in reversed(range(e.n_steps)):
+        e.move(t + 1, rows.leaves, A, back=True)  # A^{t-1} = A^t - f
+        yield t, A
+
+
 # ---- direct and knock-on effects ----
 
 

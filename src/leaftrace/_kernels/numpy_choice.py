@@ -136,14 +136,14 @@ def choice_terms(
     ones = np.ones_like(g)
     Q = ones if by_weight else h
     R = h if newton else ones
-    terms = np.column_stack([w[:, None] * g, w[:, None] * Q, w[:, None] * R, w > 0])
+    terms = np.column_stack([w[:, None] * g, w[:, None] * Q, w[:, None] * R, (w > 0).astype(float)])
     felt = np.concatenate([scores[:, first : first + O], c]).astype(np.float64)
     both = np.concatenate([codes, query_codes])
     below = _slots_above(np.concatenate([leaf, query_leaf]), left, right)
     pull = np.zeros((len(codes), 2 * O, c.shape[2]))
     for number in range(choice[-1] + 1):
         nodes = [
-            _Node(v, below[v], below[left[v]], terms) for v in np.flatnonzero(choice == number)
+            _Node(int(v), below[v], below[left[v]], terms) for v in np.flatnonzero(choice == number)
         ]
         soft = _SoftChoice(nodes, both, terms, O, at, sizes, kinds, column)
         soft.weigh(columns_sampled)

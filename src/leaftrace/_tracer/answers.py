@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .._data import inputs
-from .._data.arrays import F64, Ids, Ints, Real
+from .._data.arrays import F64, Ints, Real
 from .._data.errors import InvalidInput, LeaftraceError
 from .._data.grouping import SourceTables
 from .._data.row_labels import aligned, labels_of, row_index, row_numbers
+from .._engine.candidates import Candidates, candidate_values, structure_candidate_values
 from .._engine.costs import Estimate
 from .._engine.engine import Engine
 from .._engine.jumps import refuse_jumping_candidates, refuse_jumping_rows
@@ -29,7 +30,7 @@ from .._engine.methods import (
 )
 from .._engine.queries import Of, Queries, Reduce
 from .._engine.subset_training import SubsetTraining
-from .influence import FIRST_ORDER, SOFT_SPLITS, Influence, Unit, rank, top_table
+from .influence import FIRST_ORDER, REFITTED, SOFT_SPLITS, Influence, Unit, rank, top_table
 from .retrained_rows import values_by_retraining
 
 if TYPE_CHECKING:
@@ -100,11 +101,8 @@ def rows_influence(
         "structure_changed": changed,
         "tables": tables,
         "noise": single_row_noise(tracer, queries, method),
+        "change_is": kind_of_change(engine, method),
     }
-    if isinstance(method, Retrain):
-        extra["change_is"] = engine.retrainings.kind
-    elif isinstance(method, StructureInfluence):
-        extra["change_is"] = SOFT_SPLITS
     return removal_influence(tracer, values, index, test_index, queries, method, **extra)
 
 
@@ -120,6 +118,15 @@ def _subset_training(tracer: Tracer, query: QueryArguments) -> SubsetTraining:
         offset,
         engine.source.classes,
     )
+
+
+def kind_of_change(engine: Engine, method: Method) -> str:
+    """Which number a change by this method is, for tables."""
+    if isinstance(method, Retrain):
+        return engine.retrainings.kind
+    if isinstance(method, StructureInfluence):
+        return SOFT_SPLITS
+    return FIRST_ORDER if method.gives == "derivatives" else REFITTED
 
 
 def single_row_noise(tracer: Tracer, queries: Queries, method: Method) -> F64 | None:
@@ -240,7 +247,7 @@ def streamed_top(
     tops = in_smaller_pieces(tracer.engine.work, ranked)
     name = f"{queries.of}_change_if_removed"
     rows = {"train_row": tracer.train_index, "position": every_row}
-    kind = SOFT_SPLITS if isinstance(method, StructureInfluence) else FIRST_ORDER
+    kind = kind_of_change(tracer.engine, method)
     unit = Unit(kind, single_row_noise(tracer, queries, method))
     return top_table(tops, rows, test_index, name, tracer.table_kind, unit)
 
@@ -250,9 +257,10 @@ def influence_estimate(
 ) -> Estimate:
     """The expected cost of `Tracer.influence`. ``queries``: test rows, or their number."""
     method = LeafInfluence() if method is None else method
-    if not isinstance(method, (LeafInfluence, LeafRefit)):
+    if not isinstance(method, (LeafInfluence, StructureInfluence, LeafRefit)):
         raise InvalidInput(
-            "estimate() knows LeafInfluence and LeafRefit; for Retrain(), time one tracer.retrain()."
+            "estimate() knows LeafInfluence, StructureInfluence and LeafRefit; for Retrain(), time one "
+            "tracer.retrain()."
         )
     m = queries if isinstance(queries, (int, np.integer)) else inputs.row_count(queries)
     columns = 1 if reduce else int(m)
@@ -319,53 +327,77 @@ def _label_action(engine: Engine, index: Ints) -> tuple[str, F64]:
 
 
 def candidates_influence(
-    tracer: Tracer, query: QueryArguments, X_new: Any, y_new: Any
+    tracer: Tracer, query: QueryArguments, X_new: Any, y_new: Any, method: Method | None
 ) -> Influence:
     """Derivatives of queries in the weights of new rows, at weight zero."""
     engine = tracer.engine
+    soft = _soft_candidates(method)
     engine.needs_derivatives()
     y_new = aligned(y_new, labels_of(X_new), "y_new", "X_new")
     leaves, offset = engine.source.rows(X_new)
     refuse_jumping_candidates(engine.work.trace, leaves)
     queries, test_index = engine.queries(*query)
-    values, per_label = in_smaller_pieces(
-        engine.work, lambda: _candidate_values(engine, queries, leaves, offset, y_new)
-    )
     m = leaves.shape[1]
+    start = np.tile(engine.ensemble.base, (m, 1)) + (0.0 if offset is None else offset)
+    new = Candidates(X_new, leaves, start)
+
+    def values_under(labels: list[F64]) -> Real:
+        if soft is None:
+            return candidate_values(engine, queries, new, labels)
+        return structure_candidate_values(engine, queries, query.X_test, new, labels, soft)
+
+    scores = engine.ensemble.scores(leaves, offset)
+    values, per_label = in_smaller_pieces(
+        engine.work, lambda: _values_of_new_rows(engine, values_under, scores, y_new)
+    )
     return Influence(
         _finite(values),
         row_index(X_new, m),
         test_index,
         queries.of,
-        "candidates at weight zero",
+        "candidates at weight zero" + (f", {soft!r}" if soft else ""),
         "added",
         np.ones(m),
         per_label=per_label,
         lower_is_better=queries.lower_is_better,
         tables=_result_tables(tracer, X_new, None, query.X_test, queries),
+        change_is=SOFT_SPLITS if soft else FIRST_ORDER,
     )
 
 
-def _candidate_values(
-    engine: Engine, queries: Queries, leaves: Ids, offset: F64 | None, y_new: Any
+def _soft_candidates(method: Method | None) -> StructureInfluence | None:
+    """The method if splits are soft, or None for those of trees as they are."""
+    if method is None or method == LeafInfluence():
+        return None
+    if isinstance(method, StructureInfluence):
+        return method
+    raise InvalidInput(
+        f"method is {method!r}; score_candidates() takes LeafInfluence() without an update set, or "
+        "StructureInfluence(). For effects that are not of first order, use refit(added=...) or retrain(added=...)."
+    )
+
+
+def _values_of_new_rows(
+    engine: Engine, values_under: Callable[[list[F64]], Real], scores: F64, y_new: Any
 ) -> tuple[Real, dict[Any, Real] | None]:
     """(rows, queries) values of new rows, and their values under each label of a classifier.
 
     They are under the labels y_new, or, if these are None, expected under the model's prediction.
+
+    ``values_under``  a function of several labelings (rows,) that gives (labelings, rows, queries)
+    ``scores``        (rows, K) of the new rows
     """
-    e = engine.ensemble
-    m = leaves.shape[1]
-    start = np.tile(e.base, (m, 1)) + (0.0 if offset is None else offset)
+    m = len(scores)
     if y_new is not None:
         labels = engine.labels(y_new, m, "y_new")
-        return engine.candidate_values(queries, leaves, start, [labels])[0], None
-    response = engine.reading.response(e.scores(leaves, offset))  # (m, classes) or (m,)
+        return values_under([labels])[0], None
+    response = engine.reading.response(scores)  # (m, classes) or (m,)
     if response.ndim == 1:
         # The effect is linear in the label, so its expectation is that of the mean label.
-        return engine.candidate_values(queries, leaves, start, [response])[0], None
+        return values_under([response])[0], None
     classes = engine.reading.with_numbered_classes().classes
     assert classes is not None
     labelings = [np.full(m, float(code)) for code in range(len(classes))]
-    by_label = engine.candidate_values(queries, leaves, start, labelings)
+    by_label = values_under(labelings)
     expected = np.einsum("cnq,nc->nq", by_label, response)
     return expected.astype(engine.work.dtype), dict(zip(classes.tolist(), by_label, strict=True))

@@ -20,7 +20,7 @@ from .._engine.engine import Engine
 from .._engine.fidelity import Fidelity
 from .._engine.free_memory import available_memory
 from .._engine.less_memory import memory_errors
-from .._engine.methods import LeafInfluence, LeafRefit, Method
+from .._engine.methods import LeafInfluence, LeafRefit, Method, StructureInfluence
 from .._engine.queries import Of, Reduce
 from .._engine.refit import RefittedModel, RetrainedModel
 from .._engine.settings import settings_of
@@ -227,8 +227,9 @@ class Tracer(NoiseFloors):
         """Influence of the training rows (or of `rows`) on each test row.
 
         ``rows``    positions of training rows, a mask, or a table of ours that has them
-        ``method``  LeafInfluence() by default: exact, all rows at once. Or LeafRefit(), Retrain(),
-                    one of `baselines`
+        ``method``  LeafInfluence() by default: exact with trees fixed, all rows at once. Or
+                    StructureInfluence(), in which splits give way, LeafRefit(), Retrain(), one of
+                    `baselines`
         ``of``      "loss"; "prediction" (raw score; of several outputs, `output` or the predicted
                     class); one of `goals`, any scalar of all predictions, in one column; or the
                     gradient of anything with respect to the raw predictions, as an array or a
@@ -245,7 +246,7 @@ class Tracer(NoiseFloors):
         k: int = 10,
         *,
         effect: str | None = None,
-        method: LeafInfluence | None = None,
+        method: LeafInfluence | StructureInfluence | None = None,
         of: Of = "loss",
         output: int | None = None,
         baseline: Any = None,
@@ -282,6 +283,7 @@ class Tracer(NoiseFloors):
         y_test: Any = None,
         y_new: Any = None,
         *,
+        method: Method | None = None,
         of: Of = "loss",
         reduce: Reduce = None,
         output: int | None = None,
@@ -293,10 +295,11 @@ class Tracer(NoiseFloors):
 
         With labels `y_new`, the effect under those. Without, `values` is the expectation under the
         model's own prediction for the new rows and, for classifiers, `per_label` has the values
-        under each label. With class weights, a row has that of its class.
+        under each label. With class weights, a row has that of its class. `method` can also be
+        StructureInfluence().
         """
         query = QueryArguments(X_test, y_test, of, reduce, output, baseline)
-        return candidates_influence(self, query, X_new, y_new)
+        return candidates_influence(self, query, X_new, y_new, method)
 
     def neighbours(
         self,
@@ -388,7 +391,7 @@ class Tracer(NoiseFloors):
         self,
         queries: Any,
         *,
-        method: LeafInfluence | LeafRefit | None = None,
+        method: LeafInfluence | StructureInfluence | LeafRefit | None = None,
         reduce: Reduce = None,
         rows: Any = None,
     ) -> Estimate:

@@ -34,6 +34,11 @@ class Member:
         """Positions of the rows in the bag."""
         return np.flatnonzero(self.bag)
 
+    @property
+    def left_out(self) -> Ints:
+        """Positions of the rows that are not in the bag."""
+        return np.flatnonzero(~self.bag)
+
 
 @dataclass(frozen=True)
 class MemberTraining:
@@ -87,10 +92,24 @@ def _fit_as_sklearn(model: Any, X: Any, y: np.ndarray, sample_weight: F64 | None
 
 
 @dataclass(frozen=True)
+class MemberInfluence:
+    """Influence of rows in one member.
+
+    ``own``       of the rows in its bag
+    ``left_out``  of the other rows, as candidates at weight zero; None if they are not scored
+    """
+
+    own: Influence
+    left_out: Influence | None = None
+
+
+@dataclass(frozen=True)
 class MemberQueries:
     """The test rows and the options of `Tracer.influence`, the same for every member.
 
     Without test rows (X is None), they are the training rows that are not in a member's bag.
+
+    ``score_left_out``: whether a member also gives values of the rows that are not in its bag.
     """
 
     training: MemberTraining
@@ -100,9 +119,10 @@ class MemberQueries:
     reduce: Reduce
     output: int | None
     method: Method | None
+    score_left_out: bool = False
 
-    def influence(self, member: Member) -> Influence:
-        """Influence of the rows in a member's bag."""
+    def influence(self, member: Member) -> MemberInfluence:
+        """Influence of the rows in a member's bag and, if they are scored, of the others."""
         tracer = self.training.trace(member)
         several = tracer.engine.ensemble.n_outputs > 1
         if several and self.output is None and isinstance(self.of, str) and self.of == "prediction":
@@ -110,7 +130,21 @@ class MemberQueries:
                 "members may predict other classes for a test row; say with output= which class's "
                 "score is meant."
             )
-        return self._influence(tracer, member)
+        own = self._influence(tracer, member)
+        if not self.score_left_out or member.bag.all():
+            return MemberInfluence(own)
+        rows = member.left_out
+        left_out = tracer.score_candidates(
+            inputs.take_rows(self.training.X, rows),
+            self.X,
+            self.y,
+            self.training.y[rows],
+            method=self.method,
+            of=self.of,
+            reduce=self.reduce,
+            output=self.output,
+        )
+        return MemberInfluence(own, left_out)
 
     def effects(
         self, member: Member, rows: Ints, retrain: bool
@@ -158,8 +192,8 @@ class MemberQueries:
         """The test rows of a member, and their labels."""
         if self.X is not None:
             return self.X, self.y
-        left_out = np.flatnonzero(~member.bag)
-        return inputs.take_rows(self.training.X, left_out), self.training.y[left_out]
+        rows = member.left_out
+        return inputs.take_rows(self.training.X, rows), self.training.y[rows]
 
 
 def _values(queries: Queries) -> F64:
