@@ -82,6 +82,22 @@ def test_xgboost_crashes_elsewhere(here):
     assert len(run.stderr.splitlines()) == 1
 
 
+def test_catboost_crashes_elsewhere(here):
+    """CatBoost reads statistics of categories that are not there once a row has categories."""
+    import catboost
+
+    catboost.CatBoost().load_model("cat.cbm").save_model("cat.json", format="json")
+    with open("cat.json") as file:
+        content = json.load(file)
+    del content["ctr_data"]
+    with open("damaged.json", "w") as file:
+        json.dump(content, file)
+    call = [sys.executable, "-m", "leaftrace", "check", "damaged.json", *DATA, "--missing", "none"]
+    run = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert len(run.stderr.splitlines()) == 1
+
+
 def test_a_whole_file_is_tried_once(here, capsys, starts):
     for _ in range(2):
         assert main(["check", "lgb.txt", *DATA]) == 0

@@ -86,7 +86,10 @@ def _try_model(path: str, library: str) -> None:
         booster.save_raw("json")
         booster.inplace_predict(_made_up_rows(booster.num_features()), validate_features=False)
     elif library == "catboost":
-        model.calc_leaf_indexes(_made_up_rows(len(model.feature_names_)))
+        rows = _made_up_rows(len(model.feature_names_)).astype(object)
+        for column in (*model.get_cat_feature_indices(), *model.get_text_feature_indices()):
+            rows[:, column] = [f"{row} words" for row in range(len(rows))]
+        model.calc_leaf_indexes(rows)
     else:
         model.predict(_made_up_rows(model.n_features_in_))
 
