@@ -205,6 +205,8 @@ class XGBoostRun:
 
     def _with_recovered(self, e: Ensemble, rate_unit: float, hessian_factor: float) -> Ensemble:
         """The ensemble with the parameters that gave its leaves, if the reported ones did not."""
+        if not np.isfinite(e.values).all():
+            return e  # no parameters give such leaves; the replay refuses them
         if not self.loaded:
             if recover.reported_agree(e):
                 return e
