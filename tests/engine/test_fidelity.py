@@ -122,7 +122,13 @@ def test_rates_of_rounds_need_leaves_that_confirm_them():
     """One leaf a step has any value with a learning rate of its own, whatever the labels."""
     X = np.array([[0, 0], [1, 0], [1, 1], [1, 0], [0, 0], [0, 1], [1, 0], [1, 0]])
     y = np.array([1, 1, 1, 1, 1, 0, 0, 1])
-    settings = {"objective": "binary:hinge", "eta": 0.1, "reg_lambda": 0, "reg_alpha": 2, "nthread": 1}
+    settings = {
+        "objective": "binary:hinge",
+        "eta": 0.1,
+        "reg_lambda": 0,
+        "reg_alpha": 2,
+        "nthread": 1,
+    }
     settings |= {"colsample_bytree": 0.5, "base_score": 0.3, "min_child_weight": 0}
     booster = xgb.train(settings, xgb.DMatrix(X, y), 6)
     assert lt.Tracer(booster, X, y).fidelity.exact
