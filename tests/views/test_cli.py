@@ -19,7 +19,6 @@ from leaftrace._cli import main
 # ---- the same numbers as the library ----
 
 # An XGBoost file does not keep them, and refits need them.
-REFIT_PARAMETERS = ["--param", "min_child_weight=1", "--param", "max_delta_step=0"]
 
 
 @pytest.mark.parametrize("file", ["cat.cbm", "xgb.ubj", "lgb.txt"])

@@ -30,6 +30,7 @@ class Wording:
     ``give_parameters``   how to give the parameters of training
     ``takes_options``     parameters are given as options of a command
     ``give_eval_set``     how to have early stopping repeated
+    ``unique_labels``     how to give each training row a name of its own
     """
 
     test_suspects: str = "confirm(X_holdout, y_holdout)"
@@ -46,6 +47,7 @@ class Wording:
     give_parameters: str = "Pass params={'max_depth': ..., 'learning_rate': ..., ...}"
     takes_options: bool = False
     give_eval_set: str = "Tracer(..., eval_set=)"
+    unique_labels: str = "give X_train an index without duplicates"
 
     def parameters(self, **values: object) -> str:
         """Words for giving these parameters of training; a value of ... is left to the user."""
