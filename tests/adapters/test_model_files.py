@@ -147,5 +147,5 @@ def test_trees_that_xgboost_would_crash_on_are_refused(part, node, value):
     content = learner(booster)
     assert len(parse_trees(content)) == 2
     content["gradient_booster"]["model"]["trees"][1][part][node] = value
-    with pytest.raises(lt.UnsupportedModel, match="tree 1 .* that are not there"):
+    with pytest.raises(lt.UnsupportedModel, match=r"tree 1 .* that are not there"):
         parse_trees(content)
