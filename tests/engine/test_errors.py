@@ -108,7 +108,9 @@ def test_other_files(c, tmp_path):
 
 
 def test_shuffled_labels_are_caught(c):
-    with says(lt.FidelityError, "labels in another order than the rows", "step 1", 'fidelity="warn"'):
+    with says(
+        lt.FidelityError, "labels in another order than the rows", "step 1", 'fidelity="warn"'
+    ):
         lt.Tracer(c.model, c.X, np.random.default_rng(0).permutation(c.y))
 
 

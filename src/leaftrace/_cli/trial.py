@@ -55,7 +55,17 @@ def _reason_of_death(path: str, library: str | None, content: str) -> str | None
     seconds = _WALL_SECONDS + more
     cpu_seconds = _CPU_SECONDS + more
     process = subprocess.Popen(
-        [sys.executable, "-P", "-W", "ignore", "-m", __name__, path, library or "", str(cpu_seconds)],
+        [
+            sys.executable,
+            "-P",
+            "-W",
+            "ignore",
+            "-m",
+            __name__,
+            path,
+            library or "",
+            str(cpu_seconds),
+        ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
