@@ -81,7 +81,6 @@ class Tracer(NoiseFloors):
     engine: Engine  # the replayed model; actions and views are built on it
     _given_weight: F64  # (n,)
 
-    @memory_errors("building the tracer")
     def __init__(
         self,
         model: Any,
@@ -98,22 +97,24 @@ class Tracer(NoiseFloors):
         class_names: Sequence[Any] | None = None,
         eval_set: Any = None,
     ) -> None:
-        settings = settings_of(fidelity, dtype, n_jobs, memory_limit, eval_set)
-        index = labels_of(X_train)
-        y_train = aligned(y_train, index, "y_train", "X_train")
-        sample_weight = aligned(sample_weight, index, "sample_weight", "X_train")
-        baseline = aligned(baseline, index, "baseline", "X_train")
-        source = open_model(
-            model, X_train, y_train, sample_weight, baseline, params or {}, class_names
-        )
-        self.engine = Engine(source, settings)
-        self.X_train = X_train
-        self._set_labels(index)
-        self._given_weight = inputs.weights(sample_weight, self.n_rows)
-        labels = source.own_labels(X_train) if y_train is None else y_train
-        self.y_train = np.asarray(labels).ravel()
-        if isinstance(source, NamedClasses):
-            self.y_train = source.named(self.y_train)
+        # Not as a decorator, which would be the caller whose line warnings show.
+        with memory_errors("building the tracer"):
+            settings = settings_of(fidelity, dtype, n_jobs, memory_limit, eval_set)
+            index = labels_of(X_train)
+            y_train = aligned(y_train, index, "y_train", "X_train")
+            sample_weight = aligned(sample_weight, index, "sample_weight", "X_train")
+            baseline = aligned(baseline, index, "baseline", "X_train")
+            source = open_model(
+                model, X_train, y_train, sample_weight, baseline, params or {}, class_names
+            )
+            self.engine = Engine(source, settings)
+            self.X_train = X_train
+            self._set_labels(index)
+            self._given_weight = inputs.weights(sample_weight, self.n_rows)
+            labels = source.own_labels(X_train) if y_train is None else y_train
+            self.y_train = np.asarray(labels).ravel()
+            if isinstance(source, NamedClasses):
+                self.y_train = source.named(self.y_train)
 
     @classmethod
     def from_files(
