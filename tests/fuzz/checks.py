@@ -258,20 +258,34 @@ def no_slope(case, tracer, reference, out):
     out.note("wrong", "no derivatives", "an influence where leaves are quantiles")
 
 
+def no_slope_of_jumps(case, tracer, out):
+    """A row whose leaf jumps with any weight of it has no derivative, which is said."""
+    try:
+        tracer.influence(case.data.X_test, case.data.y_test, reduce="mean")
+    except lt.InvalidInput:
+        out.checks["jumps"] += 1
+        return
+    out.note("wrong", "jumps", "an influence of a row whose leaf jumps")
+
+
 def influences(case, tracer, reference, out):
     """Influence of rows and along a direction; the tangent; candidates."""
     data = case.data
     n = len(case.w)
-    found = asked(
-        out,
-        "influence",
-        True,
-        lambda: tracer.influence(data.X_test, data.y_test, reduce="mean").values[:, 0],
-    )
-    if found is None:
+    jumping = reference.jumping_rows()
+    if len(jumping):
+        no_slope_of_jumps(case, tracer, out)
+    smooth = np.setdiff1d(np.arange(n), jumping)
+    given = asked(
+        out, "influence", True,
+        lambda: tracer.influence(data.X_test, data.y_test, rows=smooth, reduce="mean").values[:, 0],
+    )  # fmt: skip
+    if given is None:
         return
+    found = np.zeros(n)
+    found[smooth] = given
     scale = slope_scale(found, reference)
-    rows = np.unique(np.r_[np.argsort(found)[[0, -1]], some_rows(n, 2)])
+    rows = np.setdiff1d(np.r_[np.argsort(found)[[0, -1]], some_rows(n, 2)], jumping)
     usual = np.median(case.w[case.w > 0])
     unit = np.eye(n)
     for row in rows:

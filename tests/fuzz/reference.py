@@ -64,9 +64,21 @@ class Reference:
         """Return the scores (m, K) of the test rows after a refit."""
         return oracle.predict(self.structure, self.fitted(y, w), self.test_steps)
 
-    def own_scores(self, y=None):
+    def own_scores(self, y=None, w=None):
         """Return the scores (n, K) of the training rows, without scores that the user gave them."""
-        return oracle.predict(self.structure, self.fitted(y), self.structure.steps)
+        return oracle.predict(self.structure, self.fitted(y, w), self.structure.steps)
+
+    def jumping_rows(self):
+        """Return rows of weight zero whose own score changes by as much however little weight they get."""
+        before = self.own_scores()
+        usual = np.median(self.w[self.w > 0])
+        jumping = []
+        for row in np.flatnonzero(self.w == 0):
+            w = [self.w + h * usual * np.eye(len(self.w))[row] for h in (1e-3, 1e-6)]
+            much, little = (np.abs(self.own_scores(w=given) - before)[row].max() for given in w)
+            if little > 0.5 * much:
+                jumping.append(row)
+        return np.array(jumping, int)
 
     def scores_without(self, rows):
         keep = np.setdiff1d(np.arange(len(self.y)), rows)
@@ -108,9 +120,10 @@ class Reference:
         for again in (self.rounded(1), self.rounded(2)):
             error += AMPLIFIED * abs((of(again, h) - of(again, -h)) - (f[1] - f[-1])) / (2 * h)
         # Slopes to both sides differ by the second derivative times h, which halves with h, or by a kink.
-        kink = abs(f[1] - 2 * f[0] + f[-1]) / h
-        smaller = abs(f[0.5] - 2 * f[0] + f[-0.5]) / (h / 2)
-        if smaller > 0.75 * kink and smaller > 1e-4 * abs(value) + 30 * rounding:
+        kink = (f[1] - 2 * f[0] + f[-1]) / h
+        smaller = (f[0.5] - 2 * f[0] + f[-0.5]) / (h / 2)
+        error += abs(2 * smaller - kink)  # without the second derivative; either slope is right
+        if abs(smaller) > max(0.75 * abs(kink), 1e-4 * abs(value) + 30 * rounding):
             error = np.inf
         return value, error
 
