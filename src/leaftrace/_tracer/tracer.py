@@ -29,12 +29,12 @@ from .answers import (
     QueryArguments,
     candidates_influence,
     influence_estimate,
-    labels_influence,
     rows_influence,
     streamed_top,
 )
 from .display import tracer_html, tracer_text
 from .influence import Influence
+from .label_answers import labels_influence
 from .neighbours import neighbour_table
 from .noise_floor import NoiseFloors
 from .training_rows import announce_duplicates, changed_training_set, read_files
@@ -290,9 +290,7 @@ class Tracer(NoiseFloors):
         output: int | None = None,
         baseline: Any = None,
     ) -> Influence:
-        """dQ/dw of rows that are not in the training set, at weight zero.
-
-        This is the effect of adding them, to first order.
+        """dQ/dw of rows that are not in the training set: the effect of adding them, to first order.
 
         With labels `y_new`, the effect under those. Without, `values` is the expectation under the
         model's own prediction for the new rows and, for classifiers, `per_label` has the values
@@ -339,9 +337,7 @@ class Tracer(NoiseFloors):
         sample_weight: Any = None,
         added: tuple[Any, Any] | None = None,
     ) -> RefittedModel:
-        """The model with the same trees and all leaf values refitted on another training set.
-
-        This is exact, and takes one replay.
+        """The model with the same trees and all leaf values refitted on another training set, exactly.
 
         ``without``        training rows to leave out: positions, a mask, or a table of ours that
                            has them (`top()`, `label_noise(...).issues`), filtered as you like
