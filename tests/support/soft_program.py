@@ -4,9 +4,10 @@ The trees are fixed. Tree t gives a row, besides its leaf's value, for each node
 
     sum over candidate splits s of (pi_s - pi_s at the training's own weights) rate value of the row's side under s
 
-with values and temperatures from the training's own weights. Everything is a loop over nodes and
-candidates, each candidate a mask of rows; nothing is shared with the library but the description of
-the model (leaves, nodes, loss, leaf rule).
+with values and temperatures from the training's own weights, and an l2 of at least 16 average rows
+in gains and values of sides. Everything is a loop over nodes and candidates, each candidate a mask
+of rows; nothing is shared with the library but the description of the model (leaves, nodes, loss,
+leaf rule).
 """
 
 from __future__ import annotations
@@ -96,6 +97,13 @@ class SoftProgram:
         assert offset is None
         self.leaves = np.concatenate([self.e.leaves, test_leaves], axis=1).astype(int)
         self.temperature = temperature
+        # At least as much as 16 rows of average weight and second derivative.
+        h = (
+            1.0
+            if self.search.by_weight
+            else derivatives(self.e, np.tile(self.e.base, (self.n, 1)))[1]
+        )
+        self.l2 = max(self.e.lam, 16 * float((self.e.w[:, None] * h).mean()))
         self.own: dict[tuple[int, int], Any] = {}
         self.scores(self.e.w)  # the training's own point
 
@@ -154,7 +162,7 @@ class SoftProgram:
 
     def lam(self, f: int) -> float:
         is_sorted = f >= 0 and self.search.columns[f] == "sorted"
-        return self.e.lam + (self.search.category_l2 if is_sorted else 0.0)
+        return self.l2 + (self.search.category_l2 if is_sorted else 0.0)
 
     def gain(self, split: list[tuple[F64, F64]], f: int, terms: dict[str, F64]) -> float:
         return sum(
@@ -188,7 +196,7 @@ class SoftProgram:
         l1 = self.e.rule.l1
         candidates = list(self.candidates(nodes, terms))
         if self.search.columns_sampled:
-            whole = sum(self.side(node, terms).gain(self.e.lam, l1) for node in nodes)
+            whole = sum(self.side(node, terms).gain(self.l2, l1) for node in nodes)
             most = 1.02 * (self.gain(taken, column, terms) - whole)
             better = {
                 f

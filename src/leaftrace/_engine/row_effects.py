@@ -238,14 +238,18 @@ def _general_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, V: Real, U:
     newton = trace.ensemble.rule.newton
     V[...] = 0
     U[...] = 0
+    has_weight = bool(rows.w.any())  # candidates have none, and no knock-on effect
     for it in _tree_iterations(trace, rows, t, A):
         hs = it.s  # the gradient rule has h = 1
-        slope = loss.jacobian(it.state, rows.y)
         if newton:
             hs = np.einsum("nab,nb->na", loss.hessian(it.state, rows.y), it.s)
-            slope = slope + loss.third_dot(it.state, rows.y, it.s)
         direct = (loss.gradient(it.state, rows.y) + hs)[:, it.outputs]
         V[it.r] += np.einsum("nab,nb->na", it.N, direct)
+        if not has_weight:
+            continue
+        slope = loss.jacobian(it.state, rows.y)
+        if newton:
+            slope = slope + loss.third_dot(it.state, rows.y, it.s)
         knock_on = np.einsum("nab,nbk->nak", it.N, slope[:, it.outputs])
         U[it.r] += knock_on * rows.w[:, None, None]
 

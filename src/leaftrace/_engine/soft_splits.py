@@ -35,6 +35,8 @@ from .row_effects import PlacedRows, scores_backwards
 from .split_bins import Codes, SplitBins, make_bins
 from .workspace import Workspace
 
+LEAST_ROWS = 16
+
 
 @dataclass(frozen=True)
 class SoftSplits:
@@ -68,6 +70,18 @@ def soft_splits(source: Source) -> SoftSplits:
     search = source.split_search()
     bins = make_bins(search.values, list(search.columns))
     return SoftSplits(search, bins, bins.codes(search.values))
+
+
+def choice_l2(e: Ensemble, by_weight: bool) -> float:
+    """The l2 of gains and child values in soft choices: the model's own, or that of a few rows.
+
+    Without l2, a side of rows that the model is sure of has hardly any second derivative, and its
+    slope is unbounded. `LEAST_ROWS` rows of average weight and second derivative, without a
+    gradient, bound it.
+    """
+    h = np.ones((e.n_rows, 1)) if by_weight else e.second_derivatives(e.start())
+    row = float((e.w[:, None] * h).mean())
+    return max(e.lam, LEAST_ROWS * row)
 
 
 class SoftQueries(NamedTuple):
@@ -189,6 +203,7 @@ class _SoftPass:
         self.y = _joined(rows.y for rows in self.rows)
         self.scores = [scores_backwards(work.trace, rows) for rows in self.rows]
         self.threads = work.n_jobs
+        self.lam = choice_l2(self.e, splits.search.by_weight)
         queries = asked.queries
         width = block_width(len(range(len(queries))[columns]))
         self.query_rows = slice(None) if queries.reduce else columns
@@ -243,7 +258,7 @@ class _SoftPass:
         outputs = slice(o, o + O)
         in_tree = e.tree_offset[r], e.tree_leaves[r]
         numbers = Limits(
-            e.lam,
+            self.lam,
             e.rule.l1,
             search.category_l2,
             search.min_rows,

@@ -23,10 +23,13 @@ from .._engine.methods import (
     LeafRefit,
     Method,
     Retrain,
+    RetrainingBaseline,
+    SplitBaseline,
     StructureInfluence,
     TopKLeaves,
 )
 from .._engine.queries import Of, Queries, Reduce
+from .._engine.subset_training import SubsetTraining
 from .influence import FIRST_ORDER, REFITTED, SOFT_SPLITS, Influence, Unit, rank, top_table
 from .retrained_rows import values_by_retraining
 
@@ -83,6 +86,11 @@ def rows_influence(
     changed = None
     if isinstance(method, Retrain):
         values, changed = values_by_retraining(engine, query.X_test, query.baseline, queries, index)
+    elif isinstance(method, RetrainingBaseline):
+        values = method.values(_subset_training(tracer, query), queries, index)
+    elif isinstance(method, SplitBaseline):
+        trees = engine.source.split_search().trees
+        values = method.values(engine.work, trees, queries, index)
     else:
         fixed = method
         values = in_smaller_pieces(
@@ -96,6 +104,20 @@ def rows_influence(
         "change_is": kind_of_change(engine, method),
     }
     return removal_influence(tracer, values, index, test_index, queries, method, **extra)
+
+
+def _subset_training(tracer: Tracer, query: QueryArguments) -> SubsetTraining:
+    """The means to train the model again on subsets of its rows."""
+    engine = tracer.engine
+    offset = engine.source.rows(query.X_test, query.baseline)[1]
+    return SubsetTraining(
+        engine.retrainings,
+        engine.work,
+        tracer.X_train,
+        query.X_test,
+        offset,
+        engine.source.classes,
+    )
 
 
 def kind_of_change(engine: Engine, method: Method) -> str:

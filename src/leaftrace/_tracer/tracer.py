@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -367,11 +368,13 @@ class Tracer(NoiseFloors):
         training = changed_training_set(self, without, y, sample_weight, added)
         return self.engine.retrain(training.stopped_by(read_eval_set(eval_set)))
 
-    def follow(self, retrained: RetrainedModel) -> Tracer:
-        """A tracer of a model from `retrain`, with its training rows and the same settings."""
+    def follow(self, retrained: RetrainedModel, *, n_jobs: int | None = None) -> Tracer:
+        """A tracer of a model from `retrain`, with its training rows and the same settings, or `n_jobs`."""
         training = retrained.rows
         tracer = Tracer.__new__(Tracer)
-        tracer.engine = Engine(retrained.retrained.open(), self.engine.settings)
+        settings = self.engine.settings
+        settings = replace(settings, n_jobs=n_jobs or settings.n_jobs)
+        tracer.engine = Engine(retrained.retrained.open(), settings)
         tracer.X_train = training.table(self.X_train)
         tracer.y_train = training.labels(self.y_train)
         tracer.train_index = self.train_index[training.keep]

@@ -28,16 +28,9 @@ from ..._engine.methods import LeafInfluence, Method, StructureInfluence
 from ..._engine.queries import Of, Reduce
 from ..._model.goal import Goal, ReadyGoal
 from ..._tracer.influence import Influence
+from ..bags import Bag, draw_bags
 from ..common import Interruptible
-from .members import (
-    Bag,
-    FitFunction,
-    Member,
-    MemberInfluence,
-    MemberQueries,
-    MemberTraining,
-    draw_bags,
-)
+from .members import FitFunction, Member, MemberInfluence, MemberQueries, MemberTraining
 from .moments import Moments, summary
 from .result import EnsembleInfluence, top_table
 

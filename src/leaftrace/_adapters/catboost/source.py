@@ -318,12 +318,10 @@ class CatBoostSource(BaseSource):
                 f"CatBoost cannot train the model again; it says: {error}"
             ) from None
         stop_if_unwanted()
-        leaves = leaf_numbers(model, self._training_pool)
-        changed = not np.array_equal(leaves, self._finished_leaves())
         kept = "kept" if stopped_early(self.params) else "none"
         trees = len(model.get_tree_leaf_counts())
         rounds = Rounds(trees, len(self.counts), "repeated" if repeats else kept)
-        return RetrainedCatBoost(model, changed, self, (table, labels, weights, baseline), rounds)
+        return RetrainedCatBoost(model, self, (table, labels, weights, baseline), rounds)
 
     def _eval_pools(self, eval_set: EvalSet | None) -> list[catboost.Pool] | None:
         """Return the rows that decide when to stop, as Pools."""
@@ -359,6 +357,11 @@ class CatBoostSource(BaseSource):
         table = rows.table(X)
         return table, self._pool(table, label=labels, weight=weights, baseline=baseline)
 
+    def same_structure(self, model: catboost.CatBoost) -> bool:
+        """Return whether all training rows fall into the same leaves of another model."""
+        leaves = leaf_numbers(model, self._training_pool)
+        return np.array_equal(leaves, self._finished_leaves())
+
     def _finished_leaves(self) -> Ids:
         """Return the leaves (trees, n) that the finished model puts its training rows in."""
         if self._splits_on_targets:
@@ -371,11 +374,14 @@ class RetrainedCatBoost:
     """A CatBoost model that was trained again."""
 
     model: catboost.CatBoost
-    structure_changed: bool  # does any training row fall into another leaf of any tree?
     source: CatBoostSource
     # table, labels, weights, given scores
     training: tuple[Any, NDArray[Any], F64 | None, F64 | None]
     rounds: Rounds
+
+    @cached_property
+    def structure_changed(self) -> bool:
+        return not self.source.same_structure(self.model)
 
     def scores(self, X: Any) -> F64:
         pool = self.source._pool(X)
