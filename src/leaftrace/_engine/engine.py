@@ -282,10 +282,12 @@ class Engine:
                 "(quantiles, or smoothed along their paths); use LeafRefit() without an update set."
             )
         e = self.ensemble
+        # The model itself has the rounding of its library, which a refit without a row does not repeat.
+        before = refit_on(self.work.trace, e).scores(queries.leaves)
 
         def without_row(row: int) -> F64:
             refitted = refit_on(self.work.trace, e.keep(self.rest(np.array([row]))))
-            change = refitted.scores(queries.leaves) - e.scores(queries.leaves)
+            change = refitted.scores(queries.leaves) - before
             return -queries.change(change[:, :, None])[:, 0]
 
         models = self.work.map(without_row, index.tolist())

@@ -48,7 +48,7 @@ class QueryArguments(NamedTuple):
     baseline: Any
 
 
-def _result_tables(
+def result_tables(
     tracer: Tracer, train: Any, rows: Ints | None, test: Any, queries: Queries
 ) -> SourceTables:
     """The tables in which a result looks up columns by name.
@@ -96,7 +96,7 @@ def rows_influence(
         values = in_smaller_pieces(
             engine.work, lambda: _values(engine, queries, query.X_test, fixed, some)
         )
-    tables = _result_tables(tracer, tracer.X_train, some, query.X_test, queries)
+    tables = result_tables(tracer, tracer.X_train, some, query.X_test, queries)
     extra = {
         "structure_changed": changed,
         "tables": tables,
@@ -189,7 +189,7 @@ def removal_influence(
 ) -> Influence:
     """An `Influence` about removing the training rows in `index`."""
     return Influence(
-        _finite(values),
+        finite_values(values),
         tracer.train_index[index],
         test_index,
         queries.of,
@@ -204,7 +204,7 @@ def removal_influence(
     )
 
 
-def _finite(values: Real) -> Real:
+def finite_values(values: Real) -> Real:
     """The values, or an error if some are not numbers."""
     if not np.isfinite(values).all():
         rows = int((~np.isfinite(values)).any(axis=1).sum())
@@ -268,61 +268,6 @@ def influence_estimate(
     return tracer.engine.plan(method, columns, len(index)).estimate
 
 
-# ---- labels of training rows ----
-
-
-def labels_influence(tracer: Tracer, query: QueryArguments, to: Any, rows: Any) -> Influence:
-    """Derivatives of queries in the labels of training rows.
-
-    ``to``: the class that labels move to, for several classes.
-    """
-    engine = tracer.engine
-    engine.needs_derivatives()
-    target = _target_class(engine, to)
-    queries, test_index = engine.queries(*query)
-    index = row_numbers(rows, engine.n_rows, labels=tracer.row_labels)
-    some = None if rows is None else index
-    values = in_smaller_pieces(engine.work, lambda: engine.label_slopes(queries, index, target))
-    action, size = _label_action(engine, index)
-    return Influence(
-        _finite(values),
-        tracer.train_index[index],
-        test_index,
-        queries.of,
-        "label influence" if to is None else f"label influence, towards {to}",
-        action,
-        size,
-        lower_is_better=queries.lower_is_better,
-        positions=index,
-        tables=_result_tables(tracer, tracer.X_train, some, query.X_test, queries),
-    )
-
-
-def _target_class(engine: Engine, to: Any) -> int | None:
-    """The number of the class that labels move to; None for models of one output."""
-    if engine.ensemble.n_outputs == 1:
-        if to is not None:
-            raise InvalidInput(
-                "to= names the class that labels move to, for models of three or more classes."
-            )
-        return None
-    if to is None:
-        raise InvalidInput(
-            "this model has several classes; say with to= which class the labels move to."
-        )
-    return int(engine.labels(np.array([to]), 1, "to")[0])
-
-
-def _label_action(engine: Engine, index: Ints) -> tuple[str, F64]:
-    """The change of labels whose effect tables show, and how far it goes for each row."""
-    e = engine.ensemble
-    if e.n_outputs > 1:
-        return "relabelled", np.ones(len(index))
-    if engine.source.classes is None:
-        return "label_raised", np.ones(len(index))
-    return "flipped", 1 - 2 * e.y[index]
-
-
 # ---- rows that are not in the training set ----
 
 
@@ -351,7 +296,7 @@ def candidates_influence(
         engine.work, lambda: _values_of_new_rows(engine, values_under, scores, y_new)
     )
     return Influence(
-        _finite(values),
+        finite_values(values),
         row_index(X_new, m),
         test_index,
         queries.of,
@@ -360,7 +305,7 @@ def candidates_influence(
         np.ones(m),
         per_label=per_label,
         lower_is_better=queries.lower_is_better,
-        tables=_result_tables(tracer, X_new, None, query.X_test, queries),
+        tables=result_tables(tracer, X_new, None, query.X_test, queries),
         change_is=SOFT_SPLITS if soft else FIRST_ORDER,
     )
 

@@ -29,12 +29,12 @@ from .answers import (
     QueryArguments,
     candidates_influence,
     influence_estimate,
-    labels_influence,
     rows_influence,
     streamed_top,
 )
 from .display import tracer_html, tracer_text
 from .influence import Influence
+from .label_answers import labels_influence
 from .neighbours import neighbour_table
 from .noise_floor import NoiseFloors
 from .training_rows import announce_duplicates, changed_training_set, read_files
@@ -81,7 +81,6 @@ class Tracer(NoiseFloors):
     engine: Engine  # the replayed model; actions and views are built on it
     _given_weight: F64  # (n,)
 
-    @memory_errors("building the tracer")
     def __init__(
         self,
         model: Any,
@@ -98,22 +97,24 @@ class Tracer(NoiseFloors):
         class_names: Sequence[Any] | None = None,
         eval_set: Any = None,
     ) -> None:
-        settings = settings_of(fidelity, dtype, n_jobs, memory_limit, eval_set)
-        index = labels_of(X_train)
-        y_train = aligned(y_train, index, "y_train", "X_train")
-        sample_weight = aligned(sample_weight, index, "sample_weight", "X_train")
-        baseline = aligned(baseline, index, "baseline", "X_train")
-        source = open_model(
-            model, X_train, y_train, sample_weight, baseline, params or {}, class_names
-        )
-        self.engine = Engine(source, settings)
-        self.X_train = X_train
-        self._set_labels(index)
-        self._given_weight = inputs.weights(sample_weight, self.n_rows)
-        labels = source.own_labels(X_train) if y_train is None else y_train
-        self.y_train = np.asarray(labels).ravel()
-        if isinstance(source, NamedClasses):
-            self.y_train = source.named(self.y_train)
+        # Not as a decorator, which would be the caller whose line warnings show.
+        with memory_errors("building the tracer"):
+            settings = settings_of(fidelity, dtype, n_jobs, memory_limit, eval_set)
+            index = labels_of(X_train)
+            y_train = aligned(y_train, index, "y_train", "X_train")
+            sample_weight = aligned(sample_weight, index, "sample_weight", "X_train")
+            baseline = aligned(baseline, index, "baseline", "X_train")
+            source = open_model(
+                model, X_train, y_train, sample_weight, baseline, params or {}, class_names
+            )
+            self.engine = Engine(source, settings)
+            self.X_train = X_train
+            self._set_labels(index)
+            self._given_weight = inputs.weights(sample_weight, self.n_rows)
+            labels = source.own_labels(X_train) if y_train is None else y_train
+            self.y_train = np.asarray(labels).ravel()
+            if isinstance(source, NamedClasses):
+                self.y_train = source.named(self.y_train)
 
     @classmethod
     def from_files(
@@ -289,9 +290,7 @@ class Tracer(NoiseFloors):
         output: int | None = None,
         baseline: Any = None,
     ) -> Influence:
-        """dQ/dw of rows that are not in the training set, at weight zero.
-
-        This is the effect of adding them, to first order.
+        """dQ/dw of rows that are not in the training set: the effect of adding them, to first order.
 
         With labels `y_new`, the effect under those. Without, `values` is the expectation under the
         model's own prediction for the new rows and, for classifiers, `per_label` has the values
@@ -338,9 +337,7 @@ class Tracer(NoiseFloors):
         sample_weight: Any = None,
         added: tuple[Any, Any] | None = None,
     ) -> RefittedModel:
-        """The model with the same trees and all leaf values refitted on another training set.
-
-        This is exact, and takes one replay.
+        """The model with the same trees and all leaf values refitted on another training set, exactly.
 
         ``without``        training rows to leave out: positions, a mask, or a table of ours that
                            has them (`top()`, `label_noise(...).issues`), filtered as you like
