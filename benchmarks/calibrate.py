@@ -2,13 +2,14 @@
 
     python benchmarks/calibrate.py
 
-It uses one thread and a generated ensemble whose rows do not fit in the caches, because only tasks of
-that size are worth estimating.
+It uses one thread, whose time on the processor is measured, and a generated ensemble whose rows do not
+fit in the caches, because only tasks of that size are worth estimating.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -18,28 +19,34 @@ from leaftrace._engine.forward import refit, tangent
 from leaftrace._engine.methods import AllPoints
 from leaftrace._engine.queries import make_queries
 from leaftrace._engine.replay import replay
+from leaftrace._engine.soft_splits import SoftQueries, SoftSplits, structure_influence
+from leaftrace._engine.split_bins import MAX_BINS, make_bins
 from leaftrace._engine.workspace import Workspace
 from leaftrace._kernels import BLOCKS
 from leaftrace._model.ensemble import Ensemble, LeafRule
 from leaftrace._model.losses import Logistic
+from leaftrace._model.splits import SplitSearch, TreeNodes
 
 N = 200_000  # rows
 T = 40  # trees
 L = 64  # leaves of a tree
 CELLS = N * T
+COLUMNS = 10  # that splits compare
+SOFT_ROWS = 50_000
+SOFT_TREES = 4
 
 
 def best(fn, repeats=5) -> float:
     """Return nanoseconds of the fastest of some runs."""
     times = []
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = time.process_time()
         fn()
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return 1e9 * min(times)
 
 
-def ensemble() -> Ensemble:
+def ensemble(N=N, T=T, L=L) -> Ensemble:
     """Return a random ensemble with one output."""
     rng = np.random.default_rng(0)
     return Ensemble(
@@ -75,6 +82,7 @@ def main() -> None:
     queries = make_queries(e, e.leaves[:, : BLOCKS[-1]], None, None, "prediction", None, None)
     prices |= pass_prices(work, queries)
     prices |= leaf_space_prices(work, queries)
+    prices |= choice_prices()
     costs.machine.cache_clear()
     for name, price in prices.items():
         print(f'    "{name}": {rounded(price)},')
@@ -106,6 +114,55 @@ def leaf_space_prices(work: Workspace, queries) -> dict[str, float]:
     B = BLOCKS[-1]
     solve = best(lambda: space.adjoint(work, queries, slice(0, B)))
     return {"pairs": pairs, "solve": solve / (B * (T * L) ** 2 / 2)}
+
+
+def choice_prices() -> dict[str, dict[int, float]]:
+    """Return prices of soft splits by width of a block, for a column of the block.
+
+    "choices" is for a row, tree and column that splits compare, "candidates" for a bin of an inner node.
+    Trees of two leaves have next to no candidates, so that the two can be told apart.
+    """
+    prices = {name: {} for name in ("choices", "candidates")}
+    small = soft_pass(2)
+    large = soft_pass(L)
+    for B in BLOCKS:
+        rows, bins = small(B), large(B)
+        prices["choices"][B] = rows / (SOFT_ROWS * SOFT_TREES * COLUMNS * B)
+        prices["candidates"][B] = (bins - rows) / (SOFT_TREES * (L - 2) * COLUMNS * MAX_BINS * B)
+    return prices
+
+
+def soft_pass(leaves: int) -> Callable[[int], float]:
+    """Return a function of a block's width that gives the nanoseconds of soft splits alone."""
+    rng = np.random.default_rng(0)
+    e = ensemble(SOFT_ROWS, SOFT_TREES, leaves)
+    work = workspace(replay(e, 1.0))
+    work.prepare_effects()
+    values = rng.normal(size=(SOFT_ROWS, COLUMNS))
+    search = SplitSearch([balanced_tree(leaves)] * SOFT_TREES, ["ordered"] * COLUMNS, values)
+    bins = make_bins(values, list(search.columns))
+    codes = bins.codes(values)
+    splits = SoftSplits(search, bins, codes)
+    m = BLOCKS[-1]
+    asked = SoftQueries(
+        make_queries(e, e.leaves[:, :m], None, None, "prediction", None, None), codes[:m]
+    )
+
+    def nanoseconds(B: int) -> float:
+        columns = slice(0, B)
+        soft = best(lambda: structure_influence(work, splits, asked, columns, 1.0, None), 3)
+        fixed = best(
+            lambda: expand_training(work, leaf_adjoint(work, asked.queries, columns), None), 3
+        )
+        return soft - fixed
+
+    return nanoseconds
+
+
+def balanced_tree(leaves: int) -> TreeNodes:
+    """Return the inner nodes of a balanced tree, numbered level by level."""
+    inner = np.arange(leaves - 1, dtype=np.int32)
+    return TreeNodes(2 * inner + 1, 2 * inner + 2, inner % COLUMNS, inner)
 
 
 def rounded(price: float | dict[int, float]) -> float | dict[int, float]:

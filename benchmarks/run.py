@@ -21,6 +21,7 @@ from catboost import CatBoostClassifier
 import leaftrace as lt
 import million
 import peers
+import trainings
 from leaftrace import _kernels
 from leaftrace._engine import costs
 from leaftrace._kernels import numpy as twins
@@ -43,6 +44,7 @@ WITH_KERNELS = (
     "_engine.forward",
     "_engine.forward_block",
     "_engine.costs",
+    "_engine.soft_splits",
 )
 
 
@@ -155,6 +157,7 @@ def sections(data, quick: bool) -> dict[str, Callable[[], str]]:
     found = {
         "All training rows on m test rows": lambda: peers.section(data, quick, FIGURE),
         "A whole test set": lambda: whole_test_set(data),
+        "Splits that give way": lambda: f"{SOFT}\n\n{trainings.section(data)}",
         "Removing rows": lambda: f"{REFIT}\n\n{markdown(removals(data))}",
         "Many queries": lambda: f"{FORMS}\n\n{markdown(many_queries())}",
         "Kernels": lambda: f"{TWINS}\n\n{markdown(kernels_against_twins(data))}",
@@ -165,6 +168,8 @@ def sections(data, quick: bool) -> dict[str, Callable[[], str]]:
     return found
 
 
+SOFT = """StructureInfluence lets splits change, so it compares candidate splits as training does. The time of a block
+of test rows, and of the mean loss of all test rows, is given in trainings of the model on the same threads."""
 REFIT = "LeafRefit removes a training row and recomputes all leaf values."
 FORMS = """The row form passes over all rows for each block of queries. The leaf form solves a linear system over
 leaves instead ([The mathematics](mathematics.md#leaf-space))."""

@@ -1,4 +1,4 @@
-"""The models, methods and protocols that paper_attribution.py compares.
+"""A data set, a model, and measures of how well influences predict retraining.
 
     LDS       the model is trained on random halves of the rows; rank correlation, over the halves, of
               a test row's loss with the sum of influences on it over the rows of the half; mean over
@@ -8,11 +8,10 @@
     clean     remove the most harmful ones: change of the mean loss
     relabel   give wrong labels to the most helpful ones: rise of the mean loss
 
-The last three are judged on test rows that were not used to choose."""
+The last three are judged on test rows that were not used to choose. contenders.py has the methods."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,11 +20,8 @@ import numpy as np
 from data import Data, adult, amazon, drawn, hospital, houses, wine
 from models import KINDS, LIBRARIES, losses, other_labels
 from store import cached, hashed, parallel
-from tqdm import tqdm
 
 import leaftrace as lt
-
-Influences = Callable[[slice, str | None], list[np.ndarray]]  # of test rows, reduced or not
 
 SHARES = (0.01, 0.02, 0.05)  # of the rows; Amazon's rarer class is 6 % of them
 ACTS = {
@@ -34,39 +30,30 @@ ACTS = {
     "relabel": "most helpful relabelled",
 }
 FIRST_SEED = 1_000  # of retraining; the models whose influences are compared have smaller seeds
-EXACT = "LeafInfluence, exact"
-TOP8 = "LeafInfluence, Top8Leaves"
-REFIT = "LeafRefit, exact"
-SINGLE_POINT = "LeafInfluence, SinglePoint"
-BOOSTIN = "BoostIn"
-SINGLE = {
-    EXACT: lt.LeafInfluence(),
-    SINGLE_POINT: lt.LeafInfluence(lt.SinglePoint()),
-    TOP8: lt.LeafInfluence(lt.TopKLeaves(8)),
-    REFIT: lt.LeafRefit(),
-    BOOSTIN: lt.baselines.BoostIn(),
-    "TreeSim": lt.baselines.TreeSim(),
-    "TREX": lt.baselines.TREX("path"),  # with "count" its surrogate hardly learns
-    "Detector": lt.baselines.Detector(),
-    "Random": lt.baselines.Random(),
-}
+FIRST_FRESH_SEED = 10_000  # of retraining on halves that methods may learn from
+PART = 100  # trainings that are kept together
 
 
 @dataclass(frozen=True)
 class Size:
     """Sizes of the experiment.
 
-    ``tests`` test rows are for the LDS; five times as many are to choose by, and as many to judge by.
-    Methods of a single model are averaged over ``seeds`` models. Models of the libraries in
-    ``left_out`` are also retrained without each row."""
+    ``tests``      test rows for the LDS; five times as many are to choose by, and as many to judge by
+    ``halves``     halves of the rows on which models are trained
+    ``repeats``    further trainings on each half, whose mean is the ceiling
+    ``seeds``      models over which methods of a single model are averaged
+    ``left_out``   libraries whose models are also retrained without each row
+    ``fresh``      numbers of trainings on other halves, from which a ridge regression learns"""
 
     rows: int
     tests: int
     halves: int
+    repeats: int
     seeds: int
     data: tuple[str, ...]
     libraries: tuple[str, ...]
     left_out: tuple[str, ...]
+    fresh: tuple[int, int]
 
 
 def load(name: str, size: Size) -> Data:
@@ -89,6 +76,7 @@ class World:
         self.data = load(name, size)
         self.kind = KINDS[name]
         self.size = size
+        self.library = library
         self.name = f"{name}, {library}"
         self.make = LIBRARIES[library]
         m = size.tests
@@ -110,21 +98,38 @@ class World:
 
     def losses(self, model: Any, tests: slice) -> np.ndarray:
         """Return losses of these test rows."""
-        return losses(model, self.kind, self.data.X_test.iloc[tests], self.data.y_test[tests])
+        return losses(model, self.kind, *self.rows(tests))
+
+    def rows(self, tests: slice) -> tuple[Any, np.ndarray]:
+        """Return these test rows and their labels."""
+        return self.data.X_test.iloc[tests], self.data.y_test[tests]
+
+    def retrained(self, halves: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        """Return losses (halves, tests) of models trained on these halves with these seeds."""
+
+        def train(h: int) -> np.ndarray:
+            return self.losses(self.fit(int(seeds[h]), halves[h]), self.tests)
+
+        def compute() -> dict[str, np.ndarray]:
+            return {"v": np.array(parallel(train, range(len(halves))))}
+
+        settings = self.key | {"halves": hashed(halves), "seeds": seeds.tolist()}
+        return cached("halves", settings, compute)["v"]
 
     def on_halves(self, repetition: int) -> np.ndarray:
         """Return losses (halves, tests), each half trained with a seed of its own."""
         count = len(self.halves)
-        seeds = FIRST_SEED + repetition * count + np.arange(count)
+        return self.retrained(self.halves, FIRST_SEED + repetition * count + np.arange(count))
 
-        def train(h: int) -> np.ndarray:
-            return self.losses(self.fit(int(seeds[h]), self.halves[h]), self.tests)
-
-        def compute() -> dict[str, np.ndarray]:
-            return {"v": np.array(parallel(train, range(count)))}
-
-        settings = self.key | {"halves": hashed(self.halves), "seeds": seeds.tolist()}
-        return cached("halves", settings, compute)["v"]
+    def on_fresh_halves(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return other halves (count, rows), and losses (count, tests) of models trained on them."""
+        halves = []
+        losses = []
+        for part in range(-(-count // PART)):
+            drawn = np.random.default_rng((9, part)).random((PART, self.size.rows)) < 0.5
+            halves.append(drawn)
+            losses.append(self.retrained(drawn, FIRST_FRESH_SEED + part * PART + np.arange(PART)))
+        return np.concatenate(halves)[:count], np.concatenate(losses)[:count]
 
     @cached_property
     def tracers(self) -> list[lt.Tracer]:
@@ -133,62 +138,15 @@ class World:
             lt.Tracer(self.fit(seed), self.data.X, self.data.y) for seed in range(self.size.seeds)
         ]
 
-    def values(self, method: Any, tests: slice, reduce: str | None) -> list[np.ndarray]:
-        """Return influences (rows, tests) of each model."""
-        X = self.data.X_test.iloc[tests]
-        y = self.data.y_test[tests]
-        return [
-            tracer.influence(X, y, method=method, reduce=reduce).values for tracer in self.tracers
-        ]
-
-    def averaged(self, tests: slice, reduce: str | None) -> list[np.ndarray]:
-        """Return influences (rows, tests) averaged over ten seeds."""
-        found = lt.ensemble_influence(
-            lambda seed: self.make(self.kind, seed),
-            self.data.X,
-            self.data.y,
-            self.data.X_test.iloc[tests],
-            self.data.y_test[tests],
-            members=10,
-            bag=1.0,
-            reduce=reduce,
-        )
-        return [found.influence.values]
-
-    def leave_one_out(self, tests: slice, reduce: str | None) -> list[np.ndarray]:
-        """Return losses (rows, tests) with the row minus without it, of the model of seed 0."""
-        every = np.arange(self.size.rows)
-        wanted = slice(0, self.choose.stop)
-
-        def without(i: int) -> np.ndarray:
-            return self.losses(self.fit(0, np.delete(every, i)), wanted)
-
-        def compute() -> dict[str, np.ndarray]:
-            rows = tqdm(every, desc=f"{self.name}, alone", leave=False)
-            return {"v": np.array(parallel(without, rows))}
-
-        after = cached("alone", self.key, compute)["v"]
-        values = (self.losses(self.fit(0), wanted) - after)[:, tests]
-        return [values.mean(axis=1, keepdims=True) if reduce else values]
-
-    def line(self, method: str, influences: Influences) -> dict[str, float]:
-        """Return all columns of one line of the table."""
-        settings = self.key | {
-            "method": method,
-            "how": repr(SINGLE.get(method)),
-            "seeds": self.size.seeds,
-            "halves": hashed(self.halves),
-            "shares": SHARES,
-        }
-        found = cached("lines", settings, lambda: self.lds(influences) | self.curves(influences))
-        return {name: float(value) for name, value in found.items()}
-
-    def lds(self, influences: Influences) -> dict[str, float]:
-        """Return the LDS and its standard error."""
+    def lds(self, values: list[np.ndarray]) -> np.ndarray:
+        """Return rank correlations (models x tests,) of influences (rows, tests) with retraining."""
         halves = self.halves.astype(float)
-        values = influences(self.tests, None)
-        found = np.concatenate([correlations(halves @ v, self.half_losses) for v in values])
-        return {"lds": found.mean(), "lds_error": found.std(ddof=1) / np.sqrt(self.size.tests)}
+        return np.concatenate([correlations(halves @ v, self.half_losses) for v in values])
+
+    def retrained_lds(self, repeats: int) -> np.ndarray:
+        """Return rank correlations (tests,) of the mean of further retrainings with retraining."""
+        others = [self.on_halves(1 + repetition) for repetition in range(repeats)]
+        return correlations(np.mean(others, axis=0), self.half_losses)
 
     @cached_property
     def half_losses(self) -> np.ndarray:
@@ -205,10 +163,22 @@ class World:
         """Mean loss with all rows."""
         return self.mean_loss(slice(None))
 
-    def curves(self, influences: Influences) -> dict[str, float]:
-        """Return changes of the loss in per cent of what it was, for each act and share."""
-        values = influences(self.choose, "mean")[0][:, 0]
+    def curves(self, values: np.ndarray) -> dict[str, float]:
+        """Return changes of the loss in per cent of what it was, for each act and share.
+
+        ``values``: (rows,) influences on the mean loss of the rows to choose by."""
         order = np.argsort(values, kind="stable")  # most helpful first
+        n = len(order)
+        most = round(SHARES[-1] * n)
+        settings = self.key | {
+            "shares": SHARES,
+            "helpful": order[:most].tolist(),
+            "harmful": order[n - most :].tolist(),
+        }
+        found = cached("curves", settings, lambda: self._curves(order))
+        return {name: float(value) for name, value in found.items()}
+
+    def _curves(self, order: np.ndarray) -> dict[str, np.ndarray]:
         n = len(order)
         wrong = other_labels(self.data.y, self.kind)
 
@@ -222,10 +192,11 @@ class World:
             "clean": lambda k: self.mean_loss(np.sort(order[: n - k])),
             "relabel": lambda k: self.mean_loss(slice(None), relabelled(order[:k])),
         }
+        before = self.before  # once, before several threads ask for it
         todo = [(act, share) for act in ACTS for share in SHARES]
         after = parallel(lambda item: acts[item[0]](round(item[1] * n)), todo)
         return {
-            column(act, share): 100 * (loss / self.before - 1)
+            column(act, share): np.array(100 * (loss / before - 1))
             for (act, share), loss in zip(todo, after, strict=True)
         }
 

@@ -15,12 +15,13 @@ import sys
 
 from results import DIFFERS, MARKS, ROOT, folder_of
 
-NAMES = ("proxies", "times", "noise", "fixing", "mismatch", "attribution")
+NAMES = ("proxies", "times", "noise", "fixing", "mismatch", "detectors", "attribution", "protocols")
 HEAD = """# The paper, reproduced
 
 This page reproduces every table and figure of B. Sharchilev, Y. Ustinovsky, P. Serdyukov, M. de Rijke:
 *Finding Influential Training Samples for Gradient Boosted Decision Trees*, ICML 2018, with the paper's
-numbers beside ours. The last section compares methods, which the paper does not do.
+numbers beside ours. The last sections go beyond it: other detectors of wrong labels, and comparisons of
+methods by retraining.
 
 The page is written by `make paper-full` (`experiments/paper.py --full`). `make paper` does the same at
 small sizes in about ten minutes and checks the same conclusions. CatBoost trains 100 trees of depth 6

@@ -1,41 +1,61 @@
 """Beyond the paper: a comparison of methods by retraining, for every data set and library.
 
-attribution.py has the methods and the measures."""
+contenders.py has the methods, attribution.py the measures."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from attribution import (
-    ACTS,
+from attribution import ACTS, SHARES, Size, World, column
+from contenders import (
     BOOSTIN,
     EXACT,
     REFIT,
-    SHARES,
-    SINGLE,
+    SEEDS,
     SINGLE_POINT,
+    SOFT,
+    SOFT_BAGS,
+    SOFT_SEEDS,
     TOP8,
-    Influences,
-    Size,
-    World,
-    column,
-    correlations,
+    Contender,
+    contenders,
+    ridge_label,
 )
 from matplotlib.figure import Figure, FigureBase
 from models import KINDS, LIBRARIES
 from results import COLOURS, Section, axes, legend, markdown
+from store import cached, code, hashed
 from tqdm import tqdm
 
-SEEDS = "LeafInfluence, 10 seeds"
-LEAVE_ONE_OUT = "leave-one-out"
-CEILING = "retrained twice"
+TWICE = "retrained twice"
+CEILING = "ceiling"
+RETRAINED = [TWICE, CEILING]
 NO_L2 = ("LightGBM", "HistGradientBoosting")
 TITLE = "Beyond the paper: which method predicts retraining best?"
-FULL = Size(2_000, 100, 100, 3, tuple(KINDS), tuple(LIBRARIES), ("XGBoost", "LightGBM"))
-QUICK = Size(2_000, 50, 100, 1, ("adult", "houses"), tuple(LIBRARIES)[:4], ())
+FULL = Size(
+    rows=2_000,
+    tests=100,
+    halves=100,
+    repeats=8,
+    seeds=3,
+    data=tuple(KINDS),
+    libraries=tuple(LIBRARIES),
+    left_out=("XGBoost", "LightGBM"),
+    fresh=(10, 500),
+)
+QUICK = Size(
+    rows=1_000,
+    tests=50,
+    halves=100,
+    repeats=4,
+    seeds=1,
+    data=("adult", "houses"),
+    libraries=tuple(LIBRARIES)[:4],
+    left_out=(),
+    fresh=(10, 100),
+)
 
 
 def run(full: bool) -> Section:
@@ -50,28 +70,51 @@ def run(full: bool) -> Section:
 def lines_of(name: str, library: str, size: Size) -> list[dict[str, Any]]:
     """Return a line for each method, on one data set with one library."""
     world = World(name, library, size)
-    ways: dict[str, Influences] = {
-        label: partial(world.values, method) for label, method in SINGLE.items()
-    }
-    ways[SEEDS] = world.averaged
-    if library in size.left_out:
-        ways[LEAVE_ONE_OUT] = world.leave_one_out
     head = {"data": name, "library": library}
     lines = []
+    ways = contenders(world)
     for label in tqdm(ways, desc=world.name, unit="method", leave=False):
-        lines.append({**head, "method": label, **world.line(label, ways[label])})
-    ceiling = correlations(world.on_halves(1), world.half_losses)
-    error = ceiling.std(ddof=1) / np.sqrt(len(ceiling))
-    lines.append({**head, "method": CEILING, "lds": ceiling.mean(), "lds_error": error})
+        lines.append({**head, "method": label, **line(world, ways[label])})
+    for label, repeats in zip(RETRAINED, (1, size.repeats), strict=True):
+        lines.append(
+            {**head, "method": label, **mean_and_error(world.retrained_lds(repeats), world)}
+        )
     return lines
+
+
+def line(world: World, contender: Contender) -> dict[str, float]:
+    """Return all columns of one line of the table."""
+    settings = world.key | {
+        "how": repr(contender),
+        "seeds": world.size.seeds,
+        "halves": hashed(world.halves),
+        "code": code(),
+    }
+
+    def compute() -> dict[str, np.ndarray]:
+        found = {"lds": world.lds(contender.values(world, world.tests, None))}
+        if contender.acts:
+            found["values"] = contender.values(world, world.choose, "mean")[0][:, 0]
+        return found
+
+    kept = cached("lines", settings, compute)
+    acts = world.curves(kept["values"]) if contender.acts else {}
+    return mean_and_error(kept["lds"], world) | acts
+
+
+def mean_and_error(found: np.ndarray, world: World) -> dict[str, float]:
+    """Return the LDS and its standard error, from rank correlations of models and test rows."""
+    error = found.std(ddof=1) / np.sqrt(world.size.tests)
+    return {"lds": float(found.mean()), "lds_error": float(error)}
 
 
 def section(numbers: pd.DataFrame, size: Size) -> Section:
     lds = numbers.pivot_table(index=["data", "library"], columns="method", values="lds", sort=False)
-    lds = lds[[SEEDS, *SINGLE, *([LEAVE_ONE_OUT] if size.left_out else []), CEILING]]
-    acts = numbers[numbers["method"] != CEILING].groupby("method", sort=False)
+    names = list(dict.fromkeys(numbers["method"]))
+    lds = lds[[*(name for name in names if name not in RETRAINED), *RETRAINED]]
     columns = [column(act, share) for act in ACTS for share in SHARES]
-    medians = acts[columns].median().loc[list(lds.columns[:-1])]
+    acting = numbers.dropna(subset=columns)
+    medians = acting.groupby("method", sort=False)[columns].median()
     errors = numbers[numbers["method"] == EXACT]["lds_error"]
     text = f"""
 {lds_text(lds, errors, size)}
@@ -82,22 +125,28 @@ FIGURE
 
 {curves_text(medians, size)}
 """
-    return Section(TITLE, text, numbers, figure(lds, medians, size), claims(lds))
+    return Section(TITLE, text, numbers, figure(lds, medians, size), claims(lds, size))
 
 
 def leads(lds: pd.DataFrame) -> pd.DataFrame:
-    """Return by how much each method is ahead of exact LeafInfluence."""
-    return lds.drop(columns=[SEEDS, EXACT, CEILING]).sub(lds[EXACT], axis=0)
+    """Return by how much methods of one model with fixed trees are ahead of exact LeafInfluence."""
+    others = [SEEDS, EXACT, SOFT, SOFT_SEEDS, SOFT_BAGS, *RETRAINED]
+    learned = [name for name in lds if name.endswith("trainings")]
+    return lds.drop(columns=[*others, *learned], errors="ignore").sub(lds[EXACT], axis=0)
 
 
-def claims(lds: pd.DataFrame) -> dict[str, bool]:
+def claims(lds: pd.DataFrame, size: Size) -> dict[str, bool]:
     """Return the conclusions, and whether they hold."""
     ahead = leads(lds)
     others = ahead.drop(columns=[TOP8, REFIT])
     has_l2 = ~ahead.index.get_level_values("library").isin(NO_L2)
-    return {
-        "exact LeafInfluence has a higher LDS than all methods but TopKLeaves(8) and LeafRefit, "
-        "everywhere": bool(others.max().max() < 0),
+    ridges = lds[[ridge_label(count) for count in size.fresh]]
+    found = {
+        "exact LeafInfluence has a higher LDS than all other methods of one model with fixed trees "
+        "but TopKLeaves(8) and LeafRefit, wherever leaves have l2": bool(
+            others[has_l2].max().max() < 0
+        ),
+        "and in the mean over all lines": bool(others.mean().max() < 0),
         "TopKLeaves(8) is nowhere ahead of it by more than 0.01": bool(ahead[TOP8].max() < 0.01),
         "LeafRefit is ahead of it by more than 0.01 only where leaves have no l2": bool(
             ahead[REFIT][has_l2].max() < 0.01
@@ -105,27 +154,68 @@ def claims(lds: pd.DataFrame) -> dict[str, bool]:
         "its average over ten seeds is ahead of it everywhere": bool(
             (lds[SEEDS] > lds[EXACT]).all()
         ),
+        f"ridge regression on {size.fresh[-1]} trainings is behind one model's LeafInfluence in the "
+        "mean": bool(ridges.mean().max() < lds[EXACT].mean()),
+    }
+    if SOFT in lds:
+        found |= structure_claims(lds)
+    return found
+
+
+def structure_claims(lds: pd.DataFrame) -> dict[str, bool]:
+    """Return the conclusions about StructureInfluence, and whether they hold."""
+    mean = lds.mean()
+    return {
+        "StructureInfluence of one model is ahead of exact LeafInfluence everywhere": bool(
+            (lds[SOFT] > lds[EXACT]).all()
+        ),
+        "in the mean by 0.04 and more": bool(mean[SOFT] - mean[EXACT] >= 0.04),
+        "in the mean, it is ahead of ten seeds of LeafInfluence": bool(mean[SOFT] > mean[SEEDS]),
+        "in the mean, its average over ten seeds has 0.85 of the ceiling or more": bool(
+            mean[SOFT_SEEDS] >= 0.85 * mean[CEILING]
+        ),
     }
 
 
+MAIN = (SOFT_BAGS, SOFT_SEEDS, SOFT, SEEDS, EXACT, REFIT, BOOSTIN)  # columns of the first table
+
+
 def lds_text(lds: pd.DataFrame, errors: pd.Series, size: Size) -> str:
-    """Explain the LDS and show its table."""
+    """Explain the LDS and show its tables."""
     models = "1 model" if size.seeds == 1 else f"{size.seeds} models"
     left_out = "is left out here"
     if size.left_out:
         left_out = f"retrains {' and '.join(size.left_out)} {size.rows:,} times"
+    few, many = (ridge_label(count) for count in size.fresh)
+    main = lds[[name for name in (*MAIN, few, many, *RETRAINED) if name in lds]]
+    every = pd.DataFrame({"LDS, mean": lds.mean(), "lowest": lds.min(), "highest": lds.max()})
+    share = lds.div(lds[CEILING], axis=0).mean()  # without lines that a method does not have
+    every["share of the ceiling, mean"] = share
     return f"""{size.rows:,} training rows of each data set are used. Models have 100 trees and draw half of the
 columns for each split with their seed (`experiments/models.py`).
 
 The LDS (linear datamodelling score) says how well the influences of a method predict retraining. The
 model is trained on {size.halves} random halves of the rows, each with a seed of its own. For each test row, the
 LDS is the rank correlation, over the halves, of its loss with the sum of the influences on it over the
-rows of the half. The table has the mean over {size.tests} test rows. Methods that use a single model are computed
-for {models} and averaged. "{CEILING.capitalize()}" compares these trainings with others on the same halves with
-other seeds. Leave-one-out {left_out}. Standard errors of exact LeafInfluence are
+rows of the half. The tables have the mean over {size.tests} test rows. Methods that use a single model are
+computed for {models} and averaged. Standard errors of exact LeafInfluence are
 {errors.min():.3f} to {errors.max():.3f}.
 
-{markdown(lds.map(lambda v: "" if np.isnan(v) else f"{v:.2f}").reset_index())}"""
+"{TWICE.capitalize()}" compares these trainings with others on the same halves with other seeds. Both are
+random. The {CEILING} is the mean of {size.repeats} such trainings in place of one: what a method can reach that knows
+exactly what a half does on average. A ridge regression ("datamodel") learns the influences from
+trainings on other halves: from as many trainings as an average over ten seeds takes, and from
+{size.fresh[1] // size.fresh[0]} times as many.
+
+{markdown(main.map(number).reset_index())}
+
+All methods, over all lines of the table above. Leave-one-out {left_out}.
+
+{markdown(every.map(number).reset_index())}"""
+
+
+def number(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:.2f}"
 
 
 def lead_text(lds: pd.DataFrame) -> str:
@@ -138,7 +228,8 @@ def lead_text(lds: pd.DataFrame) -> str:
     top8 = ahead[TOP8].max()
     return f"""TopKLeaves(8) approximates exact LeafInfluence and is at most {top8:.3f} ahead of it.
 LeafRefit computes what the removal of one row does, which is not limited to small changes as a
-derivative is. Of the other methods, the closest is {-others.max().max():.3f} below exact LeafInfluence.
+derivative is. The best of the other methods is {-others[~no_l2].max().max():.3f} or more below exact LeafInfluence
+where leaves have l2, and at most {max(0, others[no_l2].max().max()):.3f} ahead of it where they have not.
 
 LeafRefit is up to {refit[no_l2].max():.3f} ahead where leaves have no l2 (the defaults of LightGBM and
 HistGradientBoosting), and at most {refit[~no_l2].max():.3f} elsewhere. In a leaf with little second derivative and
@@ -148,8 +239,17 @@ So LeafRefit is the safer choice for models without l2. On XGBoost its mean lead
 it follows the rule that a leaf below min_child_weight is zero, where a retraining would make another
 leaf.
 
-"{CEILING.capitalize()}" compares one random training with another. An average over seeds is less random than
-either and can have a higher LDS."""
+{ridge_text(lds)}"""
+
+
+def ridge_text(lds: pd.DataFrame) -> str:
+    """Say what retraining teaches a regression."""
+    mean = lds.mean()
+    few, many = (name for name in lds if name.startswith("ridge"))
+    return f"""Regression on retrainings reaches a mean LDS of {mean[few]:.2f} ({few.removeprefix("ridge, ")}) and
+{mean[many]:.2f} ({many.removeprefix("ridge, ")}); LeafInfluence of one model, one training and one backward pass,
+has {mean[EXACT]:.2f}. A training tells a regression one number for each test row, and a backward pass
+tells one for each training row."""
 
 
 def curves_text(medians: pd.DataFrame, size: Size) -> str:

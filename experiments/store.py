@@ -1,16 +1,19 @@
 """Results kept on disk, so that an interrupted run continues where it stopped.
 
 A result is found by a hash of what it depends on: its settings, the data it was computed from, and the
-versions of the libraries. If any of them changes, it is computed again."""
+versions of the libraries. If any of them changes, it is computed again. Results of influences also
+depend on the code of leaftrace (`code`), results of retraining alone do not."""
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import inspect
 import json
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,9 +22,13 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
+import leaftrace as lt
+
 FOLDER = Path(
     os.environ.get("LEAFTRACE_CACHE", Path(__file__).parents[1] / "build" / "experiments")
 )
+# Packages on which influences depend
+COMPUTES = ("_actions", "_adapters", "_engine", "_kernels", "_model", "baselines")
 LIBRARIES = ("catboost", "lightgbm", "numpy", "scikit-learn", "xgboost")
 
 Arrays = dict[str, np.ndarray]
@@ -51,6 +58,30 @@ def cached(name: str, settings: dict[str, Any], compute: Callable[[], Arrays]) -
     return arrays
 
 
+@cache
+def code() -> str:
+    """Return a hash of the code by which leaftrace computes influences, but for its docstrings.
+
+    A result that depends on influences has it among its settings."""
+    package = Path(inspect.getfile(lt)).parent
+    native = Path(__file__).parents[1] / "src" / "native"
+    total = hashlib.sha256()
+    for path in sorted(p for folder in COMPUTES for p in (package / folder).rglob("*.py")):
+        total.update(ast.dump(without_docstrings(ast.parse(path.read_text()))).encode())
+    for path in sorted(native.glob("*.[ch]pp")):
+        total.update(path.read_bytes())
+    return total.hexdigest()[:20]
+
+
+def without_docstrings(tree: ast.AST) -> ast.AST:
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(
+            node
+        ):
+            node.body = node.body[1:]
+    return tree
+
+
 def hashed(*tables: Any) -> str:
     """Return a hash of tables and arrays: of their values and the names and types of columns."""
     total = hashlib.sha256()
@@ -68,5 +99,7 @@ def parallel(work: Callable[[A], B], items: Iterable[A]) -> list[B]:
     Many small models train faster this way than one at a time on all cores. scikit-learn's models have
     no option for the number of threads, so that is limited for the whole thread."""
     one_thread = partial(threadpool_limits, 1, "openmp")
-    with ThreadPoolExecutor(os.cpu_count(), initializer=one_thread) as pool:
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux: the cores that taskset leaves
+    cores = len(affinity(0)) if affinity else os.cpu_count()
+    with ThreadPoolExecutor(cores, initializer=one_thread) as pool:
         return list(pool.map(work, items))

@@ -13,9 +13,11 @@ from sklearn.metrics import ndcg_score, roc_auc_score
 FOLDER = Path(__file__).parents[1] / "experiments"
 sys.path.insert(0, str(FOLDER))
 
+import attribution  # noqa: E402
+import contenders  # noqa: E402
 import noisy  # noqa: E402
 import paper  # noqa: E402
-import paper_attribution  # noqa: E402
+import paper_detectors  # noqa: E402
 import paper_fixing  # noqa: E402
 import paper_proxies  # noqa: E402
 import results  # noqa: E402
@@ -59,6 +61,28 @@ def test_auc():
     np.testing.assert_allclose(noisy.auc(positive, score), roc_auc_score(positive, score))
 
 
+def test_accuracy_of_detectors():
+    """The accuracy is the largest of all thresholds, the precision that of as many flags as flips."""
+    score = rng.permutation(60)
+    flipped = rng.random(60) < 0.2 + 0.01 * score
+    found = paper_detectors.measures(flipped, score)
+    every = [((score >= threshold) == flipped).mean() for threshold in range(61)]
+    np.testing.assert_allclose(found["accuracy"], max(every))
+    flagged = np.argsort(-score)[: flipped.sum()]
+    np.testing.assert_allclose(found["precision"], flipped[flagged].mean())
+
+
+def test_the_probability_of_a_flip():
+    """It is the share of flips among simulated rows of the same class probability and label."""
+    draw = np.random.default_rng(0)
+    y = draw.random(200_000) < 0.7
+    flipped = draw.random(len(y)) < 0.2
+    given = (y != flipped).astype(int)
+    for label in (0, 1):
+        found = paper_detectors.flip_probability(np.array([0.7]), np.array([label]), 0.2)
+        np.testing.assert_allclose(found, flipped[given == label].mean(), atol=0.01)
+
+
 def test_dcg():
     np.testing.assert_allclose(
         paper_fixing.dcg(np.array([[1.0, 0], [0, 1], [2, 0]])), [1 + 2 / 2, 1 / np.log2(3)]
@@ -67,7 +91,7 @@ def test_dcg():
 
 def test_correlations():
     a, b = rng.normal(size=(2, 30, 4))
-    found = paper_attribution.correlations(a, b)
+    found = attribution.correlations(a, b)
     np.testing.assert_allclose(found, [spearmanr(a[:, j], b[:, j])[0] for j in range(4)])
 
 
@@ -162,3 +186,89 @@ def test_the_command(tmp_path, capfd, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["paper"]) == 2
     assert "Clone it and run this in its folder" in capfd.readouterr().err
+
+
+class _Linear:
+    """A model whose loss of each test row is a sum of numbers of the training rows, and a seed's noise."""
+
+    def __init__(self, seed):
+        self.seed = seed
+
+    def fit(self, X, y):
+        self.total = X["effect"].sum() + 1e-3 * self.seed
+        return self
+
+    def predict(self, X):
+        return np.sqrt(2 * np.maximum(X["scale"] * (self.total + 30), 0))
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """Return a world of 40 rows whose retrainings are known."""
+    draw = np.random.default_rng(3)
+    monkeypatch.setattr(store, "FOLDER", tmp_path)
+    X = pd.DataFrame({"effect": draw.normal(size=40), "scale": 1.0})
+    tests = pd.DataFrame({"effect": 0.0, "scale": np.repeat([1.0, 2.0, 0.5], 11)})
+    made = attribution.Data(X, np.zeros(40), tests, np.zeros(33))
+    monkeypatch.setattr(attribution, "load", lambda name, size: made)
+    monkeypatch.setitem(attribution.LIBRARIES, "linear", lambda kind, seed: _Linear(seed))
+    size = attribution.Size(40, 3, 30, 2, 1, ("houses",), ("linear",), (), (10, 200))
+    return attribution.World("houses", "linear", size)
+
+
+def test_a_world_retrains_on_halves(world):
+    """Losses are those of models trained on the halves, one by one, with seeds of their own."""
+    effect = world.data.X["effect"].to_numpy()
+    for repetition in (0, 2):
+        seeds = 1_000 + 30 * repetition + np.arange(30)
+        totals = [effect[h].sum() + 1e-3 * s for h, s in zip(world.halves, seeds, strict=True)]
+        expected = (np.array(totals)[:, None] + 30) * world.data.X_test["scale"].to_numpy()[:3]
+        np.testing.assert_allclose(world.on_halves(repetition), expected)
+    halves, losses = world.on_fresh_halves(130)
+    assert halves.shape == (130, 40)
+    assert not (halves[:30] == world.halves).all(axis=1).any()
+    few_halves, few_losses = world.on_fresh_halves(20)
+    np.testing.assert_array_equal(few_halves, halves[:20])
+    np.testing.assert_array_equal(few_losses, losses[:20])
+
+
+def test_lds_of_known_effects(world):
+    """The true effects, and a ridge regression on enough trainings, explain the halves."""
+
+    class Known:
+        acts = False
+
+        def values(self, world, tests, reduce):
+            return [np.repeat(world.data.X["effect"].to_numpy()[:, None], 3, axis=1)]
+
+    class Opposite(Known):
+        def values(self, *given):
+            return [-v for v in super().values(*given)]
+
+    ways = {"known": Known(), "opposite": Opposite()}
+    ways |= {f"ridge {count}": contenders.Ridge(count) for count in (10, 200)}
+    ways["banzhaf"] = contenders.Banzhaf(200)
+    found = contenders.lds_line(world, ways)
+    assert found["known"] > 0.99
+    assert found["opposite"] < -0.99
+    assert found["ridge 10"] < 0.9 < 0.99 < found["ridge 200"]
+    assert 0.8 < found["banzhaf"] < 0.99  # the other rows of a half are noise to it
+    assert found["ceiling"] > 0.99
+    for values in (world.lds(Known().values(world, world.tests, None)), world.retrained_lds(2)):
+        assert values.shape == (3,)
+
+
+def test_results_of_influences_depend_on_the_code(tmp_path, monkeypatch):
+    """A changed statement changes the hash, a changed docstring does not."""
+    package = tmp_path / "baselines"
+    package.mkdir()
+    monkeypatch.setattr(store.lt, "__file__", str(tmp_path / "__init__.py"))
+    hashes = []
+    for text in (
+        'def f():\n    """A."""\n    return 1',
+        'def f():\n    """B."""\n    return 1',
+        "x = 2",
+    ):
+        (package / "one.py").write_text(text)
+        hashes.append(store.code.__wrapped__())
+    assert hashes[0] == hashes[1] != hashes[2]

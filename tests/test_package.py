@@ -16,8 +16,9 @@ NAMES = {
     "Acquisition", "AllPoints", "Clean", "EnsembleInfluence", "Estimate", "FastLeafInfluence", "FastLeafRefit",
     "Fidelity", "FidelityError", "FidelityWarning", "Fix", "GroupEffects", "IndexWarning", "Influence", "InvalidInput",
     "LabelNoise", "LeafInfluence", "LeafRefit", "LeaftraceError", "Mismatch", "NoiseFloor", "RefittedModel",
-    "RemovalCurve",
-    "RemovalImpact", "Report", "Retrain", "RetrainedModel", "SinglePoint", "TopKLeaves", "Tracer", "UnsupportedModel",
+    "RemovalCurve", "DataValues", "data_values",
+    "RemovalImpact", "Report", "Retrain", "RetrainedModel", "SinglePoint", "StructureInfluence",
+    "TopKLeaves", "Tracer", "UnsupportedModel",
     "__version__", "acquire", "baselines", "clean", "ensemble_influence", "fix", "goals", "group_effects",
     "label_noise", "mismatch", "plot", "record_catboost", "removal_curve", "removal_impact", "report",
 }  # fmt: skip
@@ -29,9 +30,11 @@ ORDER = [
     "_engine.leaf_equations", "_engine.unknown_limits", "_engine.steps", "_engine.diagnosis", "_engine.fidelity",
     "_engine.rounding_noise", "_engine.replay", "_engine.refit", "_engine.jumps", "_engine.row_effects",
     "_engine.free_memory", "_engine.settings", "_engine.retrainings", "_engine.workspace", "_engine.less_memory",
-    "_engine.queries",
-    "_engine.methods", "_engine.backward", "_engine.leaf_space", "_engine.costs", "_engine.large_changes",
-    "_engine.forward_block", "_engine.forward", "_engine.removals", "_engine.engine", "_tracer", "dask", "baselines",
+    "_engine.queries", "_engine.subset_training",
+    "_engine.methods", "_engine.backward", "_engine.split_bins", "_engine.soft_splits", "_engine.leaf_space",
+    "_engine.costs", "_engine.large_changes",
+    "_engine.forward_block", "_engine.forward", "_engine.removals", "_engine.engine", "_engine.candidates", "_tracer",
+    "dask", "baselines",
     "_actions", "_report", "plot", "_cli",
 ]  # fmt: skip
 MODULES = {

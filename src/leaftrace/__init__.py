@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ._actions.mismatch.action import Mismatch, mismatch
     from ._actions.noise.action import LabelNoise, label_noise
     from ._actions.stability.action import EnsembleInfluence, ensemble_influence
+    from ._actions.values.action import DataValues, data_values
     from ._adapters import record_catboost
     from ._data.errors import (
         FidelityError,
@@ -58,6 +59,7 @@ __all__ = [
     "Acquisition",
     "AllPoints",
     "Clean",
+    "DataValues",
     "EnsembleInfluence",
     "Estimate",
     "FastLeafInfluence",
@@ -92,6 +94,7 @@ __all__ = [
     "acquire",
     "baselines",
     "clean",
+    "data_values",
     "ensemble_influence",
     "fix",
     "goals",
@@ -124,6 +127,7 @@ _MODULES = {
     "_actions.mismatch": "Mismatch mismatch",
     "_actions.noise": "LabelNoise label_noise",
     "_actions.stability": "EnsembleInfluence ensemble_influence",
+    "_actions.values": "DataValues data_values",
     "_adapters": "record_catboost",
     "_data.errors": (
         "FidelityError FidelityWarning IndexWarning InvalidInput LeaftraceError UnsupportedModel"

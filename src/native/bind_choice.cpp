@@ -3,6 +3,8 @@
 #include "bindings.hpp"
 #include "choice_arguments.hpp"
 
+#include <thread>
+
 using namespace nanobind::literals;
 
 namespace leaftrace {
@@ -23,6 +25,13 @@ struct Room {
 };
 thread_local Room thread_room;
 constexpr std::size_t most_kept = std::size_t(1) << 26;  // more is given back after a call
+
+void run_parts(Body body, void* context, Index parts) {
+    std::vector<std::thread> others;
+    for (Index part = 1; part < parts; ++part) others.emplace_back(body, context, part);
+    body(context, 0);
+    for (auto& thread : others) thread.join();
+}
 
 // Hands out consecutive parts of a vector whose size is counted first.
 template <class T>
@@ -53,11 +62,13 @@ template <class Real>
 ChoiceRoom<Real> lay_out(Room& room, const Choice<Real>& p, Index B) {
     ChoiceRoom<Real> r{};
     const Index S = 3 * p.O + 1, slots = p.N + p.L;
-    grow(room.places, 2 * (p.d + 1) + p.L + 1);
+    grow(room.places, 2 * (p.d + 1) + 2 * p.L + 1 + p.threads + 1);
     Parts<Index> places{room.places};
     r.cell = places.take(p.d + 1);
     r.candidate = places.take(p.d + 1);
     r.edges = places.take(p.L + 1);
+    r.leaves = places.take(p.L);
+    r.shares = places.take(p.threads + 1);
     r.cell[0] = r.candidate[0] = 0;
     for (Index f = 0; f < p.d; ++f) {
         r.cell[f + 1] = r.cell[f] + p.sizes[f];
@@ -87,13 +98,13 @@ ChoiceRoom<Real> lay_out(Room& room, const Choice<Real>& p, Index B) {
     r.right = numbers.take(S);
     r.keys = numbers.take(256);
     auto& all = room.reals(Real());
-    grow(all, 3 * p.N * cells * p.O * B + C * B + 4 * p.O * B);
+    grow(all, 3 * p.N * cells * p.O * B + C * B + 2 * (1 + p.threads) * p.O * B);
     Parts<Real> reals{all};
     r.felt = reals.take(p.N * cells * p.O * B);
     r.pull = reals.take(2 * p.N * cells * p.O * B);
     r.effect = reals.take(C * B);
     r.all = reals.take(2 * p.O * B);
-    r.part = reals.take(2 * p.O * B);
+    r.part = reals.take(2 * p.threads * p.O * B);
     return r;
 }
 
@@ -157,13 +168,14 @@ void bind(nb::module_& m) {
           [](Codes codes, Ints leaf, Vector w, Vector drawn, Array<const double, 2> g, Array<const double, 2> h,
              Array<const double, 3> j, Array<const double, 3> k, Codes query_codes, Ints query_leaf,
              Array<const Real, 3> c, Ints sizes, Array<const std::uint8_t, 1> kinds, Ints left, Ints right, Ints column,
-             Ints choice, Vector numbers, bool by_weight, bool newton, bool columns_sampled, Index first,
+             Ints choice, Vector numbers, bool by_weight, bool newton, bool columns_sampled, Index first, Index threads,
              Array<const Real, 3> scores, Array<Real, 3> abar, Array<Real, 2> out) {
               const Index n = codes.shape(0), d = codes.shape(1), m = query_codes.shape(0), N = left.shape(0);
               const Index K = abar.shape(1), O = c.shape(1), B = width(abar.shape(2));
               at_least_one(N, "inner nodes");
               at_least_one(O, "outputs of a leaf");
               at_least_one(d, "columns");
+              check(1 <= threads && threads <= 1024, "threads");
               check(0 <= first && first <= K - O, "outputs of a tree beyond K");
               shaped(codes, "codes", n, d);
               shaped(leaf, "leaf", n);
@@ -191,7 +203,7 @@ void bind(nb::module_& m) {
                                    codes.data(), query_codes.data(), leaf.data(), query_leaf.data(), w.data(),
                                    drawn.data(), g.data(), h.data(), j.data(), k.data(), c.data(), sizes.data(), kinds.data(), left.data(), right.data(), column.data(),
                                    choice.data(), x[0], x[1], x[2], x[3], x[4], x[5], x[6], by_weight, newton, columns_sampled,
-                                   scores.data(), abar.data(), out.data()};
+                                   scores.data(), abar.data(), out.data(), threads, run_parts};
               nb::gil_scoped_release release;
               run(p, B);
           },
@@ -199,7 +211,7 @@ void bind(nb::module_& m) {
           "h"_a.noconvert(), "j"_a.noconvert(), "k"_a.noconvert(), "query_codes"_a.noconvert(),
           "query_leaf"_a.noconvert(), "c"_a.noconvert(), "sizes"_a.noconvert(), "kinds"_a.noconvert(),
           "left"_a.noconvert(), "right"_a.noconvert(), "column"_a.noconvert(), "choice"_a.noconvert(),
-          "numbers"_a.noconvert(), "by_weight"_a, "newton"_a, "columns_sampled"_a, "first"_a,
+          "numbers"_a.noconvert(), "by_weight"_a, "newton"_a, "columns_sampled"_a, "first"_a, "threads"_a,
           "scores"_a.noconvert(), "abar"_a.noconvert(), "out"_a.noconvert());
 }
 

@@ -7,9 +7,10 @@ namespace LEAFTRACE_ISA {
 
 template <class Real>
 void choice(const Choice<Real>& tree, const ChoiceRoom<Real>& room, Index B) {
-    if (B == 1) return choice_terms<1>(tree, room);
-    if (B == 8) return choice_terms<8>(tree, room);
-    choice_terms<32>(tree, room);
+    const bool one = tree.O == 1;
+    if (B == 1) return one ? choice_terms<1, true>(tree, room) : choice_terms<1, false>(tree, room);
+    if (B == 8) return one ? choice_terms<8, true>(tree, room) : choice_terms<8, false>(tree, room);
+    one ? choice_terms<32, true>(tree, room) : choice_terms<32, false>(tree, room);
 }
 
 template void choice(const Choice<float>&, const ChoiceRoom<float>&, Index);

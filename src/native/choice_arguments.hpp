@@ -4,6 +4,10 @@
 
 namespace leaftrace {
 
+// Calls body(context, part) for each part on a thread of its own.
+using Body = void (*)(void* context, Index part);
+using RunParts = void (*)(Body body, void* context, Index parts);
+
 // One tree whose splits are chosen softly: see _kernels/numpy_choice.py. d columns in bins, N inner nodes, L leaves.
 // Slots are inner nodes, parents first, then leaves.
 template <class Real>
@@ -21,18 +25,21 @@ struct Choice {
     bool by_weight, newton, columns_sampled;
     const Real* scores;  // (n, K, B) derivatives of the queries in the training rows' scores after the step
     Real *abar, *out;    // (n, K, B), which may be `scores`; (n, B)
+    Index threads;
+    RunParts run_parts;
 };
 
 // What choice_terms works in; C candidates, S = 3 O + 1 sums.
 template <class Real>
 struct ChoiceRoom {
     Index *cell, *candidate, *edges;  // (d + 1) filled in: where columns begin; (L + 1)
+    Index *leaves, *shares;           // (L) leaves by their parents; (threads + 1) which of them each thread has
     std::int32_t *parent, *rows;      // (N + L), (n)
     std::uint8_t* orders;             // (N, cells)
     double *terms, *sums, *slot_sums, *tau;  // (n, S), (N, cells, S), (N + L, S), (choices)
     double *gain, *left_rows, *right_rows, *last_rows, *chance;  // (C)
     double *sides, *slope, *left, *right, *keys;                 // (N, C, O, 4), (O), (S), (S), (256)
-    Real *felt, *pull, *effect, *all, *part;  // (N, cells, O, B), (N, cells, 2, O, B), (C, B), (2 O B), (2 O B)
+    Real *felt, *pull, *effect, *all, *part;  // (N, cells, O, B), (N, cells, 2, O, B), (C, B), (2 O B), (threads, 2 O B)
 };
 
 #define LEAFTRACE_DECLARE(isa)                                          \

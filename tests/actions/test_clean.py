@@ -143,7 +143,7 @@ def test_it_finds_wrong_labels_and_improves_the_model(name, action):
     if action == "reweight":
         assert found.sample_weight[c.wrong].sum() < 0.9 * c.tracer.sample_weight[c.wrong].sum()
     again = c.tracer.retrain(found.without, y=found.labels, sample_weight=found.sample_weight)
-    np.testing.assert_allclose(found.model.predict(c.held[2]), again.predict(c.held[2]), atol=1e-6)
+    np.testing.assert_allclose(found.model.scores(c.held[2]), again.scores(c.held[2]), atol=1e-6)
     assert list(found.effects.columns) == ["of", "before", "predicted", "refitted", "retrained"]
     refitted = c.tracer.refit(found.without, y=found.labels, sample_weight=found.sample_weight)
     expected = (refitted.loss(*c.held[2:]) - c.tracer.refit().loss(*c.held[2:])).mean()

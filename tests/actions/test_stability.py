@@ -16,8 +16,8 @@ from threadpoolctl import threadpool_limits
 
 import leaftrace as lt
 from leaftrace import Tracer
+from leaftrace._actions.bags import draw_bags
 from leaftrace._actions.stability import action
-from leaftrace._actions.stability.members import draw_bags
 from leaftrace._actions.stability.moments import Moments, rank_intervals, size_ranks, summary
 
 # With so few rows, threads would mostly wait for each other.

@@ -69,7 +69,8 @@ def saved(request, tmp_path_factory):
     else:
         path = folder / "model.ubj"
         XGBClassifier(n_estimators=5, max_depth=3, n_jobs=1).fit(X, codes).save_model(path)
-        params = {"max_depth": 3}  # the file does not hold it
+        # The file does not hold these, and refits ask for them.
+        params = {"max_depth": 3, "min_child_weight": 1, "max_delta_step": 0}
     return Saved(path, names, X, codes, *rows(40, len(names), 1), params)
 
 

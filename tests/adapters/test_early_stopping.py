@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xgboost as xgb
+from raw_scores import raw_scores
 from sklearn.ensemble import (
     GradientBoostingRegressor,
     HistGradientBoostingClassifier,
@@ -173,7 +174,7 @@ def test_repeated_as_the_user_repeats_it(case):
     without = fit(KEPT)
     model = tracer.retrain(GONE)
     # The library's own arithmetic, float32 in XGBoost: the same trees give the same scores.
-    np.testing.assert_allclose(model.predict(X[TEST]), raw(without, X[TEST]), atol=2e-6)
+    np.testing.assert_allclose(raw_scores(model, X[TEST]), raw(without, X[TEST]), atol=2e-6)
     assert model.rounds.stopping == "repeated"
     assert model.rounds.count != model.rounds.before
     assert str(model.rounds) == (
@@ -199,7 +200,7 @@ def test_every_way_of_retraining_repeats_it(case):
     assert influence.change[0, 0] == pytest.approx(moved, abs=2e-6)
     followed = tracer.follow(tracer.retrain(GONE))
     second = followed.retrain(np.arange(5))
-    np.testing.assert_allclose(second.predict(X[TEST]), raw(fit(KEPT[5:]), X[TEST]), atol=2e-6)
+    np.testing.assert_allclose(raw_scores(second, X[TEST]), raw(fit(KEPT[5:]), X[TEST]), atol=2e-6)
     assert second.rounds.stopping == "repeated"
     assert len(y) == 200
 
@@ -221,7 +222,7 @@ def test_eval_set_of_a_single_retraining(case):
     params = next(c for c in CASES.values() if c[0] is fit)[3]
     plain = lt.Tracer(fit(np.arange(200)), X[TRAIN], tracer.y_train, W[TRAIN], params=params)
     one = plain.retrain(GONE, eval_set=eval_set)
-    np.testing.assert_array_equal(one.predict(X[TEST]), tracer.retrain(GONE).predict(X[TEST]))
+    np.testing.assert_array_equal(one.scores(X[TEST]), tracer.retrain(GONE).scores(X[TEST]))
     assert plain.retrain(GONE).rounds.stopping == "kept"
 
 
@@ -314,7 +315,7 @@ def test_pipelines_and_named_classes():
     without = fit(KEPT)
     model = tracer.retrain(GONE)
     expected = without.predict(scaler.transform(table[TEST]), output_margin=True)
-    np.testing.assert_allclose(model.predict(table[TEST]), expected, atol=2e-6)
+    np.testing.assert_allclose(raw_scores(model, table[TEST]), expected, atol=2e-6)
     assert model.rounds.count == without.best_iteration + 1 != booster.best_iteration + 1
 
 

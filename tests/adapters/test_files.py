@@ -220,7 +220,7 @@ def test_answers_are_those_of_rows_in_memory(name, memory, tmp_path, in_pieces):
     for without in (None, gone):
         here = files.refit(without)
         there = memory_.refit(without)
-        np.testing.assert_allclose(here.predict(X), there.predict(X), **same)
+        np.testing.assert_allclose(here.scores(X), there.scores(X), **same)
     if files.engine.ensemble.not_smooth:
         return
     for ask in ({}, {"reduce": "mean"}, {"of": "prediction", "rows": [5, 880, 17]}):

@@ -502,7 +502,7 @@ X = pl.DataFrame({{"a": rng.normal(size=200), "b": [None if i % 7 == 0 else i % 
 y = pl.Series((X["a"] + X["b"].fill_null(2) > 2).cast(int))
 model = Model({settings}).fit(X, y)
 tracer = lt.Tracer(model, X, y)
-print(type(tracer.influence(X[:5], y[:5]).top(2)).__module__, raw_scores(tracer.retrain([3]), X[:5]).shape)
+print(type(tracer.influence(X[:5], y[:5]).top(2)).__module__, tracer.retrain([3]).scores(X[:5]).shape)
 print(len(repr(lt.label_noise(tracer))) > 100)
 """
 
@@ -521,7 +521,7 @@ def test_polars_without_pandas(module, name, settings):
     env = {**os.environ, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
     assert out.returncode == 0, out.stderr
-    assert out.stdout.split() == ["polars.dataframe.frame", "(5,)", "True"]
+    assert out.stdout.split() == ["polars.dataframe.frame", "(5,", "1)", "True"]
 
 
 def test_narwhals_comes_with_such_tables_only():

@@ -342,6 +342,14 @@ def test_catboost_levels_share_a_choice(catboost_case):
             )
 
 
+@pytest.mark.parametrize("name", ["feature_weights", "first_feature_use_penalties"])
+def test_catboost_refused(name):
+    X = np.random.default_rng(1).normal(size=(N, 3))
+    model = catboost_model({"cat_features": [], name: [1.0, 0.5, 1.0]}, X, X[:, 0])
+    with pytest.raises(lt.UnsupportedModel, match=f"{name} changes the gains"):
+        opened(model, X, X[:, 0]).split_search()
+
+
 @pytest.mark.parametrize("policy", ["SymmetricTree", "Depthwise"])
 def test_catboost_takes_the_best_split(policy):
     """Without noise, each split taken has the largest sum of G^2 / (W + lam) of all."""

@@ -41,7 +41,8 @@ def test_the_leaf_form_is_chosen_and_gives_the_same(shallow):
 def test_more_work_costs_more(shallow):
     model, X, y, *_ = shallow
     tracer = lt.Tracer(model, X, y)
-    for kw in ({}, {"method": lt.LeafInfluence(lt.SinglePoint())}):
+    for method in (None, lt.LeafInfluence(lt.SinglePoint()), lt.StructureInfluence()):
+        kw = {"method": method}
         few = tracer.estimate(32, **kw)
         many = tracer.estimate(3200, **kw)
         assert few.seconds < many.seconds

@@ -25,6 +25,7 @@ distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 from leaftrace.dask import Tracer, _part  # noqa: E402
+from leaftrace.dask._aligned import with_aligned_arrays  # noqa: E402
 from leaftrace.dask._cluster import Cluster  # noqa: E402
 from leaftrace.dask._stand_in import stand_in_rows  # noqa: E402
 
@@ -377,6 +378,14 @@ def test_bad_input(client):
         Tracer(model, spread(X[["a", "b"]]), spread(y), spread(w), client=client)
 
 
+def test_methods_that_need_all_rows(client):
+    model, X, y, w, X_test, y_test, *_ = made("LightGBM")
+    tracer = Tracer(model, spread(X), spread(y), spread(w), client=client)
+    for ask in (tracer.influence, tracer.top):
+        with pytest.raises(lt.InvalidInput, match=r"LeafInfluence\(\) alone"):
+            ask(X_test, y_test, method=lt.StructureInfluence())
+
+
 def test_a_closed_client_and_a_cluster_without_workers():
     """Both get a sentence; work sent to them would wait for ever."""
     X = np.arange(40.0).reshape(20, 2)
@@ -401,3 +410,23 @@ def test_a_closed_client_and_a_cluster_without_workers():
             Tracer(model, *rows, client=client)
         with pytest.raises(lt.LeaftraceError, match=r"client is closed"):
             tracer.influence(X[:2], y[:2])
+
+
+def test_arrays_that_lie_anywhere_in_a_message():
+    """Arrays of arguments are where kernels can read them, also inside of other values."""
+    anywhere = np.frombuffer(bytes(1) + np.arange(3.0).tobytes(), offset=1)
+    assert not anywhere.flags.aligned
+
+    @dataclass(frozen=True)
+    class Holder:
+        x: np.ndarray
+        more: list
+
+    def arrays(holder, pair, named):
+        return [holder.x, *holder.more, *pair, named]
+
+    found = with_aligned_arrays(
+        arrays, Holder(anywhere, [anywhere]), (anywhere, anywhere), named=anywhere
+    )
+    assert all(x.flags.aligned for x in found)
+    np.testing.assert_array_equal(found, [np.arange(3.0)] * 5)

@@ -108,13 +108,19 @@ def test_other_files(c, tmp_path):
 
 
 def test_shuffled_labels_are_caught(c):
-    with says(lt.FidelityError, "step 1", "shuffled labels", 'fidelity="warn"'):
+    with says(
+        lt.FidelityError, "labels in another order than the rows", "step 1", 'fidelity="warn"'
+    ):
         lt.Tracer(c.model, c.X, np.random.default_rng(0).permutation(c.y))
 
 
 def test_other_rows_are_caught(c):
-    with says(lt.FidelityError, "leaf weights differ", "other training rows"):
+    n = len(c.y)
+    with says(lt.FidelityError, f"was trained on {n} rows, here are {n - 5}", "step 1"):
         lt.Tracer(c.model, c.X[::-1][5:], c.y[::-1][5:])
+    others = np.r_[np.full(5, 9), np.arange(5, n)]  # as many rows, one of them instead of five
+    with says(lt.FidelityError, "fall into other leaves than in training", "other rows", "step 1"):
+        lt.Tracer(c.model, c.X[others], c.y[others])
 
 
 def test_forgotten_weights_are_caught():
@@ -128,7 +134,8 @@ def test_other_rows_and_labels_of_several_classes_are_caught():
     c = case("multiclass newton 3")
     with says(lt.FidelityError, "step 1"):
         lt.Tracer(c.model, c.X, np.roll(c.y, 1))
-    with says(lt.FidelityError, "leaf weights differ"):
+    n = len(c.y)
+    with says(lt.FidelityError, f"was trained on {n} rows, here are {n - 5}"):
         lt.Tracer(c.model, c.X[5:], c.y[5:])
 
 
@@ -147,8 +154,9 @@ def test_one_wrong_label_is_caught(c):
 
 def test_warn_and_ignore_go_on(c):
     y = np.roll(c.y, 1)
-    with pytest.warns(lt.FidelityWarning, match="differs from the model"):
+    with pytest.warns(lt.FidelityWarning, match="differs from the model") as seen:
         tracer = lt.Tracer(c.model, c.X, y, fidelity="warn")
+    assert seen[0].filename == __file__
     assert not tracer.fidelity.exact
     assert tracer.fidelity.max_error > 1e-3
     assert not lt.Tracer(c.model, c.X, y, fidelity="ignore").fidelity.exact
@@ -371,7 +379,7 @@ def test_bad_tracer_arguments(c):
 
 
 def test_given_parameters_count_and_are_checked(c):
-    with says(lt.FidelityError, "changed training parameters"):
+    with says(lt.FidelityError, "another learning_rate or regularisation", "given as params"):
         lt.Tracer(c.model, c.X, c.y, params={"l2_leaf_reg": 50.0})
     assert lt.Tracer(c.model, c.X, c.y, params={"l2_leaf_reg": 3.0}).fidelity.exact
 

@@ -1,11 +1,13 @@
 """The verdict on a replay: numbers that are not numbers, and rounding that is not an error."""
 
+import json
+
 import lightgbm as lgb
 import numpy as np
 import pytest
 import xgboost as xgb
 from boosters import numbers
-from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
 
 import leaftrace as lt
 from leaftrace._engine.fidelity import judge
@@ -48,6 +50,17 @@ def test_a_leaf_that_is_not_a_number_is_refused(number, fidelity):
             lt.Tracer(model, DATA.X, y, fidelity=fidelity)
 
 
+def test_a_file_with_a_leaf_that_is_not_a_number_is_refused():
+    """Before parameters are recovered from its leaves."""
+    booster = xgb.train({"nthread": 1}, xgb.DMatrix(DATA.X, DATA.y), 3)
+    content = json.loads(bytes(booster.save_raw("json")))
+    tree = content["learner"]["gradient_booster"]["model"]["trees"][1]
+    tree["split_conditions"][tree["left_children"].index(-1)] = np.nan
+    loaded = xgb.Booster(model_file=bytearray(json.dumps(content).encode()))
+    with pytest.raises(lt.UnsupportedModel, match=r"1 of the .* nan in step 2"):
+        lt.Tracer(loaded, DATA.X, DATA.y)
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # scikit-learn's, while it trains
 def test_a_training_that_diverged_is_refused():
     y = (DATA.y > np.median(DATA.y)).astype(int)
@@ -75,3 +88,50 @@ def test_leaves_that_are_rounding_alone(seed):
         n_jobs=1,
     ).fit(X, y)
     assert lt.Tracer(model, X, y).fidelity.exact
+
+
+def test_a_starting_score_that_is_rounding_alone():
+    """Balanced classes start at zero, but for the last bit of their logarithms."""
+    X = np.random.default_rng(0).normal(size=(12, 2))
+    y = np.repeat([0, 1, 2], [2, 5, 5])
+    model = HistGradientBoostingClassifier(max_iter=2, class_weight="balanced").fit(X, y)
+    assert 0 < np.abs(model._baseline_prediction).max() < 1e-15
+    assert lt.Tracer(model, X, y).fidelity.exact
+
+
+def test_second_derivatives_far_below_lambda():
+    """Pseudo-Huber far from the labels: H is 1e-17, of which H + lambda keeps nothing."""
+    X = np.arange(12.0)[:, None]
+    y = -100 + 1e-3 * np.arange(12.0)
+    booster = xgb.train({"objective": "reg:pseudohubererror"}, xgb.DMatrix(X, y), 1)
+    assert lt.Tracer(booster, X, y).fidelity.exact
+
+
+def test_rounding_of_medians_is_no_effect_of_a_row():
+    """Without one of many equal labels, medians stay as they are; the model has them in float32."""
+    X = np.arange(20.0)[:, None]
+    y = np.where(X[:, 0] < 15, -100.1, -99.7)
+    settings = {"objective": "reg:absoluteerror", "base_score": 0.3, "nthread": 1}
+    booster = xgb.train(settings, xgb.DMatrix(X, y), 15)
+    tracer = lt.Tracer(booster, X, y, dtype="float64")
+    found = tracer.influence(X[[0, 19]], y[[0, 19]], method=lt.LeafRefit(), rows=[0, 3, 12])
+    assert not found.values.any()
+
+
+def test_rates_of_rounds_need_leaves_that_confirm_them():
+    """One leaf a step has any value with a learning rate of its own, whatever the labels."""
+    X = np.array([[0, 0], [1, 0], [1, 1], [1, 0], [0, 0], [0, 1], [1, 0], [1, 0]])
+    y = np.array([1, 1, 1, 1, 1, 0, 0, 1])
+    settings = {
+        "objective": "binary:hinge",
+        "eta": 0.1,
+        "reg_lambda": 0,
+        "reg_alpha": 2,
+        "nthread": 1,
+    }
+    settings |= {"colsample_bytree": 0.5, "base_score": 0.3, "min_child_weight": 0}
+    booster = xgb.train(settings, xgb.DMatrix(X, y), 6)
+    assert lt.Tracer(booster, X, y).fidelity.exact
+    exchanged = y[[0, 1, 6, 3, 4, 5, 2, 7]]
+    with pytest.raises(lt.FidelityError):
+        lt.Tracer(booster, X, exchanged)

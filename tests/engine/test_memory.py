@@ -51,7 +51,7 @@ def answers(tracer):
     yield tracer.influence(X[:3], y[:3]).values
     yield tracer.influence(X[:3], y[:3], method=lt.LeafRefit(), rows=[1, 2, 3]).values
     yield tracer.label_influence(X[:3], y[:3]).values
-    yield tracer.top(X[:3], y[:3], 4).iloc[:, -1].to_numpy()
+    yield tracer.top(X[:3], y[:3], 4)["loss_change_if_removed"].to_numpy()
     yield tracer.neighbours(X[:3], 4)["weight"].to_numpy()
     yield tracer.score_candidates(X[:3], X[:3], y[:3]).values
 

@@ -42,10 +42,8 @@ def test_a_row_twice_is_a_row_of_weight_two(c):
     weighted = influence(c, model, c.X, c.y, heavy).values
     np.testing.assert_allclose(doubled[:-1], weighted, atol=1e-10 * np.abs(weighted).max())
     np.testing.assert_allclose(doubled[-1], weighted[5], atol=1e-10 * np.abs(weighted).max())
-    refitted = (
-        lt.Tracer(model, c.X[twice], c.y[twice])
-        .refit(without=[5, len(twice) - 1])
-        .predict(c.X_test)
+    refitted = raw_scores(
+        lt.Tracer(model, c.X[twice], c.y[twice]).refit(without=[5, len(twice) - 1]), c.X_test
     )
     without = raw_scores(lt.Tracer(model, c.X, c.y, heavy).refit(without=[5]), c.X_test)
     np.testing.assert_allclose(refitted, without, atol=1e-10)

@@ -262,16 +262,22 @@ def influences(case, tracer, reference, out):
     """Influence of rows and along a direction; the tangent; candidates."""
     data = case.data
     n = len(case.w)
-    found = asked(
-        out,
-        "influence",
-        True,
-        lambda: tracer.influence(data.X_test, data.y_test, reduce="mean").values[:, 0],
-    )
-    if found is None:
+    sloped = np.flatnonzero(~reference.rows_without_slope())
+    if len(sloped) < n:
+        no_slope_of_all(case, tracer, out)
+    values = asked(
+        out, "influence", True,
+        lambda: tracer.influence(
+            data.X_test, data.y_test, reduce="mean", rows=None if len(sloped) == n else sloped
+        ).values[:, 0],
+    )  # fmt: skip
+    if values is None:
         return
+    found = np.zeros(n)
+    found[sloped] = values
     scale = slope_scale(found, reference)
-    rows = np.unique(np.r_[np.argsort(found)[[0, -1]], some_rows(n, 2)])
+    chosen = np.r_[np.argsort(values)[[0, -1]], some_rows(len(sloped), 2)]
+    rows = sloped[np.unique(chosen)]
     usual = np.median(case.w[case.w > 0])
     unit = np.eye(n)
     for row in rows:
@@ -294,6 +300,16 @@ def influences(case, tracer, reference, out):
         if not np.all(np.abs(forward - found[rows]) <= 1e-8 * scale):
             out.note("wrong", "tangent", f"{forward} instead of {found[rows]}")
     candidates(case, tracer, reference, out, rows, found, scale)
+
+
+def no_slope_of_all(case, tracer, out):
+    """A question about all rows is refused where a row has no derivative."""
+    try:
+        tracer.influence(case.data.X_test, case.data.y_test, reduce="mean")
+    except lt.InvalidInput as error:
+        out.note("refusal", "influence", f"{type(error).__name__}: {error}")
+        return
+    out.note("wrong", "influence", "a number where a row of weight zero has no derivative")
 
 
 def slope_scale(found, reference):

@@ -117,7 +117,7 @@ def log_cosh_derivatives(A, y):
 
 LOG_COSH = {
     "derivatives": log_cosh_derivatives,
-    "loss_value": lambda F, y: np.log(np.cosh(F[:, 0] - y)),
+    "loss_value": lambda F, y: np.logaddexp(F[:, 0] - y, y - F[:, 0]) - np.log(2),
 }
 SETTINGS = {
     "Tweedie:variance_power=1.3": tweedie(1.3),

@@ -12,6 +12,8 @@ from leaftrace._cli import main
 
 DATA = ["--train", "train.csv", "--target", "repaid", "--weight", "w"]
 TEST = ["--test", "test.csv"]
+# A file of XGBoost does not keep them, and refits need them.
+REFIT_PARAMETERS = ["--param", "min_child_weight=1", "--param", "max_delta_step=0"]
 FEATURES = ["age", "home town", "income", "k"]
 CATEGORIES = {"home town": "category", "k": "category"}
 

@@ -4,9 +4,10 @@ The trees are fixed. Tree t gives a row, besides its leaf's value, for each node
 
     sum over candidate splits s of (pi_s - pi_s at the training's own weights) rate value of the row's side under s
 
-with values and temperatures from the training's own weights. Everything is a loop over nodes and
-candidates, each candidate a mask of rows; nothing is shared with the library but the description of
-the model (leaves, nodes, loss, leaf rule).
+with values and temperatures from the training's own weights, and an l2 of at least 16 average rows
+in gains and values of sides. Everything is a loop over nodes and candidates, each candidate a mask
+of rows; nothing is shared with the library but the description of the model (leaves, nodes, loss,
+leaf rule).
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ def column_masks(values: F64, kind: str, order_key: Any) -> Iterator[F64]:
             left = left | group
             yield left
         return
-    for threshold in distinct[:-1]:
-        yield ~missing & (values <= threshold)
-        if kind == "missing" and missing.any():
-            yield missing | (values <= threshold)
+    thresholds = [~missing & (values <= threshold) for threshold in distinct[:-1]]
+    yield from thresholds
     if kind == "missing" and missing.any():
         yield ~missing
+        # A candidate that differs from one before by rows of weight zero alone is not another one.
+        yield from (missing | left for left in thresholds)
 
 
 def derivatives(e: Any, A: F64) -> tuple[F64, F64]:
@@ -98,6 +99,13 @@ class SoftProgram:
         assert offset is None
         self.leaves = np.concatenate([self.e.leaves, test_leaves], axis=1).astype(int)
         self.temperature = temperature
+        # At least as much as 16 rows of average weight and second derivative.
+        h = (
+            1.0
+            if self.search.by_weight
+            else derivatives(self.e, np.tile(self.e.base, (self.n, 1)))[1]
+        )
+        self.l2 = max(self.e.lam, 16 * float((self.e.w[:, None] * h).mean()))
         self.own: dict[tuple[int, int], Any] = {}
         self.scores(self.e.w)  # the training's own point
 
@@ -129,7 +137,7 @@ class SoftProgram:
         for f, kind in enumerate(self.search.columns):
             lam = self.lam(f)
 
-            def key(group: F64) -> float | None:
+            def key(group: F64, lam: float = lam) -> float | None:
                 side = self.side(group & nodes[0], terms)
                 return None if not side.rows else float((side.G / (side.Q + lam)).sum())
 
@@ -156,7 +164,7 @@ class SoftProgram:
 
     def lam(self, f: int) -> float:
         is_sorted = f >= 0 and self.search.columns[f] == "sorted"
-        return self.e.lam + (self.search.category_l2 if is_sorted else 0.0)
+        return self.l2 + (self.search.category_l2 if is_sorted else 0.0)
 
     def gain(self, split: list[tuple[F64, F64]], f: int, terms: dict[str, F64]) -> float:
         return sum(
@@ -190,7 +198,7 @@ class SoftProgram:
         l1 = self.e.rule.l1
         candidates = list(self.candidates(nodes, terms))
         if self.search.columns_sampled:
-            whole = sum(self.side(node, terms).gain(self.e.lam, l1) for node in nodes)
+            whole = sum(self.side(node, terms).gain(self.l2, l1) for node in nodes)
             most = 1.02 * (self.gain(taken, column, terms) - whole)
             better = {
                 f
@@ -275,7 +283,9 @@ class SoftProgram:
     def leaf_values(self, r: int, terms: dict[str, F64], A: F64, w: F64, rate: float) -> F64:
         """(n + m, O) leaf values by the leaf rule, for leaves of one Newton or gradient step."""
         e = self.e
-        assert e.rule.iterations == 1 and e.smoothing is None and e.fixed is None
+        assert e.rule.iterations == 1
+        assert e.smoothing is None
+        assert e.fixed is None
         out = np.zeros((self.leaves.shape[1], terms["G"].shape[1]))
         for leaf in np.unique(self.leaves[r]):
             mask = self.leaves[r] == leaf

@@ -11,15 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import xgboost
-from cli_world import DATA, TEST, answer, people
+from cli_world import DATA, REFIT_PARAMETERS, TEST, answer, people
 
 import leaftrace as lt
 from leaftrace._cli import main
 
 # ---- the same numbers as the library ----
-
-# An XGBoost file does not keep them, and refits need them.
-REFIT_PARAMETERS = ["--param", "min_child_weight=1", "--param", "max_delta_step=0"]
 
 
 @pytest.mark.parametrize("file", ["cat.cbm", "xgb.ubj", "lgb.txt"])

@@ -177,6 +177,7 @@ def test_types_of_a_parquet_table_stay(there, capsys):
     assert pd.read_parquet("clean.parquet").index.equals(frame.index)
 
 
+@pytest.mark.filterwarnings("default::leaftrace.IndexWarning")
 def test_a_list_of_rows_is_one_that_impact_reads(there, capsys):
     found = by_hand("good", fitted(), max_rounds=4)
     answer(capsys, *GOOD, "--id", "zip", "--max-rounds", "4", "--out", "rows.txt")
@@ -208,7 +209,10 @@ def test_a_list_of_rows_is_one_that_impact_reads(there, capsys):
         )
         == 2
     )
-    assert "names several training rows" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "warning: 2 labels of training rows are shared by several rows" in said
+    assert "choose a column without duplicates for --id" in said
+    assert "names several training rows" in said
     assert not Path("r.txt").exists()
 
 

@@ -184,7 +184,8 @@ def test_inexact_replay_can_be_gone_on_with(here):
     run = process("explain", "lgb.txt", *DATA[:4], *TEST, "--fidelity", "warn", "--worst", "1")
     out, err = run.communicate()
     assert run.returncode == 0
-    assert "leaftrace: warning: the replay differs" in err
+    assert "leaftrace: warning: likely forgotten sample weights" in err
+    assert "the replay differs from the model from step 1 of 12 on" in err
     assert out.startswith("Test row")
 
 

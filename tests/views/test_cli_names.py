@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from catboost import CatBoostClassifier
-from cli_world import DATA, TEST, answer
+from cli_world import DATA, REFIT_PARAMETERS, TEST, answer
 from lightgbm import LGBMClassifier, LGBMRegressor
 
 import leaftrace as lt
@@ -50,6 +50,7 @@ def test_a_report_has_names(world, here, capsys, monkeypatch, file):
         *CALL,
         *TEST,
         *models[file][2],
+        *(REFIT_PARAMETERS if file == "xgb.ubj" else []),
         "--worst",
         "3",
         "--html",

@@ -29,7 +29,10 @@ from .class_names import open_with_names
 class Retrained(Protocol):
     """A model that was trained again, on another training set."""
 
-    structure_changed: bool
+    @property
+    def structure_changed(self) -> bool:
+        """Whether any training row falls into another leaf of any tree; found out when asked for."""
+        ...
 
     @property
     def rounds(self) -> Rounds:

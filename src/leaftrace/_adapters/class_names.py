@@ -126,8 +126,11 @@ class RetrainedWithNames:
     def __init__(self, inner: Retrained, names: Sequence[Any]) -> None:
         self.inner = inner
         self.names = names
-        self.structure_changed = inner.structure_changed
         self.rounds = inner.rounds
+
+    @property
+    def structure_changed(self) -> bool:
+        return self.inner.structure_changed
 
     def scores(self, X: Any) -> F64:
         return self.inner.scores(X)

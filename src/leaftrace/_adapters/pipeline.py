@@ -71,8 +71,11 @@ class RetrainedPipeline:
     def __init__(self, source: PipelineSource, inner: Retrained) -> None:
         self.source = source
         self.inner = inner
-        self.structure_changed = inner.structure_changed
         self.rounds = inner.rounds
+
+    @property
+    def structure_changed(self) -> bool:
+        return self.inner.structure_changed
 
     def scores(self, X: Any) -> F64:
         return self.inner.scores(self.source.transform(X))

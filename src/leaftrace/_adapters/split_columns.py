@@ -11,13 +11,14 @@ from .._data import frames
 from .._data.arrays import F64
 from .._data.errors import InvalidInput, UnsupportedModel
 from .._data.parquet import PartedTable
+from .._data.wording import words
 
 
 def splits_not_by_gain(reason: str) -> UnsupportedModel:
     """Return the error for a model whose search for splits cannot be described."""
     return UnsupportedModel(
-        f"StructureInfluence softens a choice of splits by their gain, and {reason}; use LeafInfluence() or "
-        "LeafRefit(), which hold the splits fixed, or Retrain()."
+        f"StructureInfluence softens a choice of splits by their gain, and {reason}; use {words().leaf_method} or "
+        f"{words().refit_method}, which hold the splits fixed, or training again (Retrain())."
     )
 
 

@@ -57,7 +57,7 @@ def explain(rows: ExplainedRows, top: int, *, for_report: bool) -> Explanation:
 
 def show_explanation(out: Output, rows: ExplainedRows, found: Explanation, top: int) -> None:
     """Print a table for each test row, and put everything into the JSON document."""
-    out.document |= {"of": rows.of, "test_rows": found.test_rows}
+    out.document |= {"of": rows.of, "method": repr(rows.method), "test_rows": found.test_rows}
     for facts in found.test_rows:
         lines = facts["training_rows"]
         columns = list(lines[0]) if lines else []

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from .._data.errors import InvalidInput
+from .._engine.methods import LeafInfluence, LeafRefit, Method, StructureInfluence
 
 _TABLES = "CSV, Parquet, Arrow or Feather, by its ending"
 
@@ -19,6 +20,13 @@ AlsoRetrain = Annotated[
     bool, typer.Option("--retrain", help="Also train again, which alone gives the real effect.")
 ]
 ShownRows = Annotated[int, typer.Option(min=1, help="How many training rows to show.")]
+MethodName = Annotated[
+    str,
+    typer.Option(
+        help="How influence is computed: leaf (exact for the trees as they are), structure (to first "
+        "order, through soft choices of splits) or refit (leaves refitted without each row: slow)."
+    ),
+]
 FailAbove = Annotated[float | None, typer.Option(min=0.0, help="Exit with code 1 above this.")]
 
 
@@ -62,6 +70,20 @@ class Options:
     ] = False
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False
+
+
+METHODS: dict[str, Method] = {
+    "leaf": LeafInfluence(),
+    "structure": StructureInfluence(),
+    "refit": LeafRefit(),
+}
+
+
+def method_of(name: str) -> Method:
+    """The method that an option names."""
+    if name not in METHODS:
+        raise InvalidInput(f"--method is '{name}'; it can be {', '.join(METHODS)}.")
+    return METHODS[name]
 
 
 def split(text: str | None) -> list[str]:

@@ -30,7 +30,10 @@ OPTION_WORDS = Wording(
     no_refit="--no-refit",
     give_eval_set="Tracer(..., eval_set=) in Python",
     give_parameters="Give --param max_depth=... --param learning_rate=...",
+    unique_labels="choose a column without duplicates for --id",
     takes_options=True,
+    leaf_method="--method leaf",
+    refit_method="--method refit",
 )
 
 

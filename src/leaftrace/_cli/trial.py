@@ -18,7 +18,10 @@ from typing import Any
 from .._adapters import import_adapter, load_file, load_pickle
 from .._data.errors import UnsupportedModel
 
-_SECONDS = 60  # and one more for each megabyte
+# Seconds that it may compute, and that may pass while it waits; one more of each for a megabyte. A
+# busy machine takes its time, which is no sign of damage.
+_CPU_SECONDS = 60
+_WALL_SECONDS = 600
 _ROWS = 64
 _MAX_CELLS = 10_000_000
 # Libraries import these where they are installed, which is most of their own start. No model file
@@ -48,9 +51,21 @@ def _reason_of_death(path: str, library: str | None, content: str) -> str | None
     """
     if not sys.executable:
         return None
-    seconds = _SECONDS + os.path.getsize(path) // 1_000_000
+    more = os.path.getsize(path) // 1_000_000
+    seconds = _WALL_SECONDS + more
+    cpu_seconds = _CPU_SECONDS + more
     process = subprocess.Popen(
-        [sys.executable, "-P", "-W", "ignore", "-m", __name__, path, library or ""],
+        [
+            sys.executable,
+            "-P",
+            "-W",
+            "ignore",
+            "-m",
+            __name__,
+            path,
+            library or "",
+            str(cpu_seconds),
+        ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -67,9 +82,19 @@ def _reason_of_death(path: str, library: str | None, content: str) -> str | None
         process.wait()
     if 0 <= code <= 2:  # it survived, or Python itself could not start
         return None
+    if hasattr(signal, "SIGXCPU") and code == -signal.SIGXCPU:
+        return f"was not done after {cpu_seconds} seconds of computing"
     with suppress(ValueError):
         return f"died of {signal.Signals(-code).name}"
     return f"died with exit code {code}"
+
+
+def _limit_computing(seconds: int) -> None:
+    """End this process when it has computed for so long, on systems that can do that."""
+    with suppress(ImportError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
 
 
 def _try_model(path: str, library: str) -> None:
@@ -84,21 +109,26 @@ def _try_model(path: str, library: str) -> None:
     elif library == "xgboost":
         booster = model.booster
         booster.save_raw("json")
-        booster.inplace_predict(_made_up_rows(booster.num_features()), validate_features=False)
+        rows = _made_up_rows(booster.num_features())
+        import_adapter(library).leaves_of_numbers(booster, rows)
     elif library == "catboost":
-        model.calc_leaf_indexes(_made_up_rows(len(model.feature_names_)))
+        rows = _made_up_rows(len(model.feature_names_)).astype(object)
+        for column in (*model.get_cat_feature_indices(), *model.get_text_feature_indices()):
+            rows[:, column] = [f"{row} words" for row in range(len(rows))]
+        model.calc_leaf_indexes(rows)
     else:
         model.predict(_made_up_rows(model.n_features_in_))
 
 
 def _made_up_rows(columns: int) -> Any:
-    """Numbers of all sizes, zeros and gaps."""
+    """Numbers of all sizes, small whole ones such as codes of categories, zeros and gaps."""
     import numpy as np
 
     if not 0 < columns * _ROWS <= _MAX_CELLS:
         raise ValueError(f"{columns} columns")
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(_ROWS, columns)) * 10.0 ** rng.uniform(-3, 4, size=(_ROWS, columns))
+    rows[: _ROWS // 2] = rng.integers(0, 12, size=(_ROWS // 2, columns))
     rows[0] = 0.0
     rows[1] = np.nan
     return rows
@@ -106,4 +136,5 @@ def _made_up_rows(columns: int) -> Any:
 
 if __name__ == "__main__":
     with suppress(Exception):
-        _try_model(*sys.argv[1:])
+        _limit_computing(int(sys.argv[3]))
+        _try_model(*sys.argv[1:3])

@@ -123,9 +123,11 @@ def row_count(X: Any) -> int:
     shape = getattr(X, "shape", None)
     if shape:
         return int(shape[0])
-    if hasattr(X, "num_data"):  # lightgbm.Dataset, which counts its rows when it is constructed
+    if hasattr(X, "num_row"):
+        return int(X.num_row())
+    if hasattr(X, "num_data"):  # LightGBM's Dataset
         return int(X.construct().num_data())
-    return int(X.num_row()) if hasattr(X, "num_row") else len(X)
+    return len(X)
 
 
 def take_rows(X: Any, keep: Ints) -> Any:
@@ -145,10 +147,10 @@ def take_rows(X: Any, keep: Ints) -> Any:
 
 def row_parts(X: Any) -> list[slice]:
     """The rows of a table in parts of about PART_BYTES; one part if it cannot be cut cheaply."""
-    n = row_count(X)
     shape = getattr(X, "shape", ())
     if len(shape) != 2 or hasattr(X, "get_label"):  # not a table, or a booster's own matrix
-        return [slice(0, n)]
+        return [slice(None)]
+    n = int(shape[0])
     row_bytes = 16 * X.nnz // max(n, 1) if hasattr(X, "nnz") else 8 * shape[1]
     at_once = max(_LEAST_ROWS, PART_BYTES // max(row_bytes, 1))
     return [slice(start, min(start + at_once, n)) for start in range(0, n, at_once)]

@@ -30,6 +30,9 @@ class Wording:
     ``give_parameters``   how to give the parameters of training
     ``takes_options``     parameters are given as options of a command
     ``give_eval_set``     how to have early stopping repeated
+    ``leaf_method``       the method that holds splits fixed, and
+    ``refit_method``      the one that refits leaves
+    ``unique_labels``     how to give each training row a name of its own
     """
 
     test_suspects: str = "confirm(X_holdout, y_holdout)"
@@ -46,6 +49,9 @@ class Wording:
     give_parameters: str = "Pass params={'max_depth': ..., 'learning_rate': ..., ...}"
     takes_options: bool = False
     give_eval_set: str = "Tracer(..., eval_set=)"
+    leaf_method: str = "LeafInfluence()"
+    refit_method: str = "LeafRefit()"
+    unique_labels: str = "give X_train an index without duplicates"
 
     def parameters(self, **values: object) -> str:
         """Words for giving these parameters of training; a value of ... is left to the user."""

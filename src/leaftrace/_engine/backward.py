@@ -19,13 +19,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from .._data.arrays import F64, Ids, Ints, Real
 from .._kernels import BLOCKS, block_width, kernels, zeros
-from .._kernels import numpy as twins
 from .._kernels.arguments import StepLeaves
 from .._kernels.numpy import sum_by_leaf
 from .._model.ensemble import BASE, Ensemble
@@ -33,7 +31,6 @@ from .queries import Queries
 from .replay import Trace
 from .row_effects import PlacedRows, base_effect, base_label_effect, direct_effects, label_effects
 from .workspace import ROW_CHUNK, Workspace
-
 
 BeforeStep = Callable[[int, Real], None]
 
@@ -168,11 +165,18 @@ def backward_rows(
     step below, unless they are None. leaves (trees, n), U (R, n, O, K), fbar and below (M, O, B).
     """
     e = trace.ensemble
-    # The native kernel does not take the effects of smoothed trees, which have two numbers a row.
-    step_kernels: Any = kernels if e.smoothing is None else twins
     at = _step_leaves(e, t, leaves)
+    if e.smoothing is not None:  # rows have effects on two sums, which come one after the other
+        kernels.backward_step(*at, *_effects_on_sum(0, U, fbar), abar, None, None, None)
+        U, fbar = _effects_on_sum(1, U, fbar)
     at_below = (None, None) if below is None else _step_leaves(e, t - 1, leaves)
-    step_kernels.backward_step(*at, U, fbar, abar, *at_below, below)
+    kernels.backward_step(*at, U, fbar, abar, *at_below, below)
+
+
+def _effects_on_sum(which: int, U: Real, fbar: Real) -> tuple[Real, Real]:
+    """The part of U (R, n, 2, K) and fbar (M, 2, B) that belongs to one of the sums of a leaf."""
+    one = slice(which, which + 1)
+    return np.ascontiguousarray(U[:, :, one]), np.ascontiguousarray(fbar[:, one])
 
 
 def _step_leaves(e: Ensemble, t: int, leaves: Ids) -> StepLeaves:

@@ -21,6 +21,7 @@ from .._model.ensemble import Ensemble
 from .free_memory import size_in_words
 from .leaf_space import has_leaf_form, space_bytes
 from .methods import LeafInfluence, LeafRefit, SinglePoint, TopKLeaves
+from .soft_splits import SoftSplits, block_of
 from .workspace import Workspace
 
 # Nanoseconds for one row in one tree. Prices by width are also for one column of a block of that
@@ -34,10 +35,12 @@ PRICES = {
     "refit": {1: 3.6, 8: 0.6, 32: 0.58},
     "pairs": 4.0,  # for one row in one pair of trees
     "solve": 0.026,  # for one pair of leaves and one column
+    "choices": {1: 7.0, 8: 1.0, 32: 0.57},  # also for one column that splits compare
+    "candidates": {1: 98.0, 8: 30.0, 32: 11.0},  # for one bin at an inner node, not for rows
 }
 PROBE = 0.16  # nanoseconds that the probe in `machine` takes for a row and column on that machine
 
-Form = Literal["row form", "leaf form", "direct effects only", "forwards"]
+Form = Literal["row form", "leaf form", "direct effects only", "forwards", "soft splits"]
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,40 @@ def plan_influence(
         nanoseconds += effects_cost(e) * (-(-columns // work.block) - 1)
         width = min(columns, work.block)
     return Plan("row form", nanoseconds, stored + _block_bytes(work, width), work.n_jobs)
+
+
+def plan_structure(work: Workspace, splits: SoftSplits, columns: int, rows: int) -> Plan:
+    """Plan StructureInfluence for this many queries and training rows.
+
+    The estimate is rough: how many candidates are likely enough to count is known only afterwards.
+    """
+    e = work.trace.ensemble
+    width = block_of(work, splits)
+    blocks = -(-columns // width)
+    nanoseconds = choice_cost(e, splits, columns, width)
+    nanoseconds += backward_cost(e, columns) + expand_cost(e, columns, rows)
+    if not work.has_effects:
+        nanoseconds += effects_cost(e) * (1 if work.keeps_effects else blocks)
+    stored = work.effect_bytes() if work.keeps_effects else 0
+    stored += splits.codes.nbytes + rows * columns * work.dtype.itemsize
+    block = block_width(min(columns, width))
+    stored += splits.table_bytes(e, block, work.dtype.itemsize)
+    stored += _block_bytes(work, min(columns, width))
+    return Plan("soft splits", nanoseconds, stored, work.n_jobs)
+
+
+def choice_cost(e: Ensemble, splits: SoftSplits, queries: int, width: int) -> float:
+    """Nanoseconds of one core for the soft choices of all trees, in blocks of this width."""
+    trees = splits.search.trees
+    outputs = e.leaf_outputs
+    if splits.search.joint:
+        trees = [trees[e.trees(t).start] for t in range(e.n_steps)]
+        outputs = e.n_outputs
+    nodes = sum(len(tree.left) for tree in trees)
+    sizes = splits.bins.sizes
+    by_row = _column_price("choices", queries, width) * e.n_rows * len(trees) * len(sizes)
+    by_bin = _column_price("candidates", queries, width) * nodes * int(sizes.sum())
+    return (by_row + by_bin) * queries * outputs
 
 
 def _forward_plan(
@@ -198,9 +235,12 @@ def states_cost(e: Ensemble) -> float:
     return PRICES["states"] * e.n_steps * e.n_rows * e.n_outputs
 
 
-def _column_price(what: str, columns: int) -> float:
-    """The price of one of this many columns. A block costs as much as its width, full or not."""
-    width = block_width(min(columns, BLOCKS[-1]))
+def _column_price(what: str, columns: int, most: int = BLOCKS[-1]) -> float:
+    """The price of one of this many columns. A block costs as much as its width, full or not.
+
+    ``most``: columns that a block can have.
+    """
+    width = block_width(min(columns, most))
     blocks = -(-columns // width)
     return PRICES[what][width] * blocks * width / max(columns, 1)
 

@@ -27,26 +27,24 @@ from .._model.training_set import TrainingSet
 from . import forward
 from .backward import (
     LeafAdjoint,
-    expand_candidates,
     expand_labels,
     expand_training,
     leaf_adjoint,
     single_pass_influence,
 )
-from .costs import Plan, plan_influence
+from .costs import Plan, plan_influence, plan_structure
 from .fidelity import Fidelity
 from .free_memory import available_memory
 from .leaf_space import LeafSpace, build_leaf_space
 from .methods import AllPoints, LeafInfluence, LeafRefit, StructureInfluence
 from .queries import Of, Queries, Reduce, queries_for
-from .refit import RefittedModel, RetrainedModel, alter, class_factors, refit_on
+from .refit import RefittedModel, RetrainedModel, alter, refit_on
 from .refit_point import RefitPoint
 from .removals import has_block_removal, refit_without
 from .replay import replay
 from .retrainings import Retrainings
-from .row_effects import candidate_rows
 from .settings import Settings, thread_pool
-from .soft_splits import SoftQueries, SoftSplits, block_of, soft_splits, structure_influence
+from .soft_splits import SoftQueries, SoftSplits, soft_splits, structure_blocks
 from .workspace import Workspace
 
 
@@ -192,8 +190,12 @@ class Engine:
         """The queries about these test rows, and the names of their columns."""
         return queries_for(self.source, X, y, of, reduce, output, baseline)
 
-    def plan(self, method: LeafInfluence | LeafRefit, columns: int, rows: int) -> Plan:
+    def plan(
+        self, method: LeafInfluence | StructureInfluence | LeafRefit, columns: int, rows: int
+    ) -> Plan:
         """Plan how to compute this many columns of `influence` for this many training rows."""
+        if isinstance(method, StructureInfluence):
+            return plan_structure(self.work, self.soft_splits, columns, rows)
         return plan_influence(self.work, self.space is not None, method, columns, rows)
 
     # ---- passes ----
@@ -205,7 +207,7 @@ class Engine:
         work = self.work
         plan = self.plan(method, len(queries), self.n_rows if index is None else len(index))
         in_one_pass = plan.form == "row form" and not work.keeps_effects and index is None
-        adjoint_of = self._adjoint(queries, plan)
+        adjoint_of = self.adjoint(queries, plan)
 
         def influence_on(columns: slice) -> tuple[slice, Real]:
             if in_one_pass:
@@ -220,27 +222,18 @@ class Engine:
         """The splits of the model as choices among candidates."""
         return soft_splits(self.source)
 
+    def soft_queries(self, queries: Queries, X: Any) -> SoftQueries:
+        """Queries about the test rows X, with the bins of these."""
+        return SoftQueries(queries, self.soft_splits.bins.codes(self.source.split_columns(X)))
+
     def structure_blocks(
         self, queries: Queries, X: Any, method: StructureInfluence, index: Ints | None
     ) -> Iterator[tuple[slice, Real]]:
-        """StructureInfluence, block by block: (columns, values (rows, columns)).
+        """The same by StructureInfluence; ``X``: the test rows of the queries."""
+        asked = self.soft_queries(queries, X)
+        return structure_blocks(self.work, self.soft_splits, asked, method.temperature, index)
 
-        ``X``: the test rows of the queries.
-        """
-        work = self.work
-        splits = self.soft_splits
-        work.prepare_effects()
-        asked = SoftQueries(queries, splits.bins.codes(self.source.split_columns(X)))
-
-        def influence_on(columns: slice) -> tuple[slice, Real]:
-            values = structure_influence(work, splits, asked, columns, method.temperature, index)
-            return columns, values
-
-        block = block_of(work, splits, work.blocks_ahead)
-        done = work.map(influence_on, blocks_of(len(queries), block), work.blocks_ahead)
-        yield from progress(done, len(queries), "influence", "query", block)
-
-    def _adjoint(self, queries: Queries, plan: Plan) -> Callable[[slice], LeafAdjoint]:
+    def adjoint(self, queries: Queries, plan: Plan) -> Callable[[slice], LeafAdjoint]:
         """A function that runs the backward pass for some columns, in the planned form."""
         work = self.work
         work.prepare_effects()
@@ -289,10 +282,12 @@ class Engine:
                 "(quantiles, or smoothed along their paths); use LeafRefit() without an update set."
             )
         e = self.ensemble
+        # The model itself has the rounding of its library, which a refit without a row does not repeat.
+        before = refit_on(self.work.trace, e).scores(queries.leaves)
 
         def without_row(row: int) -> F64:
             refitted = refit_on(self.work.trace, e.keep(self.rest(np.array([row]))))
-            change = refitted.scores(queries.leaves) - e.scores(queries.leaves)
+            change = refitted.scores(queries.leaves) - before
             return -queries.change(change[:, :, None])[:, 0]
 
         models = self.work.map(without_row, index.tolist())
@@ -305,7 +300,7 @@ class Engine:
         ``target``: the class that label mass goes to, for several outputs.
         """
         work = self.work
-        adjoint_of = self._adjoint(queries, self.plan(LeafInfluence(), len(queries), len(index)))
+        adjoint_of = self.adjoint(queries, self.plan(LeafInfluence(), len(queries), len(index)))
 
         def slopes_of_chunk(adjoint: LeafAdjoint, chunk: Ints) -> Real:
             rows = work.rows.take(chunk)
@@ -322,34 +317,6 @@ class Engine:
 
         blocks = work.map(slopes_of_block, blocks_of(len(queries)))
         return np.concatenate(list(blocks), axis=1)
-
-    def candidate_values(
-        self, queries: Queries, leaves: np.ndarray, start: F64, labels: list[F64]
-    ) -> Real:
-        """(labelings, rows, queries) derivatives in the weights of new rows, at weight zero.
-
-        ``leaves`` (trees, rows)
-        ``start``  (rows, K) scores before the first tree
-        ``labels`` for each labeling (rows,) labels of the new rows
-        """
-        e = self.ensemble
-        work = self.work
-        adjoint_of = self._adjoint(queries, self.plan(LeafInfluence(), len(queries), len(start)))
-        chunks = work.row_chunks(np.arange(len(start)))
-        trained = [e.w_factor, e.w_factor if e.base_factor is None else e.base_factor]
-
-        def values_of_block(columns: slice) -> Real:
-            adjoint = adjoint_of(columns)
-            by_labeling = []
-            for y in labels:
-                factors = class_factors(self.source, y, trained)
-                rows = candidate_rows(work.trace, leaves, start, y, *factors)
-                parts = [expand_candidates(work, adjoint, rows.take(part)) for part in chunks]
-                by_labeling.append(np.concatenate(parts))
-            return np.stack(by_labeling)
-
-        blocks = work.map(values_of_block, blocks_of(len(queries)))
-        return np.concatenate(list(blocks), axis=2)
 
     # ---- passes for actions and views ----
 

@@ -19,14 +19,12 @@ followed exactly.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from .._data.arrays import F64, Ids, Ints, Real
 from .._data.errors import InvalidInput
 from .._kernels import kernels, zeros
-from .._kernels import numpy as twins
 from .._kernels.arguments import (
     InnerIteration,
     LossTerms,
@@ -99,14 +97,21 @@ def _knock_on_sums(block: ForwardBlock, t: int, U: Real) -> tuple[F64, Real | No
     sums = np.zeros((leaves.stop - leaves.start, e.effect_outputs, block.B))
     if not block.selection.uses_changes:
         return sums, None
-    # The native kernel does not take the effects of smoothed trees, which have two numbers a row.
-    step_kernels: Any = kernels if e.smoothing is None else twins
-    knock_on = zeros(sums.shape, block.work.dtype)
     ranking = block.selection.empty_ranking(t)
     sweep = block.sweep(t, ranking)
-    step_kernels.tangent_sums(*sweep.leading, U, sweep.D, sweep.ranking, knock_on)
+    # The kernel sums over leaves of as many outputs as effects; those of smoothed trees have one
+    # output, and rows have effects on two sums, which come one after the other.
+    together = e.leaf_outputs
+    for o in range(0, e.effect_outputs, together):
+        part = slice(o, o + together)
+        knock_on = zeros((len(sums), together, block.B), block.work.dtype)
+        U_part = np.ascontiguousarray(U[:, :, part])
+        kernels.tangent_sums(*sweep.leading, U_part, sweep.D, sweep.ranking, knock_on)
+        sums[:, part] = knock_on
+        sweep = Sweep(sweep.at, None, None, None, sweep.D, None)  # D and ranking are complete
     mask = block.selection.mask(t, ranking)
-    sums += knock_on if mask is None else knock_on * mask[:, None]
+    if mask is not None:
+        sums *= mask[:, None]
     return sums, mask
 
 

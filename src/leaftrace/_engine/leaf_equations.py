@@ -128,7 +128,7 @@ class LeafEquations:
     def recorded(self, kind: str, first: Iteration) -> F64:
         """(M,) the numbers that the model recorded of its leaves, recomputed."""
         if kind == "hessian":
-            return first.D[:, 0, 0] - self.lam
+            return self._curvature(first.sums)[:, 0, 0]
         found = {
             "weight": first.sums.W,
             "weighted rows": first.sums.rows,

@@ -8,6 +8,7 @@ update set than AllPoints.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -15,7 +16,9 @@ import numpy as np
 
 from .._data.arrays import Ints, Real
 from .._data.errors import InvalidInput
+from .._model.splits import TreeNodes
 from .queries import Queries
+from .subset_training import SubsetTraining
 from .workspace import Workspace
 
 # The meaning of a method's values: dQ/dw_i; Q(with) - Q(without); or numbers of which only the
@@ -109,7 +112,8 @@ class StructureInfluence:
     def __post_init__(self) -> None:
         if not (isinstance(self.temperature, (int, float)) and 0 < self.temperature < np.inf):
             raise InvalidInput(
-                f"StructureInfluence has temperature={self.temperature!r}; it is a number above 0, and 1 needs no tuning."
+                f"StructureInfluence has temperature={self.temperature!r}; it is a number above 0, and 1 needs no "
+                "tuning."
             )
 
 
@@ -149,7 +153,39 @@ class Baseline(ABC):
         """
 
 
-Method = LeafInfluence | StructureInfluence | LeafRefit | Retrain | Baseline
+class RetrainingBaseline(ABC):
+    """A published method that trains the model again on other rows: see `baselines`."""
+
+    gives: ClassVar[Gives] = "scores"
+    differentiates: ClassVar[bool] = False
+
+    @abstractmethod
+    def values(self, training: SubsetTraining, queries: Queries, index: Ints) -> Real:
+        """(rows, queries) values of the training rows in `index`."""
+
+
+class SplitBaseline(ABC):
+    """A published method that needs the inner nodes of the trees: see `baselines`."""
+
+    gives: ClassVar[Gives] = "scores"
+    differentiates: ClassVar[bool] = True
+
+    @abstractmethod
+    def values(
+        self, work: Workspace, trees: Sequence[TreeNodes], queries: Queries, index: Ints
+    ) -> Real:
+        """(rows, queries) values of the training rows in `index`. ``trees``: of the model."""
+
+
+Method = (
+    LeafInfluence
+    | StructureInfluence
+    | LeafRefit
+    | Retrain
+    | Baseline
+    | RetrainingBaseline
+    | SplitBaseline
+)
 
 FastLeafInfluence = LeafInfluence
 FastLeafRefit = LeafRefit

@@ -18,7 +18,7 @@ from .backward import expand_training, leaf_adjoint
 from .queries import Queries
 from .refit import RefittedModel, alter
 from .replay import replay
-from .soft_splits import SoftQueries, SoftSplits, block_of, structure_influence
+from .soft_splits import SoftQueries, SoftSplits, structure_blocks
 from .split_bins import Codes
 from .workspace import Workspace
 
@@ -65,11 +65,8 @@ class RefitPoint:
         if self._kept is not None:
             splits = replace(splits, codes=np.ascontiguousarray(splits.codes[self._kept]))
         asked = SoftQueries(queries.at(self.work.trace.ensemble), codes)
-        blocks = [
-            structure_influence(self.work, splits, asked, columns, temperature, None)
-            for columns in blocks_of(len(queries), block_of(self.work, splits, 1))
-        ]
-        return self._all_rows(blocks)
+        parts = structure_blocks(self.work, splits, asked, temperature, None)
+        return self._all_rows([values for _, values in parts])
 
     def _all_rows(self, blocks: list[Real]) -> F64:
         """(n, queries) from blocks of columns, which have lines for the rows that are left."""

@@ -131,7 +131,7 @@ def replay(
     if has_rounding_noise(e):
         steps = _without_noise(e, steps, scale, tolerance)
     notes = [*notes, *rounding_note(e, scores.A)]
-    return _trace(e, steps, (e.y, e.base_weight), base_labels(e), tolerance, notes)
+    return _trace(e, steps, (e.y, e.base_weight), base_labels(e), scale, tolerance, notes)
 
 
 def _without_noise(
@@ -189,7 +189,7 @@ def replay_from_sums(
             except StopIteration as end:
                 finished[t] = end.value
     steps = [finished[t] for t in range(e.n_steps)]
-    return _trace(e, steps, labels, labels, tolerance, notes)
+    return _trace(e, steps, labels, labels, scale, tolerance, notes)
 
 
 def replay_step(
@@ -234,19 +234,21 @@ def _trace(
     steps: Sequence[ReplayedStep],
     all_labels: tuple[F64, F64],
     labels: tuple[F64, F64],
+    scale: float,
     tolerance: float,
     notes: Sequence[str],
 ) -> Trace:
     """Judge the replayed steps and put the trace together.
 
     ``all_labels``: labels and weights that the starting score is checked with.
+    ``scale``: the leaf value that errors are relative to.
     """
     fidelity = judge(
         e,
         np.array([step.error for step in steps]),
         np.array([step.leaf for step in steps]),
         np.array([step.weight_error for step in steps]),
-        _base_error(e, all_labels),
+        _base_error(e, all_labels, scale),
         tolerance,
         notes,
         _first_values(e, steps[0].trace) if e.n_rows else None,
@@ -278,13 +280,12 @@ def leaf_scale(e: Ensemble, gradient: float) -> float:
     return float(max(np.abs(e.values).max(initial=0.0), 1e-6 * possible)) or 1.0
 
 
-def _base_error(e: Ensemble, labels: tuple[F64, F64]) -> float:
-    """Relative error of the starting score."""
+def _base_error(e: Ensemble, labels: tuple[F64, F64], scale: float) -> float:
+    """Error of the starting score, relative to it or, if it is rounding noise, to a leaf value."""
     if e.base_rule is None:
         return 0.0
     found = e.base_rule.fit(e.loss, *labels)
-    scale = max(float(np.abs(e.base).max()), float(np.abs(e.values).max(initial=0.0))) or 1.0
-    return float(np.abs(found - e.base).max()) / scale
+    return float(np.abs(found - e.base).max()) / max(float(np.abs(e.base).max()), scale)
 
 
 class _BacktrackingSearch:

@@ -115,6 +115,15 @@ def forward_scores(trace: Trace, rows: PlacedRows) -> Iterator[tuple[int, F64]]:
         yield t, A
 
 
+def scores_backwards(trace: Trace, rows: PlacedRows) -> Iterator[tuple[int, F64]]:
+    """(t, A^{t-1}) from the last step to the first; the array is reused."""
+    e = trace.ensemble
+    A = e.scores(rows.leaves, rows.start - e.base)
+    for t in reversed(range(e.n_steps)):
+        e.move(t + 1, rows.leaves, A, back=True)  # A^{t-1} = A^t - f
+        yield t, A
+
+
 # ---- direct and knock-on effects ----
 
 
@@ -229,14 +238,18 @@ def _general_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, V: Real, U:
     newton = trace.ensemble.rule.newton
     V[...] = 0
     U[...] = 0
+    has_weight = bool(rows.w.any())  # candidates have none, and no knock-on effect
     for it in _tree_iterations(trace, rows, t, A):
         hs = it.s  # the gradient rule has h = 1
-        slope = loss.jacobian(it.state, rows.y)
         if newton:
             hs = np.einsum("nab,nb->na", loss.hessian(it.state, rows.y), it.s)
-            slope = slope + loss.third_dot(it.state, rows.y, it.s)
         direct = (loss.gradient(it.state, rows.y) + hs)[:, it.outputs]
         V[it.r] += np.einsum("nab,nb->na", it.N, direct)
+        if not has_weight:
+            continue
+        slope = loss.jacobian(it.state, rows.y)
+        if newton:
+            slope = slope + loss.third_dot(it.state, rows.y, it.s)
         knock_on = np.einsum("nab,nbk->nak", it.N, slope[:, it.outputs])
         U[it.r] += knock_on * rows.w[:, None, None]
 

@@ -13,8 +13,9 @@ gives way at a time, and two leaves stand for the subtree that would grow below 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +23,19 @@ from numpy.typing import NDArray
 from .._adapters import Source
 from .._data.arrays import F64, Ids, Ints, Real
 from .._data.errors import UnsupportedModel
-from .._kernels import BLOCKS, block_width, kernels, zeros
+from .._data.progress import progress
+from .._data.wording import words
+from .._kernels import BLOCKS, block_width, blocks_of, kernels, zeros
 from .._kernels.numpy_choice import Limits
 from .._model.ensemble import Ensemble
 from .._model.splits import SplitSearch, TreeNodes
-from .backward import expand_training, leaf_adjoint
+from .backward import LeafAdjoint, expand_candidates, expand_training, leaf_adjoint
 from .queries import Queries
+from .row_effects import PlacedRows, scores_backwards
 from .split_bins import Codes, SplitBins, make_bins
 from .workspace import Workspace
+
+LEAST_ROWS = 16
 
 
 @dataclass(frozen=True)
@@ -59,11 +65,23 @@ def soft_splits(source: Source) -> SoftSplits:
     if e.moves is not None and not e.independent:
         raise UnsupportedModel(
             "StructureInfluence does not follow trees that are dropped or scaled after they were grown (DART, "
-            "model_shrink_rate, boosting='rf'); use LeafInfluence(), which holds splits fixed."
+            f"model_shrink_rate, boosting='rf'); use {words().leaf_method}, which holds splits fixed."
         )
     search = source.split_search()
     bins = make_bins(search.values, list(search.columns))
     return SoftSplits(search, bins, bins.codes(search.values))
+
+
+def choice_l2(e: Ensemble, by_weight: bool) -> float:
+    """The l2 of gains and child values in soft choices: the model's own, or that of a few rows.
+
+    Without l2, a side of rows that the model is sure of has hardly any second derivative, and its
+    slope is unbounded. `LEAST_ROWS` rows of average weight and second derivative, without a
+    gradient, bound it.
+    """
+    h = np.ones((e.n_rows, 1)) if by_weight else e.second_derivatives(e.start())
+    row = float((e.w[:, None] * h).mean())
+    return max(e.lam, LEAST_ROWS * row)
 
 
 class SoftQueries(NamedTuple):
@@ -73,16 +91,44 @@ class SoftQueries(NamedTuple):
     codes: Codes
 
 
-def block_of(work: Workspace, splits: SoftSplits, threads: int) -> int:
-    """Number of columns in a block whose tables fit in the memory limit on every thread."""
+def block_of(work: Workspace, splits: SoftSplits) -> int:
+    """Number of columns in a block whose tables fit in the memory limit."""
     e = work.trace.ensemble
-    room = work.memory_limit // (2 * threads)
+    room = work.memory_limit // 2
     fitting = [
         b
         for b in BLOCKS
         if b <= work.block and splits.table_bytes(e, b, work.dtype.itemsize) <= room
     ]
     return max(fitting, default=BLOCKS[0])
+
+
+def structure_blocks(
+    work: Workspace,
+    splits: SoftSplits,
+    asked: SoftQueries,
+    temperature: float,
+    index: Ints | None,
+) -> Iterator[tuple[slice, Real]]:
+    """StructureInfluence, block by block: (columns, values (rows, columns)).
+
+    The threads share the rows of a block, so there is one block at a time.
+    """
+    work.prepare_effects()
+    block = block_of(work, splits)
+
+    def influence_on(columns: slice) -> tuple[slice, Real]:
+        return columns, structure_influence(work, splits, asked, columns, temperature, index)
+
+    count = len(asked.queries)
+    return progress(map(influence_on, blocks_of(count, block)), count, "influence", "query", block)
+
+
+class NewRows(NamedTuple):
+    """Rows outside the training set, of weight zero, and their bins (rows, d)."""
+
+    rows: PlacedRows
+    codes: Codes
 
 
 def structure_influence(
@@ -94,23 +140,43 @@ def structure_influence(
     index: Ints | None,
 ) -> Real:
     """(rows, columns) dQ/dw of the training rows, or of those in `index`, through soft splits."""
-    e = work.trace.ensemble
     soft = _SoftPass(work, splits, asked, columns, temperature)
-    if e.independent:
-        for t in range(e.n_steps):
-            soft.step(t, soft.no_scores)
-    adjoint = leaf_adjoint(work, asked.queries, columns, before_step=soft.step)
+    adjoint = soft.run()
     values = expand_training(work, adjoint, index)
     rows = slice(None) if index is None else index
-    factor = e.w_factor[rows].astype(work.dtype)
-    values += soft.out[rows, : adjoint.columns] * factor[:, None]
+    values += soft.weight_derivatives(rows)[:, : adjoint.columns]
+    return values
+
+
+def structure_candidates(
+    work: Workspace,
+    splits: SoftSplits,
+    asked: SoftQueries,
+    columns: slice,
+    temperature: float,
+    new: NewRows,
+) -> Real:
+    """(rows, columns) dQ/dw of new rows at weight zero, through soft splits.
+
+    The choices pull at new rows as at training rows, and new rows pull at nothing.
+    """
+    soft = _SoftPass(work, splits, asked, columns, temperature, new)
+    adjoint = soft.run()
+    chunks = work.row_chunks(np.arange(len(new.rows)))
+    values = np.concatenate(
+        [expand_candidates(work, adjoint, new.rows.take(chunk)) for chunk in chunks]
+    )
+    own = slice(len(work.rows), None)
+    values += soft.weight_derivatives(own)[:, : adjoint.columns]
     return values
 
 
 class _SoftPass:
     """The terms of soft splits for a block of queries, step by step.
 
-    ``out``  (n, B) += derivatives in the weights of rows, through the choices
+    ``rows``   the training rows and, if there are any, the new rows
+    ``codes``  (n, d) bins of all rows, one after the other
+    ``out``    (n, B) += derivatives in the weights of all rows, through the choices
     """
 
     def __init__(
@@ -120,38 +186,66 @@ class _SoftPass:
         asked: SoftQueries,
         columns: slice,
         temperature: float,
+        new: NewRows | None = None,
     ) -> None:
+        self.work = work
         self.e = work.trace.ensemble
         self.dtype = work.dtype
         self.splits = splits
+        self.asked = asked
+        self.columns = columns
         self.temperature = temperature
-        self.scores = work.scores_backwards()
+        self.rows = [work.rows]
+        self.codes = splits.codes
+        if new is not None:
+            self.rows.append(new.rows)
+            self.codes = np.concatenate([splits.codes, new.codes])
+        self.y = _joined(rows.y for rows in self.rows)
+        self.scores = [scores_backwards(work.trace, rows) for rows in self.rows]
+        self.threads = work.n_jobs
+        self.lam = choice_l2(self.e, splits.search.by_weight)
         queries = asked.queries
         width = block_width(len(range(len(queries))[columns]))
         self.query_rows = slice(None) if queries.reduce else columns
         self.query_leaves: Ids = queries.leaves[:, self.query_rows]
         self.query_codes = np.ascontiguousarray(asked.codes[self.query_rows])
         self.c = _query_gradients(queries, columns, width)  # (m, K, B)
-        self.out = zeros((self.e.n_rows, width), self.dtype)
+        self.out = zeros((len(self.y), width), self.dtype)
 
-    @property
-    def no_scores(self) -> Real:
-        """(n, K, B) zeros: derivatives in scores that no tree depends on."""
-        return zeros((self.e.n_rows, self.e.n_outputs, self.out.shape[1]), self.dtype)
+    def run(self) -> LeafAdjoint:
+        """Run the backward pass, through which `out` gets its terms."""
+        if self.e.independent:
+            for t in range(self.e.n_steps):
+                self.step(t, self._no_scores(self.e.n_rows))
+        return leaf_adjoint(self.work, self.asked.queries, self.columns, before_step=self.step)
+
+    def weight_derivatives(self, rows: slice | Ints) -> Real:
+        """(rows, B) derivatives in the sample weights of some rows, through the choices."""
+        factor = _joined(part.factor for part in self.rows)
+        return self.out[rows] * factor[rows].astype(self.dtype)[:, None]
+
+    def _no_scores(self, count: int) -> Real:
+        """(count, K, B) zeros: derivatives in scores that no tree depends on."""
+        return zeros((count, self.e.n_outputs, self.out.shape[1]), self.dtype)
 
     def step(self, t: int, abar: Real) -> None:
         """Add the terms of the trees of step t to abar (n, K, B) and to `out`."""
         e = self.e
-        A = next(self.scores)[1]
-        rows = _RowDerivatives(e, A)
+        A = _joined(next(scores)[1] for scores in self.scores)
+        derivatives = _RowDerivatives(e, A, self.y)
+        new = len(self.y) - len(abar)
+        # New rows have no weight, so that no query depends on their scores.
+        every_abar = np.concatenate([abar, self._no_scores(new)]) if new else abar
         trees = range(len(e.first_output))[e.trees(t)]
         trees = trees[:1] if self.splits.search.joint else trees
         # All trees of a step give their values to the same scores.
-        scores = abar if len(trees) == 1 else abar.copy()
+        scores = every_abar if len(trees) == 1 else every_abar.copy()
         for r in trees:
             nodes = self.splits.search.trees[r]
             if len(nodes.left):
-                self._tree(t, r, nodes, rows, scores, abar)
+                self._tree(t, r, nodes, derivatives, scores, every_abar)
+        if new:
+            abar[...] = every_abar[: len(abar)]
 
     def _tree(
         self, t: int, r: int, nodes: TreeNodes, rows: _RowDerivatives, scores: Real, abar: Real
@@ -164,7 +258,7 @@ class _SoftPass:
         outputs = slice(o, o + O)
         in_tree = e.tree_offset[r], e.tree_leaves[r]
         numbers = Limits(
-            e.lam,
+            self.lam,
             e.rule.l1,
             search.category_l2,
             search.min_rows,
@@ -173,10 +267,10 @@ class _SoftPass:
             e.rate(t),
         )
         kernels.choice_terms(
-            self.splits.codes,
-            _leaf_in_tree(e.leaves[r], *in_tree),
-            e.tree_weight(r),
-            np.ones(e.n_rows) if e.sample is None else e.sample[r].astype(np.float64),
+            self.codes,
+            _leaf_in_tree(_joined(part.leaves[r] for part in self.rows), *in_tree),
+            _joined(part.drawn_weight(r) for part in self.rows),
+            _joined(_draws(part, r) for part in self.rows),
             *rows.of(outputs),
             self.query_codes,
             _leaf_in_tree(self.query_leaves[r], *in_tree),
@@ -192,10 +286,22 @@ class _SoftPass:
             e.rule.newton,
             search.columns_sampled,
             o,
+            self.threads,
             scores,
             abar,
             self.out,
         )
+
+
+def _joined(parts: Iterable[Any]) -> Any:
+    """Arrays of rows one after the other."""
+    arrays = list(parts)
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _draws(rows: PlacedRows, r: int) -> F64:
+    """(rows,) how often tree r drew each row."""
+    return np.ones(len(rows)) if rows.sample is None else rows.sample[r].astype(np.float64)
 
 
 def _leaf_in_tree(ids: Ids, step_start: int, tree_start: int) -> NDArray[np.int32]:
@@ -218,22 +324,23 @@ def _query_gradients(queries: Queries, columns: slice, width: int) -> F64:
 
 
 class _RowDerivatives:
-    """Derivatives of the loss at the scores A (n, K) of the training rows before a step."""
+    """Derivatives of the loss at the scores A (n, K) and labels y (n,) of rows before a step."""
 
-    def __init__(self, e: Ensemble, A: F64) -> None:
+    def __init__(self, e: Ensemble, A: F64, y: F64) -> None:
         self.e = e
+        self.y = y
         self.state = e.loss.state(A)
-        self.g = e.loss.gradient(self.state, e.y)  # (n, K)
-        self.h = np.einsum("nkk->nk", e.loss.hessian(self.state, e.y))
-        self.j = e.loss.jacobian(self.state, e.y)  # (n, K, K)
+        self.g = e.loss.gradient(self.state, y)  # (n, K)
+        self.h = np.einsum("nkk->nk", e.loss.hessian(self.state, y))
+        self.j = e.loss.jacobian(self.state, y)  # (n, K, K)
 
     def of(self, outputs: slice) -> tuple[F64, F64, F64, F64]:
         """g, h (n, O) of some outputs, and their derivatives j, k (n, O, K) in all scores."""
         units = np.eye(self.e.n_outputs)[outputs]
         third = self.e.loss.third_dot
         k = [
-            third(self.state, self.e.y, np.broadcast_to(unit, self.g.shape))[:, o]
+            third(self.state, self.y, np.broadcast_to(unit, self.g.shape))[:, o]
             for o, unit in zip(range(outputs.start, outputs.stop), units, strict=True)
         ]
-        parts = self.g[:, outputs], self.h[:, outputs], self.j[:, outputs], np.stack(k, axis=1)
-        return tuple(map(np.ascontiguousarray, parts))
+        g, h, j = (np.ascontiguousarray(x[:, outputs]) for x in (self.g, self.h, self.j))
+        return g, h, j, np.stack(k, axis=1)

@@ -25,6 +25,7 @@ from .row_effects import (
     empty_effects,
     fill_effects,
     forward_scores,
+    scores_backwards,
     step_effects,
     training_rows,
 )
@@ -140,11 +141,7 @@ class Workspace:
 
     def scores_backwards(self) -> Iterator[tuple[int, F64]]:
         """(t, A^{t-1}) from the last step to the first; the array is reused."""
-        e = self.trace.ensemble
-        A = e.scores(e.leaves, e.offset)
-        for t in reversed(range(e.n_steps)):
-            e.move(t + 1, e.leaves, A, back=True)  # A^{t-1} = A^t - f
-            yield t, A
+        return scores_backwards(self.trace, self.rows)
 
     @property
     def state_dtype(self) -> np.dtype:

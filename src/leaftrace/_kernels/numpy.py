@@ -247,7 +247,7 @@ def backward_step(
 
     U (R, n, O, K), fbar (M, O, B).
     """
-    check_first(first, min(fbar.shape[1], abar.shape[1]), abar.shape[1])
+    check_first(first, fbar.shape[1], abar.shape[1])
     check_ids(leaf, len(fbar))
     check_together(next_leaf=next_leaf, next_first=next_first, fbar_next=fbar_next)
     if next_leaf is not None and next_first is not None and fbar_next is not None:

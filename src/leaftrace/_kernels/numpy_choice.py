@@ -75,6 +75,7 @@ class Limits(NamedTuple):
     newton="bool",
     columns_sampled="bool",
     first="int",
+    threads="int",
     scores="real n K B",
     abar="out real n K B",
     out="out real n B",
@@ -102,6 +103,7 @@ def choice_terms(
     newton: bool,
     columns_sampled: bool,
     first: int,
+    threads: int,
     scores: Real,
     abar: Real,
     out: Real,
@@ -118,10 +120,12 @@ def choice_terms(
     ``left``, ``right``, ``column``, ``choice``  (N,) see `TreeNodes`
     ``by_weight`` gains divide by sums of w, otherwise of w h; ``newton``: the same of values
     ``first``     first output of the tree
+    ``threads``   of the native kernel; the results do not depend on it
     ``scores``    (n, K, B) derivatives of the queries in the training rows' scores after the step;
                   it may be the same array as ``abar``
     """
     O = c.shape[1]
+    require(1 <= threads <= 1024, "threads")
     require(0 <= first <= abar.shape[1] - O, "outputs of a tree beyond K")
     _check_nodes(left, right, column, choice, len(sizes))
     _check_bins(sizes, kinds, codes, query_codes)
@@ -132,14 +136,14 @@ def choice_terms(
     ones = np.ones_like(g)
     Q = ones if by_weight else h
     R = h if newton else ones
-    terms = np.column_stack([w[:, None] * g, w[:, None] * Q, w[:, None] * R, w > 0])
+    terms = np.column_stack([w[:, None] * g, w[:, None] * Q, w[:, None] * R, (w > 0).astype(float)])
     felt = np.concatenate([scores[:, first : first + O], c]).astype(np.float64)
     both = np.concatenate([codes, query_codes])
     below = _slots_above(np.concatenate([leaf, query_leaf]), left, right)
     pull = np.zeros((len(codes), 2 * O, c.shape[2]))
     for number in range(choice[-1] + 1):
         nodes = [
-            _Node(v, below[v], below[left[v]], terms) for v in np.flatnonzero(choice == number)
+            _Node(int(v), below[v], below[left[v]], terms) for v in np.flatnonzero(choice == number)
         ]
         soft = _SoftChoice(nodes, both, terms, O, at, sizes, kinds, column)
         soft.weigh(columns_sampled)
@@ -328,7 +332,7 @@ class _SoftChoice:
             if len(self.nodes) == 1:
                 for side in (left, right):
                     Q = side[:, self.O : 2 * self.O].mean(axis=1)
-                    allowed &= (side[:, -1] >= at.min_rows) & (Q >= at.min_hessian)
+                    allowed &= (side[:, -1] >= at.min_rows) & (at.min_hessian <= Q)
         allowed &= (rows_left > 0) & (rows_right > 0) & (rows_last > 0)
         if self._singles(f) and np.count_nonzero(rows_last) == 2:
             allowed &= np.cumsum(allowed) == 1  # each of the two categories is the other's rest

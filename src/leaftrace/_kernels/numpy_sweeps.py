@@ -97,8 +97,7 @@ def tangent_sums(
 ) -> None:
     """out (M, O, B) += sums of U D over each leaf. U (R, n, O, K), D (n, K, B)."""
     check_ids(leaf, len(out))
-    O = min(out.shape[1], D.shape[1])
-    _sweep(leaf, first, O, False, before, first_before, d_before, pick, D, ranking)
+    _sweep(leaf, first, out.shape[1], False, before, first_before, d_before, pick, D, ranking)
     for ids, u in zip(leaf, U, strict=True):
         sum_by_leaf(ids, np.einsum("nok,nkb->nob", u, D), out)
 

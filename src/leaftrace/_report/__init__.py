@@ -16,11 +16,12 @@ from .._data import inputs
 from .._data.cells import open_cell_tables
 from .._data.files import whole_file
 from .._data.row_labels import labels_of, row_numbers
+from .._engine.methods import Method
 from .._tracer.class_names import with_class_names
 from .._tracer.tracer import Tracer
 from .explained_rows import choose_rows
 from .parts import check_groups, data_hashes
-from .settings import ReportSettings, check_rows
+from .settings import ReportSettings, check_method, check_rows
 from .summary import summarise
 
 
@@ -69,6 +70,7 @@ def report(
     test_groups: Any = None,
     redact: Iterable[str] = (),
     classes: Sequence[Any] | None = None,
+    method: Method | None = None,
     retrain: bool = False,
     title: str | None = None,
 ) -> Report:
@@ -89,6 +91,7 @@ def report(
     ``redact``   columns that must not appear anywhere; "index" (or its name) hides the names of the
                  rows
     ``classes``  names of the classes in their order, for a model that has only numbers for them
+    ``method``   how influence is computed, as in `Tracer.influence`; None: LeafInfluence()
     ``retrain``  also train the model again without the most harmful rows of each test row shown
     ``title``    headline of the page
 
@@ -97,6 +100,7 @@ def report(
     settings = ReportSettings(rows, worst, top, noise, groups, test_groups, redact, retrain, title)
     check_tracer(tracer)
     settings.check()
+    check_method(method)
     given = tracer
     if classes is not None:
         tracer = with_class_names(tracer, list(classes), "classes")
@@ -110,7 +114,7 @@ def report(
     check_rows(positions, m)
     if groups is not None:
         check_groups(tracer, groups, test_groups, X_test, y, settings.redacted)
-    chosen = choose_rows(tracer, X_test, y, positions, worst)
+    chosen = choose_rows(tracer, X_test, y, positions, worst, method=method)
     hashes = data_hashes(given, X_test, y)  # of the labels as they were given
     return Report(summarise(chosen, *tables, settings, hashes))
 

@@ -7,7 +7,7 @@ computed once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ import numpy as np
 from .._adapters.class_names import given_names
 from .._data import inputs
 from .._data.arrays import Ints
+from .._engine.methods import LeafInfluence, Method
+from .._tracer.answers import kind_of_change
 from .._tracer.influence import Influence, Ranked, rank
 from .._tracer.tracer import Tracer
 from .outcomes import Outcomes, outcomes_of
@@ -30,6 +32,7 @@ class ExplainedRows:
     ``outcomes``        predictions for all test rows
     ``chosen``          positions of the rows to explain
     ``chosen_by``       how they were chosen, in words
+    ``method``          how influence is computed
     """
 
     tracer: Tracer
@@ -39,6 +42,7 @@ class ExplainedRows:
     outcomes: Outcomes
     chosen: Ints
     chosen_by: str
+    method: Method = field(default_factory=LeafInfluence)
 
     def __len__(self) -> int:
         """Number of rows to explain."""
@@ -48,6 +52,11 @@ class ExplainedRows:
     def of(self) -> str:
         """The quantity that is explained: the loss, or without labels the prediction."""
         return "prediction" if self.y is None else "loss"
+
+    @property
+    def change_is(self) -> str:
+        """Which number a change is, in the words of tables."""
+        return kind_of_change(self.tracer.engine, self.method)
 
     def table(self, places: Any) -> Any:
         """Some of the rows to explain as a table. ``places``: which of them, counted from 0."""
@@ -61,7 +70,11 @@ class ExplainedRows:
         """Influence of the training rows on some of the rows to explain."""
         baseline = None if self.baseline is None else self.baseline[self.chosen[places]]
         return self.tracer.influence(
-            self.table(places), self.labels(places), of=self.of, baseline=baseline
+            self.table(places),
+            self.labels(places),
+            of=self.of,
+            baseline=baseline,
+            method=self.method,
         )
 
     def influence_blocks(self, size: int) -> Iterator[tuple[Ints, Influence]]:
@@ -82,10 +95,12 @@ def choose_rows(
     *,
     baseline: Any = None,
     labels_name: str = "y_test",
+    method: Method | None = None,
 ) -> ExplainedRows:
     """Predict all test rows and choose those to explain.
 
     ``rows``         positions of the rows to explain; None: the `worst`
+    ``method``       how influence is computed; None: LeafInfluence()
     ``labels_name``  what the user knows the labels by, for messages
     """
     engine = tracer.engine
@@ -96,7 +111,8 @@ def choose_rows(
         y = names[codes.astype(int)]
     outcomes = outcomes_of(engine.reading, F, codes)
     chosen, chosen_by = (rows, "asked for") if rows is not None else _worst(outcomes, worst)
-    return ExplainedRows(tracer, X, y, baseline, outcomes, chosen, chosen_by)
+    by = LeafInfluence() if method is None else method
+    return ExplainedRows(tracer, X, y, baseline, outcomes, chosen, chosen_by, by)
 
 
 def _worst(outcomes: Outcomes, count: int) -> tuple[Ints, str]:

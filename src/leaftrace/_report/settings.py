@@ -7,6 +7,7 @@ from typing import Any
 
 from .._data.arrays import Ints
 from .._data.errors import InvalidInput
+from .._engine.methods import Method
 
 # A page is for people; `Tracer.top` gives any number.
 MAX_TOP = 50
@@ -70,3 +71,13 @@ def check_rows(rows: Ints | None, m: int) -> None:
         raise InvalidInput("there are no test rows to show; pass at least one.")
     if rows is not None and len(rows) > MAX_CASES:
         raise InvalidInput(f"rows has {len(rows)} test rows; a report shows up to {MAX_CASES}.")
+
+
+def check_method(method: Any) -> None:
+    """Raise an error for what is no method, or one whose values are no changes."""
+    if method is None or (isinstance(method, Method) and method.gives != "scores"):
+        return
+    raise InvalidInput(
+        f"method is {method!r}; a report shows changes, so it takes LeafInfluence(), StructureInfluence(), LeafRefit() "
+        "or Retrain()."
+    )

@@ -17,6 +17,7 @@ from .._adapters.versions import versions
 from .._data.cells import CellTable, short
 from .._data.errors import UnsupportedModel
 from .._data.progress import progress
+from .._engine.methods import LeafInfluence
 from .._tracer.tracer import Tracer
 from .cases import MAX_COLUMNS, Cases, effect_rows
 from .explained_rows import ExplainedRows, Sides, both_sides
@@ -70,12 +71,13 @@ def summarise(
             "redacted": len(settings.redacted),
         },
         "of": rows.of,
+        "change_is": rows.change_is,
         "top": settings.top,
         "cases": described.cases,
         **_other_parts(rows, train, settings, described),
         "missing": described.missing,
         "retraining": rows.tracer.engine.retrainings.in_words(),
-        "settings": settings.describe(),
+        "settings": {"method": repr(rows.method), **settings.describe()},
         "versions": versions(),
         "hashes": hashes,
     }
@@ -131,6 +133,8 @@ def _describe_cases(
     try:
         sides = _sides(cases.rows, settings.top) if sides is None else sides
     except UnsupportedModel as error:
+        if cases.rows.method != LeafInfluence():  # which was asked for
+            raise
         described.leave_out(
             "training rows behind each test row",
             f"{error} All rows one by one would take as many replays of the training as there are "
@@ -216,7 +220,7 @@ def _losses(outcomes: Outcomes) -> dict[str, Any]:
 
 def _overall(rows: ExplainedRows, train: CellTable, top: int) -> dict[str, Any]:
     """Training rows that matter most to the mean loss of all test rows: one pass."""
-    influence = rows.tracer.influence(rows.X, rows.y, reduce="mean")
+    influence = rows.tracer.influence(rows.X, rows.y, reduce="mean", method=rows.method)
     [sides] = both_sides(influence, top)
     noise = np.nan if influence.noise is None else float(influence.noise[0])
     return with_features(train, effect_rows(rows.tracer, train, sides, noise))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .._data import inputs
-from .._data.arrays import F64, Ids, Ints, Real
+from .._data.arrays import F64, Ints, Real
 from .._data.errors import InvalidInput, LeaftraceError
 from .._data.grouping import SourceTables
 from .._data.row_labels import aligned, labels_of, row_index, row_numbers
+from .._engine.candidates import Candidates, candidate_values, structure_candidate_values
 from .._engine.costs import Estimate
 from .._engine.engine import Engine
 from .._engine.jumps import refuse_jumping_candidates, refuse_jumping_rows
@@ -22,11 +23,14 @@ from .._engine.methods import (
     LeafRefit,
     Method,
     Retrain,
+    RetrainingBaseline,
+    SplitBaseline,
     StructureInfluence,
     TopKLeaves,
 )
 from .._engine.queries import Of, Queries, Reduce
-from .influence import FIRST_ORDER, SOFT_SPLITS, Influence, Unit, rank, top_table
+from .._engine.subset_training import SubsetTraining
+from .influence import FIRST_ORDER, REFITTED, SOFT_SPLITS, Influence, Unit, rank, top_table
 from .retrained_rows import values_by_retraining
 
 if TYPE_CHECKING:
@@ -44,7 +48,7 @@ class QueryArguments(NamedTuple):
     baseline: Any
 
 
-def _result_tables(
+def result_tables(
     tracer: Tracer, train: Any, rows: Ints | None, test: Any, queries: Queries
 ) -> SourceTables:
     """The tables in which a result looks up columns by name.
@@ -82,22 +86,47 @@ def rows_influence(
     changed = None
     if isinstance(method, Retrain):
         values, changed = values_by_retraining(engine, query.X_test, query.baseline, queries, index)
+    elif isinstance(method, RetrainingBaseline):
+        values = method.values(_subset_training(tracer, query), queries, index)
+    elif isinstance(method, SplitBaseline):
+        trees = engine.source.split_search().trees
+        values = method.values(engine.work, trees, queries, index)
     else:
         fixed = method
         values = in_smaller_pieces(
             engine.work, lambda: _values(engine, queries, query.X_test, fixed, some)
         )
-    tables = _result_tables(tracer, tracer.X_train, some, query.X_test, queries)
+    tables = result_tables(tracer, tracer.X_train, some, query.X_test, queries)
     extra = {
         "structure_changed": changed,
         "tables": tables,
         "noise": single_row_noise(tracer, queries, method),
+        "change_is": kind_of_change(engine, method),
     }
-    if isinstance(method, Retrain):
-        extra["change_is"] = engine.retrainings.kind
-    elif isinstance(method, StructureInfluence):
-        extra["change_is"] = SOFT_SPLITS
     return removal_influence(tracer, values, index, test_index, queries, method, **extra)
+
+
+def _subset_training(tracer: Tracer, query: QueryArguments) -> SubsetTraining:
+    """The means to train the model again on subsets of its rows."""
+    engine = tracer.engine
+    offset = engine.source.rows(query.X_test, query.baseline)[1]
+    return SubsetTraining(
+        engine.retrainings,
+        engine.work,
+        tracer.X_train,
+        query.X_test,
+        offset,
+        engine.source.classes,
+    )
+
+
+def kind_of_change(engine: Engine, method: Method) -> str:
+    """Which number a change by this method is, for tables."""
+    if isinstance(method, Retrain):
+        return engine.retrainings.kind
+    if isinstance(method, StructureInfluence):
+        return SOFT_SPLITS
+    return FIRST_ORDER if method.gives == "derivatives" else REFITTED
 
 
 def single_row_noise(tracer: Tracer, queries: Queries, method: Method) -> F64 | None:
@@ -160,7 +189,7 @@ def removal_influence(
 ) -> Influence:
     """An `Influence` about removing the training rows in `index`."""
     return Influence(
-        _finite(values),
+        finite_values(values),
         tracer.train_index[index],
         test_index,
         queries.of,
@@ -175,7 +204,7 @@ def removal_influence(
     )
 
 
-def _finite(values: Real) -> Real:
+def finite_values(values: Real) -> Real:
     """The values, or an error if some are not numbers."""
     if not np.isfinite(values).all():
         rows = int((~np.isfinite(values)).any(axis=1).sum())
@@ -218,7 +247,7 @@ def streamed_top(
     tops = in_smaller_pieces(tracer.engine.work, ranked)
     name = f"{queries.of}_change_if_removed"
     rows = {"train_row": tracer.train_index, "position": every_row}
-    kind = SOFT_SPLITS if isinstance(method, StructureInfluence) else FIRST_ORDER
+    kind = kind_of_change(tracer.engine, method)
     unit = Unit(kind, single_row_noise(tracer, queries, method))
     return top_table(tops, rows, test_index, name, tracer.table_kind, unit)
 
@@ -228,9 +257,10 @@ def influence_estimate(
 ) -> Estimate:
     """The expected cost of `Tracer.influence`. ``queries``: test rows, or their number."""
     method = LeafInfluence() if method is None else method
-    if not isinstance(method, (LeafInfluence, LeafRefit)):
+    if not isinstance(method, (LeafInfluence, StructureInfluence, LeafRefit)):
         raise InvalidInput(
-            "estimate() knows LeafInfluence and LeafRefit; for Retrain(), time one tracer.retrain()."
+            "estimate() knows LeafInfluence, StructureInfluence and LeafRefit; for Retrain(), time one "
+            "tracer.retrain()."
         )
     m = queries if isinstance(queries, (int, np.integer)) else inputs.row_count(queries)
     columns = 1 if reduce else int(m)
@@ -238,112 +268,81 @@ def influence_estimate(
     return tracer.engine.plan(method, columns, len(index)).estimate
 
 
-# ---- labels of training rows ----
-
-
-def labels_influence(tracer: Tracer, query: QueryArguments, to: Any, rows: Any) -> Influence:
-    """Derivatives of queries in the labels of training rows.
-
-    ``to``: the class that labels move to, for several classes.
-    """
-    engine = tracer.engine
-    engine.needs_derivatives()
-    target = _target_class(engine, to)
-    queries, test_index = engine.queries(*query)
-    index = row_numbers(rows, engine.n_rows, labels=tracer.row_labels)
-    some = None if rows is None else index
-    values = in_smaller_pieces(engine.work, lambda: engine.label_slopes(queries, index, target))
-    action, size = _label_action(engine, index)
-    return Influence(
-        _finite(values),
-        tracer.train_index[index],
-        test_index,
-        queries.of,
-        "label influence" if to is None else f"label influence, towards {to}",
-        action,
-        size,
-        lower_is_better=queries.lower_is_better,
-        positions=index,
-        tables=_result_tables(tracer, tracer.X_train, some, query.X_test, queries),
-    )
-
-
-def _target_class(engine: Engine, to: Any) -> int | None:
-    """The number of the class that labels move to; None for models of one output."""
-    if engine.ensemble.n_outputs == 1:
-        if to is not None:
-            raise InvalidInput(
-                "to= names the class that labels move to, for models of three or more classes."
-            )
-        return None
-    if to is None:
-        raise InvalidInput(
-            "this model has several classes; say with to= which class the labels move to."
-        )
-    return int(engine.labels(np.array([to]), 1, "to")[0])
-
-
-def _label_action(engine: Engine, index: Ints) -> tuple[str, F64]:
-    """The change of labels whose effect tables show, and how far it goes for each row."""
-    e = engine.ensemble
-    if e.n_outputs > 1:
-        return "relabelled", np.ones(len(index))
-    if engine.source.classes is None:
-        return "label_raised", np.ones(len(index))
-    return "flipped", 1 - 2 * e.y[index]
-
-
 # ---- rows that are not in the training set ----
 
 
 def candidates_influence(
-    tracer: Tracer, query: QueryArguments, X_new: Any, y_new: Any
+    tracer: Tracer, query: QueryArguments, X_new: Any, y_new: Any, method: Method | None
 ) -> Influence:
     """Derivatives of queries in the weights of new rows, at weight zero."""
     engine = tracer.engine
+    soft = _soft_candidates(method)
     engine.needs_derivatives()
     y_new = aligned(y_new, labels_of(X_new), "y_new", "X_new")
     leaves, offset = engine.source.rows(X_new)
     refuse_jumping_candidates(engine.work.trace, leaves)
     queries, test_index = engine.queries(*query)
-    values, per_label = in_smaller_pieces(
-        engine.work, lambda: _candidate_values(engine, queries, leaves, offset, y_new)
-    )
     m = leaves.shape[1]
+    start = np.tile(engine.ensemble.base, (m, 1)) + (0.0 if offset is None else offset)
+    new = Candidates(X_new, leaves, start)
+
+    def values_under(labels: list[F64]) -> Real:
+        if soft is None:
+            return candidate_values(engine, queries, new, labels)
+        return structure_candidate_values(engine, queries, query.X_test, new, labels, soft)
+
+    scores = engine.ensemble.scores(leaves, offset)
+    values, per_label = in_smaller_pieces(
+        engine.work, lambda: _values_of_new_rows(engine, values_under, scores, y_new)
+    )
     return Influence(
-        _finite(values),
+        finite_values(values),
         row_index(X_new, m),
         test_index,
         queries.of,
-        "candidates at weight zero",
+        "candidates at weight zero" + (f", {soft!r}" if soft else ""),
         "added",
         np.ones(m),
         per_label=per_label,
         lower_is_better=queries.lower_is_better,
-        tables=_result_tables(tracer, X_new, None, query.X_test, queries),
+        tables=result_tables(tracer, X_new, None, query.X_test, queries),
+        change_is=SOFT_SPLITS if soft else FIRST_ORDER,
     )
 
 
-def _candidate_values(
-    engine: Engine, queries: Queries, leaves: Ids, offset: F64 | None, y_new: Any
+def _soft_candidates(method: Method | None) -> StructureInfluence | None:
+    """The method if splits are soft, or None for those of trees as they are."""
+    if method is None or method == LeafInfluence():
+        return None
+    if isinstance(method, StructureInfluence):
+        return method
+    raise InvalidInput(
+        f"method is {method!r}; score_candidates() takes LeafInfluence() without an update set, or "
+        "StructureInfluence(). For effects that are not of first order, use refit(added=...) or retrain(added=...)."
+    )
+
+
+def _values_of_new_rows(
+    engine: Engine, values_under: Callable[[list[F64]], Real], scores: F64, y_new: Any
 ) -> tuple[Real, dict[Any, Real] | None]:
     """(rows, queries) values of new rows, and their values under each label of a classifier.
 
     They are under the labels y_new, or, if these are None, expected under the model's prediction.
+
+    ``values_under``  a function of several labelings (rows,) that gives (labelings, rows, queries)
+    ``scores``        (rows, K) of the new rows
     """
-    e = engine.ensemble
-    m = leaves.shape[1]
-    start = np.tile(e.base, (m, 1)) + (0.0 if offset is None else offset)
+    m = len(scores)
     if y_new is not None:
         labels = engine.labels(y_new, m, "y_new")
-        return engine.candidate_values(queries, leaves, start, [labels])[0], None
-    response = engine.reading.response(e.scores(leaves, offset))  # (m, classes) or (m,)
+        return values_under([labels])[0], None
+    response = engine.reading.response(scores)  # (m, classes) or (m,)
     if response.ndim == 1:
         # The effect is linear in the label, so its expectation is that of the mean label.
-        return engine.candidate_values(queries, leaves, start, [response])[0], None
+        return values_under([response])[0], None
     classes = engine.reading.with_numbered_classes().classes
     assert classes is not None
     labelings = [np.full(m, float(code)) for code in range(len(classes))]
-    by_label = engine.candidate_values(queries, leaves, start, labelings)
+    by_label = values_under(labelings)
     expected = np.einsum("cnq,nc->nq", by_label, response)
     return expected.astype(engine.work.dtype), dict(zip(classes.tolist(), by_label, strict=True))

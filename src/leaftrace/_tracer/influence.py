@@ -158,6 +158,23 @@ class Influence:
             noise=None,
         )
 
+    def data_values(self) -> F64:
+        """(rows,) what each row is worth, in the mean over the queries: positive is valuable.
+
+        That is the convention of data valuation, opposite to the sign of `values`: how far a row,
+        with the weight it has, lowers a loss, or raises a goal of which more is better. It is to
+        first order for derivatives; of scores, only the order counts. `data_values` of the package
+        averages it over small training sets.
+        """
+        if self.action not in ("removed", "added") or self.effect_words[0] == "raises":
+            raise InvalidInput(
+                f"this is an influence of rows '{self.action}' on {self.of}, which has no better and worse; ask "
+                'for that of rows on a loss, such as tracer.influence(X_val, y_val, reduce="mean").'
+            )
+        change = self.change.mean(axis=1, dtype=float)
+        worth = change if self.action == "removed" else -change
+        return -worth if self.lower_is_better is False else worth
+
     def by(self, groups: Any, test_groups: Any = None, *, bins: int = 5) -> Any:
         """Totals over groups of training rows: a line for each query and group, or slice and group.
 

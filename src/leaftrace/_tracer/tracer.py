@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from .._engine.engine import Engine
 from .._engine.fidelity import Fidelity
 from .._engine.free_memory import available_memory
 from .._engine.less_memory import memory_errors
-from .._engine.methods import LeafInfluence, LeafRefit, Method
+from .._engine.methods import LeafInfluence, LeafRefit, Method, StructureInfluence
 from .._engine.queries import Of, Reduce
 from .._engine.refit import RefittedModel, RetrainedModel
 from .._engine.settings import settings_of
@@ -28,12 +29,12 @@ from .answers import (
     QueryArguments,
     candidates_influence,
     influence_estimate,
-    labels_influence,
     rows_influence,
     streamed_top,
 )
 from .display import tracer_html, tracer_text
 from .influence import Influence
+from .label_answers import labels_influence
 from .neighbours import neighbour_table
 from .noise_floor import NoiseFloors
 from .training_rows import announce_duplicates, changed_training_set, read_files
@@ -80,7 +81,6 @@ class Tracer(NoiseFloors):
     engine: Engine  # the replayed model; actions and views are built on it
     _given_weight: F64  # (n,)
 
-    @memory_errors("building the tracer")
     def __init__(
         self,
         model: Any,
@@ -97,22 +97,24 @@ class Tracer(NoiseFloors):
         class_names: Sequence[Any] | None = None,
         eval_set: Any = None,
     ) -> None:
-        settings = settings_of(fidelity, dtype, n_jobs, memory_limit, eval_set)
-        index = labels_of(X_train)
-        y_train = aligned(y_train, index, "y_train", "X_train")
-        sample_weight = aligned(sample_weight, index, "sample_weight", "X_train")
-        baseline = aligned(baseline, index, "baseline", "X_train")
-        source = open_model(
-            model, X_train, y_train, sample_weight, baseline, params or {}, class_names
-        )
-        self.engine = Engine(source, settings)
-        self.X_train = X_train
-        self._set_labels(index)
-        self._given_weight = inputs.weights(sample_weight, self.n_rows)
-        labels = source.own_labels(X_train) if y_train is None else y_train
-        self.y_train = np.asarray(labels).ravel()
-        if isinstance(source, NamedClasses):
-            self.y_train = source.named(self.y_train)
+        # Not as a decorator, which would be the caller whose line warnings show.
+        with memory_errors("building the tracer"):
+            settings = settings_of(fidelity, dtype, n_jobs, memory_limit, eval_set)
+            index = labels_of(X_train)
+            y_train = aligned(y_train, index, "y_train", "X_train")
+            sample_weight = aligned(sample_weight, index, "sample_weight", "X_train")
+            baseline = aligned(baseline, index, "baseline", "X_train")
+            source = open_model(
+                model, X_train, y_train, sample_weight, baseline, params or {}, class_names
+            )
+            self.engine = Engine(source, settings)
+            self.X_train = X_train
+            self._set_labels(index)
+            self._given_weight = inputs.weights(sample_weight, self.n_rows)
+            labels = source.own_labels(X_train) if y_train is None else y_train
+            self.y_train = np.asarray(labels).ravel()
+            if isinstance(source, NamedClasses):
+                self.y_train = source.named(self.y_train)
 
     @classmethod
     def from_files(
@@ -226,8 +228,9 @@ class Tracer(NoiseFloors):
         """Influence of the training rows (or of `rows`) on each test row.
 
         ``rows``    positions of training rows, a mask, or a table of ours that has them
-        ``method``  LeafInfluence() by default: exact, all rows at once. Or LeafRefit(), Retrain(),
-                    one of `baselines`
+        ``method``  LeafInfluence() by default: exact with trees fixed, all rows at once. Or
+                    StructureInfluence(), in which splits give way, LeafRefit(), Retrain(), one of
+                    `baselines`
         ``of``      "loss"; "prediction" (raw score; of several outputs, `output` or the predicted
                     class); one of `goals`, any scalar of all predictions, in one column; or the
                     gradient of anything with respect to the raw predictions, as an array or a
@@ -244,7 +247,7 @@ class Tracer(NoiseFloors):
         k: int = 10,
         *,
         effect: str | None = None,
-        method: LeafInfluence | None = None,
+        method: LeafInfluence | StructureInfluence | None = None,
         of: Of = "loss",
         output: int | None = None,
         baseline: Any = None,
@@ -281,21 +284,21 @@ class Tracer(NoiseFloors):
         y_test: Any = None,
         y_new: Any = None,
         *,
+        method: Method | None = None,
         of: Of = "loss",
         reduce: Reduce = None,
         output: int | None = None,
         baseline: Any = None,
     ) -> Influence:
-        """dQ/dw of rows that are not in the training set, at weight zero.
-
-        This is the effect of adding them, to first order.
+        """dQ/dw of rows that are not in the training set: the effect of adding them, to first order.
 
         With labels `y_new`, the effect under those. Without, `values` is the expectation under the
         model's own prediction for the new rows and, for classifiers, `per_label` has the values
-        under each label. With class weights, a row has that of its class.
+        under each label. With class weights, a row has that of its class. `method` can also be
+        StructureInfluence().
         """
         query = QueryArguments(X_test, y_test, of, reduce, output, baseline)
-        return candidates_influence(self, query, X_new, y_new)
+        return candidates_influence(self, query, X_new, y_new, method)
 
     def neighbours(
         self,
@@ -334,9 +337,7 @@ class Tracer(NoiseFloors):
         sample_weight: Any = None,
         added: tuple[Any, Any] | None = None,
     ) -> RefittedModel:
-        """The model with the same trees and all leaf values refitted on another training set.
-
-        This is exact, and takes one replay.
+        """The model with the same trees and all leaf values refitted on another training set, exactly.
 
         ``without``        training rows to leave out: positions, a mask, or a table of ours that
                            has them (`top()`, `label_noise(...).issues`), filtered as you like
@@ -364,11 +365,13 @@ class Tracer(NoiseFloors):
         training = changed_training_set(self, without, y, sample_weight, added)
         return self.engine.retrain(training.stopped_by(read_eval_set(eval_set)))
 
-    def follow(self, retrained: RetrainedModel) -> Tracer:
-        """A tracer of a model from `retrain`, with its training rows and the same settings."""
+    def follow(self, retrained: RetrainedModel, *, n_jobs: int | None = None) -> Tracer:
+        """A tracer of a model from `retrain`, with its training rows and the same settings, or `n_jobs`."""
         training = retrained.rows
         tracer = Tracer.__new__(Tracer)
-        tracer.engine = Engine(retrained.retrained.open(), self.engine.settings)
+        settings = self.engine.settings
+        settings = replace(settings, n_jobs=n_jobs or settings.n_jobs)
+        tracer.engine = Engine(retrained.retrained.open(), settings)
         tracer.X_train = training.table(self.X_train)
         tracer.y_train = training.labels(self.y_train)
         tracer.train_index = self.train_index[training.keep]
@@ -385,7 +388,7 @@ class Tracer(NoiseFloors):
         self,
         queries: Any,
         *,
-        method: LeafInfluence | LeafRefit | None = None,
+        method: LeafInfluence | StructureInfluence | LeafRefit | None = None,
         reduce: Reduce = None,
         rows: Any = None,
     ) -> Estimate:

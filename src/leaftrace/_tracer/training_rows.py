@@ -12,6 +12,7 @@ import numpy as np
 from .._data.errors import IndexWarning
 from .._data.parquet import Paths, open_table
 from .._data.row_labels import aligned, duplicate_labels, labels_of, row_numbers
+from .._data.wording import words
 from .._model.training_set import TrainingSet
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def announce_duplicates(labels: np.ndarray, stacklevel: int) -> None:
     if shared:
         warnings.warn(
             f"{len(shared):,} labels of training rows are shared by several rows, such as {shared[0]!r}; tables name "
-            "these rows alike, so go by their column `position`, or give X_train an index without duplicates.",
+            f"these rows alike, so go by their column `position`, or {words().unique_labels}.",
             IndexWarning,
             stacklevel=stacklevel + 1,
         )

@@ -21,9 +21,11 @@ import numpy as np
 from .._data.arrays import F64, Ids, Ints, Real
 from .._data.errors import InvalidInput
 from .._data.progress import progress
+from .._engine.queries import Queries
 from .._engine.workspace import Workspace
 from .._kernels import blocks_of
 from .._model.ensemble import Ensemble
+from .._model.reading import Reading
 from .._tracer.neighbours import at_leaves, shared_sums
 
 Weighting = Literal["count", "path", "output"]
@@ -51,6 +53,29 @@ def embedding(e: Ensemble, weighting: Weighting) -> F64:
         here = np.bincount(ids, trained)
         rows[start : start + len(here)] += here
     return np.divide(1.0, rows, out=np.zeros_like(rows), where=rows > 0)
+
+
+def signed_by_labels(
+    e: Ensemble, queries: Queries, classes: np.ndarray | None
+) -> Callable[[Ints, Real], Real]:
+    """A function of some training rows and similarities K (rows, m): values (rows, queries).
+
+    K is negative (helpful) where labels agree: the same class, or numbers on the same side of the
+    prediction for the test row. ``queries`` are losses.
+    """
+    assert queries.y is not None
+    y = queries.y
+    predicted = Reading(e.loss, classes).number(queries.scores)
+
+    def signed(rows: Ints, K: Real) -> Real:
+        own = e.y[rows][:, None]
+        if classes is not None:
+            agree = own == y  # (rows, m)
+        else:
+            agree = (own >= predicted) == (y >= predicted)
+        return queries.reduced(np.where(agree, -K, K).T).T
+
+    return signed
 
 
 def by_training_rows(

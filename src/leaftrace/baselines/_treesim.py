@@ -16,8 +16,7 @@ from .._data.arrays import Ints, Real
 from .._engine.methods import Baseline
 from .._engine.queries import Queries
 from .._engine.workspace import Workspace
-from .._model.reading import Reading
-from ._kernel import Weighting, by_training_rows, check_weighting, embedding
+from ._kernel import Weighting, by_training_rows, check_weighting, embedding, signed_by_labels
 from ._rows import needs_loss
 
 
@@ -49,17 +48,6 @@ class TreeSim(Baseline):
         self, work: Workspace, queries: Queries, index: Ints | None, classes: np.ndarray | None
     ) -> Real:
         needs_loss(queries, "TreeSim")
-        assert queries.y is not None
         e = work.trace.ensemble
-        y = queries.y
-        predicted = Reading(e.loss, classes).number(queries.scores)
-
-        def signed(rows: Ints, K: Real) -> Real:
-            own = e.y[rows][:, None]
-            if classes is not None:
-                agree = own == y  # (rows, m)
-            else:
-                agree = (own >= predicted) == (y >= predicted)
-            return queries.reduced(np.where(agree, -K, K).T).T
-
+        signed = signed_by_labels(e, queries, classes)
         return by_training_rows(work, index, queries.leaves, embedding(e, self.weighting), signed)

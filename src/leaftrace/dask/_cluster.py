@@ -17,6 +17,7 @@ from distributed import Client, Future, KilledWorker, get_client, wait
 from distributed.client import FutureCancelledError
 
 from .._data.errors import InvalidInput, LeaftraceError
+from ._aligned import with_aligned_arrays
 
 SPLIT = 8  # partitions, or sums of them, that one task adds
 
@@ -93,7 +94,12 @@ class Cluster:
             where = {"workers": [worker], "allow_other_workers": True} if worker else {}
             columns = zip(*(rows[i] for i in numbers), strict=True)
             futures = self.client.map(
-                fn, *map(list, columns), **common, **where, pure=False, retries=2
+                partial(with_aligned_arrays, fn),
+                *map(list, columns),
+                **common,
+                **where,
+                pure=False,
+                retries=2,
             )
             out |= dict(zip(numbers, futures, strict=True))
         return [out[i] for i in range(len(rows))]

@@ -33,7 +33,7 @@ from .._engine.fidelity import Fidelity
 from .._engine.free_memory import available_memory
 from .._engine.leaf_equations import SumsRequest
 from .._engine.leaf_space import LeafSpace, has_leaf_form, space_bytes
-from .._engine.methods import LeafInfluence
+from .._engine.methods import LeafInfluence, Method
 from .._engine.queries import Of, Queries, Reduce, queries_for
 from .._engine.replay import Trace, replay_from_sums
 from .._engine.settings import settings_of
@@ -210,6 +210,7 @@ class Tracer:
         X_test: Any,
         y_test: Any = None,
         *,
+        method: Method | None = None,
         of: Of = "loss",
         reduce: Reduce = None,
         output: int | None = None,
@@ -220,7 +221,9 @@ class Tracer:
         if a row raises Q.
 
         ``of, reduce, output``  as those of `leaftrace.Tracer.influence`
+        ``method``              LeafInfluence(), and no other
         """
+        _check_method(method)
         queries, _ = queries_for(self._source, X_test, y_test, of, reduce, output, None)
         with cluster_errors():
             blocks = [self._cluster.send(adjoint) for adjoint in self._adjoints(queries)]
@@ -236,6 +239,7 @@ class Tracer:
         k: int = 10,
         *,
         effect: str | None = None,
+        method: Method | None = None,
         of: Of = "loss",
         output: int | None = None,
     ) -> Any:
@@ -244,6 +248,7 @@ class Tracer:
         Every partition sends its k. Rows have the names of the frame's index; those of an array
         have positions over all partitions.
         """
+        _check_method(method)
         if k < 1:
             raise InvalidInput(f"k is {k}; ask for 1 or more rows.")
         queries, test_index = queries_for(self._source, X_test, y_test, of, None, output, None)
@@ -352,3 +357,12 @@ class Tracer:
         n = self.n_rows
         leaves = np.broadcast_to(np.uint8(0), (len(e.leaves), n))
         return replace(e, leaves=leaves, y=np.broadcast_to(0.0, (n,)))
+
+
+def _check_method(method: Method | None) -> None:
+    """Raise an error for all methods but exact LeafInfluence."""
+    if method is not None and method != LeafInfluence():
+        raise InvalidInput(
+            f"method is {method!r}; on a cluster there is LeafInfluence() alone. For other methods, use "
+            "leaftrace.Tracer on rows that fit on one machine."
+        )

@@ -7,12 +7,13 @@ therefore
     value_i = b / n * mean over the members with i in B_k of dQ_k / dw_i
 
 This is also the derivative in w_i of the mean of Q over the members, for a row that is in its share
-b / n of the bags.
+b / n of the bags. If rows left out are scored, too, the mean is over all members: the derivative is
+that at weight zero for rows outside B_k.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,12 +24,13 @@ from ..._data.arrays import F64
 from ..._data.errors import InvalidInput
 from ..._data.progress import progress
 from ..._data.row_labels import aligned, labels_of, row_index
-from ..._engine.methods import Method
+from ..._engine.methods import LeafInfluence, Method, StructureInfluence
 from ..._engine.queries import Of, Reduce
 from ..._model.goal import Goal, ReadyGoal
 from ..._tracer.influence import Influence
+from ..bags import Bag, draw_bags
 from ..common import Interruptible
-from .members import FitFunction, Member, MemberQueries, MemberTraining, draw_bags
+from .members import FitFunction, Member, MemberInfluence, MemberQueries, MemberTraining
 from .moments import Moments, summary
 from .result import EnsembleInfluence, top_table
 
@@ -44,7 +46,8 @@ def ensemble_influence(
     *,
     sample_weight: Any = None,
     members: int = 20,
-    bag: float = 0.75,
+    bag: float | Sequence[float] = 0.75,
+    score_left_out: bool = False,
     of: Of = "loss",
     reduce: Reduce = None,
     output: int | None = None,
@@ -73,7 +76,10 @@ def ensemble_influence(
                       harm cleaner ones
     ``members``       number of models; their seeds are ``seed``, ``seed + 1``, ...
     ``bag``           share of the rows each is trained on; 1.0: all rows, so that members differ by
-                      their seeds only
+                      their seeds only. Several shares: members take them in turn; (1.0, 0.5) is
+                      other seeds on all rows and bags of half of them together
+    ``score_left_out``  True: a member also gives the influence of the rows that are not in its bag,
+                      as candidates at weight zero; for LeafInfluence() and StructureInfluence()
     ``of, reduce, output, method``  as in `Tracer.influence`
     ``seed``          seed of the bags, and of the first member
     ``fit``           how a model is trained, if not by ``model.fit(X, y, sample_weight=...)``: a
@@ -87,30 +93,50 @@ def ensemble_influence(
     two matrices of the size of the answer, one member's values and, for ranks, members x rows.
     """
     n = inputs.row_count(X)
-    size = _checked_bag_size(make_model, members, bag, n, method)
+    sizes = _bag_sizes(make_model, members, bag, score_left_out, n, method)
+    if score_left_out:
+        _check_scored_rows(X_test, method)
     if X_test is None:
-        reduce = _reduction_of_rows_left_out(y_test, of, reduce, n - size)
+        reduce = _reduction_of_rows_left_out(y_test, of, reduce, n - max(sizes))
     index = labels_of(X)
     labels = inputs.vector(aligned(y, index, "y"), "y", n)
     sample_weight = aligned(sample_weight, index, "sample_weight")
     weight = None if sample_weight is None else inputs.weights(sample_weight, n)
     training = MemberTraining(X, labels, weight, make_model, fit, n_jobs, eval_set)
-    queries = MemberQueries(training, X_test, y_test, of, reduce, output, method)
-    bags = draw_bags(labels, members, size, np.random.default_rng(seed))
+    queries = MemberQueries(training, X_test, y_test, of, reduce, output, method, score_left_out)
+    bags = _draw_bags_in_turn(labels, members, sizes, np.random.default_rng(seed))
+    weights = np.ones(n) if weight is None else weight
     done = _Finished()
     with Interruptible():
         for number, rows in enumerate(progress(bags, members, "members", "model")):
             member = training.train(seed + number, rows)
-            done = done.add(member, queries.influence(member))
+            done = done.add(member, queries.influence(member), weights)
     if len(done.members) < 2 or not np.all(done.moments.count):
         raise KeyboardInterrupt  # too early: there is no average of all rows yet
     return _result(queries, done, members)
 
 
-def _checked_bag_size(
-    make_model: Any, members: int, bag: float, n: int, method: Method | None
-) -> int:
-    """Number of rows in a bag, with the arguments checked."""
+def _draw_bags_in_turn(
+    y: np.ndarray, members: int, sizes: Sequence[int], rng: np.random.Generator
+) -> list[Bag]:
+    """A bag for each member, whose sizes take turns."""
+    bags: list[Bag] = [np.ones(0, bool)] * members
+    for place, size in enumerate(sizes):
+        turns = range(place, members, len(sizes))
+        for member, drawn in zip(turns, draw_bags(y, len(turns), size, rng), strict=True):
+            bags[member] = drawn
+    return bags
+
+
+def _bag_sizes(
+    make_model: Any,
+    members: int,
+    bag: float | Sequence[float],
+    score_left_out: bool,
+    n: int,
+    method: Method | None,
+) -> list[int]:
+    """Numbers of rows in the bags that take turns, with the arguments checked."""
     if not callable(make_model):
         raise InvalidInput(
             f"make_model is a {type(make_model).__name__}; pass a function of a seed that gives an "
@@ -118,18 +144,37 @@ def _checked_bag_size(
         )
     if members < 2:
         raise InvalidInput(f"members is {members}; ask for 2 or more, or use Tracer for one model.")
-    size = round(bag * n) if 0 < bag <= 1 else 0
-    if size < 1 or members * size < 2 * n:
+    shares = np.atleast_1d(bag).tolist()
+    sizes = [round(share * n) if 0 < share <= 1 else 0 for share in shares]
+    # Of c bags of one size, every row is in floor(c size / n) at least.
+    turns = [len(range(place, members, len(sizes))) for place in range(len(sizes))]
+    times = sum(count * size // n for count, size in zip(turns, sizes, strict=True))
+    if not sizes or min(sizes) < 1 or (times < 2 and not score_left_out):
         raise InvalidInput(
             f"bag is {bag} of {n} rows with {members} members; every row must be in two bags at "
-            "least, so it is a share up to 1, and members * bag is 2 or more."
+            "least, so it is a share up to 1, or several, and members * bag is 2 or more."
         )
     if getattr(method, "gives", "") == "scores":
         raise InvalidInput(
             f"method is {method!r}, which gives scores of rows; ensemble_influence() averages "
-            "changes, so it takes LeafInfluence(), LeafRefit(), Retrain() or BoostIn()."
+            "changes, so it takes LeafInfluence(), StructureInfluence(), LeafRefit(), Retrain() or "
+            "BoostIn()."
         )
-    return size
+    return sizes
+
+
+def _check_scored_rows(X_test: Any, method: Method | None) -> None:
+    """Raise an error if rows left out cannot be scored."""
+    if X_test is None:
+        raise InvalidInput(
+            "score_left_out=True needs X_test: without it the rows left out are the test rows, and "
+            "each would be scored by its own loss."
+        )
+    if not (method is None or method == LeafInfluence() or isinstance(method, StructureInfluence)):
+        raise InvalidInput(
+            f"method is {method!r}; with score_left_out=True it can be LeafInfluence() or "
+            "StructureInfluence(), which have values for rows of weight zero."
+        )
 
 
 def _reduction_of_rows_left_out(y_test: Any, of: Of, reduce: Reduce, count: int) -> Reduce:
@@ -160,9 +205,10 @@ def _reduction_of_rows_left_out(y_test: Any, of: Of, reduce: Reduce, count: int)
 class _Finished:
     """The members so far and their influence, on the scale of all rows.
 
-    ``changes``        (n,) of each member, of the mean over the queries; NaN outside its bag
+    ``changes``        (n,) of each member, of the mean over the queries; NaN for rows that it has no
+                       value of
     ``moments``        of the members' values
-    ``last_influence``  of the last member
+    ``last_influence``  of the last member, of the rows in its bag
     """
 
     members: tuple[Member, ...] = ()
@@ -170,8 +216,8 @@ class _Finished:
     moments: Moments = field(default_factory=lambda: Moments.none(0, 0, float))
     last_influence: Influence | None = None
 
-    def add(self, member: Member, influence: Influence) -> _Finished:
-        """The finished members with one more."""
+    def add(self, member: Member, found: MemberInfluence, weight: F64) -> _Finished:
+        """The finished members with one more. ``weight``: (n,) sample weights."""
         n = len(member.bag)
         share = member.bag.mean()
         if any(member.model is other.model for other in self.members):
@@ -179,25 +225,40 @@ class _Finished:
                 "make_model gave the same model twice; it must make a new one for every seed."
             )
         change = np.full(n, np.nan)
-        change[member.bag] = share * influence.change.mean(axis=1, dtype=float)
-        if share == 1 and self.changes and np.array_equal(change, self.changes[-1]):
+        change[member.bag] = share * found.own.change.mean(axis=1, dtype=float)
+        rows = member.rows
+        values = found.own.values
+        if found.left_out is not None:
+            added = found.left_out.change.mean(axis=1, dtype=float)
+            change[~member.bag] = -share * added * weight[~member.bag]
+            rows = np.concatenate([rows, member.left_out])
+            values = np.concatenate([values, found.left_out.values])
+        if (twin := self._twin(member, change)) is not None:
             raise InvalidInput(
-                f"the models of seeds {member.seed - 1} and {member.seed} are the same, so "
+                f"the models of seeds {twin.seed} and {member.seed} are the same, so "
                 "averaging tells nothing; use a bag below 1, or let make_model pass its seed on to "
                 "a model that draws rows or columns."
             )
-        values = influence.values
         moments = self.moments
         if not self.members:
-            moments = Moments.none(n, influence.shape[1], values.dtype)
-        moments = moments.add(member.rows, values * values.dtype.type(share))
-        return _Finished((*self.members, member), (*self.changes, change), moments, influence)
+            moments = Moments.none(n, values.shape[1], values.dtype)
+        moments = moments.add(rows, values * values.dtype.type(share))
+        return _Finished((*self.members, member), (*self.changes, change), moments, found.own)
+
+    def _twin(self, member: Member, change: F64) -> Member | None:
+        """The last member of all rows before this one, if both have the same changes."""
+        if not member.bag.all():
+            return None
+        for other, own in zip(reversed(self.members), reversed(self.changes), strict=True):
+            if other.bag.all():
+                return other if np.array_equal(change, own) else None
+        return None
 
 
 def _result(queries: MemberQueries, done: _Finished, requested: int) -> EnsembleInfluence:
     """The result of the finished members. ``requested``: number of members."""
     assert done.last_influence is not None
-    influence = _average(queries.training, done, done.last_influence)
+    influence = _average(queries, done, done.last_influence)
     changes = np.array(done.changes)
     n = len(queries.training.y)
     count = len(done.members)
@@ -221,16 +282,18 @@ def _result(queries: MemberQueries, done: _Finished, requested: int) -> Ensemble
     )
 
 
-def _average(training: MemberTraining, done: _Finished, like: Influence) -> Influence:
+def _average(queries: MemberQueries, done: _Finished, like: Influence) -> Influence:
     """The average of all members. ``like``: the influence of one of them."""
+    training = queries.training
     n = len(training.y)
+    left_out = ", rows left out at weight zero" if queries.score_left_out else ""
     return replace(
         like,
         values=done.moments.mean,
         train_index=row_index(training.X, n),
         positions=None,
         weight=np.ones(n) if training.sample_weight is None else training.sample_weight,
-        method=f"{like.method}, mean of {len(done.members)} models",
+        method=f"{like.method}, mean of {len(done.members)} models{left_out}",
         structure_changed=None,
         tables=replace(like.tables, train=training.X),
     )

@@ -1,9 +1,4 @@
-"""Models trained with other seeds on bags of the rows, and their influence.
-
-Bags are drawn without replacement. Each row is left out as often as any other, give or take one,
-and every class keeps its share: rows are left out in the order of a permutation that spreads each
-label evenly, then of another, and so on.
-"""
+"""Models trained with other seeds on bags of the rows, and their influence."""
 
 from __future__ import annotations
 
@@ -12,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..._data import inputs
 from ..._data.arrays import F64, Ints
@@ -22,41 +16,9 @@ from ..._engine.queries import Of, Queries, Reduce
 from ..._model.early_stopping import Rounds
 from ..._tracer.influence import Influence
 from ..._tracer.tracer import Tracer
+from ..bags import Bag
 
-Bag = NDArray[np.bool_]  # (n,) whether a row is in it
 FitFunction = Callable[[Any, Any, np.ndarray, F64 | None], Any]
-
-
-def draw_bags(y: np.ndarray, members: int, size: int, rng: np.random.Generator) -> list[Bag]:
-    """Bags of this size of the rows with labels y (n,), one for each member."""
-    count = len(y) - size  # rows to leave out of each bag
-    waiting = np.zeros(0, np.intp)  # rows in the order in which they are left out
-    bags = []
-    for _ in range(members):
-        if len(waiting) < count:
-            # The other rows come first, or a row could be left out of one bag twice.
-            others = np.setdiff1d(np.arange(len(y)), waiting)
-            parts = [waiting, _spread_labels(others, y, rng), _spread_labels(waiting, y, rng)]
-            waiting = np.concatenate(parts)
-        bag = np.ones(len(y), bool)
-        bag[waiting[:count]] = False
-        waiting = waiting[count:]
-        bags.append(bag)
-    return bags
-
-
-def _spread_labels(rows: Ints, y: np.ndarray, rng: np.random.Generator) -> Ints:
-    """The rows in a random order that spreads each label evenly.
-
-    The j-th of c rows of a label falls between j / c and (j + 1) / c.
-    """
-    order = rng.permutation(rows)
-    n = len(rows)
-    _, label, count = np.unique(y[order], return_inverse=True, return_counts=True)
-    first = np.repeat(np.cumsum(count) - count, count)
-    place = np.empty(n)
-    place[np.argsort(label, kind="stable")] = np.arange(n) - first
-    return order[np.argsort((place + rng.random(n)) / count[label])]
 
 
 @dataclass(frozen=True)
@@ -71,6 +33,11 @@ class Member:
     def rows(self) -> Ints:
         """Positions of the rows in the bag."""
         return np.flatnonzero(self.bag)
+
+    @property
+    def left_out(self) -> Ints:
+        """Positions of the rows that are not in the bag."""
+        return np.flatnonzero(~self.bag)
 
 
 @dataclass(frozen=True)
@@ -125,10 +92,24 @@ def _fit_as_sklearn(model: Any, X: Any, y: np.ndarray, sample_weight: F64 | None
 
 
 @dataclass(frozen=True)
+class MemberInfluence:
+    """Influence of rows in one member.
+
+    ``own``       of the rows in its bag
+    ``left_out``  of the other rows, as candidates at weight zero; None if they are not scored
+    """
+
+    own: Influence
+    left_out: Influence | None = None
+
+
+@dataclass(frozen=True)
 class MemberQueries:
     """The test rows and the options of `Tracer.influence`, the same for every member.
 
     Without test rows (X is None), they are the training rows that are not in a member's bag.
+
+    ``score_left_out``: whether a member also gives values of the rows that are not in its bag.
     """
 
     training: MemberTraining
@@ -138,9 +119,10 @@ class MemberQueries:
     reduce: Reduce
     output: int | None
     method: Method | None
+    score_left_out: bool = False
 
-    def influence(self, member: Member) -> Influence:
-        """Influence of the rows in a member's bag."""
+    def influence(self, member: Member) -> MemberInfluence:
+        """Influence of the rows in a member's bag and, if they are scored, of the others."""
         tracer = self.training.trace(member)
         several = tracer.engine.ensemble.n_outputs > 1
         if several and self.output is None and isinstance(self.of, str) and self.of == "prediction":
@@ -148,7 +130,21 @@ class MemberQueries:
                 "members may predict other classes for a test row; say with output= which class's "
                 "score is meant."
             )
-        return self._influence(tracer, member)
+        own = self._influence(tracer, member)
+        if not self.score_left_out or member.bag.all():
+            return MemberInfluence(own)
+        rows = member.left_out
+        left_out = tracer.score_candidates(
+            inputs.take_rows(self.training.X, rows),
+            self.X,
+            self.y,
+            self.training.y[rows],
+            method=self.method,
+            of=self.of,
+            reduce=self.reduce,
+            output=self.output,
+        )
+        return MemberInfluence(own, left_out)
 
     def effects(
         self, member: Member, rows: Ints, retrain: bool
@@ -196,8 +192,8 @@ class MemberQueries:
         """The test rows of a member, and their labels."""
         if self.X is not None:
             return self.X, self.y
-        left_out = np.flatnonzero(~member.bag)
-        return inputs.take_rows(self.training.X, left_out), self.training.y[left_out]
+        rows = member.left_out
+        return inputs.take_rows(self.training.X, rows), self.training.y[rows]
 
 
 def _values(queries: Queries) -> F64:

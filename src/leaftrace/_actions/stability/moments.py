@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,8 @@ from ..._data.arrays import F64, Ints, Real
 
 _LEVEL = 0.9  # of rank intervals
 _DRAWS = 200  # ensembles that are drawn for rank intervals
+
+Strata = Sequence[Ints]  # numbers of the members of each kind
 
 
 @dataclass(frozen=True)
@@ -53,19 +56,33 @@ class Moments:
         return np.sqrt(squares / np.maximum(count * (count - 1), 1))
 
 
-def summary(changes: F64) -> tuple[F64, F64, F64]:
+def summary(changes: F64, strata: Strata | None = None) -> tuple[F64, F64, F64]:
     """(n,) mean over each row's members, its standard error, share of members with its sign.
 
     ``changes`` (members, n): NaN if a member does not have the row.
+    ``strata``: kinds of members that count alike, however many of them have the row. The mean is
+    then that of the means over each kind.
+    """
+    parts = [_moments(changes[members]) for members in strata or [slice(None)]]
+    mean = np.mean([part[0] for part in parts], axis=0)
+    error = np.sqrt(np.sum([part[1] for part in parts], axis=0)) / len(parts)
+    known = ~np.isnan(changes)
+    agree = (known & (np.sign(np.where(known, changes, 0.0)) == np.sign(mean))).sum(axis=0)
+    return mean, error, agree / np.maximum(known.sum(axis=0), 1)
+
+
+def _moments(changes: F64) -> tuple[F64, F64]:
+    """(n,) mean over the members that have a row, and its squared standard error.
+
+    NaN: no member has the row, or for the error only one.
     """
     known = ~np.isnan(changes)  # (members, n)
     count = known.sum(axis=0)
-    filled = np.where(known, changes, 0.0)
-    mean = filled.sum(axis=0) / count
+    total = np.where(known, changes, 0.0).sum(axis=0)
+    mean = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
     spread = np.where(known, changes - mean, 0.0)
     squares = np.where(count > 1, (spread**2).sum(axis=0), np.nan)
-    agree = (known & (np.sign(filled) == np.sign(mean))).sum(axis=0)
-    return mean, np.sqrt(squares / np.maximum(count * (count - 1), 1)), agree / count
+    return mean, squares / np.maximum(count * (count - 1), 1)
 
 
 def size_ranks(size: F64, rows: Ints) -> Ints:
@@ -73,22 +90,30 @@ def size_ranks(size: F64, rows: Ints) -> Ints:
     return len(size) - np.searchsorted(np.sort(size), size[rows], side="right") + 1
 
 
-def rank_intervals(changes: F64, rows: Ints) -> tuple[Ints, Ints]:
+def rank_intervals(
+    changes: F64,
+    rows: Ints,
+    strata: Strata | None = None,
+    size: Callable[[F64], F64] = np.abs,
+) -> tuple[Ints, Ints]:
     """Lowest and highest rank of these rows in 90 % of the ensembles drawn from the members.
 
-    Ensembles are drawn with replacement and have as many members. A row that is in the bag of none
-    of the drawn members counts with its mean over all.
+    Ensembles are drawn with replacement, from each of the strata (see `summary`) as many members as
+    it has. A row that none of the drawn members has counts with its mean over all. Ranks are by
+    ``size`` of the means.
     """
     rng = np.random.default_rng(0)
-    members = len(changes)
-    known = ~np.isnan(changes)
-    filled = np.where(known, changes, 0.0)
-    mean = summary(changes)[0]
+    parts = [changes[members] for members in strata or [slice(None)]]
+    tables = [(~np.isnan(part), np.where(np.isnan(part), 0.0, part)) for part in parts]
+    means = [_moments(part)[0] for part in parts]
     ranks = np.empty((_DRAWS, len(rows)))
     for d in range(_DRAWS):
-        times = rng.multinomial(members, np.full(members, 1 / members)).astype(float)  # (members,)
-        count = times @ known
-        drawn = np.where(count > 0, times @ filled / np.maximum(count, 1), mean)
-        ranks[d] = size_ranks(np.abs(drawn), rows)
+        drawn = np.zeros(changes.shape[1])
+        for (known, filled), mean in zip(tables, means, strict=True):
+            members = len(known)
+            times = rng.multinomial(members, np.full(members, 1 / members)).astype(float)
+            count = times @ known
+            drawn += np.where(count > 0, times @ filled / np.maximum(count, 1), mean)
+        ranks[d] = size_ranks(size(drawn / len(parts)), rows)
     low, high = np.quantile(ranks, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], axis=0)
     return np.floor(low).astype(int), np.ceil(high).astype(int)

@@ -28,8 +28,9 @@ class EnsembleInfluence(Finding):
     ``error``      (rows, queries) standard errors of its values, from the spread over the members
     ``members``    the models, with their seeds and bags
     ``changes``    (members, rows) change of the mean query without a row, on the same scale; NaN
-                   outside a member's bag. Ranks and agreement come from these, so they are about
-                   the mean over the test rows; for those of one test row, pass that row alone
+                   outside a member's bag, unless rows left out are scored. Ranks and agreement come
+                   from these, so they are about the mean over the test rows; for those of one test
+                   row, pass that row alone
     ``asked``      number of members that were requested
     """
 

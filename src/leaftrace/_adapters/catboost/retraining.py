@@ -1,4 +1,4 @@
-"""Parameters that train a CatBoost model again."""
+"""Parameters that train a CatBoost model again, and a callback that ends such a training."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from typing import Any
 
 import catboost
+
+from ..._data.stopping import is_wanted
 
 # Resolved parameters that describe the finished run and not how to run again.
 _NOT_FOR_RETRAINING = {
@@ -46,3 +48,10 @@ def retraining_params(
         "allow_writing_files": False,
         "logging_level": "Silent",
     }
+
+
+class StopIfUnwanted:
+    """A callback that ends a training nobody waits for."""
+
+    def after_iteration(self, info: Any) -> bool:
+        return is_wanted()

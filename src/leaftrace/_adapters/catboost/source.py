@@ -26,7 +26,7 @@ from ..._data import inputs
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
 from ..._data.parquet import PartedTable
-from ..._data.stopping import is_wanted, stop_if_unwanted
+from ..._data.stopping import stop_if_unwanted
 from ..._model.early_stopping import EvalRows, EvalSet, Rounds
 from ..._model.ensemble import Ensemble, LeafRule, Recorded
 from ..._model.splits import SplitSearch
@@ -37,7 +37,7 @@ from .model_json import Json, leaf_weights, model_to_json
 from .objective import CLASS_LOSSES, EXPONENTIAL, LABELS, read_objective
 from .pools import leaf_numbers, readable_table
 from .recorder import recorded_scores
-from .retraining import retraining_params, stopped_early
+from .retraining import StopIfUnwanted, retraining_params, stopped_early
 from .shrinkage import shrink_factors, shrinking_moves, values_before_shrinking
 from .split_values import SplitValues
 from .splits import split_search
@@ -60,8 +60,6 @@ class CatBoostSource(BaseSource):
 
     # float64 throughout: replays agree to 1e-12, or to 1e-8 with a baseline (float32)
     tolerance = 1e-7
-    # Leaves and statistics of training rows; None if no split looks at a target statistic.
-    _in_training: TrainingLeaves | None = None
 
     def __init__(
         self,
@@ -190,22 +188,25 @@ class CatBoostSource(BaseSource):
         """Return the leaves (trees, n) in training of a model that splits on target statistics.
 
         ``leaves`` are those of the finished model. Notes on how they were confirmed are added."""
-        X = self._data[0]
-        if isinstance(X, PartedTable):
+        if isinstance(self._data[0], PartedTable):
             raise UnsupportedModel(
                 "this model splits on target statistics of category columns, which depend on all rows at once, so it "
                 "cannot be read part by part; pass the whole table: Tracer(model, X_train, y_train)."
             )
-        table = X if isinstance(X, catboost.Pool) else self._table(X)
-        rows = CategoricalRows(table, self._training_pool, y, w, leaves)
-        found = training_leaves(self.model, self._content, self.params, rows)
-        self._in_training = found
+        found = self._in_training(y, w, leaves)
         leaves = found.leaves
         self.notes = [*self.notes, _NOTE + ("" if found.confirmed else _NOT_CONFIRMED)]
         recorded = recorded_scores(self.model)
         if recorded is not None and len(recorded) == len(y):
             self.notes = [*self.notes, self._comparison(recorded, leaves, offset)]
         return leaves
+
+    def _in_training(self, y: F64, w: F64, leaves: Ids) -> TrainingLeaves:
+        """Return leaves and statistics of training rows, from the finished model's leaves."""
+        X = self._data[0]
+        table = X if isinstance(X, catboost.Pool) else self._table(X)
+        rows = CategoricalRows(table, self._training_pool, y, w, leaves)
+        return training_leaves(self.model, self._content, self.params, rows)
 
     def _comparison(self, recorded: F64, leaves: Ids, offset: F64 | None) -> str:
         """Compare the scores of these leaves (trees, n) with recorded ones (n, K), for a note."""
@@ -239,8 +240,10 @@ class CatBoostSource(BaseSource):
 
     def split_search(self) -> SplitSearch:
         values = columns_of_training(self.split_columns, self._data[0])
-        if self._in_training is not None:
-            self._split_values.set_training_statistics(values, self._in_training)
+        if self._splits_on_targets:
+            e = self.ensemble
+            rows = self._in_training(e.y, e.w, self._finished_leaves())
+            self._split_values.set_training_statistics(values, rows)
         return split_search(self.model, self._split_values, self.params, values)
 
     def split_columns(self, X: Any) -> F64:
@@ -248,8 +251,7 @@ class CatBoostSource(BaseSource):
 
     @cached_property
     def _split_values(self) -> SplitValues:
-        X = self._data[0]
-        return SplitValues(self._content, self.params, X, self._table, self._pool)
+        return SplitValues(self._content, self.params, self._data[0], self._table, self._pool)
 
     def _table(self, X: Any) -> Any:
         """Return X with the model's columns in the model's order, as CatBoost takes it."""
@@ -309,19 +311,17 @@ class CatBoostSource(BaseSource):
             model = catboost.CatBoost(params).fit(
                 pool,
                 eval_set=self._eval_pools(rows.eval_set),
-                callbacks=[_StopIfUnwanted()],
+                callbacks=[StopIfUnwanted()],
             )
         except catboost.CatBoostError as error:
             raise LeaftraceError(
                 f"CatBoost cannot train the model again; it says: {error}"
             ) from None
         stop_if_unwanted()
-        leaves = leaf_numbers(model, self._training_pool)
-        changed = not np.array_equal(leaves, self._finished_leaves())
         kept = "kept" if stopped_early(self.params) else "none"
         trees = len(model.get_tree_leaf_counts())
         rounds = Rounds(trees, len(self.counts), "repeated" if repeats else kept)
-        return RetrainedCatBoost(model, changed, self, (table, labels, weights, baseline), rounds)
+        return RetrainedCatBoost(model, self, (table, labels, weights, baseline), rounds)
 
     def _eval_pools(self, eval_set: EvalSet | None) -> list[catboost.Pool] | None:
         """Return the rows that decide when to stop, as Pools."""
@@ -357,6 +357,11 @@ class CatBoostSource(BaseSource):
         table = rows.table(X)
         return table, self._pool(table, label=labels, weight=weights, baseline=baseline)
 
+    def same_structure(self, model: catboost.CatBoost) -> bool:
+        """Return whether all training rows fall into the same leaves of another model."""
+        leaves = leaf_numbers(model, self._training_pool)
+        return np.array_equal(leaves, self._finished_leaves())
+
     def _finished_leaves(self) -> Ids:
         """Return the leaves (trees, n) that the finished model puts its training rows in."""
         if self._splits_on_targets:
@@ -364,23 +369,19 @@ class CatBoostSource(BaseSource):
         return self.ensemble.leaves
 
 
-class _StopIfUnwanted:
-    """A callback that ends a training nobody waits for."""
-
-    def after_iteration(self, info: Any) -> bool:
-        return is_wanted()
-
-
 @dataclass(frozen=True)
 class RetrainedCatBoost:
     """A CatBoost model that was trained again."""
 
     model: catboost.CatBoost
-    structure_changed: bool  # does any training row fall into another leaf of any tree?
     source: CatBoostSource
     # table, labels, weights, given scores
     training: tuple[Any, NDArray[Any], F64 | None, F64 | None]
     rounds: Rounds
+
+    @cached_property
+    def structure_changed(self) -> bool:
+        return not self.source.same_structure(self.model)
 
     def scores(self, X: Any) -> F64:
         pool = self.source._pool(X)

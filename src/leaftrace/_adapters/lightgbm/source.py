@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import lightgbm as lgb
@@ -274,7 +275,6 @@ class LightGBMSource(BaseSource):
         labels = codes if self.classes is None else self.classes[codes.astype(int)]
         return RetrainedLightGBM(
             booster,
-            self._moved(booster, table),
             self,
             (training, labels, weight, offset),
             self._rounds(booster, rows.eval_set is not None),
@@ -320,13 +320,15 @@ class LightGBMSource(BaseSource):
         kept = "kept" if stopped_early(self.booster, self.params, before) else "none"
         return Rounds(known_rounds(booster), before, "repeated" if repeated else kept)
 
-    def _moved(self, booster: lgb.Booster, table: Any) -> bool:
+    @works_in_forks
+    def moved(self, booster: lgb.Booster) -> bool:
         """Whether any two training rows are separated or joined in any tree of the other booster.
 
         Leaves may be numbered in another order.
         """
         if booster.num_trees() != len(self.parsed.trees):
             return True
+        table = self._table(self._data[0])
         before = leaf_numbers(self.booster, table, self.parsed)
         after = leaf_numbers(booster, table, self.parsed)
         for ids, other_ids in zip(before, after, strict=True):
@@ -346,10 +348,13 @@ class RetrainedLightGBM:
     """A LightGBM model trained again."""
 
     booster: lgb.Booster
-    structure_changed: bool
     source: LightGBMSource
     training: tuple[Any, NDArray[Any], F64, F64 | None]  # table, labels, weights, given scores
     rounds: Rounds
+
+    @cached_property
+    def structure_changed(self) -> bool:
+        return self.source.moved(self.booster)
 
     @works_in_forks
     def scores(self, X: Any) -> F64:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -165,10 +166,15 @@ class SklearnSource(BaseSource, ABC):
             else:
                 model.fit(table, labels, sample_weight=weights, **stopping)
         trees = self._trees(model)
-        same = np.array_equal(trees.leaves(self.read(X, trees)), self.ensemble.leaves)
         how = "repeated" if stopping else self.early_stopping
         rounds = Rounds(_rounds(model), _rounds(self.model), how)
-        return RetrainedSklearn(trees, not same, self, (table, labels, weights), rounds)
+        return RetrainedSklearn(trees, self, (table, labels, weights), rounds)
+
+    @works_in_forks
+    def same_structure(self, trees: Trees) -> bool:
+        """Whether all training rows fall into the same leaves of other trees."""
+        X = self._data[0]
+        return np.array_equal(trees.leaves(self.read(X, trees)), self.ensemble.leaves)
 
     def _stopping_rows(self, eval_set: EvalSet | None) -> dict[str, Any]:
         """Return the arguments of fit() with the rows that decide when to stop."""
@@ -189,10 +195,13 @@ class RetrainedSklearn:
     """A scikit-learn model that was trained again."""
 
     trees: Trees
-    structure_changed: bool  # does any training row fall into another leaf of any tree?
     source: SklearnSource
     training: tuple[Any, NDArray[Any], F64 | None]  # table, labels, weights
     rounds: Rounds
+
+    @cached_property
+    def structure_changed(self) -> bool:
+        return not self.source.same_structure(self.trees)
 
     @works_in_forks
     def scores(self, X: Any) -> F64:

@@ -31,6 +31,11 @@ def predict(booster: xgb.Booster, matrix: xgb.DMatrix, **options: Any) -> NDArra
         ) from None
 
 
+def leaves_of_numbers(booster: xgb.Booster, rows: NDArray[Any]) -> NDArray[Any]:
+    """(n, trees) nodes of rows of plain numbers, whatever columns the booster names."""
+    return booster.predict(xgb.DMatrix(rows), pred_leaf=True, validate_features=False)
+
+
 def rounds_notes(booster: xgb.Booster, used: int, trained: int) -> list[str]:
     """A note on the rounds that predictions are made with, after early stopping."""
     best = best_rounds(booster)

@@ -69,6 +69,14 @@ class RecoverySums:
         """Whether this rule and learning rate give the leaf values."""
         return self.error(rule, rate) <= TOLERANCE
 
+    def confirm_rates(self) -> bool:
+        """Whether a learning rate for each step can be checked: by a further leaf a step, on average.
+
+        A rate of its own gives one leaf of a step any value, and leaves of value zero fit any rate.
+        """
+        leaves = np.bincount(self.step[self.value != 0])
+        return int(np.maximum(leaves - 1, 0).sum()) >= int(np.count_nonzero(leaves))
+
 
 def leaf_sums(e: Ensemble, steps: int) -> RecoverySums:
     """Sums of the first steps, each at the model's own scores."""
@@ -164,7 +172,7 @@ def rates_of_rounds(e: Ensemble) -> Recovered | None:
         return None
     sums = leaf_sums(e, e.n_steps)
     rates = _best_rates(e, sums, e.rule)
-    if np.any(rates <= 0) or not sums.agree(e.rule, rates):
+    if np.any(rates <= 0) or not sums.agree(e.rule, rates) or not sums.confirm_rates():
         return None
     return Recovered(e.rule, rates, ["a learning_rate for each round"])
 
@@ -198,7 +206,8 @@ def recover_parameters(
         )
         if sums.agree(rule, rate):
             return Recovered(rule, rate, ["learning_rate"], ambiguous)
-        return Recovered(rule, rates, ["a learning_rate for each round"], ambiguous)
+        if sums.confirm_rates():
+            return Recovered(rule, rates, ["a learning_rate for each round"], ambiguous)
     if rule.statistic is not None or {"reg_lambda", "learning_rate"} <= set(given):
         return None
     for names in (["learning_rate", "reg_lambda"], ["learning_rate", "reg_lambda", "reg_alpha"]):

@@ -262,10 +262,8 @@ class XGBoostSource(BaseSource):
             rows = replace(rows, added=(X, f32(self.labels(labels, len(labels), "y_new")), f32(w)))
         rows = replace(rows, y=codes)
         booster = self._train(rows, threads)
-        base = margin(self.objective, self._base_score(learner(booster)))
         rounds = self._rounds(booster, rows.eval_set is not None)
-        changed = not self._same_structure(booster, rounds.count)
-        return RetrainedXGBoost(booster, changed, self, base, rows, rounds)
+        return RetrainedXGBoost(booster, self, rows, rounds)
 
     def _train(self, rows: TrainingSet, threads: int) -> xgb.Booster:
         known = self.training.params
@@ -301,7 +299,8 @@ class XGBoostSource(BaseSource):
             count = best_rounds(booster) or count
         return Rounds(count, self.rounds, "repeated")
 
-    def _same_structure(self, booster: xgb.Booster, rounds: int) -> bool:
+    @works_in_forks
+    def same_structure(self, booster: xgb.Booster, rounds: int) -> bool:
         """Whether all training rows fall into the same leaves in the rounds of another booster."""
         trees = parse_trees(learner(booster))
         trees = trees.first(rounds) if trees.weight is None else trees
@@ -314,7 +313,7 @@ class XGBoostSource(BaseSource):
     def _comes_back(self) -> bool:
         """Whether training on all rows with these parameters gives this model again."""
         booster = self._train(TrainingSet.unchanged(len(self.training.y)), 1)
-        return self._same_structure(booster, self.rounds)
+        return self.same_structure(booster, self.rounds)
 
     def _altered(self, rows: TrainingSet, threads: int) -> xgb.DMatrix:
         """A training set as the kind of matrix that the model was trained on."""
@@ -345,11 +344,17 @@ class RetrainedXGBoost:
     """An XGBoost model trained again."""
 
     booster: xgb.Booster
-    structure_changed: bool  # does any training row fall into another leaf of any tree?
     source: XGBoostSource
-    base: F64
     rows: TrainingSet  # labels as XGBoost takes them
     rounds: Rounds
+
+    @cached_property
+    def base(self) -> F64:  # (K,)
+        return margin(self.source.objective, self.source._base_score(learner(self.booster)))
+
+    @cached_property
+    def structure_changed(self) -> bool:
+        return not self.source.same_structure(self.booster, self.rounds.count)
 
     @works_in_forks
     def scores(self, X: Any) -> F64:

@@ -15,6 +15,7 @@ from .actions import fix, groups, impact
 from .explain import check, explain
 from .labels import clean, noise
 from .tours import demo, paper
+from .values import values
 
 _HELP = (
     "Which training rows made a gradient-boosted tree model predict this, "
@@ -50,7 +51,7 @@ def _root(
     pass
 
 
-for body in (check, explain, noise, clean, groups, fix, impact):
+for body in (check, explain, noise, clean, groups, fix, impact, values):
     add_command(app, body)
 for body in (demo, paper):
     app.command()(body)

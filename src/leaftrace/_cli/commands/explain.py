@@ -19,7 +19,15 @@ from .. import NO, OK
 from ..explanation import Explanation, show_explanation
 from ..explanation import explain as explain_rows
 from ..job import Job
-from ..options import AlsoRetrain, TestHasNoLabels, TestTable, row_list, split
+from ..options import (
+    AlsoRetrain,
+    MethodName,
+    TestHasNoLabels,
+    TestTable,
+    method_of,
+    row_list,
+    split,
+)
 from ..output import say
 
 
@@ -48,6 +56,7 @@ def explain(
         str, typer.Option(help="Columns that must not appear in the report: a,b.")
     ] = "",
     no_labels: TestHasNoLabels = False,
+    method: MethodName = "leaf",
     retrain: AlsoRetrain = False,
     noise_floor: Annotated[
         int,
@@ -60,6 +69,7 @@ def explain(
     ] = 0,
 ) -> int:
     """Find the training rows behind the predictions of some test rows."""
+    by = method_of(method)
     job.check_output(html, test, device=True)
     if html is not None:
         job.refuse_baseline("a report")
@@ -78,6 +88,7 @@ def explain(
             positions,
             worst,
             baseline=given.baseline,
+            method=by,
             labels_name="the target of the test rows",
         )
     if noise_floor:

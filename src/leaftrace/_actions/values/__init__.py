@@ -1,0 +1,4 @@
+"""`lt.data_values`: what each training row is worth, averaged over small bags."""
+
+from .action import data_values as data_values
+from .result import DataValues as DataValues

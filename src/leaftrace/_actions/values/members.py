@@ -1,0 +1,126 @@
+"""Models of small bags, and what each of them says about the rows left out of its bag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..._data import inputs
+from ..._data.arrays import F64, Ints
+from ..._data.errors import FidelityError, InvalidInput, UnsupportedModel
+from ..._engine.methods import AllPoints, LeafInfluence
+from ..._engine.refit import RetrainedModel
+from ..._model.training_set import TrainingSet
+from ..._tracer.tracer import Tracer
+from ..bags import Bag, endless_bags
+
+
+class Member(NamedTuple):
+    """A bag's model.
+
+    ``size``    number of rows in the bag
+    ``slopes``  (n,) derivatives of the mean validation loss in the weights of the rows, at weight
+                zero; NaN for those in the bag
+    ``leaves``  mean number of leaves of its trees
+    ``refused``  why the model could not be traced; empty if it was
+    """
+
+    size: int
+    slopes: F64
+    leaves: float = np.nan
+    refused: str = ""
+
+
+def bags_in_turn(
+    codes: Ints | None, weight: F64, sizes: Sequence[int], rng: np.random.Generator
+) -> Iterator[Bag]:
+    """Bags of each size in turn, of rows that have a weight; every class has a row in each.
+
+    ``codes``   (n,) number of each row's class; None: the labels are numbers
+    ``weight``  (n,)
+    """
+    n = len(weight)
+    live = np.flatnonzero(weight > 0)
+    labels = np.zeros(len(live), np.intp) if codes is None else codes[live]
+    streams = [
+        endless_bags(labels, size, child)
+        for size, child in zip(sizes, rng.spawn(len(sizes)), strict=True)
+    ]
+    while True:
+        for stream in streams:
+            bag = np.zeros(n, bool)
+            bag[live[with_every_class(next(stream), labels, rng)]] = True
+            yield bag
+
+
+def with_every_class(bag: Bag, codes: Ints, rng: np.random.Generator) -> Bag:
+    """The bag with a row of each class that it lacks, in the place of rows of other classes.
+
+    A class that has a single row in the bag keeps it.
+    """
+    bag = bag.copy()
+    for missing in np.setdiff1d(codes, codes[bag]):
+        count = np.bincount(codes[bag], minlength=codes.max() + 1)
+        spare = np.flatnonzero(bag & (count[codes] > 1))
+        bag[rng.choice(spare)] = False
+        bag[rng.choice(np.flatnonzero(codes == missing))] = True
+    return bag
+
+
+@dataclass(frozen=True)
+class BagModels:
+    """Trains the tracer's model on bags of its rows, and traces each."""
+
+    tracer: Tracer
+    X_val: Any
+    y_val: Any
+    method: LeafInfluence
+
+    def member(self, bag: Bag) -> Member:
+        """Train a model on the bag and ask it about the rows left out."""
+        size = int(bag.sum())
+        slopes = np.full(len(bag), np.nan)
+        try:
+            traced = self._traced(bag)
+        except (FidelityError, UnsupportedModel) as error:
+            return Member(size, slopes, refused=str(error))
+        left_out = np.flatnonzero(~bag)
+        slopes[left_out] = self._slopes(traced, left_out)
+        ensemble = traced.engine.ensemble
+        return Member(size, slopes, len(ensemble.values) / len(ensemble.leaves))
+
+    def _traced(self, bag: Bag) -> Tracer:
+        """A tracer of the model that a bag gives, on one thread: members run side by side."""
+        engine = self.tracer.engine
+        training = TrainingSet(len(bag), np.flatnonzero(bag))
+        retrained = engine.retrainings.train(training, 1)
+        return self.tracer.follow(RetrainedModel(engine.source, training, retrained), n_jobs=1)
+
+    def _slopes(self, traced: Tracer, rows: Ints) -> F64:
+        """(rows,) derivatives of the mean validation loss in the weights of these rows.
+
+        All that depends on `method` is here: a method that gives candidates another derivative
+        than LeafInfluence is passed on to `score_candidates`.
+        """
+        found = traced.score_candidates(
+            inputs.take_rows(self.tracer.X_train, rows),
+            self.X_val,
+            self.y_val,
+            self.tracer.y_train[rows],
+            reduce="mean",
+        )
+        return found.values[:, 0]
+
+
+def checked_method(method: Any) -> LeafInfluence:
+    """The method that members are asked by; None stands for LeafInfluence."""
+    method = LeafInfluence() if method is None else method
+    if not isinstance(method, LeafInfluence) or not isinstance(method.update_set, AllPoints):
+        raise InvalidInput(
+            f"method is {method!r}; data_values() needs the derivatives of rows that a model was not "
+            "trained on, which LeafInfluence() gives, and no update set: pass that, or None."
+        )
+    return method

@@ -1,0 +1,70 @@
+"""Derivatives in the labels of training rows: from the arguments of `Tracer.label_influence`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._data.arrays import F64, Ints
+from .._data.errors import InvalidInput
+from .._data.row_labels import row_numbers
+from .._engine.engine import Engine
+from .._engine.less_memory import in_smaller_pieces
+from .answers import QueryArguments, finite_values, result_tables
+from .influence import Influence
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+
+def labels_influence(tracer: Tracer, query: QueryArguments, to: Any, rows: Any) -> Influence:
+    """Derivatives of queries in the labels of training rows.
+
+    ``to``: the class that labels move to, for several classes.
+    """
+    engine = tracer.engine
+    engine.needs_derivatives()
+    target = _target_class(engine, to)
+    queries, test_index = engine.queries(*query)
+    index = row_numbers(rows, engine.n_rows, labels=tracer.row_labels)
+    some = None if rows is None else index
+    values = in_smaller_pieces(engine.work, lambda: engine.label_slopes(queries, index, target))
+    action, size = _label_action(engine, index)
+    return Influence(
+        finite_values(values),
+        tracer.train_index[index],
+        test_index,
+        queries.of,
+        "label influence" if to is None else f"label influence, towards {to}",
+        action,
+        size,
+        lower_is_better=queries.lower_is_better,
+        positions=index,
+        tables=result_tables(tracer, tracer.X_train, some, query.X_test, queries),
+    )
+
+
+def _target_class(engine: Engine, to: Any) -> int | None:
+    """The number of the class that labels move to; None for models of one output."""
+    if engine.ensemble.n_outputs == 1:
+        if to is not None:
+            raise InvalidInput(
+                "to= names the class that labels move to, for models of three or more classes."
+            )
+        return None
+    if to is None:
+        raise InvalidInput(
+            "this model has several classes; say with to= which class the labels move to."
+        )
+    return int(engine.labels(np.array([to]), 1, "to")[0])
+
+
+def _label_action(engine: Engine, index: Ints) -> tuple[str, F64]:
+    """The change of labels whose effect tables show, and how far it goes for each row."""
+    e = engine.ensemble
+    if e.n_outputs > 1:
+        return "relabelled", np.ones(len(index))
+    if engine.source.classes is None:
+        return "label_raised", np.ones(len(index))
+    return "flipped", 1 - 2 * e.y[index]

@@ -1,0 +1,320 @@
+// Soft choices of splits, the part without queries: rows in the order of their leaves, gains of candidate splits, and
+// the probabilities of a choice. Included once for each instruction set.
+#pragma once
+#include "choice_arguments.hpp"
+#include "lanes.hpp"
+
+namespace leaftrace {
+namespace LEAFTRACE_ISA {
+namespace {
+
+// Candidates of a column at a node that put the first `length` bins of an order on the left, for each length from
+// `from` to `to` - 1. The candidate of length `from` has the number `candidate`.
+struct Run {
+    const std::uint8_t* order;
+    Index bins, from, to, candidate;
+};
+
+// One output of one side of a split, from the sums over its rows: the slope of the gain, the gain, and the value of a
+// leaf there. Equal denominators of gain and value are divided by once.
+struct Side {
+    double slope, gain, value;
+
+    Side(double G, double Q, double R, double l1, double l2) : slope(0), gain(0), value(0) {
+        const double pull = G > l1 ? G - l1 : G < -l1 ? G + l1 : 0;
+        if (Q + l2 > 0) {
+            slope = -pull / (Q + l2);
+            gain = -pull * slope;
+        }
+        if (R == Q)
+            value = slope;
+        else if (R + l2 > 0)
+            value = -pull / (R + l2);
+    }
+};
+
+constexpr double least_exponent = -40;  // candidates less likely than that are left out
+
+// one: trees with one output, whose sizes are constants for the compiler.
+template <class Real, bool one>
+struct ChoiceWork {
+    const Choice<Real>& p;
+    ChoiceRoom<Real> room;
+    Index cells;
+
+    Index outputs() const { return one ? 1 : p.O; }
+    Index sums() const { return 3 * outputs() + 1; }
+
+    const std::uint8_t* order_of(Index v, Index f) const { return room.orders + v * cells + room.cell[f]; }
+    double* sums_of(Index v, Index f) const { return room.sums + (v * cells + room.cell[f]) * sums(); }
+    double l2_of(Index f) const { return p.lam + (p.kinds[f] == 3 ? p.category_l2 : 0); }
+    Index candidates_of(Index f) const { return room.candidate[f + 1] - room.candidate[f]; }
+
+    Side side(const double* sums, Index o, double l2) const {
+        return Side(sums[o], sums[outputs() + o], sums[2 * outputs() + o], p.l1, l2);
+    }
+    double gain(const double* sums, double l2) const {
+        double total = 0;
+        for (Index o = 0; o < outputs(); ++o) total += side(sums, o, l2).gain;
+        return total;
+    }
+    double l2_of_taken(Index v) const { return p.column[v] < 0 ? p.lam : l2_of(p.column[v]); }
+    // Whether a side of a node that is split alone has enough rows and second derivatives.
+    bool large_enough(const double* sums) const {
+        double Q = 0;
+        for (Index o = 0; o < outputs(); ++o) Q += sums[outputs() + o];
+        return sums[3 * outputs()] >= p.min_rows && Q >= p.min_hessian * static_cast<double>(outputs());
+    }
+
+    // Parents of all slots, and the rows in the order of their leaves.
+    void place_rows() {
+        for (Index v = 0; v < p.N; ++v) room.parent[p.left[v]] = room.parent[p.right[v]] = static_cast<std::int32_t>(v);
+        room.parent[0] = -1;
+        for (Index l = 0; l <= p.L; ++l) room.edges[l] = 0;
+        for (Index j = 0; j < p.n; ++j) ++room.edges[p.leaf[j] + 1];
+        for (Index l = 0; l < p.L; ++l) room.edges[l + 1] += room.edges[l];
+        for (Index j = 0; j < p.n; ++j) room.rows[room.edges[p.leaf[j]]++] = static_cast<std::int32_t>(j);
+        for (Index l = p.L; l > 0; --l) room.edges[l] = room.edges[l - 1];
+        room.edges[0] = 0;
+    }
+
+    // Share the leaves among the threads, by their number of rows; leaves with one parent stay together.
+    void share_leaves() {
+        Index place = 0;
+        for (Index v = 0; v < p.N; ++v) {
+            if (p.left[v] >= p.N) room.leaves[place++] = p.left[v] - p.N;
+            if (p.right[v] >= p.N) room.leaves[place++] = p.right[v] - p.N;
+        }
+        Index done = 0, part = 1;
+        room.shares[0] = 0;
+        for (Index i = 0; i < p.L && part < p.threads; ++i) {
+            const Index l = room.leaves[i];
+            const bool apart = i > 0 && room.parent[p.N + l] != room.parent[p.N + room.leaves[i - 1]];
+            if (apart && done * p.threads >= p.n * part) room.shares[part++] = i;
+            done += room.edges[l + 1] - room.edges[l];
+        }
+        for (; part <= p.threads; ++part) room.shares[part] = p.L;
+    }
+
+    // Call body(leaf, thread) for all leaves, on the threads.
+    template <class Each>
+    void for_leaves(const Each& body) {
+        struct Context {
+            ChoiceWork* work;
+            const Each* body;
+        } context{this, &body};
+        const Body run = [](void* at, Index part) {
+            const Context& c = *static_cast<Context*>(at);
+            const auto& room = c.work->room;
+            for (Index i = room.shares[part]; i < room.shares[part + 1]; ++i) (*c.body)(room.leaves[i], part);
+        };
+        if (p.threads == 1) return run(&context, 0);
+        p.run_parts(run, &context, p.threads);
+    }
+
+    // Terms of the row in place r: w g, the denominators of gain and value, and 1 for rows of non-zero weight.
+    const double* row_terms(Index r) {
+        const Index j = room.rows[r], O = outputs();
+        double* to = room.terms + r * sums();
+        for (Index o = 0; o < O; ++o) {
+            const double w = p.w[j], h = p.h[j * O + o];
+            to[o] = w * p.g[j * O + o];
+            to[O + o] = p.by_weight ? w : w * h;
+            to[2 * O + o] = p.newton ? w * h : w;
+        }
+        to[3 * O] = p.w[j] > 0;
+        return to;
+    }
+
+    // Sums of the terms over the rows of every cell of every inner node, and of every slot.
+    void add_terms() {
+        const Index S = sums();
+        const Index size = p.N * cells * S;
+        for (Index i = 0; i < size; ++i) room.sums[i] = 0;
+        for (Index i = 0; i < (p.N + p.L) * S; ++i) room.slot_sums[i] = 0;
+        for_leaves([&](Index l, Index) {
+            double* own = room.slot_sums + (p.N + l) * S;
+            double* to = room.sums + room.parent[p.N + l] * cells * S;
+            for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r) {
+                const double* from = row_terms(r);
+                const std::uint8_t* code = p.codes + room.rows[r] * p.d;
+                for (Index i = 0; i < S; ++i) own[i] += from[i];
+                for (Index f = 0; f < p.d; ++f) {
+                    double* LT_RESTRICT cell = to + (room.cell[f] + code[f]) * S;
+                    for (Index i = 0; i < S; ++i) cell[i] += from[i];
+                }
+            }
+        });
+        for (Index v = p.N - 1; v > 0; --v) {
+            const double* LT_RESTRICT from = room.sums + v * cells * S;
+            double* LT_RESTRICT to = room.sums + room.parent[v] * cells * S;
+            for (Index i = 0; i < cells * S; ++i) to[i] += from[i];
+        }
+        for (Index v = p.N - 1; v >= 0; --v)
+            for (Index i = 0; i < S; ++i)
+                room.slot_sums[v * S + i] = room.slot_sums[p.left[v] * S + i] + room.slot_sums[p.right[v] * S + i];
+    }
+
+    // Temperatures of all choices: the spread of the gain of the split taken over random halves of the rows.
+    void temperatures() {
+        const Index O = outputs(), S = sums();
+        for (Index c = 0; c < p.choices; ++c) room.tau[c] = 0;
+        for (Index l = 0; l < p.L; ++l)
+            for (Index slot = p.N + l; room.parent[slot] >= 0; slot = room.parent[slot]) {
+                const Index v = room.parent[slot];
+                double spread = 0;
+                for (Index o = 0; o < O; ++o)
+                    room.slope[o] = side(room.slot_sums + slot * S, o, l2_of_taken(v)).slope;
+                for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r) {
+                    const double* x = room.terms + r * S;
+                    double gamma = 0;
+                    for (Index o = 0; o < O; ++o)
+                        gamma -= room.slope[o] * (2 * x[o] + room.slope[o] * x[O + o]);
+                    spread += gamma * gamma;
+                }
+                room.tau[p.choice[v]] += spread;
+            }
+        for (Index c = 0; c < p.choices; ++c) room.tau[c] = p.temperature * __builtin_sqrt(room.tau[c] / 2);
+    }
+
+    // The order of the bins of a column at a node: that of the codes, or of G / (H + l2) for sorted categories.
+    void sort_bins(Index v, Index f) {
+        std::uint8_t* order = room.orders + v * cells + room.cell[f];
+        const Index bins = p.sizes[f];
+        for (Index i = 0; i < bins; ++i) order[i] = static_cast<std::uint8_t>(i);
+        if (p.kinds[f] != 3) return;
+        for (Index bin = 0; bin < bins; ++bin) {
+            const double* x = sums_of(v, f) + bin * sums();
+            room.keys[bin] = 0;
+            for (Index o = 0; o < outputs(); ++o) room.keys[bin] -= Side(x[o], x[outputs() + o], x[outputs() + o], 0, l2_of(f)).slope;
+            if (!(x[3 * outputs()] > 0)) room.keys[bin] = __builtin_inf();  // bins without rows come last
+        }
+        for (Index i = 1; i < bins; ++i) {
+            const std::uint8_t bin = order[i];
+            Index j = i;
+            for (; j > 0 && room.keys[order[j - 1]] > room.keys[bin]; --j) order[j] = order[j - 1];
+            order[j] = bin;
+        }
+    }
+
+    // Calls body(run) for the candidates of a column at a node, but for single categories.
+    template <class Body>
+    void for_runs(Index v, Index f, const Body& body) const {
+        const Index bins = p.sizes[f], first = room.candidate[f];
+        body(Run{order_of(v, f), bins, 1, bins, first});
+        if (p.kinds[f] == 1 && bins > 2) {
+            std::uint8_t order[256];  // missing values, then the others
+            order[0] = static_cast<std::uint8_t>(bins - 1);
+            for (Index i = 1; i < bins; ++i) order[i] = static_cast<std::uint8_t>(i - 1);
+            body(Run{order, bins, 2, bins, first + bins - 1});
+        }
+    }
+
+    bool singles(Index f) const { return p.kinds[f] == 2 && p.sizes[f] > 2; }
+
+    void candidate_sides(Index v, Index f, Index candidate, const double* left, const double* right, double there,
+                         bool alone) {
+        room.left_rows[candidate] += left[3 * outputs()];
+        room.right_rows[candidate] += right[3 * outputs()];
+        room.last_rows[candidate] += there;
+        if (alone && !(there > 0 && large_enough(left) && large_enough(right))) {
+            room.left_rows[candidate] = -__builtin_inf();
+            return;
+        }
+        double* to = room.sides + (v * room.candidate[p.d] + candidate) * 4 * outputs();
+        for (Index o = 0; o < outputs(); ++o) {
+            const Side L = side(left, o, l2_of(f)), R = side(right, o, l2_of(f));
+            room.gain[candidate] += L.gain + R.gain;
+            to[4 * o] = L.slope;
+            to[4 * o + 1] = R.slope;
+            to[4 * o + 2] = L.value;
+            to[4 * o + 3] = R.value;
+        }
+    }
+
+    // Gains and child values of all candidates of a column at a node.
+    void compare_candidates(Index v, Index f, bool alone) {
+        const Index S = sums();
+        const double* sums = sums_of(v, f);
+        const double* total = room.slot_sums + v * S;
+        double *left = room.left, *right = room.right;
+        sort_bins(v, f);
+        if (singles(f)) {
+            for (Index bin = 0; bin < p.sizes[f]; ++bin) {
+                for (Index i = 0; i < S; ++i) right[i] = total[i] - sums[bin * S + i];
+                candidate_sides(v, f, room.candidate[f] + bin, sums + bin * S, right, sums[bin * S + 3 * outputs()], alone);
+            }
+            return;
+        }
+        for_runs(v, f, [&](Run run) {
+            for (Index i = 0; i < S; ++i) left[i] = 0;
+            for (Index length = 1; length < run.to; ++length) {
+                const double* bin = sums + run.order[length - 1] * S;
+                for (Index i = 0; i < S; ++i) left[i] += bin[i];
+                if (length < run.from) continue;
+                for (Index i = 0; i < S; ++i) right[i] = total[i] - left[i];
+                // Without missing values, those on the left make no other split.
+                const bool same = run.from == 2 && !(sums[run.order[0] * S + 3 * outputs()] > 0);
+                const double there = same ? 0 : bin[3 * outputs()];
+                candidate_sides(v, f, run.candidate + length - run.from, left, right, there, alone);
+            }
+        });
+    }
+
+    Index categories_with_rows(Index f) const {
+        Index count = 0;
+        for (Index s = room.candidate[f]; s < room.candidate[f + 1]; ++s) count += room.last_rows[s] > 0;
+        return count;
+    }
+
+    // Probabilities of the candidates of a choice: room.chance. False if there is no choice.
+    bool weigh_candidates(Index c, Index begin, Index end) {
+        const Index S = sums();
+        const Index C = room.candidate[p.d];
+        for (Index s = 0; s < C; ++s) room.gain[s] = room.left_rows[s] = room.right_rows[s] = room.last_rows[s] = 0;
+        for (Index v = begin; v < end; ++v)
+            for (Index f = 0; f < p.d; ++f) compare_candidates(v, f, end - begin == 1);
+        double taken = 0, whole = 0;
+        for (Index v = begin; v < end; ++v) {
+            taken += gain(room.slot_sums + p.left[v] * S, l2_of_taken(v));
+            taken += gain(room.slot_sums + p.right[v] * S, l2_of_taken(v));
+            whole += gain(room.slot_sums + v * S, p.lam);
+        }
+        const double tau = room.tau[c];
+        double top = -__builtin_inf();
+        for (Index f = 0; f < p.d; ++f) {
+            double best = -__builtin_inf();
+            const bool same = singles(f) && categories_with_rows(f) == 2;  // each of the two is the other's rest
+            bool seen = false;
+            for (Index s = room.candidate[f]; s < room.candidate[f + 1]; ++s) {
+                const bool splits = room.left_rows[s] > 0 && room.right_rows[s] > 0 && room.last_rows[s] > 0;
+                if (!splits || (same && seen)) room.gain[s] = -__builtin_inf();
+                seen = seen || splits;
+                best = room.gain[s] > best ? room.gain[s] : best;
+            }
+            // A column with a better split than the one taken was not among those drawn.
+            if (p.columns_sampled && f != p.column[begin] && best - whole > 1.02 * (taken - whole)) {
+                for (Index s = room.candidate[f]; s < room.candidate[f + 1]; ++s) room.gain[s] = -__builtin_inf();
+                best = -__builtin_inf();
+            }
+            top = best > top ? best : top;
+        }
+        if (!(tau > 0) || !(top > -__builtin_inf())) return false;
+        double total = 0;
+        for (Index s = 0; s < C; ++s) {
+            const double below = (room.gain[s] - top) / tau;
+            room.chance[s] = below > least_exponent ? __builtin_exp(below) : 0;
+            total += room.chance[s];
+        }
+        for (Index s = 0; s < C; ++s) room.chance[s] /= total;
+        return true;
+    }
+
+    const double* sides(Index v, Index candidate) const {
+        return room.sides + (v * room.candidate[p.d] + candidate) * 4 * outputs();
+    }
+};
+
+}  // namespace
+}  // namespace LEAFTRACE_ISA
+}  // namespace leaftrace
