@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ._actions.fix.action import Fix, fix
     from ._actions.groups import GroupEffects, group_effects
     from ._actions.impact.action import RemovalImpact, removal_impact
+    from ._actions.influential import InfluentialSet, influential_set
     from ._actions.mismatch.action import Mismatch, mismatch
     from ._actions.noise.action import LabelNoise, label_noise
     from ._actions.stability.action import EnsembleInfluence, ensemble_influence
@@ -70,6 +71,7 @@ __all__ = [
     "GroupEffects",
     "IndexWarning",
     "Influence",
+    "InfluentialSet",
     "InvalidInput",
     "LabelNoise",
     "LeafInfluence",
@@ -97,6 +99,7 @@ __all__ = [
     "fix",
     "goals",
     "group_effects",
+    "influential_set",
     "label_noise",
     "mismatch",
     "plot",
@@ -120,6 +123,7 @@ _MODULES = {
     "_actions.fix": "Fix fix",
     "_actions.groups": "GroupEffects group_effects",
     "_actions.impact": "RemovalImpact removal_impact",
+    "_actions.influential": "InfluentialSet influential_set",
     "_actions.mismatch": "Mismatch mismatch",
     "_actions.noise": "LabelNoise label_noise",
     "_actions.stability": "EnsembleInfluence ensemble_influence",

@@ -12,7 +12,8 @@ from catboost import Pool
 from contract import prepared
 from lightgbm import LGBMClassifier
 from scipy.sparse import csr_matrix
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
+from soft_program import SoftProgram
 from threadpoolctl import threadpool_limits
 from xgboost import XGBRegressor
 
@@ -271,6 +272,58 @@ def test_refits_are_the_oracles(name):
     if influence is None:
         with pytest.raises(lt.UnsupportedModel, match="refit"):
             group_effects(tracer, labels, case.data.X_test, case.data.y_test, slices, refit=False)
+
+
+def test_a_path_adds_the_slopes_of_the_soft_program_to_the_refit():
+    """The splits' part is the integral, by the midpoint rule, of soft minus fixed slopes of the losses."""
+    rng = np.random.default_rng(1)
+    X = np.round(rng.normal(size=(50, 3)) * 3) / 3
+    y = X[:, 0] + X[:, 1] ** 2 + rng.normal(size=50) * 0.3
+    w = rng.uniform(0.5, 1.5, 50)
+    model = XGBRegressor(n_estimators=3, max_depth=2, base_score=0.5, min_child_weight=0, n_jobs=1)
+    tracer = lt.Tracer(model.fit(X, y, sample_weight=w), X, y, w, dtype="float64")
+    groups = (X[:, 0] > 0).astype(int)
+    slices = np.arange(8) % 2
+    found = group_effects(tracer, groups, X[:8], y[:8], slices, path=2)
+
+    def losses(scores):
+        loss = (scores[:, 0] - y[:8]) ** 2 / 2
+        return np.array([loss[slices == s].mean() for s in (0, 1)])
+
+    def slopes(temperature, at, move):
+        program = SoftProgram(tracer, X[:8], temperature, at)
+        return (losses(program.scores(at - move)) - losses(program.scores(at + move))) / 2e-5
+
+    def splits_part(g, share):
+        at = np.where(groups == g, 1 - share, 1) * w
+        move = 1e-5 * w * (groups == g)
+        return slopes(1.0, at, move) - slopes(1e-6, at, move)  # cold choices do not give way
+
+    expected = [
+        found.refitted[g] + (splits_part(g, 0.25) + splits_part(g, 0.75)) / 2 for g in (0, 1)
+    ]
+    # Differences of the soft program are exact to about 1e-7.
+    np.testing.assert_allclose(found.path_change, expected, rtol=1e-5, atol=1e-6)
+    assert np.abs(found.path_change - found.refitted).max() > 0.02 * np.abs(found.refitted).max()
+    np.testing.assert_array_equal(found.change, found.path_change)
+    assert "path_change" in found.table
+    alone = group_effects(tracer, groups, X[:8], y[:8], slices, refit=False, path=2)
+    np.testing.assert_allclose(alone.path_change, found.path_change, rtol=1e-12)
+    plain = group_effects(tracer, groups, X[:8], y[:8], slices)
+    assert np.isnan(plain.path_change).all()
+    assert "path_change" not in plain.table
+
+
+def test_paths_that_are_refused(fitted):
+    data, _, _, tracer = fitted
+    for path in (-1, 1.5, True, "4"):
+        with pytest.raises(lt.InvalidInput, match="a number of steps"):
+            group_effects(tracer, "kind", data.X_test, data.y_test, path=path)
+    X = np.arange(60.0)[:, None]
+    forest = RandomForestRegressor(n_estimators=2, max_depth=2).fit(X, X[:, 0], np.arange(60) + 1.0)
+    drawn = lt.Tracer(forest, X, X[:, 0], np.arange(60) + 1.0)
+    with pytest.raises(lt.UnsupportedModel, match="chances of rows being drawn; use path=0"):
+        group_effects(drawn, np.arange(60) % 3, X[:5], X[:5, 0], path=1)
 
 
 def test_retrained_is_the_model_without_the_group(fitted):

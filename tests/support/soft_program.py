@@ -13,7 +13,7 @@ leaf rule).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -85,11 +85,13 @@ class SoftProgram:
     ``values``       (n + m, d) columns of training and test rows
     ``leaves``       (trees, n + m)
     ``temperature``
+
+    ``w``: (n,) weights to take as the training's own; None for those of the model.
     """
 
-    def __init__(self, tracer: Any, X: Any, temperature: float) -> None:
+    def __init__(self, tracer: Any, X: Any, temperature: float, w: F64 | None = None) -> None:
         source = tracer.engine.source
-        self.e = source.ensemble
+        self.e = source.ensemble if w is None else replace(source.ensemble, w=w)
         self.search = source.split_search()
         self.n = self.e.n_rows
         self.values = np.concatenate([self.search.values, source.split_columns(X)])

@@ -1,15 +1,18 @@
-"""Effects of whole groups of training rows on slices of a test set, measured in three ways.
+"""Effects of whole groups of training rows on slices of a test set, measured in up to four ways.
 
 For a group g and a slice s, with L_s the mean loss of the slice's test rows:
 
-    predicted   -sum_{i in g} w_i dL_s/dw_i      one backward pass a slice, for any number of groups
-    refitted    L_s(refit without g) - L_s       one replay a group, for any number of slices
-    retrained   L_s(retrained without g) - L_s   one training a group
+    predicted    -sum_{i in g} w_i dL_s/dw_i      one backward pass a slice, for any number of groups
+    refitted     L_s(refit without g) - L_s       one replay a group, for any number of slices
+    path_change  refitted, and what splits do that give way, along a path: see group_path.py
+    retrained    L_s(retrained without g) - L_s   one training a group
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +28,7 @@ from .._data.wording import words
 from .._engine.refit import AlteredModel
 from .._tracer.tracer import Tracer
 from .common import Finding, Interruptible, check_tracer, stopping_note
+from .group_path import SoftPath, check_steps
 
 
 def group_effects(
@@ -35,6 +39,7 @@ def group_effects(
     test_groups: Any = None,
     *,
     refit: bool = True,
+    path: int = 0,
     retrain: bool = False,
     bins: int = 5,
 ) -> GroupEffects:
@@ -47,6 +52,9 @@ def group_effects(
     ``test_groups``  a label for each test row, or the name of a column of X_test; None: all test
                      rows are one slice
     ``refit``        refit the leaves without each group: exact, with the trees fixed
+    ``path``         steps of a path along which the weights of a group go to zero, with soft choices of
+                     splits: the refit, and an estimate of what other splits would add. 2 to 4 steps;
+                     each takes about as long as training again once or twice, so it is off by default
     ``retrain``      train the model again without each group
     ``bins``         number of groups of about equal size for a column of many numbers; if one
                      column makes the groups and the slices, both have the same bins
@@ -64,24 +72,39 @@ def group_effects(
     slices = Groups(np.array(["all"]), np.zeros(m, np.intp))
     if test_groups is not None:
         slices = groups_of(test_groups, X_test, m, "test_groups", tracer.X_train, bins)
-    if refit or retrain:
+    steps = check_steps(path)
+    soft_path = SoftPath(tracer, slices, X_test, y, steps) if steps else None
+    if refit or retrain or steps:
         _check_classes(tracer, rows)
     before = _slice_losses(tracer.engine.unchanged, slices, X_test, y)
-    predicted, refitted, retrained = np.full((3, len(rows), len(slices)), np.nan)
+    predicted, refitted, path_change, retrained = np.full((4, len(rows), len(slices)), np.nan)
     try:
         predicted[:] = _first_order(tracer, rows, slices, X_test, y)
     except UnsupportedModel:  # leaves that jump have no first order, but can be refitted
         if not (refit or retrain):
             raise
+
+    def along_path(g: int) -> F64:
+        assert soft_path is not None
+        change = refitted[g]
+        if np.isnan(change).any():
+            change = without(tracer.refit, g)
+        return change + soft_path.splits_part(rows.rows(g))
+
+    def without(make: Callable[[Ints], AlteredModel], g: int) -> F64:
+        return _slice_losses(make(rows.rows(g)), slices, X_test, y) - before
+
+    ways = (
+        (refit, "refit", refitted, partial(without, tracer.refit)),
+        (steps > 0, "path", path_change, along_path),
+        (retrain, "retrain", retrained, partial(without, tracer.retrain)),
+    )
     with Interruptible() as run:
-        for wanted, make, changes in (
-            (refit, tracer.refit, refitted),
-            (retrain, tracer.retrain, retrained),
-        ):
+        for wanted, name, changes, change_without in ways:
             if wanted:
-                order = _by_size(_last_known(predicted, refitted, retrained))
-                for g in progress(order, len(order), f"{make.__name__} without groups", "group"):
-                    changes[g] = _slice_losses(make(rows.rows(g)), slices, X_test, y) - before
+                order = _by_size(_last_known(predicted, refitted, path_change, retrained))
+                for g in progress(order, len(order), f"{name} without groups", "group"):
+                    changes[g] = change_without(g)
     found = GroupEffects(
         title=_title(rows, slices),
         advice="",
@@ -90,6 +113,7 @@ def group_effects(
         before=before,
         predicted=predicted,
         refitted=refitted,
+        path_change=path_change,
         retrained=retrained,
         _kind=tracer.table_kind,
     )
@@ -103,7 +127,8 @@ class GroupEffects(Finding):
     ``groups, slices``   the parts of the training and test rows: names, code (the part of each
                          row), count
     ``before``           (slices,) mean loss of the model as it is
-    ``predicted, refitted, retrained``  (groups, slices) changes
+    ``predicted, refitted, path_change, retrained``  (groups, slices) changes: first order with trees
+                         fixed; refitted with trees fixed; along a path with soft splits; retrained
     """
 
     title: str
@@ -113,17 +138,26 @@ class GroupEffects(Finding):
     before: F64
     predicted: F64
     refitted: F64
+    path_change: F64
     retrained: F64
     _kind: str
 
     @property
+    def change(self) -> F64:
+        """(groups, slices) changes by the way closest to training again that was computed."""
+        return _last_known(self.predicted, self.refitted, self.path_change, self.retrained)
+
+    @property
     def table(self) -> Any:
         """A line for each slice and group; groups with the largest effect on a slice come first."""
-        change = np.nan_to_num(_last_known(self.predicted, self.refitted, self.retrained))
+        change = np.nan_to_num(self.change)
         g = np.argsort(-np.abs(change), axis=0, kind="stable").T.ravel()
         s = np.repeat(np.arange(len(self.slices)), len(self.groups))
         # The words for changes 0, > 0 and < 0 (the last place) without the group.
         words = np.array(["none", "helpful", "harmful"], dtype=object)
+        path = {}
+        if np.isfinite(self.path_change).any():
+            path = {"path_change": self.path_change[g, s]}
         return table(
             {
                 "slice": self.slices.names[s],
@@ -134,6 +168,7 @@ class GroupEffects(Finding):
                 "before": self.before[s],
                 "predicted": self.predicted[g, s],
                 "refitted": self.refitted[g, s],
+                **path,
                 "retrained": self.retrained[g, s],
             },
             self._kind,
@@ -180,10 +215,12 @@ def _first_order(tracer: Tracer, groups: Groups, slices: Groups, X: Any, y: np.n
     return changes
 
 
-def _last_known(predicted: F64, refitted: F64, retrained: F64) -> F64:
-    """Changes by the most exact way that was computed."""
-    known = np.where(np.isnan(refitted), predicted, refitted)
-    return np.where(np.isnan(retrained), known, retrained)
+def _last_known(*ways: F64) -> F64:
+    """Changes by the last of these ways that was computed."""
+    known = ways[0]
+    for changes in ways[1:]:
+        known = np.where(np.isnan(changes), known, changes)
+    return known
 
 
 def _by_size(changes: F64) -> Ints:
@@ -205,7 +242,7 @@ def _advice(found: GroupEffects, interrupted: bool) -> str:
     """Advice on the group and the slice where the loss falls most."""
     refitted = found.refitted
     retrained = found.retrained
-    change = _last_known(found.predicted, refitted, retrained)
+    change = found.change
     lowest = np.where(np.isnan(change), np.inf, change)
     g, s = np.unravel_index(lowest.argmin(), lowest.shape)
     text = "Every group lowers the loss of every slice: there is none to leave out."
@@ -227,6 +264,8 @@ def _largest_fall(found: GroupEffects, g: int, s: int, change: float) -> str:
     way = "predicted"
     if np.isfinite(found.refitted[g, s]):
         way = "refitted"
+    if np.isfinite(found.path_change[g, s]):
+        way = "along a path, soft splits"
     if np.isfinite(found.retrained[g, s]):
         way = "retrained"
     before = found.before[s]

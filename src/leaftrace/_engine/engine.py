@@ -8,7 +8,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from .._adapters import Source
 from .._data import inputs
-from .._data.arrays import F64, Ints, Real
+from .._data.arrays import F64, Ids, Ints, Real
 from .._data.errors import FidelityError, FidelityWarning, InvalidInput, UnsupportedModel
 from .._data.progress import progress
 from .._data.row_labels import aligned, labels_of, row_numbers
@@ -38,8 +37,9 @@ from .fidelity import Fidelity
 from .free_memory import available_memory
 from .leaf_space import LeafSpace, build_leaf_space
 from .methods import AllPoints, LeafInfluence, LeafRefit, StructureInfluence
-from .queries import Of, Queries, Reduce, make_queries, queries_for
+from .queries import Of, Queries, Reduce, queries_for
 from .refit import RefittedModel, RetrainedModel, alter, refit_on
+from .refit_point import RefitPoint
 from .removals import has_block_removal, refit_without
 from .replay import replay
 from .retrainings import Retrainings
@@ -352,6 +352,23 @@ class Engine:
             for block in progress(blocks, len(sets), what, "test row", width):
                 yield from block
 
+    def score_changes_without(self, sets: Sequence[Ints], leaves: Ids) -> Iterator[F64]:
+        """Blocks (m, K, sets) of changes of scores without sets of rows, by exact refits.
+
+        ``leaves``: (trees, m) of the test rows.
+        """
+        e = self.ensemble
+        work = self.work
+        if not has_block_removal(e):
+            before = e.scores(leaves)
+            for rows in sets:
+                refitted = refit_on(work.trace, e.keep(self.rest(rows)))
+                yield (refitted.scores(leaves) - before)[:, :, None]
+            return
+        work.prepare_states()
+        for part in blocks_of(len(sets)):
+            yield refit_without(work, sets[part]).score_changes(e, leaves)
+
     def score_changes_along(self, X: Any, direction: F64) -> F64:
         """(m, K) first-order changes of the scores of X along a direction (n,) of weights."""
         self.needs_derivatives()
@@ -363,16 +380,11 @@ class Engine:
 
         Weights, leaf values and starting score are those of the refitted model.
         """
+        queries = self.queries(X, y, "loss", "mean", None, None)[0]
+        return self.refit_point(model).slopes(queries)[:, 0]
+
+    def refit_point(self, model: RefittedModel) -> RefitPoint:
+        """A refitted model, replayed, so that derivatives can be taken there."""
         self.needs_derivatives()
-        source = self.source
-        refitted = model.ensemble
-        e = replace(alter(source, model.rows), base=refitted.base, values=refitted.values)
         with thread_pool(self.settings.n_jobs) as threads:
-            trace = replay(e, source.tolerance, (), threads)
-        work = Workspace(trace, self.work.dtype, self.work.n_jobs, self.work.memory_limit)
-        leaves, offset = source.rows(X)
-        codes = source.labels(y, leaves.shape[1], "y_test")
-        queries = make_queries(e, leaves, offset, codes, "loss", "mean", None)
-        work.prepare_effects()
-        slopes = expand_training(work, leaf_adjoint(work, queries, slice(0, 1)), None)
-        return slopes[:, 0].astype(np.float64)
+            return RefitPoint(self.source, model, self.work, threads)

@@ -1,20 +1,20 @@
 """Queries: scalars of the test predictions, and their gradients.
 
 A query is a column of the result. Its scalar Q is the loss of a test row, its raw prediction, or
-anything whose gradient c = dQ/dF is given. `reduce` makes one query of the whole test set; a goal
-is one.
+anything whose gradient c = dQ/dF is given. `reduce` makes one query of the whole test set, or one of
+each slice of it; a goal is one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from .._adapters import Source
-from .._data.arrays import F64, Ids
+from .._data.arrays import F64, Ids, Ints
 from .._data.errors import InvalidInput
 from .._data.row_labels import aligned, labels_of, row_index
 from .._kernels import kernels, zeros
@@ -38,9 +38,20 @@ class Queries:
     of: str  # "loss", "prediction" or "goal"; the name of a Goal
     reduce: Reduce
     goal: Goal | None = None  # then `gradient` is its gradient, and `reduce` is "sum"
+    slices: Ints | None = None  # (m,) with `reduce`: numbers from 0 of the rows' slices, none empty
 
     def __len__(self) -> int:
-        return 1 if self.reduce else self.leaves.shape[1]
+        return len(self._slice_sizes) if self.reduce else self.leaves.shape[1]
+
+    @property
+    def _slice_sizes(self) -> Ints:
+        """(slices,) number of test rows in each slice."""
+        return np.array([len(self.gradient)]) if self.slices is None else np.bincount(self.slices)
+
+    def slice_gradient(self, s: int) -> F64:
+        """(m, K) dQ/dF of the query of slice s, with `reduce`."""
+        c = self.gradient / (self._slice_sizes[s] if self.reduce == "mean" else 1)
+        return c if self.slices is None else c * (self.slices == s)[:, None]
 
     @property
     def lower_is_better(self) -> bool | None:
@@ -57,20 +68,21 @@ class Queries:
         fbar = zeros((len(self.ensemble.values), self.ensemble.leaf_outputs, width), dtype)
         base = np.zeros((self.ensemble.n_outputs, width))
         if self.reduce:
-            self._add_reduced_seeds(fbar, base)
+            for lane, s in enumerate(range(len(self))[columns]):
+                self._add_reduced_seeds(s, fbar[:, :, lane], base[:, lane])
         else:
             self._add_row_seeds(columns, fbar, base)
         return fbar, base
 
-    def _add_reduced_seeds(self, fbar: Any, base: F64) -> None:
-        """Seeds of the one query of the whole test set."""
+    def _add_reduced_seeds(self, s: int, fbar: Any, base: F64) -> None:
+        """Seeds of the query of slice s: fbar (leaves, O), base (K,)."""
         e = self.ensemble
-        c = self.gradient / (len(self.gradient) if self.reduce == "mean" else 1)
+        c = self.slice_gradient(s)
         sums = np.zeros((len(e.values), e.leaf_outputs))
         leaves = np.ascontiguousarray(self.leaves)
         kernels.tree_sums(leaves, e.first_output, e.tree_offset, c, sums)
-        fbar[:, :, 0] = sums * np.repeat(e.factors, np.diff(e.step_leaves))[:, None]
-        base[:, 0] = e.base_scale * c.sum(axis=0)
+        fbar[:] = sums * np.repeat(e.factors, np.diff(e.step_leaves))[:, None]
+        base[:] = e.base_scale * c.sum(axis=0)
 
     def _add_row_seeds(self, columns: slice, fbar: Any, base: F64) -> None:
         """Seeds of queries that are test rows."""
@@ -101,11 +113,26 @@ class Queries:
         """dQ along dF, to first order: (queries, B)."""
         return self.reduced(np.einsum("mk,mkb->mb", self.gradient, dF))
 
+    def at(self, ensemble: Ensemble) -> Queries:
+        """The same queries at other leaf values of the same trees."""
+        F = self.scores + ensemble.scores(self.leaves) - self.ensemble.scores(self.leaves)
+        c = self.gradient  # of predictions, and of anything that was given by its gradient alone
+        if self.goal is not None:
+            c = goal_gradient(self.goal, F)
+        elif self.of == "loss":
+            assert self.y is not None
+            c = ensemble.loss.gradient(ensemble.loss.state(F), self.y)
+        return replace(self, ensemble=ensemble, scores=F, gradient=c)
+
     def reduced(self, columns: F64) -> F64:
         """(queries, B) from values of each test row (m, B)."""
-        if self.reduce == "mean":
-            return columns.mean(axis=0, keepdims=True)
-        return columns.sum(axis=0, keepdims=True) if self.reduce else columns
+        if not self.reduce:
+            return columns
+        parts = [columns]
+        if self.slices is not None:
+            parts = [columns[self.slices == s] for s in range(len(self))]
+        combined = np.mean if self.reduce == "mean" else np.sum
+        return np.stack([combined(part, axis=0) for part in parts])
 
 
 def queries_for(

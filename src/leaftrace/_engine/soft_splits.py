@@ -313,7 +313,8 @@ def _query_gradients(queries: Queries, columns: slice, width: int) -> F64:
     """(m, K, width) derivatives of a block of queries in the scores of their test rows."""
     if queries.reduce:
         c = np.zeros((*queries.gradient.shape, width))
-        c[:, :, 0] = queries.gradient / (len(queries.gradient) if queries.reduce == "mean" else 1)
+        for lane, s in enumerate(range(len(queries))[columns]):
+            c[:, :, lane] = queries.slice_gradient(s)
         return c
     gradient = queries.gradient[columns]
     c = np.zeros((*gradient.shape, width))
