@@ -211,7 +211,7 @@ def test_weight_zero_is_removal(smooth):
     assert np.all(whole.influence(X, y, method=lt.LeafRefit(), rows=[5, 9]).values == 0)
 
 
-@pytest.mark.filterwarnings("ignore::leaftrace.IndexWarning")  # the row has one label, twice
+@pytest.mark.filterwarnings("ignore::leaftrace.IndexWarning")  # the row has its label twice
 def test_a_row_twice_is_a_row_of_weight_two(smooth):
     case, *_ = smooth
     if case.ordered or case.counts_rows:

@@ -12,6 +12,7 @@ from xgboost import XGBClassifier
 
 import leaftrace as lt
 from leaftrace._adapters import load_file
+from leaftrace._adapters.xgboost.model import learner, parse_trees
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 4))
@@ -134,3 +135,17 @@ def test_rounds_without_trees_are_refused(tmp_path):
         json.dump(content, file)
     with pytest.raises(lt.UnsupportedModel, match="do not fit its rounds"):
         lt.Tracer(path, X, Y)
+
+
+@pytest.mark.parametrize(
+    ("part", "node", "value"),
+    [("split_indices", 0, 99), ("left_children", 1, 0), ("right_children", 0, 99)],
+    ids=["a column that is not there", "a circle", "a node that is not there"],
+)
+def test_trees_that_xgboost_would_crash_on_are_refused(part, node, value):
+    booster = XGBClassifier(n_estimators=2, max_depth=2, n_jobs=1).fit(X, Y).get_booster()
+    content = learner(booster)
+    assert len(parse_trees(content)) == 2
+    content["gradient_booster"]["model"]["trees"][1][part][node] = value
+    with pytest.raises(lt.UnsupportedModel, match=r"tree 1 .* that are not there"):
+        parse_trees(content)

@@ -185,3 +185,23 @@ def test_a_given_limit_that_the_leaves_contradict():
             NUMBERS.y,
             params={"min_child_weight": 30},
         )
+
+
+@pytest.mark.parametrize(
+    ("params", "cause"),
+    [
+        ({"max_delta_step": 0.3}, r"^likely max_delta_step, .* pass params={'max_delta_step': "),
+        ({"monotone_constraints": "(1,1,1)"}, r"^likely monotone_constraints, .* train without"),
+        ({"monotone_constraints": "(-1)"}, r"^likely monotone_constraints, .* train without"),
+    ],
+    ids=["max_delta_step", "monotone from the first step on", "monotone in later steps"],
+)
+def test_bounds_of_leaf_values_are_named_as_the_cause(params, cause):
+    with pytest.raises(lt.FidelityError, match=cause):
+        lt.Tracer(in_file(trained(**params)), NUMBERS.X, NUMBERS.y)
+
+
+def test_no_bound_is_named_where_no_leaf_shows_one():
+    with pytest.raises(lt.FidelityError) as raised:
+        lt.Tracer(in_file(trained()), NUMBERS.X, NUMBERS.y[::-1])
+    assert "likely labels in another order" in str(raised.value)

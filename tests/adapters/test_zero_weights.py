@@ -95,6 +95,10 @@ def test_a_leaf_without_weight_and_l2_jumps_and_has_no_derivative():
     for ask in (tracer.influence, tracer.top):
         with pytest.raises(lt.InvalidInput, match=r"the first is row 5, have weight zero .* jumps"):
             ask(X[:9], y[:9])
+    with pytest.raises(lt.InvalidInput, match=r"by rows=numpy.delete\(numpy.arange\(80\), \[5\]\)"):
+        tracer.influence(X[:9], y[:9])
+    with pytest.raises(lt.InvalidInput, match=r"leave them out of rows=, or"):
+        tracer.influence(X[:9], y[:9], rows=[4, 5])
     with pytest.raises(lt.InvalidInput, match=r"the first is row 1, fall into a leaf .* jumps"):
         tracer.score_candidates(X[4:6], X[:9], y[:9], y[4:6])
     assert np.abs(tracer.influence(X[:9], y[:9], rows=others).values).max() < 10

@@ -1,4 +1,4 @@
-"""Ctrl-C: the command while it starts, and trainings on other threads than the main one."""
+"""Ctrl-C: the command while it starts, trainings on other threads than the main one, passes over the steps."""
 
 import signal
 import subprocess
@@ -15,11 +15,12 @@ import xgboost as xgb
 import leaftrace as lt
 from leaftrace._data import stopping
 from leaftrace._data.stopping import Stopped, is_wanted, stop_if_unwanted, stoppable_threads
+from leaftrace._engine.workspace import Workspace
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT to another process")
 SECONDS_TO_WAIT = 30  # for a process that would run for hours
 
-# A retraining that never ends by itself, on so many threads.
+# Retrainings that never end by themselves, on so many threads; by influence or by noise_floor.
 ENDLESS = """
 import os, sys
 import lightgbm as lgb
@@ -37,7 +38,10 @@ def train_for_ever(params, data, num_boost_round, callbacks):
 
 lgb.train = train_for_ever
 try:
-    tracer.influence(X[:2], y[:2], method=lt.Retrain(), rows=[0, 1, 2, 3])
+    if sys.argv[2] == "influence":
+        tracer.influence(X[:2], y[:2], method=lt.Retrain(), rows=[0, 1, 2, 3])
+    else:
+        tracer.noise_floor(X[:2], y[:2])
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
@@ -64,9 +68,11 @@ def test_interrupt_while_the_command_starts(module):
 
 
 @POSIX
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_interrupt_while_training_again(n_jobs):
-    command = [sys.executable, "-c", ENDLESS, str(n_jobs)]
+@pytest.mark.parametrize(
+    ("n_jobs", "question"), [(1, "influence"), (2, "influence"), (2, "noise_floor")]
+)
+def test_interrupt_while_training_again(n_jobs, question):
+    command = [sys.executable, "-c", ENDLESS, str(n_jobs), question]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
         try:
@@ -102,6 +108,38 @@ def test_trainings_look_whether_they_are_wanted(library):
     context.run(stopping._unwanted.set, unwanted)
     with pytest.raises(Stopped):
         context.run(tracer.retrain, [0])
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize(
+    ("method", "steps"),
+    [(lt.LeafInfluence(), "knock_on_backwards"), (lt.LeafRefit(), "states_forwards")],
+    ids=["influence", "LeafRefit"],
+)
+def test_interrupt_between_the_steps_of_a_pass(monkeypatch, method, steps, n_jobs):
+    """The call ends at once, and the tracer answers as if it had not been asked."""
+    X = np.random.default_rng(0).standard_normal((80, 3))
+    y = X[:, 0]
+    model = lgb.LGBMRegressor(n_estimators=9, n_jobs=1, verbose=-1).fit(X, y)
+    expected = lt.Tracer(model, X, y, n_jobs=1).influence(X[:5], y[:5], method=method).values
+    tracer = lt.Tracer(model, X, y, n_jobs=n_jobs)
+    all_steps = getattr(Workspace, steps)
+    passed = []
+
+    def interrupted(work):
+        for item in all_steps(work):
+            passed.append(item)
+            if len(passed) == 3:
+                signal.raise_signal(signal.SIGINT)
+            yield item
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Workspace, steps, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            tracer.influence(X[:5], y[:5], method=method)
+    assert len(passed) >= 3
+    found = tracer.influence(X[:5], y[:5], method=method).values
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-12)
 
 
 def test_work_is_told_when_the_caller_is_interrupted():

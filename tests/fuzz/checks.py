@@ -258,34 +258,26 @@ def no_slope(case, tracer, reference, out):
     out.note("wrong", "no derivatives", "an influence where leaves are quantiles")
 
 
-def no_slope_of_jumps(case, tracer, out):
-    """A row whose leaf jumps with any weight of it has no derivative, which is said."""
-    try:
-        tracer.influence(case.data.X_test, case.data.y_test, reduce="mean")
-    except lt.InvalidInput:
-        out.checks["jumps"] += 1
-        return
-    out.note("wrong", "jumps", "an influence of a row whose leaf jumps")
-
-
 def influences(case, tracer, reference, out):
     """Influence of rows and along a direction; the tangent; candidates."""
     data = case.data
     n = len(case.w)
-    jumping = reference.jumping_rows()
-    if len(jumping):
-        no_slope_of_jumps(case, tracer, out)
-    smooth = np.setdiff1d(np.arange(n), jumping)
-    given = asked(
+    sloped = np.flatnonzero(~reference.rows_without_slope())
+    if len(sloped) < n:
+        no_slope_of_all(case, tracer, out)
+    values = asked(
         out, "influence", True,
-        lambda: tracer.influence(data.X_test, data.y_test, rows=smooth, reduce="mean").values[:, 0],
+        lambda: tracer.influence(
+            data.X_test, data.y_test, reduce="mean", rows=None if len(sloped) == n else sloped
+        ).values[:, 0],
     )  # fmt: skip
-    if given is None:
+    if values is None:
         return
     found = np.zeros(n)
-    found[smooth] = given
+    found[sloped] = values
     scale = slope_scale(found, reference)
-    rows = np.setdiff1d(np.r_[np.argsort(found)[[0, -1]], some_rows(n, 2)], jumping)
+    chosen = np.r_[np.argsort(values)[[0, -1]], some_rows(len(sloped), 2)]
+    rows = sloped[np.unique(chosen)]
     usual = np.median(case.w[case.w > 0])
     unit = np.eye(n)
     for row in rows:
@@ -308,6 +300,16 @@ def influences(case, tracer, reference, out):
         if not np.all(np.abs(forward - found[rows]) <= 1e-8 * scale):
             out.note("wrong", "tangent", f"{forward} instead of {found[rows]}")
     candidates(case, tracer, reference, out, rows, found, scale)
+
+
+def no_slope_of_all(case, tracer, out):
+    """A question about all rows is refused where a row has no derivative."""
+    try:
+        tracer.influence(case.data.X_test, case.data.y_test, reduce="mean")
+    except lt.InvalidInput as error:
+        out.note("refusal", "influence", f"{type(error).__name__}: {error}")
+        return
+    out.note("wrong", "influence", "a number where a row of weight zero has no derivative")
 
 
 def slope_scale(found, reference):

@@ -82,6 +82,35 @@ def test_what_the_oracle_does_not_know_is_not_decided():
     ]
 
 
+@pytest.mark.parametrize("curvature", [0.0, 3.0, 20.0])
+def test_both_slopes_at_a_kink_are_right(curvature):
+    """A leaf whose gradient is exactly l1 has two; curvature does not hide that, and is no kink."""
+    case = checks.case_of(LIGHTGBM)
+    reference = checks.reference_of(case, False)
+
+    def bent(jump):
+        return lambda r, e: 1.0 + 2.0 * e + curvature * e**2 + jump * max(e, 0.0)
+
+    value, error = reference.slope(bent(1e-3), 2e-3)
+    assert value - error <= 2.0
+    assert value + error >= 2.001
+    value, error = reference.slope(bent(0.0), 2e-3)
+    assert abs(value - 2.0) <= error < 1e-8
+
+
+def test_rows_of_weight_zero_alone_in_a_leaf_have_no_slope():
+    case = checks.case_of(LIGHTGBM)
+    reference = checks.reference_of(case, False)
+    ids = reference.structure.steps[0][0][0]
+    w = np.where(ids == ids[0], 0.0, 1.0)
+    for l2, rows in ((0.0, ids == ids[0]), (1.0, np.zeros(len(w), bool))):
+        structure = replace(
+            reference.structure, l2=l2, min_hessian=0.0, steps=reference.structure.steps[:1]
+        )
+        found = replace(reference, structure=structure, w=w).rows_without_slope()
+        assert np.array_equal(found, rows)
+
+
 def test_shrinking_keeps_what_fails():
     def run(configuration):
         out = Outcome(configuration)

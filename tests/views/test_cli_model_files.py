@@ -73,15 +73,23 @@ def test_a_pickle_is_not_tried_unless_allowed(here, capsys, starts):
     assert not starts
 
 
-def test_xgboost_crashes_elsewhere(here):
-    """XGBoost writes to the parents of a tree's nodes without looking whether they exist."""
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"parents": (5, -(2**30)), "left_children": (0, 2**30)},
+        {"split_indices": (0, 2**26)},
+    ],
+    ids=["parents", "columns"],
+)
+def test_xgboost_crashes_elsewhere(here, damage):
+    """XGBoost does not look whether the parents of a tree's nodes and the columns it reads exist."""
     import xgboost
 
     booster = xgboost.Booster(model_file="xgb.ubj")
     content = json.loads(bytes(booster.save_raw("json")))
     tree = content["learner"]["gradient_booster"]["model"]["trees"][0]
-    tree["parents"][5] = -(2**30)
-    tree["left_children"][0] = 2**30
+    for name, (node, value) in damage.items():
+        tree[name][node] = value
     with open("damaged.json", "w") as file:
         json.dump(content, file)
     call = [sys.executable, "-m", "leaftrace", "check", "damaged.json", *DATA]

@@ -107,9 +107,12 @@ def _try_model(path: str, library: str) -> None:
         model.model_to_string()
         model.predict(_made_up_rows(model.num_feature()), pred_leaf=True, validate_features=False)
     elif library == "xgboost":
+        import xgboost
+
         booster = model.booster
         booster.save_raw("json")
-        booster.inplace_predict(_made_up_rows(booster.num_features()), validate_features=False)
+        rows = xgboost.DMatrix(_made_up_rows(booster.num_features()))
+        booster.predict(rows, pred_leaf=True, validate_features=False)
     elif library == "catboost":
         rows = _made_up_rows(len(model.feature_names_)).astype(object)
         for column in (*model.get_cat_feature_indices(), *model.get_text_feature_indices()):
@@ -120,13 +123,14 @@ def _try_model(path: str, library: str) -> None:
 
 
 def _made_up_rows(columns: int) -> Any:
-    """Numbers of all sizes, zeros and gaps."""
+    """Numbers of all sizes, small whole ones such as codes of categories, zeros and gaps."""
     import numpy as np
 
     if not 0 < columns * _ROWS <= _MAX_CELLS:
         raise ValueError(f"{columns} columns")
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(_ROWS, columns)) * 10.0 ** rng.uniform(-3, 4, size=(_ROWS, columns))
+    rows[: _ROWS // 2] = rng.integers(0, 12, size=(_ROWS // 2, columns))
     rows[0] = 0.0
     rows[1] = np.nan
     return rows

@@ -191,6 +191,8 @@ def _wrong_values(
         labels = "other labels, or a forgotten baseline (base_margin, init_score)"
     if _same_total(found, model):
         labels = "labels in another order than the rows (their total is right)"
+    if e.suspected:
+        return f"{e.suspected}; or {labels}{weights}"
     return f"the rows fall into the right leaves but give other values: likely {labels}{weights}"
 
 

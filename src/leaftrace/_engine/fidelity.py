@@ -98,7 +98,7 @@ def judge(
         if begins_wrong and first is not None:
             cause = likely_cause(ensemble, first, base_error, tolerance)
         else:
-            cause = _reason(weight_errors[t], t, base_error, tolerance)
+            cause = _reason(weight_errors[t], t, base_error, tolerance, ensemble.suspected)
         verdict = cause
         if len(bad):
             verdict += (
@@ -109,7 +109,9 @@ def judge(
     return Fidelity(max_error, exact, "; ".join([verdict, *notes]), errors)
 
 
-def _reason(weight_error: float, t: int, base_error: float, tolerance: float) -> str:
+def _reason(
+    weight_error: float, t: int, base_error: float, tolerance: float, suspected: str
+) -> str:
     """The likely reason for the first step t that differs, without a look at the rows."""
     if not base_error <= tolerance:
         return (
@@ -122,6 +124,8 @@ def _reason(weight_error: float, t: int, base_error: float, tolerance: float) ->
             "other training rows, another row order of weights, forgotten or different sample weights, or "
             "target statistics of categories"
         )
+    if suspected:
+        return suspected
     if t == 0:
         return (
             "the rows fall into the right leaves but give other values from the first step on: likely other or "

@@ -15,6 +15,7 @@ from .replay import Trace
 
 # CatBoost and HistGradientBoosting have a little l2 where the user has none (1e-20, 1e-15).
 LEAST_L2 = 1e-9
+MOST_LISTED = 10  # positions that a message lists
 
 
 def refuse_jumping_rows(trace: Trace, index: Ints) -> None:
@@ -29,8 +30,19 @@ def refuse_jumping_rows(trace: Trace, index: Ints) -> None:
         raise InvalidInput(
             f"{len(rows)} training rows, the first is row {rows[0]}, have weight zero and are in a leaf where no row "
             "has weight, of a model without l2 regularisation. The leaf jumps with any weight, so there is no "
-            "derivative; leave them out of rows=, or train with l2 or without rows of weight zero."
+            f"derivative; {_remedy(rows, index, e.n_rows)}, or train with l2 or without rows of weight zero."
         )
+
+
+def _remedy(rows: Ints, index: Ints, n: int) -> str:
+    """How to ask about the other rows of ``index``."""
+    if len(index) < n:
+        return "leave them out of rows="
+    if len(rows) <= MOST_LISTED:
+        others = f"numpy.delete(numpy.arange({n}), {rows.tolist()})"
+    else:
+        others = "numpy.flatnonzero(sample_weight)"
+    return f"leave them out by rows={others}"
 
 
 def refuse_jumping_candidates(trace: Trace, leaves: Ids) -> None:

@@ -73,6 +73,8 @@ class Ensemble:
     ``unknown_limits``             limits in ``rule`` that are not known; None: all are known
     ``missing``                    what the user has to give before the leaves can be recomputed;
                                    empty if nothing is missing
+    ``suspected``                  a setting that the leaf values suggest and the model does not
+                                   report, as the cause where they differ; empty if there is none
     ``weights_fixed``, ``labels_fixed``  why leaf values for other weights or labels of rows cannot
                                    be computed from this description; empty if they can
     """
@@ -105,6 +107,7 @@ class Ensemble:
     whole: tuple[int, float] | None = None
     unknown_limits: UnknownLimits | None = None
     missing: str = ""
+    suspected: str = ""
     weights_fixed: str = ""
     labels_fixed: str = ""
 

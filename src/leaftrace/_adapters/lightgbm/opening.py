@@ -49,7 +49,8 @@ def refuse_unsupported(parsed: ParsedModel, params: dict[str, Any]) -> None:
     """Raise for settings whose leaf values are not reconstructed."""
     if not any(len(tree.values) > 1 for tree in parsed.trees):
         raise UnsupportedModel(
-            "this LightGBM model has no splits, so no training row acts through a tree."
+            "this LightGBM model has no splits, so no training row acts through a tree, and nothing shows whether "
+            "these are its labels; train with a lower min_data_in_leaf or min_gain_to_split, or with more rows."
         )
     _refuse_objective(parsed.objective[0])
     if any(tree.linear for tree in parsed.trees):

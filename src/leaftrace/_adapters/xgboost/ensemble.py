@@ -18,7 +18,7 @@ from ..._model.start import BaseRule, LabelStatistic
 from ..base import UNWEIGHTED, f32
 from . import recover
 from .draws import Dart, Drawn, Moves, TreeMethod, draw_again
-from .model import Trees
+from .model import Trees, bounds_shown
 from .objectives import QUANTILES, Quantile, as_float32, loss_and_factor, quantile_levels
 from .start import starting_rule
 
@@ -213,6 +213,7 @@ class XGBoostRun:
             if not self._has_defaults or recover.has_one_partition(e):
                 return self._with_found(e, recover.rates_of_rounds(e), rate_unit, hessian_factor)
             self.loaded = True  # a metric that was set up after loading does not show it
+        e = replace(e, suspected=self._suspected_bound())
         if "min_child_weight" in self._unknown:
             e = replace(e, rule=replace(e.rule, min_hessian=0.0))
         candidates = [replace(e, rule=rule) for rule in recover.possible_rules(e)]
@@ -306,6 +307,21 @@ class XGBoostRun:
             f"{words().parameters(**unknown)}."
         )
         return replace(e, unknown_limits=UnknownLimits(frozenset(limited), remedy))
+
+    def _suspected_bound(self) -> str:
+        """The bound that equal values of unequal leaves suggest, in words; empty if there is none."""
+        bound = bounds_shown(self.trees)
+        if bound == "max_delta_step" and bound not in self.given:
+            return (
+                "likely max_delta_step, which the file does not keep, as many leaves have the same largest value: "
+                f"pass {words().parameters(max_delta_step=...)} as in training"
+            )
+        if bound == "monotone_constraints":
+            return (
+                "likely monotone_constraints, which the file does not keep, as unequal leaves of a tree have the same "
+                "value: they cannot be replayed; train without them"
+            )
+        return ""
 
     def _smallest_cover(self, e: Ensemble) -> float:
         """The smallest cover of a leaf that has a value, which min_child_weight cannot exceed."""

@@ -88,6 +88,13 @@ def parse_trees(model: dict[str, Any]) -> Trees:
     gradient_booster = model["gradient_booster"]
     weight = gradient_booster.get("weight_drop")
     forest = gradient_booster.get("gbtree", gradient_booster)["model"]
+    features = int(model["learner_model_param"]["num_feature"])
+    for t, tree in enumerate(forest["trees"]):
+        if not _is_whole(tree, features):
+            raise UnsupportedModel(
+                f"tree {t} of this XGBoost model has nodes or columns that are not there; is its file whole? Save "
+                "the model again."
+            )
     parsed = [_parse_tree(tree) for tree in forest["trees"]]
     width = parsed[0][1].shape[1] if parsed else 1
     columns = [(number, values, cover) for number, vectors, cover in parsed for values in vectors.T]
@@ -110,6 +117,26 @@ def parse_trees(model: dict[str, Any]) -> Trees:
     )
 
 
+def _is_whole(tree: dict[str, Any], features: int) -> bool:
+    """Whether a tree refers only to nodes, columns and categories that are there.
+
+    XGBoost does not look, and crashes or never ends when it predicts.
+    """
+    left = np.asarray(tree["left_children"])
+    inner = left >= 0
+    children = np.concatenate([left[inner], np.asarray(tree["right_children"])[inner]])
+    # Every node but the root is the child of one node at most, so there is no way around in circles.
+    if np.any((children < 1) | (children >= len(left))) or len(np.unique(children)) < len(children):
+        return False
+    column = np.asarray(tree["split_indices"])[inner]
+    start = np.asarray(tree["categories_segments"], np.int64)
+    stop = start + np.asarray(tree["categories_sizes"], np.int64)
+    return bool(
+        np.all((column >= 0) & (column < features))
+        and np.all((start >= 0) & (start <= stop) & (stop <= len(tree["categories"])))
+    )
+
+
 def _parse_tree(tree: dict[str, Any]) -> tuple[NDArray[np.int64], F64, F64 | None]:
     """(nodes,) the number of the leaf each node is, leaf values (L, O), cover (L,)."""
     left = np.asarray(tree["left_children"])
@@ -128,6 +155,33 @@ def _parse_tree(tree: dict[str, Any]) -> tuple[NDArray[np.int64], F64, F64 | Non
     if "leaf_weights" in tree:  # since 3.2; a leaf's "right child" is its place there
         return number, np.asarray(tree["leaf_weights"]).reshape(-1, width)[right[nodes]], None
     return number, np.asarray(tree["base_weights"]).reshape(-1, width)[nodes], None
+
+
+def bounds_shown(trees: Trees) -> str:
+    """The parameter that seems to have bounded leaf values: its name, or empty.
+
+    Leaves of different cover have the same value if both are at a bound: max_delta_step, the same
+    for all trees, or monotone_constraints, by which two leaves of a tree meet in the middle.
+    """
+    if trees.cover is None or not len(trees.values):
+        return ""
+    values = trees.values[:, 0]
+    size = np.abs(values)
+    largest = size >= (1 - 1e-6) * size.max()
+    if np.count_nonzero(largest) >= 3 and _differ(*np.sort(trees.cover[largest])[[0, -1]]):
+        return "max_delta_step"
+    tree = np.repeat(np.arange(len(trees)), np.diff(trees.edges))
+    order = np.lexsort([trees.cover, values, tree])
+    here = order[:-1]
+    following = order[1:]
+    alike = (tree[here] == tree[following]) & (values[here] == values[following])
+    alike &= (values[here] != 0) & _differ(trees.cover[here], trees.cover[following])
+    return "monotone_constraints" if alike.any() else ""
+
+
+def _differ(less: F64, more: F64) -> NDArray[np.bool_]:
+    """Whether covers differ by more than rounding."""
+    return np.asarray(less < (1 - 1e-4) * more)
 
 
 def parameters(booster: xgb.Booster) -> dict[str, str]:

@@ -75,7 +75,7 @@ class RecoverySums:
         A rate of its own gives one leaf of a step any value, and leaves of value zero fit any rate.
         """
         leaves = np.bincount(self.step[self.value != 0])
-        return int(np.maximum(leaves - 1, 0).sum()) >= np.count_nonzero(leaves)
+        return int(np.maximum(leaves - 1, 0).sum()) >= int(np.count_nonzero(leaves))
 
 
 def leaf_sums(e: Ensemble, steps: int) -> RecoverySums:
