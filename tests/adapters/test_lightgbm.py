@@ -406,6 +406,20 @@ def test_path_smooth_with_goss(data, settings, weighted):
     assert traced(data, weight=weight, **settings, **goss, **fast).fidelity.max_error <= 1e-9
 
 
+def test_update_sets_of_smoothed_trees():
+    """Next to no smoothing changes nothing, also not which leaves are in an update set."""
+    settings = MULTICLASS | {"min_data_in_leaf": 8, "lambda_l2": 1.0}
+    values = [
+        traced(CLASSES, path_smooth=smooth, **settings)
+        .influence(
+            CLASSES.X_test, CLASSES.test_codes, method=lt.LeafInfluence(lt.TopKLeaves(2)), rows=range(8)
+        )
+        .values
+        for smooth in (0.0, 1e-9)
+    ]  # fmt: skip
+    np.testing.assert_allclose(values[1], values[0], atol=1e-6 * np.abs(values[0]).max())
+
+
 def test_trees_without_splits():
     """The leaf is zero for any rows if there is one class only."""
     model = train(CLASSES, min_gain_to_split=12, **MULTICLASS)

@@ -83,9 +83,9 @@ class Reference:
         """Return the scores (m, K) of the test rows after a refit."""
         return oracle.predict(self.structure, self.fitted(y, w), self.test_steps)
 
-    def own_scores(self, y=None):
+    def own_scores(self, y=None, w=None):
         """Return the scores (n, K) of the training rows, without scores that the user gave them."""
-        return oracle.predict(self.structure, self.fitted(y), self.structure.steps)
+        return oracle.predict(self.structure, self.fitted(y, w), self.structure.steps)
 
     def scores_without(self, rows):
         keep = np.setdiff1d(np.arange(len(self.y)), rows)
@@ -128,8 +128,8 @@ class Reference:
             error += AMPLIFIED * abs((of(again, h) - of(again, -h)) - (f[1] - f[-1])) / (2 * h)
         # Slopes to both sides differ by the second derivative times h, which halves with h, and by
         # a kink, as of a leaf whose gradient is exactly l1, which does not. Either slope is right.
-        apart = abs(f[1] - 2 * f[0] + f[-1]) / h
-        nearer_apart = abs(f[0.5] - 2 * f[0] + f[-0.5]) / (h / 2)
+        apart = (f[1] - 2 * f[0] + f[-1]) / h
+        nearer_apart = (f[0.5] - 2 * f[0] + f[-0.5]) / (h / 2)
         error += abs(2 * nearer_apart - apart)
         return value, error
 
