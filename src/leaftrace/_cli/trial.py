@@ -107,12 +107,10 @@ def _try_model(path: str, library: str) -> None:
         model.model_to_string()
         model.predict(_made_up_rows(model.num_feature()), pred_leaf=True, validate_features=False)
     elif library == "xgboost":
-        import xgboost
-
         booster = model.booster
         booster.save_raw("json")
-        rows = xgboost.DMatrix(_made_up_rows(booster.num_features()))
-        booster.predict(rows, pred_leaf=True, validate_features=False)
+        rows = _made_up_rows(booster.num_features())
+        import_adapter(library).predict_leaves(booster, rows)
     elif library == "catboost":
         rows = _made_up_rows(len(model.feature_names_)).astype(object)
         for column in (*model.get_cat_feature_indices(), *model.get_text_feature_indices()):

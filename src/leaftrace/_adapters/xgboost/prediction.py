@@ -31,6 +31,11 @@ def predict(booster: xgb.Booster, matrix: xgb.DMatrix, **options: Any) -> NDArra
         ) from None
 
 
+def predict_leaves(booster: xgb.Booster, X: NDArray[Any]) -> NDArray[Any]:
+    """(m, trees) nodes of rows of numbers, by the call that reads the leaves of training rows."""
+    return booster.predict(xgb.DMatrix(X), pred_leaf=True, validate_features=False)
+
+
 def leaves_of_rows(booster: xgb.Booster, matrix: xgb.DMatrix, trees: Trees) -> Ids:
     """(trees, m) leaf numbers of the rows of a matrix, computed for some rounds at a time."""
     m = matrix.num_row()
