@@ -83,9 +83,9 @@ class Reference:
         """Return the scores (m, K) of the test rows after a refit."""
         return oracle.predict(self.structure, self.fitted(y, w), self.test_steps)
 
-    def own_scores(self, y=None, w=None):
+    def own_scores(self, y=None):
         """Return the scores (n, K) of the training rows, without scores that the user gave them."""
-        return oracle.predict(self.structure, self.fitted(y, w), self.structure.steps)
+        return oracle.predict(self.structure, self.fitted(y), self.structure.steps)
 
     def scores_without(self, rows):
         keep = np.setdiff1d(np.arange(len(self.y)), rows)
