@@ -8,10 +8,12 @@ import pytest
 from catboost import CatBoostClassifier
 from catboost_models import QUIET
 from lightgbm import LGBMClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier
 from xgboost import XGBClassifier
 
 import leaftrace as lt
 from leaftrace._adapters import load_file
+from leaftrace._adapters.sklearn.hist import HistTrees
 from leaftrace._adapters.xgboost.model import learner, parse_trees
 
 RNG = np.random.default_rng(0)
@@ -149,3 +151,12 @@ def test_trees_that_xgboost_would_crash_on_are_refused(part, node, value):
     content["gradient_booster"]["model"]["trees"][1][part][node] = value
     with pytest.raises(lt.UnsupportedModel, match=r"tree 1 .* that are not there"):
         parse_trees(content)
+
+
+@pytest.mark.parametrize(("part", "value"), [("feature_idx", 99), ("left", 0), ("right", 99)])
+def test_trees_that_scikit_learn_would_crash_on_are_refused(part, value):
+    model = HistGradientBoostingClassifier(max_iter=2).fit(X, Y)
+    lt.Tracer(model, X, Y, n_jobs=1)
+    model._predictors[1][0].nodes[part][0] = value
+    with pytest.raises(lt.UnsupportedModel, match="that are not there"):
+        HistTrees(model)

@@ -128,8 +128,8 @@ class Reference:
             error += AMPLIFIED * abs((of(again, h) - of(again, -h)) - (f[1] - f[-1])) / (2 * h)
         # Slopes to both sides differ by the second derivative times h, which halves with h, and by
         # a kink, as of a leaf whose gradient is exactly l1, which does not. Either slope is right.
-        apart = abs(f[1] - 2 * f[0] + f[-1]) / h
-        nearer_apart = abs(f[0.5] - 2 * f[0] + f[-0.5]) / (h / 2)
+        apart = (f[1] - 2 * f[0] + f[-1]) / h
+        nearer_apart = (f[0.5] - 2 * f[0] + f[-0.5]) / (h / 2)
         error += abs(2 * nearer_apart - apart)
         return value, error
 

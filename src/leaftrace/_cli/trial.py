@@ -110,7 +110,7 @@ def _try_model(path: str, library: str) -> None:
         booster = model.booster
         booster.save_raw("json")
         rows = _made_up_rows(booster.num_features())
-        import_adapter(library).leaves_of_numbers(booster, rows)
+        import_adapter(library).predict_leaves(booster, rows)
     elif library == "catboost":
         rows = _made_up_rows(len(model.feature_names_)).astype(object)
         for column in (*model.get_cat_feature_indices(), *model.get_text_feature_indices()):

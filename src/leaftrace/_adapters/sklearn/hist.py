@@ -47,11 +47,24 @@ def _threads(X: Any) -> int:
     return _openmp_effective_n_threads() if len(X) > 10_000 else 1
 
 
+def _is_whole(tree: Any, features: int) -> bool:
+    """Whether a tree refers only to nodes and columns that are there, which scikit-learn does not check."""
+    inner = tree.nodes[tree.nodes["is_leaf"] == 0]
+    children = np.concatenate([inner["left"], inner["right"]]).astype(np.int64)
+    inside = np.all((children >= 1) & (children < len(tree.nodes)))
+    columns = np.all((inner["feature_idx"] >= 0) & (inner["feature_idx"] < features))
+    return bool(inside and columns and len(np.unique(children)) == len(children))
+
+
 class HistTrees(Trees):
     """The trees of a HistGradientBoosting model, K a step."""
 
     def __init__(self, model: Any) -> None:
         self.predictors = [tree for step in model._predictors for tree in step]
+        if not all(_is_whole(tree, model._n_features) for tree in self.predictors):
+            raise UnsupportedModel(
+                "a tree of this model has nodes or columns that are not there; is its file whole? Save the model again."
+            )
         is_leaf = [tree.nodes["is_leaf"].astype(bool) for tree in self.predictors]
         super().__init__(model, is_leaf, len(model._predictors[0]))
 

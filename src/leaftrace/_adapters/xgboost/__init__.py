@@ -1,5 +1,5 @@
 """XGBoost: estimators, Boosters, DMatrices, `.ubj` and `.json` files."""
 
 from .opening import load_model as load_model
-from .prediction import leaves_of_numbers as leaves_of_numbers
+from .prediction import predict_leaves as predict_leaves
 from .source import open_model as open_model

@@ -31,9 +31,9 @@ def predict(booster: xgb.Booster, matrix: xgb.DMatrix, **options: Any) -> NDArra
         ) from None
 
 
-def leaves_of_numbers(booster: xgb.Booster, rows: NDArray[Any]) -> NDArray[Any]:
-    """(n, trees) nodes of rows of plain numbers, whatever columns the booster names."""
-    return booster.predict(xgb.DMatrix(rows), pred_leaf=True, validate_features=False)
+def predict_leaves(booster: xgb.Booster, X: NDArray[Any]) -> NDArray[Any]:
+    """(m, trees) nodes of rows of numbers, by the call that reads the leaves of training rows."""
+    return booster.predict(xgb.DMatrix(X), pred_leaf=True, validate_features=False)
 
 
 def rounds_notes(booster: xgb.Booster, used: int, trained: int) -> list[str]:
