@@ -16,7 +16,7 @@ NAMES = {
     "Acquisition", "AllPoints", "Clean", "EnsembleInfluence", "Estimate", "FastLeafInfluence", "FastLeafRefit",
     "Fidelity", "FidelityError", "FidelityWarning", "Fix", "GroupEffects", "IndexWarning", "Influence", "InvalidInput",
     "LabelNoise", "LeafInfluence", "LeafRefit", "LeaftraceError", "Mismatch", "NoiseFloor", "RefittedModel",
-    "RemovalCurve", "DataValues", "data_values",
+    "RemovalCurve", "DataValues", "data_values", "InfluentialSet", "influential_set",
     "RemovalImpact", "Report", "Retrain", "RetrainedModel", "SinglePoint", "StructureInfluence",
     "TopKLeaves", "Tracer", "UnsupportedModel",
     "__version__", "acquire", "baselines", "clean", "ensemble_influence", "fix", "goals", "group_effects",
@@ -33,7 +33,7 @@ ORDER = [
     "_engine.queries", "_engine.subset_training",
     "_engine.methods", "_engine.backward", "_engine.split_bins", "_engine.soft_splits", "_engine.leaf_space",
     "_engine.costs", "_engine.large_changes",
-    "_engine.forward_block", "_engine.forward", "_engine.removals", "_engine.engine", "_engine.candidates", "_tracer",
+    "_engine.forward_block", "_engine.forward", "_engine.removals", "_engine.refit_point", "_engine.engine", "_engine.candidates", "_tracer",
     "dask", "baselines",
     "_actions", "_report", "plot", "_cli",
 ]  # fmt: skip
