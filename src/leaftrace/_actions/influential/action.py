@@ -215,8 +215,9 @@ def _result(
     ]
     of = _in_words(question.queries)
     advice = "No row that may leave moves it that way."
+    confirmed = None if confirmation is None else changes[0]
     if len(found.rows):
-        advice = advice_of(*effects, None if confirmation is None else changes[0], noise, interval)
+        advice = advice_of(effects[0], effects[1], confirmed, noise, interval)
     if interrupted:
         advice = f"Interrupted. {advice}"
     method = type(scores.method).__name__
