@@ -25,7 +25,7 @@ from leaftrace._engine.workspace import Workspace
 from leaftrace._kernels import BLOCKS
 from leaftrace._model.ensemble import Ensemble, LeafRule
 from leaftrace._model.losses import Logistic
-from leaftrace._model.splits import SplitSearch, TreeNodes
+from leaftrace._model.splits import ColumnKind, SplitSearch, TreeNodes
 
 N = 200_000  # rows
 T = 40  # trees
@@ -139,8 +139,9 @@ def soft_pass(leaves: int) -> Callable[[int], float]:
     work = workspace(replay(e, 1.0))
     work.prepare_effects()
     values = rng.normal(size=(SOFT_ROWS, COLUMNS))
-    search = SplitSearch([balanced_tree(leaves)] * SOFT_TREES, ["ordered"] * COLUMNS, values)
-    bins = make_bins(values, list(search.columns))
+    kinds: list[ColumnKind] = ["ordered"] * COLUMNS
+    search = SplitSearch([balanced_tree(leaves)] * SOFT_TREES, kinds, values)
+    bins = make_bins(values, kinds)
     codes = bins.codes(values)
     splits = SoftSplits(search, bins, codes)
     m = BLOCKS[-1]

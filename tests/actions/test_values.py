@@ -60,10 +60,15 @@ def some_zero(n):
 
 
 SETTINGS = {
-    "LightGBM, weights, some of them zero": (numbers, light, some_zero),
-    "CatBoost, categories, missing values, strings": (frame, cat, None),
-    "XGBoost, three classes": (three_classes, xgb_three, None),
-    "scikit-learn Pipeline": (numbers, scaled_hist, None),
+    "LightGBM, weights, some of them zero": (numbers, light, some_zero, None),
+    "CatBoost, categories, missing values, strings": (frame, cat, None, None),
+    "XGBoost, three classes, soft splits": (
+        three_classes,
+        xgb_three,
+        None,
+        lt.StructureInfluence(),
+    ),
+    "scikit-learn Pipeline": (numbers, scaled_hist, None, None),
 }
 
 
@@ -89,14 +94,15 @@ def member_tracer(make, model, data, w, rows):
 @pytest.mark.parametrize("name", SETTINGS)
 @threadpool_limits.wrap(limits=1, user_api="openmp")
 def test_it_is_the_mean_of_a_plain_loop(name):
-    load, make, weigh = SETTINGS[name]
+    load, make, weigh, method = SETTINGS[name]
     data = load()
     n = len(data.y)
     w = None if weigh is None else weigh(n)
     weight = np.ones(n) if w is None else w
     model = make().fit(data.X, data.y, **given(w))
     tracer = Tracer(model, data.X, data.y, *given(w).values(), n_jobs=1)
-    found = lt.data_values(tracer, data.X_test, data.y_test, members=8, bag=(0.2, 0.4), seed=5)
+    val = data.X_test, data.y_test
+    found = lt.data_values(tracer, *val, members=8, bag=(0.2, 0.4), seed=5, method=method)
     live = (weight > 0).sum()
     assert found.bag_sizes.tolist() == 4 * [round(0.2 * live), round(0.4 * live)]
     expected = np.full((8, n), np.nan)
@@ -107,7 +113,7 @@ def test_it_is_the_mean_of_a_plain_loop(name):
         rest = np.flatnonzero(~bag)
         traced, rows = member_tracer(make, model, data, w, np.flatnonzero(bag))
         slopes = traced.score_candidates(
-            take(rows.X, rest), rows.X_test, rows.y_test, data.y[rest], reduce="mean"
+            take(rows.X, rest), rows.X_test, rows.y_test, data.y[rest], reduce="mean", method=method
         ).values[:, 0]
         expected[k, rest] = -weight[rest] * slopes
     # Passes are in float32.
@@ -374,8 +380,8 @@ def test_refusals(noisy):
     data, tracer, _ = noisy
     val = data.X_test, data.y_test
     for more, words in (
-        ({"method": lt.LeafRefit()}, r"which LeafInfluence\(\) gives"),
-        ({"method": lt.LeafInfluence(lt.SinglePoint())}, "no update set"),
+        ({"method": lt.LeafRefit()}, "which LeafInfluence"),
+        ({"method": lt.LeafInfluence(lt.SinglePoint())}, "without an update set"),
         ({"bag": 1.0}, "share of the training rows between 0 and 1"),
         ({"bag": []}, "share of the training rows"),
         ({"bag": 0.001}, "they must have 2 to 399 rows"),

@@ -26,13 +26,12 @@ from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
 from ..._data.grouping import SourceTables
 from ..._data.progress import progress
-from ..._engine.methods import LeafInfluence
 from ..._tracer.influence import Influence
 from ..._tracer.tracer import Tracer
 from ..common import Interruptible, check_tracer, stopping_note
 from ..stability.moments import summary
 from .averages import reliability, strata_of
-from .members import BagModels, Member, bags_in_turn, checked_method
+from .members import BagModels, CandidateMethod, Member, bags_in_turn, checked_method
 from .result import DataValues
 
 CHANGE_IS = "first order in small bags"
@@ -51,7 +50,7 @@ def data_values(
     *,
     members: int | None = 60,
     bag: float | Sequence[float] = 0.1,
-    method: LeafInfluence | None = None,
+    method: CandidateMethod | None = None,
     seed: int = 0,
 ) -> DataValues:
     """Values of the training rows to a validation set, averaged over small bags.
@@ -72,7 +71,7 @@ def data_values(
                   bags can be expected to have this rank correlation with them
     ``bag``       share of the rows in a bag, or several: then each counts alike, and as many bags
                   of each are drawn. Many sizes down to few rows make it resemble Shapley's value
-    ``method``    LeafInfluence(), which None stands for
+    ``method``    LeafInfluence(), which None stands for, or StructureInfluence()
     ``seed``      seed of the bags; the models have that of the tracer's model
 
     Bags are drawn without replacement from the rows that have a weight, each row as often as any
@@ -248,7 +247,7 @@ def _class_codes(tracer: Tracer) -> Ints | None:
 
 
 def _result(
-    tracer: Tracer, X_val: Any, method: LeafInfluence, done: _Finished, interrupted: bool
+    tracer: Tracer, X_val: Any, method: CandidateMethod, done: _Finished, interrupted: bool
 ) -> DataValues:
     """The result of the finished members."""
     sizes = done.sizes()

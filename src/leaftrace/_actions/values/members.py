@@ -11,7 +11,7 @@ import numpy as np
 from ..._data import inputs
 from ..._data.arrays import F64, Ints
 from ..._data.errors import FidelityError, InvalidInput, UnsupportedModel
-from ..._engine.methods import AllPoints, LeafInfluence
+from ..._engine.methods import LeafInfluence, StructureInfluence
 from ..._engine.refit import RetrainedModel
 from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
@@ -70,6 +70,9 @@ def with_every_class(bag: Bag, codes: Ints, rng: np.random.Generator) -> Bag:
     return bag
 
 
+CandidateMethod = LeafInfluence | StructureInfluence
+
+
 @dataclass(frozen=True)
 class BagModels:
     """Trains the tracer's model on bags of its rows, and traces each."""
@@ -77,7 +80,7 @@ class BagModels:
     tracer: Tracer
     X_val: Any
     y_val: Any
-    method: LeafInfluence
+    method: CandidateMethod
 
     def member(self, bag: Bag) -> Member:
         """Train a model on the bag and ask it about the rows left out."""
@@ -100,27 +103,24 @@ class BagModels:
         return self.tracer.follow(RetrainedModel(engine.source, training, retrained), n_jobs=1)
 
     def _slopes(self, traced: Tracer, rows: Ints) -> F64:
-        """(rows,) derivatives of the mean validation loss in the weights of these rows.
-
-        All that depends on `method` is here: a method that gives candidates another derivative
-        than LeafInfluence is passed on to `score_candidates`.
-        """
+        """(rows,) derivatives of the mean validation loss in the weights of these rows."""
         found = traced.score_candidates(
             inputs.take_rows(self.tracer.X_train, rows),
             self.X_val,
             self.y_val,
             self.tracer.y_train[rows],
+            method=self.method,
             reduce="mean",
         )
         return found.values[:, 0]
 
 
-def checked_method(method: Any) -> LeafInfluence:
+def checked_method(method: Any) -> CandidateMethod:
     """The method that members are asked by; None stands for LeafInfluence."""
     method = LeafInfluence() if method is None else method
-    if not isinstance(method, LeafInfluence) or not isinstance(method.update_set, AllPoints):
-        raise InvalidInput(
-            f"method is {method!r}; data_values() needs the derivatives of rows that a model was not "
-            "trained on, which LeafInfluence() gives, and no update set: pass that, or None."
-        )
-    return method
+    if isinstance(method, StructureInfluence) or method == LeafInfluence():
+        return method
+    raise InvalidInput(
+        f"method is {method!r}; data_values() needs the derivatives of rows that a model was not trained on, which "
+        "LeafInfluence() without an update set and StructureInfluence() give: pass one of them, or None."
+    )
