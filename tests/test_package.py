@@ -33,9 +33,8 @@ ORDER = [
     "_engine.queries", "_engine.subset_training",
     "_engine.methods", "_engine.backward", "_engine.split_bins", "_engine.soft_splits", "_engine.leaf_space",
     "_engine.costs", "_engine.large_changes",
-    "_engine.forward_block", "_engine.forward", "_engine.removals",
-    "_engine.refit_point", "_engine.engine", "_engine.candidates", "_tracer",
-    "dask", "baselines",
+    "_engine.forward_block", "_engine.forward", "_engine.removals", "_engine.refit_point", "_engine.engine",
+    "_engine.candidates", "_tracer", "dask", "baselines",
     "_actions", "_report", "plot", "_cli",
 ]  # fmt: skip
 MODULES = {

@@ -62,6 +62,7 @@ def influential_set(
     ``search_all``  go through all sets of k rows by exact refits, for few rows; gives the best
     ``confirm``     number of retrainings without the set, each also without other random rows, and
                     as many without those alone and without the one-shot set; 0: none
+    ``seed``        of these random rows
     """
     check_tracer(tracer)
     tracer.engine.needs_derivatives()
@@ -89,7 +90,8 @@ def influential_set(
             confirmation = confirm_sets(question, X, [found.rows, at_once.rows], repeats, seed)
         interrupted = run.interrupted
     goes: Direction = "raise" if sign > 0 else "lower"
-    return _result(scores, goes, found, at_once, confirmation, interrupted)
+    way = "going through all sets" if search_all else f"ranking by {type(method).__name__}"
+    return _result(scores, way, goes, found, at_once, confirmation, interrupted)
 
 
 class _FirstOrder:
@@ -185,13 +187,14 @@ def _in_words(queries: Queries) -> str:
 
 def _result(
     scores: _FirstOrder,
+    way: str,
     direction: Direction,
     found: Found,
     at_once: Found,
     confirmation: Confirmation | None,
     interrupted: bool,
 ) -> InfluentialSet:
-    """Put the result together."""
+    """Put the result together. ``way``: by which the set was found, in words."""
     question = scores.question
     tracer = question.tracer
     noise = np.nan
@@ -215,20 +218,20 @@ def _result(
     ]
     of = _in_words(question.queries)
     advice = "No row that may leave moves it that way."
+    confirmed = None if confirmation is None else changes[0]
     if len(found.rows):
-        advice = advice_of(*effects, None if confirmation is None else changes[0], noise, interval)
+        advice = advice_of(effects[0], effects[1], confirmed, noise, interval)
     if interrupted:
         advice = f"Interrupted. {advice}"
-    method = type(scores.method).__name__
     return InfluentialSet(
-        title=title_of(direction, of, len(found.rows), method),
+        title=title_of(direction, of, len(found.rows), way),
         advice=advice + stopping_note(tracer, confirmation is not None),
         rows=found.rows,
         labels=tracer.train_index[found.rows],
         rounds=found.rounds,
         direction=direction,
         of=of,
-        method=method,
+        method=type(scores.method).__name__,
         before=effects[0].before,
         predicted=effects[0].predicted,
         refitted=effects[0].refitted,

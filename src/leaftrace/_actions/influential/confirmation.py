@@ -27,7 +27,7 @@ from .search import Question
 
 @dataclass(frozen=True)
 class Confirmation:
-    """What retraining says.
+    """Changes of the number by retraining.
 
     ``changes``  (sets, retrainings) changes of the number without each set
     ``random``   (retrainings,) changes without random rows alone
@@ -79,7 +79,7 @@ def confirm_sets(
 
 
 def _random_rows(question: Question, gone: Ints, size: int, rng: np.random.Generator) -> Ints:
-    """As many random rows besides those gone, or half of what is left; classes keep some."""
+    """Random rows besides those gone: `size` of them, or half of what is left; classes keep some."""
     live = question.tracer.engine.ensemble.w > 0
     live[gone] = False
     rows = np.flatnonzero(live)

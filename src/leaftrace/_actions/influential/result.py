@@ -23,7 +23,7 @@ class InfluentialSet(Finding):
     ``rounds``     (rows,) the round in which each left, from 1
     ``direction``  "raise" or "lower": where the number goes without them
     ``of``         the number, in words
-    ``method``     by which rows were ranked
+    ``method``     by which rows were ranked, and whose changes the table shows
     ``before``     the number in the model as it is
     ``predicted``  its change without the rows to first order, trees fixed
     ``refitted``   exactly, trees fixed
@@ -75,10 +75,10 @@ class InfluentialSet(Finding):
         return f"InfluentialSet(without {rows} the {self.of} changes by {known})"
 
 
-def title_of(direction: Direction, of: str, rows: int, method: str) -> str:
-    """The title of a result of so many rows."""
+def title_of(direction: Direction, of: str, rows: int, way: str) -> str:
+    """The title of a result of so many rows. ``way``: by which they were found."""
     goes = {"raise": "rises", "lower": "falls"}[direction]
-    return f"{rows:,} training rows without which the {of} {goes} most, ranked by {method}"
+    return f"{rows:,} training rows without which the {of} {goes} most, found by {way}"
 
 
 def advice_of(

@@ -90,10 +90,11 @@ class Question:
         for row in order[~np.isin(order, gone)].tolist():
             if len(chosen) == count:
                 break
+            label = float(e.y[row])
             if left:
-                if left[e.y[row]] == 1:
+                if left[label] == 1:
                     continue
-                left[e.y[row]] -= 1
+                left[label] -= 1
             chosen.append(row)
         return np.array(chosen, dtype=np.intp)
 
