@@ -165,8 +165,8 @@ def test_what_to_do_comes_first_if_parameters_are_missing():
 
 @pytest.mark.parametrize(("dtype", "advised"), [("float32", True), ("float64", False)])
 def test_advice_for_values_that_are_not_finite(dtype, advised):
-    from leaftrace._tracer.answers import _finite
+    from leaftrace._tracer.answers import finite_values
 
     with pytest.raises(lt.LeaftraceError, match="smaller learning rate") as caught:
-        _finite(np.array([[np.inf]], dtype))
+        finite_values(np.array([[np.inf]], dtype))
     assert ("float64" in str(caught.value)) is advised
