@@ -150,8 +150,7 @@ Removing a whole group is not a small change, so the sum of derivatives says lit
 soft splits not much more. Refitting without the group ranks the groups as well as one retraining
 does: most effects are smaller than the noise of retraining. Only large groups have effects that
 retraining tells apart better. For some groups refitted effects are several times too small, such as
-those of wives on women, and a path along which splits give way does not mend that: when a group goes
-that is alone in its value of a column, training again finds other columns to split by. Predicting and
+those of wives on women, and a path along which splits give way does not mend that. Predicting and
 refitting all groups took {seconds["refit"]:.0f} s, the path {more["path"]:.0f} s more and retraining
 {more["retrain"]:.0f} s more. The effects for one column:
 

@@ -8,8 +8,8 @@ end of the path is exact. What it leaves out, the splits that give way, is added
 
 with soft choices of splits (`StructureInfluence`) and with the trees fixed (`LeafInfluence`). The
 integral is by the midpoint rule. A step costs a refit and a backward pass with soft choices, which
-takes about as long as one or two trainings of the model: a path of more than a step or two is slower
-than training again. It has no noise of its own, and needs no training.
+takes as long as a few trainings of the model: training again is faster. A path has no noise of its own
+and needs no training. docs/actions.md measures both.
 """
 
 from __future__ import annotations

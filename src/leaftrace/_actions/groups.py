@@ -53,8 +53,9 @@ def group_effects(
                      rows are one slice
     ``refit``        refit the leaves without each group: exact, with the trees fixed
     ``path``         steps of a path along which the weights of a group go to zero, with soft choices of
-                     splits: the refit, and an estimate of what other splits would add. 2 to 4 steps;
-                     each takes about as long as training again once or twice, so it is off by default
+                     splits: the refit, and an estimate of what other splits would add, without the
+                     noise of retraining. 2 are enough. Each takes as long as training again a few
+                     times, so there are none by default
     ``retrain``      train the model again without each group
     ``bins``         number of groups of about equal size for a column of many numbers; if one
                      column makes the groups and the slices, both have the same bins
