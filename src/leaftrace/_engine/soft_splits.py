@@ -36,6 +36,9 @@ from .split_bins import Codes, SplitBins, make_bins
 from .workspace import Workspace
 
 LEAST_ROWS = 16
+LARGE_TREE = (
+    1 << 25
+)  # rows x columns x queries of a tree from which threads save more than they cost
 
 
 @dataclass(frozen=True)
@@ -202,10 +205,11 @@ class _SoftPass:
             self.codes = np.concatenate([splits.codes, new.codes])
         self.y = _joined(rows.y for rows in self.rows)
         self.scores = [scores_backwards(work.trace, rows) for rows in self.rows]
-        self.threads = work.n_jobs
         self.lam = choice_l2(self.e, splits.search.by_weight)
         queries = asked.queries
         width = block_width(len(range(len(queries))[columns]))
+        is_large = splits.codes.size * width >= LARGE_TREE
+        self.threads = work.n_jobs if is_large else 1
         self.query_rows = slice(None) if queries.reduce else columns
         self.query_leaves: Ids = queries.leaves[:, self.query_rows]
         self.query_codes = np.ascontiguousarray(asked.codes[self.query_rows])
