@@ -1,5 +1,6 @@
 """Early stopping repeated in retrainings: the user's own fit() with the same eval_set is the oracle."""
 
+import functools
 import inspect
 import warnings
 
@@ -155,6 +156,12 @@ def raw(model, rows):
     return model.decision_function(rows)
 
 
+@functools.cache
+def model_of_all(fit):
+    """Return the model of all training rows; tests do not change it."""
+    return fit(np.arange(200))
+
+
 @pytest.fixture(scope="module", params=CASES)
 def case(request):
     fit_takes = inspect.signature(HistGradientBoostingClassifier.fit).parameters
@@ -162,7 +169,7 @@ def case(request):
         pytest.skip("fit() of this version takes no X_val")
     fit, labels, eval_set, params = CASES[request.param]
     tracer = lt.Tracer(
-        fit(np.arange(200)), X[TRAIN], labels[TRAIN], W[TRAIN], params=params, eval_set=eval_set,
+        model_of_all(fit), X[TRAIN], labels[TRAIN], W[TRAIN], params=params, eval_set=eval_set,
         n_jobs=1,
     )  # fmt: skip
     return fit, tracer, eval_set
@@ -196,7 +203,7 @@ def test_every_way_of_retraining_repeats_it(case):
     influence = tracer.influence(
         X[TEST], method=lt.Retrain(), of="prediction", rows=[row], reduce="mean"
     )
-    moved = raw(fit(kept), X[TEST]).mean() - raw(fit(np.arange(200)), X[TEST]).mean()
+    moved = raw(fit(kept), X[TEST]).mean() - raw(model_of_all(fit), X[TEST]).mean()
     assert influence.change[0, 0] == pytest.approx(moved, abs=2e-6)
     followed = tracer.follow(tracer.retrain(GONE))
     second = followed.retrain(np.arange(5))
@@ -209,7 +216,7 @@ def test_without_eval_set_the_rounds_stay(case):
     """Without eval_set a retraining has the rounds of the model, and says so."""
     fit, tracer, _ = case
     params = {"early_stopping_rounds": 6} if fit is lightgbm_callback else {}
-    plain = lt.Tracer(fit(np.arange(200)), X[TRAIN], tracer.y_train, W[TRAIN], params=params)
+    plain = lt.Tracer(model_of_all(fit), X[TRAIN], tracer.y_train, W[TRAIN], params=params)
     model = plain.retrain(GONE)
     assert model.rounds.stopping == "kept"
     assert model.rounds.count == model.rounds.before == plain.engine.ensemble.n_steps
@@ -220,7 +227,7 @@ def test_eval_set_of_a_single_retraining(case):
     """`retrain(eval_set=)` does the same as `Tracer(eval_set=)`."""
     fit, tracer, eval_set = case
     params = next(c for c in CASES.values() if c[0] is fit)[3]
-    plain = lt.Tracer(fit(np.arange(200)), X[TRAIN], tracer.y_train, W[TRAIN], params=params)
+    plain = lt.Tracer(model_of_all(fit), X[TRAIN], tracer.y_train, W[TRAIN], params=params)
     one = plain.retrain(GONE, eval_set=eval_set)
     np.testing.assert_array_equal(one.scores(X[TEST]), tracer.retrain(GONE).scores(X[TEST]))
     assert plain.retrain(GONE).rounds.stopping == "kept"
@@ -229,13 +236,17 @@ def test_eval_set_of_a_single_retraining(case):
 def test_other_rows_than_those_of_training_are_refused(case):
     """Rows that do not stop the training where it stopped are not those of training."""
     fit, tracer, _ = case
-    params = next(c for c in CASES.values() if c[0] is fit)[3]
-    wrong = (X[TRAIN], tracer.y_train)  # on its own rows, a model improves for long
-    plain = lt.Tracer(
-        fit(np.arange(200)), X[TRAIN], tracer.y_train, W[TRAIN], params=params, eval_set=wrong
-    )
-    with pytest.raises(lt.InvalidInput, match="trained again on all rows with this eval_set"):
-        plain.retrain(GONE)
+    _, labels, _, params = next(c for c in CASES.values() if c[0] is fit)
+    model = model_of_all(fit)
+    wrong = [(X[EVAL], labels[EVAL][::-1])]  # stops at once
+    if fit in (lightgbm_callback, catboost_detector):  # the others take seconds for it
+        wrong.append((X[TRAIN], tracer.y_train))  # on its own rows, a model improves for long
+    for eval_set in wrong:
+        plain = lt.Tracer(
+            model, X[TRAIN], tracer.y_train, W[TRAIN], params=params, eval_set=eval_set
+        )
+        with pytest.raises(lt.InvalidInput, match="trained again on all rows with this eval_set"):
+            plain.retrain(GONE)
 
 
 def test_stopping_inside_of_fit():

@@ -60,16 +60,17 @@ def test_refits_of_single_rows_are_right_or_refused(method):
     booster = trained(min_child_weight=12)
     own = lt.Tracer(booster, NUMBERS.X, NUMBERS.y)
     file = lt.Tracer(in_file(booster), NUMBERS.X, NUMBERS.y)
-    expected = own.influence(NUMBERS.X_test, of="prediction", method=method).values
+    rows = np.arange(0, len(NUMBERS.y), 12)
+    expected = own.influence(NUMBERS.X_test, of="prediction", method=method, rows=rows).values
     answered = []
-    for row in range(len(NUMBERS.y)):
+    for place, row in enumerate(rows):
         try:
             found = file.influence(NUMBERS.X_test, of="prediction", method=method, rows=[row])
         except lt.UnsupportedModel:
             continue
-        np.testing.assert_allclose(found.values[0], expected[row], rtol=1e-5, atol=1e-9)
+        np.testing.assert_allclose(found.values[0], expected[place], rtol=1e-5, atol=1e-9)
         answered.append(row)
-    assert 0 < len(answered) < len(NUMBERS.y)
+    assert 0 < len(answered) < len(rows)
     # Many rows at once are refused as soon as one of them is.
     with pytest.raises(lt.UnsupportedModel, match="settings of training that are not known"):
         file.influence(NUMBERS.X_test, of="prediction", method=method)
