@@ -151,7 +151,7 @@ def test_data_oob_of_a_forest():
 
 @pytest.mark.parametrize("method", ALL, ids=repr)
 def test_wrong_labels_come_first(method):
-    """With a tenth of the labels wrong, a wrong label ranks before a right one in most pairs."""
+    """Wrong labels, a tenth of all, rank before right ones in most pairs."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 2))
     made = (X[:, 0] > 0).astype(int)
