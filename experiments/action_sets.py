@@ -130,8 +130,8 @@ Retrained models are moved further in rounds than by `LeafInfluence` at once: by
 these data, numbers and sizes with soft splits (`StructureInfluence`, ahead in {wins(means, "retrained", SOFT)}), by
 {gain(means, REFIT)} with `LeafRefit` (ahead in {wins(means, "retrained", REFIT)}), which tries rows by exact refits,
 and by {gain(means, LEAF)} with `LeafInfluence`. Soft splits in rounds are the default of
-`lt.influential_set`. `LeafRefit` moves the refitted model
-furthest (ahead in {wins(means, "refitted", REFIT)}). First order underestimates all sets."""
+`lt.influential_set`, chosen on these very lines: no other data have judged it. `LeafRefit` moves the
+refitted model furthest (ahead in {wins(means, "refitted", REFIT)}). First order underestimates all sets."""
 
 
 if __name__ == "__main__":
