@@ -361,6 +361,28 @@ def test_a_forest_with_trees_without_splits():
     )
 
 
+def test_a_forest_with_trees_without_splits_in_some_classes():
+    """Zero is right without starting scores; with them, the trees of a step would differ in what they hold."""
+    forest = MULTICLASS | {
+        "boosting": "rf",
+        "bagging_fraction": 0.6,
+        "bagging_freq": 1,
+        "min_gain_to_split": 30,
+    }
+    model = train(CLASSES, 4, boost_from_average=False, **forest)
+    is_single = [tree["num_leaves"] == 1 for tree in model.dump_model()["tree_info"]]
+    steps = np.reshape(is_single, (4, 3))
+    assert np.any(steps.any(axis=1) & ~steps.all(axis=1))
+    tracer = lt.Tracer(model, CLASSES.X, CLASSES.codes)
+    assert tracer.fidelity.max_error <= 1e-12
+    refitted = tracer.refit(without=[])
+    np.testing.assert_allclose(
+        refitted.predict(CLASSES.X_test), model.predict(CLASSES.X_test), atol=1e-12
+    )
+    with pytest.raises(lt.UnsupportedModel, match="boost_from_average=False"):
+        traced(CLASSES, 4, **forest)
+
+
 def test_a_forest_predicts_the_mean():
     model = train(BINARY, objective="binary", boosting="rf", feature_fraction=0.5, rounds=7)
     tracer = lt.Tracer(model, BINARY.X, BINARY.codes)
