@@ -4,6 +4,10 @@
 """
 
 import copy
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -226,3 +230,39 @@ def test_sizes_beyond_any_memory(module):
         module.change_sums(*(arguments | rows).values())
     with pytest.raises(ValueError, match="at least one"):
         module.top_leaves(np.zeros((many, 0)), 1, np.zeros((many, 0)))
+    _, arguments = CALLS["choice_terms, 1 of 1"]
+    rows = {"codes", "leaf", "w", "drawn", "g", "h", "j", "k", "query_codes", "query_leaf", "c", "scores", "abar", "out"}
+    wide = {name: np.zeros((0, *arguments[name].shape[1:]), arguments[name].dtype) for name in rows}
+    for name, axes in {"g": [1], "h": [1], "j": [1, 2], "k": [1, 2], "c": [1], "scores": [1], "abar": [1]}.items():
+        shape = [many if axis in axes else size for axis, size in enumerate(wide[name].shape)]
+        wide[name] = np.zeros(shape, wide[name].dtype)
+    with pytest.raises(ValueError, match="beyond any memory"):
+        module.choice_terms(*(arguments | wide).values())
+
+
+NO_THREADS = """
+import resource
+import sys
+import numpy as np
+from kernel_calls import calls
+from leaftrace._kernels import kernels
+_, arguments = calls()["choice_terms, 3 of 3"]
+alone = [value.copy() if isinstance(value, np.ndarray) else value for value in arguments.values()]
+place = list(arguments).index("threads")
+alone[place] = 1
+arguments["threads"] = 1024
+kernels.choice_terms(*alone)
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**26,) * 2)
+kernels.choice_terms(*arguments.values())
+np.testing.assert_array_equal(arguments["out"], alone[-1])
+"""
+
+
+@pytest.mark.skipif(not is_native() or sys.platform != "linux", reason="native kernels on Linux")
+def test_threads_that_do_not_start():
+    """Parts of the work for which there is no thread are done all the same. A sanitizer needs more memory."""
+    if "LEAFTRACE_SANITIZED" in os.environ:
+        pytest.skip("a limit of memory and the sanitizer exclude each other")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "support")}
+    subprocess.run([sys.executable, "-c", NO_THREADS], env=environment, check=True)

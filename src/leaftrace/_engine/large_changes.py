@@ -33,6 +33,7 @@ from .workspace import Workspace
 # part of a leaf that keeps four (eight), by bytes of a number.
 LARGEST_CHANGE = {4: 5.0, 8: 16.0}
 SMALLEST_PART = {4: 1e-3, 8: 1e-8}
+SMALLEST_ROUNDED_PART = 1e-2  # of sums of numbers that training rounded to float32: it keeps five
 ON_A_JUMP = 1e-6  # distance to a jump of g, as a part of the change D, that may be rounding
 LARGEST_LEAF = 16.0  # a change of the score that makes probabilities 0 or 1 to float32
 
@@ -54,7 +55,8 @@ class LargeChanges:
         self._reach = np.abs(base).max(axis=0)  # (B,) |D| is no larger in any row
         self.found = ~(self._reach <= self.limit)
         if isinstance(update_set, AllPoints):  # others are approximations, which have no replay
-            self.smallest_part = SMALLEST_PART[size]
+            is_rounded = e.rounding.derivatives or e.rounding.terms
+            self.smallest_part = SMALLEST_ROUNDED_PART if is_rounded else SMALLEST_PART[size]
             self._jumps = _jumps_of_gradient(e.loss)
             self.found |= steepness * np.abs(e.values).max(initial=0.0) > LARGEST_LEAF
             self.found |= _has_floors(work.trace)
