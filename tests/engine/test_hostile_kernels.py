@@ -230,14 +230,26 @@ def test_sizes_beyond_any_memory(module):
         module.change_sums(*(arguments | rows).values())
     with pytest.raises(ValueError, match="at least one"):
         module.top_leaves(np.zeros((many, 0)), 1, np.zeros((many, 0)))
+
+
+@pytest.mark.parametrize("module", BOTH)
+def test_choices_beyond_any_memory(module):
+    """Nodes, bins and outputs whose product wraps around, in arrays that are small or have no rows."""
+    N = 2**15
+    d = 256
+    O = 765_000_000  # all sizes of the memory that is asked for wrap around to below zero
+    nodes = np.arange(N, dtype=np.int32)
+    chain = {"left": N + nodes, "right": np.append(nodes[1:], 2 * N).astype(np.int32)}
+    columns = {"sizes": np.full(d, 256, np.int32), "kinds": np.ones(d, np.uint8)}
+    columns |= {"column": np.zeros(N, np.int32), "choice": nodes}
+    shapes = {
+        "codes": (0, d), "leaf": (0,), "w": (0,), "drawn": (0,), "g": (0, O), "h": (0, O), "j": (0, O, O), "k": (0, O, O),
+        "query_codes": (0, d), "query_leaf": (0,), "c": (0, O, 32), "scores": (0, O, 32), "abar": (0, O, 32), "out": (0, 32),
+    }  # fmt: skip
     _, arguments = CALLS["choice_terms, 1 of 1"]
-    rows = {"codes", "leaf", "w", "drawn", "g", "h", "j", "k", "query_codes", "query_leaf", "c", "scores", "abar", "out"}
-    wide = {name: np.zeros((0, *arguments[name].shape[1:]), arguments[name].dtype) for name in rows}
-    for name, axes in {"g": [1], "h": [1], "j": [1, 2], "k": [1, 2], "c": [1], "scores": [1], "abar": [1]}.items():
-        shape = [many if axis in axes else size for axis, size in enumerate(wide[name].shape)]
-        wide[name] = np.zeros(shape, wide[name].dtype)
+    rows = {name: np.zeros(shape, arguments[name].dtype) for name, shape in shapes.items()}
     with pytest.raises(ValueError, match="beyond any memory"):
-        module.choice_terms(*(arguments | wide).values())
+        module.choice_terms(*(arguments | chain | columns | rows).values())
 
 
 NO_THREADS = """
