@@ -163,9 +163,14 @@ def test_a_file_is_the_model(tmp_path):
     np.testing.assert_array_equal(file.influence(data.X_test, test_codes).values, one.values)
 
 
-def test_a_broken_file(tmp_path):
+@pytest.mark.parametrize("damage", ["cut", "zeros"])
+def test_a_broken_file(tmp_path, damage):
+    """LightGBM itself reads a file with zeros for ever."""
     path = saved(train(), tmp_path)
-    path.write_text(path.read_text()[:2000])
+    text = path.read_text()
+    zeros = text.replace("[first_metric_only: 0]\n[", "[first_metric_only: \0\0\0\0")
+    assert zeros != text
+    path.write_text(text[:2000] if damage == "cut" else zeros)
     with pytest.raises(
         lt.UnsupportedModel, match="cannot be read as a LightGBM model; is the file whole"
     ):
