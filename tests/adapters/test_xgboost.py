@@ -334,7 +334,9 @@ def test_scores_are_rounded_after_each_parallel_tree(objective, shift):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 3))
     y = np.exp(X[:, 0] + 0.3 * rng.normal(size=120)) + shift
-    start = rng.uniform(-0.99, -0.97, 120) + shift  # the last bits of 1 + score, or of y - score, matter
+    start = (
+        rng.uniform(-0.99, -0.97, 120) + shift
+    )  # the last bits of 1 + score, or of y - score, matter
     booster = xgb.train(
         {"objective": objective, "max_depth": 2, "num_parallel_tree": 2, "nthread": 1},
         xgb.DMatrix(X, y, base_margin=start),

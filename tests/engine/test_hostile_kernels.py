@@ -243,8 +243,9 @@ def test_choices_beyond_any_memory(module):
     columns = {"sizes": np.full(d, 256, np.int32), "kinds": np.ones(d, np.uint8)}
     columns |= {"column": np.zeros(N, np.int32), "choice": nodes}
     shapes = {
-        "codes": (0, d), "leaf": (0,), "w": (0,), "drawn": (0,), "g": (0, O), "h": (0, O), "j": (0, O, O), "k": (0, O, O),
-        "query_codes": (0, d), "query_leaf": (0,), "c": (0, O, 32), "scores": (0, O, 32), "abar": (0, O, 32), "out": (0, 32),
+        "codes": (0, d), "leaf": (0,), "w": (0,), "drawn": (0,), "g": (0, O), "h": (0, O), "j": (0, O, O),
+        "k": (0, O, O), "query_codes": (0, d), "query_leaf": (0,), "c": (0, O, 32), "scores": (0, O, 32),
+        "abar": (0, O, 32), "out": (0, 32),
     }  # fmt: skip
     _, arguments = CALLS["choice_terms, 1 of 1"]
     rows = {name: np.zeros(shape, arguments[name].dtype) for name, shape in shapes.items()}

@@ -119,7 +119,9 @@ def test_the_only_row_of_a_class():
     """Without it next to nothing is left of the leaves of its class, whose sums training rounded to float32."""
     X = np.random.default_rng(0).normal(size=(12, 3))
     y = np.array([0, *[1, 2] * 5, 1])
-    model = XGBClassifier(n_estimators=3, max_depth=2, reg_lambda=0.0, min_child_weight=0.0, n_jobs=1)
+    model = XGBClassifier(
+        n_estimators=3, max_depth=2, reg_lambda=0.0, min_child_weight=0.0, n_jobs=1
+    )
     tracer = lt.Tracer(model.fit(X, y), X, y, dtype="float64")
     expected = tracer.refit(without=[0]).scores(X)[:, 0] - tracer.refit(without=[]).scores(X)[:, 0]
     ask = {"of": "prediction", "output": 0, "rows": [0]}
@@ -133,7 +135,12 @@ def test_scores_that_come_to_lie_where_the_gradient_jumps(dtype):
     X = np.random.default_rng(2).normal(size=(20, 4))
     y = np.arange(20) % 2
     model = XGBClassifier(
-        objective="binary:hinge", n_estimators=8, max_depth=3, reg_alpha=2.0, subsample=0.8, n_jobs=1
+        objective="binary:hinge",
+        n_estimators=8,
+        max_depth=3,
+        reg_alpha=2.0,
+        subsample=0.8,
+        n_jobs=1,
     )
     tracer = lt.Tracer(model.fit(X, y), X, y, dtype=dtype)
     before = tracer.refit(without=[]).scores(X)[:, 0]
