@@ -194,7 +194,7 @@ def _checked_labels(tracer: Tracer, X: Any, y: Any, name: str, rows: str) -> np.
 
 def _halves(m: int, seed: int) -> tuple[Ints, Ints]:
     """Positions of two random halves of m rows."""
-    order = np.random.default_rng(seed).permutation(m)
+    order = inputs.random_numbers(seed).permutation(m)
     return np.sort(order[: m // 2]), np.sort(order[m // 2 :])
 
 

@@ -184,7 +184,7 @@ def _scores_without_random_rows(
     tracer: Tracer, size: int, X: Any, count: int, seed: int
 ) -> Iterator[F64]:
     """Scores (m, K) of X after retraining without as many rows drawn at random."""
-    rng = np.random.default_rng(seed)
+    rng = inputs.random_numbers(seed)
     for _ in range(count):
         yield tracer.retrain(rng.choice(tracer.n_rows, size, replace=False)).scores(X)
 
