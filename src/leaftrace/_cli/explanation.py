@@ -16,7 +16,8 @@ from .._data.progress import progress
 from .._report.explained_rows import ExplainedRows, Sides, both_sides
 from .._tracer.influence import Influence, Unit, rank
 from .._tracer.tracer import Tracer
-from .output import Output, cell_text
+from .output import Output
+from .text_table import cell_text
 
 MAX_VALUES = 50_000_000  # influences in memory at once
 # test rows of a block
