@@ -71,7 +71,7 @@ def print_table(console: Console, columns: Mapping[str, Any], most: int) -> None
         for place, group in enumerate(_groups(made, console.width)):
             if place:
                 console.print()
-            console.print(_rich_table(group))
+            console.print(_rich_table(group, console.width))
     else:
         for line in _plain_lines(made):
             console.print(Text(line), soft_wrap=True)
@@ -120,19 +120,30 @@ def _groups(columns: Sequence[_Column], width: int) -> Iterator[list[_Column]]:
     yield group
 
 
-def _rich_table(columns: Sequence[_Column]) -> Table:
-    """A table for the terminal, in which only text is folded."""
+def _rich_table(columns: Sequence[_Column], width: int) -> Table:
+    """A table for a terminal of this width, in which only text and titles are folded."""
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
-    for column in columns:
+    for column, own in zip(columns, _widths(columns, width), strict=True):
         made.add_column(
             column.title,
             justify="right" if column.is_number else "left",
-            min_width=column.least,
+            width=own,
             overflow="fold",
         )
     for line in zip(*(column.cells for column in columns), strict=True):
         made.add_row(*(Text(text, style=_STYLES.get(text, "")) for text in line))
     return made
+
+
+def _widths(columns: Sequence[_Column], width: int) -> list[int]:
+    """The width of each column: what it needs, and of the rest as much as it can use."""
+    spare = width - sum(column.least + _GAP for column in columns) + _GAP
+    widths = []
+    for column in columns:
+        more = max(0, min(spare, column.width - column.least))
+        widths.append(column.least + more)
+        spare -= more
+    return widths
 
 
 def _plain_lines(columns: Sequence[_Column]) -> Iterator[str]:

@@ -29,7 +29,8 @@ from ..._model.hashes import hash_model
 from ..._model.reading import Reading
 from ..._tracer.noise_floor import noise_bounds, noise_marks, size_bound
 from ..._tracer.tracer import Tracer
-from ..common import Effect, Interruptible, check_tracer, stopping_note
+from ..common import Interruptible, check_tracer, stopping_note
+from ..effects import Effect, change_columns, in_target_unit
 from .audit import data_record, model_record, utc_time
 from .result import RemovalImpact
 
@@ -106,7 +107,7 @@ def removal_impact(
         controls=np.array(runs.controls),
         interrupted=runs.interrupted,
         _table=table(most_moved, tracer.table_kind),
-        _effects=tuple(effects),
+        _effects=tuple(in_target_unit(effect, reading.loss) for effect in effects),
         _kind=tracer.table_kind,
         _audit=json_value(audit),
     )
@@ -256,7 +257,8 @@ def _effects(
             signed = name == "mean loss"
             bound = noise_bounds(random[None])[0] if signed else size_bound(random)
             mark = str(noise_marks(list(changes.values())[-1], bound))
-        return Effect(name, before, **changes, above_noise=mark)
+        aim = "lower" if name == "mean loss" else ""
+        return Effect(name, before, **changes, above_noise=mark, better=aim)
 
     effects = [
         effect(f"mean move of {unit}", 0.0, lambda F: moves(reading, start, F).mean()),
@@ -297,12 +299,12 @@ def _most_moved(
         response = reading.response(F[top])
         return response if response.ndim == 1 else response[np.arange(len(top)), old]
 
-    columns["before"] = answer(start)
-    for way in _WAYS:
-        columns[way] = np.full(len(top), np.nan)
-        if way in scores:
-            columns[way] = answer(scores[way]) - answer(start)
-    return columns
+    ways = {way: np.full(len(top), np.nan) for way in _WAYS}
+    for way in ways.keys() & scores.keys():
+        ways[way] = answer(scores[way]) - answer(start)
+    changes = change_columns(answer(start), ways, "")
+    del changes["verdict"]
+    return columns | changes
 
 
 def _advice(unit: str, effects: Sequence[Effect], runs: _Runs, m: int) -> str:
