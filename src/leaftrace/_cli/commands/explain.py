@@ -96,7 +96,7 @@ def explain(
         )
     if noise_floor:
         _measure_noise(job, chosen, noise_floor, every_row=html is not None)
-    found = explain_rows(chosen, top, for_report=html is not None)
+    found = explain_rows(chosen, top)
     show_explanation(job.out, chosen, found, top)
     if html is not None:
         settings = ReportSettings(positions, worst, top, redact=split(redact), retrain=retrain)
