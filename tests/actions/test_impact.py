@@ -119,7 +119,9 @@ def test_retrained_is_the_library_without_the_rows(name):
         name_of_loss = "RMSE"
     loss = line(result, name_of_loss)
     expected = [levels[0], levels[1] - levels[0], levels[1]]
-    np.testing.assert_allclose([loss["before"], loss["retrained"], loss["after"]], expected, **close)
+    np.testing.assert_allclose(
+        [loss["before"], loss["retrained"], loss["after"]], expected, **close
+    )
     # The table: those that move most, in order.
     names = data.X_test.index if hasattr(data.X_test, "iloc") else np.arange(len(data.y_test))
     moved = dict(zip(names, move, strict=True))

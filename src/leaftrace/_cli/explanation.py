@@ -58,7 +58,7 @@ def explain(rows: ExplainedRows, top: int) -> Explanation:
             for b, j in enumerate(places.tolist()):
                 found.test_rows.append(lines.describe(j, influence, b, sides[b]))
             found.sides += sides
-        found.verdicts = verdicts(rows, found.sides)
+        found.verdicts = verdicts(rows, found.sides, *lines.cells)
     found.interrupted = run.interrupted
     for facts, verdict in zip(found.test_rows, found.verdicts, strict=False):
         facts["verdict"] = verdict.kind
@@ -93,12 +93,12 @@ class _Lines:
     top: int
 
     @cached_property
-    def _cells(self) -> tuple[CellTable, CellTable]:
+    def cells(self) -> tuple[CellTable, CellTable]:
         return open_cell_tables(self.rows.tracer.X_train, self.rows.X, ())
 
     @cached_property
     def _scales(self) -> F64:
-        return column_scales(self._cells[0])
+        return column_scales(self.cells[0])
 
     def describe(self, j: int, influence: Influence, b: int, sides: Sides) -> dict[str, Any]:
         """The explained row j with the training rows behind it, harmful ones first.
@@ -122,7 +122,7 @@ class _Lines:
         if facts.get("error"):
             columns["error_change_if_removed"] = changes.astype(float) / facts["error"]
         columns |= measured
-        train, test = self._cells
+        train, test = self.cells
         if train.names:
             columns["differs_in"] = np.array(
                 differing_columns(train, test, trained, position, self._scales, _DIFFERENCES),

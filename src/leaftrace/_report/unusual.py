@@ -7,28 +7,33 @@ from typing import Any
 
 import numpy as np
 
-from .._data.arrays import F64
-from .._data.cells import column_names, short
+from .._data.arrays import F64, Ints
+from .._data.cells import CellTable, short
 
 _SHARE = 0.001  # of the training rows beyond a value, below which it is unusual
 _CHANCE = 0.05  # that a row like the others has an unusual value in any column
 
 
-def unusual_values(X_train: Any, X_test: Any) -> list[list[str]]:
-    """For each test row, its unusual values in words: ``z = 0 (0.04 % of training rows are as low)``.
+def unusual_values(train: CellTable, test: CellTable, rows: Ints) -> list[list[str]]:
+    """The unusual values of some test rows in words: ``z = 0 (0.04 % of training rows are as low)``.
+
+    ``train, test``  the tables, with the columns that may be shown
+    ``rows``         positions of the test rows
 
     A number is unusual if hardly any training row is as high, or as low; a category if no training
     row has it. Tables that cannot be read column by column give nothing.
     """
-    names = column_names(X_train)
-    m = len(X_test)
-    found: list[list[str]] = [[] for _ in range(m)]
-    if names is None or not _has_columns(X_train, X_test):
+    found: list[list[str]] = [[] for _ in rows]
+    if not _has_columns(train.table, test.table):
         return found
-    limit = min(_SHARE, _CHANCE / (2 * max(1, len(names))))
-    for j, name in enumerate(names):
-        trained = _column(X_train, j)
-        asked = _column(X_test, j)
+    limit = min(_SHARE, _CHANCE / (2 * max(1, len(train.names))))
+    for name, i, j in zip(train.names, train.places, test.places, strict=True):
+        trained = _column(train.table, i)
+        asked = (
+            _column(test.table, j)[rows]
+            if _is_array(test.table)
+            else _column(test.table, j).iloc[rows]
+        )
         words = _unusual_numbers if _is_number(trained) and _is_number(asked) else _unseen
         for row, text in words(trained, asked, limit):
             found[row].append(f"{short(name, 40)} {text}")
@@ -37,6 +42,10 @@ def unusual_values(X_train: Any, X_test: Any) -> list[list[str]]:
 
 def _has_columns(*tables: Any) -> bool:
     return all(hasattr(X, "iloc") or isinstance(X, np.ndarray) for X in tables)
+
+
+def _is_array(X: Any) -> bool:
+    return isinstance(X, np.ndarray)
 
 
 def _column(X: Any, j: int) -> Any:

@@ -1,8 +1,8 @@
 """What is behind a prediction, in a sentence made from facts.
 
-The facts about a test row: which of its values are unusual, how similar the most similar training
-rows are and which labels they have, and whether the model contradicts the labels of the training
-rows that harm it most. Similar rows are those that share many leaves with it.
+The facts about a test row: whether a handful of training rows alone make it wrong, which of its
+values are unusual, how similar the most similar training rows are and which labels they have.
+Similar rows are those that share many leaves with it.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from .._data import inputs
 from .._data.arrays import F64, Ints, Real
-from .._data.cells import column_names, short
+from .._data.cells import CellTable, short
 from .._data.numbers import number_text
 from .._kernels import blocks_of
 from .._tracer.influence import largest
@@ -28,11 +27,10 @@ from .unusual import unusual_values
 SIMILAR = 20  # similar training rows that are looked at
 HARMFUL = 5  # harmful training rows that are looked at
 _REFERENCE = 40  # other test rows, to see which similarity is usual
-_SAMPLE = 200  # training rows, to see which error is usual
 _NAMED = 3  # rows or values in a sentence
 
 RIGHT = "predicted right"
-WRONG_LABELS = "wrong labels may be behind it"
+WRONG_LABELS = "possibly wrong labels behind it"
 UNUSUAL = "unusual test row"
 FEW_SIMILAR = "too few similar rows"
 UNPREDICTABLE = "unpredictable at this noise"
@@ -68,19 +66,22 @@ class _Similar:
     closeness: float
 
 
-def verdicts(rows: ExplainedRows, sides: Sequence[Sides]) -> list[Verdict]:
+def verdicts(
+    rows: ExplainedRows, sides: Sequence[Sides], train: CellTable, test: CellTable
+) -> list[Verdict]:
     """A verdict for each explained row. Rows without a label have none, so the list is empty.
 
-    ``sides``: the training rows behind each.
+    ``sides``        the training rows behind each
+    ``train, test``  both tables, with the columns and row names that may be shown
     """
     if rows.y is None or rows.outcomes.codes is None:
         return []
     places = np.arange(len(sides))
-    unusual = unusual_values(rows.tracer.X_train, rows.table(places))
+    unusual = unusual_values(train, test, rows.chosen[places])
     similar = _similar_rows(rows, rows.chosen[places])
     others = np.linspace(0, len(rows.outcomes.scores) - 1, _REFERENCE).astype(np.intp)
     usual = float(np.median([one.closeness for one in _similar_rows(rows, np.unique(others))]))
-    judge = _Judge(rows, usual)
+    judge = _Judge(rows, train.rows, usual)
     wrong = judge.wrong_labels(sides)
     return [judge.verdict(j, unusual[j], similar[j], wrong.get(j)) for j in places.tolist()]
 
@@ -89,7 +90,7 @@ def summary(found: Sequence[Verdict]) -> str:
     """How many rows have each verdict, in a sentence."""
     counts = Counter(verdict.kind for verdict in found).most_common()
     rows = "1 test row" if len(found) == 1 else f"{len(found):,} test rows"
-    return f"Of {rows}: " + "; ".join(f"{count} {kind}" for kind, count in counts) + "."
+    return f"Verdicts on {rows}: " + ", ".join(f"{kind} ({n})" for kind, n in counts) + "."
 
 
 def _similar_rows(rows: ExplainedRows, positions: Ints) -> list[_Similar]:
@@ -113,10 +114,12 @@ def _similar_rows(rows: ExplainedRows, positions: Ints) -> list[_Similar]:
 class _Judge:
     """Decides which fact stands out.
 
-    ``usual``: the closeness of similar rows that is usual for test rows.
+    ``names``  (n,) of the training rows
+    ``usual``  the closeness of similar rows that is usual for test rows
     """
 
     rows: ExplainedRows
+    names: np.ndarray
     usual: float
 
     def verdict(
@@ -124,16 +127,16 @@ class _Judge:
     ) -> Verdict:
         """The verdict on the explained row j.
 
-        ``wrong``: training rows with suspicious labels without which it is predicted right."""
+        ``wrong``: the few training rows without which it is predicted right."""
         position = int(self.rows.chosen[j])
         if self._is_right(position, similar):
             return Verdict(RIGHT, "; ".join(unusual[:_NAMED]))
         if wrong is not None:
-            names = ", ".join(str(short(name, 40)) for name in self._names(wrong[:_NAMED]))
+            names = ", ".join(str(short(name, 40)) for name in self.names[wrong[:_NAMED]])
             return Verdict(
                 WRONG_LABELS,
-                f"refitted without {len(wrong)} of the training rows that harm it most, whose labels the "
-                f"model itself does not predict, it is {self._made_right}: look at {names}.",
+                f"refitted without only the {len(wrong)} training rows that harm it most it is "
+                f"{self._made_right}: check the labels of {names}.",
             )
         if unusual:
             return Verdict(UNUSUAL, "; ".join(unusual[:_NAMED]) + ".")
@@ -152,23 +155,30 @@ class _Judge:
         return "predicted right"
 
     def wrong_labels(self, sides: Sequence[Sides]) -> dict[int, Ints]:
-        """For each explained row that is right without them: rows with suspicious labels.
+        """For each explained row that is right without them: a few training rows of other labels.
 
-        They are those of the most harmful training rows whose labels the model contradicts; what
-        happens without them is refitted."""
-        suspects = [self._contradicted(both[0][0][:HARMFUL]) for both in sides]
+        They are the most harmful ones; what happens without them is refitted."""
+        suspects = [self._of_other_labels(j, both[0][0]) for j, both in enumerate(sides)]
         tried = [j for j, rows in enumerate(suspects) if self._can_go(rows)]
         if not tried:
             return {}
         engine = self.rows.tracer.engine
         sets = [suspects[j] for j in tried]
         X = self.rows.table(np.array(tried, dtype=np.intp))
-        scores = engine.scores_without(sets, X, "without suspicious labels")
+        scores = engine.scores_without(sets, X, "without harmful rows")
         return {
             j: suspects[j]
             for j, F in zip(tried, scores, strict=True)
             if self._is_mended(int(self.rows.chosen[j]), F[None])
         }
+
+    def _of_other_labels(self, j: int, harmful: Ints) -> Ints:
+        """The first of the harmful rows whose class is not that of the explained row j."""
+        outcomes = self.rows.outcomes
+        if outcomes.decision is None or outcomes.codes is None:
+            return harmful[:HARMFUL]
+        label = outcomes.codes[self.rows.chosen[j]]
+        return harmful[self._labels(harmful) != label][:HARMFUL]
 
     def _can_go(self, rows: Ints) -> bool:
         """Whether there are rows, and every class keeps some without them."""
@@ -237,28 +247,3 @@ class _Judge:
     def _labels(self, rows: Ints) -> F64:
         """Labels of training rows as the loss takes them."""
         return self.rows.tracer.engine.ensemble.y[rows]
-
-    def _names(self, rows: Ints) -> np.ndarray:
-        return self.rows.tracer.train_index[rows]
-
-    def _contradicted(self, rows: Ints) -> Ints:
-        """Those of the training rows whose labels the model does not predict, though it knows them.
-
-        For numbers: whose error is more than three times the usual one of training rows."""
-        tracer = self.rows.tracer
-        if not len(rows) or column_names(tracer.X_train) is None:
-            return rows[:0]
-        reading = tracer.engine.reading
-        F = tracer.engine.as_trained.scores(inputs.take_rows(tracer.X_train, rows))
-        if reading.classes is not None:
-            return rows[reading.decision(F) != self._labels(rows)]
-        errors = np.abs(reading.number(F) - self._labels(rows))
-        return rows[errors > 3 * self._usual_error]
-
-    @cached_property
-    def _usual_error(self) -> float:
-        """The median error of some training rows, for a model that predicts numbers."""
-        tracer = self.rows.tracer
-        sample = np.unique(np.linspace(0, tracer.n_rows - 1, _SAMPLE).astype(np.intp))
-        F = tracer.engine.as_trained.scores(inputs.take_rows(tracer.X_train, sample))
-        return float(np.median(np.abs(tracer.engine.reading.number(F) - self._labels(sample))))
