@@ -148,10 +148,6 @@ def _describe_cases(
         described.cases = [cases.describe(j, None) for j in places]
         return described
     described.cases = [cases.describe(j, sides[j]) for j in places]
-    found = verdicts(cases.rows, sides, cases.train, cases.test)
-    for case, verdict in zip(described.cases, found, strict=False):
-        case["verdict"] = {"kind": verdict.kind, "facts": verdict.facts}
-    described.conclusion = conclusion(found) if found else ""
     _add_removals(described, cases, settings, sides)
     return described
 
@@ -169,6 +165,7 @@ def _add_removals(
     with Interruptible() as run:
         for j, removal in cases.without(sides):
             described.cases[j]["removal"] = removal
+        _conclude(described, cases, sides)
         again = []
         if settings.retrain:
             again = [j for j, case in enumerate(described.cases) if case["removal"] is not None]
@@ -183,6 +180,14 @@ def _add_removals(
             f"what happens to {unchanged} of the test rows without the most harmful rows",
             "there are none, or a class would have no training rows left.",
         )
+
+
+def _conclude(described: DescribedCases, cases: Cases, sides: Sequence[Sides]) -> None:
+    """Add a verdict to each case, and what they say together."""
+    found = verdicts(cases.rows, sides, cases.train, cases.test)
+    for case, verdict in zip(described.cases, found, strict=False):
+        case["verdict"] = {"kind": verdict.kind, "facts": verdict.facts}
+    described.conclusion = conclusion(found) if found else ""
 
 
 def _model(tracer: Tracer) -> dict[str, Any]:

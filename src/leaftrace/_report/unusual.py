@@ -75,7 +75,7 @@ def _unusual_numbers(trained: Any, asked: Any, limit: float) -> Iterator[tuple[i
 def _unseen(trained: Any, asked: Any, limit: float) -> Iterator[tuple[int, str]]:
     """The positions of categories that no training row has."""
     del limit
-    known = set(map(str, np.unique(np.asarray(trained).astype(str)).tolist()))
-    for row, value in enumerate(np.asarray(asked).astype(str).tolist()):
+    known = set(map(str, trained))
+    for row, value in enumerate(map(str, asked)):
         if value not in known:
             yield row, f"= {short(value, 40)} (no training row has it)"

@@ -17,6 +17,7 @@ import numpy as np
 from .._data import inputs
 from .._data.arrays import F64, Ints, Real
 from .._data.cells import CellTable, short
+from .._data.errors import LeaftraceError
 from .._data.numbers import number_text
 from .._kernels import blocks_of
 from .._tracer.influence import largest
@@ -165,7 +166,10 @@ class _Judge:
         engine = self.rows.tracer.engine
         sets = [suspects[j] for j in tried]
         X = self.rows.table(np.array(tried, dtype=np.intp))
-        scores = engine.scores_without(sets, X, "without harmful rows")
+        try:
+            scores = list(engine.scores_without(sets, X, "without harmful rows"))
+        except LeaftraceError:  # some models cannot be refitted without rows
+            return {}
         return {
             j: suspects[j]
             for j, F in zip(tried, scores, strict=True)
