@@ -133,7 +133,7 @@ class _Lines:
 
 
 def _shares(sides: Sides, top: int) -> list[Ranked]:
-    """As many rows of each side, `top` in all; more of one side where the other has too few."""
+    """Rows of both sides, `top` in all: as many of each, or more of one where the other has too few."""
     up, down = sides
     few = min(len(down[0]), top // 2)
     many = min(len(up[0]), top - few)

@@ -1,4 +1,4 @@
-"""What is behind a prediction, in a sentence made from facts.
+"""Verdicts: a sentence about what is behind a prediction, made from facts.
 
 The facts about a test row: whether a handful of training rows alone make it wrong, which of its
 values are unusual, how similar the most similar training rows are and which labels they have.
@@ -42,7 +42,7 @@ _MAYBE = ": it may be wrong, or a column that would tell is missing."
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is behind the prediction of a test row.
+    """A verdict on the prediction of a test row.
 
     ``kind``   one of the names above
     ``facts``  a sentence with what it rests on

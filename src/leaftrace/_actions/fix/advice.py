@@ -76,7 +76,7 @@ def advice_of(
 
 
 def _way_of_x(search: Search, F: F64) -> str:
-    """Where x goes by retraining, in words. ``F`` (K,): its scores before."""
+    """The move of x by retraining, in words. ``F`` (K,): its scores before."""
     assert search.model is not None
     side = search.side
     after = search.model.scores(search.x)[0]
