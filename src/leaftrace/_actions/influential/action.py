@@ -17,7 +17,8 @@ from ..._model.goal import Goal, ReadyGoal
 from ..._tracer.influence import FIRST_ORDER, SOFT_SPLITS
 from ..._tracer.noise_floor import noise_marks
 from ..._tracer.tracer import Tracer
-from ..common import Effect, Interruptible, check_tracer, row_columns, stopping_note
+from ..common import Interruptible, check_tracer, row_columns, stopping_note
+from ..effects import Effect
 from ..statistics import paired_interval
 from .confirmation import Confirmation, check_repeats, confirm_sets
 from .result import Direction, InfluentialSet, advice_of, title_of
@@ -215,6 +216,7 @@ def _result(
             one.change,
             float(retrained.mean()),
             str(noise_marks(retrained.mean(), noise)),
+            "",
         )
         for (name, one), retrained in zip(sets.items(), changes, strict=True)
     ]
