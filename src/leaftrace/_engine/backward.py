@@ -39,7 +39,7 @@ BeforeStep = Callable[[int, Real], None]
 class LeafAdjoint:
     """Derivatives of a block of queries in every leaf value, the base score and lam."""
 
-    fbar: Real  # (leaves, O, B); for smoothed trees (leaves, 2, B), see `effect_adjoint`
+    fbar: Real  # (leaves, O, B); (leaves, 2, B) if leaves depend on other nodes, see `effect_adjoint`
     base: F64  # (K, B)
     lam: F64  # (B,)
     columns: int  # number of queries; the other columns pad the block
@@ -86,7 +86,7 @@ def finish_pass(trace: Trace, fbar: Real, base: F64, count: int) -> LeafAdjoint:
     """Wrap up a finished backward pass, in which the derivatives in all leaf values are known."""
     e = trace.ensemble
     lam = lam_adjoint(trace, fbar)
-    if e.smoothing is not None:
+    if e.step_nodes is not None:
         steps = [effect_adjoint(trace, t, fbar[e.leaf_range(t)]) for t in range(e.n_steps)]
         fbar = np.concatenate(steps)
     return LeafAdjoint(fbar, base, lam, count)
@@ -166,9 +166,10 @@ def backward_rows(
     """
     e = trace.ensemble
     at = _step_leaves(e, t, leaves)
-    if e.smoothing is not None:  # rows have effects on two sums, which come one after the other
-        kernels.backward_step(*at, *_effects_on_sum(0, U, fbar), abar, None, None, None)
-        U, fbar = _effects_on_sum(1, U, fbar)
+    if e.step_nodes is not None:  # rows have effects on two sums, which come one after the other
+        if U[:, :, 1].any():  # not if h is constant
+            kernels.backward_step(*at, *_effects_on_sum(1, U, fbar), abar, None, None, None)
+        U, fbar = _effects_on_sum(0, U, fbar)
     at_below = (None, None) if below is None else _step_leaves(e, t - 1, leaves)
     kernels.backward_step(*at, U, fbar, abar, *at_below, below)
 
@@ -187,13 +188,11 @@ def _step_leaves(e: Ensemble, t: int, leaves: Ids) -> StepLeaves:
 def effect_adjoint(trace: Trace, t: int, fbar: Real) -> Real:
     """Derivatives of the queries in the sums of row effects over each leaf of step t.
 
-    A row's effect is a change of its leaf's value, so these are fbar (M, O, B) itself. For smoothed
-    trees a row has effects on its leaf's sums of g and h, and these are (M, 2, B).
+    A row's effect is a change of its leaf's value, so these are fbar (M, O, B) itself. Where leaves
+    depend on other nodes, a row has effects on its leaf's sums of g and h, and these are (M, 2, B).
     """
-    spread = trace.steps[t].spread
-    if spread is None:
-        return fbar
-    return np.einsum("kle,kb->leb", spread, fbar[:, 0]).astype(fbar.dtype)
+    slopes = trace.steps[t].slopes
+    return fbar if slopes is None else slopes.adjoint(fbar[:, 0])
 
 
 def lam_adjoint(trace: Trace, fbar: Real) -> F64:

@@ -72,7 +72,7 @@ def _jumping_leaves(trace: Trace) -> NDArray[np.bool_]:
     """(leaves,) whether a leaf has no row of non-zero weight, and no l2."""
     e = trace.ensemble
     if (
-        e.smoothing is not None or e.rule.min_hessian > 0
+        e.step_nodes is not None or e.rule.min_hessian > 0
     ):  # such leaves stay at zero, or at their parent's value
         return np.zeros(len(e.values), bool)
     jumps = np.concatenate([step.rows for step in trace.steps]) == 0

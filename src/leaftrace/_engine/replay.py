@@ -39,6 +39,7 @@ from .._model.start import condense_labels
 from .diagnosis import FirstValues
 from .fidelity import Fidelity, judge, refuse_diverged
 from .leaf_equations import Iteration, LeafEquations, SumsCoroutine, SumsRequest
+from .node_slopes import NodeSlopes
 from .rounding_noise import has_rounding_noise, rounding_note, scores_before, step_noise
 from .steps import Step, TrainingScores, run_on_rows, sums_of_all_steps
 from .unknown_limits import strictest_rule
@@ -62,9 +63,9 @@ class StepTrace:
     D: F64  # (Q, M, O, O) with lam
     N: F64  # (Q, M, O, O)
     rows: F64  # (M,) rows of non-zero weight
-    # (M, M, 2) for smoothed trees: derivatives of the value of leaf l' in the sums of g and h over
-    # leaf l
-    spread: F64 | None = None
+    # for leaves that depend on other nodes: derivatives of all values in the sums of g and h over
+    # leaves; N is zero there
+    slopes: NodeSlopes | None = None
 
     @property
     def lam_effect(self) -> F64:
@@ -350,5 +351,5 @@ def _linearise(equations: LeafEquations, path: list[Iteration]) -> StepTrace:
         D=np.stack([it.D for it in path]),
         N=np.stack(N),
         rows=path[0].sums.rows,
-        spread=path[-1].spread,
+        slopes=path[-1].slopes,
     )

@@ -8,9 +8,9 @@ with N, s of the leaf that holds the row (see replay.py), all times how often th
 V needs nothing of the training set but the tables of leaves, so it is also defined for rows that
 were never trained on.
 
-In a smoothed tree a row also moves other leaves than its own, through the nodes above them. Its
-effects there are two numbers instead of O, (g_i, h_i) for V and w_j (j_j, k_j) for U, and
-``StepTrace.spread`` carries sums of them over leaves to the values of all leaves of the tree.
+Where leaves depend on other nodes (smoothed or monotone trees), a row also moves other leaves than
+its own. Its effects there are two numbers instead of O, (g_i, h_i) for V and w_j (j_j, k_j) for U, and
+``StepTrace.slopes`` carries sums of them over leaves to the values of all leaves of the tree.
 """
 
 from __future__ import annotations
@@ -161,8 +161,8 @@ def fill_effects(trace: Trace, rows: PlacedRows, part: slice, V: Real, U: Real) 
 def step_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, V: Real, U: Real) -> None:
     """Fill V (R, n, O) and U (R, n, O, K) of step t from the scores A (n, K) before it."""
     e = trace.ensemble
-    if trace.steps[t].spread is not None:
-        _smoothed_effects(trace, rows, t, A, V, U)
+    if trace.steps[t].slopes is not None:
+        _effects_on_sums(trace, rows, t, A, V, U)
     elif _has_native_effects(e):
         every_row = slice(0, len(rows))
         scored = ScoredRows(A[:, 0], rows.y, rows.w)
@@ -176,7 +176,7 @@ def step_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, V: Real, U: Rea
 
 def _has_native_effects(e: Ensemble) -> bool:
     """Whether a kernel computes V and U, from scores of one output."""
-    return e.n_outputs == 1 and e.loss.kernel is not None and e.smoothing is None
+    return e.n_outputs == 1 and e.loss.kernel is not None and e.step_nodes is None
 
 
 def _native_effects(
@@ -215,8 +215,8 @@ def _linearised_leaves(trace: Trace, steps: slice) -> LinearisedLeaves:
     return LinearisedLeaves(edges, trace.ensemble.loss.shift(S), s, N)
 
 
-def _smoothed_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, V: Real, U: Real) -> None:
-    """V and U of a step of smoothed trees, before they are multiplied by draws."""
+def _effects_on_sums(trace: Trace, rows: PlacedRows, t: int, A: F64, V: Real, U: Real) -> None:
+    """V and U of a step whose leaves depend on other nodes, before they are multiplied by draws."""
     e = trace.ensemble
     loss = e.loss
     state = loss.state(A)
@@ -296,8 +296,8 @@ def label_effects(trace: Trace, rows: PlacedRows, dtype: np.dtype) -> Real:
     labels = e.loss.label_gradient(e.loss.state(rows.start[:1]), rows.y[:1]).shape[-1]
     Y = np.zeros((len(e.first_output), len(rows), e.effect_outputs, labels), dtype)
     for t, A in forward_scores(trace, rows):
-        if e.smoothing is not None:
-            _smoothed_label_effects(trace, rows, t, A, Y[e.trees(t)])
+        if e.step_nodes is not None:
+            _label_effects_on_sums(trace, rows, t, A, Y[e.trees(t)])
             continue
         for it in _tree_iterations(trace, rows, t, A):
             tree = e.trees(t).start + it.r
@@ -309,8 +309,8 @@ def label_effects(trace: Trace, rows: PlacedRows, dtype: np.dtype) -> Real:
     return Y
 
 
-def _smoothed_label_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, Y: Real) -> None:
-    """Y (R, n, 2, Y) of a step of smoothed trees."""
+def _label_effects_on_sums(trace: Trace, rows: PlacedRows, t: int, A: F64, Y: Real) -> None:
+    """Y (R, n, 2, Y) of a step whose leaves depend on other nodes."""
     e = trace.ensemble
     state = e.loss.state(A)
     slope = e.loss.label_gradient(state, rows.y)

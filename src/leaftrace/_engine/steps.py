@@ -257,7 +257,7 @@ def has_native_sums(e: Ensemble) -> bool:
     There is one for models of one output and some of the losses.
     """
     is_native = e.loss.kernel is not None and not e.loss.rounded
-    return e.n_outputs == 1 and is_native and e.smoothing is None and not e.rounding.draws
+    return e.n_outputs == 1 and is_native and not e.rounding.draws
 
 
 def sums_of_all_steps(e: Ensemble, A: F64, threads: Executor | None) -> F64 | None:

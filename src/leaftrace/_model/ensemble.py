@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from .._data.arrays import F64, Ids, Ints
 from .._kernels import kernels
-from .leaf_rule import LeafRule, Rounding, Smoothing, UnknownLimits
+from .leaf_rule import LeafRule, Rounding, UnknownLimits
 from .leaf_rule import Statistic as Statistic
 from .losses import Loss
+from .node_trees import StepNodes
 from .start import BaseRule
 
 BASE = -1  # stands for the starting score in moves
@@ -63,7 +64,8 @@ class Ensemble:
                                    includes; None: it includes none
     ``moves``                      see the head of this module; None: boosting
     ``leaf_l2``      (leaves,) or None  additional l2 of each leaf
-    ``smoothing``                  path smoothing of each tree, or None
+    ``step_nodes``                 for each step the nodes of its trees, if leaves depend on other
+                                   nodes (smoothed or monotone trees); otherwise None
     ``fixed``        (leaves,) or None  leaves whose value does not come from their rows
     ``recorded``                   what the model recorded of its leaves, or None
     ``further_records``            records that are not compared, but help to find a cause
@@ -98,7 +100,7 @@ class Ensemble:
     sample_class_weight: Sequence[F64] | None = None
     moves: Sequence[Sequence[tuple[int, float]]] | None = None
     leaf_l2: F64 | None = None
-    smoothing: Sequence[Smoothing] | None = None
+    step_nodes: Sequence[StepNodes] | None = None
     fixed: NDArray[np.bool_] | None = None
     recorded: Recorded | None = None
     further_records: Sequence[Recorded] = ()
@@ -130,7 +132,7 @@ class Ensemble:
     @property
     def effect_outputs(self) -> int:
         """Numbers in the effect of a row on the leaves of a tree: see _engine/row_effects.py."""
-        return self.leaf_outputs if self.smoothing is None else 2
+        return self.leaf_outputs if self.step_nodes is None else 2
 
     @cached_property
     def total_weight(self) -> float:
@@ -194,11 +196,6 @@ class Ensemble:
         if self.base_rule is not None and not self.base_rule.smooth:
             return "the starting score of this model is a quantile of the labels"
         return ""
-
-    @property
-    def refits_whole(self) -> bool:
-        """Whether the change of a leaf does not follow from the changes of its own rows."""
-        return bool(self.not_smooth) or self.smoothing is not None
 
     def moves_before(self, t: int) -> Sequence[tuple[int, float]]:
         """Moves between step t - 1 and step t."""

@@ -52,7 +52,7 @@ def refuse_unsupported(e: Ensemble) -> None:
         why = "this model drew or weighed rows anew for each tree, which needs all of them in one place"
     elif (e.w_factor == 0).any():
         why = "this model held rows out, chosen among all of them"
-    elif e.smoothing is not None:
+    elif e.step_nodes is not None:
         why = "leaves of this model lean on the nodes above them by their numbers of rows (path_smooth)"
     elif e.moves is not None and not e.independent:
         why = "this model is not plain boosting (DART, or a model that shrinks)"

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ..._data.arrays import F64, Ids
 from ..._data.errors import UnsupportedModel
 from ..._model.ensemble import BASE, Ensemble, LeafRule
+from ..._model.node_trees import nodes_by_step
 from ..._model.start import BaseRule
 from ..base import UNWEIGHTED, f32
 from .dart import Moves, dart_schedule
@@ -262,8 +263,8 @@ class LightGBMRun:
         smoothed = params["path_smooth"] > 0 and e.rule.statistic is None
         if not smoothed or refitted(params):
             return e
-        mixtures = smoothing(self.parsed, params, e, self.steepness(params), held_base, factors)
-        return replace(e, smoothing=mixtures, leaf_l2=None)
+        trees = smoothing(self.parsed, params, e, self.steepness(params), held_base, factors)
+        return replace(e, step_nodes=nodes_by_step(trees, e.step_trees), leaf_l2=None)
 
 
 def refitted(params: dict[str, Any]) -> bool:

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._data.arrays import F64
-from ..._model.ensemble import Ensemble, Smoothing
+from ..._model.ensemble import Ensemble
+from ..._model.node_trees import NodeTree
 from .model import ParsedModel, Tree
 from .recover import row_terms, scores_by_step
 
@@ -33,8 +34,8 @@ def smoothing(
     steepness: float,
     held_base: F64,
     factors: F64,
-) -> list[Smoothing]:
-    """The mixture of nodes in the leaves of each tree.
+) -> list[NodeTree]:
+    """The trees with the shares of their nodes.
 
     The model stores outputs as (out + ``held_base``) ``factors``, learning rate included; both are
     (trees,). ``steepness``: the factor by which the objective multiplies h.
@@ -43,8 +44,7 @@ def smoothing(
     for node_sums in _tree_sums(parsed, params, e, steepness):
         r = node_sums.tree_number
         search = _share_search(parsed.trees[r], params, e, node_sums, held_base[r], factors[r])
-        mix = _mixture(search.tree, search.shares())
-        found.append(Smoothing(node_sums.below, mix, node_sums.l2))
+        found.append(NodeTree(search.tree.children, node_sums.l2, search.shares()))
     return found
 
 
@@ -119,14 +119,6 @@ def _below(tree: Tree) -> F64:
     for split in reversed(range(L - 1)):  # children have larger numbers than the split above them
         below[split] = below[tree.children[split]].sum(axis=0)
     return below
-
-
-def _mixture(tree: Tree, a: F64) -> F64:
-    """(L, 2 L - 1) the share of each node's step in each leaf, from the shares a (2 L - 1,)."""
-    share = np.diag(a)
-    for node in range(1, len(a)):
-        share[node] += (1 - a[node]) * share[tree.parent[node]]
-    return share[len(tree.children) :]
 
 
 @dataclass
