@@ -16,6 +16,7 @@ With other rows they may swap; then a leaf among them takes their mean.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from .._data.arrays import F64, Ints, Real
 from .leaf_rule import LeafRule
+from .splits import TreeNodes
 
 NO_BOUNDS = np.zeros((0, 3), np.int64)
 
@@ -75,10 +77,15 @@ class NodeTree:
         return found
 
 
-def monotone_tree(children: Ints, sign: Ints, l2: F64 | None = None) -> NodeTree:
-    """The tree whose monotone splits keep their sides apart at mid-points."""
+def monotone_tree(nodes: TreeNodes, direction: Ints) -> NodeTree:
+    """The tree whose monotone splits keep their sides apart at mid-points.
+
+    ``direction``: (d,) 1 for columns in which outputs rise, -1 where they fall, otherwise 0.
+    """
+    children = np.column_stack([nodes.left, nodes.right]).astype(np.int64)
+    sign = direction[nodes.column]
     lower, upper = midpoint_bounds(NodeTree(children), sign)
-    return NodeTree(children, l2, None, sign, lower, upper)
+    return NodeTree(children, sign=sign, lower=lower, upper=upper)
 
 
 def midpoint_bounds(tree: NodeTree, sign: Ints) -> tuple[Ints, Ints]:
@@ -159,6 +166,20 @@ class StepNodes:
         number[at] = extra
         self.value = number[self.leaf]
         self.rounds = _rounds(self.source, self.share, lower, upper)
+
+    def with_l2(self, l2: F64) -> StepNodes:
+        """The same nodes with another l2 (N,)."""
+        other = copy(self)
+        other.l2 = l2
+        return other
+
+    @property
+    def bounded(self) -> NDArray[np.bool_]:
+        """(M,) whether the value of a leaf may be at a bound."""
+        depends = np.zeros(self.N, bool)
+        for group in self.rounds:
+            depends[group.nodes] = True
+        return depends[self.value]
 
     def node_sums(self, x: F64) -> F64:
         """(nodes with rows, ...) sums over the leaves below each node, of x (M, ...)."""

@@ -9,6 +9,7 @@ import lightgbm as lgb
 
 from ..._data.errors import UnsupportedModel
 from .model import ParsedModel
+from .monotone import directions
 from .objectives import OBJECTIVES
 from .text import check_text
 
@@ -57,9 +58,10 @@ def refuse_unsupported(parsed: ParsedModel, params: dict[str, Any]) -> None:
         raise UnsupportedModel(
             "linear_tree=True puts linear models into leaves; train with linear_tree=False."
         )
-    if any(float(v) for v in re.findall(r"-?\d+", str(params.get("monotone_constraints", "")))):
+    method = params["monotone_constraints_method"]
+    if len(directions(params)) and method != "basic":
         raise UnsupportedModel(
-            "monotone_constraints bound leaf values by those of other leaves, which cannot be replayed; train without."
+            f"monotone_constraints_method={method!r} is not supported; train with 'basic'."
         )
     if params.get("use_quantized_grad") and not params.get("quant_train_renew_leaf"):
         raise UnsupportedModel(
