@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from oracle_nodes import node_outputs
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Structure:
     ``sample[t][r]``     how often tree r of step t drew each row
     ``moves[t]``         (step, factor) added to the scores before step t; step -1 is the base
     ``more_l2[t][r]``    (L,) l2 of each leaf in addition to ``l2``
-    ``paths[t][r][l]``   (leaves below, share, more l2) of the nodes that leaf l is smoothed by
+    ``nodes[t][r]``      the root (`oracle_nodes.Node`) of a tree whose leaves depend on other nodes
     ``diagonal``         a vector leaf is solved one output at a time
     ``class_weight``     (n,) multiplies w in the leaves, and in the base unless base_value is given
 
@@ -53,7 +54,7 @@ class Structure:
     max_step: float = np.inf
     min_hessian: float = 0.0
     more_l2: list | None = None
-    paths: list | None = None
+    nodes: list | None = None
     derivatives: object = None
     loss_value: object = None
     base_value: object = None
@@ -193,9 +194,9 @@ def tree_value(structure, ids, L, o, scales, A, y, w, lam, t=0, r=0):
         drawn = np.ones(len(y), bool) if structure.sample is None else structure.sample[t][r] > 0
         found = structure.leaf(ids[drawn], L, (y - A[:, o])[drawn], y[drawn], w[drawn])
         return structure.rate(t) * found[:, None]
-    if structure.paths:
-        paths = structure.paths[t][r]
-        return structure.rate(t) * smoothed(structure, paths, ids, L, o, A, y, w, lam)
+    if structure.nodes:
+        root = structure.nodes[t][r]
+        return structure.rate(t) * from_nodes(structure, root, ids, L, o, A, y, w, lam)
     S = np.zeros((L, O))
     for c in scales:
         B = A.copy()
@@ -219,19 +220,23 @@ def tree_value(structure, ids, L, o, scales, A, y, w, lam, t=0, r=0):
     return structure.rate(t) * S
 
 
-def smoothed(structure, paths, ids, L, o, A, y, w, lam):
-    """Return leaf values that mix the steps of the nodes above each leaf."""
+def from_nodes(structure, root, ids, L, o, A, y, w, lam):
+    """Return leaf values (L, O) that depend on the steps of other nodes.
+
+    Of two classes with a share each, the first is computed, and the second has the rest."""
     g, h = structure.derivatives_of(A, y)
-    out = np.zeros((L, 1))
-    for leaf, path in enumerate(paths):
-        for below, share, more in path:
-            here = np.isin(ids, below)
-            G = (w * g[:, o])[here].sum()
-            H = (w * h[:, o, o])[here].sum()
-            live = structure.min_hessian == 0 or structure.min_hessian <= H
-            step = -soft(G, structure.l1) / (H + lam + more) if live else 0.0
-            out[leaf] += share * np.clip(step, -structure.max_step, structure.max_step)
-    return out
+
+    def step(node):
+        here = np.isin(ids, node.leaves())
+        G = (w * g[:, o])[here].sum()
+        H = (w * h[:, o, o])[here].sum()
+        D = H + lam + node.l2
+        live = D > 0 and structure.min_hessian <= H
+        s = -soft(G, structure.l1) / D if live else 0.0
+        return np.clip(s, -structure.max_step, structure.max_step)
+
+    out = node_outputs(root, step, L)
+    return np.stack([out, -out], axis=1) if structure.O == 2 else out[:, None]
 
 
 def refit(structure, y, w, n=None):

@@ -23,11 +23,16 @@ def directions(params: dict[str, Any]) -> Ints:
     return numbers if numbers.any() else numbers[:0]
 
 
-def constrained_tree(parsed: ParsedModel, tree: Tree) -> NodeTree:
-    """The nodes of a tree, with the bounds that its monotone splits give."""
+def split_signs(parsed: ParsedModel, tree: Tree) -> Ints:
+    """(L - 1,) 1 if outputs rise from the left to the right of a split, -1 if they fall, else 0."""
     direction = np.zeros(len(parsed.categories), np.int64)
     given = directions(parsed.params)
     direction[: len(given)] = given
-    sign = np.where(tree.categorical, 0, direction[tree.features])
+    return np.where(tree.categorical, 0, direction[tree.features])
+
+
+def constrained_tree(parsed: ParsedModel, tree: Tree) -> NodeTree:
+    """The nodes of a tree, with the bounds that its monotone splits give."""
+    sign = split_signs(parsed, tree)
     lower, upper = midpoint_bounds(NodeTree(tree.children), sign)
     return NodeTree(tree.children, None, None, sign, lower, upper)
