@@ -275,7 +275,7 @@ def test_cross_terms_of_classes():
 def test_monotone_constraints_decide_leaves(name):
     """Without the bounds, the oracle gives other predictions: the cases have leaves at bounds."""
     case, _, structure, test_steps = prepared(name)
-    free = replace(structure, nodes=None)
+    free = replace(structure, nodes=None, chains=None)
     F = oracle.predict(free, oracle.refit(free, case.data.codes, case.w), test_steps)
     assert np.abs(F - case.raw(case.model, case.data.X_test).reshape(F.shape)).max() > 1e-3
 

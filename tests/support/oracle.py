@@ -25,6 +25,7 @@ class Structure:
     ``moves[t]``         (step, factor) added to the scores before step t; step -1 is the base
     ``more_l2[t][r]``    (L,) l2 of each leaf in addition to ``l2``
     ``nodes[t][r]``      the root (`oracle_nodes.Node`) of a tree whose leaves depend on other nodes
+    ``chains[t]``        lists of leaves of step t, a tree of one output, whose values must not fall
     ``diagonal``         a vector leaf is solved one output at a time
     ``class_weight``     (n,) multiplies w in the leaves, and in the base unless base_value is given
 
@@ -55,6 +56,7 @@ class Structure:
     min_hessian: float = 0.0
     more_l2: list | None = None
     nodes: list | None = None
+    chains: list | None = None
     derivatives: object = None
     loss_value: object = None
     base_value: object = None
@@ -216,8 +218,27 @@ def tree_value(structure, ids, L, o, scales, A, y, w, lam, t=0, r=0):
         step[some] = -np.linalg.solve(D[some], soft(G[some], structure.l1)[..., None])[..., 0]
         if structure.min_hessian:
             step[H[:, 0, 0] < structure.min_hessian] = 0
-        S += c * np.clip(step, -structure.max_step, structure.max_step)
+        step = np.clip(step, -structure.max_step, structure.max_step)
+        if structure.chains:
+            step = pooled(S + step, D[:, 0, 0], structure.chains[t]) - S
+        S = S + c * step
     return structure.rate(t) * S
+
+
+def pooled(values, weights, chains):
+    """Return values (L, 1) after pooling neighbours in chains until no value falls along one."""
+    out = values.copy()
+    for chain in chains:
+        blocks = []
+        for leaf in chain:
+            blocks.append(([leaf], values[leaf, 0], weights[leaf]))
+            while len(blocks) > 1 and blocks[-2][1] >= blocks[-1][1]:
+                (a, u, v), (b, x, y) = blocks[-2:]
+                total = v + y or 1.0  # leaves without rows and without l2 are zero
+                blocks[-2:] = [(a + b, (u * v + x * y) / total, v + y)]
+        for leaves, value, _ in blocks:
+            out[leaves] = value
+    return out
 
 
 def from_nodes(structure, root, ids, L, o, A, y, w, lam):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import oracle
 from hypothesis import strategies as st
@@ -41,7 +43,8 @@ CLASSES = {"softmax": Softmax, "brier": Brier, "one-vs-all": lambda K: OneVsAll(
 @st.composite
 def tiny(draw):
     """Draw (structure of the oracle, y, w, test steps, test labels)."""
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    seed = draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
     n = draw(st.integers(3, 9))
     m = draw(st.integers(1, 3))
     T = draw(st.integers(1, 4))
@@ -105,7 +108,20 @@ def tiny(draw):
         else None,
         nodes=[[_root(rng, L) for L, _ in step] for step in trees] if dependent else None,
     )
+    if K == 1 and not (parallel or limited or dependent or structure.more_l2):
+        structure = replace(structure, chains=_chains(np.random.default_rng([seed, 1]), trees))
     return structure, labels(n), w, test_steps, labels(m)
+
+
+def _chains(rng, trees):
+    """Return chains of the leaves of every tree, or None."""
+    if rng.random() < 0.5:
+        return None
+    found = []
+    for ((L, _),) in trees:
+        lengths = [k for k in range(1, L + 1) if L % k == 0]
+        found.append(rng.permutation(L).reshape(-1, rng.choice(lengths)).tolist())
+    return found
 
 
 def _root(rng, L):
@@ -213,6 +229,7 @@ def ensemble_of(structure, y, w):
         step_nodes=None
         if structure.nodes is None
         else nodes_by_step([_node_tree(x) for s in structure.nodes for x in s], step_trees),
+        chains=None if structure.chains is None else [np.array(x) for x in structure.chains],
         leaf_l2=None
         if structure.more_l2 is None
         else np.concatenate([x for step in structure.more_l2 for x in step]),

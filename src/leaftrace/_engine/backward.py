@@ -39,7 +39,7 @@ BeforeStep = Callable[[int, Real], None]
 class LeafAdjoint:
     """Derivatives of a block of queries in every leaf value, the base score and lam."""
 
-    fbar: Real  # (leaves, O, B); (leaves, 2, B) if leaves depend on other nodes, see `effect_adjoint`
+    fbar: Real  # (leaves, O, B); (leaves, E, B) if rows move other leaves, see `effect_adjoint`
     base: F64  # (K, B)
     lam: F64  # (B,)
     columns: int  # number of queries; the other columns pad the block
@@ -86,7 +86,7 @@ def finish_pass(trace: Trace, fbar: Real, base: F64, count: int) -> LeafAdjoint:
     """Wrap up a finished backward pass, in which the derivatives in all leaf values are known."""
     e = trace.ensemble
     lam = lam_adjoint(trace, fbar)
-    if e.step_nodes is not None:
+    if e.joins_leaves:
         steps = [effect_adjoint(trace, t, fbar[e.leaf_range(t)]) for t in range(e.n_steps)]
         fbar = np.concatenate(steps)
     return LeafAdjoint(fbar, base, lam, count)
@@ -166,17 +166,18 @@ def backward_rows(
     """
     e = trace.ensemble
     at = _step_leaves(e, t, leaves)
-    if e.step_nodes is not None:  # rows have effects on two sums, which come one after the other
-        if U[:, :, 1].any():  # not if h is constant
-            kernels.backward_step(*at, *_effects_on_sum(1, U, fbar), abar, None, None, None)
-        U, fbar = _effects_on_sum(0, U, fbar)
+    if e.joins_leaves:  # several effects of rows on leaves of one output come one after the other
+        for effect in range(1, U.shape[2]):
+            if U[:, :, effect].any():  # not if h is constant
+                kernels.backward_step(*at, *_one_effect(effect, U, fbar), abar, None, None, None)
+        U, fbar = _one_effect(0, U, fbar)
     at_below = (None, None) if below is None else _step_leaves(e, t - 1, leaves)
     kernels.backward_step(*at, U, fbar, abar, *at_below, below)
 
 
-def _effects_on_sum(which: int, U: Real, fbar: Real) -> tuple[Real, Real]:
-    """The part of U (R, n, 2, K) and fbar (M, 2, B) that belongs to one of the sums of a leaf."""
-    one = slice(which, which + 1)
+def _one_effect(effect: int, U: Real, fbar: Real) -> tuple[Real, Real]:
+    """The part of U (R, n, E, K) and fbar (M, E, B) that belongs to one of the effects of rows."""
+    one = slice(effect, effect + 1)
     return np.ascontiguousarray(U[:, :, one]), np.ascontiguousarray(fbar[:, one])
 
 
@@ -188,11 +189,15 @@ def _step_leaves(e: Ensemble, t: int, leaves: Ids) -> StepLeaves:
 def effect_adjoint(trace: Trace, t: int, fbar: Real) -> Real:
     """Derivatives of the queries in the sums of row effects over each leaf of step t.
 
-    A row's effect is a change of its leaf's value, so these are fbar (M, O, B) itself. Where leaves
-    depend on other nodes, a row has effects on its leaf's sums of g and h, and these are (M, 2, B).
+    A row's effect is a change of its leaf's value, so these are fbar (M, O, B) itself, unless rows
+    move other leaves, too. Then they are (M, E, B) for the E numbers that the effect of a row has.
     """
     slopes = trace.steps[t].slopes
-    return fbar if slopes is None else slopes.adjoint(fbar[:, 0])
+    if slopes is None:
+        return fbar
+    found = slopes.adjoint(fbar[:, 0])
+    missing = trace.effect_outputs - found.shape[1]
+    return np.pad(found, [(0, 0), (0, missing), (0, 0)]) if missing else found
 
 
 def lam_adjoint(trace: Trace, fbar: Real) -> F64:

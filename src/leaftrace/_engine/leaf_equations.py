@@ -19,6 +19,7 @@ from .._data.arrays import F64
 from .._model.ensemble import Ensemble
 from .._model.node_trees import ActiveBounds
 from .node_slopes import NodeSlopes
+from .pooled_leaves import pool
 
 Result = TypeVar("Result")
 
@@ -80,6 +81,7 @@ class Iteration:
     D_inverse: F64  # zero for leaves that do not move
     J: F64 | None  # (M, O, O); None for steps of one iteration
     slopes: NodeSlopes | None = None  # see StepTrace
+    pooled: F64 | None = None  # (M, 1) the values that leaves were pooled to, if they were
 
     def after(self) -> F64:
         """(M, O) S after it."""
@@ -108,10 +110,15 @@ class LeafEquations:
             return self._from_nodes(sums, H, c)
         D = self._regularised(H)
         s, D_inverse = self._solve(sums.G, H, D)
+        pooled = None
+        if self.ensemble.chains is not None:
+            before = 0.0 if S is None else S
+            pooled = pool(before + s, D[:, :, 0], self.ensemble.chains[self.t])
+            s = pooled - before
         J = self._slope_from_sums(sums, s)
         if J is None and rule.iterations > 1:
             J = yield SumsRequest(S, s)
-        return Iteration(c, S, s, sums, D, D_inverse, J)
+        return Iteration(c, S, s, sums, D, D_inverse, J, pooled=pooled)
 
     def iterate_with_scales(
         self, scales: Sequence[float], first: Iteration | None = None

@@ -65,6 +65,10 @@ class NodeSlopes:
             out[kept] += half * (out[pair[:, 0]] + out[pair[:, 1]])
         return out[nodes.value] * self.live[:, None]
 
+    def gradient_slopes(self, fbar: Real) -> Real:
+        """(M, B) derivatives of queries in the sum of g over each leaf."""
+        return self.adjoint(fbar)[:, 0]
+
     def own_slopes(self) -> F64:
         """(M, 2) derivatives of each leaf's value in its own sums."""
         M = len(self.live)

@@ -70,7 +70,7 @@ def soft_splits(source: Source) -> SoftSplits:
             "StructureInfluence does not follow trees that are dropped or scaled after they were grown (DART, "
             f"model_shrink_rate, boosting='rf'); use {words().leaf_method}, which holds splits fixed."
         )
-    if e.step_nodes is not None:
+    if e.joins_leaves:
         raise UnsupportedModel(
             "StructureInfluence softens a choice of splits by their gain, and the gains of this model depend on the "
             "values of other nodes (monotone constraints, path_smooth); use "

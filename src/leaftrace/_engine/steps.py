@@ -82,7 +82,7 @@ class Step:
         if has_native_sums(e):
             self.use_sums(self._native_pass(scores.A, values))
         else:
-            e.move(self.t, e.leaves, scores.A, values)
+            self._move(scores.A, values)
             if e.rounding.scores:
                 scores.A[:] = scores.A.astype(np.float32)
             self._sum_weights()
@@ -128,7 +128,7 @@ class Step:
             rows = ScoredRows(A, e.y, self.weights[0])
             sums = _chain_sums(e, chain, rows, self.threads, first_only_moves=True)
             return sums[chain.edges[1] :]
-        e.move(t, e.leaves, A, values)
+        self._move(A, values)
         edges = np.array([0, self.M])
         no_move = np.zeros(self.M)
         parts = [
@@ -138,6 +138,17 @@ class Step:
             for ids, w in zip(self.leaves, self.weights, strict=True)
         ]
         return np.sum(parts, axis=0)
+
+    def _move(self, A: F64, values: F64 | None) -> None:
+        """Bring scores A (n, K) from the step before to this one, as roughly as the library did."""
+        e = self.ensemble
+        before = self.t - 1
+        if e.rough_scores is None or before < 0:
+            e.move(self.t, e.leaves, A, values)
+            return
+        table = (e.values if values is None else values)[e.leaf_range(before)]
+        e.add_leaf_values(before, table, e.leaves, A)
+        A[:] = e.rough_scores(self.t, A)
 
     def _has_one_tree(self, t: int) -> bool:
         return bool(np.diff(self.ensemble.step_trees[t : t + 2]) == 1)

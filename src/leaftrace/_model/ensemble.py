@@ -12,7 +12,7 @@ out and puts them back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -66,9 +66,14 @@ class Ensemble:
     ``leaf_l2``      (leaves,) or None  additional l2 of each leaf
     ``step_nodes``                 for each step the nodes of its trees, if leaves depend on other
                                    nodes (smoothed or monotone trees); otherwise None
+    ``chains``                     for each step (chains, n) leaves whose values are pooled until they
+                                   do not fall along a chain (monotone symmetric trees), or None
     ``fixed``        (leaves,) or None  leaves whose value does not come from their rows
     ``recorded``                   what the model recorded of its leaves, or None
     ``further_records``            records that are not compared, but help to find a cause
+    ``rough_scores``               scores (n, K) before step t > 0 from those after step t - 1, if the
+                                   library computes the ``moves`` between them roughly; derivatives
+                                   ignore it. None: as ``moves`` say
     ``removed``      (n,) or None  rows that are not in the training set but stay in these arrays
     ``whole``                      number of rows and total weight of the training set that these
                                    rows stand for; None: their own
@@ -101,10 +106,12 @@ class Ensemble:
     moves: Sequence[Sequence[tuple[int, float]]] | None = None
     leaf_l2: F64 | None = None
     step_nodes: Sequence[StepNodes] | None = None
+    chains: Sequence[Ints] | None = None
     fixed: NDArray[np.bool_] | None = None
     recorded: Recorded | None = None
     further_records: Sequence[Recorded] = ()
     rounding: Rounding = field(default_factory=Rounding)
+    rough_scores: Callable[[int, F64], F64] | None = None
     removed: NDArray[np.bool_] | None = None
     whole: tuple[int, float] | None = None
     unknown_limits: UnknownLimits | None = None
@@ -131,8 +138,16 @@ class Ensemble:
 
     @property
     def effect_outputs(self) -> int:
-        """Numbers in the effect of a row on the leaves of a tree: see _engine/row_effects.py."""
+        """Numbers in the effect of a row on the leaves of a tree: see _engine/row_effects.py.
+
+        Pooled leaves may have more: see `Trace.effect_outputs`.
+        """
         return self.leaf_outputs if self.step_nodes is None else 2
+
+    @property
+    def joins_leaves(self) -> bool:
+        """Whether rows move other leaves of a tree than their own."""
+        return self.step_nodes is not None or self.chains is not None
 
     @cached_property
     def total_weight(self) -> float:

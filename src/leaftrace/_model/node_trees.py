@@ -174,6 +174,11 @@ class StepNodes:
         return other
 
     @property
+    def smoothed(self) -> bool:
+        """Whether outputs lean on those of the nodes above them."""
+        return bool(np.any(self.share[: self.with_rows] < 1))
+
+    @property
     def bounded(self) -> NDArray[np.bool_]:
         """(M,) whether the value of a leaf may be at a bound."""
         depends = np.zeros(self.N, bool)

@@ -74,8 +74,8 @@ def _add_pull(e: Ensemble, step: StepTrace, t: int, A: F64, V: Real, own: F64, a
         out = slice(e.first_output[tree], e.first_output[tree] + O)
         pull = e.w[:, None] * V_tree  # (n, O)
         if own_slopes is not None:
-            # Effects on leaves that depend on other nodes are g and h.
-            own[:, out] += factor * (own_slopes[ids] * pull).sum(axis=1, keepdims=True)
+            effects = own_slopes.shape[1]
+            own[:, out] += factor * (own_slopes[ids] * pull[:, :effects]).sum(axis=1, keepdims=True)
             continue
         D = np.einsum("maa->ma", step.D[0])[ids]  # (n, O)
         rest = 1 - e.tree_weight(tree)[:, None] * h[:, out] / np.where(D > 0, D, 1.0)

@@ -64,10 +64,6 @@ def _refuse_settings(params: dict[str, Any], trees: int) -> None:
         raise UnsupportedModel(
             f"leaf_estimation_method='{method}' is not supported; use 'Newton' or 'Gradient'."
         )
-    if any(_constraints(params.get("monotone_constraints"))):
-        raise UnsupportedModel(
-            "monotone_constraints move leaf values in a way that cannot be replayed; train without."
-        )
     if params.get("langevin") or params.get("posterior_sampling"):
         raise UnsupportedModel(
             "langevin and posterior_sampling add noise to leaf values; train without them."
@@ -89,15 +85,3 @@ def _refuse_model(model: catboost.CatBoost) -> None:
         raise UnsupportedModel(
             "text and embedding features are not supported; train on numeric and category columns."
         )
-
-
-def _constraints(value: Any) -> list[int]:
-    """Return monotone_constraints as numbers, from any of the forms CatBoost keeps them in."""
-    if not value:
-        return []
-    if isinstance(value, str):
-        parts = value.strip("()").replace(":", ",").split(",")
-        return [int(float(part)) for part in parts if part.strip().lstrip("+-").isdigit()]
-    if isinstance(value, dict):
-        value = value.values()
-    return [int(sign) for sign in value]

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._data import inputs
-from ..._data.arrays import F64, Ids
+from ..._data.arrays import F64, Ids, Ints
 from ..._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
 from ..._data.parquet import PartedTable
 from ..._data.stopping import stop_if_unwanted
@@ -34,11 +34,17 @@ from ..._model.training_set import TrainingSet
 from ..base import BaseSource, cumulative, f32, given_scores
 from ..split_columns import columns_of_training
 from .model_json import Json, leaf_weights, model_to_json
+from .monotone import constraints, leaf_chains
 from .objective import CLASS_LOSSES, EXPONENTIAL, LABELS, read_objective
 from .pools import leaf_numbers, readable_table
 from .recorder import recorded_scores
 from .retraining import StopIfUnwanted, retraining_params, stopped_early
-from .shrinkage import shrink_factors, shrinking_moves, values_before_shrinking
+from .shrinkage import (
+    shrink_factors,
+    shrink_roughly,
+    shrinking_moves,
+    values_before_shrinking,
+)
 from .split_values import SplitValues
 from .splits import split_search
 from .statistics import CategoricalRows, target_statistics
@@ -101,7 +107,9 @@ class CatBoostSource(BaseSource):
         y = f32(codes)
         w = f32(sample_weight.astype(np.float32) * class_weight.astype(np.float32))
         shrink = shrink_factors(self.params, T)
+        rough_scores = None
         if shrink is not None and self.loss_name in EXPONENTIAL:
+            rough_scores = shrink_roughly(shrink)
             self.notes = [_SHRUNK]
         averaged = bool(self.params.get("boost_from_average")) and offset is None
         weights = self._leaf_weights(w)
@@ -123,8 +131,17 @@ class CatBoostSource(BaseSource):
             base_rule=self.objective.base_rule if averaged else None,
             offset=offset,
             moves=None if shrink is None else shrinking_moves(shrink),
+            chains=self._chains(),
+            rough_scores=rough_scores,
             recorded=None if weights is None else Recorded("weight", weights),
         )
+
+    def _chains(self) -> list[Ints] | None:
+        """Return the leaves of every tree that are kept in order; None if none are."""
+        signs = constraints(self.params.get("monotone_constraints"))
+        if not signs or self.values.shape[1] > 1 or self.objective.statistic is not None:
+            return None
+        return leaf_chains(self._content, signs)
 
     def _leaf_rule(self) -> LeafRule:
         params = self.params
