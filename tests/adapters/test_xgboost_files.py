@@ -227,9 +227,7 @@ def test_constraints_of_a_file_in_any_form(given):
 )
 def test_constraints_that_make_no_sense(given, words):
     with pytest.raises(lt.InvalidInput, match=words):
-        lt.Tracer(
-            in_file(trained()), NUMBERS.X, NUMBERS.y, params={"monotone_constraints": given}
-        )
+        lt.Tracer(in_file(trained()), NUMBERS.X, NUMBERS.y, params={"monotone_constraints": given})
 
 
 def test_no_bound_is_named_where_no_leaf_shows_one():

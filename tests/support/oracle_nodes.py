@@ -31,7 +31,7 @@ class Node:
 
     def leaves(self):
         """Return the numbers of the leaves below it."""
-        return [self.leaf] if self.leaf is not None else sum((c.leaves() for c in self.pair), [])
+        return [self.leaf] if self.leaf is not None else [k for c in self.pair for k in c.leaves()]
 
 
 def node_outputs(root, step, L):

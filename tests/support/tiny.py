@@ -162,7 +162,7 @@ def _node_tree(root):
 
 
 def _leaf_nodes(node):
-    return [node] if node.leaf is not None else sum(map(_leaf_nodes, node.pair), [])
+    return [node] if node.leaf is not None else [x for c in node.pair for x in _leaf_nodes(c)]
 
 
 def _forest(T):

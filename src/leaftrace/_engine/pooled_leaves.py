@@ -18,6 +18,7 @@ one number, so a *run* of such iterations is one effect of a row, with factors N
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -70,16 +71,21 @@ class PoolSlopes:
     """
 
     def __init__(
-        self, rate: float, scales: Sequence[float], D: list[F64], J: list[F64 | None], v: list[F64], chains: Ints
+        self,
+        rate: float,
+        scales: Sequence[float],
+        D: list[F64],
+        J: list[F64 | None],
+        v: list[F64],
+        chains: Ints,
     ) -> None:
         self.rate = rate
         self.scales = scales
         self.keep = [D_q if J_q is None else D_q - J_q for D_q, J_q in zip(D, J, strict=True)]
         self.blocks = [blocks_of_chains(v_q, chains) for v_q in v]
-        self.total = [
-            np.maximum(_block_sums(D_q, b), LEAST_WEIGHT) for D_q, b in zip(D, self.blocks)
-        ]
-        same = [np.array_equal(a, b) for a, b in zip(self.blocks, self.blocks[1:])]
+        pairs = zip(D, self.blocks, strict=True)
+        self.total = [np.maximum(_block_sums(D_q, b), LEAST_WEIGHT) for D_q, b in pairs]
+        same = [np.array_equal(a, b) for a, b in pairwise(self.blocks)]
         self.run = np.cumsum([0, *np.logical_not(same)])  # (Q,) the run of each iteration
         self.N = self._factors()
 

@@ -147,7 +147,10 @@ class StepNodes:
         self.with_rows = int(offsets[-1])
         self.l2 = _joined(trees, "l2", 0.0)
         self.leaf = np.concatenate(
-            [np.arange(o + len(x.children), o + x.n_nodes) for o, x in zip(starts, trees)]
+            [
+                np.arange(o + len(x.children), o + x.n_nodes)
+                for o, x in zip(starts, trees, strict=True)
+            ]
         )
         self._sums = _sum_order(trees, starts)
         shifts = list(zip(starts.tolist(), trees, strict=True))
@@ -262,7 +265,7 @@ class NodeSteps:
 
 
 class ActiveBounds:
-    """What decides each output of a step: own, rest and the pair (a, b) of the formula above."""
+    """The sources of each output of a step: own, rest and (a, b) of _engine/node_slopes.py."""
 
     def __init__(self, nodes: StepNodes) -> None:
         self.own = nodes.share.copy()
@@ -287,7 +290,8 @@ def _sum_order(trees: Sequence[NodeTree], starts: Ints) -> list[tuple[Ints, Ints
     depth = max(len(tree.by_depth) for tree in trees)
     order = []
     for d in reversed(range(depth)):
-        here = [(o, x, x.by_depth[d]) for o, x in zip(starts, trees) if d < len(x.by_depth)]
+        pairs = zip(starts, trees, strict=True)
+        here = [(o, x, x.by_depth[d]) for o, x in pairs if d < len(x.by_depth)]
         splits = np.concatenate([o + at for o, _, at in here])
         children = np.concatenate([o + x.children[at] for o, x, at in here])
         order.append((splits, children[:, 0], children[:, 1]))

@@ -43,8 +43,10 @@ def approximate_log(x: F64) -> F64:
     return (np.float32(0.69314718) * log2).astype(np.float64)
 
 
-def shrink_roughly(shrink: F64) -> Callable[[int, F64], F64]:
+def shrink_roughly(shrink: F64 | None) -> Callable[[int, F64], F64] | None:
     """Return ``rough_scores`` of an `Ensemble` whose scores were kept as exp(A); shrink (T,)."""
+    if shrink is None:
+        return None
 
     def rough_scores(t: int, A: F64) -> F64:
         with np.errstate(over="ignore"):
@@ -53,8 +55,10 @@ def shrink_roughly(shrink: F64) -> Callable[[int, F64], F64]:
     return rough_scores
 
 
-def values_before_shrinking(values: F64, counts: NDArray[np.int64], shrink: F64) -> F64:
+def values_before_shrinking(values: F64, counts: NDArray[np.int64], shrink: F64 | None) -> F64:
     """Return leaf values (leaves, K) as training computed them; counts (T,) leaves of each tree."""
+    if shrink is None:
+        return values
     later = np.append(
         np.cumprod(shrink[:0:-1])[::-1], 1.0
     )  # (T,) product over the steps after each

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._data import inputs
-from ..._data.arrays import F64, Ids, Ints
+from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
 from ..._data.parquet import PartedTable
 from ..._data.stopping import stop_if_unwanted
@@ -39,12 +39,7 @@ from .objective import CLASS_LOSSES, EXPONENTIAL, LABELS, read_objective
 from .pools import leaf_numbers, readable_table
 from .recorder import recorded_scores
 from .retraining import StopIfUnwanted, retraining_params, stopped_early
-from .shrinkage import (
-    shrink_factors,
-    shrink_roughly,
-    shrinking_moves,
-    values_before_shrinking,
-)
+from .shrinkage import shrink_factors, shrink_roughly, shrinking_moves, values_before_shrinking
 from .split_values import SplitValues
 from .splits import split_search
 from .statistics import CategoricalRows, target_statistics
@@ -107,10 +102,11 @@ class CatBoostSource(BaseSource):
         y = f32(codes)
         w = f32(sample_weight.astype(np.float32) * class_weight.astype(np.float32))
         shrink = shrink_factors(self.params, T)
-        rough_scores = None
-        if shrink is not None and self.loss_name in EXPONENTIAL:
-            rough_scores = shrink_roughly(shrink)
+        rough_scores = shrink_roughly(shrink) if self.loss_name in EXPONENTIAL else None
+        if rough_scores is not None:
             self.notes = [_SHRUNK]
+        pools = self.values.shape[1] == 1 and self.objective.statistic is None
+        signs = constraints(self.params.get("monotone_constraints")) if pools else {}
         averaged = bool(self.params.get("boost_from_average")) and offset is None
         weights = self._leaf_weights(w)
         if self._splits_on_targets:
@@ -123,7 +119,7 @@ class CatBoostSource(BaseSource):
             first_output=np.zeros(T, np.int32),
             step_trees=np.arange(T + 1),
             tree_leaves=cumulative(self.counts),
-            values=self._values(shrink),
+            values=values_before_shrinking(self.values, self.counts, shrink),
             y=y,
             w=w,
             w_factor=class_weight,
@@ -131,17 +127,10 @@ class CatBoostSource(BaseSource):
             base_rule=self.objective.base_rule if averaged else None,
             offset=offset,
             moves=None if shrink is None else shrinking_moves(shrink),
-            chains=self._chains(),
+            chains=leaf_chains(self._content, signs) if signs else None,
             rough_scores=rough_scores,
             recorded=None if weights is None else Recorded("weight", weights),
         )
-
-    def _chains(self) -> list[Ints] | None:
-        """Return the leaves of every tree that are kept in order; None if none are."""
-        signs = constraints(self.params.get("monotone_constraints"))
-        if not signs or self.values.shape[1] > 1 or self.objective.statistic is not None:
-            return None
-        return leaf_chains(self._content, signs)
 
     def _leaf_rule(self) -> LeafRule:
         params = self.params
@@ -158,12 +147,6 @@ class CatBoostSource(BaseSource):
             backtracking=iterations > 1 and backtracks,
             statistic=self.objective.statistic,
         )
-
-    def _values(self, shrink: F64 | None) -> F64:
-        """Return the leaf values (leaves, K) as training computed them."""
-        if shrink is None:
-            return self.values
-        return values_before_shrinking(self.values, self.counts, shrink)
 
     def _base(self, shrink: F64 | None) -> F64:
         """Return the starting score (K,) before any shrinking."""

@@ -276,7 +276,10 @@ class LightGBMRun:
         l2 = self._node_l2(params)
         nodes = self._nodes_without_l2
         edges = self.parsed.step_trees.tolist()
-        return [x.with_l2(np.concatenate(l2[a:b])) for x, (a, b) in zip(nodes, pairwise(edges), strict=True)]
+        return [
+            x.with_l2(np.concatenate(l2[a:b]))
+            for x, (a, b) in zip(nodes, pairwise(edges), strict=True)
+        ]
 
     @cached_property
     def _nodes_without_l2(self) -> list[StepNodes]:
