@@ -312,6 +312,25 @@ CASES = {
         monotone_constraints=[1, -1, 0, 0, 1, 1] + [0] * 7,
         **ROUNDS,
     ),
+    # few trees: in a long run a bound takes over within the step of a finite difference
+    "monotone, intermediate": lambda: train(
+        numbers(),
+        6,
+        num_leaves=20,
+        monotone_constraints=[1, 0, -1, 1, 0, 0, -1, 0, 1, 0],
+        monotone_constraints_method="intermediate",
+    ),
+    "monotone, intermediate, logistic, weights": lambda: train(
+        binary(),
+        10,
+        weighted=True,
+        objective="binary",
+        num_leaves=20,
+        min_data_in_leaf=4,
+        lambda_l2=0.5,
+        monotone_constraints=[-1, -1, 1, 0, 1] + [0] * 25,
+        monotone_constraints_method="intermediate",
+    ),
     "monotone, path_smooth": lambda: train(
         numbers(), path_smooth=4.0, monotone_constraints=[1, 0, -1, 1, 0, 0, -1, 0, 0, 0]
     ),

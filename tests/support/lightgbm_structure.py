@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from lightgbm_draws import bags, dart, goss
 from lightgbm_formulas import formulas, quantile_leaves, start
+from lightgbm_growth import GrownTree
 from oracle import Structure
 from oracle_nodes import Node
 
@@ -15,7 +16,7 @@ DEFAULTS = {
     "top_rate": 0.2, "other_rate": 0.1, "drop_rate": 0.1, "skip_drop": 0.5, "max_drop": 50, "drop_seed": 4,
     "uniform_drop": False, "xgboost_dart_mode": False, "boost_from_average": True, "num_class": 1, "sigmoid": 1.0,
     "is_unbalance": False, "scale_pos_weight": 1.0, "alpha": 0.9, "fair_c": 1.0, "poisson_max_delta_step": 0.7,
-    "tweedie_variance_power": 1.5, "monotone_constraints": (),
+    "tweedie_variance_power": 1.5, "monotone_constraints": (), "monotone_constraints_method": "basic",
 }  # fmt: skip
 
 
@@ -133,8 +134,11 @@ def structure(case, kinds=None, class_weight=None, rates=None, **settings):
         l2 = [more_l2(tree, L, kinds, p["cat_l2"]) for tree, L in zip(dumped, counts, strict=True)]
         more["more_l2"] = [l2[t * K : (t + 1) * K] for t in range(T)]
     if p["path_smooth"] or p["monotone_constraints"]:
+        grown = p["monotone_constraints_method"] == "intermediate"
         roots = [
-            root_of(tree, p["path_smooth"], p["monotone_constraints"], kinds, p["cat_l2"])
+            GrownTree(tree, p["monotone_constraints"])
+            if grown
+            else root_of(tree, p["path_smooth"], p["monotone_constraints"], kinds, p["cat_l2"])
             for tree in dumped
         ]
         more["nodes"] = [roots[t * K : (t + 1) * K] for t in range(T)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from oracle_nodes import node_outputs
 
 
 @dataclass(frozen=True)
@@ -256,7 +255,7 @@ def from_nodes(structure, root, ids, L, o, A, y, w, lam):
         s = -soft(G, structure.l1) / D if live else 0.0
         return np.clip(s, -structure.max_step, structure.max_step)
 
-    out = node_outputs(root, step, L)
+    out = root.outputs(step, L)
     return np.stack([out, -out], axis=1) if structure.O == 2 else out[:, None]
 
 

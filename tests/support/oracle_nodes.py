@@ -29,6 +29,10 @@ class Node:
         """Whether its output, or one below it, leans on another node."""
         return self.share < 1 or any(c.smoothed for c in self.pair)
 
+    def outputs(self, step, L):
+        """Return outputs (L,) of the leaves. ``step(node)`` is the step of all rows below a node."""
+        return node_outputs(self, step, L)
+
     def leaves(self):
         """Return the numbers of the leaves below it."""
         return [self.leaf] if self.leaf is not None else [k for c in self.pair for k in c.leaves()]

@@ -54,6 +54,7 @@ class Tree:
     ``linear``        whether the leaves hold linear models
     ``children``      (L - 1, 2) nodes below each split
     ``features``      (L - 1,) feature of each split
+    ``thresholds``    (L - 1,) what a split of numbers compares with
     ``categorical``   (L - 1,) whether a split is one of categories
     ``missing``       (L - 1,) what is missing for a split of numbers: one of the constants above
     ``split_values``  (L - 1,) six digits of the value that a leaf in the split's place would have
@@ -66,6 +67,7 @@ class Tree:
     linear: bool
     children: Ints
     features: Ints
+    thresholds: F64
     categorical: NDArray[np.bool_]
     missing: Ints
     split_values: F64
@@ -168,6 +170,7 @@ def _tree(fields: dict[str, str]) -> Tree:
         linear=fields.get("is_linear", "0") == "1",
         children=np.where(children < 0, L - 1 + ~children, children),  # a leaf is given as ~leaf
         features=numbers("split_feature"),
+        thresholds=numbers("threshold", float),
         categorical=(numbers("decision_type") & 1).astype(bool),
         missing=numbers("decision_type") >> 2 & 3,
         split_values=numbers("internal_value", float),
