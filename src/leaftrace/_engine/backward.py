@@ -16,7 +16,7 @@ get the abar times that factor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -69,33 +69,44 @@ def leaf_adjoint(
     count = len(range(len(queries))[columns])
     B = block_width(count)
     fbar, base = queries.seeds(columns, B, work.dtype)
+    of_effects: list[Real] = []
     if knock_on and not e.independent:
         abar = zeros((e.n_rows, e.n_outputs, B), work.dtype)
         if work.keeps_effects:
             steps = _steps_with_kept_effects(work, fbar, abar, before_step)
         else:
             steps = _steps_with_new_effects(work, fbar, abar, out, before_step)
-        for t in steps:
+        for t, of_step in steps:
+            of_effects.insert(0, of_step)
             if not e.boosts(t):
                 _undo_moves(e, t, abar, fbar, base)
         base += abar.sum(axis=0, dtype=np.float64)
-    return finish_pass(work.trace, fbar, base, count)
+    return finish_pass(work.trace, fbar, base, count, of_effects)
 
 
-def finish_pass(trace: Trace, fbar: Real, base: F64, count: int) -> LeafAdjoint:
-    """Wrap up a finished backward pass, in which the derivatives in all leaf values are known."""
+def finish_pass(
+    trace: Trace, fbar: Real, base: F64, count: int, of_effects: Sequence[Real] = ()
+) -> LeafAdjoint:
+    """Wrap up a finished backward pass, in which the derivatives in all leaf values are known.
+
+    ``of_effects``: for each step what `effect_adjoint` gives, if the pass had it.
+    """
     e = trace.ensemble
     lam = lam_adjoint(trace, fbar)
     if e.joins_leaves:
-        steps = [effect_adjoint(trace, t, fbar[e.leaf_range(t)]) for t in range(e.n_steps)]
-        fbar = np.concatenate(steps)
+        steps = range(e.n_steps)
+        found = of_effects or [effect_adjoint(trace, t, fbar[e.leaf_range(t)]) for t in steps]
+        fbar = np.concatenate(found)
     return LeafAdjoint(fbar, base, lam, count)
 
 
 def _steps_with_kept_effects(
     work: Workspace, fbar: Real, abar: Real, before_step: BeforeStep | None
-) -> Iterator[int]:
-    """Go through the steps backwards, all rows at once; yields each step when it is done."""
+) -> Iterator[tuple[int, Real]]:
+    """Go through the steps backwards, all rows at once.
+
+    Yields each step when it is done, with the derivatives in the effects of rows on it.
+    """
     e = work.trace.ensemble
     for t, U in work.knock_on_backwards():
         if before_step is not None:
@@ -103,12 +114,12 @@ def _steps_with_kept_effects(
         fbar_t = effect_adjoint(work.trace, t, fbar[e.leaf_range(t)])
         below = fbar[e.leaf_range(t - 1)] if e.boosts(t) else None
         backward_rows(work.trace, t, e.leaves, U, fbar_t, abar, below)
-        yield t
+        yield t, fbar_t
 
 
 def _steps_with_new_effects(
     work: Workspace, fbar: Real, abar: Real, out: Real | None, before_step: BeforeStep | None
-) -> Iterator[int]:
+) -> Iterator[tuple[int, Real]]:
     """The same for effects that are not kept: each step computes its own."""
     e = work.trace.ensemble
     for t, A in work.scores_backwards():
@@ -117,7 +128,7 @@ def _steps_with_new_effects(
         fbar_t = effect_adjoint(work.trace, t, fbar[e.leaf_range(t)])
         below = fbar[e.leaf_range(t - 1)] if e.boosts(t) else None
         backward_chunks(work, t, A, fbar_t, abar, below, out)
-        yield t
+        yield t, fbar_t
 
 
 def backward_chunks(

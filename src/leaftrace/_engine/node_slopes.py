@@ -10,11 +10,34 @@ where a = b is the node above for smoothing, and the pair of the active bound fo
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from .._data.arrays import F64, Real
+from .._data.arrays import F64, Ints, Real
 from .._model.node_trees import ActiveBounds, NodeSteps, StepNodes
+
+
+@dataclass(frozen=True)
+class _Dependence:
+    """Nodes of a round whose outputs depend on those of pairs of nodes, half of `half` on each."""
+
+    nodes: Ints  # (k,)
+    pair: Ints  # (k, 2)
+    half: F64  # (k, 1) rest / 2
+    sources: Ints  # the nodes in pairs, each once
+    sorted: Ints  # (2 k,) places in `nodes`, sorted by the node in their pair
+    starts: Ints  # where the places of each source begin
+
+    @staticmethod
+    def of(nodes: Ints, active: ActiveBounds) -> _Dependence:
+        """The dependence of these nodes by what decides their outputs."""
+        pair = active.pair[nodes]
+        by_source = np.argsort(pair.ravel(), kind="stable")
+        sources, starts = np.unique(pair.ravel()[by_source], return_index=True)
+        half = 0.5 * active.rest[nodes, None]
+        return _Dependence(nodes, pair, half, sources, by_source // 2, starts)
 
 
 class NodeSlopes:
@@ -38,21 +61,17 @@ class NodeSlopes:
         own = active.own[: nodes.with_rows] * slope
         self.slopes = np.stack([own, own * steps.s[:, 0]], axis=1)  # (N, 2)
         depends = active.rest > 0
-        self._order = [
-            (kept, active.pair[kept], 0.5 * active.rest[kept, None])
-            for kept in (group.nodes[depends[group.nodes]] for group in nodes.rounds)
-            if len(kept)
-        ]
+        rounds = [group.nodes[depends[group.nodes]] for group in nodes.rounds]
+        self._order = [_Dependence.of(kept, active) for kept in rounds if len(kept)]
 
     def adjoint(self, fbar: Real) -> Real:
         """(M, 2, B) derivatives of queries in the sums, from those in the values, fbar (M, B)."""
         nodes = self.nodes
         bar = np.zeros((nodes.N, fbar.shape[1]))
-        np.add.at(bar, nodes.value, fbar * self.live[:, None])
-        for kept, pair, half in reversed(self._order):
-            moved = half * bar[kept]
-            np.add.at(bar, pair[:, 0], moved)
-            np.add.at(bar, pair[:, 1], moved)
+        bar[nodes.value] = fbar * self.live[:, None]
+        for group in reversed(self._order):
+            moved = group.half * bar[group.nodes]
+            bar[group.sources] += np.add.reduceat(moved[group.sorted], group.starts)
         by_sum = self.slopes[:, :, None] * bar[: nodes.with_rows, None]
         return nodes.down_to_leaves(by_sum).astype(fbar.dtype)
 
@@ -61,8 +80,8 @@ class NodeSlopes:
         nodes = self.nodes
         out = np.zeros((nodes.N, sums.shape[2]))
         out[: nodes.with_rows] = np.einsum("ne,neb->nb", self.slopes, nodes.node_sums(sums))
-        for kept, pair, half in self._order:
-            out[kept] += half * (out[pair[:, 0]] + out[pair[:, 1]])
+        for group in self._order:
+            out[group.nodes] += group.half * out[group.pair].sum(axis=1)
         return out[nodes.value] * self.live[:, None]
 
     def gradient_slopes(self, fbar: Real) -> Real:

@@ -24,11 +24,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from .._data.arrays import F64, Ints, Real
+from .._data.arrays import F64, Ints
 from .leaf_rule import LeafRule
 from .splits import TreeNodes
 
 NO_BOUNDS = np.zeros((0, 3), np.int64)
+FEW_LEAVES = 64  # of a step; their nodes are summed by a matrix
 
 
 @dataclass(frozen=True)
@@ -191,19 +192,39 @@ class StepNodes:
 
     def node_sums(self, x: F64) -> F64:
         """(nodes with rows, ...) sums over the leaves below each node, of x (M, ...)."""
+        if self._below is not None:
+            return _product(self._below, x)
         out = np.zeros((self.with_rows, *x.shape[1:]), x.dtype)
         out[self.leaf] = x
         for splits, left, right in self._sums:
             out[splits] = out[left] + out[right]
         return out
 
-    def down_to_leaves(self, x: Real) -> Real:
-        """(M, ...) sums over the nodes at and above each leaf, of x (nodes with rows, ...), which is used up."""
+    def down_to_leaves(self, x: F64) -> F64:
+        """(M, ...) sums over the nodes at and above each leaf, of x (nodes with rows, ...)."""
+        if self._below is not None:
+            return _product(self._below.T, x)
+        x = x.copy()
         for splits, left, right in reversed(self._sums):
             above = x[splits]
             x[left] += above
             x[right] += above
         return x[self.leaf]
+
+    @cached_property
+    def _below(self) -> F64 | None:
+        """(nodes with rows, M) 1 for the leaves below each node, for steps of few leaves.
+
+        The product with it is faster there than the sums split by split, which give the same.
+        """
+        M = len(self.leaf)
+        if M > FEW_LEAVES:
+            return None
+        below = np.zeros((self.with_rows, M))
+        below[self.leaf, np.arange(M)] = 1
+        for splits, left, right in self._sums:
+            below[splits] = below[left] + below[right]
+        return below
 
     def steps(self, rule: LeafRule, G: F64, H: F64, lam: F64 | float) -> NodeSteps:
         """The steps of all nodes from the sums G and H (M, B) over leaves."""
@@ -277,6 +298,11 @@ class ActiveBounds:
         self.own[nodes] = 0
         self.rest[nodes] = 1
         self.pair[nodes] = pair
+
+
+def _product(a: F64, x: F64) -> F64:
+    """The product of a (k, m) and x (m, ...)."""
+    return (a @ x.reshape(len(x), -1)).reshape(len(a), *x.shape[1:])
 
 
 def _joined(trees: Sequence[NodeTree], name: str, default: float) -> F64:

@@ -25,9 +25,9 @@ def constraints(value: Any) -> dict[int, int]:
         pairs = list(value.items())
     elif isinstance(value, str):
         parts = [part for part in value.strip("()").split(",") if part.strip()]
-        pairs = [
-            tuple(part.split(":")) if ":" in part else (k, part) for k, part in enumerate(parts)
-        ]
+        for k, part in enumerate(parts):
+            column, _, sign = part.rpartition(":")
+            pairs.append((column or k, sign))
     elif value:
         pairs = list(enumerate(value))
     return {int(column): int(float(sign)) for column, sign in pairs if int(float(sign))}
