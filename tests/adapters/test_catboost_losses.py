@@ -175,13 +175,15 @@ def test_losses_that_are_refused(loss, words):
         lt.Tracer(model, data.X, data.y)
 
 
-def test_long_shrinking_models_are_refused():
+def test_long_shrinking_models():
+    """Each step shrinks all before it, at the price of one move."""
     data = numbers()
-    model = CatBoost({**SMALL, "iterations": 201, "depth": 1, "model_shrink_rate": 0.01}).fit(
-        data.X, data.y
-    )
-    with says(lt.UnsupportedModel, "up to 200 trees (this model has 201)", "model_shrink_rate=0"):
-        lt.Tracer(model, data.X, data.y)
+    params = {**SMALL, "iterations": 300, "depth": 1, "monotone_constraints": [1] * 10}
+    model = CatBoost(params).fit(data.X, data.y)
+    assert model.get_all_params()["model_shrink_rate"] > 0
+    tracer = lt.Tracer(model, data.X, data.y)
+    assert tracer.fidelity.exact
+    assert sum(map(len, tracer.engine.ensemble.moves)) < 700
 
 
 def test_labels_outside_the_range_of_the_loss():

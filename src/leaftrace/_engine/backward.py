@@ -26,7 +26,7 @@ from .._data.arrays import F64, Ids, Ints, Real
 from .._kernels import BLOCKS, block_width, kernels, zeros
 from .._kernels.arguments import StepLeaves
 from .._kernels.numpy import sum_by_leaf
-from .._model.ensemble import BASE, Ensemble
+from .._model.ensemble import BASE, SHRINK, Ensemble
 from .queries import Queries
 from .replay import Trace
 from .row_effects import PlacedRows, base_effect, base_label_effect, direct_effects, label_effects
@@ -224,6 +224,9 @@ def _undo_moves(e: Ensemble, t: int, abar: Real, fbar: Real, base: F64) -> None:
     The leaf values that a move added to the scores get the derivatives abar in the scores.
     """
     for r, factor in reversed(e.moves_before(t)):
+        if r == SHRINK:
+            abar *= factor
+            continue
         if r == BASE:
             base += factor * abar.sum(axis=0, dtype=np.float64)
             continue

@@ -7,7 +7,7 @@ trees with scalar leaves (O = 1).
 Boosting adds each step to the scores as soon as it is computed. Other schedules (DART, forests,
 shrinking models) are a list of *moves*: before step t, A += factor * f_r for each (r, factor) in
 ``moves[t]``; ``moves[T]`` comes last. A forest has no moves before the end, and DART takes trees
-out and puts them back.
+out and puts them back. (SHRINK, factor) multiplies A itself; there is no ``offset`` then.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from .node_trees import StepNodes
 from .start import BaseRule
 
 BASE = -1  # stands for the starting score in moves
+SHRINK = -2  # stands there for a factor of all scores
 DERIVATIVES_AT_ONCE = 1 << 22  # second derivatives in pairs of scores that are held at a time
 
 
@@ -190,12 +191,20 @@ class Ensemble:
     @cached_property
     def factors(self) -> F64:
         """(T,) the factor of each step's values in the finished model."""
-        out = np.ones(self.n_steps)
-        if self.moves is not None:
-            out[:] = 0
-            for r, factor in (move for moves in self.moves for move in moves):
-                if r != BASE:
-                    out[r] += factor
+        return self._move_factors[1:]
+
+    @cached_property
+    def _move_factors(self) -> F64:
+        """(1 + T,) factors of the starting score and of each step's values in the finished model."""
+        out = np.ones(1 + self.n_steps)
+        if self.moves is None:
+            return out
+        out[1:] = 0
+        for r, factor in (move for moves in self.moves for move in moves):
+            if r == SHRINK:
+                out *= factor
+            else:
+                out[1 + r] += factor  # that of BASE, which is -1, comes first
         return out
 
     @cached_property
@@ -266,6 +275,9 @@ class Ensemble:
         values = self.values if values is None else values
         moves = self.moves_before(t)
         for r, factor in reversed(moves) if back else moves:
+            if r == SHRINK:
+                A *= 1 / factor if back else factor
+                continue
             factor = -factor if back else factor
             if r == BASE:
                 A += factor * self.base
@@ -303,8 +315,7 @@ class Ensemble:
     @cached_property
     def base_scale(self) -> float:
         """The factor of the starting score in the finished model."""
-        moves = [] if self.moves is None else [move for moves in self.moves for move in moves]
-        return 1.0 + sum(factor for r, factor in moves if r == BASE)
+        return float(self._move_factors[0])
 
     def take(self, index: Ints) -> Ensemble:
         """The same model with some of its training rows."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._data.arrays import F64
-from ..._model.ensemble import BASE
+from ..._model.ensemble import SHRINK
 
 
 def shrink_factors(params: dict[str, Any], T: int) -> F64 | None:
@@ -66,16 +66,7 @@ def values_before_shrinking(values: F64, counts: NDArray[np.int64], shrink: F64 
 
 
 def shrinking_moves(shrink: F64) -> list[list[tuple[int, float]]]:
-    """Return the shrinking as ``moves`` of an `Ensemble`.
-
-    Before each step, all steps before it and the starting score move."""
-    moves: list[list[tuple[int, float]]] = [[]]
-    weight = np.zeros(0)  # of each earlier step, as it stands in the scores
-    base = 1.0
-    for t in range(1, len(shrink)):
-        now = shrink[t] * np.append(weight, 1.0)
-        steps = [(r, float(c)) for r, c in enumerate(now - np.append(weight, 0.0))]
-        moves.append([(BASE, base * (shrink[t] - 1)), *steps])
-        weight = now
-        base = base * shrink[t]
-    return [*moves, [(len(shrink) - 1, 1.0)]]
+    """Return the shrinking (T,) as ``moves`` of an `Ensemble`: add a step, then shrink everything."""
+    T = len(shrink)
+    before_steps = [[(t - 1, 1.0), (SHRINK, float(shrink[t]))] for t in range(1, T)]
+    return [[], *before_steps, [(T - 1, 1.0)]]
