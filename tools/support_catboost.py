@@ -44,6 +44,22 @@ def option(
     return make
 
 
+class OwnObjective:
+    """An objective of a user, with CatBoost's signs."""
+
+    def calc_ders_range(self, scores, labels, weights):
+        p = 1 / (1 + np.exp(-np.array(scores)))
+        w = 1.0 if weights is None else np.array(weights)
+        g = p - np.array(labels)
+        return list(zip(-w * g, -w * (p * (1 - p) + 0.1), strict=True))
+
+
+def own_objective():
+    more = {"loss_function": OwnObjective(), "eval_metric": "Logloss"}
+    model = CatBoostClassifier(**SMALL, **more).fit(TABLE, CLASSES, sample_weight=W)
+    return model, TABLE, CLASSES, {"sample_weight": W}
+
+
 def numbers(loss, y=SCORE, **kw):
     """Return a maker of a regression model."""
     return option(y, loss_function=loss, **kw)
@@ -148,6 +164,7 @@ def rows():
     yield "LogLinQuantile", numbers("LogLinQuantile", SIZES)
     yield "MultiQuantile", numbers("MultiQuantile:alpha=0.2,0.8")
     yield "RMSEWithUncertainty", numbers("RMSEWithUncertainty")
+    yield "own objective (calc_ders_range)", own_objective
     # leaves
     yield "leaf_estimation_method=Gradient", classes(leaf_estimation_method="Gradient")
     yield (

@@ -106,7 +106,18 @@ def survival():
 
 
 def own_objective(y, prediction):
-    return prediction - y, np.ones_like(prediction)
+    r = prediction - y
+    return np.where(r > 0, 2.0, 1.0) * r, np.where(r > 0, 2.0, 1.0)
+
+
+def own_objective_of_booster():
+    def objective(scores, rows):
+        g, h = own_objective(rows.get_label(), scores)
+        return WEIGHT * g, WEIGHT * h
+
+    model = xgb.train(BASE, xgb.DMatrix(X, NUMBER), 20, obj=objective)
+    given = {"objective": lambda margin, y: own_objective(y, margin)}
+    return model, X, NUMBER, {"sample_weight": WEIGHT, "params": given}
 
 
 MULTI = {"objective": "multi:softprob", "num_class": 3}
@@ -238,7 +249,8 @@ def rows():
     yield "sampling_method=gradient_based", booster(subsample=0.5, sampling_method="gradient_based")
     yield "booster=dart, one_drop", booster(booster="dart", rate_drop=0.1, one_drop=1)
     yield "booster=gblinear", estimator(xgb.XGBRegressor, booster="gblinear")
-    yield "custom objective", estimator(xgb.XGBRegressor, objective=own_objective)
+    yield "own objective, XGBRegressor", estimator(xgb.XGBRegressor, objective=own_objective)
+    yield "own objective, xgb.train(obj=), weights", own_objective_of_booster
     yield "several targets", two_targets
     yield "objective=rank:ndcg", ranking
     yield "objective=survival:aft", survival

@@ -97,20 +97,6 @@ def test_ranking_is_refused():
         lt.Tracer(model, NUMBERS.X, y)
 
 
-def test_a_custom_objective_is_refused():
-    settings = {
-        "objective": lambda y, F: (F - y, np.ones_like(y)),
-        "n_estimators": 3,
-        "verbose": -1,
-        "n_jobs": 1,
-    }
-    model = lgb.LGBMRegressor(**settings).fit(NUMBERS.X, NUMBERS.y)
-    with pytest.raises(
-        lt.UnsupportedModel, match=r"custom objective .* supported objectives are regression"
-    ):
-        lt.Tracer(model, NUMBERS.X, NUMBERS.y)
-
-
 def test_what_is_no_fitted_model():
     with pytest.raises(lt.UnsupportedModel, match="LGBMRegressor is not fitted; call fit"):
         lt.Tracer(lgb.LGBMRegressor(), NUMBERS.X, NUMBERS.y)

@@ -100,10 +100,6 @@ def survival():
     return xgb.train({"objective": "survival:aft", "nthread": 1}, matrix, 2)
 
 
-def own_objective(y, prediction):
-    return prediction - y, np.ones_like(y)
-
-
 REFUSED = {
     "gblinear": (lambda: xgb.XGBRegressor(booster="gblinear", n_jobs=1).fit(NUMBERS.X, NUMBERS.y), "gbtree"),
     "monotone": (lambda: trained(monotone_constraints="(1" + ",0" * 9 + ")"), "train without them"),
@@ -111,10 +107,6 @@ REFUSED = {
     "survival": (survival, "survival:aft"),
     "targets": (two_targets, "2 targets.*each target"),
     "quantiles": (lambda: trained(objective="reg:quantileerror", quantile_alpha=[0.1, 0.9]), "model for each quantile"),
-    "own objective": (
-        lambda: xgb.XGBRegressor(objective=own_objective, n_estimators=2, n_jobs=1).fit(NUMBERS.X, NUMBERS.y),
-        "objective of its own.*supported objectives",
-    ),
     "one_drop": (lambda: trained(booster="dart", rate_drop=0.1, one_drop=1), "one_drop=0"),
     "exact quantiles": (lambda: trained(objective="reg:absoluteerror", tree_method="exact"), "tree_method='hist'"),
     "not fitted": (lambda: xgb.XGBRegressor(), "XGBRegressor is not fitted"),

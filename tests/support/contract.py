@@ -7,6 +7,7 @@ from functools import cache
 
 import cases_catboost
 import cases_lightgbm
+import cases_own_objectives
 import cases_sklearn
 import cases_xgboost
 import numpy as np
@@ -20,6 +21,7 @@ CASES = {
         ("XGBoost", cases_xgboost),
         ("LightGBM", cases_lightgbm),
         ("scikit-learn", cases_sklearn),
+        ("own objective", cases_own_objectives),
     )
     for name, make in module.CASES.items()
 }

@@ -20,23 +20,23 @@ from .leaf_statistics import LogCoshMinimum, QuantileOfResiduals
 from .losses import Expectile, LogCosh, Lq, Quantile, RelativeError
 
 # The labels a loss takes: lowest, highest, in words.
-_ANY = -np.inf, np.inf, "finite numbers"
+ANY_LABELS = -np.inf, np.inf, "finite numbers"
 _POSITIVE = 0.0, np.inf, "numbers of zero or more"
 LABELS: dict[str, tuple[float, float, str]] = {
-    "RMSE": _ANY,
+    "RMSE": ANY_LABELS,
     "Logloss": (0.0, 1.0, "the model's two classes"),
     "CrossEntropy": (0.0, 1.0, "probabilities from 0 to 1"),
     "Poisson": _POSITIVE,
     "MultiClass": (0.0, np.inf, "the model's classes"),
     "MultiClassOneVsAll": (0.0, np.inf, "the model's classes"),
-    "MAE": _ANY,
-    "Quantile": _ANY,
-    "MAPE": _ANY,
+    "MAE": ANY_LABELS,
+    "Quantile": ANY_LABELS,
+    "MAPE": ANY_LABELS,
     "Tweedie": _POSITIVE,
-    "Huber": _ANY,
-    "Expectile": _ANY,
-    "LogCosh": _ANY,
-    "Lq": _ANY,
+    "Huber": ANY_LABELS,
+    "Expectile": ANY_LABELS,
+    "LogCosh": ANY_LABELS,
+    "Lq": ANY_LABELS,
 }
 CLASS_LOSSES = ("Logloss", "MultiClass", "MultiClassOneVsAll")
 EXPONENTIAL = ("Logloss", "CrossEntropy", "Poisson", "Tweedie")  # CatBoost keeps exp(score)

@@ -9,6 +9,8 @@ import catboost
 import numpy as np
 
 from ..._data.errors import InvalidInput, UnsupportedModel
+from ..own_objectives import take_functions
+from .own_objective import held_objective, refuse_own_loss
 from .source import LEAF_METHODS, CatBoostSource
 
 _SHRINKING_TREES = 200  # each step moves all before it: their number squared in all
@@ -31,6 +33,8 @@ def open_model(
             "this CatBoost model has no trees, so no training row acts through one."
         )
     params = model.get_all_params()
+    own, given = take_functions(given, held_objective(model))
+    refuse_own_loss(str(params["loss_function"]), own is not None)
     if unknown := sorted(set(given) - set(params)):
         raise InvalidInput(
             f"params has {', '.join(unknown)}, which this CatBoost model does not report; use the names of "
@@ -39,7 +43,7 @@ def open_model(
     params |= given
     _refuse_settings(params, model.tree_count_)
     _refuse_model(model)
-    return CatBoostSource(model, params, X, y, sample_weight, baseline)
+    return CatBoostSource(model, params, X, y, sample_weight, baseline, own=own)
 
 
 def load_model(path: str) -> catboost.CatBoost:

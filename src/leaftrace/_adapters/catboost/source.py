@@ -14,7 +14,6 @@ With model_shrink_rate the scores shrink before each step: see shrinkage.py.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -29,21 +28,24 @@ from ..._data.parquet import PartedTable
 from ..._data.stopping import stop_if_unwanted
 from ..._model.early_stopping import EvalRows, EvalSet, Rounds
 from ..._model.ensemble import Ensemble, LeafRule, Recorded
+from ..._model.further_losses.own import OwnFunctions
 from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, cumulative, f32, given_scores
 from ..split_columns import columns_of_training
 from .model_json import Json, leaf_weights, model_to_json
-from .objective import CLASS_LOSSES, EXPONENTIAL, LABELS, read_objective
+from .objective import ANY_LABELS, CLASS_LOSSES, EXPONENTIAL, LABELS, read_objective
+from .own_objective import TrainingObjective, own_objective, without_numba_warning
 from .pools import leaf_numbers, readable_table
 from .recorder import recorded_scores
+from .retrained import RetrainedCatBoost
 from .retraining import StopIfUnwanted, retraining_params, stopped_early
 from .shrinkage import shrink_factors, shrinking_moves, values_before_shrinking
 from .split_values import SplitValues
 from .splits import split_search
 from .statistics import CategoricalRows, target_statistics
 from .training_leaves import TrainingLeaves, training_leaves
-from .users_model import own_predictions, with_content, with_leaf_values
+from .users_model import own_predictions, with_leaf_values
 
 # Supported leaf_estimation_methods, and whether they divide by second derivatives.
 LEAF_METHODS = {"Newton": True, "Gradient": False, "Simple": False, "Exact": False}
@@ -69,8 +71,11 @@ class CatBoostSource(BaseSource):
         y: Any,
         sample_weight: Any,
         baseline: Any,
+        *,
+        own: OwnFunctions | None = None,
     ) -> None:
         self.model = model
+        self.own = own
         self.params = params
         self.name = type(model).__name__
         self.counts = np.asarray(model.get_tree_leaf_counts(), dtype=np.int64)
@@ -78,8 +83,10 @@ class CatBoostSource(BaseSource):
         self.values = values.reshape(int(self.counts.sum()), -1)
         self.loss_name = params["loss_function"].partition(":")[0]
         exact = params["leaf_estimation_method"] == "Exact"
-        self.objective = read_objective(params["loss_function"], self.values.shape[1], exact)
-        classes = np.asarray(model.classes_ if self.loss_name in CLASS_LOSSES else [])
+        if own is None:
+            self.objective = read_objective(params["loss_function"], self.values.shape[1], exact)
+        has_classes = own is not None or self.loss_name in CLASS_LOSSES
+        classes = np.asarray(model.classes_ if has_classes else [])
         self.classes = classes if len(classes) else None
         if isinstance(X, catboost.Pool):
             y = X.get_label() if y is None else y
@@ -101,6 +108,11 @@ class CatBoostSource(BaseSource):
         y = f32(codes)
         w = f32(sample_weight.astype(np.float32) * class_weight.astype(np.float32))
         shrink = shrink_factors(self.params, T)
+        if self.own is not None:
+            A = np.tile(self._base(shrink), (len(y), 1)) + (0.0 if offset is None else offset)
+            self.objective = own_objective(
+                self.own, A, y, 0 if self.classes is None else len(self.classes)
+            )
         if shrink is not None and self.loss_name in EXPONENTIAL:
             self.notes = [_SHRUNK]
         averaged = bool(self.params.get("boost_from_average")) and offset is None
@@ -278,7 +290,7 @@ class CatBoostSource(BaseSource):
 
     def labels(self, y: Any, length: int, name: str) -> F64:
         numbers = super().labels(y, length, name)
-        low, high, words = LABELS[self.loss_name]
+        low, high, words = LABELS.get(self.loss_name, ANY_LABELS)
         if self.classes is None and length and (numbers.min() < low or numbers.max() > high):
             raise InvalidInput(
                 f"{name} goes from {numbers.min():g} to {numbers.max():g}; "
@@ -302,17 +314,20 @@ class CatBoostSource(BaseSource):
     def retrain(self, rows: TrainingSet, threads: int) -> RetrainedCatBoost:
         repeats = rows.eval_set is not None
         params = retraining_params(self.model, self.params, repeats) | {"thread_count": threads}
+        if self.own is not None:
+            params["loss_function"] = TrainingObjective(self.own)
         _, y, weight, offset = self._data
         labels = rows.labels(y)
         weights = rows.weights(weight)
         baseline = rows.offset(offset)
         table, pool = self._table_and_pool(rows, labels, weights, baseline)
         try:
-            model = catboost.CatBoost(params).fit(
-                pool,
-                eval_set=self._eval_pools(rows.eval_set),
-                callbacks=[StopIfUnwanted()],
-            )
+            with without_numba_warning():
+                model = catboost.CatBoost(params).fit(
+                    pool,
+                    eval_set=self._eval_pools(rows.eval_set),
+                    callbacks=[StopIfUnwanted()],
+                )
         except catboost.CatBoostError as error:
             raise LeaftraceError(
                 f"CatBoost cannot train the model again; it says: {error}"
@@ -367,32 +382,3 @@ class CatBoostSource(BaseSource):
         if self._splits_on_targets:
             return leaf_numbers(self.model, self._training_pool)
         return self.ensemble.leaves
-
-
-@dataclass(frozen=True)
-class RetrainedCatBoost:
-    """A CatBoost model that was trained again."""
-
-    model: catboost.CatBoost
-    source: CatBoostSource
-    # table, labels, weights, given scores
-    training: tuple[Any, NDArray[Any], F64 | None, F64 | None]
-    rounds: Rounds
-
-    @cached_property
-    def structure_changed(self) -> bool:
-        return not self.source.same_structure(self.model)
-
-    def scores(self, X: Any) -> F64:
-        pool = self.source._pool(X)
-        predicted = np.asarray(self.model.predict(pool, prediction_type="RawFormulaVal"))
-        scores = predicted.reshape(pool.num_row(), -1)
-        baseline = np.asarray(pool.get_baseline(), dtype=np.float64)
-        # CatBoost adds a pool's baseline to its predictions; here the caller does.
-        return scores - baseline if baseline.size else scores
-
-    def own_model(self) -> catboost.CatBoost:
-        return with_content(self.source.model, self.model)
-
-    def open(self) -> CatBoostSource:
-        return CatBoostSource(self.model, self.model.get_all_params(), *self.training)

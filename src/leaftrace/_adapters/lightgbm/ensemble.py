@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from ..._data.arrays import F64, Ids
 from ..._data.errors import UnsupportedModel
 from ..._model.ensemble import BASE, Ensemble, LeafRule
-from ..._model.start import BaseRule
+from ..._model.further_losses.own import OwnFunctions, own_loss
+from ..._model.leaf_rule import Rounding
+from ..._model.start import BaseRule, Mean
 from ..base import UNWEIGHTED, f32
 from .dart import Moves, dart_schedule
 from .model import ParsedModel
@@ -62,6 +64,8 @@ class LightGBMRun:
     ``offset``         (n, K) scores given in advance, or None
     ``version``        of LightGBM
     ``base``           (K,) the starting score, if it is not that of these labels
+    ``own``            the functions of an objective that the user wrote, or None
+    ``classes``        number of classes for such an objective; 0 if labels are numbers
     """
 
     parsed: ParsedModel
@@ -72,6 +76,8 @@ class LightGBMRun:
     offset: F64 | None
     version: tuple[int, ...]
     base: F64 | None = None
+    own: OwnFunctions | None = None
+    classes: int = 0
 
     @cached_property
     def without_splits(self) -> NDArray[np.bool_]:
@@ -98,7 +104,7 @@ class LightGBMRun:
         parsed = self.parsed
         K = parsed.outputs
         weights = self._row_weights(params)
-        kind = objective(parsed.objective[0], params, K, weights.differ, self.version)
+        kind = self._objective(params, weights.differ)
         base, base_rule = self._start(params, kind, weights.w)
         schedule = self._schedule(params, folded=base_rule is not None)
         rates = schedule.rates / self.steepness(params)
@@ -133,6 +139,15 @@ class LightGBMRun:
         )
         return self._as_computed(e, params, schedule)
 
+    def _objective(self, params: dict[str, Any], weighted: bool) -> Objective:
+        """The objective with its functions; ``weighted``: rows have weights other than one."""
+        K = self.parsed.outputs
+        if self.own is None:
+            return objective(self.parsed.objective[0], params, K, weighted, self.version)
+        start = np.zeros((len(self.y), K)) if self.offset is None else self.offset
+        loss = own_loss(self.own, start, f32(self.y), classes=self.classes)
+        return Objective(loss, Mean(), Rounding(derivatives=not weighted, terms=True))
+
     def _row_weights(self, params: dict[str, Any]) -> _RowWeights:
         """The weights that leaves are computed with."""
         w = f32(self.sample_weight * self.class_weight)
@@ -151,7 +166,8 @@ class LightGBMRun:
         self, params: dict[str, Any], kind: Objective, w: F64
     ) -> tuple[F64, BaseRule | None]:
         """(K,) the starting score, and the rule it came from; zero and None if there is none."""
-        if self.offset is not None or refitted(params) or not self._has_start(params):
+        is_given = self.offset is not None or self.own is not None
+        if is_given or refitted(params) or not self._has_start(params):
             return np.zeros(self.parsed.outputs), None
         with np.errstate(divide="ignore", invalid="ignore"):
             fitted = kind.base.fit(kind.loss, f32(self.y), w)

@@ -12,15 +12,17 @@ from ..._data.arrays import F64, Ids
 from ..._data.errors import UnsupportedModel
 from ..._data.wording import words
 from ..._model.ensemble import Ensemble, Recorded
+from ..._model.further_losses.own import OwnFunctions, own_loss
 from ..._model.leaf_rule import LeafRule, Rounding, UnknownLimits
 from ..._model.losses import Loss
 from ..._model.start import BaseRule, LabelStatistic
 from ..base import UNWEIGHTED, f32
 from . import recover
 from .draws import Dart, Drawn, Moves, TreeMethod, draw_again
-from .model import Trees, bounds_shown
+from .model import Trees
 from .objectives import QUANTILES, Quantile, as_float32, loss_and_factor, quantile_levels
 from .start import starting_rule
+from .suspicions import suspected_bound, suspected_objective
 
 # Limits of leaf values that only other training rows show, with XGBoost's defaults; 0 is no limit.
 _DEFAULT_LIMITS = {"min_child_weight": 1, "max_delta_step": 0}
@@ -48,6 +50,9 @@ class XGBoostRun:
     ``given``          names of parameters that the user gave
     ``notes``          findings that the user should read
     ``recovered``      some parameters are not those that the model reported
+    ``own``            the objective of training if the user wrote it; ``objective`` only gives the
+                       response then
+    ``classes``        number of classes, for such an objective; 0 if labels are numbers
     """
 
     objective: str
@@ -65,12 +70,13 @@ class XGBoostRun:
     given: frozenset[str] = frozenset()
     notes: list[str] = field(default_factory=list)
     recovered: bool = False
+    own: OwnFunctions | None = None
+    classes: int = 0
 
     def ensemble(self) -> Ensemble:
         """Describe the run, with recovered parameters if the reported ones give other leaves."""
-        loss, hessian_factor = loss_and_factor(self.objective, self.params, len(self.base))
-        positive_weight = as_float32(self.params.get("scale_pos_weight", 1))
-        label_weight = np.where(self.y == 1, positive_weight, 1.0)
+        loss, hessian_factor = self._loss_and_factor()
+        label_weight = self._label_weight()
         with_labels = (
             label_weight if self.sample_weight is None else self.sample_weight * label_weight
         )
@@ -99,8 +105,27 @@ class XGBoostRun:
             recorded=self._recorded(hessian_factor, quantile),
             rounding=Rounding(scores=True, derivatives=True, terms=True),
             weights_fixed="" if quantile is None or quantile.weighted else UNWEIGHTED,
+            suspected=""
+            if self.own is not None
+            else suspected_objective(self.params, self.base_score),
         )
         return self._with_recovered(reported, rate_unit, hessian_factor)
+
+    def _loss_and_factor(self) -> tuple[Loss, float]:
+        """The loss, and the constant by which its second derivative is multiplied."""
+        stored, factor = loss_and_factor(self.objective, self.params, len(self.base))
+        if self.own is None:
+            return stored, factor
+        A = np.tile(self.base, (len(self.y), 1))
+        A = A if self.offset is None else A + self.offset
+        link = stored if self.classes or len(self.base) == 1 else None
+        return own_loss(self.own, A, self.y, classes=self.classes, link=link), 1.0
+
+    def _label_weight(self) -> F64:
+        """(n,) factors of the weights that come from scale_pos_weight."""
+        if self.own is not None:
+            return np.ones(len(self.y))
+        return np.where(self.y == 1, as_float32(self.params.get("scale_pos_weight", 1)), 1.0)
 
     @property
     def _parallel_trees(self) -> int:
@@ -108,7 +133,7 @@ class XGBoostRun:
 
     def _quantile(self) -> Quantile | None:
         """The statistic that the leaves are, for objectives that renew their leaves."""
-        if self.objective not in QUANTILES:
+        if self.objective not in QUANTILES or self.own is not None:
             return None
         return Quantile(quantile_levels(self.params)[0], self.sample_weight is not None)
 
@@ -116,7 +141,8 @@ class XGBoostRun:
         self, loss: Loss, hessian_factor: float, w: F64, quantile: Quantile | None
     ) -> BaseRule | None:
         """The rule that estimated the starting score, if it was estimated."""
-        if self.params["boost_from_average"] != "1" or self.offset is not None:
+        is_given = self.params["boost_from_average"] != "1" or self.offset is not None
+        if is_given or self.own is not None:
             return None
         label_rule = None if quantile is None else LabelStatistic(quantile.label_quantile)
         return starting_rule(
@@ -213,7 +239,7 @@ class XGBoostRun:
             if not self._has_defaults or recover.has_one_partition(e):
                 return self._with_found(e, recover.rates_of_rounds(e), rate_unit, hessian_factor)
             self.loaded = True  # a metric that was set up after loading does not show it
-        e = replace(e, suspected=self._suspected_bound())
+        e = replace(e, suspected=suspected_bound(self.trees, self.given) or e.suspected)
         if "min_child_weight" in self._unknown:
             e = replace(e, rule=replace(e.rule, min_hessian=0.0))
         candidates = [replace(e, rule=rule) for rule in recover.possible_rules(e)]
@@ -307,21 +333,6 @@ class XGBoostRun:
             f"{words().parameters(**unknown)}."
         )
         return replace(e, unknown_limits=UnknownLimits(frozenset(limited), remedy))
-
-    def _suspected_bound(self) -> str:
-        """The bound that equal values of unequal leaves suggest, in words; empty if there is none."""
-        bound = bounds_shown(self.trees)
-        if bound == "max_delta_step" and bound not in self.given:
-            return (
-                "likely max_delta_step, which the file does not keep, as many leaves have the same largest value: "
-                f"pass {words().parameters(max_delta_step=...)} as in training"
-            )
-        if bound == "monotone_constraints":
-            return (
-                "likely monotone_constraints, which the file does not keep, as unequal leaves of a tree have the same "
-                "value: they cannot be replayed; train without them"
-            )
-        return ""
 
     def _smallest_cover(self, e: Ensemble) -> float:
         """The smallest cover of a leaf that has a value, which min_child_weight cannot exceed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from xgboost.core import XGBoostError
 
 from ..._data.errors import InvalidInput, UnsupportedModel
+from ..._model.further_losses.own import OwnFunctions
+from ..own_objectives import label_first
 from .ensemble import tree_method
 from .model import ALIASES, best_rounds, error_reason, parameters
 from .objectives import OBJECTIVES, QUANTILES, as_float32, quantile_levels
@@ -36,6 +39,12 @@ class OpenedModel:
     sketched: bool = False  # trained on a QuantileDMatrix
     stopping: StoppingRule = field(default_factory=StoppingRule)
     model: Any = None  # the user's estimator, if it is one
+    own: OwnFunctions | None = None  # the objective that it was trained with, if a user wrote it
+
+    @property
+    def held_objective(self) -> Callable[[Any, Any], Any] | None:
+        """The objective f(margin, y) that the user's estimator holds, if it is a function."""
+        return None if self.model is None else label_first(self.model.objective)
 
 
 def open_booster(model: Any) -> OpenedModel:
@@ -51,11 +60,6 @@ def open_booster(model: Any) -> OpenedModel:
         )
     if not model.__sklearn_is_fitted__():
         raise UnsupportedModel(f"this {name} is not fitted; call fit() first.")
-    if callable(model.objective):
-        raise UnsupportedModel(
-            f"this {name} was trained with an objective of its own, whose derivatives leaftrace does not know; "
-            f"supported objectives are {', '.join(OBJECTIVES)}."
-        )
     booster = model.get_booster()
     return OpenedModel(
         booster,
@@ -114,15 +118,24 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def refuse_unsupported(details: dict[str, Any], params: dict[str, str]) -> None:
-    """Raise for settings whose leaf values are not reconstructed."""
+def refuse_unsupported(details: dict[str, Any], params: dict[str, str], own: bool) -> None:
+    """Raise for settings whose leaf values are not reconstructed.
+
+    ``own``: the objective that the model stores is not the one it was trained with.
+    """
     booster = details["gradient_booster"]["name"]
     objective = details["objective"]["name"]
     if booster == "gblinear":
         raise UnsupportedModel(
             "booster='gblinear' has no trees; train with booster='gbtree' or 'dart'."
         )
-    _refuse_objective(objective, params)
+    if not own:
+        _refuse_objective(objective, params)
+    elif int(params["num_target"]) > 1:
+        raise UnsupportedModel(
+            "objectives of your own are supported for one target, and this model has "
+            f"{params['num_target']}; train a model for each target."
+        )
     if any(c in params.get("monotone_constraints", "") for c in "123456789"):
         raise UnsupportedModel(
             "monotone_constraints bound leaf values by those of other leaves; train without them."
@@ -136,7 +149,7 @@ def refuse_unsupported(details: dict[str, Any], params: dict[str, str]) -> None:
         raise UnsupportedModel(
             "one_drop=1 draws trees in a way that is not replayed; train with one_drop=0."
         )
-    if objective in QUANTILES and tree_method(params) == "exact":
+    if not own and objective in QUANTILES and tree_method(params) == "exact":
         raise UnsupportedModel(
             f"with tree_method='exact' the leaves of {objective} are not quantiles; train with tree_method='hist'."
         )
