@@ -26,6 +26,7 @@ CLASSES = np.where(SCORE > 0, "yes", "no")
 THREE = np.digitize(SCORE, [-0.7, 0.7])
 COUNTS = np.round(np.exp(SCORE / 2))
 SIZES = np.where(SCORE < -1, 0.0, np.exp(SCORE / 2))
+TARGETS = np.stack([SCORE, SCORE**2 + TABLE["c"]], axis=1)
 CATEGORIES = TABLE.assign(kind=KIND, town=[f"town {t}" for t in TOWN])
 W = rng.random(N) + 0.3
 GIVEN = rng.normal(size=N)
@@ -163,7 +164,14 @@ def rows():
     yield "Lq, q < 2", numbers("Lq:q=1.5")
     yield "LogLinQuantile", numbers("LogLinQuantile", SIZES)
     yield "MultiQuantile", numbers("MultiQuantile:alpha=0.2,0.8")
-    yield "RMSEWithUncertainty", numbers("RMSEWithUncertainty")
+    yield (
+        "MultiQuantile, leaf_estimation_method=Gradient",
+        numbers("MultiQuantile:alpha=0.2,0.8", leaf_estimation_method="Gradient"),
+    )
+    yield "RMSEWithUncertainty", numbers("RMSEWithUncertainty", weight=W)
+    yield "MultiRMSE", numbers("MultiRMSE", TARGETS, weight=W)
+    yield "MultiLogloss", numbers("MultiLogloss", (TARGETS > 0).astype(int))
+    yield "MultiCrossEntropy", numbers("MultiCrossEntropy", 1 / (1 + np.exp(-TARGETS)))
     yield "own objective (calc_ders_range)", own_objective
     # leaves
     yield "leaf_estimation_method=Gradient", classes(leaf_estimation_method="Gradient")

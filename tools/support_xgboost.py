@@ -90,9 +90,7 @@ def pipeline():
     return model.fit(X, NUMBER), X, NUMBER, {}
 
 
-def two_targets():
-    y = np.c_[NUMBER, NUMBER]
-    return xgb.train(BASE, xgb.DMatrix(X, y), 5), X, y, {}
+TARGETS = np.float32(np.c_[NUMBER, NUMBER**2 + X[:, 3]])
 
 
 def ranking():
@@ -251,6 +249,15 @@ def rows():
     yield "booster=gblinear", estimator(xgb.XGBRegressor, booster="gblinear")
     yield "own objective, XGBRegressor", estimator(xgb.XGBRegressor, objective=own_objective)
     yield "own objective, xgb.train(obj=), weights", own_objective_of_booster
-    yield "several targets", two_targets
+    yield "several targets, reg:squarederror", booster(TARGETS)
+    yield "several targets, reg:absoluteerror", booster(TARGETS, objective="reg:absoluteerror")
+    yield (
+        "several targets, binary:logistic, weights",
+        booster((TARGETS > 0).astype(int), objective="binary:logistic", weight=WEIGHT),
+    )
+    yield (
+        "several targets, multi_strategy=multi_output_tree",
+        booster(TARGETS, multi_strategy="multi_output_tree", tree_method="hist"),
+    )
     yield "objective=rank:ndcg", ranking
     yield "objective=survival:aft", survival

@@ -154,12 +154,6 @@ def test_a_loss_that_keeps_exponentials_shrinks_roughly():
     ("loss", "words"),
     [
         ("Lq:q=1.5", ["the loss 'Lq:q=1.5'", "q of 2 or more"]),
-        (
-            "RMSEWithUncertainty",
-            ["the loss 'RMSEWithUncertainty' is not supported", "RMSE, Logloss"],
-        ),
-        ("MultiQuantile:alpha=0.2,0.7", ["MultiQuantile", "is not supported"]),
-        ("LogLinQuantile", ["LogLinQuantile", "is not supported"]),
     ],
 )
 def test_losses_that_are_refused(loss, words):

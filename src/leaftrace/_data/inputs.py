@@ -38,6 +38,30 @@ def vector(values: Any, name: str, length: int) -> np.ndarray:
     return array
 
 
+def label_array(values: Any) -> np.ndarray:
+    """Labels as an array: (n,), or (n, Y) if a row has several."""
+    array = np.asarray(values)
+    return array.ravel() if array.ndim < 2 or 1 in array.shape[1:] else array
+
+
+def targets(values: Any, name: str, length: int, columns: int) -> F64:
+    """(length, columns) finite numbers: several labels a row."""
+    array = frames.to_numpy(values)
+    if array.shape != (length, columns):
+        raise InvalidInput(
+            f"{name} has shape {array.shape}; expected {columns} labels a row, shape ({length}, {columns})."
+        )
+    flat = numbers(array.ravel(), name, length * columns)
+    return flat.reshape(length, columns)
+
+
+def labels_like(values: Any, name: str, labels: np.ndarray) -> np.ndarray:
+    """Other labels for rows with these: a `vector`, or `targets` if a row has several."""
+    if labels.ndim == 1:
+        return vector(values, name, len(labels))
+    return targets(values, name, *labels.shape)
+
+
 def _is_missing(array: np.ndarray) -> np.ndarray:
     """Whether each value is None or NaN."""
     if array.dtype.kind == "f":

@@ -310,6 +310,6 @@ def _base_changes(e: Ensemble, index: Ints) -> F64:
             "leave it out of rows=."
         )
     # the score without an added row of weight zero is that of all rows, with the same rounding
-    labels = np.append(e.y, 0.0)
+    labels = np.concatenate([e.y, np.zeros_like(e.y[:1])])
     weights = np.append(e.base_weight, 0.0)
     return base - e.base_rule.without(e.loss, labels, weights, np.array([e.n_rows]))

@@ -210,6 +210,10 @@ def _named_gradient(ensemble: Ensemble, F: F64, y: F64 | None, of: str, output: 
             )
         return ensemble.loss.value_gradient(F, y)
     if of == "prediction":
+        if output is None and ensemble.loss.several_numbers:
+            raise InvalidInput(
+                f"this model predicts {F.shape[1]} numbers for a row; say with output=0, 1, ... which one is meant."
+            )
         return _output_gradient(F, output)
     raise InvalidInput(
         f"of is '{of}'; it can be 'loss', 'prediction', a goal, an array of gradients or a function."

@@ -34,7 +34,16 @@ from ..._model.training_set import TrainingSet
 from ..base import BaseSource, cumulative, f32, given_scores
 from ..split_columns import columns_of_training
 from .model_json import Json, leaf_weights, model_to_json
-from .objective import ANY_LABELS, CLASS_LOSSES, EXPONENTIAL, LABELS, read_objective
+from .objective import (
+    ALWAYS_STARTS,
+    ANY_LABELS,
+    CLASS_LOSSES,
+    DIAGONAL,
+    EXPONENTIAL,
+    LABELS,
+    TARGETS,
+    read_objective,
+)
 from .own_objective import TrainingObjective, own_objective, without_numba_warning
 from .pools import leaf_numbers, readable_table
 from .recorder import recorded_scores
@@ -88,6 +97,7 @@ class CatBoostSource(BaseSource):
         has_classes = own is not None or self.loss_name in CLASS_LOSSES
         classes = np.asarray(model.classes_ if has_classes else [])
         self.classes = classes if len(classes) else None
+        self.targets = self.values.shape[1] if self.loss_name in TARGETS else None
         if isinstance(X, catboost.Pool):
             y = X.get_label() if y is None else y
             sample_weight = X.get_weight() if sample_weight is None else sample_weight
@@ -95,7 +105,8 @@ class CatBoostSource(BaseSource):
         n = leaves.shape[1]
         if y is None:
             raise InvalidInput("y_train is missing; pass the labels the model was trained on.")
-        self._data = X, inputs.vector(y, "y_train", n), inputs.weights(sample_weight, n), offset
+        labels = self.given_labels(y, n, "y_train")
+        self._data = X, labels, inputs.weights(sample_weight, n), offset
         self.ensemble = self._ensemble(leaves, offset)
 
     # ---- the ensemble ----
@@ -115,7 +126,8 @@ class CatBoostSource(BaseSource):
             )
         if shrink is not None and self.loss_name in EXPONENTIAL:
             self.notes = [_SHRUNK]
-        averaged = bool(self.params.get("boost_from_average")) and offset is None
+        starts = self.loss_name in ALWAYS_STARTS or self.params.get("boost_from_average")
+        averaged = bool(starts) and offset is None
         weights = self._leaf_weights(w)
         if self._splits_on_targets:
             leaves = self._training_leaves(y, w, leaves, offset)
@@ -148,7 +160,7 @@ class CatBoostSource(BaseSource):
             l2=float(np.float32(params["l2_leaf_reg"])),
             l2_scales=True,
             lam_float32=newton and self.values.shape[1] > 1,
-            diagonal=self.loss_name == "MultiClassOneVsAll",
+            diagonal=self.loss_name in DIAGONAL,
             iterations=iterations,
             backtracking=iterations > 1 and backtracks,
             statistic=self.objective.statistic,

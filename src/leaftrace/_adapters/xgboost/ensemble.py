@@ -13,9 +13,9 @@ from ..._data.errors import UnsupportedModel
 from ..._data.wording import words
 from ..._model.ensemble import Ensemble, Recorded
 from ..._model.further_losses.own import OwnFunctions, own_loss
-from ..._model.leaf_rule import LeafRule, Rounding, UnknownLimits
+from ..._model.leaf_rule import LeafRule, Rounding, StatisticsByOutput, UnknownLimits
 from ..._model.losses import Loss
-from ..._model.start import BaseRule, LabelStatistic
+from ..._model.start import BaseRule, LabelStatistic, LabelStatistics
 from ..base import UNWEIGHTED, f32
 from . import recover
 from .draws import Dart, Drawn, Moves, TreeMethod, draw_again
@@ -81,13 +81,13 @@ class XGBoostRun:
             label_weight if self.sample_weight is None else self.sample_weight * label_weight
         )
         w = f32(with_labels)
-        quantile = self._quantile()
-        base_rule = self._base_rule(loss, hessian_factor, w, quantile)
+        quantiles = self._quantiles()
+        base_rule = self._base_rule(loss, hessian_factor, w, quantiles)
         drawn = self._draw_again()
         rate_unit = hessian_factor * self._parallel_trees
         reported = Ensemble(
             loss=loss,
-            rule=self._leaf_rule(hessian_factor, quantile),
+            rule=self._leaf_rule(hessian_factor, quantiles),
             learning_rate=as_float32(self.params["learning_rate"]) / rate_unit,
             leaves=self.leaves,
             first_output=self.trees.output,
@@ -102,9 +102,9 @@ class XGBoostRun:
             offset=self.offset,
             sample=self._sample(drawn),
             moves=self._moves(drawn),
-            recorded=self._recorded(hessian_factor, quantile),
+            recorded=self._recorded(hessian_factor, bool(quantiles)),
             rounding=Rounding(scores=True, derivatives=True, terms=True),
-            weights_fixed="" if quantile is None or quantile.weighted else UNWEIGHTED,
+            weights_fixed=UNWEIGHTED if quantiles and not quantiles[0].weighted else "",
             suspected=""
             if self.own is not None
             else suspected_objective(self.params, self.base_score),
@@ -125,31 +125,39 @@ class XGBoostRun:
         """(n,) factors of the weights that come from scale_pos_weight."""
         if self.own is not None:
             return np.ones(len(self.y))
+        if self.y.ndim == 2:
+            return np.ones(len(self.y))
         return np.where(self.y == 1, as_float32(self.params.get("scale_pos_weight", 1)), 1.0)
 
     @property
     def _parallel_trees(self) -> int:
         return int(self.params["num_parallel_tree"])
 
-    def _quantile(self) -> Quantile | None:
-        """The statistic that the leaves are, for objectives that renew their leaves."""
+    def _quantiles(self) -> list[Quantile]:
+        """The statistic that the leaves of each output are, for objectives that renew leaves."""
         if self.objective not in QUANTILES or self.own is not None:
-            return None
-        return Quantile(quantile_levels(self.params)[0], self.sample_weight is not None)
+            return []
+        levels = quantile_levels(self.params)
+        levels = levels if len(levels) == len(self.base) else levels[:1] * len(self.base)
+        return [Quantile(alpha, self.sample_weight is not None) for alpha in levels]
 
     def _base_rule(
-        self, loss: Loss, hessian_factor: float, w: F64, quantile: Quantile | None
+        self, loss: Loss, hessian_factor: float, w: F64, quantiles: list[Quantile]
     ) -> BaseRule | None:
         """The rule that estimated the starting score, if it was estimated."""
         is_given = self.params["boost_from_average"] != "1" or self.offset is not None
         if is_given or self.own is not None:
             return None
-        label_rule = None if quantile is None else LabelStatistic(quantile.label_quantile)
+        label_rule: BaseRule | None = None
+        if len(quantiles) == 1:
+            label_rule = LabelStatistic(quantiles[0].label_quantile)
+        elif quantiles:
+            label_rule = LabelStatistics(tuple(q.label_quantile for q in quantiles))
         return starting_rule(
             self.objective, loss, self.y, w, self.base_score, hessian_factor, label_rule
         )
 
-    def _leaf_rule(self, hessian_factor: float, quantile: Quantile | None) -> LeafRule:
+    def _leaf_rule(self, hessian_factor: float, quantiles: list[Quantile]) -> LeafRule:
         """The leaf rule of the loss's own second derivative."""
         params = self.params
         bound = as_float32(params["max_delta_step"])
@@ -160,15 +168,15 @@ class XGBoostRun:
             # A leaf that XGBoost split off had at least this H in its own float32 arithmetic,
             # which may differ from ours in the last digits.
             min_hessian=(1 - 1e-6) * as_float32(params["min_child_weight"]) / hessian_factor,
-            statistic=quantile,
+            statistic=StatisticsByOutput(tuple(quantiles)) if quantiles else None,
         )
 
-    def _recorded(self, hessian_factor: float, quantile: Quantile | None) -> Recorded | None:
+    def _recorded(self, hessian_factor: float, counts_weights: bool) -> Recorded | None:
         """The cover of the leaves, which counts weights where the leaves are quantiles."""
         cover = self.trees.cover
         if cover is None:
             return None
-        if quantile is not None:
+        if counts_weights:
             return Recorded("weight", cover)
         return Recorded("hessian", cover / hessian_factor)
 

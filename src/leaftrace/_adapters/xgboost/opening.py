@@ -17,7 +17,7 @@ from ..._model.further_losses.own import OwnFunctions
 from ..own_objectives import label_first
 from .ensemble import tree_method
 from .model import ALIASES, best_rounds, error_reason, parameters
-from .objectives import OBJECTIVES, QUANTILES, as_float32, quantile_levels
+from .objectives import OBJECTIVES, OF_TARGETS, QUANTILES, as_float32, quantile_levels
 from .stopping import StoppingRule, rule_of_estimator
 
 # Parameters that the model itself holds, so the user cannot give others.
@@ -161,12 +161,17 @@ def _refuse_objective(objective: str, params: dict[str, str]) -> None:
         raise UnsupportedModel(
             f"the objective '{objective}' is not supported; supported objectives are {', '.join(OBJECTIVES)}."
         )
-    if objective == "reg:quantileerror" and len(quantile_levels(params)) > 1:
+    targets = int(params["num_target"])
+    several_quantiles = objective == "reg:quantileerror" and len(quantile_levels(params)) == targets
+    if targets == 1 or several_quantiles:
+        return
+    if objective not in OF_TARGETS or int(params["num_class"]) > 1:
         raise UnsupportedModel(
-            f"this model has {len(quantile_levels(params))} quantiles (quantile_alpha); "
-            "train a model for each quantile."
+            f"this model predicts {targets} targets at once with {objective}; several targets are supported for "
+            f"{', '.join(OF_TARGETS)}. Train a model for each target."
         )
-    if int(params["num_target"]) > 1:
+    if as_float32(params.get("scale_pos_weight", 1)) != 1:
         raise UnsupportedModel(
-            f"this model predicts {params['num_target']} targets at once; train a model for each target."
+            "scale_pos_weight with several targets weighs a row otherwise for each of them; train a model for each "
+            "target."
         )

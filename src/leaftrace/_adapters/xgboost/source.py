@@ -109,9 +109,14 @@ class XGBoostSource(BaseSource):
         self.name = opened.name
         self.X = X
         self.objective: str = details["objective"]["name"]
-        self.outputs = max(1, int(params["num_class"]))
-        self.classes = np.arange(self.outputs) if self.outputs > 1 else opened.classes
-        if opened.own is not None and not are_class_numbers(y, self.outputs):
+        classes = int(params["num_class"])
+        targets = int(params["num_target"])
+        self.outputs = max(1, classes, targets)
+        self.classes = np.arange(classes) if classes > 1 else opened.classes
+        if targets > 1:
+            self.classes = None
+            self.targets = None if self.objective == "reg:quantileerror" else targets
+        if opened.own is not None and not are_class_numbers(y, classes):
             self.classes = opened.classes
         self.label_range = ANY if opened.own is not None else OBJECTIVES[self.objective]
         self._matrices = MatrixBuilder(opened.booster, opened.missing)

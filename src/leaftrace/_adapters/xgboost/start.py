@@ -229,7 +229,10 @@ def _candidates(
     candidates: list[_Candidate] = []
     link = _LINKS.get(objective)
     if link is not None:
-        candidates.append(_Candidate(Mean(link), np.array([np.average(y, weights=w)])))
+        mean = np.atleast_1d(np.average(y, axis=0, weights=w))
+        candidates.append(_Candidate(Mean(link), mean))
+    if loss.n_outputs > 1:
+        return candidates
     newton = ScaledNewtonStep(1 / hessian_factor)
     candidates.append(_Candidate(newton, _response(objective, newton.fit(loss, y, w))))
     return candidates
