@@ -172,6 +172,9 @@ def rows():
     yield "MultiRMSE", numbers("MultiRMSE", TARGETS, weight=W)
     yield "MultiLogloss", numbers("MultiLogloss", (TARGETS > 0).astype(int))
     yield "MultiCrossEntropy", numbers("MultiCrossEntropy", 1 / (1 + np.exp(-TARGETS)))
+    bounds = np.stack([SIZES + 0.1, np.where(CLASSES == "yes", -1.0, SIZES + 0.1)], axis=1)
+    for shape in ("Normal", "Logistic", "Extreme"):
+        yield f"SurvivalAft, {shape}", numbers(f"SurvivalAft:dist={shape};scale=1.2", bounds)
     yield "own objective (calc_ders_range)", own_objective
     # leaves
     yield "leaf_estimation_method=Gradient", classes(leaf_estimation_method="Gradient")

@@ -98,9 +98,14 @@ def ranking():
     return xgb.train({**BASE, "objective": "rank:ndcg"}, rows, 5), X, CLASS, {}
 
 
-def survival():
-    rows = xgb.DMatrix(X, label_lower_bound=POSITIVE, label_upper_bound=POSITIVE)
-    return xgb.train({**BASE, "objective": "survival:aft"}, rows, 5), X, POSITIVE, {}
+def survival(distribution):
+    def make():
+        bounds = np.stack([POSITIVE, np.where(CLASS, POSITIVE, np.inf)], axis=1)
+        rows = xgb.DMatrix(X, label_lower_bound=bounds[:, 0], label_upper_bound=bounds[:, 1])
+        params = {**BASE, "objective": "survival:aft", "aft_loss_distribution": distribution}
+        return xgb.train(params, rows, 10), X, bounds, {}
+
+    return make
 
 
 def own_objective(y, prediction):
@@ -260,4 +265,5 @@ def rows():
         booster(TARGETS, multi_strategy="multi_output_tree", tree_method="hist"),
     )
     yield "objective=rank:ndcg", ranking
-    yield "objective=survival:aft", survival
+    for distribution in ("normal", "logistic", "extreme"):
+        yield f"objective=survival:aft, {distribution}", survival(distribution)

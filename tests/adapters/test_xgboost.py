@@ -97,17 +97,10 @@ def ranked():
     return xgb.train({"objective": "rank:pairwise", "nthread": 1}, matrix, 2)
 
 
-def survival():
-    y = np.abs(NUMBERS.y) + 0.1
-    matrix = xgb.DMatrix(NUMBERS.X, label_lower_bound=y, label_upper_bound=y)
-    return xgb.train({"objective": "survival:aft", "nthread": 1}, matrix, 2)
-
-
 REFUSED = {
     "gblinear": (lambda: xgb.XGBRegressor(booster="gblinear", n_jobs=1).fit(NUMBERS.X, NUMBERS.y), "gbtree"),
     "monotone": (lambda: trained(monotone_constraints="(1" + ",0" * 9 + ")"), "train without them"),
     "ranking": (ranked, "'rank:pairwise' is not supported; supported objectives are reg:squarederror"),
-    "survival": (survival, "survival:aft"),
     "targets": (two_targets, "2 targets.*each target"),
     "one_drop": (lambda: trained(booster="dart", rate_drop=0.1, one_drop=1), "one_drop=0"),
     "exact quantiles": (lambda: trained(objective="reg:absoluteerror", tree_method="exact"), "tree_method='hist'"),

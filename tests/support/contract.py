@@ -9,6 +9,7 @@ import cases_catboost
 import cases_lightgbm
 import cases_own_objectives
 import cases_sklearn
+import cases_survival
 import cases_targets
 import cases_xgboost
 import numpy as np
@@ -23,6 +24,7 @@ CASES = {
         ("LightGBM", cases_lightgbm),
         ("scikit-learn", cases_sklearn),
         ("own objective", cases_own_objectives),
+        ("survival", cases_survival),
         ("several targets", cases_targets),
     )
     for name, make in module.CASES.items()

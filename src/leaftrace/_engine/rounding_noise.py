@@ -101,12 +101,17 @@ def _rounding_terms(e: Ensemble, A: F64, roundings: int) -> tuple[float, float]:
     state = e.loss.state(A)
     w = e.w[:, None]
     squares = (
-        roundings * _last_bit(A) ** 2
-        + _last_bit(e.y.reshape(len(e.y), -1)).max(axis=1, keepdims=True) ** 2
+        roundings * _last_bit(A) ** 2 + _last_bit(_finite_labels(e)).max(axis=1, keepdims=True) ** 2
     )
     noise = (w * e.second_derivatives(A)) ** 2 * squares / 12
     size = (w * e.loss.gradient(state, e.y)) ** 2
     return float(noise.sum()), float(size.sum())
+
+
+def _finite_labels(e: Ensemble) -> F64:
+    """(n, Y) labels, with zero for ends of intervals that are open."""
+    y = e.y.reshape(e.n_rows, -1)
+    return np.where(np.isfinite(y), y, 0.0)
 
 
 def _last_bit(x: F64) -> F64:

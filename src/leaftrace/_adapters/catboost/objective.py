@@ -25,6 +25,7 @@ from ..._model.start import BaseRule, LabelStatistic, LabelStatistics, Mean, Mea
 from ..base import f32
 from .leaf_statistics import LogCoshMinimum, QuantileOfResiduals
 from .losses import Expectile, LogCosh, LogLinQuantile, Lq, Quantile, RelativeError
+from .survival import AFT, survival_loss
 
 # The labels a loss takes: lowest, highest, in words.
 ANY_LABELS = -np.inf, np.inf, "finite numbers"
@@ -48,6 +49,7 @@ LABELS: dict[str, tuple[float, float, str]] = {
     "MultiQuantile": ANY_LABELS,
     "RMSEWithUncertainty": ANY_LABELS,
     "MultiRMSE": ANY_LABELS,
+    AFT: ANY_LABELS,
     "MultiLogloss": (0.0, 1.0, "0 and 1, a column for each output"),
     "MultiCrossEntropy": (0.0, 1.0, "probabilities from 0 to 1, a column for each output"),
 }
@@ -82,6 +84,8 @@ def read_objective(description: str, K: int, exact: bool) -> Objective:
         raise UnsupportedModel(
             f"the loss '{description}' is not supported; supported losses are {', '.join(LABELS)}."
         )
+    if name == AFT:
+        return Objective(survival_loss(settings), None, None)
     if name == "MultiQuantile":
         return _several_quantiles(settings, exact)
     numbers = _numbers(settings)

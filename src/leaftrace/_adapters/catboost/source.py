@@ -46,13 +46,14 @@ from .objective import (
 )
 from .own_objective import TrainingObjective, own_objective, without_numba_warning
 from .pools import leaf_numbers, readable_table
-from .recorder import recorded_scores
+from .recorder import comparison_note, final_scores, recorded_scores
 from .retrained import RetrainedCatBoost
 from .retraining import StopIfUnwanted, retraining_params, stopped_early
 from .shrinkage import shrink_factors, shrinking_moves, values_before_shrinking
 from .split_values import SplitValues
 from .splits import split_search
 from .statistics import CategoricalRows, target_statistics
+from .survival import AFT, UNWEIGHTED_ROWS, log_bounds, refuse_weights
 from .training_leaves import TrainingLeaves, training_leaves
 from .users_model import own_predictions, with_leaf_values
 
@@ -118,6 +119,9 @@ class CatBoostSource(BaseSource):
         class_weight = self._class_weights(codes)
         y = f32(codes)
         w = f32(sample_weight.astype(np.float32) * class_weight.astype(np.float32))
+        if self.loss_name == AFT:
+            refuse_weights(w)
+            self.notes = [UNWEIGHTED_ROWS]
         shrink = shrink_factors(self.params, T)
         if self.own is not None:
             A = np.tile(self._base(shrink), (len(y), 1)) + (0.0 if offset is None else offset)
@@ -148,6 +152,7 @@ class CatBoostSource(BaseSource):
             offset=offset,
             moves=None if shrink is None else shrinking_moves(shrink),
             recorded=None if weights is None else Recorded("weight", weights),
+            weights_fixed=UNWEIGHTED_ROWS if self.loss_name == AFT else "",
         )
 
     def _leaf_rule(self) -> LeafRule:
@@ -158,7 +163,7 @@ class CatBoostSource(BaseSource):
         return LeafRule(
             newton,
             l2=float(np.float32(params["l2_leaf_reg"])),
-            l2_scales=True,
+            l2_scales=self.loss_name != AFT,
             lam_float32=newton and self.values.shape[1] > 1,
             diagonal=self.loss_name in DIAGONAL,
             iterations=iterations,
@@ -222,7 +227,9 @@ class CatBoostSource(BaseSource):
         self.notes = [*self.notes, _NOTE + ("" if found.confirmed else _NOT_CONFIRMED)]
         recorded = recorded_scores(self.model)
         if recorded is not None and len(recorded) == len(y):
-            self.notes = [*self.notes, self._comparison(recorded, leaves, offset)]
+            start = self._bias + (0.0 if offset is None else offset)
+            scores = final_scores(start, self.values, self.counts, leaves)
+            self.notes = [*self.notes, comparison_note(recorded, scores, self.tolerance)]
         return leaves
 
     def _in_training(self, y: F64, w: F64, leaves: Ids) -> TrainingLeaves:
@@ -231,16 +238,6 @@ class CatBoostSource(BaseSource):
         table = X if isinstance(X, catboost.Pool) else self._table(X)
         rows = CategoricalRows(table, self._training_pool, y, w, leaves)
         return training_leaves(self.model, self._content, self.params, rows)
-
-    def _comparison(self, recorded: F64, leaves: Ids, offset: F64 | None) -> str:
-        """Compare the scores of these leaves (trees, n) with recorded ones (n, K), for a note."""
-        scores = self._bias + (0.0 if offset is None else offset)
-        tables = np.split(self.values, cumulative(self.counts)[1:-1])
-        for ids, values in zip(leaves, tables, strict=True):
-            scores = scores + values[ids]
-        error = float(np.abs(scores - recorded).max()) / max(1.0, float(np.abs(recorded).max()))
-        verb = "confirm" if error <= self.tolerance else "do not confirm"
-        return f"the recorded scores of all rows {verb} them (largest difference {error:.0e})"
 
     # ---- rows and labels ----
 
@@ -300,7 +297,14 @@ class CatBoostSource(BaseSource):
     def own_labels(self, X: Any) -> Any | None:
         return X.get_label() if isinstance(X, catboost.Pool) and X.has_label() else None
 
+    def given_labels(self, y: Any, length: int, name: str) -> NDArray[Any]:
+        if self.loss_name == AFT:
+            return inputs.intervals(y, name, length)
+        return super().given_labels(y, length, name)
+
     def labels(self, y: Any, length: int, name: str) -> F64:
+        if self.loss_name == AFT:
+            return log_bounds(y, length, name)
         numbers = super().labels(y, length, name)
         low, high, words = LABELS.get(self.loss_name, ANY_LABELS)
         if self.classes is None and length and (numbers.min() < low or numbers.max() > high):

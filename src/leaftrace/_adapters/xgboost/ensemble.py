@@ -22,6 +22,7 @@ from .draws import Dart, Drawn, Moves, TreeMethod, draw_again
 from .model import Trees
 from .objectives import QUANTILES, Quantile, as_float32, loss_and_factor, quantile_levels
 from .start import starting_rule
+from .survival import AFT
 from .suspicions import suspected_bound, suspected_objective
 
 # Limits of leaf values that only other training rows show, with XGBoost's defaults; 0 is no limit.
@@ -105,11 +106,15 @@ class XGBoostRun:
             recorded=self._recorded(hessian_factor, bool(quantiles)),
             rounding=Rounding(scores=True, derivatives=True, terms=True),
             weights_fixed=UNWEIGHTED if quantiles and not quantiles[0].weighted else "",
-            suspected=""
-            if self.own is not None
-            else suspected_objective(self.params, self.base_score),
+            suspected=self._suspected(),
         )
         return self._with_recovered(reported, rate_unit, hessian_factor)
+
+    def _suspected(self) -> str:
+        """Words for an objective of the user's that the model does not store, if there may be one."""
+        if self.own is not None or self.objective == AFT:
+            return ""
+        return suspected_objective(self.params, self.base_score)
 
     def _loss_and_factor(self) -> tuple[Loss, float]:
         """The loss, and the constant by which its second derivative is multiplied."""
@@ -146,7 +151,7 @@ class XGBoostRun:
     ) -> BaseRule | None:
         """The rule that estimated the starting score, if it was estimated."""
         is_given = self.params["boost_from_average"] != "1" or self.offset is not None
-        if is_given or self.own is not None:
+        if is_given or self.own is not None or self.objective == AFT:
             return None
         label_rule: BaseRule | None = None
         if len(quantiles) == 1:

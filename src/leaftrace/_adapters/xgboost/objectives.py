@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from ..._data.arrays import F64, Ids
+from ..._model.further_losses.survival import AcceleratedTime, Distribution
 from ..._model.further_losses.targets import (
     LogisticTargets,
     QuantileTargets,
@@ -19,6 +21,7 @@ from ..._model.further_losses.targets import Terms as SeveralTerms
 from ..._model.general_losses import Gamma, Hinge, Pinball, PseudoHuber, SquaredLog, Tweedie
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from ..base import f32
+from .survival import AFT
 
 ANY = (-np.inf, np.inf)
 POSITIVE = (0.0, np.inf)
@@ -38,6 +41,7 @@ OBJECTIVES = {  # and the range of their labels
     "reg:pseudohubererror": ANY,
     "reg:absoluteerror": ANY,
     "reg:quantileerror": ANY,
+    AFT: ANY,
 }
 QUANTILES = ("reg:absoluteerror", "reg:quantileerror")
 # Objectives of several targets at once.
@@ -136,6 +140,9 @@ def _loss(objective: str, params: Mapping[str, str]) -> Loss:
     if objective in QUANTILES:
         name = objective.partition(":")[2].replace("error", " error")
         return Pinball(quantile_levels(params)[0], name)
+    if objective == AFT:
+        distribution = cast(Distribution, params["aft_loss_distribution"])
+        return AcceleratedTime(distribution, as_float32(params["aft_loss_distribution_scale"]))
     others = {"reg:gamma": Gamma(), "reg:squaredlogerror": SquaredLog(), "binary:hinge": Hinge()}
     return others.get(objective, SquaredError())
 

@@ -18,6 +18,7 @@ from ..._model.training_set import TrainingSet
 from .model import learner, parameters
 from .prediction import predict
 from .start import margin
+from .survival import AFT
 from .users_model import with_booster
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ class RetrainedXGBoost:
         codes = rows.labels(t.y)
         offset = rows.offset(t.offset)
         labels = codes if source.classes is None else source.classes[codes.astype(int)]
+        if source.objective == AFT:
+            labels = np.exp(codes)
         weight = rows.weights(t.sample_weight)
         baseline = None if offset is None else offset + source.base
         rounds = None if source.opened.rounds is None else self.rounds.count

@@ -57,6 +57,7 @@ from .retraining import RetrainedXGBoost, training_objective
 from .splits import columns_of, split_search
 from .start import margin
 from .stopping import STOPPING_NAMES, StopIfUnwanted, reported_metrics
+from .survival import AFT, bounds_of_logs, log_bounds, own_bounds
 from .tables import MatrixBuilder, take_rows
 from .users_model import with_booster, with_leaf_values
 
@@ -171,7 +172,7 @@ class XGBoostSource(BaseSource):
             base=self.base,
             loaded=is_loaded(self.booster),
             leaves=leaves,
-            y=f32(self.labels(y, n, "y_train")),
+            y=self._as_stored(self.labels(y, n, "y_train")),
             sample_weight=None if sample_weight is None else f32(inputs.weights(sample_weight, n)),
             offset=offset,
             given=self.given,
@@ -223,16 +224,27 @@ class XGBoostSource(BaseSource):
     def _matrix(self, X: Any, kind: type[xgb.DMatrix] = xgb.DMatrix, **fields: Any) -> xgb.DMatrix:
         return self._matrices.build(X, kind, **fields)
 
+    def labels(self, y: Any, length: int, name: str) -> F64:
+        if self.objective == AFT and self.opened.own is None:
+            return log_bounds(y, length, name)
+        return super().labels(y, length, name)
+
+    def _as_stored(self, codes: F64) -> F64:
+        """Labels as training has them; logarithms of bounds are not rounded."""
+        return codes if self.objective == AFT else f32(codes)
+
     def own_labels(self, X: Any) -> Any | None:
         if not isinstance(X, xgb.DMatrix):
             return None
+        if self.objective == AFT:
+            return own_bounds(X)
         labels = X.get_label()
         return labels if labels.size else None
 
     def as_trained(
         self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None
     ) -> tuple[F64, F64]:
-        return f32(codes), f32(f32(weight) * f32(factor))
+        return self._as_stored(codes), f32(f32(weight) * f32(factor))
 
     def own_predictions(self, F: F64) -> NDArray[Any]:
         if self.objective == "binary:logitraw" and self.opened.classes is None:
@@ -265,14 +277,17 @@ class XGBoostSource(BaseSource):
                 f"change them). {words().give_parameters} as in training."
             )
         t = self.training
-        codes = t.y if rows.y is None else f32(self.labels(rows.y, len(t.y), "y"))
+        codes = t.y
+        if rows.y is not None:
+            codes = self._as_stored(self.labels(rows.y, len(t.y), "y"))
         if rows.added is not None:
             if isinstance(self.X, xgb.DMatrix):
                 raise InvalidInput(
                     "rows cannot be added to a DMatrix; pass X_train and y_train as a table."
                 )
             X, labels, w = rows.added
-            rows = replace(rows, added=(X, f32(self.labels(labels, len(labels), "y_new")), f32(w)))
+            new = self._as_stored(self.labels(labels, len(labels), "y_new"))
+            rows = replace(rows, added=(X, new, f32(w)))
         rows = replace(rows, y=codes)
         booster = self._train(rows, threads)
         rounds = self._rounds(booster, rows.eval_set is not None)
@@ -306,7 +321,8 @@ class XGBoostSource(BaseSource):
         if isinstance(rows.X, xgb.DMatrix):
             return self._matrix(rows.X)
         codes = self.labels(rows.y, len(rows.y), "the labels of eval_set")
-        return self._matrix(rows.X, xgb.DMatrix, label=f32(codes), weight=rows.weight)
+        more = bounds_of_logs(codes) if self.objective == AFT else {"label": f32(codes)}
+        return self._matrix(rows.X, xgb.DMatrix, weight=rows.weight, **more)
 
     def _rounds(self, booster: xgb.Booster, repeated: bool) -> Rounds:
         """Rounds of a retrained booster that predictions are made with, beside those of the model."""
@@ -337,7 +353,9 @@ class XGBoostSource(BaseSource):
     def _altered(self, rows: TrainingSet, threads: int) -> xgb.DMatrix:
         """A training set as the kind of matrix that the model was trained on."""
         t = self.training
-        more: dict[str, Any] = {"label": rows.labels(t.y)}
+        labels = rows.labels(t.y)
+        is_aft = self.objective == AFT
+        more: dict[str, Any] = bounds_of_logs(labels) if is_aft else {"label": labels}
         if (weight := rows.weights(t.sample_weight)) is not None:
             more["weight"] = weight
         if (offset := rows.offset(t.offset)) is not None:

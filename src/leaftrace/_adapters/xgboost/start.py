@@ -25,6 +25,7 @@ import numpy as np
 from ..._data.arrays import F64, Ints
 from ..._model.losses import Loss
 from ..._model.start import BaseRule, Mean, NewtonStep
+from .survival import AFT
 
 _DEFAULT = 0.5  # where nothing is estimated
 _LINKS: dict[str, Literal["identity", "log", "logit"]] = {
@@ -35,6 +36,7 @@ _LINKS: dict[str, Literal["identity", "log", "logit"]] = {
     "count:poisson": "log",
     "reg:gamma": "log",
     "reg:tweedie": "log",
+    AFT: "log",
 }
 
 
