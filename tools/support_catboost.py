@@ -197,6 +197,11 @@ def rows():
     yield "model_shrink_rate with Logloss", classes(model_shrink_rate=0.1)
     yield "monotone_constraints", numbers("RMSE", monotone_constraints=[1, 0, 0, 0])
     yield "langevin", numbers("RMSE", langevin=True)
+    yield "langevin, Logloss", classes(langevin=True)
+    yield (
+        "langevin, leaf_estimation_method=Gradient",
+        numbers("RMSE", langevin=True, leaf_estimation_method="Gradient"),
+    )
     yield "posterior_sampling", numbers("RMSE", posterior_sampling=True)
     # trees
     yield "grow_policy=Depthwise", classes(grow_policy="Depthwise")

@@ -251,6 +251,10 @@ def rows():
     yield "monotone_constraints", booster(monotone_constraints="(1,0,0,0,0,0)")
     yield "sampling_method=gradient_based", booster(subsample=0.5, sampling_method="gradient_based")
     yield "booster=dart, one_drop", booster(booster="dart", rate_drop=0.1, one_drop=1)
+    yield (
+        "booster=dart, one_drop, sample_type=weighted",
+        booster(booster="dart", rate_drop=0.1, one_drop=1, sample_type="weighted"),
+    )
     yield "booster=gblinear", estimator(xgb.XGBRegressor, booster="gblinear")
     yield "own objective, XGBRegressor", estimator(xgb.XGBRegressor, objective=own_objective)
     yield "own objective, xgb.train(obj=), weights", own_objective_of_booster

@@ -163,6 +163,12 @@ def test_losses_that_are_refused(loss, words):
         lt.Tracer(model, data.X, data.y)
 
 
+@pytest.mark.parametrize("setting", ["langevin", "posterior_sampling"])
+def test_newton_leaves_have_no_noise(setting):
+    _, tracer = traced("RMSE", numbers(), **{setting: True})
+    assert tracer.fidelity.max_error < 1e-12
+
+
 def test_long_shrinking_models_are_refused():
     data = numbers()
     model = CatBoost({**SMALL, "iterations": 201, "depth": 1, "model_shrink_rate": 0.01}).fit(

@@ -60,11 +60,6 @@ def test_two_lines():
         (NUMBERS, {"monotone_constraints": [1] + [0] * 9}, "monotone_constraints .* train without"),
         (NUMBERS, {"linear_tree": True}, "linear_tree=False"),
         (
-            numbers("fractions"),
-            {"objective": "cross_entropy_lambda"},
-            "supported objectives are .*cross_entropy",
-        ),
-        (
             BINARY,
             {
                 "objective": "binary",
@@ -81,6 +76,14 @@ def test_refused_settings(data, settings, message):
     model = train(data, 3, **settings)
     with pytest.raises(lt.UnsupportedModel, match=message):
         lt.Tracer(model, data.X, data.codes)
+
+
+def test_intensities_are_refused():
+    data = numbers("fractions")
+    rows = lgb.Dataset(data.X, data.y, weight=np.full(len(data.y), 2.0))
+    model = lgb.train({**SMALL, "objective": "cross_entropy_lambda"}, rows, 2)
+    with pytest.raises(lt.UnsupportedModel, match=r"intensities .* train without them"):
+        lt.Tracer(model, data.X, data.y, np.full(len(data.y), 2.0))
 
 
 @pytest.mark.skipif(VERSION < (4, 6), reason="fails checks of its own")

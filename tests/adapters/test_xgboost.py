@@ -102,7 +102,6 @@ REFUSED = {
     "monotone": (lambda: trained(monotone_constraints="(1" + ",0" * 9 + ")"), "train without them"),
     "ranking": (ranked, "'rank:pairwise' is not supported; supported objectives are reg:squarederror"),
     "targets": (two_targets, "2 targets.*each target"),
-    "one_drop": (lambda: trained(booster="dart", rate_drop=0.1, one_drop=1), "one_drop=0"),
     "exact quantiles": (lambda: trained(objective="reg:absoluteerror", tree_method="exact"), "tree_method='hist'"),
     "not fitted": (lambda: xgb.XGBRegressor(), "XGBRegressor is not fitted"),
     "no trees": (lambda: xgb.train({"nthread": 1}, xgb.DMatrix(NUMBERS.X, NUMBERS.y), 0), "no trees"),

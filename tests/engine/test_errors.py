@@ -62,8 +62,7 @@ def test_unsupported_loss():
     [
         ({"monotone_constraints": [1] + [0] * 9}, "monotone_constraints"),
         ({"monotone_constraints": {0: -1}}, "monotone_constraints"),
-        ({"langevin": True}, "langevin"),
-        ({"posterior_sampling": True}, "posterior_sampling"),
+        ({"langevin": True, "leaf_estimation_method": "Gradient"}, "langevin"),
     ],
 )
 def test_settings_that_cannot_be_replayed(kw, words):

@@ -121,7 +121,7 @@ class Mean:
     ``float32``: the mean is rounded before the link.
     """
 
-    link: Literal["identity", "log", "logit", "centred log"] = "identity"
+    link: Literal["identity", "log", "logit", "centred log", "log expm1"] = "identity"
     float32: bool = False
     scale: float = 1.0  # the link's result is divided by it
     smooth: bool = True
@@ -162,6 +162,8 @@ class Mean:
         """(K, ...) scores of means (K, ...)."""
         if self.link == "identity":
             return mean / self.scale
+        if self.link == "log expm1":
+            return np.log(np.expm1(mean)) / self.scale
         logs = np.log(mean)
         if self.link == "logit":
             logs = logs - np.log1p(-mean)
@@ -174,6 +176,8 @@ class Mean:
         K = len(mean)
         if self.link == "identity":
             return np.eye(K) / self.scale
+        if self.link == "log expm1":
+            return np.diag(-1 / np.expm1(-mean)) / self.scale
         slope = np.diag(1 / (mean * (1 - mean) if self.link == "logit" else mean))
         if self.link == "centred log":
             slope = slope - slope.mean(axis=0)

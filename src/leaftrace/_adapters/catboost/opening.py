@@ -72,9 +72,11 @@ def _refuse_settings(params: dict[str, Any], trees: int) -> None:
         raise UnsupportedModel(
             "monotone_constraints move leaf values in a way that cannot be replayed; train without."
         )
-    if params.get("langevin") or params.get("posterior_sampling"):
+    noisy = params.get("langevin") or params.get("posterior_sampling")
+    if noisy and method != "Newton":
         raise UnsupportedModel(
-            "langevin and posterior_sampling add noise to leaf values; train without them."
+            f"langevin and posterior_sampling add noise to leaf values with leaf_estimation_method='{method}'; train "
+            "with 'Newton', whose leaves have none, or without them."
         )
     if params.get("model_shrink_rate") and trees > _SHRINKING_TREES:
         raise UnsupportedModel(

@@ -23,7 +23,7 @@ from ..._model.start import BaseRule, Mean
 from ..base import UNWEIGHTED, f32
 from .dart import Moves, dart_schedule
 from .model import ParsedModel
-from .objectives import Objective, objective, steepness
+from .objectives import INTENSITY, Objective, objective, steepness
 from .path_smooth import smoothing
 
 
@@ -134,7 +134,7 @@ class LightGBMRun:
             leaf_l2=self._category_l2(params),
             fixed=self._fixed_leaves(),
             rounding=replace(kind.rounding, draws=rounds_draws and weights.by_tree is None),
-            weights_fixed="" if kind.statistic is None or kind.statistic.weighted else UNWEIGHTED,
+            weights_fixed=self._weights_fixed(kind),
             labels_fixed="" if weights.by_tree is None else "every class weighs them its own way",
         )
         return self._as_computed(e, params, schedule)
@@ -142,11 +142,22 @@ class LightGBMRun:
     def _objective(self, params: dict[str, Any], weighted: bool) -> Objective:
         """The objective with its functions; ``weighted``: rows have weights other than one."""
         K = self.parsed.outputs
+        if weighted and self.parsed.objective[0] == INTENSITY:
+            raise UnsupportedModel(
+                "weights of rows are intensities for cross_entropy_lambda, to which its gradients are not "
+                "proportional; train without them, or with cross_entropy."
+            )
         if self.own is None:
             return objective(self.parsed.objective[0], params, K, weighted, self.version)
         start = np.zeros((len(self.y), K)) if self.offset is None else self.offset
         loss = own_loss(self.own, start, f32(self.y), classes=self.classes)
         return Objective(loss, Mean(), Rounding(derivatives=not weighted, terms=True))
+
+    def _weights_fixed(self, kind: Objective) -> str:
+        """Why leaves for other weights of rows cannot be computed; empty if they can."""
+        if self.parsed.objective[0] == INTENSITY:
+            return "weights of rows are intensities for cross_entropy_lambda"
+        return "" if kind.statistic is None or kind.statistic.weighted else UNWEIGHTED
 
     def _row_weights(self, params: dict[str, Any]) -> _RowWeights:
         """The weights that leaves are computed with."""

@@ -35,7 +35,7 @@ from ..split_columns import columns_of_training
 from .completion import complete_ensemble
 from .ensemble import LightGBMRun, refitted
 from .model import parameters, read
-from .objectives import objective
+from .objectives import INTENSITY, objective
 from .opening import VERSION, open_booster, refuse_unsupported
 from .prediction import leaf_numbers
 from .retraining import RetrainedLightGBM, stop_callback, training_objective
@@ -101,6 +101,8 @@ class LightGBMSource(BaseSource):
         self._set_label_kind(y)
         self._run = self._training_run(X, y, sample_weight, baseline)
         self.ensemble, self.params, self.notes = self._complete(self._run)
+        if self.parsed.objective[0] == INTENSITY and own is None:
+            self.notes.append("weights are intensities: influence is that of a copy of a row")
         self._steepness = self._run.steepness(self.params)
         if self._loses_digits():
             self.tolerance = 1e-6
@@ -247,6 +249,8 @@ class LightGBMSource(BaseSource):
             return super().own_predictions(F)
         if "sqrt" in self.parsed.objective:
             return np.sign(F[:, 0]) * F[:, 0] ** 2
+        if self.parsed.objective[0] == INTENSITY:
+            return np.logaddexp(0.0, F[:, 0])
         response = self.own_response(F)
         return response[:, 1] if response.ndim == 2 and self.parsed.outputs == 1 else response
 

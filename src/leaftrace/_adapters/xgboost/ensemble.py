@@ -217,6 +217,7 @@ class XGBoostRun:
             skip_drop=as_float32(params["skip_drop"]),
             weighted=params["sample_type"] in ("1", "weighted"),
             forest=params["normalize_type"] in ("1", "forest"),
+            one_drop=params["one_drop"] not in ("0", "False"),
         )
 
     def _sample(self, drawn: Drawn) -> list[NDArray[np.bool_]] | None:

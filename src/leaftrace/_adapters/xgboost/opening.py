@@ -145,10 +145,6 @@ def refuse_unsupported(details: dict[str, Any], params: dict[str, str], own: boo
             "sampling_method='gradient_based' draws rows by their gradients, which is not replayed; train with "
             "sampling_method='uniform'."
         )
-    if booster == "dart" and params["one_drop"] not in ("0", "False"):
-        raise UnsupportedModel(
-            "one_drop=1 draws trees in a way that is not replayed; train with one_drop=0."
-        )
     if not own and objective in QUANTILES and tree_method(params) == "exact":
         raise UnsupportedModel(
             f"with tree_method='exact' the leaves of {objective} are not quantiles; train with tree_method='hist'."
