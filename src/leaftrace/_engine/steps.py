@@ -35,6 +35,11 @@ class TrainingScores:
         self._state: F64 | None = None
         self._state_is_current = False
 
+    @cached_property
+    def error(self) -> F64:
+        """(n, K) the part of A that rounding has added, for libraries that multiply scores."""
+        return np.zeros_like(self.A)
+
     def mark_moved(self) -> None:
         """Note that A has changed."""
         self._state_is_current = False
@@ -83,8 +88,7 @@ class Step:
             self.use_sums(self._native_pass(scores.A, values))
         else:
             e.move(self.t, e.leaves, scores.A, values)
-            if e.rounding.scores:
-                scores.A[:] = scores.A.astype(np.float32)
+            e.rounding.round_scores(self.t, scores.A, scores.error)
             self._sum_weights()
         scores.mark_moved()
 

@@ -147,6 +147,14 @@ class Rounding:
         """Bit flags for the kernels: 1 terms, 2 derivatives, 4 scores."""
         return self.terms + 2 * self.derivatives + 4 * self.scores
 
+    def round_scores(self, t: int, A: F64, error: F64) -> None:
+        """Round scores A (n, K) before step t in place.
+
+        ``error`` (n, K), for subclasses: how far A is from scores that were never rounded.
+        """
+        if self.scores:
+            A[:] = A.astype(np.float32)
+
     def apply(self, x: F64, w: F64, drawn: NDArray[Any] | None = None) -> F64:
         """w * drawn * x, rounded as the booster rounds it.
 

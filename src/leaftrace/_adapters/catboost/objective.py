@@ -58,7 +58,7 @@ TARGETS = ("MultiRMSE", "MultiLogloss", "MultiCrossEntropy")  # a label for each
 DIAGONAL = (*TARGETS, "MultiClassOneVsAll", "RMSEWithUncertainty", "MultiQuantile")
 ALWAYS_STARTS = ("RMSEWithUncertainty",)  # from a score of the data, whatever boost_from_average is
 CLASS_LOSSES = ("Logloss", "MultiClass", "MultiClassOneVsAll")
-EXPONENTIAL = ("Logloss", "CrossEntropy", "Poisson", "Tweedie")  # CatBoost keeps exp(score)
+EXPONENTIAL = ("Logloss", "CrossEntropy", "Poisson")  # CatBoost keeps exp(score)
 _QUANTILES = ("MAE", "Quantile", "MAPE")
 
 

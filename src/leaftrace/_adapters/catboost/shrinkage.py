@@ -3,10 +3,12 @@
     A <- shrink[t] A before step t,  shrink[0] = 1
 
 A finished model holds what is left of its leaf values and starting score after the last step.
+Losses for which CatBoost keeps exp(A) shrink through an approximate logarithm.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ from numpy.typing import NDArray
 
 from ..._data.arrays import F64
 from ..._model.ensemble import BASE
+from ..._model.leaf_rule import Rounding
+from ..._model.losses import Logistic, Loss, Poisson
 
 
 def shrink_factors(params: dict[str, Any], T: int) -> F64 | None:
@@ -51,3 +55,57 @@ def shrinking_moves(shrink: F64) -> list[list[tuple[int, float]]]:
         weight = now
         base = base * shrink[t]
     return [*moves, [(len(shrink) - 1, 1.0)]]
+
+
+def fast_log(x: F64) -> F64:
+    """The approximation of log by P. Mineiro (fastapprox), in float32."""
+    f = np.float32
+    bits = x.astype(np.float32).view(np.int32)
+    mantissa = ((bits & 0x007FFFFF) | 0x3F000000).view(np.float32)
+    y = bits.astype(np.float32) * f(1.1920928955078125e-7)
+    log2 = (
+        y
+        - f(124.22551499)
+        - f(1.498030302) * mantissa
+        - f(1.72587999) / (f(0.3520887068) + mantissa)
+    )
+    return (f(0.69314718) * log2).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class ShrunkLogarithms(Rounding):
+    """Scores of losses for which CatBoost keeps exp(A): it takes their logarithm to shrink them.
+
+    The logarithm is an approximation of about five digits.
+    """
+
+    shrink: tuple[float, ...] = ()
+
+    def round_scores(self, t: int, A: F64, error: F64) -> None:
+        if t == 0:
+            return
+        shrunk = A - error
+        before = shrunk / self.shrink[t] + error
+        A[:] = self.shrink[t] * fast_log(np.exp(before))
+        error[:] = A - shrunk
+
+
+@dataclass(frozen=True)
+class ReplayedLogistic(Logistic):
+    """Logistic loss that NumPy replays, because scores are rounded as they shrink."""
+
+    rounded = True
+
+
+@dataclass(frozen=True)
+class ReplayedPoisson(Poisson):
+    """Poisson loss that NumPy replays, because scores are rounded as they shrink."""
+
+    rounded = True
+
+
+def with_shrunk_logarithms(loss: Loss) -> Loss:
+    """The loss of a model whose scores shrink by their logarithms."""
+    if isinstance(loss, Logistic):
+        return ReplayedLogistic()
+    return ReplayedPoisson() if isinstance(loss, Poisson) else loss

@@ -29,27 +29,19 @@ from ..._data.stopping import stop_if_unwanted
 from ..._model.early_stopping import EvalRows, EvalSet, Rounds
 from ..._model.ensemble import Ensemble, LeafRule, Recorded
 from ..._model.further_losses.own import OwnFunctions
+from ..._model.leaf_rule import Rounding
 from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, cumulative, f32, given_scores
 from ..split_columns import columns_of_training
+from . import objective as objectives
+from . import shrinkage
 from .model_json import Json, leaf_weights, model_to_json
-from .objective import (
-    ALWAYS_STARTS,
-    ANY_LABELS,
-    CLASS_LOSSES,
-    DIAGONAL,
-    EXPONENTIAL,
-    LABELS,
-    TARGETS,
-    read_objective,
-)
 from .own_objective import TrainingObjective, own_objective, without_numba_warning
 from .pools import leaf_numbers, readable_table
 from .recorder import comparison_note, final_scores, recorded_scores
 from .retrained import RetrainedCatBoost
 from .retraining import StopIfUnwanted, retraining_params, stopped_early
-from .shrinkage import shrink_factors, shrinking_moves, values_before_shrinking
 from .split_values import SplitValues
 from .splits import split_search
 from .statistics import CategoricalRows, target_statistics
@@ -59,7 +51,6 @@ from .users_model import own_predictions, with_leaf_values
 
 # Supported leaf_estimation_methods, and whether they divide by second derivatives.
 LEAF_METHODS = {"Newton": True, "Gradient": False, "Simple": False, "Exact": False}
-_SHRUNK = "with model_shrink_rate CatBoost rounds the scores of this loss to about five digits before each step"
 _NOTE = "target statistics of categories recomputed, in the random order of training, as part of the fixed structure"
 _NOT_CONFIRMED = (
     ", which the weights of the leaves do not confirm (likely other training rows or labels, or a model trained on "
@@ -94,11 +85,13 @@ class CatBoostSource(BaseSource):
         self.loss_name = params["loss_function"].partition(":")[0]
         exact = params["leaf_estimation_method"] == "Exact"
         if own is None:
-            self.objective = read_objective(params["loss_function"], self.values.shape[1], exact)
-        has_classes = own is not None or self.loss_name in CLASS_LOSSES
+            self.objective = objectives.read_objective(
+                params["loss_function"], self.values.shape[1], exact
+            )
+        has_classes = own is not None or self.loss_name in objectives.CLASS_LOSSES
         classes = np.asarray(model.classes_ if has_classes else [])
         self.classes = classes if len(classes) else None
-        self.targets = self.values.shape[1] if self.loss_name in TARGETS else None
+        self.targets = self.values.shape[1] if self.loss_name in objectives.TARGETS else None
         if isinstance(X, catboost.Pool):
             y = X.get_label() if y is None else y
             sample_weight = X.get_weight() if sample_weight is None else sample_weight
@@ -122,21 +115,25 @@ class CatBoostSource(BaseSource):
         if self.loss_name == AFT:
             refuse_weights(w)
             self.notes = [UNWEIGHTED_ROWS]
-        shrink = shrink_factors(self.params, T)
+        shrink = shrinkage.shrink_factors(self.params, T)
         if self.own is not None:
             A = np.tile(self._base(shrink), (len(y), 1)) + (0.0 if offset is None else offset)
             self.objective = own_objective(
                 self.own, A, y, 0 if self.classes is None else len(self.classes)
             )
-        if shrink is not None and self.loss_name in EXPONENTIAL:
-            self.notes = [_SHRUNK]
-        starts = self.loss_name in ALWAYS_STARTS or self.params.get("boost_from_average")
+        loss = self.objective.loss
+        rounding = Rounding()
+        if shrink is not None and self.loss_name in objectives.EXPONENTIAL:
+            loss = shrinkage.with_shrunk_logarithms(loss)
+            rounding = shrinkage.ShrunkLogarithms(shrink=tuple(shrink))
+        starts = self.loss_name in objectives.ALWAYS_STARTS or self.params.get("boost_from_average")
         averaged = bool(starts) and offset is None
         weights = self._leaf_weights(w)
         if self._splits_on_targets:
             leaves = self._training_leaves(y, w, leaves, offset)
         return Ensemble(
-            loss=self.objective.loss,
+            loss=loss,
+            rounding=rounding,
             rule=self._leaf_rule(),
             learning_rate=float(np.float32(self.params["learning_rate"])),
             leaves=leaves,
@@ -150,7 +147,7 @@ class CatBoostSource(BaseSource):
             base=self._base(shrink),
             base_rule=self.objective.base_rule if averaged else None,
             offset=offset,
-            moves=None if shrink is None else shrinking_moves(shrink),
+            moves=None if shrink is None else shrinkage.shrinking_moves(shrink),
             recorded=None if weights is None else Recorded("weight", weights),
             weights_fixed=UNWEIGHTED_ROWS if self.loss_name == AFT else "",
         )
@@ -165,7 +162,7 @@ class CatBoostSource(BaseSource):
             l2=float(np.float32(params["l2_leaf_reg"])),
             l2_scales=self.loss_name != AFT,
             lam_float32=newton and self.values.shape[1] > 1,
-            diagonal=self.loss_name in DIAGONAL,
+            diagonal=self.loss_name in objectives.DIAGONAL,
             iterations=iterations,
             backtracking=iterations > 1 and backtracks,
             statistic=self.objective.statistic,
@@ -175,7 +172,7 @@ class CatBoostSource(BaseSource):
         """Return the leaf values (leaves, K) as training computed them."""
         if shrink is None:
             return self.values
-        return values_before_shrinking(self.values, self.counts, shrink)
+        return shrinkage.values_before_shrinking(self.values, self.counts, shrink)
 
     def _base(self, shrink: F64 | None) -> F64:
         """Return the starting score (K,) before any shrinking."""
@@ -306,7 +303,7 @@ class CatBoostSource(BaseSource):
         if self.loss_name == AFT:
             return log_bounds(y, length, name)
         numbers = super().labels(y, length, name)
-        low, high, words = LABELS.get(self.loss_name, ANY_LABELS)
+        low, high, words = objectives.LABELS.get(self.loss_name, objectives.ANY_LABELS)
         if self.classes is None and length and (numbers.min() < low or numbers.max() > high):
             raise InvalidInput(
                 f"{name} goes from {numbers.min():g} to {numbers.max():g}; "

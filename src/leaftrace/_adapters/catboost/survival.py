@@ -14,6 +14,7 @@ from ..._data import inputs
 from ..._data.arrays import F64
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._model.further_losses.survival import AcceleratedTime, Distribution
+from .shrinkage import fast_log
 
 AFT = "SurvivalAft"
 UNWEIGHTED_ROWS = (
@@ -38,7 +39,7 @@ def log_bounds(y: Any, length: int, name: str) -> F64:
             f"{name} has the interval from {lower[row]:g} to {upper[row]:g} at row {row}; expected positive times, "
             "lower <= upper, or -1 for an end that is open."
         )
-    logs = np.stack([_fast_log(np.abs(lower)), _fast_log(np.abs(upper))], axis=1)
+    logs = np.stack([fast_log(np.abs(lower)), fast_log(np.abs(upper))], axis=1)
     logs[lower == -1, 0] = -np.inf
     logs[upper == -1, 1] = np.inf
     return logs
@@ -51,18 +52,3 @@ def refuse_weights(w: F64) -> None:
             "CatBoost ignores weights of rows in the leaves of SurvivalAft, and uses their sum in its l2 term; train "
             "without sample weights."
         )
-
-
-def _fast_log(x: F64) -> F64:
-    """The approximation of log by P. Mineiro (fastapprox), in float32."""
-    f = np.float32
-    bits = x.astype(np.float32).view(np.int32)
-    mantissa = ((bits & 0x007FFFFF) | 0x3F000000).view(np.float32)
-    y = bits.astype(np.float32) * f(1.1920928955078125e-7)
-    log2 = (
-        y
-        - f(124.22551499)
-        - f(1.498030302) * mantissa
-        - f(1.72587999) / (f(0.3520887068) + mantissa)
-    )
-    return (f(0.69314718) * log2).astype(np.float64)
