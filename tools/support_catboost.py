@@ -104,15 +104,16 @@ def from_file(kind):
     return make
 
 
-def continued(rate):
-    """Return a maker of a model trained further with this learning rate."""
+def continued(rate, stages=False):
+    """Return a maker of a model trained further with this learning rate; ``stages`` are told."""
 
     def make():
         first = CatBoost({**SMALL, "iterations": 10, "learning_rate": 0.1}).fit(TABLE, SCORE)
         second = CatBoost({**SMALL, "iterations": 10, "learning_rate": rate}).fit(
             TABLE, SCORE, init_model=first
         )
-        return second, TABLE, SCORE, {}
+        told = [{"iterations": 10, "learning_rate": lr} for lr in (0.1, rate)]
+        return second, TABLE, SCORE, {"params": {"stages": told}} if stages else {}
 
     return make
 
@@ -234,6 +235,7 @@ def rows():
     yield "a Pool as training data", as_pool(TABLE)
     yield "continued training (init_model)", continued(0.1)
     yield "continued training with another learning rate", continued(0.2)
+    yield "continued training with another learning rate, stages given", continued(0.2, True)
     # columns
     yield "missing values", classes(X=HOLES)
     yield "missing values, nan_mode=Max", classes(X=HOLES, nan_mode="Max")

@@ -201,3 +201,21 @@ def test_labels_outside_the_range_of_the_loss():
     _, tracer = traced("Tweedie:variance_power=1.5", data)
     with says(lt.InvalidInput, "y_test goes from -1", "zero or more"):
         tracer.influence(data.X_test[:2], [0.5, -1.0])
+
+
+def test_stages_of_training():
+    data = numbers()
+    first = CatBoost({**SMALL, "iterations": 4, "learning_rate": 0.1}).fit(data.X, data.y)
+    second = CatBoost({**SMALL, "iterations": 3, "learning_rate": 0.4})
+    model = second.fit(data.X, data.y, init_model=first)
+    stages = [{"iterations": 4, "learning_rate": 0.1}, {"iterations": 3, "learning_rate": 0.4}]
+    tracer = lt.Tracer(model, data.X, data.y, params={"stages": stages})
+    assert tracer.fidelity.max_error < 1e-12
+    with pytest.raises(lt.UnsupportedModel, match="in stages"):
+        tracer.retrain(without=[1])
+    with pytest.raises(lt.FidelityError):
+        lt.Tracer(model, data.X, data.y)
+    with pytest.raises(lt.InvalidInput, match=r"4 iterations, and this model has 7 trees"):
+        lt.Tracer(model, data.X, data.y, params={"stages": stages[:1]})
+    with pytest.raises(lt.InvalidInput, match="the same in all stages"):
+        lt.Tracer(model, data.X, data.y, params={"stages": [{"depth": 3}]})

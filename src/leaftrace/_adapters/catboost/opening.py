@@ -12,6 +12,7 @@ from ..._data.errors import InvalidInput, UnsupportedModel
 from ..own_objectives import take_functions
 from .own_objective import held_objective, refuse_own_loss
 from .source import LEAF_METHODS, CatBoostSource
+from .stages import take_stages
 
 _SHRINKING_TREES = 200  # each step moves all before it: their number squared in all
 
@@ -35,6 +36,8 @@ def open_model(
     params = model.get_all_params()
     own, given = take_functions(given, held_objective(model))
     refuse_own_loss(str(params["loss_function"]), own is not None)
+    shrinks = bool(params.get("model_shrink_rate"))
+    rates, given = take_stages(given, model.tree_count_, shrinks)
     if unknown := sorted(set(given) - set(params)):
         raise InvalidInput(
             f"params has {', '.join(unknown)}, which this CatBoost model does not report; use the names of "
@@ -43,7 +46,7 @@ def open_model(
     params |= given
     _refuse_settings(params, model.tree_count_)
     _refuse_model(model)
-    return CatBoostSource(model, params, X, y, sample_weight, baseline, own=own)
+    return CatBoostSource(model, params, X, y, sample_weight, baseline, own=own, rates=rates)
 
 
 def load_model(path: str) -> catboost.CatBoost:

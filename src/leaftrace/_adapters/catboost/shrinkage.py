@@ -33,8 +33,10 @@ def shrink_factors(params: dict[str, Any], T: int) -> F64 | None:
     return shrink
 
 
-def values_before_shrinking(values: F64, counts: NDArray[np.int64], shrink: F64) -> F64:
+def values_before_shrinking(values: F64, counts: NDArray[np.int64], shrink: F64 | None) -> F64:
     """Return leaf values (leaves, K) as training computed them; counts (T,) leaves of each tree."""
+    if shrink is None:
+        return values
     later = np.append(
         np.cumprod(shrink[:0:-1])[::-1], 1.0
     )  # (T,) product over the steps after each

@@ -44,6 +44,7 @@ from .retrained import RetrainedCatBoost
 from .retraining import StopIfUnwanted, retraining_params, stopped_early
 from .split_values import SplitValues
 from .splits import split_search
+from .stages import refuse_stages
 from .statistics import CategoricalRows, target_statistics
 from .survival import AFT, UNWEIGHTED_ROWS, log_bounds, refuse_weights
 from .training_leaves import TrainingLeaves, training_leaves
@@ -74,9 +75,11 @@ class CatBoostSource(BaseSource):
         baseline: Any,
         *,
         own: OwnFunctions | None = None,
+        rates: F64 | None = None,
     ) -> None:
         self.model = model
         self.own = own
+        self.rates = rates  # (T,) learning rates, if they were given
         self.params = params
         self.name = type(model).__name__
         self.counts = np.asarray(model.get_tree_leaf_counts(), dtype=np.int64)
@@ -121,6 +124,7 @@ class CatBoostSource(BaseSource):
             self.objective = own_objective(
                 self.own, A, y, 0 if self.classes is None else len(self.classes)
             )
+        rate = float(f32(self.params["learning_rate"])) if self.rates is None else self.rates
         loss = self.objective.loss
         rounding = Rounding()
         if shrink is not None and self.loss_name in objectives.EXPONENTIAL:
@@ -135,12 +139,12 @@ class CatBoostSource(BaseSource):
             loss=loss,
             rounding=rounding,
             rule=self._leaf_rule(),
-            learning_rate=float(np.float32(self.params["learning_rate"])),
+            learning_rate=rate,
             leaves=leaves,
             first_output=np.zeros(T, np.int32),
             step_trees=np.arange(T + 1),
             tree_leaves=cumulative(self.counts),
-            values=self._values(shrink),
+            values=shrinkage.values_before_shrinking(self.values, self.counts, shrink),
             y=y,
             w=w,
             w_factor=class_weight,
@@ -167,12 +171,6 @@ class CatBoostSource(BaseSource):
             backtracking=iterations > 1 and backtracks,
             statistic=self.objective.statistic,
         )
-
-    def _values(self, shrink: F64 | None) -> F64:
-        """Return the leaf values (leaves, K) as training computed them."""
-        if shrink is None:
-            return self.values
-        return shrinkage.values_before_shrinking(self.values, self.counts, shrink)
 
     def _base(self, shrink: F64 | None) -> F64:
         """Return the starting score (K,) before any shrinking."""
@@ -325,6 +323,7 @@ class CatBoostSource(BaseSource):
     # ---- training again ----
 
     def retrain(self, rows: TrainingSet, threads: int) -> RetrainedCatBoost:
+        refuse_stages(self.rates)
         repeats = rows.eval_set is not None
         params = retraining_params(self.model, self.params, repeats) | {"thread_count": threads}
         if self.own is not None:
