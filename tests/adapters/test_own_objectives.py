@@ -51,6 +51,25 @@ def test_softmax_as_an_own_objective_gives_what_softmax_gives():
     np.testing.assert_allclose(*probabilities, atol=1e-6)
 
 
+def test_soft_splits_of_an_own_objective():
+    def logistic(margin, y):
+        p = 1 / (1 + np.exp(-margin))
+        return p - y, np.maximum(p * (1 - p), 1e-16)
+
+    rows = xgb.DMatrix(X, Y)
+    own = xgb.train(SMALL, rows, 4, obj=lambda scores, _: logistic(scores, Y))
+    start = 1 / (1 + np.exp(-0.5))
+    named = xgb.train({**SMALL, "objective": "binary:logistic", "base_score": start}, rows, 4)
+    tracers = [
+        lt.Tracer(own, X, Y, params={"objective": logistic}, dtype="float64"),
+        lt.Tracer(named, X, Y, dtype="float64"),
+    ]
+    asked = {"of": "prediction", "method": lt.StructureInfluence()}
+    found, expected = (t.influence(DATA.X_test[:3], **asked).values for t in tracers)
+    # The scores of the two models differ in the last bit of float32.
+    np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+
+
 def test_the_third_derivative_can_be_given(tracer, booster):
     def third(margin, y):
         e = 1e-4

@@ -80,4 +80,9 @@ def test_retraining_and_impact(tracer):
         same.scores(DATA.X_test), tracer.refit(without=[]).scores(DATA.X_test), atol=1e-5
     )
     impact = lt.removal_impact(tracer, [1, 2], DATA.X_test, DATA.y_test)
-    assert np.isfinite(impact.effects["refitted"]).all()
+    assert np.isfinite(impact.answers["refitted"]).all()
+
+
+def test_splits_are_not_soft_here(tracer):
+    with pytest.raises(lt.UnsupportedModel, match="several numbers for a row"):
+        tracer.influence(DATA.X_test, DATA.y_test, method=lt.StructureInfluence())

@@ -59,7 +59,7 @@ class Tracer(NoiseFloors):
     ``memory_limit``  bytes to use beyond the inputs; None means half of what is free. Some 100 bytes
                       for each training row, and one or two for each row and tree, are always used
     ``params``        training parameters that take precedence over those the model itself reports
-                      (a file of XGBoost reports none)
+                      (a file of XGBoost reports none); functions: an objective of yours, its loss
     ``class_names``   names of the classes, in their order, for a model that has only numbers for
                       them (a saved LightGBM or XGBoost model); labels may then be given by name,
                       and tables show names
