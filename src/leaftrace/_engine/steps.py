@@ -117,7 +117,8 @@ class Step:
         k = None
         if self.ensemble.rule.statistic is not None:
             G = self._statistics()
-            h = np.zeros((self.M, 1, 1))
+            O = self.ensemble.leaf_outputs
+            h = np.zeros((self.M, O, O))
         elif has_native_sums(self.ensemble):
             sums = self._native_sums(request.S)
             G = sums[:, :1]
@@ -244,15 +245,18 @@ class Step:
         return state if S is None else loss.moved(state, loss.shift(S)[self.leaves[0][part]])
 
     def _statistics(self) -> F64:
-        """(M, 1) the statistic of each leaf's rows."""
+        """(M, O) the statistic of each leaf's rows."""
         e = self.ensemble
-        s = np.zeros((self.M, 1))
-        assert e.rule.statistic is not None
+        s = np.zeros((self.M, e.leaf_outputs))
         first_tree = e.trees(self.t).start
-        for r, (ids, o, w) in enumerate(zip(self.leaves, self.first, self.weights, strict=True)):
+        for r, (ids, first, w) in enumerate(
+            zip(self.leaves, self.first.tolist(), self.weights, strict=True)
+        ):
             rows = e.drawn_rows(first_tree + r)
-            residual = e.y[rows] - self.scores.A[rows, o]
-            s[:, 0] += e.rule.statistic(ids[rows], self.M, residual, e.y[rows], w[rows])
+            for i, o in enumerate(range(first, first + e.leaf_outputs)):
+                y = e.labels_of(o)[rows]
+                residual = y - self.scores.A[rows, o]
+                s[:, i] += e.rule.statistic_of(o)(ids[rows], self.M, residual, y, w[rows])
         return s
 
     @cached_property

@@ -181,33 +181,6 @@ def _parse_tree(tree: dict[str, Any]) -> tuple[NDArray[np.int64], F64, F64 | Non
     return number, np.asarray(tree["base_weights"]).reshape(-1, width)[nodes], None
 
 
-def bounds_shown(trees: Trees) -> str:
-    """The parameter that seems to have bounded leaf values: its name, or empty.
-
-    Leaves of different cover have the same value if both are at a bound: max_delta_step, the same
-    for all trees, or monotone_constraints, by which two leaves of a tree meet in the middle.
-    """
-    if trees.cover is None or not len(trees.values):
-        return ""
-    values = trees.values[:, 0]
-    size = np.abs(values)
-    largest = size >= (1 - 1e-6) * size.max()
-    if np.count_nonzero(largest) >= 3 and _differ(*np.sort(trees.cover[largest])[[0, -1]]):
-        return "max_delta_step"
-    tree = np.repeat(np.arange(len(trees)), np.diff(trees.edges))
-    order = np.lexsort([trees.cover, values, tree])
-    here = order[:-1]
-    following = order[1:]
-    alike = (tree[here] == tree[following]) & (values[here] == values[following])
-    alike &= (values[here] != 0) & _differ(trees.cover[here], trees.cover[following])
-    return "monotone_constraints" if alike.any() else ""
-
-
-def _differ(less: F64, more: F64) -> NDArray[np.bool_]:
-    """Whether covers differ by more than rounding."""
-    return np.asarray(less < (1 - 1e-4) * more)
-
-
 def parameters(booster: xgb.Booster) -> dict[str, str]:
     """Training parameters that the booster reports, by one name each.
 
