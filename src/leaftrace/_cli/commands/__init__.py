@@ -13,6 +13,7 @@ from ... import __version__
 from ..registration import add_command
 from .actions import fix, groups, impact
 from .explain import check, explain
+from .explore import explore
 from .labels import clean, noise
 from .tours import demo, paper
 from .values import values
@@ -51,7 +52,7 @@ def _root(
     pass
 
 
-for body in (check, explain, noise, clean, groups, fix, impact, values):
+for body in (check, explain, noise, clean, groups, fix, impact, values, explore):
     add_command(app, body)
 for body in (demo, paper):
     app.command()(body)
