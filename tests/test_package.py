@@ -15,8 +15,8 @@ SOURCE = Path(lt.__file__).parent
 NAMES = {
     "Acquisition", "AllPoints", "Clean", "EnsembleInfluence", "Estimate", "Explorer", "FastLeafInfluence",
     "FastLeafRefit", "Fidelity", "FidelityError", "FidelityWarning", "Fix", "GroupEffects", "IndexWarning", "Influence",
-    "InvalidInput", "LabelNoise", "LeafInfluence", "LeafRefit", "LeaftraceError", "Mismatch", "NoiseFloor", "RefittedModel",
-    "RemovalCurve", "DataValues", "data_values", "InfluentialSet", "influential_set",
+    "InvalidInput", "LabelNoise", "LeafInfluence", "LeafRefit", "LeaftraceError", "Mismatch", "NoiseFloor",
+    "RefittedModel", "RemovalCurve", "DataValues", "data_values", "InfluentialSet", "influential_set",
     "RemovalImpact", "Report", "Retrain", "RetrainedModel", "SinglePoint", "StructureInfluence",
     "TopKLeaves", "Tracer", "UnsupportedModel",
     "__version__", "acquire", "baselines", "clean", "ensemble_influence", "explore", "fix", "goals", "group_effects",

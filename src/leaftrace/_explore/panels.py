@@ -26,6 +26,7 @@ MAX_REFITTED = 30  # groups of which each takes a refit
 MAX_POINTS = 1500  # of the map
 STRONGEST = 400  # of these, the rows with the largest influence
 MAX_SUSPECTS = 50  # on a page of the review
+LOSSES = {"squared error": "half the squared error", "logistic": "log loss", "softmax": "log loss"}
 VERDICTS = ("keep", "wrong", "unsure")
 
 
@@ -36,7 +37,7 @@ def facts(session: Session) -> dict[str, Any]:
     e = tracer.engine.ensemble
     about: dict[str, Any] = {
         "model": tracer.engine.source.name,
-        "loss": e.loss.name,
+        "loss_in_words": LOSSES.get(e.loss.name, f"{e.loss.name} loss"),
         "steps": e.n_steps,
         "training_rows": tracer.n_rows,
         "test_rows": session.m,

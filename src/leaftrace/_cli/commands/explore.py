@@ -9,7 +9,7 @@ import typer
 
 from ..._data.errors import InvalidInput
 from ..._explore import explore as serve
-from .. import OK
+from .. import INTERRUPTED, OK
 from ..job import Job
 from ..options import TestTable
 from ..output import say
@@ -49,6 +49,7 @@ def explore(
         explorer.wait()
     except KeyboardInterrupt:
         say("the page is closed.")
+        return INTERRUPTED
     finally:
         explorer.close()
     return OK

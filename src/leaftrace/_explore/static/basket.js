@@ -112,12 +112,27 @@ async function cancel() {
 
 function show() {
   const { described } = now;
+  summary();
   if (!described?.changed && !described?.items.length) {
     replace(root, h("p", { class: "quiet" }, "Nothing is changed yet. Tick training rows below to see what the model would do without them."), tools());
     return;
   }
   replace(root, items(described), now.effect && (now.effect.missing ? h("p", { class: "note" }, now.effect.missing) : effects()), conclusion(), tools());
 }
+
+/** One line at the bottom of the window, so that ticking a row far below shows what it does. */
+function summary() {
+  const place = document.querySelector("#summary");
+  const { described, effect } = now;
+  place.hidden = !described?.changed;
+  if (place.hidden) return;
+  const numbers = effect && !effect.missing && [
+    h("span", {}, "this row's loss ", badge(effect.row.change)), h("span", {}, "all rows ", badge(effect.all.change)), h("b", {}, effect.level)];
+  replace(place, h("a", { href: "#basket", click: (event) => { event.preventDefault(); document.querySelector("#basket").scrollIntoView(); } }, `Basket: ${count(described.changed, "training row")} changed`),
+    numbers, h("button", { type: "button", "data-key": "undo below", click: undo }, "Undo"));
+}
+
+const badge = (x) => h("span", { class: `badge ${x < 0 ? "good" : x > 0 ? "bad" : ""}` }, `${signed(x)} ${worth(x)}`);
 
 function items(described) {
   return h("ul", { class: "items" }, described.items.map((item, i) => h("li", {},
@@ -135,8 +150,9 @@ function effects() {
   const { effect, controls } = now;
   const { row, all } = effect;
   const first = effect.level === "first order";
-  const change = (x, more = "") => h("td", {}, h("span", { class: `badge ${x < 0 ? "good" : x > 0 ? "bad" : ""}` }, `${signed(x)} ${worth(x)}`), more);
-  const after = (text) => h("td", {}, first ? h("span", { class: "quiet" }, "\u2026") : text);
+  const cell = (name, ...text) => h("td", { "data-name": name }, ...text);
+  const change = (x, more = "") => cell("change", badge(x), more);
+  const after = (text) => cell("after", first ? h("span", { class: "quiet" }, "\u2026") : text);
   const label = now.label;
   const random = (values) => (values ? range(values) : first ? "" : now.busy ? "\u2026" : "");
   return [
@@ -145,12 +161,12 @@ function effects() {
       h("caption", { class: "unseen" }, "Effect of the basket"),
       h("thead", {}, h("tr", {}, ["", "before", "after", "change", "random rows instead"].map((text) => h("th", { scope: "col" }, text)))),
       h("tbody", {},
-        h("tr", { id: "row-prediction" }, h("th", { scope: "row" }, "this row: predicted"), h("td", {}, inWords(row.before, label)), after(row.after && inWords(row.after, label)), h("td", {}, moved(row)), h("td", {})),
-        h("tr", { id: "row-loss" }, h("th", { scope: "row" }, "this row: loss"), h("td", {}, number(row.before.loss)), after(row.after && number(row.after.loss)), change(row.change), h("td", {}, random(controls?.row))),
-        h("tr", { id: "all-loss" }, h("th", { scope: "row" }, `all ${count(facts.test_rows, "row")}: mean loss`), h("td", {}, number(all.before)), after(all.after !== undefined && number(all.after)),
-          change(all.change, all.interval ? h("small", { class: "quiet" }, ` 95 % interval ${range(all.interval)}`) : ""), h("td", {}, random(controls?.all))),
-        all.accuracy && h("tr", {}, h("th", { scope: "row" }, "all rows: accuracy"), h("td", {}, percent(all.accuracy[0])), after(percent(all.accuracy[1])), h("td", {}, `${count(all.decisions_changed, "decision")} changed`), h("td", {})),
-        all.mean_error && h("tr", {}, h("th", { scope: "row" }, "all rows: mean absolute error"), h("td", {}, number(all.mean_error[0])), after(number(all.mean_error[1])), h("td", {}, signed(all.mean_error[1] - all.mean_error[0])), h("td", {})),
+        h("tr", { id: "row-prediction" }, h("th", { scope: "row" }, "this row: predicted"), cell("before", inWords(row.before, label)), after(row.after && inWords(row.after, label)), cell("change", moved(row)), h("td", {})),
+        h("tr", { id: "row-loss" }, h("th", { scope: "row" }, "this row: loss"), cell("before", number(row.before.loss)), after(row.after && number(row.after.loss)), change(row.change), cell("random rows instead", random(controls?.row))),
+        h("tr", { id: "all-loss" }, h("th", { scope: "row" }, `all ${count(facts.test_rows, "row")}: mean loss`), cell("before", number(all.before)), after(all.after !== undefined && number(all.after)),
+          change(all.change, all.interval ? h("small", { class: "quiet" }, ` 95 % interval ${range(all.interval)}`) : ""), cell("random rows instead", random(controls?.all))),
+        all.accuracy && h("tr", {}, h("th", { scope: "row" }, "all rows: accuracy"), cell("before", percent(all.accuracy[0])), after(percent(all.accuracy[1])), cell("change", `${count(all.decisions_changed, "decision")} changed`), h("td", {})),
+        all.mean_error && h("tr", {}, h("th", { scope: "row" }, "all rows: mean absolute error"), cell("before", number(all.mean_error[0])), after(number(all.mean_error[1])), cell("change", signed(all.mean_error[1] - all.mean_error[0])), h("td", {})),
         all.better !== undefined && h("tr", {}, h("th", { scope: "row" }, "rows that move"), h("td", { colspan: "4" }, `${count(all.better, "row")} better, ${number(all.worse)} worse`))))),
   ];
 }
@@ -169,11 +185,11 @@ function conclusion() {
   if (!effect || effect.missing || effect.level === "first order" || !controls) return null;
   const size = Math.abs(effect.row.change);
   const random = Math.max(...controls.row.map(Math.abs));
-  const row = size <= random ? "This row moves no more than by changing random rows."
-    : effect.row.change < 0 ? "This row gets better, by more than random rows do." : "This row gets worse, by more than random rows do.";
+  const row = size <= random ? "This row moves no more than when random rows are changed."
+    : effect.row.change < 0 ? "This row gets better, by more than with random rows." : "This row gets worse, by more than with random rows.";
   const [low, high] = effect.all.interval ?? [0, 0];
   const clear = Math.abs(effect.all.change) > Math.max(...controls.all.map(Math.abs));
-  const all = high < 0 && clear ? "All test rows get better on average, too."
+  const all = high < 0 && clear ? "All test rows get better on average."
     : low > 0 && clear ? "All test rows get worse on average: the change fits this row, not the data."
       : "Over all test rows there is no clear change.";
   const trees = effect.level === "retrained" ? (effect.trees_changed ? " Training again chose other splits." : " Training again chose the same splits.") : "";
@@ -190,7 +206,7 @@ function tools() {
   return [h("div", { class: "bar-tools" },
     h("button", { type: "button", id: "undo", "data-key": "undo", disabled: !canUndo(), click: undo }, "Undo"),
     h("button", { type: "button", id: "empty", "data-key": "empty", disabled: !state.basket.length, click: () => update({ basket: [] }) }, "Empty"),
-    running ? h("button", { type: "button", id: "cancel", "data-key": "retrain", click: cancel }, "Cancel") : h("button", { type: "button", id: "retrain", "data-key": "retrain", disabled: !changed, click: begin }, "Retrain"),
+    running ? h("button", { type: "button", id: "cancel", "data-key": "retrain", click: cancel }, "Cancel") : h("button", { type: "button", id: "retrain", "data-key": "retrain", disabled: !changed, click: begin }, "Retrain (4 models)"),
     progress, said && h("span", { role: "status" }, said)),
   h("div", { class: "bar-tools" }, h("span", { class: "quiet" }, "Export"),
     file("script", "Python script", "repeat.py", "text/x-python", !changed), file("audit", "Audit file", "audit.json", "application/json", !changed), file("report", "Report", "report.html", "text/html", false))];

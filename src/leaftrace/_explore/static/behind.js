@@ -42,7 +42,7 @@ export function sideBySide(answer, facts, extra) {
   const blank = extra ? [h("td", {}), h("td", {})] : [];
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Training rows behind the chosen row" }, h("table", {},
     h("caption", { class: "unseen" }, "Training rows behind the chosen row"),
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "training row"), extra && [h("th", { scope: "col" }, "remove"), h("th", { scope: "col" }, "or")],
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "training row"), extra && [h("th", { scope: "col" }, "remove"), h("th", { scope: "col" }, "or change")],
       h("th", { scope: "col" }, "label"), h("th", { scope: "col" }, "effect"), h("th", { scope: "col", class: "n" }, "loss change without it"),
       answer.columns.map((name, j) => h("th", { scope: "col", class: numeric[j] ? "n" : "", title: name }, brief(name)))),
     h("tr", { class: "self" }, h("th", { scope: "row", title: answer.row }, `${brief(answer.row)} (test)`), blank, h("td", {}, facts.classes ? brief(answer.label) : number(answer.label)),

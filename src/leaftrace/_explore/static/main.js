@@ -70,8 +70,8 @@ async function start() {
   document.title = `explore ${facts.model}`;
   $("#title").textContent = `${facts.model}, ${count(facts.test_rows, "test row")}`;
   const quality = facts.classes ? `accuracy ${percent(facts.accuracy)}` : `mean absolute error ${number(facts.mean_error)}`;
-  replace($("#about"),
-    `${count(facts.training_rows, "training row")}, ${facts.steps} steps, mean ${facts.loss} loss ${number(facts.mean_loss)}, ${quality}. `,
+  replace($("#facts"),
+    `${count(facts.training_rows, "training row")}, ${facts.steps} steps, mean loss ${number(facts.mean_loss)} (${facts.loss_in_words}), ${quality}. `,
     h("span", { class: facts.fidelity.exact ? "" : "badge bad" }, `Replay: ${facts.fidelity.verdict}`));
   if (state.row === null || state.row >= facts.test_rows) state.row = facts.worst;
   showRows($("#rows .body-of"), facts);

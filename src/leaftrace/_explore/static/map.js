@@ -84,6 +84,7 @@ function picture(answer) {
 }
 
 function rectangle(answer) {
+  if (answer.x_names || answer.y_names) return h("p", { class: "quiet" }, "Without a mouse: the panel Groups takes categories, and two columns of numbers can be typed here.");
   const box = (name) => h("input", { type: "number", step: "any", class: "short", "aria-label": name, "data-key": name });
   const inputs = [`${brief(answer.x)} from`, `${brief(answer.x)} to`, `${brief(answer.y)} from`, `${brief(answer.y)} to`].map((name) => [name, box(name)]);
   const add = () => {

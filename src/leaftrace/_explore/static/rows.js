@@ -97,7 +97,7 @@ function confusion(counts, classes) {
   const cell = (k, i, j) => {
     const chosen = state.label === i && state.decision === j;
     const heat = i === j || k === 0 ? "" : k > most / 2 ? "w2" : "w1";
-    return h("td", { class: `n ${i === j ? "" : "up"} ${heat}` }, h("button", {
+    return h("td", { class: `n ${i === j ? "" : k ? "up" : "quiet"} ${heat}` }, h("button", {
       type: "button", class: "cell", "aria-pressed": String(chosen), "data-key": `cell ${i} ${j}`,
       "aria-label": `${count(k, "row")} of label ${brief(classes[i])}, predicted ${brief(classes[j])}`,
       click: () => filter(chosen ? { label: null, decision: null } : { label: i, decision: j }),
