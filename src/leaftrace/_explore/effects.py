@@ -170,7 +170,7 @@ def _readable(session: Session, before: Outcomes, after: Outcomes) -> dict[str, 
     if before.decision is None or after.decision is None:
         assert before.number is not None
         assert after.number is not None
-        errors = [np.abs(session.codes - o.number).mean() for o in (before, after)]
+        errors = [np.abs(session.codes - x).mean() for x in (before.number, after.number)]
         return {"mean_error": [float(e) for e in errors]}
     own = session.codes
     right = [float((own == o.decision).mean()) for o in (before, after)]

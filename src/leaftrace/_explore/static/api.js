@@ -15,9 +15,10 @@ export async function ask(name, question = {}, kind = name) {
       signal: controller.signal,
     });
     if (response.status === 409) return null;
-    const answer = await response.json().catch(() => ({}));
+    const answer = await response.json();
+    if (controller.signal.aborted) return null;
     if (!response.ok) throw new Error(answer.error ?? `the server answered ${response.status}`);
-    return running.get(kind) === controller ? answer : null;
+    return answer;
   } catch (error) {
     if (error.name === "AbortError") return null;
     if (error instanceof TypeError) throw new Error("the server does not answer; was it closed?");

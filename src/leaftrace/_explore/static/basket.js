@@ -159,7 +159,7 @@ function effects() {
     h("p", { class: "level", role: "status" }, h("b", { id: "level" }, effect.level), `${LEVELS[effect.level].slice(effect.level.length)}${now.busy ? `; ${now.busy} \u2026` : ""}`),
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Effect of the basket" }, h("table", { class: "effects" },
       h("caption", { class: "unseen" }, "Effect of the basket"),
-      h("thead", {}, h("tr", {}, ["", "before", "after", "change", "random rows instead"].map((text) => h("th", { scope: "col" }, text)))),
+      h("thead", {}, h("tr", {}, ["effect on", "before", "after", "change", "random rows instead"].map((text) => h("th", { scope: "col" }, text)))),
       h("tbody", {},
         h("tr", { id: "row-prediction" }, h("th", { scope: "row" }, "this row: predicted"), cell("before", inWords(row.before, label)), after(row.after && inWords(row.after, label)), cell("change", moved(row)), h("td", {})),
         h("tr", { id: "row-loss" }, h("th", { scope: "row" }, "this row: loss"), cell("before", number(row.before.loss)), after(row.after && number(row.after.loss)), change(row.change), cell("random rows instead", random(controls?.row))),

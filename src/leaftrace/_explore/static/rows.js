@@ -154,7 +154,7 @@ function table(answer, facts) {
     const row = event.target.closest("tr");
     if (row && !event.target.closest("button")) update({ row: Number(row.dataset.row) });
   });
-  const made = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Test rows" }, h("table", { class: "choose" },
+  const made = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "List of test rows" }, h("table", { class: "choose" },
     h("caption", { class: "unseen" }, "Test rows; choose one to see the training rows behind it"),
     h("thead", {}, h("tr", {}, heading("position", "row"), h("th", { scope: "col", class: facts.classes ? "" : "n" }, "label"),
       facts.classes ? [h("th", { scope: "col" }, "predicted"), heading("score", "P(label)", "n")] : heading("score", "predicted", "n"), heading("loss", "loss", "n"))),
