@@ -4,6 +4,9 @@ import csv
 import io
 import json
 import re
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -11,11 +14,13 @@ from pathlib import Path
 import lightgbm
 import numpy as np
 import pytest
+from cli_world import DATA, TEST
 from explore_world import Client, grains, homes, income, tracer_of
 from matplotlib.path import Path as Polygon
 from scipy.stats import t as student
 
 import leaftrace as lt
+from leaftrace._cli import main
 from leaftrace._data.stopping import Stopped, is_wanted
 from leaftrace._explore import basket as baskets
 from leaftrace._explore import panels
@@ -645,3 +650,31 @@ def test_models_without_derivatives_can_be_explored():
         said = client.ask("refit", basket=removal(1), position=1)
         after = np.abs(y_test - tracer.refit([1]).predict(X_test))
         assert said["all"]["after"] == pytest.approx(after.mean())
+
+
+# ---- the command ----
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for other processes")
+def test_the_first_line_of_the_command_is_the_address(here):
+    command = [sys.executable, "-m", "leaftrace", "explore", "lgb.txt", *DATA, *TEST, "--no-open"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=here, **pipes) as process:
+        try:
+            address = process.stdout.readline().strip()
+            facts = Client(address).ask("facts")
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert facts["classes"] == ["no", "yes"]
+    assert "the page is closed" in errors
+    assert process.returncode == 130
+
+
+def test_the_command_refuses_what_it_cannot_do(here, capsys):
+    command = ("explore", "lgb.txt", *DATA, *TEST, "--no-open")
+    assert main([*command, "--json"]) == 2
+    assert "has no --json" in capsys.readouterr().err
+    assert main([*command, "--port", "70000"]) == 2
+    assert "70000" in capsys.readouterr().err
