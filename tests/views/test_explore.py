@@ -51,7 +51,7 @@ class World:
 
 
 @pytest.fixture(scope="module", params=["income", "grains", "homes"])
-def world(request):
+def served(request):
     made = World({"income": income, "grains": grains, "homes": homes}[request.param]())
     yield made
     made.explorer.close()
@@ -71,18 +71,18 @@ def removal(*rows):
 # ---- test rows ----
 
 
-def test_pages_of_test_rows(world):
-    loss = world.loss(world.model)
+def test_pages_of_test_rows(served):
+    loss = served.loss(served.model)
     order = np.argsort(-loss, kind="stable")
-    first = world.ask("tests", count=7)
-    second = world.ask("tests", count=7, offset=7)
+    first = served.ask("tests", count=7)
+    second = served.ask("tests", count=7, offset=7)
     lines = first["rows"] + second["rows"]
     assert [line["position"] for line in lines] == order[:14].tolist()
     np.testing.assert_allclose([line["loss"] for line in lines], loss[order[:14]], rtol=1e-9)
-    assert [line["row"] for line in lines] == world.X_test.index[order[:14]].tolist()
+    assert [line["row"] for line in lines] == served.X_test.index[order[:14]].tolist()
     assert first["passing"] == len(loss)
     assert sum(first["histogram"]["all"]) == len(loss)
-    worst = world.ask("tests", count=3, ascending=True)["rows"]
+    worst = served.ask("tests", count=3, ascending=True)["rows"]
     assert [line["position"] for line in worst] == np.argsort(loss, kind="stable")[:3].tolist()
 
 
@@ -123,10 +123,10 @@ def test_residual_plot_is_a_filter():
 # ---- training rows ----
 
 
-def test_training_rows_are_those_of_the_tracer(world):
-    found = world.ask("row", position=4, top=6)
-    X = world.X_test.iloc[[4]]
-    influence = world.tracer.influence(X, world.y_test[[4]])
+def test_training_rows_are_those_of_the_tracer(served):
+    found = served.ask("row", position=4, top=6)
+    X = served.X_test.iloc[[4]]
+    influence = served.tracer.influence(X, served.y_test[[4]])
     for effect in ("harmful", "helpful"):
         lines = [line for line in found["training_rows"] if line["effect"] == effect]
         expected = influence.top(6, effect=effect)
@@ -134,7 +134,7 @@ def test_training_rows_are_those_of_the_tracer(world):
         changes = [line["change"] for line in lines]
         np.testing.assert_allclose(changes, expected.loss_change_if_removed, rtol=1e-6)
         for line in lines:
-            cells = world.X.loc[line["row"], found["columns"]]
+            cells = served.X.loc[line["row"], found["columns"]]
             assert line["values"] == cells.tolist()
     assert found["change_is"] == influence.change_is
 
@@ -159,27 +159,27 @@ def test_what_if_is_the_influence_on_the_edited_row(people):
 # ---- the basket ----
 
 
-def test_first_order_of_removals(world):
-    said = world.ask("basket", basket=removal(3, 8, 11), position=4)
+def test_first_order_of_removals(served):
+    said = served.ask("basket", basket=removal(3, 8, 11), position=4)
     rows = [3, 8, 11]
-    one = world.tracer.influence(world.X_test.iloc[[4]], world.y_test[[4]]).values[rows, 0]
-    mean = world.tracer.influence(world.X_test, world.y_test, reduce="mean").values[rows, 0]
+    one = served.tracer.influence(served.X_test.iloc[[4]], served.y_test[[4]]).values[rows, 0]
+    mean = served.tracer.influence(served.X_test, served.y_test, reduce="mean").values[rows, 0]
     assert said["effect"]["level"] == "first order"
     np.testing.assert_allclose(said["effect"]["row"]["change"], -one.sum(), rtol=1e-5)
     np.testing.assert_allclose(said["effect"]["all"]["change"], -mean.sum(), rtol=1e-5)
 
 
-def test_first_order_is_the_limit_of_refits(world):
+def test_first_order_is_the_limit_of_refits(served):
     """A weight that moves a little changes the refitted losses by the first-order amount.
 
     The step of 1e-3 leaves a relative error of about that size."""
-    one = world.tracer.influence(world.X_test.iloc[[4]], world.y_test[[4]]).values
-    mean = world.tracer.influence(world.X_test, world.y_test, reduce="mean").values
+    one = served.tracer.influence(served.X_test.iloc[[4]], served.y_test[[4]]).values
+    mean = served.tracer.influence(served.X_test, served.y_test, reduce="mean").values
     for part, values in (("row", one), ("all", mean)):
         row = int(np.abs(values[:, 0]).argmax())
         question = {"basket": [{"rows": [row], "do": "weight", "to": 1.001}], "position": 4}
-        first = world.ask("basket", **question)["effect"]
-        exact = world.ask("refit", **question)
+        first = served.ask("basket", **question)["effect"]
+        exact = served.ask("refit", **question)
         np.testing.assert_allclose(first[part]["change"], exact[part]["change"], rtol=1e-2)
 
 
@@ -202,21 +202,21 @@ def test_first_order_of_relabelled_classes(people):
     np.testing.assert_allclose(said["effect"]["row"]["change"], slope * (2 * code - 1), rtol=1e-5)
 
 
-def test_refit_is_that_of_the_tracer(world):
-    numbers = world.tracer.classes is None
-    to = float(world.y[5] + 40) if numbers else int(world.y[5] == world.tracer.classes[0])
+def test_refit_is_that_of_the_tracer(served):
+    numbers = served.tracer.classes is None
+    to = float(served.y[5] + 40) if numbers else int(served.y[5] == served.tracer.classes[0])
     basket = [
         *removal(3, 8),
         {"rows": [5], "do": "relabel", "to": to},
         {"rows": [8, 30, 31], "do": "weight", "to": 2.5},  # the last word on row 8
     ]
-    said = world.ask("refit", basket=basket, position=4)
-    y = world.y.copy()
-    y[5] = to if numbers else world.tracer.classes[to]
+    said = served.ask("refit", basket=basket, position=4)
+    y = served.y.copy()
+    y[5] = to if numbers else served.tracer.classes[to]
     weight = np.ones(len(y))
     weight[[8, 30, 31]] = 2.5
-    before = world.loss(world.tracer.refit())
-    after = world.loss(world.tracer.refit(without=[3], y=y, sample_weight=weight))
+    before = served.loss(served.tracer.refit())
+    after = served.loss(served.tracer.refit(without=[3], y=y, sample_weight=weight))
     change = after - before
     assert said["level"] == "refitted"
     np.testing.assert_allclose(said["row"]["before"]["loss"], before[4], rtol=1e-9)
@@ -288,9 +288,9 @@ def test_failed_retraining_says_why(people, monkeypatch):
     assert wait_for(people, question, "failed")["error"] == "no rows are left."
 
 
-def test_controls_change_as_many_rows(world):
-    session = world.explorer.session
-    numbers = world.tracer.classes is None
+def test_controls_change_as_many_rows(served):
+    session = served.explorer.session
+    numbers = served.tracer.classes is None
     to = 500.0 if numbers else 1
     items = [*removal(3, 8, 9), {"rows": [20, 21, 22], "do": "relabel", "to": to}]
     items.append({"rows": [30], "do": "weight", "to": 2})
@@ -307,11 +307,11 @@ def test_controls_change_as_many_rows(world):
         assert old.tolist() == new.tolist()
         assert set(random.labels[random.relabelled]) == set(basket.labels[basket.relabelled])
     question = {"basket": items, "position": 4}
-    said = world.ask("controls", **question)
+    said = served.ask("controls", **question)
     assert len(set(said["all"])) == len(said["row"]) == 5
-    assert world.ask("controls", **question) == said
+    assert served.ask("controls", **question) == said
     by_hand = session.tracer.refit(**basket_arguments(basket, 2))
-    change = world.loss(by_hand) - world.loss(session.tracer.refit())
+    change = served.loss(by_hand) - served.loss(session.tracer.refit())
     np.testing.assert_allclose(said["all"][2], change.mean(), rtol=1e-7)
     np.testing.assert_allclose(said["row"][2], change[4], rtol=1e-7)
 
@@ -677,4 +677,4 @@ def test_the_command_refuses_what_it_cannot_do(here, capsys):
     assert main([*command, "--json"]) == 2
     assert "has no --json" in capsys.readouterr().err
     assert main([*command, "--port", "70000"]) == 2
-    assert "70000" in capsys.readouterr().err
+    assert "65535" in capsys.readouterr().err

@@ -106,7 +106,7 @@ class Basket:
         }
 
     def actions_on(self, positions: Any) -> list[dict[str, Any] | None]:
-        """What is done to some training rows, such as those that a table shows."""
+        """The action on each of some training rows, such as those that a table shows."""
         n = self.tracer.n_rows
         shown = positions[:MAX_SHOWN] if isinstance(positions, list) else []
         return [self._action(i) if type(i) is int and 0 <= i < n else None for i in shown]

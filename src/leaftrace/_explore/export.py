@@ -1,4 +1,4 @@
-"""What was done, to take away: a Python script, an audit file, a report."""
+"""Exports of what was done: a Python script, an audit file, a report."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ VERDICTS = ("keep", "wrong", "unsure")
 
 
 def facts(session: Session) -> dict[str, Any]:
-    """What stands at the top of the page, and what its lists offer."""
+    """The facts at the top of the page, and the columns that its lists offer."""
     tracer = session.tracer
     outcomes = session.outcomes
     e = tracer.engine.ensemble
@@ -159,7 +159,7 @@ def set_verdict(session: Session, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def review_csv(session: Session) -> str:
-    """What was said about labels, as CSV. Texts that a spreadsheet would run get a quote in front."""
+    """The verdicts on labels as CSV. Texts that a spreadsheet would run get a quote in front."""
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(["train_row", "position", "label", "predicted_label", "verdict"])

@@ -1,4 +1,4 @@
-"""What keeps other people and other pages out of an explorer.
+"""Checks that keep other people and other pages out of an explorer.
 
 Every address begins with a random token, which is compared in constant time. The Host of a request
 must be this machine's loopback, so that no name that is pointed at it can reach it (DNS rebinding).

@@ -142,7 +142,7 @@ class Answers:
         return {"text": export.frozen_report(self.session, position)}
 
     def review_csv(self, asked: Asked, check: Check) -> Any:
-        """What reviewers said, as CSV."""
+        """The verdicts of reviewers, as CSV."""
         return {"text": panels.review_csv(self.session)}
 
     def _basket(self, asked: Asked) -> tuple[Basket, int]:
