@@ -13,6 +13,7 @@ from explore_world import grains, homes, income, tracer_of
 
 import leaftrace as lt
 from leaftrace._data.stopping import Stopped, is_wanted
+from leaftrace._explore import effects
 from leaftrace._explore.basket import Basket
 from leaftrace._report.page import number, percent, signed
 
@@ -118,7 +119,7 @@ def harmful(world, position, k=10):
     return top.position.tolist()
 
 
-def test_ask_remove_see(visit, classes):
+def test_ask_remove_see(visit, classes, monkeypatch):
     """First order comes at once and says so, the refit replaces it, and retraining that."""
     page = visit(classes)
     loss = classes.loss(classes.tracer.refit())
@@ -131,7 +132,8 @@ def test_ask_remove_see(visit, classes):
     wait_for_text(page, "#chosen b", names[2])
 
     held = threading.Event()  # keeps the refit back until first order was seen
-    page.route("**/api/refit", lambda route: (held.wait(5), route.continue_()))
+    refit = effects.refitted
+    monkeypatch.setattr(effects, "refitted", lambda *given: (held.wait(60), refit(*given))[1])
     rows = harmful(classes, position, 2)
     box = page.locator(f"tr[data-position='{rows[0]}'] input[type=checkbox]")
     box.check()

@@ -9,13 +9,15 @@ const FILTERS = ["search", "label", "decision", "which", "loss", "predicted", "r
 const [WIDE, HIGH] = [400, 60];
 
 export function showRows(root, facts) {
-  const tools = h("div", { class: "bar-tools" });
+  const search = searchBox();
+  const tools = h("div", { class: "inline" }); // made anew with each answer, unlike the text under the cursor
   const pictures = h("div", { class: "pictures" });
   const list = h("div", {});
-  root.append(tools, pictures, list);
+  root.append(h("div", { class: "bar-tools" }, h("label", {}, "Search ", search), tools), pictures, list);
 
   const load = async () => {
     showTools(tools, facts);
+    if (document.activeElement !== search || state.search === "") search.value = state.search;
     try {
       const question = Object.fromEntries([...FILTERS, "sort", "ascending", "offset"].map((key) => [key, state[key]]));
       const answer = await ask("tests", { ...question, count: PAGE });
@@ -33,12 +35,16 @@ export function showRows(root, facts) {
 
 const filter = (changes) => update({ ...changes, offset: 0 });
 
-function showTools(tools, facts) {
+function searchBox() {
   let timer;
   const search = h("input", {
-    type: "search", value: state.search, placeholder: "name, age>40, town=Rome", autocomplete: "off", "data-key": "search",
+    type: "search", placeholder: "name, age>40, town=Rome", autocomplete: "off",
     input: () => { clearTimeout(timer); timer = setTimeout(() => filter({ search: search.value }), 200); },
   });
+  return search;
+}
+
+function showTools(tools, facts) {
   const classes = (facts.classes ?? []).map((name, i) => [String(i), brief(name)]);
   const byClass = (name) => choice(name, [["", "any"], ...classes], state[name] === null ? "" : String(state[name]),
     (value) => filter({ [name]: value === "" ? null : Number(value) }), name);
@@ -51,9 +57,7 @@ function showTools(tools, facts) {
     },
   }));
   const active = FILTERS.some((key) => state[key] !== null && state[key] !== "" && state[key] !== "all");
-  const typing = document.activeElement?.dataset.key === "search" && tools.contains(document.activeElement);
-  if (typing) return; // the text under the cursor stays
-  replace(tools, h("label", {}, "Search ", search),
+  replace(tools,
     facts.classes && choice("Show", [["all", "all"], ["wrong", "wrong"], ["right", "right"]], state.which, (which) => filter({ which }), "which"),
     facts.classes && byClass("label"), facts.classes && byClass("decision"),
     limit(0, "loss from"), limit(1, "to"),
