@@ -139,6 +139,14 @@ def test_training_rows_are_those_of_the_tracer(served):
     assert found["change_is"] == influence.change_is
 
 
+def test_the_verdict_is_that_of_the_report(served):
+    worst = int(np.argmax(served.loss(served.model)))
+    said = served.ask("finding", position=worst)
+    report = lt.report(served.tracer, served.X_test, served.y_test, rows=[worst], noise=False)
+    assert said == report.data["cases"][0]["verdict"]
+    assert said["kind"] != "predicted right" or served.tracer.classes is None
+
+
 def test_what_if_is_the_influence_on_the_edited_row(people):
     edits = {"age": 33, "job": "Exec", "hours": None}
     found = people.ask("row", position=4, top=5, edits=edits)

@@ -131,6 +131,8 @@ def test_ask_remove_see(visit, classes, monkeypatch):
     position = int(order[2])
     wait_for_text(page, "#chosen b", names[2])
 
+    page.wait_for_selector("#finding b")
+
     held = threading.Event()  # keeps the refit back until first order was seen
     refit = effects.refitted
     monkeypatch.setattr(effects, "refitted", lambda *given: (held.wait(60), refit(*given))[1])

@@ -14,9 +14,11 @@ from .._data.errors import InvalidInput, UnsupportedModel
 from .._report.cases import Cases
 from .._report.explained_rows import ExplainedRows, both_sides
 from .._report.outcomes import outcomes_of
+from .._report.verdicts import verdicts
 from .session import Session
 
 MAX_TOP = 50
+SIDE = 10  # training rows of each side that a verdict looks at, as in a report
 
 
 def row_behind(session: Session, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,6 +41,22 @@ def row_behind(session: Session, asked: Mapping[str, Any]) -> dict[str, Any]:
         except UnsupportedModel as error:
             return cases.describe(0, None) | {"missing": short(str(error), 600)}
         return cases.describe(0, sides) | {"of": rows.of, "change_is": rows.change_is}
+
+
+def finding(session: Session, position: int) -> dict[str, Any]:
+    """The verdict of the report on a test row: what is behind its prediction, and the facts."""
+    with session.lock:
+        return session.answers.get(("finding", position), lambda: _judge(session, position))
+
+
+def _judge(session: Session, position: int) -> dict[str, Any]:
+    try:
+        sides = next(both_sides(session.influence(position), SIDE))
+    except UnsupportedModel:
+        return {"kind": None, "facts": None}
+    rows = session.explained(position)
+    verdict = verdicts(rows, [sides], session.train, session.test)[0]
+    return {"kind": short(verdict.kind), "facts": short(verdict.facts, 600)}
 
 
 def _edited(session: Session, position: int, top: int, edits: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from .._data.errors import InvalidInput, LeaftraceError
 from .._data.json_values import json_value
 from . import effects, export, panels
 from .basket import Basket, described_items, read_basket
-from .behind import row_behind
+from .behind import finding, row_behind
 from .jobs import Latest, Retraining, Superseded
 from .security import Guard
 from .session import Session
@@ -57,6 +57,12 @@ class Answers:
         with self.session.lock:
             check()
             return row_behind(self.session, asked)
+
+    def finding(self, asked: Asked, check: Check) -> Any:
+        """The verdict on a test row."""
+        with self.session.lock:
+            check()
+            return finding(self.session, self.session.check_row(asked.get("position")))
 
     def basket(self, asked: Asked, check: Check) -> Any:
         """A basket in words, and its effect to first order."""
@@ -152,8 +158,8 @@ class Answers:
 
 
 NAMES = (
-    "facts", "tests", "row", "basket", "refit", "controls", "retrain", "retrained", "cancel", "groups", "review",
-    "verdict", "map", "script", "audit", "report", "review_csv",
+    "facts", "tests", "row", "finding", "basket", "refit", "controls", "retrain", "retrained", "cancel", "groups",
+    "review", "verdict", "map", "script", "audit", "report", "review_csv",
 )  # fmt: skip
 
 

@@ -21,9 +21,13 @@ export function showChosen(root, facts) {
       const answer = await ask("row", { position: state.row, top: state.top });
       if (answer === null) return;
       present = answer;
-      replace(root, card(answer, facts));
+      const verdict = h("p", { class: "finding", id: "finding", role: "status" });
+      replace(root, card(answer, facts), verdict);
       listeners.forEach((listener) => listener(answer));
       problem(null);
+      root.removeAttribute("aria-busy");
+      const found = await ask("finding", { position: answer.position });
+      if (found?.kind) replace(verdict, h("b", {}, found.kind[0].toUpperCase() + found.kind.slice(1)), found.facts ? `: ${found.facts}` : "");
     } catch (error) { problem(error); }
     root.removeAttribute("aria-busy");
   };
