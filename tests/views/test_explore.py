@@ -23,7 +23,7 @@ import leaftrace as lt
 from leaftrace._cli import main
 from leaftrace._data.stopping import Stopped, is_wanted
 from leaftrace._explore import basket as baskets
-from leaftrace._explore import panels
+from leaftrace._explore import behind, panels
 from leaftrace._explore.jobs import Latest, Superseded
 from leaftrace._explore.session import Session
 
@@ -145,6 +145,13 @@ def test_the_verdict_is_that_of_the_report(served):
     report = lt.report(served.tracer, served.X_test, served.y_test, rows=[worst], noise=False)
     assert said == report.data["cases"][0]["verdict"]
     assert said["kind"] != "predicted right" or served.tracer.classes is None
+
+
+def test_verdicts_are_left_out_where_they_take_long(people, monkeypatch):
+    monkeypatch.setattr(behind, "MAX_JUDGED", 100)
+    said = people.ask("finding", position=77)
+    assert said["kind"] is None
+    assert "takes long" in said["facts"]
 
 
 def test_what_if_is_the_influence_on_the_edited_row(people):

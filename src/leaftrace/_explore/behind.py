@@ -18,6 +18,7 @@ from .._report.verdicts import verdicts
 from .session import Session
 
 MAX_TOP = 50
+MAX_JUDGED = 20_000_000  # rows times steps up to which a verdict takes a second or two
 SIDE = 10  # training rows of each side that a verdict looks at, as in a report
 
 
@@ -50,6 +51,9 @@ def finding(session: Session, position: int) -> dict[str, Any]:
 
 
 def _judge(session: Session, position: int) -> dict[str, Any]:
+    e = session.tracer.engine.ensemble
+    if e.n_rows * e.n_steps > MAX_JUDGED:
+        return {"kind": None, "facts": "A verdict takes long for so many rows; a report has it."}
     try:
         sides = next(both_sides(session.influence(position), SIDE))
     except UnsupportedModel:

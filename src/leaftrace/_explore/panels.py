@@ -186,6 +186,7 @@ def map_panel(session: Session, asked: Mapping[str, Any]) -> dict[str, Any]:
     across = axis(session, asked.get("x"))
     down = axis(session, asked.get("y"))
     known = np.isfinite(across.values) & np.isfinite(down.values)
+    total = int(known.sum())
     try:
         change = -session.slopes(position) * session.tracer.sample_weight
     except UnsupportedModel:
@@ -193,17 +194,18 @@ def map_panel(session: Session, asked: Mapping[str, Any]) -> dict[str, Any]:
     size = np.where(known, np.abs(change), -1.0)
     strong = largest(size, min(STRONGEST, len(size)))
     strong = strong[size[strong] >= 0]
-    others = np.setdiff1d(np.flatnonzero(known), strong)
+    known[strong] = False
+    others = np.flatnonzero(known)
     room = MAX_POINTS - len(strong)
     if len(others) > room:
-        others = np.random.default_rng(0).choice(others, room, replace=False)
+        others = np.random.default_rng(0).choice(others, room, replace=False, shuffle=False)
     shown = np.concatenate([others, strong[::-1]])  # the strongest are drawn last
     return {
         "x": asked.get("x"),
         "y": asked.get("y"),
         "x_names": across.names,
         "y_names": down.names,
-        "training_rows": int(known.sum()),
+        "training_rows": total,
         "points": [
             [int(i), float(across.values[i]), float(down.values[i]), float(change[i])]
             for i in shown

@@ -127,12 +127,16 @@ function summary() {
   place.hidden = !described?.changed;
   if (place.hidden) return;
   const numbers = effect && !effect.missing && [
-    h("span", {}, "this row's loss ", badge(effect.row.change)), h("span", {}, "all rows ", badge(effect.all.change)), h("b", {}, effect.level)];
+    h("span", {}, "this row's loss ", badge(effect.row.change)), h("span", {}, "all rows ", badge(effect.all.change, effect.all.interval)), h("b", {}, effect.level)];
   replace(place, h("a", { href: "#basket", click: (event) => { event.preventDefault(); document.querySelector("#basket").scrollIntoView(); } }, `Basket: ${count(described.changed, "training row")} changed`),
     numbers, h("button", { type: "button", "data-key": "undo below", click: undo }, "Undo"));
 }
 
-const badge = (x) => h("span", { class: `badge ${x < 0 ? "good" : x > 0 ? "bad" : ""}` }, `${signed(x)} ${worth(x)}`);
+/** A change with a word for it. A mean whose interval has both signs is neither better nor worse. */
+function badge(x, interval) {
+  const unclear = interval && interval[0] < 0 && interval[1] > 0;
+  return h("span", { class: `badge ${unclear || x === 0 ? "" : x < 0 ? "good" : "bad"}` }, `${signed(x)} ${unclear ? "unclear" : worth(x)}`);
+}
 
 function items(described) {
   return h("ul", { class: "items" }, described.items.map((item, i) => h("li", {},
@@ -151,7 +155,7 @@ function effects() {
   const { row, all } = effect;
   const first = effect.level === "first order";
   const cell = (name, ...text) => h("td", { "data-name": name }, ...text);
-  const change = (x, more = "") => cell("change", badge(x), more);
+  const change = (x, interval) => cell("change", badge(x, interval), interval ? h("small", { class: "quiet" }, ` 95 % interval ${range(interval)}`) : "");
   const after = (text) => cell("after", first ? h("span", { class: "quiet" }, "\u2026") : text);
   const label = now.label;
   const random = (values) => (values ? range(values) : first ? "" : now.busy ? "\u2026" : "");
@@ -164,7 +168,7 @@ function effects() {
         h("tr", { id: "row-prediction" }, h("th", { scope: "row" }, "this row: predicted"), cell("before", inWords(row.before, label)), after(row.after && inWords(row.after, label)), cell("change", moved(row)), h("td", {})),
         h("tr", { id: "row-loss" }, h("th", { scope: "row" }, "this row: loss"), cell("before", number(row.before.loss)), after(row.after && number(row.after.loss)), change(row.change), cell("random rows instead", random(controls?.row))),
         h("tr", { id: "all-loss" }, h("th", { scope: "row" }, `all ${count(facts.test_rows, "row")}: mean loss`), cell("before", number(all.before)), after(all.after !== undefined && number(all.after)),
-          change(all.change, all.interval ? h("small", { class: "quiet" }, ` 95 % interval ${range(all.interval)}`) : ""), cell("random rows instead", random(controls?.all))),
+          change(all.change, all.interval), cell("random rows instead", random(controls?.all))),
         all.accuracy && h("tr", {}, h("th", { scope: "row" }, "all rows: accuracy"), cell("before", percent(all.accuracy[0])), after(percent(all.accuracy[1])), cell("change", `${count(all.decisions_changed, "decision")} changed`), h("td", {})),
         all.mean_error && h("tr", {}, h("th", { scope: "row" }, "all rows: mean absolute error"), cell("before", number(all.mean_error[0])), after(number(all.mean_error[1])), cell("change", signed(all.mean_error[1] - all.mean_error[0])), h("td", {})),
         all.better !== undefined && h("tr", {}, h("th", { scope: "row" }, "rows that move"), h("td", { colspan: "4" }, `${count(all.better, "row")} better, ${number(all.worse)} worse`))))),

@@ -28,6 +28,7 @@ export function showChosen(root, facts) {
       root.removeAttribute("aria-busy");
       const found = await ask("finding", { position: answer.position });
       if (found?.kind) replace(verdict, h("b", {}, found.kind[0].toUpperCase() + found.kind.slice(1)), found.facts ? `: ${found.facts}` : "");
+      else if (found?.facts) replace(verdict, h("span", { class: "quiet" }, found.facts));
     } catch (error) { problem(error); }
     root.removeAttribute("aria-busy");
   };

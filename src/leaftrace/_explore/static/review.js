@@ -52,7 +52,7 @@ export function showReview(root, facts) {
     event.preventDefault();
   };
   const wrong = () => answer.training_rows.filter((row) => row.verdict === "wrong").map((row) => row.position);
-  const value = (x) => (answer.columns.length, typeof x === "number" ? number(x) : brief(x));
+  const value = (x) => (typeof x === "number" ? number(x) : brief(x));
 
   function content() {
     const row = answer.training_rows[at];
@@ -74,7 +74,7 @@ export function showReview(root, facts) {
       h("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Surprising labels" }, h("table", { class: "choose" },
         h("caption", { class: "unseen" }, "Surprising labels"),
         h("thead", {}, h("tr", {}, ["training row", "label", "model says"].map((t) => h("th", { scope: "col" }, t)), h("th", { scope: "col", class: "n" }, facts.classes ? "P(label)" : "as expected"), ["flag", "verdict"].map((t) => h("th", { scope: "col" }, t)),
-          answer.columns.map((name) => h("th", { scope: "col", title: name }, brief(name))))),
+          answer.columns.map((name, j) => h("th", { scope: "col", class: answer.training_rows.some((one) => typeof one.values[j] === "number") ? "n" : "", title: name }, brief(name))))),
         h("tbody", {}, answer.training_rows.map(line)))),
     ];
   }

@@ -46,7 +46,7 @@ function searchBox() {
 
 function showTools(tools, facts) {
   const classes = (facts.classes ?? []).map((name, i) => [String(i), brief(name)]);
-  const byClass = (name) => choice(name, [["", "any"], ...classes], state[name] === null ? "" : String(state[name]),
+  const byClass = (name, text) => choice(text, [["", "any"], ...classes], state[name] === null ? "" : String(state[name]),
     (value) => filter({ [name]: value === "" ? null : Number(value) }), name);
   const limit = (place, name) => h("label", {}, `${name} `, h("input", {
     type: "number", step: "any", min: "0", class: "short", value: state.loss?.[place] ?? "", "data-key": `loss ${place}`,
@@ -59,7 +59,7 @@ function showTools(tools, facts) {
   const active = FILTERS.some((key) => state[key] !== null && state[key] !== "" && state[key] !== "all");
   replace(tools,
     facts.classes && choice("Show", [["all", "all"], ["wrong", "wrong"], ["right", "right"]], state.which, (which) => filter({ which }), "which"),
-    facts.classes && byClass("label"), facts.classes && byClass("decision"),
+    facts.classes && byClass("label", "label"), facts.classes && byClass("decision", "predicted"),
     limit(0, "loss from"), limit(1, "to"),
     active && h("button", {
       type: "button", "data-key": "clear",
