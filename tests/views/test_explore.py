@@ -10,6 +10,8 @@ import sys
 import threading
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import lightgbm
 import numpy as np
@@ -650,6 +652,20 @@ def test_the_address_is_printed_and_closing_ends_it(people, capsys):
         assert client.ask("facts")["test_rows"] == len(people.y_test)
     with pytest.raises(ConnectionError):
         client.ask("facts")
+
+
+def test_the_browser_is_opened_by_a_private_file(people, monkeypatch):
+    """Other users of the machine see arguments of processes, so the address is not one of them."""
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    with lt.explore(people.tracer, people.X_test, people.y_test) as explorer:
+        assert explorer.address not in opened[0]
+        assert explorer.address.split("/")[3] not in opened[0]
+        link = Path(url2pathname(urlsplit(opened[0]).path))
+        assert f"url={explorer.address}" in link.read_text(encoding="utf-8")
+        if sys.platform != "win32":
+            assert link.stat().st_mode & 0o077 == 0
+    assert not link.exists()
 
 
 def test_models_without_derivatives_can_be_explored():

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import html
+import tempfile
+import webbrowser
+from pathlib import Path
 from typing import Any
 
 from .._actions.common import check_tracer
@@ -22,7 +25,7 @@ class Explorer:
     def __init__(self, session: Session, port: int, call: str) -> None:
         try:
             from .security import new_token
-            from .server import Server, application
+            from .server import Answers, Server, application
         except ImportError as error:
             if error.name is None or error.name.partition(".")[0] not in ("starlette", "uvicorn"):
                 raise
@@ -32,16 +35,33 @@ class Explorer:
             ) from None
         token = new_token()
         self.session = session
-        self._server = Server(lambda at: application(session, token, at, call), port)
+        self._answers = Answers(session, call)
+        self._server = Server(lambda at: application(self._answers, token, at), port)
+        self._link: Path | None = None
         self.address = f"http://127.0.0.1:{self._server.port}/{token}/"
+
+    def open_browser(self) -> None:
+        """Open the page in the browser.
+
+        The browser is given a file that only this user can read and that leads to the page: all users
+        of a machine see the arguments of its processes, and the address must stay unknown to them."""
+        handle, name = tempfile.mkstemp(prefix="leaftrace-", suffix=".html")
+        with open(handle, "w", encoding="utf-8") as file:
+            target = html.escape(self.address)
+            file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={target}">')
+        self._link = Path(name)
+        webbrowser.open(self._link.as_uri())
 
     def wait(self) -> None:
         """Wait until the page is closed, or Ctrl-C."""
         self._server.wait()
 
     def close(self) -> None:
-        """Stop serving the page."""
+        """Stop serving the page, and any training that it began."""
+        self._answers.retraining.cancel()
         self._server.close()
+        if self._link is not None:
+            self._link.unlink(missing_ok=True)
 
     def __enter__(self) -> Explorer:
         return self
@@ -85,9 +105,7 @@ def explore(
     explorer = Explorer(Session(tracer, X_test, y_test), port, how_made)
     print(explorer.address, flush=True)
     if open_browser:
-        import webbrowser
-
-        webbrowser.open(explorer.address)
+        explorer.open_browser()
     return explorer
 
 

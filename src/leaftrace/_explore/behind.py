@@ -105,7 +105,8 @@ def edited_row(row: Any, edits: Any) -> Any:
             row[0, names.index(name)] = _as_number(name, value)
         return row
     raise InvalidInput(
-        f"test rows in a {type(row).__name__} cannot be edited; pass X_test as a DataFrame or an array."
+        f"test rows in a {type(row).__module__.partition('.')[0]} {type(row).__name__} cannot be edited; "
+        "pass X_test as a DataFrame of pandas or an array."
     )
 
 

@@ -163,9 +163,8 @@ NAMES = (
 )  # fmt: skip
 
 
-def application(session: Session, token: str, port: int, call: str) -> ASGIApp:
+def application(answers: Answers, token: str, port: int) -> ASGIApp:
     """The application of an explorer: see `security` for who can reach it."""
-    answers = Answers(session, call)
     latest = Latest()
 
     async def answer(request: Request) -> Response:
