@@ -27,7 +27,8 @@ NAMES = {
 # the entries before it. The NumPy twins of the kernels compute with the losses, so these come first.
 ORDER = [
     "_data", "_model.losses", "_model.general_losses", "_kernels", "_model", "goals", "_adapters",
-    "_engine.leaf_equations", "_engine.unknown_limits", "_engine.steps", "_engine.diagnosis", "_engine.fidelity",
+    "_engine.node_slopes", "_engine.pooled_leaves", "_engine.leaf_equations", "_engine.unknown_limits", "_engine.steps",
+    "_engine.diagnosis", "_engine.fidelity",
     "_engine.rounding_noise", "_engine.replay", "_engine.refit", "_engine.jumps", "_engine.row_effects",
     "_engine.free_memory", "_engine.settings", "_engine.retrainings", "_engine.workspace", "_engine.less_memory",
     "_engine.queries", "_engine.subset_training",

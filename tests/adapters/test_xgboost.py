@@ -106,7 +106,6 @@ def own_objective(y, prediction):
 
 REFUSED = {
     "gblinear": (lambda: xgb.XGBRegressor(booster="gblinear", n_jobs=1).fit(NUMBERS.X, NUMBERS.y), "gbtree"),
-    "monotone": (lambda: trained(monotone_constraints="(1" + ",0" * 9 + ")"), "train without them"),
     "ranking": (ranked, "'rank:pairwise' is not supported; supported objectives are reg:squarederror"),
     "survival": (survival, "survival:aft"),
     "targets": (two_targets, "2 targets.*each target"),

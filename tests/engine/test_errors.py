@@ -61,8 +61,6 @@ def test_unsupported_loss():
 @pytest.mark.parametrize(
     ("kw", "words"),
     [
-        ({"monotone_constraints": [1] + [0] * 9}, "monotone_constraints"),
-        ({"monotone_constraints": {0: -1}}, "monotone_constraints"),
         ({"langevin": True}, "langevin"),
         ({"posterior_sampling": True}, "posterior_sampling"),
     ],

@@ -70,6 +70,12 @@ def soft_splits(source: Source) -> SoftSplits:
             "StructureInfluence does not follow trees that are dropped or scaled after they were grown (DART, "
             f"model_shrink_rate, boosting='rf'); use {words().leaf_method}, which holds splits fixed."
         )
+    if e.joins_leaves:
+        raise UnsupportedModel(
+            "StructureInfluence softens a choice of splits by their gain, and the gains of this model depend on the "
+            "values of other nodes (monotone constraints, path_smooth); use "
+            f"{words().leaf_method}, which holds splits fixed."
+        )
     search = source.split_search()
     bins = make_bins(search.values, list(search.columns))
     return SoftSplits(search, bins, bins.codes(search.values))

@@ -94,7 +94,7 @@ class Step:
         """
         e = self.ensemble
         if not (e.rounding.scores and e.boosts(self.t)):
-            e.move(self.t, e.leaves, A, values)
+            self._move_roughly(A, values)
         else:
             before = e.trees(self.t - 1)
             table = (e.values if values is None else values)[e.leaf_range(self.t - 1)]
@@ -144,7 +144,7 @@ class Step:
             rows = ScoredRows(A, e.y, self.weights[0])
             sums = _chain_sums(e, chain, rows, self.threads, first_only_moves=True)
             return sums[chain.edges[1] :]
-        self._move(A, values)
+        self._move_roughly(A, values)
         edges = np.array([0, self.M])
         no_move = np.zeros(self.M)
         parts = [
@@ -154,6 +154,17 @@ class Step:
             for ids, w in zip(self.leaves, self.weights, strict=True)
         ]
         return np.sum(parts, axis=0)
+
+    def _move_roughly(self, A: F64, values: F64 | None) -> None:
+        """Bring scores A (n, K) from the step before to this one, as roughly as the library did."""
+        e = self.ensemble
+        before = self.t - 1
+        if e.rough_scores is None or before < 0:
+            e.move(self.t, e.leaves, A, values)
+            return
+        table = (e.values if values is None else values)[e.leaf_range(before)]
+        e.add_leaf_values(before, table, e.leaves, A)
+        A[:] = e.rough_scores(self.t, A)
 
     def _has_one_tree(self, t: int) -> bool:
         return bool(np.diff(self.ensemble.step_trees[t : t + 2]) == 1)
@@ -273,7 +284,7 @@ def has_native_sums(e: Ensemble) -> bool:
     There is one for models of one output and some of the losses.
     """
     is_native = e.loss.kernel is not None and not e.loss.rounded
-    return e.n_outputs == 1 and is_native and e.smoothing is None and not e.rounding.draws
+    return e.n_outputs == 1 and is_native and not e.rounding.draws
 
 
 def sums_of_all_steps(e: Ensemble, A: F64, threads: Executor | None) -> F64 | None:

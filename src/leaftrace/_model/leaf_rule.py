@@ -1,4 +1,4 @@
-"""Leaf values from rows: the leaf rule, statistics, path smoothing and rounding."""
+"""Leaf values from rows: the leaf rule, statistics and rounding."""
 
 from __future__ import annotations
 
@@ -98,19 +98,6 @@ class UnknownLimits:
 
     names: frozenset[Literal["min_hessian", "max_step"]]
     remedy: str
-
-
-@dataclass(frozen=True)
-class Smoothing:
-    """Path smoothing of one tree: its L leaves are mixtures of steps of all its nodes.
-
-    Each of the N nodes, leaves included, has the step s_a of all rows below it; the leaves are
-    ``mix @ s``. The mixture itself does not change with the weights of rows.
-    """
-
-    below: F64  # (N, L) 1 if the leaf is the node or below it
-    mix: F64  # (L, N)
-    l2: F64  # (N,) additional l2 of each node
 
 
 @dataclass(frozen=True)

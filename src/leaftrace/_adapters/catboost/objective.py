@@ -39,7 +39,7 @@ LABELS: dict[str, tuple[float, float, str]] = {
     "Lq": _ANY,
 }
 CLASS_LOSSES = ("Logloss", "MultiClass", "MultiClassOneVsAll")
-EXPONENTIAL = ("Logloss", "CrossEntropy", "Poisson", "Tweedie")  # CatBoost keeps exp(score)
+EXPONENTIAL = ("Logloss", "CrossEntropy", "Poisson")  # CatBoost keeps exp(score)
 _QUANTILES = ("MAE", "Quantile", "MAPE")
 
 

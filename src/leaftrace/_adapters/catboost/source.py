@@ -34,11 +34,12 @@ from ..._model.training_set import TrainingSet
 from ..base import BaseSource, cumulative, f32, given_scores
 from ..split_columns import columns_of_training
 from .model_json import Json, leaf_weights, model_to_json
+from .monotone import constraints, leaf_chains
 from .objective import CLASS_LOSSES, EXPONENTIAL, LABELS, read_objective
 from .pools import leaf_numbers, readable_table
 from .recorder import recorded_scores
 from .retraining import StopIfUnwanted, retraining_params, stopped_early
-from .shrinkage import shrink_factors, shrinking_moves, values_before_shrinking
+from .shrinkage import shrink_factors, shrink_roughly, shrinking_moves, values_before_shrinking
 from .split_values import SplitValues
 from .splits import split_search
 from .statistics import CategoricalRows, target_statistics
@@ -101,8 +102,11 @@ class CatBoostSource(BaseSource):
         y = f32(codes)
         w = f32(sample_weight.astype(np.float32) * class_weight.astype(np.float32))
         shrink = shrink_factors(self.params, T)
-        if shrink is not None and self.loss_name in EXPONENTIAL:
+        rough_scores = shrink_roughly(shrink) if self.loss_name in EXPONENTIAL else None
+        if rough_scores is not None:
             self.notes = [_SHRUNK]
+        pools = self.values.shape[1] == 1 and self.objective.statistic is None
+        signs = constraints(self.params.get("monotone_constraints")) if pools else {}
         averaged = bool(self.params.get("boost_from_average")) and offset is None
         weights = self._leaf_weights(w)
         if self._splits_on_targets:
@@ -115,7 +119,7 @@ class CatBoostSource(BaseSource):
             first_output=np.zeros(T, np.int32),
             step_trees=np.arange(T + 1),
             tree_leaves=cumulative(self.counts),
-            values=self._values(shrink),
+            values=values_before_shrinking(self.values, self.counts, shrink),
             y=y,
             w=w,
             w_factor=class_weight,
@@ -123,6 +127,8 @@ class CatBoostSource(BaseSource):
             base_rule=self.objective.base_rule if averaged else None,
             offset=offset,
             moves=None if shrink is None else shrinking_moves(shrink),
+            chains=leaf_chains(self._content, signs) if signs else None,
+            rough_scores=rough_scores,
             recorded=None if weights is None else Recorded("weight", weights),
         )
 
@@ -141,12 +147,6 @@ class CatBoostSource(BaseSource):
             backtracking=iterations > 1 and backtracks,
             statistic=self.objective.statistic,
         )
-
-    def _values(self, shrink: F64 | None) -> F64:
-        """Return the leaf values (leaves, K) as training computed them."""
-        if shrink is None:
-            return self.values
-        return values_before_shrinking(self.values, self.counts, shrink)
 
     def _base(self, shrink: F64 | None) -> F64:
         """Return the starting score (K,) before any shrinking."""

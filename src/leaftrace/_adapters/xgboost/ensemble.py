@@ -19,6 +19,7 @@ from ..base import UNWEIGHTED, f32
 from . import recover
 from .draws import Dart, Drawn, Moves, TreeMethod, draw_again
 from .model import Trees, bounds_shown
+from .monotone import constrained_nodes
 from .objectives import QUANTILES, Quantile, as_float32, loss_and_factor, quantile_levels
 from .start import starting_rule
 
@@ -96,6 +97,7 @@ class XGBoostRun:
             offset=self.offset,
             sample=self._sample(drawn),
             moves=self._moves(drawn),
+            step_nodes=None if quantile else constrained_nodes(self.params, self.trees),
             recorded=self._recorded(hessian_factor, quantile),
             rounding=Rounding(scores=True, derivatives=True, terms=True),
             weights_fixed="" if quantile is None or quantile.weighted else UNWEIGHTED,
@@ -298,9 +300,12 @@ class XGBoostRun:
         limits = " and no ".join(f"{name} ({shown[name]})" for name in unknown)
         needed = words().parameters(**dict.fromkeys(unknown, ...))
         self.notes.append(
-            f"the file keeps no {limits}, which influences do not need; refits that do ask for {needed}; "
-            "monotone_constraints, which it does not keep either, are taken to be none"
+            f"the file keeps no {limits}, which influences do not need; refits that do ask for {needed}"
         )
+        if e.step_nodes is None and "monotone_constraints" not in self.given:
+            self.notes.append(
+                "monotone_constraints, which the file does not keep either, are taken to be none"
+            )
         limited: list[Literal["min_hessian", "max_step"]] = [_RULE_LIMITS[name] for name in unknown]
         remedy = (
             f"the file of this model keeps no {limits}. Pass {needed} as in training; XGBoost's defaults are "
@@ -316,10 +321,10 @@ class XGBoostRun:
                 "likely max_delta_step, which the file does not keep, as many leaves have the same largest value: "
                 f"pass {words().parameters(max_delta_step=...)} as in training"
             )
-        if bound == "monotone_constraints":
+        if bound == "monotone_constraints" and bound not in self.given:
             return (
                 "likely monotone_constraints, which the file does not keep, as unequal leaves of a tree have the same "
-                "value: they cannot be replayed; train without them"
+                f"value: pass {words().parameters(monotone_constraints=...)} as in training"
             )
         return ""
 

@@ -41,6 +41,7 @@ class Trees:
     ``rounds``  (rounds + 1,) trees of each round
     ``weight``  (trees,) factor by which DART multiplies each tree, or None
     ``nodes``   the inner nodes of each tree
+    ``categorical``  columns that splits compare as categories
     """
 
     leaf: list[NDArray[np.int64]]
@@ -52,6 +53,7 @@ class Trees:
     weight: NDArray[np.float32] | None
     width: int
     nodes: list[TreeNodes]
+    categorical: list[int]
 
     def __len__(self) -> int:
         return len(self.leaf)
@@ -79,6 +81,7 @@ class Trees:
             None if self.weight is None else self.weight[:trees],
             self.width,
             self.nodes[:trees],
+            self.categorical,
         )
 
 
@@ -120,7 +123,13 @@ def parse_trees(model: dict[str, Any]) -> Trees:
         weight=None if weight is None else np.asarray(weight, np.float32),
         width=width,
         nodes=[tree for tree in nodes for _ in range(width)],
+        categorical=sorted({c for tree in forest["trees"] for c in _category_columns(tree)}),
     )
+
+
+def _category_columns(tree: dict[str, Any]) -> list[int]:
+    """Columns that a tree splits by categories."""
+    return np.asarray(tree["split_indices"])[tree["categories_nodes"]].astype(int).tolist()
 
 
 def _inner_nodes(

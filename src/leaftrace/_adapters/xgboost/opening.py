@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from xgboost.core import XGBoostError
 from ..._data.errors import InvalidInput, UnsupportedModel
 from .ensemble import tree_method
 from .model import ALIASES, best_rounds, error_reason, parameters
+from .monotone import constraints_text
 from .objectives import OBJECTIVES, QUANTILES, as_float32, quantile_levels
 from .stopping import StoppingRule, rule_of_estimator
 
@@ -87,8 +89,16 @@ def load_model(path: str) -> OpenedModel:
     return OpenedModel(booster, "XGBClassifier", classes, rounds, sketched=True)
 
 
-def with_given(reported: dict[str, str], given: dict[str, Any]) -> dict[str, str]:
-    """The reported parameters, replaced by those that the user gives."""
+def with_given(
+    reported: dict[str, str], given: dict[str, Any], columns: Sequence[str] | None
+) -> dict[str, str]:
+    """The reported parameters, replaced by those that the user gives.
+
+    ``columns``: names of the columns of the model, or None.
+    """
+    if "monotone_constraints" in given:
+        constraints = constraints_text(given["monotone_constraints"], columns)
+        given = {**given, "monotone_constraints": constraints}
     values = {
         ALIASES.get(name, name): str(int(v) if isinstance(v, bool) else v)
         for name, v in given.items()
@@ -123,10 +133,6 @@ def refuse_unsupported(details: dict[str, Any], params: dict[str, str]) -> None:
             "booster='gblinear' has no trees; train with booster='gbtree' or 'dart'."
         )
     _refuse_objective(objective, params)
-    if any(c in params.get("monotone_constraints", "") for c in "123456789"):
-        raise UnsupportedModel(
-            "monotone_constraints bound leaf values by those of other leaves; train without them."
-        )
     if as_float32(params["subsample"]) < 1 and params.get("sampling_method") == "gradient_based":
         raise UnsupportedModel(
             "sampling_method='gradient_based' draws rows by their gradients, which is not replayed; train with "

@@ -73,7 +73,7 @@ def open_model(
     of_stopping = {name: given[name] for name in given if name in STOPPING_NAMES}
     opened = replace(opened, stopping=opened.stopping.with_given(of_stopping))
     given = {name: value for name, value in given.items() if name not in STOPPING_NAMES}
-    params = with_given(parameters(opened.booster), given)
+    params = with_given(parameters(opened.booster), given, opened.booster.feature_names)
     details = learner(opened.booster)
     refuse_unsupported(details, params)
     names = frozenset(ALIASES.get(name, name) for name in given)
