@@ -186,7 +186,8 @@ def lds_line(world: World, contenders: dict[str, Any]) -> dict[str, float]:
     found = {}
     for label, given in contenders.items():
         contender = given if hasattr(given, "acts") else OneModel(given)
-        found[label] = float(world.lds(contender.values(world, world.tests, None)).mean())
+        summed = world.summed(contender.values(world, world.tests, None))
+        found[label] = float(world.lds(summed).mean())
     found["retrained twice"] = float(world.retrained_lds(1).mean())
     found["ceiling"] = float(world.retrained_lds(world.size.repeats).mean())
     return found

@@ -17,6 +17,7 @@ import attribution  # noqa: E402
 import contenders  # noqa: E402
 import noisy  # noqa: E402
 import paper  # noqa: E402
+import paper_attribution  # noqa: E402
 import paper_detectors  # noqa: E402
 import paper_fixing  # noqa: E402
 import paper_proxies  # noqa: E402
@@ -254,8 +255,50 @@ def test_lds_of_known_effects(world):
     assert found["ridge 10"] < 0.9 < 0.99 < found["ridge 200"]
     assert 0.8 < found["banzhaf"] < 0.99  # the other rows of a half are noise to it
     assert found["ceiling"] > 0.99
-    for values in (world.lds(Known().values(world, world.tests, None)), world.retrained_lds(2)):
-        assert values.shape == (3,)
+    known = world.summed(Known().values(world, world.tests, None))
+    for values in (world.lds(known), world.retrained_lds(2)):
+        assert values.shape == (3, 3)  # repetitions, test rows
+
+
+def test_lds_is_of_every_repetition(world, monkeypatch):
+    """Each repetition is compared with the influences, and with the mean of those that follow it."""
+    draw = np.random.default_rng(4)
+    losses = draw.normal(size=(3, 30, 3))
+    monkeypatch.setattr(world, "on_halves", lambda repetition: losses[repetition])
+    summed = draw.normal(size=(2, 30, 3))  # of two models
+    for repetition in range(3):
+        for test in range(3):
+            with_models = [
+                spearmanr(model[:, test], losses[repetition, :, test]).statistic for model in summed
+            ]
+            assert world.lds(summed)[repetition, test] == pytest.approx(np.mean(with_models))
+            others = np.delete(losses, repetition, axis=0).mean(axis=0)[:, test]
+            expected = spearmanr(others, losses[repetition, :, test]).statistic
+            assert world.retrained_lds(2)[repetition, test] == pytest.approx(expected)
+
+
+def test_errors_of_the_lds():
+    """Errors over test rows and over repetitions are those of the means over the other."""
+    found = paper_attribution.mean_and_errors(np.array([[0.1, 0.3], [0.3, 0.5], [0.2, 0.4]]))
+    assert found["lds"] == pytest.approx(0.3)
+    assert found["lds_error"] == pytest.approx(0.1)  # means of 0.2 and 0.4
+    assert found["lds_error_repetitions"] == pytest.approx(0.1 / np.sqrt(3))
+
+
+def test_an_aim_that_is_missed_is_told_and_does_not_fail(tmp_path, monkeypatch):
+    """The page says that an aim is not reached, in its section and in the summary."""
+    monkeypatch.setattr(results, "ROOT", tmp_path)
+    aims = {"half of it": True, "all of it": False}
+    drawn, _ = results.axes()
+    path = results.Section("A title", "text", pd.DataFrame({"a": [1]}), drawn, {}, aims=aims).write(
+        "one", full=False
+    )
+    text = path.read_text()
+    assert "- Aim reached: half of it" in text
+    assert "- **Aim not reached**: all of it" in text
+    line = paper.summary([text]).splitlines()[-1]
+    assert "aim: all of it" in line
+    assert "half of it" not in line
 
 
 def test_results_of_influences_depend_on_the_code(tmp_path, monkeypatch):
