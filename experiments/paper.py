@@ -15,7 +15,17 @@ import sys
 
 from results import AIM_MARKS, DIFFERS, MARKS, ROOT, folder_of
 
-NAMES = ("proxies", "times", "noise", "fixing", "mismatch", "detectors", "attribution", "protocols")
+NAMES = (
+    "proxies",
+    "times",
+    "noise",
+    "fixing",
+    "mismatch",
+    "detectors",
+    "attribution",
+    "curves",
+    "protocols",
+)
 HEAD = """# The paper, reproduced
 
 This page reproduces every table and figure of B. Sharchilev, Y. Ustinovsky, P. Serdyukov, M. de Rijke:

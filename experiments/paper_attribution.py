@@ -1,6 +1,6 @@
-"""Beyond the paper: a comparison of methods by retraining, for every data set and library.
+"""Beyond the paper: how well methods predict retraining, for every data set and library.
 
-contenders.py has the methods, attribution.py the measures."""
+contenders.py has the methods, attribution.py the measures, paper_curves.py what acting does."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from attribution import ACTS, SHARES, Size, World, column
+from attribution import Size, World
 from contenders import (
     BOOSTIN,
     EXACT,
     REFIT,
     SEEDS,
-    SINGLE_POINT,
     SOFT,
     SOFT_BAGS,
     SOFT_SEEDS,
@@ -23,7 +22,7 @@ from contenders import (
     contenders,
     ridge_label,
 )
-from matplotlib.figure import Figure, FigureBase
+from matplotlib.figure import FigureBase
 from models import KINDS, LIBRARIES
 from results import COLOURS, Section, axes, legend, markdown
 from store import cached, code, hashed
@@ -45,7 +44,7 @@ FULL = Size(
     seeds=3,
     data=tuple(KINDS),
     libraries=tuple(LIBRARIES),
-    left_out=("XGBoost", "LightGBM"),
+    left_out=(),
     fresh=(10, 500),
 )
 QUICK = Size(
@@ -85,13 +84,11 @@ def lines_of(name: str, library: str, size: Size) -> list[dict[str, Any]]:
 
 def line(world: World, contender: Contender) -> dict[str, float]:
     """Return all columns of one line of the table."""
-    kept = estimates(world, contender)
-    acts = world.curves(kept["values"]) if contender.acts else {}
-    return mean_and_errors(world.lds(kept["summed"])) | acts
+    return mean_and_errors(world.lds(estimates(world, contender)))
 
 
-def estimates(world: World, contender: Contender) -> dict[str, np.ndarray]:
-    """Return what a method says of halves, and values of rows for the curves if it has them."""
+def estimates(world: World, contender: Contender) -> np.ndarray:
+    """Return what a method says of the halves, (models, halves, tests)."""
     settings = world.key | {
         "how": repr(contender),
         "seeds": world.size.seeds,
@@ -100,12 +97,9 @@ def estimates(world: World, contender: Contender) -> dict[str, np.ndarray]:
     }
 
     def compute() -> dict[str, np.ndarray]:
-        found = {"summed": world.summed(contender.values(world, world.tests, None))}
-        if contender.acts:
-            found["values"] = contender.values(world, world.choose, "mean")[0][:, 0]
-        return found
+        return {"summed": world.summed(contender.values(world, world.tests, None))}
 
-    return cached("estimates", settings, compute)
+    return cached("estimates", settings, compute)["summed"]
 
 
 def mean_and_errors(found: np.ndarray) -> dict[str, float]:
@@ -127,9 +121,6 @@ def section(numbers: pd.DataFrame, size: Size) -> Section:
     lds = numbers.pivot_table(index=["data", "library"], columns="method", values="lds", sort=False)
     names = list(dict.fromkeys(numbers["method"]))
     lds = lds[[*(name for name in names if name not in RETRAINED), *RETRAINED]]
-    columns = [column(act, share) for act in ACTS for share in SHARES]
-    acting = numbers.dropna(subset=columns)
-    medians = acting.groupby("method", sort=False)[columns].median()
     errors = numbers.pivot_table(
         index=["data", "library"], columns="method", values=ERRORS, sort=False
     )
@@ -139,16 +130,14 @@ def section(numbers: pd.DataFrame, size: Size) -> Section:
 FIGURE
 
 {lead_text(lds)}
-
-{curves_text(medians, size)}
 """
-    drawn = figure(lds, medians, size)
+    drawn = figure(lds, size)
     return Section(TITLE, text, numbers, drawn, claims(lds, size), aims=structure_aims(lds))
 
 
 def leads(lds: pd.DataFrame) -> pd.DataFrame:
     """Return by how much methods of one model with fixed trees are ahead of exact LeafInfluence."""
-    others = [SEEDS, EXACT, SOFT, SOFT_SEEDS, SOFT_BAGS, *RETRAINED]
+    others = [EXACT, SOFT, SEEDS, SOFT_SEEDS, SOFT_BAGS, *RETRAINED]
     learned = [name for name in lds if name.endswith("trainings")]
     return lds.drop(columns=[*others, *learned], errors="ignore").sub(lds[EXACT], axis=0)
 
@@ -209,15 +198,20 @@ def structure_aims(lds: pd.DataFrame) -> dict[str, bool]:
     }
 
 
-MAIN = (SOFT_BAGS, SOFT_SEEDS, SOFT, SEEDS, EXACT, REFIT, BOOSTIN)  # columns of the first table
+MAIN = (
+    SOFT_BAGS,
+    SOFT_SEEDS,
+    SOFT,
+    SEEDS,
+    EXACT,
+    REFIT,
+    BOOSTIN,
+)  # columns of the first table
 
 
 def lds_text(lds: pd.DataFrame, errors: pd.DataFrame, size: Size) -> str:
     """Explain the LDS and show its tables."""
     models = "1 model" if size.seeds == 1 else f"{size.seeds} models"
-    left_out = "is left out here"
-    if size.left_out:
-        left_out = f"retrains {' and '.join(size.left_out)} {size.rows:,} times"
     few, many = (ridge_label(count) for count in size.fresh)
     main = lds[[name for name in (*MAIN, few, many, *RETRAINED) if name in lds]]
     tests, repetitions = (errors[kind][lds.columns] for kind in ERRORS)
@@ -254,7 +248,7 @@ All methods, over all lines of the table above. Standard errors of the means are
 (those of a data set are the same for all libraries, whose errors are taken as one) and over
 repetitions; for one line of the table above they are {tests[EXACT].min():.3f} to {tests[EXACT].max():.3f} and
 {repetitions[EXACT].min():.3f} to {repetitions[EXACT].max():.3f} for exact LeafInfluence (all in the CSV).
-Leave-one-out {left_out}.
+Leave-one-out is in the next section.
 
 {markdown(every.map(precise).reset_index())}"""
 
@@ -307,45 +301,9 @@ has {mean[EXACT]:.2f}. A training tells a regression one number for each test ro
 tells one for each training row."""
 
 
-def curves_text(medians: pd.DataFrame, size: Size) -> str:
-    """Show what acting on the rankings does."""
-    chosen = 5 * size.tests
-
-    def at(act: str, method: str) -> str:
-        return f"{medians.loc[method, column(act, SHARES[-1])]:+.1f}"
-
-    best = max(0, -medians.filter(like="clean").min().min())
-    removed = [at("remove", method) for method in (EXACT, SINGLE_POINT, BOOSTIN)]
-    relabelled = [at("relabel", method) for method in (EXACT, SINGLE_POINT, BOOSTIN)]
-    return f"""The curves show what acting on the rankings does. Rows are ranked by their mean influence
-on {chosen} test rows; {chosen} others judge; models of three seeds are retrained. The table has changes of the
-mean loss in per cent, as medians over all data sets and libraries of a method.
-
-- "remove": the 1, 2 and 5 % most helpful rows are removed; more is better.
-- "clean": the most harmful ones are removed; less is better.
-- "relabel": the most helpful ones get wrong labels; more is better.
-
-{markdown(medians.map("{:+.1f}".format).reset_index())}
-
-The order of the methods is different here: many rows change at once, which none of the methods is made
-for. For removing 5 %, exact LeafInfluence has {removed[0]}, SinglePoint {removed[1]} and BoostIn {removed[2]};
-for relabelling, {relabelled[0]}, {relabelled[1]} and {relabelled[2]}. Removing the most harmful rows lowers the
-loss by {best:.1f} % at best: no labels were flipped here, unlike above. Where Amazon is among the data, it
-has the largest changes (see the CSV), because 5 % of its rows are most of its rarer class."""
-
-
-def figure(lds: pd.DataFrame, medians: pd.DataFrame, size: Size) -> FigureBase:
-    """Draw the LDS above and the curves below."""
-    drawn = Figure(figsize=(11, 8), layout="constrained")
-    above, below = drawn.subfigures(2, 1)
-    draw_lds(above, lds, size)
-    draw_curves(below, medians)
-    return drawn
-
-
-def draw_lds(part: FigureBase, lds: pd.DataFrame, size: Size) -> None:
+def figure(lds: pd.DataFrame, size: Size) -> FigureBase:
     """Draw a panel for each data set and a marker for each library."""
-    _, panels = axes(len(size.data), figure=part, sharey=True, sharex=True)
+    drawn, panels = axes(len(size.data), height=4.2, width=11, sharey=True, sharex=True)
     marks = dict(zip(size.libraries, "os^vD", strict=False))
     for ax, name in zip(panels, size.data, strict=True):
         for colour, (library, mark) in zip(COLOURS, marks.items(), strict=False):
@@ -354,21 +312,5 @@ def draw_lds(part: FigureBase, lds: pd.DataFrame, size: Size) -> None:
         ax.grid(axis="y", alpha=0.3)
         ax.tick_params(labelsize=8)
     panels[0].invert_yaxis()
-    legend(part, panels[0], "right", 1)
-
-
-def draw_curves(part: FigureBase, medians: pd.DataFrame) -> None:
-    """Draw a panel for each act and a line for each method."""
-    _, panels = axes(len(ACTS), figure=part)
-    styles = [(colour, line) for line in ("-", "--") for colour in COLOURS]
-    shares = [0, *(100 * share for share in SHARES)]
-    for ax, (act, title) in zip(panels, ACTS.items(), strict=True):
-        for (colour, line), method in zip(styles, medians.index, strict=False):
-            change = [0, *(medians.loc[method, column(act, share)] for share in SHARES)]
-            ax.plot(shares, change, line, marker=".", color=colour, label=method)
-        ax.set(
-            title=title.capitalize(),
-            xlabel="% of the training rows",
-            ylabel="change of the mean loss, %",
-        )
-    legend(part, panels[0], "right", 1)
+    legend(drawn, panels[0], "right", 1)
+    return drawn
