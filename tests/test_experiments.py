@@ -315,3 +315,28 @@ def test_results_of_influences_depend_on_the_code(tmp_path, monkeypatch):
         (package / "one.py").write_text(text)
         hashes.append(store.code.__wrapped__())
     assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_claims_about_soft_splits():
+    """A lead that is too small or missing on a line is a broken claim; a share below is a missed aim."""
+    names = (
+        paper_attribution.EXACT,
+        paper_attribution.SOFT,
+        paper_attribution.SEEDS,
+        paper_attribution.SOFT_SEEDS,
+        paper_attribution.SOFT_BAGS,
+        paper_attribution.CEILING,
+    )
+    lds = pd.DataFrame([[0.5, 0.56, 0.55, 0.6, 0.7, 0.8], [0.4, 0.45, 0.47, 0.5, 0.6, 0.7]])
+    lds.columns = names
+    full = paper_attribution.FULL
+    assert list(paper_attribution.structure_claims(lds, full).values()) == [True, True, True]
+    assert list(paper_attribution.structure_aims(lds).values()) == [False, False, True]
+    soft = paper_attribution.SOFT
+    for worse in ([0.53, 0.44], [0.7, 0.39]):
+        held = paper_attribution.structure_claims(lds.assign(**{soft: worse}), full)
+        assert list(held.values()) == [False, True, True]
+    held = paper_attribution.structure_claims(
+        lds.assign(**{soft: [0.53, 0.44]}), paper_attribution.QUICK
+    )
+    assert all(held.values())
