@@ -160,12 +160,14 @@ def contenders(world: World) -> dict[str, Contender]:
         TOP8: OneModel(lt.LeafInfluence(lt.TopKLeaves(8))),
         REFIT: OneModel(lt.LeafRefit()),
         BOOSTIN: OneModel(lt.baselines.BoostIn()),
-        "BoostInLCA": OneModel(lt.baselines.BoostInLCA()),
         "TreeSim": OneModel(lt.baselines.TreeSim()),
         "TREX": OneModel(lt.baselines.TREX("path")),  # with "count" its surrogate hardly learns
         "Detector": OneModel(lt.baselines.Detector()),
         "Random": OneModel(lt.baselines.Random()),
     }
+    vector_leaves = world.library == "CatBoost" and len(np.unique(world.data.y)) > 2
+    if world.kind == "numbers" or not vector_leaves:
+        found["BoostInLCA"] = OneModel(lt.baselines.BoostInLCA())
     if world.kind == "numbers":
         found["AXIL"] = OneModel(lt.baselines.AXIL())
     if world.library in size.left_out:

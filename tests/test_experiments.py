@@ -23,6 +23,7 @@ import paper_fixing  # noqa: E402
 import paper_proxies  # noqa: E402
 import results  # noqa: E402
 import store  # noqa: E402
+import values  # noqa: E402
 
 rng = np.random.default_rng(0)
 
@@ -256,8 +257,8 @@ def test_lds_of_known_effects(world):
     assert 0.8 < found["banzhaf"] < 0.99  # the other rows of a half are noise to it
     assert found["ceiling"] > 0.99
     known = world.summed(Known().values(world, world.tests, None))
-    for values in (world.lds(known), world.retrained_lds(2)):
-        assert values.shape == (3, 3)  # repetitions, test rows
+    for lds in (world.lds(known), world.retrained_lds(2)):
+        assert lds.shape == (3, 3)  # repetitions, test rows
 
 
 def test_lds_is_of_every_repetition(world, monkeypatch):
@@ -340,3 +341,17 @@ def test_claims_about_soft_splits():
         lds.assign(**{soft: [0.53, 0.44]}), paper_attribution.QUICK
     )
     assert all(held.values())
+
+
+def test_leads_of_data_values_have_errors_over_lines():
+    """The mean of paired differences, its standard error, and on how many lines less harm is done."""
+    lines = [
+        {"data": data, "library": "a", "method": method, "clean_5%": value}
+        for method, values_of in (("BoostIn", (3.0, 5.0)), ("LeafInfluence", (1.0, 7.0)))
+        for data, value in zip("xy", values_of, strict=True)
+    ]
+    numbers = pd.DataFrame(lines)
+    every = pd.concat([numbers.replace("LeafInfluence", name) for name in values.METHODS])
+    table = values.leads(every.drop_duplicates(["method", "data"]), ["clean_5%"])
+    assert table["method"].tolist() == [name for name in values.METHODS if name != "BoostIn"]
+    assert set(table["clean_5%"]) == {"+0.0 ± 2.0 (1)"}  # differences of -2 and 2
