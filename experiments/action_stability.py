@@ -142,7 +142,7 @@ influences with fixed trees leave out.
 def removal(data: Data) -> str:
     """Return what removing the most harmful rows does, chosen by the average and by one model."""
     (X, y), (X_held, y_held) = data.halves()
-    found = lt.ensemble_influence(make, data.X, data.y, X, y, bag=0.75, reduce="mean", n_jobs=1)
+    found = lt.ensemble_influence(make, data.X, data.y, X, y, reduce="mean", n_jobs=1)
     single = lt.Tracer(make(0).fit(data.X, data.y), data.X, data.y).influence(X, y, reduce="mean")
     lines = []
     advice = []

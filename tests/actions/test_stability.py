@@ -171,7 +171,6 @@ def test_confirm_is_a_plain_loop_of_removals():
         data.X_test,
         sample_weight=w,
         members=4,
-        bag=0.75,
         of="prediction",
         reduce="mean",
     )
@@ -243,7 +242,7 @@ def test_bags_estimate_effects_in_a_model_of_all_rows():
     def make(seed):
         return light(seed, colsample_bytree=1.0, **settings)
 
-    found = ensemble_influence(make, X, y, [[0.0], [1.0]], members=30, bag=0.75, of="prediction")
+    found = ensemble_influence(make, X, y, [[0.0], [1.0]], members=30, of="prediction")
     for side in (0, 1):
         rows = np.flatnonzero(X[:, 0] == side)
         exact = (y[rows] - y[rows].mean()) / 100

@@ -4,7 +4,6 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 from boosters import numbers, weights
-from sklearn.ensemble import ExtraTreesRegressor
 from xgboost import XGBRegressor
 
 import leaftrace as lt
@@ -119,68 +118,3 @@ def test_members_of_all_rows_must_differ():
             bag=(1.0, 0.5),
             n_jobs=1,
         )
-
-
-def test_what_is_done_without_a_bag_and_a_method():
-    """All rows and halves take turns, with soft splits; rows left out are scored."""
-    data = numbers()
-    rows = data.X, data.y, data.X_test[:2], data.y_test[:2]
-    found = ensemble_influence(extreme, *rows, members=4, n_jobs=1)
-    meant = ensemble_influence(
-        extreme,
-        *rows,
-        members=4,
-        n_jobs=1,
-        bag=(1.0, 0.5),
-        score_left_out=True,
-        method=lt.StructureInfluence(0.5),
-    )
-    np.testing.assert_array_equal(found.influence.values, meant.influence.values)
-    np.testing.assert_array_equal(found.changes, meant.changes)
-    assert found.influence.method == meant.influence.method
-    assert found.influence.method.startswith("StructureInfluence(temperature=0.5), mean of 4")
-    predicted = [result.confirm([1, 2]).effects["predicted"] for result in (found, meant)]
-    np.testing.assert_array_equal(*predicted)
-
-
-def test_trees_whose_splits_are_not_chosen_are_fixed_by_default():
-    data = numbers()
-    found = ensemble_influence(
-        lambda seed: ExtraTreesRegressor(5, min_samples_leaf=4, random_state=seed),
-        data.X,
-        data.y,
-        data.X_test[:2],
-        data.y_test[:2],
-        members=2,
-        n_jobs=1,
-    )
-    assert found.influence.method.startswith("LeafInfluence(")
-    assert set(found.top(3)["change_is"]) == {"first order, trees fixed"}
-
-
-def test_models_that_do_not_depend_on_their_seed_get_bags_by_default():
-    """The second model of all rows would be the first again, so it and later ones get halves."""
-    data = numbers()
-    n = len(data.y)
-    found = ensemble_influence(
-        lambda seed: light(seed).set_params(colsample_bytree=1.0),
-        data.X,
-        data.y,
-        data.X_test[:2],
-        data.y_test[:2],
-        members=5,
-        n_jobs=1,
-    )
-    assert [int(member.bag.sum()) for member in found.members] == [n] + 4 * [n // 2]
-    bags = [member.bag for member in found.members]
-    assert len({bag.tobytes() for bag in bags}) == 5
-    np.testing.assert_array_equal(bags[2], ~bags[3])  # each row in one of the two
-
-
-@pytest.mark.parametrize("more", [{"X_test": None, "y_test": None}, {"method": lt.LeafRefit()}])
-def test_bags_where_rows_left_out_have_no_values(more):
-    data = numbers()
-    asked = {"X_test": data.X_test[:1], "y_test": data.y_test[:1], **more}
-    found = ensemble_influence(light, data.X[:80], data.y[:80], members=3, n_jobs=1, **asked)
-    assert {int(member.bag.sum()) for member in found.members} == {60}
-    assert "soft" not in set(found.top(3)["change_is"]).pop()

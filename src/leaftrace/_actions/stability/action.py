@@ -35,8 +35,6 @@ from .moments import Moments, summary
 from .result import EnsembleInfluence, top_table
 
 _SHOWN = 20  # rows in the table
-_USUAL_BAGS = (1.0, 0.5)  # shares of the rows, in turn
-_BAG_ALONE = 0.75  # where rows left out have no values
 
 
 def ensemble_influence(
@@ -48,8 +46,8 @@ def ensemble_influence(
     *,
     sample_weight: Any = None,
     members: int = 20,
-    bag: float | Sequence[float] | None = None,
-    score_left_out: bool | None = None,
+    bag: float | Sequence[float] = 0.75,
+    score_left_out: bool = False,
     of: Of = "loss",
     reduce: Reduce = None,
     output: int | None = None,
@@ -82,8 +80,7 @@ def ensemble_influence(
                       other seeds on all rows and bags of half of them together
     ``score_left_out``  True: a member also gives the influence of the rows that are not in its bag,
                       as candidates at weight zero; for LeafInfluence() and StructureInfluence()
-    ``of, reduce, output``  as in `Tracer.influence`
-    ``method``        as in `Tracer.influence`
+    ``of, reduce, output, method``  as in `Tracer.influence`
     ``seed``          seed of the bags, and of the first member
     ``fit``           how a model is trained, if not by ``model.fit(X, y, sample_weight=...)``: a
                       function of the result of make_model, X, y and sample_weight (or None) that
@@ -92,24 +89,11 @@ def ensemble_influence(
     ``eval_set``      the rows by which `fit` stops early, as `Tracer` takes them: retrainings of
                       members stop by them, too
 
-    Without ``bag``, members are what predicts retraining best (docs/paper.md): they take turns
-    between all rows and half of them and score the rows left out; without ``method``, too, it is
-    StructureInfluence(0.5), or LeafInfluence() for a model whose splits it refuses, as the result
-    says. If the model does not depend on its seed, all members but the first have half of the rows.
-    Without X_test, or with a method that has no values for rows left out, bags have 0.75 of the
-    rows, and the usual method is LeafInfluence().
-
     Ctrl-C ends it with the members that are finished, if they are two or more. It keeps in memory
     two matrices of the size of the answer, one member's values and, for ranks, members x rows.
     """
     n = inputs.row_count(X)
-    by_default = bag is None and score_left_out is not False and X_test is not None
-    by_default = by_default and _scores_left_out(method)
-    if by_default:
-        bag = _USUAL_BAGS
-        score_left_out = True
-    bag = _BAG_ALONE if bag is None else bag
-    sizes = _bag_sizes(make_model, members, bag, bool(score_left_out), n, method)
+    sizes = _bag_sizes(make_model, members, bag, score_left_out, n, method)
     if score_left_out:
         _check_scored_rows(X_test, method)
     if X_test is None:
@@ -119,22 +103,14 @@ def ensemble_influence(
     sample_weight = aligned(sample_weight, index, "sample_weight")
     weight = None if sample_weight is None else inputs.weights(sample_weight, n)
     training = MemberTraining(X, labels, weight, make_model, fit, n_jobs, eval_set)
-    queries = MemberQueries(
-        training, X_test, y_test, of, reduce, output, method, bool(score_left_out), by_default
-    )
-    rng = np.random.default_rng(seed)
-    bags = _draw_bags_in_turn(labels, members, sizes, rng)
+    queries = MemberQueries(training, X_test, y_test, of, reduce, output, method, score_left_out)
+    bags = _draw_bags_in_turn(labels, members, sizes, np.random.default_rng(seed))
     weights = np.ones(n) if weight is None else weight
     done = _Finished()
     with Interruptible():
-        for number in progress(range(members), members, "members", "model"):
-            member = training.train(seed + number, bags[number])
-            found = queries.influence(member)
-            if by_default and done.repeated_by(member, found.own):
-                bags[number:] = _draw_bags_in_turn(labels, members - number, [min(sizes)], rng)
-                member = training.train(seed + number, bags[number])
-                found = queries.influence(member)
-            done = done.add(member, found, weights)
+        for number, rows in enumerate(progress(bags, members, "members", "model")):
+            member = training.train(seed + number, rows)
+            done = done.add(member, queries.influence(member), weights)
     if len(done.members) < 2 or not np.all(done.moments.count):
         raise KeyboardInterrupt  # too early: there is no average of all rows yet
     return _result(queries, done, members)
@@ -194,16 +170,11 @@ def _check_scored_rows(X_test: Any, method: Method | None) -> None:
             "score_left_out=True needs X_test: without it the rows left out are the test rows, and "
             "each would be scored by its own loss."
         )
-    if not _scores_left_out(method):
+    if not (method is None or method == LeafInfluence() or isinstance(method, StructureInfluence)):
         raise InvalidInput(
             f"method is {method!r}; with score_left_out=True it can be LeafInfluence() or "
             "StructureInfluence(), which have values for rows of weight zero."
         )
-
-
-def _scores_left_out(method: Method | None) -> bool:
-    """Whether the method has values for rows of weight zero."""
-    return method is None or method == LeafInfluence() or isinstance(method, StructureInfluence)
 
 
 def _reduction_of_rows_left_out(y_test: Any, of: Of, reduce: Reduce, count: int) -> Reduce:
@@ -254,7 +225,7 @@ class _Finished:
                 "make_model gave the same model twice; it must make a new one for every seed."
             )
         change = np.full(n, np.nan)
-        change[member.bag] = _mean_change(member, found.own)
+        change[member.bag] = share * found.own.change.mean(axis=1, dtype=float)
         rows = member.rows
         values = found.own.values
         if found.left_out is not None:
@@ -262,7 +233,7 @@ class _Finished:
             change[~member.bag] = -share * added * weight[~member.bag]
             rows = np.concatenate([rows, member.left_out])
             values = np.concatenate([values, found.left_out.values])
-        if (twin := self._twin(member, found.own)) is not None:
+        if (twin := self._twin(member, change)) is not None:
             raise InvalidInput(
                 f"the models of seeds {twin.seed} and {member.seed} are the same, so "
                 "averaging tells nothing; use a bag below 1, or let make_model pass its seed on to "
@@ -274,24 +245,14 @@ class _Finished:
         moments = moments.add(rows, values * values.dtype.type(share))
         return _Finished((*self.members, member), (*self.changes, change), moments, found.own)
 
-    def repeated_by(self, member: Member, own: Influence) -> bool:
-        """Whether a member of all rows has the influence of an earlier one, its model being new."""
-        new = all(member.model is not other.model for other in self.members)
-        return new and self._twin(member, own) is not None
-
-    def _twin(self, member: Member, own: Influence) -> Member | None:
+    def _twin(self, member: Member, change: F64) -> Member | None:
         """The last member of all rows before this one, if both have the same changes."""
         if not member.bag.all():
             return None
-        for other, change in zip(reversed(self.members), reversed(self.changes), strict=True):
+        for other, own in zip(reversed(self.members), reversed(self.changes), strict=True):
             if other.bag.all():
-                return other if np.array_equal(change, _mean_change(member, own)) else None
+                return other if np.array_equal(change, own) else None
         return None
-
-
-def _mean_change(member: Member, own: Influence) -> F64:
-    """(rows of the bag,) changes of the mean over the queries, on the scale of all rows."""
-    return member.bag.mean() * own.change.mean(axis=1, dtype=float)
 
 
 def _result(queries: MemberQueries, done: _Finished, requested: int) -> EnsembleInfluence:

@@ -10,15 +10,14 @@ import numpy as np
 
 from ..._data import inputs
 from ..._data.arrays import F64, Ints
-from ..._data.errors import InvalidInput, UnsupportedModel
-from ..._engine.methods import LeafInfluence, Method, StructureInfluence
+from ..._data.errors import InvalidInput
+from ..._engine.methods import Method
 from ..._engine.queries import Of, Queries, Reduce
 from ..._model.early_stopping import Rounds
 from ..._tracer.influence import Influence
 from ..._tracer.tracer import Tracer
 from ..bags import Bag
 
-SOFT_TEMPERATURE = 0.5  # bags have wider choices than one model of all rows
 FitFunction = Callable[[Any, Any, np.ndarray, F64 | None], Any]
 
 
@@ -110,8 +109,7 @@ class MemberQueries:
 
     Without test rows (X is None), they are the training rows that are not in a member's bag.
 
-    ``score_left_out``  whether a member also gives values of the rows that are not in its bag
-    ``soft``            whether StructureInfluence stands for a method of None, where splits are known
+    ``score_left_out``: whether a member also gives values of the rows that are not in its bag.
     """
 
     training: MemberTraining
@@ -122,17 +120,6 @@ class MemberQueries:
     output: int | None
     method: Method | None
     score_left_out: bool = False
-    soft: bool = False
-
-    def method_of(self, tracer: Tracer) -> Method | None:
-        """The method by which a member's influence is computed."""
-        if self.method is not None or not self.soft:
-            return self.method
-        try:
-            _ = tracer.engine.soft_splits
-        except UnsupportedModel:
-            return LeafInfluence()
-        return StructureInfluence(SOFT_TEMPERATURE)
 
     def influence(self, member: Member) -> MemberInfluence:
         """Influence of the rows in a member's bag and, if they are scored, of the others."""
@@ -152,7 +139,7 @@ class MemberQueries:
             self.X,
             self.y,
             self.training.y[rows],
-            method=self.method_of(tracer),
+            method=self.method,
             of=self.of,
             reduce=self.reduce,
             output=self.output,
@@ -194,7 +181,7 @@ class MemberQueries:
         return tracer.influence(
             X,
             y,
-            method=self.method_of(tracer),
+            method=self.method,
             of=self.of,
             reduce=self.reduce,
             rows=rows,
