@@ -107,7 +107,7 @@ def summary(parts: list[str]) -> str:
         fails = marked(part, MARKS[False])
         missed = [f"aim: {aim}" for aim in marked(part, AIM_MARKS[False])]
         other = marked(part, DIFFERS)
-        count = f"{len(holds)} of {len(holds) + len(fails)}"
+        count = f"{len(holds)} of {len(holds) + len(fails)}" if holds or fails else ""
         lines.append(f"| {title} | {count} | {'; '.join(fails + missed)} | {''.join(other)} |")
     return "\n".join(lines)
 

@@ -194,10 +194,10 @@ def run() -> str:
         for label, groups in SIZES.items():
             sizes[label, *line] = sizes_of(worlds[line], average(worlds[line], groups))
     mean = pd.DataFrame(sizes).T.groupby(level=0, sort=False).mean().rename_axis("method")
-    lines = ", ".join(f"{name} with {library}" for name, library in LINES)
+    lines = "; ".join(f"{name} with {library}" for name, library in LINES)
     return f"""### Averages
 
-{size.rows:,} training rows, {size.tests} test rows, {size.halves} halves, {1 + size.repeats} repetitions; {lines}.
+{size.rows:,} training rows, {size.tests} test rows, {size.halves} halves, {1 + size.repeats} repetitions: {lines}.
 "Seeds" are models of all rows, "bags" models of half of them, which score the rows left out, too.
 
 {averages_table(worlds)}
