@@ -358,3 +358,19 @@ def test_leads_of_data_values_have_errors_over_lines():
     table = values.leads(every.drop_duplicates(["method", "data"]), ["clean_5%"])
     assert table["method"].tolist() == [name for name in values.METHODS if name != "BoostIn"]
     assert set(table["clean_5%"]) == {"+0.0 ± 2.0 (1)"}  # differences of -2 and 2
+
+
+def test_ceiling_of_more_retrainings():
+    """Means of draws around a known effect agree with another draw as the formula says."""
+    draw = np.random.default_rng(6)
+    effect = draw.normal(size=100_000)
+    one, *others = (effect + 0.7 * draw.normal(size=effect.size) for _ in range(9))
+
+    def agreement(count):
+        return np.corrcoef(np.mean(others[:count], axis=0), one)[0, 1]
+
+    names = [paper_attribution.TWICE, paper_attribution.CEILING]
+    lds = pd.DataFrame([[agreement(1), agreement(4)]], columns=names)
+    found = paper_attribution.ceiling_of(lds, paper_attribution.FULL, 8)
+    assert found[0] == pytest.approx(agreement(8), abs=0.005)
+    assert agreement(8) > agreement(4) + 0.01
