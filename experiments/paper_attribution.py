@@ -214,15 +214,8 @@ def structure_aims(lds: pd.DataFrame) -> dict[str, bool]:
     return found
 
 
-MAIN = (
-    SOFT_BAGS,
-    SOFT_SEEDS,
-    SOFT,
-    SEEDS,
-    EXACT,
-    REFIT,
-    BOOSTIN,
-)  # columns of the first table
+# Columns of the first table
+MAIN = (SOFT_BAGS, SOFT_SEEDS, SOFT, SEEDS, EXACT, REFIT, BOOSTIN)
 
 
 def lds_text(lds: pd.DataFrame, errors: pd.DataFrame, size: Size) -> str:
@@ -241,6 +234,8 @@ def lds_text(lds: pd.DataFrame, errors: pd.DataFrame, size: Size) -> str:
             "share of the ceiling, mean": shares(lds),
         }
     )
+    shown = every.map(precise)
+    shown["error, repetitions"] = every["error, repetitions"].map("{:.4f}".format)
     return f"""{size.rows:,} training rows of each data set are used. Models have 100 trees and draw half of the
 columns for each split with their seed (`experiments/models.py`).
 
@@ -268,7 +263,7 @@ repetitions; for one line of the table above they are {tests[EXACT].min():.3f} t
 {repetitions[EXACT].min():.3f} to {repetitions[EXACT].max():.3f} for exact LeafInfluence (all in the CSV).
 Leave-one-out is in the next section.
 
-{markdown(every.map(precise).reset_index())}"""
+{markdown(shown.reset_index())}"""
 
 
 def ceiling_of(lds: pd.DataFrame, size: Size, count: int) -> pd.Series:
