@@ -355,9 +355,9 @@ def bags_text(lds: pd.DataFrame) -> str:
     side = "ahead" if other.mean() > 0 else "behind"
     return f"""Where leaves have l2, seeds and bags together are ahead of ten seeds by {smooth.mean():.3f} in the
 mean, and nowhere behind by more than {max(0, -smooth.min()):.3f}. Without l2 they are {side} by
-{abs(other.mean()):.3f}, and on {data} with {library} they have {lead.min():+.3f}:
-a row that was left out and is misjudged meets leaves with next to no second derivative, where the
-slope at weight zero has no bound. So `ensemble_influence` does not do this by default;
+{abs(other.mean()):.3f}, and on {data} with {library} they have {lead.min():+.3f}.
+The likely reason is a row that was left out and is misjudged: it meets leaves with next to no second
+derivative, where the slope at weight zero has no bound. So `ensemble_influence` does not do this by default;
 `bag=(1.0, 0.5), score_left_out=True, method=StructureInfluence(0.5)` is for models with l2, and
 `bag=1.0, method=StructureInfluence()` for any."""
 
