@@ -43,4 +43,5 @@ NB_MODULE(_native, m) {
     leaftrace::bind_influence(m);
     leaftrace::bind_refit(m);
     leaftrace::bind_choice(m);
+    leaftrace::bind_routes(m);
 }
