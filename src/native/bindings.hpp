@@ -36,5 +36,6 @@ void bind_influence(nanobind::module_& m);
 void bind_refit(nanobind::module_& m);
 void bind_choice(nanobind::module_& m);
 void bind_routes(nanobind::module_& m);
+void bind_classes(nanobind::module_& m);
 
 }  // namespace leaftrace

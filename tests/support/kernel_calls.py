@@ -97,9 +97,8 @@ def calls():
         f"choice_terms, {O} of {K}": call_of_choices(O, K) for O, K in ((1, 1), (1, 3), (3, 3))
     }
     found["lift"] = call("lift", real(6, 4), real(4, B), real(6, B))
-    found |= {
-        f"find_leaves, {kind.__name__}": call_of_routes(kind) for kind in (np.float32, np.float64)
-    }
+    found["find_leaves"] = call_of_routes()
+    found |= {f"softmax_effects, {O} of 3": call_of_classes(O) for O in (1, 3)}
     for loss in LOSSES:
         found |= calls_of_refits(loss)
     return found
@@ -121,10 +120,9 @@ def call_of_choices(O, K):
     )  # fmt: skip
 
 
-def call_of_routes(kind):
+def call_of_routes():
     """Return a call about two trees, of four leaves and of one, with all kinds of comparisons."""
-    values = rng.integers(-2, 40, (N, 3)).astype(kind)
-    values[::3, 1] = np.nan
+    values = rng.integers(-2, 40, (N, 3)).astype(float)
     children = np.array([[1, 2], [3, 4], [5, 6]], np.int32)
     nodes = (
         np.array([1, 2, 0], np.int32),
@@ -136,6 +134,29 @@ def call_of_routes(kind):
     return call(
         "find_leaves", values, np.array([0, 3, 3]), *nodes, *sets, np.array([0, 4]), 1, N - 1,
         np.zeros((2, N), np.uint8),
+    )  # fmt: skip
+
+
+def call_of_classes(O):
+    """Return a call about two steps of three classes: of three trees each, or of one with two iterations."""
+    R = 3 // O
+    Q = 1 if O == 1 else 2
+    trees = (
+        leaves(2 * R, N),
+        np.tile(np.arange(R, dtype=np.int32), 2),
+        np.array([0, R, 2 * R]),
+        np.array([0, M, 2 * M]),
+    )
+    tables = (
+        np.array([0, Q * M, 2 * Q * M]),
+        real(2 * Q * M, O),
+        real(2 * Q * M, O),
+        real(2 * Q * M, O, O),
+    )
+    y = rng.integers(0, 3, N).astype(float)
+    return call(
+        "softmax_effects", True, *trees, real(2 * M, O), *tables, 1, N - 1, real(N - 2, 3), y, real(N),
+        np.zeros((2 * R, N, O)), np.zeros((2 * R, N, O, 3)),
     )  # fmt: skip
 
 
