@@ -346,7 +346,7 @@ class _RowDerivatives:
         self.y = y
         self.state = e.loss.state(A)
         self.g = e.loss.gradient(self.state, y)  # (n, K)
-        self.h = np.einsum("nkk->nk", e.loss.hessian(self.state, y))
+        self.h = e.loss.hessian_diagonal(self.state, y)
         self.j = e.loss.jacobian(self.state, y)  # (n, K, K)
 
     def of(self, outputs: slice) -> tuple[F64, F64, F64, F64]:

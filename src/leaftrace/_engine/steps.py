@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 ROW_CHUNK = 1 << 17  # rows that are summed in one piece
+_NUMBERS_CHUNK = 1 << 16  # numbers of all outputs that NumPy sums in one piece
 T_ = TypeVar("T_")
 
 
@@ -203,17 +204,24 @@ class Step:
             G = np.zeros((self.M, O))
             H = np.zeros((self.M, O, O))
             g = e.loss.gradient(at, y)
-            h = e.loss.hessian(at, y) if e.rule.newton else None
+            h = self._own_curvatures(at, y) if e.rule.newton else None
             for ids, o, draws in zip(self.leaves, self.first, sample, strict=True):
                 out = slice(o, o + O)
                 drawn = None if draws is None else draws[part]
                 sum_by_leaf(ids[part], e.rounding.apply(g[:, out], w, drawn), G)
                 if h is not None:
-                    sum_by_leaf(ids[part], e.rounding.apply(h[:, out, out], w, drawn), H)
+                    sum_by_leaf(ids[part], e.rounding.apply(h[:, o // O], w, drawn), H)
             return G, H
 
         gradients, hessians = zip(*self._map_chunks(sums_of_chunk), strict=True)
         return np.sum(gradients, axis=0), np.sum(hessians, axis=0)
+
+    def _own_curvatures(self, state: F64, y: F64) -> F64:
+        """(n, K / O, O, O) the second derivatives among the outputs of each tree."""
+        loss = self.ensemble.loss
+        if self.ensemble.leaf_outputs == 1 < loss.n_outputs:
+            return loss.hessian_diagonal(state, y)[:, :, None, None]
+        return loss.hessian(state, y)[:, None]
 
     def _slopes(self, S: F64 | None, s: F64) -> F64:
         """J (M, O, O) of a step of one tree."""
@@ -235,7 +243,9 @@ class Step:
     def _map_chunks(self, fn: Callable[[slice], T_]) -> list[T_]:
         """fn of each chunk of rows."""
         n = self.ensemble.n_rows
-        chunks = [slice(start, min(start + ROW_CHUNK, n)) for start in range(0, n, ROW_CHUNK)]
+        K = self.ensemble.n_outputs
+        size = ROW_CHUNK if K == 1 else max(1, _NUMBERS_CHUNK // K)
+        chunks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
         return list(map(fn, chunks) if self.threads is None else self.threads.map(fn, chunks))
 
     def _state_at(self, part: slice, S: F64 | None) -> F64:
