@@ -196,7 +196,8 @@ def rows():
         numbers("RMSE", model_shrink_rate=0.2, model_shrink_mode="Decreasing"),
     )
     yield "model_shrink_rate with Logloss", classes(model_shrink_rate=0.1)
-    yield "monotone_constraints", numbers("RMSE", monotone_constraints=[1, 0, 0, 0])
+    yield "monotone_constraints", numbers("RMSE", monotone_constraints=[1, -1, 0, 0])
+    yield "monotone_constraints with Logloss", classes(monotone_constraints=[1, -1, 0, 0])
     yield "langevin", numbers("RMSE", langevin=True)
     yield "langevin, Logloss", classes(langevin=True)
     yield (

@@ -30,6 +30,7 @@ FRAME["colour"] = pd.Categorical(RNG.choice(["red", "green", "blue"], N))
 FRAME["town"] = pd.Categorical([f"town-{c:02d}" for c in RNG.integers(0, 30, N)])
 SPARSE = scipy.sparse.csr_matrix(np.where(X > 0.5, X, 0))
 BASE = {"nthread": 1, "max_depth": 4}
+RISING = "(1,-1,0,1,0,0)"
 
 
 def booster(y=NUMBER, rows=X, rounds=20, weight=None, base_margin=None, callbacks=None, **params):
@@ -248,7 +249,18 @@ def rows():
         "objective=reg:absoluteerror, tree_method=exact",
         booster(objective="reg:absoluteerror", tree_method="exact"),
     )
-    yield "monotone_constraints", booster(monotone_constraints="(1,0,0,0,0,0)")
+    yield "monotone_constraints", booster(monotone_constraints=RISING)
+    for method in ("exact", "approx"):
+        yield (
+            f"monotone_constraints, tree_method={method}",
+            booster(
+                CLASS, tree_method=method, objective="binary:logistic", monotone_constraints=RISING
+            ),
+        )
+    yield (
+        "file, params={'monotone_constraints'}",
+        file("ubj", {"monotone_constraints": RISING}, monotone_constraints=RISING),
+    )
     yield "sampling_method=gradient_based", booster(subsample=0.5, sampling_method="gradient_based")
     yield "booster=dart, one_drop", booster(booster="dart", rate_drop=0.1, one_drop=1)
     yield (

@@ -272,6 +272,15 @@ def test_cross_terms_of_classes():
         assert min(moved) > 1e-4 * max(moved), name
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if "monotone" in name])
+def test_monotone_constraints_decide_leaves(name):
+    """Without the bounds, the oracle gives other predictions: the cases have leaves at bounds."""
+    case, _, structure, test_steps = prepared(name)
+    free = replace(structure, nodes=None, chains=None)
+    F = oracle.predict(free, oracle.refit(free, case.data.codes, case.w), test_steps)
+    assert np.abs(F - case.raw(case.model, case.data.X_test).reshape(F.shape)).max() > 1e-3
+
+
 def test_the_oracle_can_disagree():
     """The comparison fails if the oracle has a wrong learning rate."""
     case, _, structure, test_steps = prepared(next(iter(CASES)))

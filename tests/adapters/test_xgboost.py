@@ -99,7 +99,6 @@ def ranked():
 
 REFUSED = {
     "gblinear": (lambda: xgb.XGBRegressor(booster="gblinear", n_jobs=1).fit(NUMBERS.X, NUMBERS.y), "gbtree"),
-    "monotone": (lambda: trained(monotone_constraints="(1" + ",0" * 9 + ")"), "train without them"),
     "ranking": (ranked, "'rank:pairwise' is not supported; supported objectives are reg:squarederror"),
     "targets": (two_targets, "2 targets.*each target"),
     "exact quantiles": (lambda: trained(objective="reg:absoluteerror", tree_method="exact"), "tree_method='hist'"),

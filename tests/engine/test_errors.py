@@ -60,8 +60,6 @@ def test_unsupported_loss():
 @pytest.mark.parametrize(
     ("kw", "words"),
     [
-        ({"monotone_constraints": [1] + [0] * 9}, "monotone_constraints"),
-        ({"monotone_constraints": {0: -1}}, "monotone_constraints"),
         ({"langevin": True, "leaf_estimation_method": "Gradient"}, "langevin"),
     ],
 )

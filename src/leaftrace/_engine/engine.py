@@ -278,8 +278,8 @@ class Engine:
         """(rows, queries) of LeafRefit by one replay a row, for leaves refitted as a whole."""
         if not isinstance(method.update_set, AllPoints):
             raise InvalidInput(
-                f"{type(method.update_set).__name__} is not for this model, whose leaves are refitted as a whole "
-                "(quantiles, or smoothed along their paths); use LeafRefit() without an update set."
+                f"{type(method.update_set).__name__} is not for this model, whose leaves are quantiles and refitted "
+                "as a whole; use LeafRefit() without an update set."
             )
         e = self.ensemble
         # The model itself has the rounding of its library, which a refit without a row does not repeat.

@@ -30,7 +30,7 @@ def has_rounding_noise(e: Ensemble) -> bool:
     """Whether rounding in training may show in leaf values of this model."""
     if e.rule.statistic is not None:
         return isinstance(e.rule.statistic, UncertainStatistic)
-    return (e.rounding.derivatives or e.rounding.terms) and e.smoothing is None
+    return e.rounding.derivatives or e.rounding.terms
 
 
 def scores_before(e: Ensemble, steps: Collection[int]) -> Iterator[tuple[int, F64]]:

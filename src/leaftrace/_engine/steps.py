@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 ROW_CHUNK = 1 << 17  # rows that are summed in one piece
+_NUMBERS_CHUNK = 1 << 16  # numbers of all outputs that NumPy sums in one piece
 T_ = TypeVar("T_")
 
 
@@ -34,11 +35,6 @@ class TrainingScores:
         self.A = ensemble.start()
         self._state: F64 | None = None
         self._state_is_current = False
-
-    @cached_property
-    def error(self) -> F64:
-        """(n, K) the part of A that rounding has added, for libraries that multiply scores."""
-        return np.zeros_like(self.A)
 
     def mark_moved(self) -> None:
         """Note that A has changed."""
@@ -87,27 +83,27 @@ class Step:
         if has_native_sums(e):
             self.use_sums(self._native_pass(scores.A, values))
         else:
-            self._move(scores, values)
+            self._move(scores.A, values)
             self._sum_weights()
         scores.mark_moved()
 
-    def _move(self, scores: TrainingScores, values: F64 | None) -> None:
-        """Bring the scores from the step before to this one, rounded as in training.
+    def _move(self, A: F64, values: F64 | None) -> None:
+        """Bring scores A (n, K) from the step before to this one, rounded as in training.
 
         A booster that keeps scores in float32 rounds them after each tree, also where several trees
         of a step add to one output.
         """
         e = self.ensemble
-        A = scores.A
         if not (e.rounding.scores and e.boosts(self.t)):
-            e.move(self.t, e.leaves, A, values)
+            self._move_roughly(A, values)
         else:
             before = e.trees(self.t - 1)
             table = (e.values if values is None else values)[e.leaf_range(self.t - 1)]
             for ids, o in zip(e.leaves[before], e.first_output[before], strict=True):
                 part = A[:, o : o + table.shape[1]]
                 part[:] = (part + table[ids]).astype(np.float32)
-        e.rounding.round_scores(self.t, A, scores.error)
+        if e.rounding.scores:
+            A[:] = A.astype(np.float32)
 
     def use_sums(self, sums: F64) -> None:
         """Use sums (M, 8) of a native pass over the rows at the scores of this step."""
@@ -161,6 +157,17 @@ class Step:
         ]
         return np.sum(parts, axis=0)
 
+    def _move_roughly(self, A: F64, values: F64 | None) -> None:
+        """Bring scores A (n, K) from the step before to this one, as roughly as the library did."""
+        e = self.ensemble
+        before = self.t - 1
+        if e.rough_scores is None or before < 0:
+            e.move(self.t, e.leaves, A, values)
+            return
+        table = (e.values if values is None else values)[e.leaf_range(before)]
+        e.add_leaf_values(before, table, e.leaves, A)
+        A[:] = e.rough_scores(self.t, A)
+
     def _has_one_tree(self, t: int) -> bool:
         return bool(np.diff(self.ensemble.step_trees[t : t + 2]) == 1)
 
@@ -197,17 +204,24 @@ class Step:
             G = np.zeros((self.M, O))
             H = np.zeros((self.M, O, O))
             g = e.loss.gradient(at, y)
-            h = e.loss.hessian(at, y) if e.rule.newton else None
+            h = self._own_curvatures(at, y) if e.rule.newton else None
             for ids, o, draws in zip(self.leaves, self.first, sample, strict=True):
                 out = slice(o, o + O)
                 drawn = None if draws is None else draws[part]
                 sum_by_leaf(ids[part], e.rounding.apply(g[:, out], w, drawn), G)
                 if h is not None:
-                    sum_by_leaf(ids[part], e.rounding.apply(h[:, out, out], w, drawn), H)
+                    sum_by_leaf(ids[part], e.rounding.apply(h[:, o // O], w, drawn), H)
             return G, H
 
         gradients, hessians = zip(*self._map_chunks(sums_of_chunk), strict=True)
         return np.sum(gradients, axis=0), np.sum(hessians, axis=0)
+
+    def _own_curvatures(self, state: F64, y: F64) -> F64:
+        """(n, K / O, O, O) the second derivatives among the outputs of each tree."""
+        loss = self.ensemble.loss
+        if self.ensemble.leaf_outputs == 1 < loss.n_outputs:
+            return loss.hessian_diagonal(state, y)[:, :, None, None]
+        return loss.hessian(state, y)[:, None]
 
     def _slopes(self, S: F64 | None, s: F64) -> F64:
         """J (M, O, O) of a step of one tree."""
@@ -229,7 +243,9 @@ class Step:
     def _map_chunks(self, fn: Callable[[slice], T_]) -> list[T_]:
         """fn of each chunk of rows."""
         n = self.ensemble.n_rows
-        chunks = [slice(start, min(start + ROW_CHUNK, n)) for start in range(0, n, ROW_CHUNK)]
+        K = self.ensemble.n_outputs
+        size = ROW_CHUNK if K == 1 else max(1, _NUMBERS_CHUNK // K)
+        chunks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
         return list(map(fn, chunks) if self.threads is None else self.threads.map(fn, chunks))
 
     def _state_at(self, part: slice, S: F64 | None) -> F64:
@@ -282,7 +298,7 @@ def has_native_sums(e: Ensemble) -> bool:
     There is one for models of one output and some of the losses.
     """
     is_native = e.loss.kernel is not None and not e.loss.rounded
-    return e.n_outputs == 1 and is_native and e.smoothing is None and not e.rounding.draws
+    return e.n_outputs == 1 and is_native and not e.rounding.draws
 
 
 def sums_of_all_steps(e: Ensemble, A: F64, threads: Executor | None) -> F64 | None:

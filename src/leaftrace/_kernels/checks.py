@@ -22,6 +22,7 @@ BLOCKS = (1, 8, 32)  # numbers of columns in a block that the native kernels are
 TYPES = {
     "ids": ("uint8", "uint16", "uint32"),
     "uint8": ("uint8",),
+    "uint32": ("uint32",),
     "int32": ("int32",),
     "int64": ("int64",),
     "real": ("float32", "float64"),

@@ -95,7 +95,7 @@ def removal_step(
     check_ids(own, len(dS))
     check_together(bounds=bounds, G=G, lam=lam, fixed=fixed)
     removed = own, first, own_state, move, y, w
-    dG, dD, alive = _without_rows(loss, newton, *removed, rows, dG, dH)
+    dG, dD, alive = without_rows(loss, newton, *removed, rows, dG, dH)
     is_joint = dS.shape[1] > 1 and not diagonal
     if is_joint or bounds is None or G is None or lam is None or fixed is None:
         dS += c * _solved_changes(dG, dD, alive, s, D, dlam)
@@ -104,7 +104,7 @@ def removal_step(
     dS += c * np.where(fixed[:, None, None], 0.0, ds)
 
 
-def _without_rows(
+def without_rows(
     loss: Loss,
     newton: bool,
     own: Ids,

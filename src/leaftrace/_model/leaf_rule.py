@@ -1,4 +1,4 @@
-"""Leaf values from rows: the leaf rule, statistics, path smoothing and rounding."""
+"""Leaf values from rows: the leaf rule, statistics and rounding."""
 
 from __future__ import annotations
 
@@ -116,19 +116,6 @@ class UnknownLimits:
 
 
 @dataclass(frozen=True)
-class Smoothing:
-    """Path smoothing of one tree: its L leaves are mixtures of steps of all its nodes.
-
-    Each of the N nodes, leaves included, has the step s_a of all rows below it; the leaves are
-    ``mix @ s``. The mixture itself does not change with the weights of rows.
-    """
-
-    below: F64  # (N, L) 1 if the leaf is the node or below it
-    mix: F64  # (L, N)
-    l2: F64  # (N,) additional l2 of each node
-
-
-@dataclass(frozen=True)
 class Rounding:
     """The numbers that a booster keeps in float32.
 
@@ -146,14 +133,6 @@ class Rounding:
     def flags(self) -> int:
         """Bit flags for the kernels: 1 terms, 2 derivatives, 4 scores."""
         return self.terms + 2 * self.derivatives + 4 * self.scores
-
-    def round_scores(self, t: int, A: F64, error: F64) -> None:
-        """Round scores A (n, K) before step t in place.
-
-        ``error`` (n, K), for subclasses: how far A is from scores that were never rounded.
-        """
-        if self.scores:
-            A[:] = A.astype(np.float32)
 
     def apply(self, x: F64, w: F64, drawn: NDArray[Any] | None = None) -> F64:
         """w * drawn * x, rounded as the booster rounds it.

@@ -87,6 +87,10 @@ class Loss(Protocol):
     # g, h, j, k.s, dg/dy and d(h s)/dy
     def gradient(self, state: F64, y: F64) -> F64: ...
     def hessian(self, state: F64, y: F64) -> F64: ...
+    def hessian_diagonal(self, state: F64, y: F64) -> F64:
+        """(n, K) h of each output in itself."""
+        ...
+
     def jacobian(self, state: F64, y: F64) -> F64: ...
     def third_dot(self, state: F64, y: F64, s: F64) -> F64: ...
     def label_gradient(self, state: F64, y: F64) -> F64: ...
@@ -143,6 +147,9 @@ class _OneOutput:
     """Losses with K = 1, dg/dy = -1 and dh/dy = 0."""
 
     n_outputs = 1
+
+    def hessian_diagonal(self: Loss, state: F64, y: F64) -> F64:
+        return self.hessian(state, y)[:, 0]
 
     def label_gradient(self, state: F64, y: F64) -> F64:
         return np.full((len(y), 1, 1), -1.0)
@@ -300,6 +307,9 @@ class Softmax(_Exponential, _Newton):
 
     def hessian(self, state: F64, y: F64) -> F64:
         return state[:, :, None] * (np.eye(self.n_outputs) - state[:, None, :])
+
+    def hessian_diagonal(self, state: F64, y: F64) -> F64:
+        return state * (1 - state)
 
     def third_dot(self, state: F64, y: F64, s: F64) -> F64:
         # h s = p (s - c), c = p.s; its derivative is diag(r) - r p' - p r' with r = p (s - c).

@@ -159,17 +159,22 @@ class Mean:
         return np.bincount(y.astype(int), b, loss.n_outputs) / b.sum()
 
     def _link(self, mean: F64) -> F64:
-        """(K, ...) scores of means (K, ...)."""
+        """(K, ...) scores of means (K, ...); infinite for a class that has all rows or none."""
         if self.link == "identity":
             return mean / self.scale
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self._log_link(mean) / self.scale
+
+    def _log_link(self, mean: F64) -> F64:
+        """(K, ...) the link of means (K, ...), if it is made of logarithms."""
         if self.link == "log expm1":
-            return np.log(np.expm1(mean)) / self.scale
+            return np.log(np.expm1(mean))
         logs = np.log(mean)
         if self.link == "logit":
             logs = logs - np.log1p(-mean)
         elif self.link == "centred log":
             logs = logs - logs.mean(axis=0)
-        return logs / self.scale
+        return logs
 
     def _slope(self, mean: F64) -> F64:
         """(K, K) d link / d mean."""

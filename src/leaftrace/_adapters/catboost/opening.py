@@ -14,8 +14,6 @@ from .own_objective import held_objective, refuse_own_loss
 from .source import LEAF_METHODS, CatBoostSource
 from .stages import take_stages
 
-_SHRINKING_TREES = 200  # each step moves all before it: their number squared in all
-
 
 def open_model(
     model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]
@@ -44,7 +42,7 @@ def open_model(
             "get_all_params()."
         )
     params |= given
-    _refuse_settings(params, model.tree_count_)
+    _refuse_settings(params)
     _refuse_model(model)
     return CatBoostSource(model, params, X, y, sample_weight, baseline, own=own, rates=rates)
 
@@ -64,27 +62,18 @@ def load_model(path: str) -> catboost.CatBoost:
         ) from None
 
 
-def _refuse_settings(params: dict[str, Any], trees: int) -> None:
+def _refuse_settings(params: dict[str, Any]) -> None:
     """Raise for settings whose leaf values are not reconstructed."""
     method = params["leaf_estimation_method"]
     if method not in LEAF_METHODS:
         raise UnsupportedModel(
             f"leaf_estimation_method='{method}' is not supported; use 'Newton' or 'Gradient'."
         )
-    if any(_constraints(params.get("monotone_constraints"))):
-        raise UnsupportedModel(
-            "monotone_constraints move leaf values in a way that cannot be replayed; train without."
-        )
     noisy = params.get("langevin") or params.get("posterior_sampling")
     if noisy and method != "Newton":
         raise UnsupportedModel(
             f"langevin and posterior_sampling add noise to leaf values with leaf_estimation_method='{method}'; train "
             "with 'Newton', whose leaves have none, or without them."
-        )
-    if params.get("model_shrink_rate") and trees > _SHRINKING_TREES:
-        raise UnsupportedModel(
-            f"model_shrink_rate is supported for up to {_SHRINKING_TREES} trees (this model has {trees}), "
-            "as every step then moves all before it; train with fewer trees or with model_shrink_rate=0."
         )
 
 
@@ -98,15 +87,3 @@ def _refuse_model(model: catboost.CatBoost) -> None:
         raise UnsupportedModel(
             "text and embedding features are not supported; train on numeric and category columns."
         )
-
-
-def _constraints(value: Any) -> list[int]:
-    """Return monotone_constraints as numbers, from any of the forms CatBoost keeps them in."""
-    if not value:
-        return []
-    if isinstance(value, str):
-        parts = value.strip("()").replace(":", ",").split(",")
-        return [int(float(part)) for part in parts if part.strip().lstrip("+-").isdigit()]
-    if isinstance(value, dict):
-        value = value.values()
-    return [int(sign) for sign in value]

@@ -29,7 +29,6 @@ from ..._data.stopping import stop_if_unwanted
 from ..._model.early_stopping import EvalRows, EvalSet, Rounds
 from ..._model.ensemble import Ensemble, LeafRule, Recorded
 from ..._model.further_losses.own import OwnFunctions
-from ..._model.leaf_rule import Rounding
 from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, cumulative, f32, given_scores
@@ -37,6 +36,7 @@ from ..split_columns import columns_of_training
 from . import objective as objectives
 from . import shrinkage
 from .model_json import Json, leaf_weights, model_to_json
+from .monotone import constraints, leaf_chains
 from .own_objective import TrainingObjective, own_objective, without_numba_warning
 from .pools import leaf_numbers, readable_table
 from .recorder import comparison_note, final_scores, recorded_scores
@@ -50,6 +50,7 @@ from .survival import AFT, UNWEIGHTED_ROWS, log_bounds, refuse_weights
 from .training_leaves import TrainingLeaves, training_leaves
 from .users_model import own_predictions, with_leaf_values
 
+_SHRUNK = "with model_shrink_rate CatBoost rounds the scores of this loss to about five digits before each step"
 # Supported leaf_estimation_methods, and whether they divide by second derivatives.
 LEAF_METHODS = {"Newton": True, "Gradient": False, "Simple": False, "Exact": False}
 _NOTE = "target statistics of categories recomputed, in the random order of training, as part of the fixed structure"
@@ -119,25 +120,26 @@ class CatBoostSource(BaseSource):
             refuse_weights(w)
             self.notes = [UNWEIGHTED_ROWS]
         shrink = shrinkage.shrink_factors(self.params, T)
+        rough_scores = None
+        if self.loss_name in objectives.EXPONENTIAL:
+            rough_scores = shrinkage.shrink_roughly(shrink)
+        if rough_scores is not None:
+            self.notes = [_SHRUNK]
+        pools = self.values.shape[1] == 1 and self.objective.statistic is None
+        signs = constraints(self.params.get("monotone_constraints")) if pools else {}
         if self.own is not None:
             A = np.tile(self._base(shrink), (len(y), 1)) + (0.0 if offset is None else offset)
             self.objective = own_objective(
                 self.own, A, y, 0 if self.classes is None else len(self.classes)
             )
         rate = float(f32(self.params["learning_rate"])) if self.rates is None else self.rates
-        loss = self.objective.loss
-        rounding = Rounding()
-        if shrink is not None and self.loss_name in objectives.EXPONENTIAL:
-            loss = shrinkage.with_shrunk_logarithms(loss)
-            rounding = shrinkage.ShrunkLogarithms(shrink=tuple(shrink))
         starts = self.loss_name in objectives.ALWAYS_STARTS or self.params.get("boost_from_average")
         averaged = bool(starts) and offset is None
         weights = self._leaf_weights(w)
         if self._splits_on_targets:
             leaves = self._training_leaves(y, w, leaves, offset)
         return Ensemble(
-            loss=loss,
-            rounding=rounding,
+            loss=self.objective.loss,
             rule=self._leaf_rule(),
             learning_rate=rate,
             leaves=leaves,
@@ -152,6 +154,8 @@ class CatBoostSource(BaseSource):
             base_rule=self.objective.base_rule if averaged else None,
             offset=offset,
             moves=None if shrink is None else shrinkage.shrinking_moves(shrink),
+            chains=leaf_chains(self._content, signs) if signs else None,
+            rough_scores=rough_scores,
             recorded=None if weights is None else Recorded("weight", weights),
             weights_fixed=UNWEIGHTED_ROWS if self.loss_name == AFT else "",
         )

@@ -14,7 +14,7 @@ from ..._data import inputs
 from ..._data.arrays import F64
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._model.further_losses.survival import AcceleratedTime, Distribution
-from .shrinkage import fast_log
+from .shrinkage import approximate_log
 
 AFT = "SurvivalAft"
 UNWEIGHTED_ROWS = (
@@ -39,7 +39,7 @@ def log_bounds(y: Any, length: int, name: str) -> F64:
             f"{name} has the interval from {lower[row]:g} to {upper[row]:g} at row {row}; expected positive times, "
             "lower <= upper, or -1 for an end that is open."
         )
-    logs = np.stack([fast_log(np.abs(lower)), fast_log(np.abs(upper))], axis=1)
+    logs = np.stack([approximate_log(np.abs(lower)), approximate_log(np.abs(upper))], axis=1)
     logs[lower == -1, 0] = -np.inf
     logs[upper == -1, 1] = np.inf
     return logs

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,12 @@ from ..._data.errors import UnsupportedModel
 from ..._model.ensemble import BASE, Ensemble, LeafRule
 from ..._model.further_losses.own import OwnFunctions, own_loss
 from ..._model.leaf_rule import Rounding
+from ..._model.node_trees import StepNodes, nodes_by_step
 from ..._model.start import BaseRule, Mean
 from ..base import UNWEIGHTED, f32
 from .dart import Moves, dart_schedule
 from .model import ParsedModel
+from .monotone import constrained_tree, directions
 from .objectives import INTENSITY, Objective, objective, steepness
 from .path_smooth import smoothing
 
@@ -287,11 +290,38 @@ class LightGBMRun:
         factors = np.repeat(step_factors, self.parsed.outputs)  # (trees,)
         unshrunk = e.values / np.repeat(factors, leaves)[:, None]
         e = replace(e, values=unshrunk - np.repeat(held_base, leaves)[:, None])
-        smoothed = params["path_smooth"] > 0 and e.rule.statistic is None
-        if not smoothed or refitted(params):
+        if e.rule.statistic is not None or refitted(params):
             return e
-        mixtures = smoothing(self.parsed, params, e, self.steepness(params), held_base, factors)
-        return replace(e, smoothing=mixtures, leaf_l2=None)
+        if params["path_smooth"] > 0:
+            trees = smoothing(self.parsed, params, e, self.steepness(params), held_base, factors)
+            return replace(e, step_nodes=nodes_by_step(trees, e.step_trees), leaf_l2=None)
+        if not len(directions(params)):
+            return e
+        return replace(e, step_nodes=self._constrained_nodes(params), leaf_l2=None)
+
+    def _constrained_nodes(self, params: dict[str, Any]) -> list[StepNodes]:
+        """The nodes of every step of a model with monotone constraints."""
+        l2 = self._node_l2(params)
+        nodes = self._nodes_without_l2
+        edges = self.parsed.step_trees.tolist()
+        return [
+            x.with_l2(np.concatenate(l2[a:b]))
+            for x, (a, b) in zip(nodes, pairwise(edges), strict=True)
+        ]
+
+    @cached_property
+    def _nodes_without_l2(self) -> list[StepNodes]:
+        """The same without additional l2, which may be fitted: constraints are whole numbers."""
+        trees = [constrained_tree(self.parsed, tree) for tree in self.parsed.trees]
+        return nodes_by_step(trees, self.parsed.step_trees)
+
+    def _node_l2(self, params: dict[str, Any]) -> list[F64]:
+        """For each tree (2 L - 1,) more l2 of the nodes below splits of many categories."""
+        l2 = np.float64(params["cat_l2"]) / self.steepness(params)
+        computed_anew = params["use_quantized_grad"] or refitted(params)
+        max_onehot = np.inf if computed_anew else params["max_cat_to_onehot"]
+        bins = self.parsed.bins
+        return [l2 * tree.below_many_categories(bins, max_onehot) for tree in self.parsed.trees]
 
 
 def refitted(params: dict[str, Any]) -> bool:

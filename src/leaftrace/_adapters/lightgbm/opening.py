@@ -10,6 +10,7 @@ import lightgbm as lgb
 from ..._data.errors import UnsupportedModel
 from ..own_objectives import GIVE_OBJECTIVE
 from .model import ParsedModel
+from .monotone import METHODS, directions
 from .objectives import OBJECTIVES
 from .text import check_text
 
@@ -62,9 +63,16 @@ def refuse_unsupported(parsed: ParsedModel, params: dict[str, Any], own: bool) -
         raise UnsupportedModel(
             "linear_tree=True puts linear models into leaves; train with linear_tree=False."
         )
-    if any(float(v) for v in re.findall(r"-?\d+", str(params.get("monotone_constraints", "")))):
+    method = params["monotone_constraints_method"]
+    if len(directions(params)) and method not in METHODS:
         raise UnsupportedModel(
-            "monotone_constraints bound leaf values by those of other leaves, which cannot be replayed; train without."
+            f"monotone_constraints_method={method!r} bounds each leaf by steps along every column, which is not "
+            f"replayed; train with {' or '.join(map(repr, METHODS))}."
+        )
+    if len(directions(params)) and method != "basic" and params["path_smooth"] > 0:
+        raise UnsupportedModel(
+            f"path_smooth together with monotone_constraints_method={method!r} smooths some leaves by other numbers "
+            "than usual, which is not replayed; train with monotone_constraints_method='basic', or without path_smooth."
         )
     if params.get("use_quantized_grad") and not params.get("quant_train_renew_leaf"):
         raise UnsupportedModel(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, cast
 
 import lightgbm as lgb
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._data import inputs
-from ..._data.arrays import F64, Ids
+from ..._data.arrays import F64, Ids, Ints
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.forks import works_in_forks
 from ..._model.early_stopping import EvalRows, EvalSet, Rounds
@@ -30,6 +31,7 @@ from ..._model.further_losses.own import OwnFunctions
 from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, f32, given_scores, pack_leaves
+from ..own_leaves import OwnLeaves
 from ..own_objectives import are_class_numbers, label_first, take_functions, takes_weights
 from ..split_columns import columns_of_training
 from .completion import complete_ensemble
@@ -39,9 +41,9 @@ from .objectives import INTENSITY, objective
 from .opening import VERSION, open_booster, refuse_unsupported
 from .prediction import leaf_numbers
 from .retraining import RetrainedLightGBM, stop_callback, training_objective
-from .splits import split_columns, split_search
+from .splits import routes_of, split_columns, split_search
 from .stopping import known_rounds, stopped_early, stopping_params
-from .tables import model_table, table_length
+from .tables import compared_numbers, model_table, table_length
 from .users_model import with_booster, with_leaf_values
 
 # Parameters that describe the finished run, its files or its machines, and not how to run again.
@@ -222,9 +224,22 @@ class LightGBMSource(BaseSource):
         if baseline is not None and K > 1 and np.shape(baseline) == (m * K,):
             # LightGBM's own order: class after class.
             baseline = np.reshape(baseline, (m, K), order="F")
-        numbers = leaf_numbers(self.booster, table, self.parsed)
-        leaves = pack_leaves(numbers, self.parsed.tree_leaves, self.parsed.step_trees, m)
+        leaves = self._own_leaves.find(
+            m, lambda: compared_numbers(table), lambda rows: self._leaves(table, rows)
+        )
         return leaves, given_scores(baseline, "baseline", m, K)
+
+    def _leaves(self, table: Any, rows: Ints | None) -> Ids:
+        """(trees, m) leaves of these rows of a table, or of all, by LightGBM."""
+        some = table if rows is None else inputs.take_rows(table, rows)
+        numbers = leaf_numbers(self.booster, some, self.parsed)
+        parsed = self.parsed
+        return pack_leaves(numbers, parsed.tree_leaves, parsed.step_trees, table_length(some))
+
+    @cached_property
+    def _own_leaves(self) -> OwnLeaves:
+        trees = [routes_of(tree) for tree in self.parsed.trees]
+        return OwnLeaves(trees, self.parsed.tree_leaves, self.parsed.step_trees)
 
     @works_in_forks
     def split_search(self) -> SplitSearch:

@@ -20,6 +20,7 @@ from ..base import UNWEIGHTED, f32
 from . import recover
 from .draws import Dart, Drawn, Moves, TreeMethod, draw_again
 from .model import Trees
+from .monotone import constrained_nodes
 from .objectives import QUANTILES, Quantile, as_float32, loss_and_factor, quantile_levels
 from .start import starting_rule
 from .survival import AFT
@@ -103,6 +104,7 @@ class XGBoostRun:
             offset=self.offset,
             sample=self._sample(drawn),
             moves=self._moves(drawn),
+            step_nodes=None if quantiles else constrained_nodes(self.params, self.trees),
             recorded=self._recorded(hessian_factor, bool(quantiles)),
             rounding=Rounding(scores=True, derivatives=True, terms=True),
             weights_fixed=UNWEIGHTED if quantiles and not quantiles[0].weighted else "",
@@ -338,9 +340,12 @@ class XGBoostRun:
         limits = " and no ".join(f"{name} ({shown[name]})" for name in unknown)
         needed = words().parameters(**dict.fromkeys(unknown, ...))
         self.notes.append(
-            f"the file keeps no {limits}, which influences do not need; refits that do ask for {needed}; "
-            "monotone_constraints, which it does not keep either, are taken to be none"
+            f"the file keeps no {limits}, which influences do not need; refits that do ask for {needed}"
         )
+        if e.step_nodes is None and "monotone_constraints" not in self.given:
+            self.notes.append(
+                "monotone_constraints, which the file does not keep either, are taken to be none"
+            )
         limited: list[Literal["min_hessian", "max_step"]] = [_RULE_LIMITS[name] for name in unknown]
         remedy = (
             f"the file of this model keeps no {limits}. Pass {needed} as in training; XGBoost's defaults are "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from ..._model.further_losses.own import OwnFunctions
 from ..own_objectives import label_first
 from .ensemble import tree_method
 from .model import ALIASES, best_rounds, error_reason, parameters
+from .monotone import constraints_text
 from .objectives import OBJECTIVES, OF_TARGETS, QUANTILES, as_float32, quantile_levels
 from .stopping import StoppingRule, rule_of_estimator
 
@@ -91,8 +92,16 @@ def load_model(path: str) -> OpenedModel:
     return OpenedModel(booster, "XGBClassifier", classes, rounds, sketched=True)
 
 
-def with_given(reported: dict[str, str], given: dict[str, Any]) -> dict[str, str]:
-    """The reported parameters, replaced by those that the user gives."""
+def with_given(
+    reported: dict[str, str], given: dict[str, Any], columns: Sequence[str] | None
+) -> dict[str, str]:
+    """The reported parameters, replaced by those that the user gives.
+
+    ``columns``: names of the columns of the model, or None.
+    """
+    if "monotone_constraints" in given:
+        constraints = constraints_text(given["monotone_constraints"], columns)
+        given = {**given, "monotone_constraints": constraints}
     values = {
         ALIASES.get(name, name): str(int(v) if isinstance(v, bool) else v)
         for name, v in given.items()
@@ -135,10 +144,6 @@ def refuse_unsupported(details: dict[str, Any], params: dict[str, str], own: boo
         raise UnsupportedModel(
             "objectives of your own are supported for one target, and this model has "
             f"{params['num_target']}; train a model for each target."
-        )
-    if any(c in params.get("monotone_constraints", "") for c in "123456789"):
-        raise UnsupportedModel(
-            "monotone_constraints bound leaf values by those of other leaves; train without them."
         )
     if as_float32(params["subsample"]) < 1 and params.get("sampling_method") == "gradient_based":
         raise UnsupportedModel(

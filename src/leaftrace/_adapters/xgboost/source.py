@@ -39,6 +39,7 @@ from ..._model.ensemble import Ensemble
 from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, f32, given_scores, native_values
+from ..own_leaves import OwnLeaves
 from ..own_objectives import are_class_numbers, take_functions
 from ..split_columns import columns_of_training
 from .ensemble import XGBoostRun
@@ -52,7 +53,7 @@ from .model import (
 )
 from .objectives import ANY, OBJECTIVES
 from .opening import OpenedModel, open_booster, refuse_unsupported, with_given
-from .prediction import leaves_of_rows, rounds_notes
+from .prediction import leaves_of_rows, leaves_of_table, rounds_notes
 from .retraining import RetrainedXGBoost, training_objective
 from .splits import columns_of, split_search
 from .start import margin
@@ -78,7 +79,7 @@ def open_model(
     of_stopping = {name: given[name] for name in given if name in STOPPING_NAMES}
     opened = replace(opened, stopping=opened.stopping.with_given(of_stopping))
     given = {name: value for name, value in given.items() if name not in STOPPING_NAMES}
-    params = with_given(parameters(opened.booster), given)
+    params = with_given(parameters(opened.booster), given, opened.booster.feature_names)
     details = learner(opened.booster)
     refuse_unsupported(details, params, opened.own is not None)
     names = frozenset(ALIASES.get(name, name) for name in given)
@@ -186,7 +187,7 @@ class XGBoostSource(BaseSource):
 
     @works_in_forks
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
-        leaves = leaves_of_rows(self.booster, self._matrix(X), self.trees)
+        leaves = leaves_of_table(self.booster, self._matrix, X, self.trees, self._own_leaves)
         if baseline is None and isinstance(X, xgb.DMatrix):
             own = X.get_base_margin()
             baseline = own if own.size else None
@@ -199,6 +200,10 @@ class XGBoostSource(BaseSource):
                 "one; leave it out for other rows too."
             )
         return leaves, f32(given) - self.base
+
+    @cached_property
+    def _own_leaves(self) -> OwnLeaves:
+        return OwnLeaves(self.trees.routes, self.trees.edges, self.trees.steps)
 
     @works_in_forks
     def split_search(self) -> SplitSearch:

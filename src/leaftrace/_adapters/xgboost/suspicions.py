@@ -29,10 +29,10 @@ def suspected_bound(trees: Trees, given: frozenset[str]) -> str:
             "likely max_delta_step, which the file does not keep, as many leaves have the same largest value: "
             f"pass {words().parameters(max_delta_step=...)} as in training"
         )
-    if bound == "monotone_constraints":
+    if bound == "monotone_constraints" and bound not in given:
         return (
             "likely monotone_constraints, which the file does not keep, as unequal leaves of a tree have the same "
-            "value: they cannot be replayed; train without them"
+            f"value: pass {words().parameters(monotone_constraints=...)} as in training"
         )
     return ""
 
