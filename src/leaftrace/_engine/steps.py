@@ -146,7 +146,7 @@ class Step:
             rows = ScoredRows(A, e.y, self.weights[0])
             sums = _chain_sums(e, chain, rows, self.threads, first_only_moves=True)
             return sums[chain.edges[1] :]
-        self._move(self.scores, values)
+        self._move(A, values)
         edges = np.array([0, self.M])
         no_move = np.zeros(self.M)
         parts = [
