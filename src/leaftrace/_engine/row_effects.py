@@ -175,7 +175,7 @@ def step_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, V: Real, U: Rea
         for ids, v, u in zip(rows.leaves[e.trees(t)], V[..., 0], U[..., 0, 0], strict=True):
             step = slice(t, t + 1)
             _native_effects(trace, step, ids[None], every_row, scored, v[None], u[None])
-    elif _has_native_classes(trace):
+    elif _has_native_classes(trace) and V.flags.c_contiguous and U.flags.c_contiguous:
         scored = ScoredRows(A, rows.y, rows.w)
         leaves = rows.leaves[e.trees(t)]
         _class_effects(trace, slice(t, t + 1), leaves, slice(0, len(rows)), scored, V, U)
