@@ -184,6 +184,18 @@ def test_trees_that_change_after_they_were_grown_are_refused():
         lt.Tracer(model, X, signal).influence(X[:2], signal[:2], method=lt.StructureInfluence())
 
 
+def test_monotone_models_are_refused():
+    X, signal = table()
+    model = XGBRegressor(**XGB, monotone_constraints="(1)").fit(X, signal)
+    tracer = lt.Tracer(model, X, signal)
+    with pytest.raises(
+        lt.UnsupportedModel, match="gains of this model depend on the values of other nodes"
+    ):
+        tracer.influence(X[:2], signal[:2], method=lt.StructureInfluence())
+    # methods that choose by themselves do without
+    assert len(lt.influential_set(tracer, X[:1], k=2, of="prediction").table) <= 2
+
+
 def test_leaves_that_are_quantiles_are_refused():
     X, signal = table()
     model = LGBMRegressor(**LGB, objective="mae").fit(X, signal)

@@ -95,7 +95,7 @@ class Step:
         """
         e = self.ensemble
         if not (e.rounding.scores and e.boosts(self.t)):
-            e.move(self.t, e.leaves, A, values)
+            self._move_roughly(A, values)
         else:
             before = e.trees(self.t - 1)
             table = (e.values if values is None else values)[e.leaf_range(self.t - 1)]
@@ -118,7 +118,8 @@ class Step:
         k = None
         if self.ensemble.rule.statistic is not None:
             G = self._statistics()
-            h = np.zeros((self.M, 1, 1))
+            O = self.ensemble.leaf_outputs
+            h = np.zeros((self.M, O, O))
         elif has_native_sums(self.ensemble):
             sums = self._native_sums(request.S)
             G = sums[:, :1]
@@ -155,6 +156,17 @@ class Step:
             for ids, w in zip(self.leaves, self.weights, strict=True)
         ]
         return np.sum(parts, axis=0)
+
+    def _move_roughly(self, A: F64, values: F64 | None) -> None:
+        """Bring scores A (n, K) from the step before to this one, as roughly as the library did."""
+        e = self.ensemble
+        before = self.t - 1
+        if e.rough_scores is None or before < 0:
+            e.move(self.t, e.leaves, A, values)
+            return
+        table = (e.values if values is None else values)[e.leaf_range(before)]
+        e.add_leaf_values(before, table, e.leaves, A)
+        A[:] = e.rough_scores(self.t, A)
 
     def _has_one_tree(self, t: int) -> bool:
         return bool(np.diff(self.ensemble.step_trees[t : t + 2]) == 1)
@@ -243,15 +255,18 @@ class Step:
         return state if S is None else loss.moved(state, loss.shift(S)[self.leaves[0][part]])
 
     def _statistics(self) -> F64:
-        """(M, 1) the statistic of each leaf's rows."""
+        """(M, O) the statistic of each leaf's rows."""
         e = self.ensemble
-        s = np.zeros((self.M, 1))
-        assert e.rule.statistic is not None
+        s = np.zeros((self.M, e.leaf_outputs))
         first_tree = e.trees(self.t).start
-        for r, (ids, o, w) in enumerate(zip(self.leaves, self.first, self.weights, strict=True)):
+        for r, (ids, first, w) in enumerate(
+            zip(self.leaves, self.first.tolist(), self.weights, strict=True)
+        ):
             rows = e.drawn_rows(first_tree + r)
-            residual = e.y[rows] - self.scores.A[rows, o]
-            s[:, 0] += e.rule.statistic(ids[rows], self.M, residual, e.y[rows], w[rows])
+            for i, o in enumerate(range(first, first + e.leaf_outputs)):
+                y = e.labels_of(o)[rows]
+                residual = y - self.scores.A[rows, o]
+                s[:, i] += e.rule.statistic_of(o)(ids[rows], self.M, residual, y, w[rows])
         return s
 
     @cached_property
@@ -283,7 +298,7 @@ def has_native_sums(e: Ensemble) -> bool:
     There is one for models of one output and some of the losses.
     """
     is_native = e.loss.kernel is not None and not e.loss.rounded
-    return e.n_outputs == 1 and is_native and e.smoothing is None and not e.rounding.draws
+    return e.n_outputs == 1 and is_native and not e.rounding.draws
 
 
 def sums_of_all_steps(e: Ensemble, A: F64, threads: Executor | None) -> F64 | None:

@@ -153,7 +153,7 @@ def _values(
         return values
     assert not isinstance(method, StructureInfluence)
     rows = np.arange(engine.n_rows) if index is None else index
-    if isinstance(method, LeafRefit) and engine.ensemble.refits_whole:
+    if isinstance(method, LeafRefit) and engine.ensemble.not_smooth:
         return engine.values_by_refitting(queries, method, rows)
     return engine.forward_values(queries, method, rows)
 

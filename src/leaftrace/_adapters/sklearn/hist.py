@@ -25,13 +25,14 @@ from ..._model.early_stopping import EvalSet
 from ..._model.ensemble import Ensemble, LeafRule, Recorded, Rounding
 from ..._model.general_losses import Gamma, Pinball
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
+from ..._model.node_trees import StepNodes, monotone_tree, nodes_by_step
 from ..._model.routes import BY_CATEGORY, MISSING_LEFT, NodeRoutes
 from ..._model.splits import SplitSearch
 from ..._model.start import BaseRule, LabelStatistic, Mean
 from ..base import UNWEIGHTED
 from .labels import ResidualStatistic, WeightedLabels
 from .source import SklearnSource
-from .splits import hist_search
+from .splits import hist_nodes, hist_search
 from .trees import Trees
 
 _LOSSES: dict[str, tuple[Loss, BaseRule]] = {
@@ -149,7 +150,6 @@ class HistSource(SklearnSource):
                 f"the loss {loss!r} of this {self.name} is not supported; supported are {', '.join(_LOSSES)} and, "
                 f"by LeafRefit, {', '.join(_QUANTILES)}."
             )
-        self._refuse_constraints()
         self.label_range = (0.0 if loss in ("poisson", "gamma") else -np.inf, np.inf)
 
     def _trees(self, model: Any) -> HistTrees:
@@ -184,6 +184,7 @@ class HistSource(SklearnSource):
             w_factor=labels.factor,
             base=model._baseline_prediction.ravel().astype(np.float64),
             base_rule=base_rule,
+            step_nodes=self._step_nodes() if statistic is None else None,
             fixed=self._roots_alone() if statistic is None else None,
             recorded=Recorded("rows", self.trees.leaf_field("count").astype(np.float64)),
             rounding=Rounding(terms=True),
@@ -197,6 +198,16 @@ class HistSource(SklearnSource):
                 "class_weight gives a class no weight at all; train without the rows of that class."
             )
         return replace(labels, w=labels.w * factor, factor=factor)
+
+    def _step_nodes(self) -> list[StepNodes] | None:
+        """Return the nodes of every step, whose bounds follow from monotonic_cst; None without."""
+        direction = self._directions
+        if direction is None:
+            return None
+        if self.model.is_categorical_ is not None:  # these columns come first in the trees
+            direction = direction[np.argsort(~self.model.is_categorical_, kind="stable")]
+        trees = [monotone_tree(nodes, direction) for nodes in hist_nodes(self.trees)]
+        return nodes_by_step(trees, self.trees.step_trees)
 
     def _roots_alone(self) -> NDArray[np.bool_] | None:
         """Return which leaves (leaves,) are all there is of a tree; None if there are none."""

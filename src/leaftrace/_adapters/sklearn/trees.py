@@ -124,7 +124,7 @@ class ArrayTrees(Trees):
 
     def values(self) -> F64:
         """Return the leaf values (leaves, O)."""
-        return self.at_leaves([tree.value[:, 0] for tree in self.trees])
+        return self.at_leaves([tree.value.reshape(tree.node_count, -1) for tree in self.trees])
 
     def rows(self) -> F64:
         """Return the number (leaves,) of rows each leaf was grown from."""
@@ -133,7 +133,7 @@ class ArrayTrees(Trees):
     def set_values(self, values: F64) -> None:
         parts = np.split(values, self.tree_leaves[1:-1])
         for tree, leaf, part in zip(self.trees, self.is_leaf, parts, strict=True):
-            tree.value[leaf, 0] = part
+            tree.value[leaf] = part.reshape(-1, *tree.value.shape[1:])
 
     def weights(self) -> F64:
         """Return the weight (leaves,) of the rows each leaf was grown from."""

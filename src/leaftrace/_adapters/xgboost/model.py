@@ -42,6 +42,7 @@ class Trees:
     ``rounds``  (rounds + 1,) trees of each round
     ``weight``  (trees,) factor by which DART multiplies each tree, or None
     ``nodes``   the inner nodes of each tree
+    ``categorical``  columns that splits compare as categories
     ``routes``  the comparisons at the inner nodes of each tree
     """
 
@@ -54,6 +55,7 @@ class Trees:
     weight: NDArray[np.float32] | None
     width: int
     nodes: list[TreeNodes]
+    categorical: list[int]
     routes: list[NodeRoutes]
 
     def __len__(self) -> int:
@@ -82,6 +84,7 @@ class Trees:
             None if self.weight is None else self.weight[:trees],
             self.width,
             self.nodes[:trees],
+            self.categorical,
             self.routes[:trees],
         )
 
@@ -127,8 +130,14 @@ def parse_trees(model: dict[str, Any]) -> Trees:
         weight=None if weight is None else np.asarray(weight, np.float32),
         width=width,
         nodes=[tree for tree in nodes for _ in range(width)],
+        categorical=sorted({c for tree in forest["trees"] for c in _category_columns(tree)}),
         routes=[tree for tree in routes for _ in range(width)],
     )
+
+
+def _category_columns(tree: dict[str, Any]) -> list[int]:
+    """Columns that a tree splits by categories."""
+    return np.asarray(tree["split_indices"])[tree["categories_nodes"]].astype(int).tolist()
 
 
 def _inner_nodes(
@@ -203,33 +212,6 @@ def _parse_tree(tree: dict[str, Any]) -> tuple[NDArray[np.int64], F64, F64 | Non
     if "leaf_weights" in tree:  # since 3.2; a leaf's "right child" is its place there
         return number, np.asarray(tree["leaf_weights"]).reshape(-1, width)[right[nodes]], None
     return number, np.asarray(tree["base_weights"]).reshape(-1, width)[nodes], None
-
-
-def bounds_shown(trees: Trees) -> str:
-    """The parameter that seems to have bounded leaf values: its name, or empty.
-
-    Leaves of different cover have the same value if both are at a bound: max_delta_step, the same
-    for all trees, or monotone_constraints, by which two leaves of a tree meet in the middle.
-    """
-    if trees.cover is None or not len(trees.values):
-        return ""
-    values = trees.values[:, 0]
-    size = np.abs(values)
-    largest = size >= (1 - 1e-6) * size.max()
-    if np.count_nonzero(largest) >= 3 and _differ(*np.sort(trees.cover[largest])[[0, -1]]):
-        return "max_delta_step"
-    tree = np.repeat(np.arange(len(trees)), np.diff(trees.edges))
-    order = np.lexsort([trees.cover, values, tree])
-    here = order[:-1]
-    following = order[1:]
-    alike = (tree[here] == tree[following]) & (values[here] == values[following])
-    alike &= (values[here] != 0) & _differ(trees.cover[here], trees.cover[following])
-    return "monotone_constraints" if alike.any() else ""
-
-
-def _differ(less: F64, more: F64) -> NDArray[np.bool_]:
-    """Whether covers differ by more than rounding."""
-    return np.asarray(less < (1 - 1e-4) * more)
 
 
 def parameters(booster: xgb.Booster) -> dict[str, str]:
