@@ -241,7 +241,8 @@ def _has_native_classes(trace: Trace) -> bool:
     e = trace.ensemble
     one_iteration = all(len(step.scale) == 1 for step in trace.steps)
     is_softmax = e.n_outputs > 1 and e.loss.kernel == "softmax" and e.step_nodes is None
-    return is_softmax and (one_iteration or e.leaf_outputs == e.n_outputs)
+    one_effect = trace.effect_outputs == e.leaf_outputs
+    return is_softmax and one_effect and (one_iteration or e.leaf_outputs == e.n_outputs)
 
 
 def _class_effects(
