@@ -179,7 +179,7 @@ def step_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, V: Real, U: Rea
         for ids, v, u in zip(rows.leaves[e.trees(t)], V, U, strict=True):
             for effect in range(trace.effect_outputs):
                 _native_effects(trace, step, effect, ids[None], every_row, scored, v[None], u[None])
-    elif _has_native_classes(trace):
+    elif _has_native_classes(trace) and V.flags.c_contiguous and U.flags.c_contiguous:
         scored = ScoredRows(A, rows.y, rows.w)
         leaves = rows.leaves[e.trees(t)]
         _class_effects(trace, slice(t, t + 1), leaves, slice(0, len(rows)), scored, V, U)
@@ -241,7 +241,8 @@ def _has_native_classes(trace: Trace) -> bool:
     e = trace.ensemble
     one_iteration = all(len(step.scale) == 1 for step in trace.steps)
     is_softmax = e.n_outputs > 1 and e.loss.kernel == "softmax" and e.step_nodes is None
-    return is_softmax and (one_iteration or e.leaf_outputs == e.n_outputs)
+    one_effect = trace.effect_outputs == e.leaf_outputs
+    return is_softmax and one_effect and (one_iteration or e.leaf_outputs == e.n_outputs)
 
 
 def _class_effects(
