@@ -210,6 +210,24 @@ def test_first_order_of_labels_is_the_limit_of_refits():
     world.explorer.close()
 
 
+def test_whole_numbers_take_labels_with_a_fraction():
+    model, X, y, X_test, y_test = homes()
+    whole = y.round().astype(int)
+    model = lightgbm.LGBMRegressor(**model.get_params()).fit(X, whole)
+    basket = [{"rows": [7], "do": "relabel", "to": 300.5}]
+    other = whole.astype(float)
+    other[7] = 300.5
+    tracer = lt.Tracer(model, X, whole, n_jobs=1)
+    loss = tracer.refit(y=other).loss(X_test, y_test)
+    with lt.explore(tracer, X_test, y_test, open_browser=False) as explorer:
+        client = Client(explorer.address)
+        said = client.ask("refit", basket=basket, position=4)
+        assert said["all"]["after"] == pytest.approx(loss.mean(), rel=1e-12)
+        names = {}
+        exec(client.ask("script", basket=basket, position=4)["text"], names)
+        assert names["changed"](tracer)["y"].tolist() == other.tolist()
+
+
 def test_first_order_of_relabelled_classes(people):
     """Moving a label's mass from one class to the other is twice the way from it to the middle."""
     code = int(people.y[7] == "<=50K")  # the other class
