@@ -204,7 +204,7 @@ def test_the_address_holds_the_state(visit, people):
     state = {"row": 7, "basket": [{"rows": [3], "do": "remove"}], "tab": "groups", "by": "job"}
     page = visit(people, state)
     wait_for_level(page, "refitted")
-    assert page.locator("#chosen b").inner_text() == people.X_test.index[7]
+    assert page.locator("#chosen b.label").inner_text() == people.X_test.index[7]
     assert page.locator("#tab-groups").get_attribute("aria-selected") == "true"
     page.locator("#tab-behind").click()
     page.locator("#panel input[type=checkbox]").first.check()
