@@ -509,26 +509,30 @@ def test_report_is_that_of_the_row(people):
 # ---- the latest request wins ----
 
 
-def test_an_older_request_ends_when_a_newer_one_comes(people):
+def test_an_older_request_ends_when_a_newer_one_comes(people, monkeypatch):
+    begun = threading.Semaphore(0)
+    begin = Latest.begin
+
+    def noted(self, client, kind):
+        check = begin(self, client, kind)
+        begun.release()
+        return check
+
+    monkeypatch.setattr(Latest, "begin", noted)
     answers = []
 
-    def ask(position):
-        question = {"position": position, "client": "one page"}
+    def ask(position, client):
+        question = {"position": position, "client": client}
         answers.append((position, people.client.request("POST", "api/row", question)[0]))
 
+    asked = [(1, "one page"), (2, "one page"), (3, "another page")]
+    threads = [threading.Thread(target=ask, args=given) for given in asked]
     with people.explorer.session.lock:  # as if something was being computed
-        threads = [threading.Thread(target=ask, args=(position,)) for position in (1, 2)]
         for thread in threads:
             thread.start()
-            time.sleep(0.3)
-        other = {"position": 3, "client": "another page"}
-        third = threading.Thread(
-            target=lambda: answers.append((3, people.client.request("POST", "api/row", other)[0]))
-        )
-        third.start()
-        time.sleep(0.2)
-    for thread in (*threads, third):
-        thread.join(20)
+            assert begun.acquire(timeout=60)
+    for thread in threads:
+        thread.join(60)
     assert sorted(answers) == [(1, 409), (2, 200), (3, 200)]
 
 

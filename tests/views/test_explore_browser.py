@@ -305,8 +305,8 @@ def test_review_by_keyboard(visit, browser):
     page = visit(world, {"tab": "review"})
     page.locator("#review-now").focus()
     for key in ("w", "u", "ArrowDown", "k", "ArrowUp", "w"):
-        page.keyboard.press(key)
-        page.wait_for_timeout(150)
+        page.keyboard.press(key)  # faster than the server answers
+    wait_for_text(page, "#panel [role=status]", "3 labels reviewed")
     order = np.argsort(lt.label_noise(world.tracer).label_score, kind="stable")
     names = world.X.index[order].tolist()
     with page.expect_download() as download:
