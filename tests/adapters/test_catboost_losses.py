@@ -154,18 +154,23 @@ def test_a_loss_that_keeps_exponentials_shrinks_roughly(loss, kind):
     assert "rounds the scores of this loss to about five digits" in tracer.fidelity.verdict
     exact = replace(tracer.engine.ensemble, rough_scores=None)
     assert 1e-7 < replay(exact, 1e-7).fidelity.max_error < 1e-2
+    # Derivatives are those without this rounding, so they differ as much from a refit.
+    values = tracer.influence(data.X_test, data.y_test, reduce="mean").values[:, 0]
+    row = int(np.abs(values).argmax())
+
+    def mean_loss(change):
+        w = np.ones(len(data.y))
+        w[row] += change
+        return tracer.refit(sample_weight=w).loss(data.X_test, data.y_test).mean()
+
+    slope = (mean_loss(0.2) - mean_loss(-0.2)) / 0.4
+    assert slope == pytest.approx(values[row], rel=0.03)
 
 
 @pytest.mark.parametrize(
     ("loss", "words"),
     [
         ("Lq:q=1.5", ["the loss 'Lq:q=1.5'", "q of 2 or more"]),
-        (
-            "RMSEWithUncertainty",
-            ["the loss 'RMSEWithUncertainty' is not supported", "RMSE, Logloss"],
-        ),
-        ("MultiQuantile:alpha=0.2,0.7", ["MultiQuantile", "is not supported"]),
-        ("LogLinQuantile", ["LogLinQuantile", "is not supported"]),
     ],
 )
 def test_losses_that_are_refused(loss, words):
@@ -173,6 +178,12 @@ def test_losses_that_are_refused(loss, words):
     model = CatBoost({**SMALL, "iterations": 2, "loss_function": loss}).fit(data.X, data.y)
     with says(lt.UnsupportedModel, *words):
         lt.Tracer(model, data.X, data.y)
+
+
+@pytest.mark.parametrize("setting", ["langevin", "posterior_sampling"])
+def test_newton_leaves_have_no_noise(setting):
+    _, tracer = traced("RMSE", numbers(), **{setting: True})
+    assert tracer.fidelity.max_error < 1e-12
 
 
 def test_long_shrinking_models():
@@ -191,3 +202,21 @@ def test_labels_outside_the_range_of_the_loss():
     _, tracer = traced("Tweedie:variance_power=1.5", data)
     with says(lt.InvalidInput, "y_test goes from -1", "zero or more"):
         tracer.influence(data.X_test[:2], [0.5, -1.0])
+
+
+def test_stages_of_training():
+    data = numbers()
+    first = CatBoost({**SMALL, "iterations": 4, "learning_rate": 0.1}).fit(data.X, data.y)
+    second = CatBoost({**SMALL, "iterations": 3, "learning_rate": 0.4})
+    model = second.fit(data.X, data.y, init_model=first)
+    stages = [{"iterations": 4, "learning_rate": 0.1}, {"iterations": 3, "learning_rate": 0.4}]
+    tracer = lt.Tracer(model, data.X, data.y, params={"stages": stages})
+    assert tracer.fidelity.max_error < 1e-12
+    with pytest.raises(lt.UnsupportedModel, match="in stages"):
+        tracer.retrain(without=[1])
+    with pytest.raises(lt.FidelityError):
+        lt.Tracer(model, data.X, data.y)
+    with pytest.raises(lt.InvalidInput, match=r"4 iterations, and this model has 7 trees"):
+        lt.Tracer(model, data.X, data.y, params={"stages": stages[:1]})
+    with pytest.raises(lt.InvalidInput, match="the same in all stages"):
+        lt.Tracer(model, data.X, data.y, params={"stages": [{"depth": 3}]})

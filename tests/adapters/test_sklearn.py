@@ -649,11 +649,12 @@ def test_a_loss_of_ones_own():
         lt.Tracer(model, data.X, data.y)
 
 
-def test_several_outputs():
+def test_several_columns_of_classes():
     data = numbers()
-    model = RandomForestRegressor(n_estimators=2).fit(data.X, np.stack([data.y, -data.y], axis=1))
-    with says(lt.UnsupportedModel, "has 2 outputs", "one model for each column"):
-        lt.Tracer(model, data.X, data.y)
+    y = np.stack([data.y > 0, data.y > 1], axis=1)
+    model = RandomForestClassifier(n_estimators=2).fit(data.X, y)
+    with says(lt.UnsupportedModel, "each of 2 columns of y", "one model for each column"):
+        lt.Tracer(model, data.X, y)
 
 
 @pytest.mark.parametrize("model", DEFAULTS, ids=lambda model: type(model).__name__)

@@ -225,6 +225,7 @@ CASES = {
     "tweedie, weights": lambda: train(
         numbers("positive"), weighted=True, objective="tweedie", tweedie_variance_power=1.3
     ),
+    "cross_entropy_lambda": lambda: train(numbers("fractions"), objective="cross_entropy_lambda"),
     "cross_entropy, weights": lambda: train(
         numbers("fractions"), weighted=True, objective="cross_entropy"
     ),

@@ -219,6 +219,9 @@ CASES = {
     "dart": lambda: boosted(
         "dart", binary(), weight=True, objective="binary:logistic", booster="dart", rate_drop=0.3
     ),
+    "dart, one drop": lambda: boosted(
+        "dart", boosters.numbers(), 10, weight=True, booster="dart", rate_drop=0.1, one_drop=1
+    ),
     "dart, subsample, multiclass": lambda: boosted(
         "dart", three_classes(), 8, objective="multi:softprob", booster="dart", rate_drop=0.2, subsample=0.8
     ),

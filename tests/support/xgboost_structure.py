@@ -27,7 +27,7 @@ def structure(case, given=None):
     details = json.loads(bytes(booster.save_raw("json")))["learner"]
     steps = steps_of(model, data.X)
     n = len(data.y)
-    K = max(1, int(p["num_class"]))
+    K = max(1, int(p["num_class"]), int(p["num_target"]))
     vectors = K > 1 and p["multi_strategy"] == "multi_output_tree"
     npt = int(p["num_parallel_tree"])
     rate = f32(p["learning_rate"])

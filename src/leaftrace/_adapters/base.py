@@ -98,18 +98,29 @@ UNWEIGHTED = "it was trained without, and quantiles of rows with weights have an
 class BaseSource:
     """Labels and defaults of a `Source`.
 
-    Adapters set ``classes`` for classifiers and ``label_range`` for other models."""
+    Adapters set ``classes`` for classifiers and ``label_range`` for other models; ``targets`` is the
+    number of labels that a row has, if there are several."""
 
     name: str
     ensemble: Ensemble
     notes: Sequence[str] = ()
     classes: NDArray[Any] | None = None
     label_range: tuple[float, float] = (-np.inf, np.inf)
+    targets: int | None = None
+
+    def given_labels(self, y: Any, length: int, name: str) -> NDArray[Any]:
+        """Return labels as they were given: (length,), or (length, targets)."""
+        if self.targets is None:
+            return inputs.vector(y, name, length)
+        return inputs.targets(y, name, length, self.targets)
 
     def labels(self, y: Any, length: int, name: str) -> F64:
         if self.classes is not None:
             return inputs.class_codes(inputs.vector(y, name, length), self.classes, name)
-        numbers = inputs.numbers(y, name, length)
+        if self.targets is None:
+            numbers = inputs.numbers(y, name, length)
+        else:
+            numbers = inputs.targets(y, name, length, self.targets)
         low, high = self.label_range
         if length and (numbers.min() < low or numbers.max() > high):
             raise InvalidInput(

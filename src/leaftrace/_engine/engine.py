@@ -141,7 +141,7 @@ class Engine:
         else:
             removed = row_numbers(without, self.n_rows, "without")
         keep = self.rest(removed)
-        labels = None if y is None else inputs.vector(y, "y", self.n_rows)
+        labels = None if y is None else inputs.labels_like(y, "y", self.ensemble.y)
         weights = None if sample_weight is None else inputs.weights(sample_weight, self.n_rows)
         if weights is not None and not weights[keep].any():
             raise InvalidInput(
@@ -297,9 +297,11 @@ class Engine:
     def label_slopes(self, queries: Queries, index: Ints, target: int | None) -> Real:
         """(rows, queries) derivatives in the labels of these training rows.
 
-        ``target``: the class that label mass goes to, for several outputs.
+        ``target``: the class that label mass goes to, for several classes; the number of the label,
+        for rows with several.
         """
         work = self.work
+        e = self.ensemble
         adjoint_of = self.adjoint(queries, self.plan(LeafInfluence(), len(queries), len(index)))
 
         def slopes_of_chunk(adjoint: LeafAdjoint, chunk: Ints) -> Real:
@@ -307,6 +309,8 @@ class Engine:
             slopes = expand_labels(work, adjoint, rows)  # (rows, columns, Y)
             if target is None:
                 return slopes[..., 0]
+            if e.y.ndim == 2:
+                return slopes[..., target]
             own = rows.y.astype(int)[:, None, None]
             own_slopes = np.take_along_axis(slopes, own, axis=2)[..., 0]
             return slopes[..., target] - own_slopes

@@ -24,7 +24,7 @@ import numpy as np
 
 from .._data.arrays import F64, Ids, Ints, Real
 from .._data.errors import InvalidInput
-from .._kernels import kernels, zeros
+from .._kernels import kernels, kernels_of, zeros
 from .._kernels.arguments import (
     InnerIteration,
     LossTerms,
@@ -220,9 +220,10 @@ def _refit_step(block: ForwardBlock, t: int, state: Real, dlam: F64) -> tuple[F6
         leading = (e.loss, e.rule.newton, *removed, *solved, dG, dH)
         strict = None if strictest is None else dS.copy()
         limits = _limits(e, t, step.G[q], e.rule) if is_limited else ()
-        kernels.removal_step(*leading, dS, *limits)
+        kernels_of(e.loss).removal_step(*leading, dS, *limits)
         if strictest is not None and strict is not None:
-            kernels.removal_step(*leading, strict, *_limits(e, t, step.G[q], strictest))
+            limits = _limits(e, t, step.G[q], strictest)
+            kernels_of(e.loss).removal_step(*leading, strict, *limits)
             check_same(e, t, dS, strict)
     return dS, mask
 
@@ -347,7 +348,7 @@ def _add_change_sums(sweep: Sweep, terms: LossTerms, dG: Real, dH: Real) -> None
     """dG (M, O, B), dH (M, O, O, B) += sums of the changes of w g and w h over each leaf."""
     loss, form, state, y, w, iteration = terms
     rows = (form, state, y, w, *iteration, sweep.D, sweep.ranking)
-    kernels.change_sums(loss, *sweep.leading, *rows, dG, dH)
+    kernels_of(loss).change_sums(loss, *sweep.leading, *rows, dG, dH)
 
 
 def _lam_changes(e: Ensemble, index: Ints) -> F64:
@@ -378,6 +379,6 @@ def _base_changes(e: Ensemble, index: Ints) -> F64:
             "leave it out of rows=."
         )
     # the score without an added row of weight zero is that of all rows, with the same rounding
-    labels = np.append(e.y, 0.0)
+    labels = np.concatenate([e.y, np.zeros_like(e.y[:1])])
     weights = np.append(e.base_weight, 0.0)
     return base - e.base_rule.without(e.loss, labels, weights, np.array([e.n_rows]))

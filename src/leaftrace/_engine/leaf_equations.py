@@ -208,7 +208,7 @@ class LeafEquations:
     def _from_statistic(self, sums: LeafSums, c: float) -> Iteration:
         """The iteration of leaves that are a statistic of their rows, which has no derivatives."""
         s = sums.G.copy()
-        nothing = np.zeros((self.M, 1, 1))
+        nothing = np.zeros_like(sums.h)
         self._set_fixed(s)
         return Iteration(c, None, s, replace(sums, G=np.zeros_like(s)), nothing, nothing, None)
 

@@ -154,7 +154,7 @@ def _base_change(e: Ensemble, rows: Ints) -> F64:
     """(K,) change of the starting score without these rows."""
     if e.base_rule is None:
         return np.zeros(e.n_outputs)
-    labels = np.delete(e.y, rows)
+    labels = np.delete(e.y, rows, axis=0)
     weights = np.delete(e.base_weight, rows)
     without = e.base_rule.fit(e.loss, labels, weights)
     return without - e.base_rule.fit(e.loss, e.y, e.base_weight)

@@ -154,6 +154,12 @@ def fill_effects(trace: Trace, rows: PlacedRows, part: slice, V: Real, U: Real) 
             _native_effects(trace, every_step, effect, rows.leaves, part, scored, V, U)
         _multiply_by_draws(rows, every_step, part, V, U)
         return
+    if _has_native_classes(trace) and e.moves is None:
+        every_step = slice(0, e.n_steps)
+        scored = ScoredRows(rows.start[part].copy(), rows.y, rows.w)
+        _class_effects(trace, every_step, rows.leaves, part, scored, V, U)
+        _multiply_by_draws(rows, slice(0, len(e.leaves)), part, V, U)
+        return
     rows = rows.take(part)
     V = V[:, part]
     U = U[:, part]
@@ -173,6 +179,10 @@ def step_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, V: Real, U: Rea
         for ids, v, u in zip(rows.leaves[e.trees(t)], V, U, strict=True):
             for effect in range(trace.effect_outputs):
                 _native_effects(trace, step, effect, ids[None], every_row, scored, v[None], u[None])
+    elif _has_native_classes(trace):
+        scored = ScoredRows(A, rows.y, rows.w)
+        leaves = rows.leaves[e.trees(t)]
+        _class_effects(trace, slice(t, t + 1), leaves, slice(0, len(rows)), scored, V, U)
     else:
         _general_effects(trace, rows, t, A, V, U)
     _multiply_by_draws(rows, e.trees(t), slice(0, len(rows)), V, U)
@@ -222,6 +232,47 @@ def _native_effects(
     if V.shape[2] > 1:
         V[:, part, effect] = direct[:, part]
         U[:, part, effect, 0] = knock_on[:, part]
+
+
+def _has_native_classes(trace: Trace) -> bool:
+    """Whether a kernel computes V and U from scores of several classes.
+
+    Inner iterations move the scores of all classes, so there each tree writes to all of them."""
+    e = trace.ensemble
+    one_iteration = all(len(step.scale) == 1 for step in trace.steps)
+    is_softmax = e.n_outputs > 1 and e.loss.kernel == "softmax" and e.step_nodes is None
+    return is_softmax and (one_iteration or e.leaf_outputs == e.n_outputs)
+
+
+def _class_effects(
+    trace: Trace, steps: slice, leaves: Ids, part: slice, scored: ScoredRows, V: Real, U: Real
+) -> None:
+    """V (R, n, O), U (R, n, O, K) of some rows in all trees of these steps.
+
+    ``scored``: scores A of the rows in `part` before the first step, which move on; y and w of all.
+    """
+    e = trace.ensemble
+    O = e.leaf_outputs
+    trees = e.step_trees[steps.start : steps.stop + 1]
+    edges = e.step_leaves[steps.start : steps.stop + 1]
+    tables = _linearised_leaves(trace, steps, 0)
+    kernels.softmax_effects(
+        e.rule.newton,
+        np.ascontiguousarray(leaves),
+        np.ascontiguousarray(e.first_output[trees[0] : trees[-1]]),
+        trees - trees[0],
+        edges - edges[0],
+        np.ascontiguousarray(e.values[edges[0] : edges[-1]]),
+        tables.edges // O,
+        tables.shift.reshape(-1, O),
+        tables.s.reshape(-1, O),
+        tables.N.reshape(-1, O, O),
+        part.start,
+        part.stop,
+        *scored,
+        V,
+        U,
+    )
 
 
 def _linearised_leaves(trace: Trace, steps: slice, effect: int) -> LinearisedLeaves:

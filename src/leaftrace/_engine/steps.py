@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 ROW_CHUNK = 1 << 17  # rows that are summed in one piece
+_NUMBERS_CHUNK = 1 << 16  # numbers of all outputs that NumPy sums in one piece
 T_ = TypeVar("T_")
 
 
@@ -117,7 +118,8 @@ class Step:
         k = None
         if self.ensemble.rule.statistic is not None:
             G = self._statistics()
-            h = np.zeros((self.M, 1, 1))
+            O = self.ensemble.leaf_outputs
+            h = np.zeros((self.M, O, O))
         elif has_native_sums(self.ensemble):
             sums = self._native_sums(request.S)
             G = sums[:, :1]
@@ -144,7 +146,7 @@ class Step:
             rows = ScoredRows(A, e.y, self.weights[0])
             sums = _chain_sums(e, chain, rows, self.threads, first_only_moves=True)
             return sums[chain.edges[1] :]
-        self._move_roughly(A, values)
+        self._move(A, values)
         edges = np.array([0, self.M])
         no_move = np.zeros(self.M)
         parts = [
@@ -202,17 +204,24 @@ class Step:
             G = np.zeros((self.M, O))
             H = np.zeros((self.M, O, O))
             g = e.loss.gradient(at, y)
-            h = e.loss.hessian(at, y) if e.rule.newton else None
+            h = self._own_curvatures(at, y) if e.rule.newton else None
             for ids, o, draws in zip(self.leaves, self.first, sample, strict=True):
                 out = slice(o, o + O)
                 drawn = None if draws is None else draws[part]
                 sum_by_leaf(ids[part], e.rounding.apply(g[:, out], w, drawn), G)
                 if h is not None:
-                    sum_by_leaf(ids[part], e.rounding.apply(h[:, out, out], w, drawn), H)
+                    sum_by_leaf(ids[part], e.rounding.apply(h[:, o // O], w, drawn), H)
             return G, H
 
         gradients, hessians = zip(*self._map_chunks(sums_of_chunk), strict=True)
         return np.sum(gradients, axis=0), np.sum(hessians, axis=0)
+
+    def _own_curvatures(self, state: F64, y: F64) -> F64:
+        """(n, K / O, O, O) the second derivatives among the outputs of each tree."""
+        loss = self.ensemble.loss
+        if self.ensemble.leaf_outputs == 1 < loss.n_outputs:
+            return loss.hessian_diagonal(state, y)[:, :, None, None]
+        return loss.hessian(state, y)[:, None]
 
     def _slopes(self, S: F64 | None, s: F64) -> F64:
         """J (M, O, O) of a step of one tree."""
@@ -234,7 +243,9 @@ class Step:
     def _map_chunks(self, fn: Callable[[slice], T_]) -> list[T_]:
         """fn of each chunk of rows."""
         n = self.ensemble.n_rows
-        chunks = [slice(start, min(start + ROW_CHUNK, n)) for start in range(0, n, ROW_CHUNK)]
+        K = self.ensemble.n_outputs
+        size = ROW_CHUNK if K == 1 else max(1, _NUMBERS_CHUNK // K)
+        chunks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
         return list(map(fn, chunks) if self.threads is None else self.threads.map(fn, chunks))
 
     def _state_at(self, part: slice, S: F64 | None) -> F64:
@@ -244,15 +255,18 @@ class Step:
         return state if S is None else loss.moved(state, loss.shift(S)[self.leaves[0][part]])
 
     def _statistics(self) -> F64:
-        """(M, 1) the statistic of each leaf's rows."""
+        """(M, O) the statistic of each leaf's rows."""
         e = self.ensemble
-        s = np.zeros((self.M, 1))
-        assert e.rule.statistic is not None
+        s = np.zeros((self.M, e.leaf_outputs))
         first_tree = e.trees(self.t).start
-        for r, (ids, o, w) in enumerate(zip(self.leaves, self.first, self.weights, strict=True)):
+        for r, (ids, first, w) in enumerate(
+            zip(self.leaves, self.first.tolist(), self.weights, strict=True)
+        ):
             rows = e.drawn_rows(first_tree + r)
-            residual = e.y[rows] - self.scores.A[rows, o]
-            s[:, 0] += e.rule.statistic(ids[rows], self.M, residual, e.y[rows], w[rows])
+            for i, o in enumerate(range(first, first + e.leaf_outputs)):
+                y = e.labels_of(o)[rows]
+                residual = y - self.scores.A[rows, o]
+                s[:, i] += e.rule.statistic_of(o)(ids[rows], self.M, residual, y, w[rows])
         return s
 
     @cached_property

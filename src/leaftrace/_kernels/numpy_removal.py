@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 from .._data.arrays import F64, Ids, Ints, Real
 from .._model.losses import Loss
-from .checks import check_first, check_ids, check_loss, check_state, check_together, checked
+from .checks import (
+    check_first,
+    check_ids,
+    check_loss,
+    check_state,
+    check_together,
+    checked,
+)
 
 
 def bounded_step(
@@ -33,7 +40,7 @@ def bounded_step(
     first="int32 R",
     own_state="float64 columns C",
     move="float64 R K columns",
-    y="float64 columns",
+    y="labels columns",
     w="float64 columns | R columns",
     s="float64 M O",
     D="float64 M O O",

@@ -51,7 +51,7 @@ class Ensemble:
     ``tree_leaves``  (trees + 1,)  leaves of each tree, likewise, in the model's list of all leaves
     ``values``       (leaves, O)   leaf values as training computed them, learning rate included
     ``learning_rate``              one number, or one for each step
-    ``y``            (n,)          labels as the loss takes them
+    ``y``            (n,)          labels as the loss takes them; (n, Y) if a row has several
     ``w``            (n,)          weights as the loss uses them (class weights included)
     ``w_factor``     (n,)          dw / d(sample weight): the class weight of each row; zero for
                                    rows held out
@@ -244,6 +244,10 @@ class Ensemble:
         """(n,) whether tree r was fitted to a row; a row of weight zero may be one of them."""
         drawn = np.ones(self.n_rows, bool) if self.sample is None else self.sample[r] > 0
         return drawn if self.removed is None else drawn & ~self.removed
+
+    def labels_of(self, output: int) -> F64:
+        """(n,) the labels that an output predicts."""
+        return self.y if self.y.ndim == 1 else self.y[:, output]
 
     def trees(self, t: int) -> slice:
         """The trees of step t."""

@@ -26,6 +26,14 @@ class Statistic(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class StatisticsByOutput:
+    """A statistic for each output of the model, such as several quantiles."""
+
+    outputs: tuple[Statistic, ...]
+    name: str = "statistics"
+
+
 @runtime_checkable
 class UncertainStatistic(Statistic, Protocol):
     """A statistic that rounding may decide, such as a minimum of a function that is nearly flat."""
@@ -63,7 +71,14 @@ class LeafRule:
     l1: float = 0.0
     max_step: float = np.inf
     min_hessian: float = 0.0
-    statistic: Statistic | None = None
+    statistic: Statistic | StatisticsByOutput | None = None
+
+    def statistic_of(self, output: int) -> Statistic:
+        """The statistic that the leaves of an output are, of a rule that has one."""
+        assert self.statistic is not None
+        if isinstance(self.statistic, StatisticsByOutput):
+            return self.statistic.outputs[output]
+        return self.statistic
 
     def lam(self, total_weight: float, n: int) -> float:
         """The l2 penalty for n training rows of this total weight."""

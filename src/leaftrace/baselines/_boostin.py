@@ -148,7 +148,7 @@ class _StepwiseQueries(Queries):
             c = self.gradient[part]
         else:
             assert self.y is not None
-            c = self.ensemble.loss.gradient(self.ensemble.loss.state(A), self.y[part])
+            c = self.ensemble.loss.value_gradient(A, self.y[part])
         return c / len(c) if self.reduce == "mean" else c
 
 

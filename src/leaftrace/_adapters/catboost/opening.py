@@ -9,7 +9,10 @@ import catboost
 import numpy as np
 
 from ..._data.errors import InvalidInput, UnsupportedModel
+from ..own_objectives import take_functions
+from .own_objective import held_objective, refuse_own_loss
 from .source import LEAF_METHODS, CatBoostSource
+from .stages import take_stages
 
 
 def open_model(
@@ -29,6 +32,10 @@ def open_model(
             "this CatBoost model has no trees, so no training row acts through one."
         )
     params = model.get_all_params()
+    own, given = take_functions(given, held_objective(model))
+    refuse_own_loss(str(params["loss_function"]), own is not None)
+    shrinks = bool(params.get("model_shrink_rate"))
+    rates, given = take_stages(given, model.tree_count_, shrinks)
     if unknown := sorted(set(given) - set(params)):
         raise InvalidInput(
             f"params has {', '.join(unknown)}, which this CatBoost model does not report; use the names of "
@@ -37,7 +44,7 @@ def open_model(
     params |= given
     _refuse_settings(params)
     _refuse_model(model)
-    return CatBoostSource(model, params, X, y, sample_weight, baseline)
+    return CatBoostSource(model, params, X, y, sample_weight, baseline, own=own, rates=rates)
 
 
 def load_model(path: str) -> catboost.CatBoost:
@@ -62,9 +69,11 @@ def _refuse_settings(params: dict[str, Any]) -> None:
         raise UnsupportedModel(
             f"leaf_estimation_method='{method}' is not supported; use 'Newton' or 'Gradient'."
         )
-    if params.get("langevin") or params.get("posterior_sampling"):
+    noisy = params.get("langevin") or params.get("posterior_sampling")
+    if noisy and method != "Newton":
         raise UnsupportedModel(
-            "langevin and posterior_sampling add noise to leaf values; train without them."
+            f"langevin and posterior_sampling add noise to leaf values with leaf_estimation_method='{method}'; train "
+            "with 'Newton', whose leaves have none, or without them."
         )
 
 

@@ -18,13 +18,15 @@ from numpy.typing import NDArray
 from ..._data.arrays import F64, Ids
 from ..._data.errors import UnsupportedModel
 from ..._model.ensemble import BASE, Ensemble, LeafRule
+from ..._model.further_losses.own import OwnFunctions, own_loss
+from ..._model.leaf_rule import Rounding
 from ..._model.node_trees import StepNodes, nodes_by_step
-from ..._model.start import BaseRule
+from ..._model.start import BaseRule, Mean
 from ..base import UNWEIGHTED, f32
 from .dart import Moves, dart_schedule
 from .model import ParsedModel
 from .monotone import constrained_tree, directions
-from .objectives import Objective, objective, steepness
+from .objectives import INTENSITY, Objective, objective, steepness
 from .path_smooth import smoothing
 
 
@@ -65,6 +67,8 @@ class LightGBMRun:
     ``offset``         (n, K) scores given in advance, or None
     ``version``        of LightGBM
     ``base``           (K,) the starting score, if it is not that of these labels
+    ``own``            the functions of an objective that the user wrote, or None
+    ``classes``        number of classes for such an objective; 0 if labels are numbers
     """
 
     parsed: ParsedModel
@@ -75,6 +79,8 @@ class LightGBMRun:
     offset: F64 | None
     version: tuple[int, ...]
     base: F64 | None = None
+    own: OwnFunctions | None = None
+    classes: int = 0
 
     @cached_property
     def without_splits(self) -> NDArray[np.bool_]:
@@ -101,7 +107,7 @@ class LightGBMRun:
         parsed = self.parsed
         K = parsed.outputs
         weights = self._row_weights(params)
-        kind = objective(parsed.objective[0], params, K, weights.differ, self.version)
+        kind = self._objective(params, weights.differ)
         base, base_rule = self._start(params, kind, weights.w)
         schedule = self._schedule(params, folded=base_rule is not None)
         rates = schedule.rates / self.steepness(params)
@@ -131,10 +137,30 @@ class LightGBMRun:
             leaf_l2=self._category_l2(params),
             fixed=self._fixed_leaves(),
             rounding=replace(kind.rounding, draws=rounds_draws and weights.by_tree is None),
-            weights_fixed="" if kind.statistic is None or kind.statistic.weighted else UNWEIGHTED,
+            weights_fixed=self._weights_fixed(kind),
             labels_fixed="" if weights.by_tree is None else "every class weighs them its own way",
         )
         return self._as_computed(e, params, schedule)
+
+    def _objective(self, params: dict[str, Any], weighted: bool) -> Objective:
+        """The objective with its functions; ``weighted``: rows have weights other than one."""
+        K = self.parsed.outputs
+        if weighted and self.parsed.objective[0] == INTENSITY:
+            raise UnsupportedModel(
+                "weights of rows are intensities for cross_entropy_lambda, to which its gradients are not "
+                "proportional; train without them, or with cross_entropy."
+            )
+        if self.own is None:
+            return objective(self.parsed.objective[0], params, K, weighted, self.version)
+        start = np.zeros((len(self.y), K)) if self.offset is None else self.offset
+        loss = own_loss(self.own, start, f32(self.y), classes=self.classes)
+        return Objective(loss, Mean(), Rounding(derivatives=not weighted, terms=True))
+
+    def _weights_fixed(self, kind: Objective) -> str:
+        """Why leaves for other weights of rows cannot be computed; empty if they can."""
+        if self.parsed.objective[0] == INTENSITY:
+            return "weights of rows are intensities for cross_entropy_lambda"
+        return "" if kind.statistic is None or kind.statistic.weighted else UNWEIGHTED
 
     def _row_weights(self, params: dict[str, Any]) -> _RowWeights:
         """The weights that leaves are computed with."""
@@ -154,7 +180,8 @@ class LightGBMRun:
         self, params: dict[str, Any], kind: Objective, w: F64
     ) -> tuple[F64, BaseRule | None]:
         """(K,) the starting score, and the rule it came from; zero and None if there is none."""
-        if self.offset is not None or refitted(params) or not self._has_start(params):
+        is_given = self.offset is not None or self.own is not None
+        if is_given or refitted(params) or not self._has_start(params):
             return np.zeros(self.parsed.outputs), None
         with np.errstate(divide="ignore", invalid="ignore"):
             fitted = kind.base.fit(kind.loss, f32(self.y), w)

@@ -54,8 +54,10 @@ class Tree:
     ``linear``        whether the leaves hold linear models
     ``children``      (L - 1, 2) nodes below each split
     ``features``      (L - 1,) feature of each split
-    ``thresholds``    (L - 1,) what a split of numbers compares with
+    ``thresholds``    (L - 1,) threshold of each split of numbers, or number of the set of one of categories
     ``categorical``   (L - 1,) whether a split is one of categories
+    ``default_left``  (L - 1,) whether missing numbers go left
+    ``category_sets`` the sets of categories that go left, as 32 bits a word
     ``missing``       (L - 1,) what is missing for a split of numbers: one of the constants above
     ``split_values``  (L - 1,) six digits of the value that a leaf in the split's place would have
     """
@@ -69,6 +71,8 @@ class Tree:
     features: Ints
     thresholds: F64
     categorical: NDArray[np.bool_]
+    default_left: NDArray[np.bool_]
+    category_sets: list[NDArray[np.uint32]]
     missing: Ints
     split_values: F64
 
@@ -162,6 +166,7 @@ def _tree(fields: dict[str, str]) -> Tree:
     counts = numbers("leaf_count", float)
     weights = numbers("leaf_weight", float)
     children = np.stack([numbers("left_child"), numbers("right_child")], axis=1)[: L - 1]
+    words = numbers("cat_threshold", np.uint32)
     return Tree(
         values=values,
         counts=counts if len(counts) == L else None,
@@ -172,6 +177,8 @@ def _tree(fields: dict[str, str]) -> Tree:
         features=numbers("split_feature"),
         thresholds=numbers("threshold", float),
         categorical=(numbers("decision_type") & 1).astype(bool),
+        default_left=(numbers("decision_type") & 2).astype(bool),
+        category_sets=np.split(words, numbers("cat_boundaries")[1:-1]) if len(words) else [],
         missing=numbers("decision_type") >> 2 & 3,
         split_values=numbers("internal_value", float),
     )

@@ -8,6 +8,7 @@ from typing import Any
 import lightgbm as lgb
 
 from ..._data.errors import UnsupportedModel
+from ..own_objectives import GIVE_OBJECTIVE
 from .model import ParsedModel
 from .monotone import METHODS, directions
 from .objectives import OBJECTIVES
@@ -46,14 +47,18 @@ def load_model(path: str) -> lgb.Booster:
         ) from None
 
 
-def refuse_unsupported(parsed: ParsedModel, params: dict[str, Any]) -> None:
-    """Raise for settings whose leaf values are not reconstructed."""
+def refuse_unsupported(parsed: ParsedModel, params: dict[str, Any], own: bool) -> None:
+    """Raise for settings whose leaf values are not reconstructed.
+
+    ``own``: the objective is a function that the user wrote.
+    """
     if not any(len(tree.values) > 1 for tree in parsed.trees):
         raise UnsupportedModel(
             "this LightGBM model has no splits, so no training row acts through a tree, and nothing shows whether "
             "these are its labels; train with a lower min_data_in_leaf or min_gain_to_split, or with more rows."
         )
-    _refuse_objective(parsed.objective[0])
+    if not own:
+        _refuse_objective(parsed.objective[0])
     if any(tree.linear for tree in parsed.trees):
         raise UnsupportedModel(
             "linear_tree=True puts linear models into leaves; train with linear_tree=False."
@@ -91,8 +96,13 @@ def _refuse_objective(name: str) -> None:
             f"the ranking objective '{name}' is not supported: its gradients are of pairs of rows. The nearest "
             "supported choice is 'regression' or 'cross_entropy' on the relevance."
         )
+    if not name:
+        raise UnsupportedModel(
+            "this model was trained with an objective of its own, which LightGBM does not store: "
+            f"{GIVE_OBJECTIVE}."
+        )
     if name not in OBJECTIVES:
         raise UnsupportedModel(
-            f"{f'the objective {name!r}' if name else 'a custom objective'} is not supported, for its derivatives are "
-            f"not known; supported objectives are {', '.join(OBJECTIVES)}."
+            f"the objective {name!r} is not supported, for its derivatives are not known; supported objectives are "
+            f"{', '.join(OBJECTIVES)}."
         )

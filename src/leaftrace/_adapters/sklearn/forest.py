@@ -23,6 +23,7 @@ from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.parquet import PartedTable
 from ..._model.ensemble import Ensemble, LeafRule, Recorded, Statistic
+from ..._model.further_losses.targets import QuantileTargets, SquaredTargets
 from ..._model.general_losses import Pinball
 from ..._model.losses import Loss, SquaredError
 from ..._model.node_trees import StepNodes, monotone_tree, nodes_by_step
@@ -99,9 +100,12 @@ class ForestSource(SklearnSource):
 
     def _refuse(self) -> None:
         if self.model.n_outputs_ > 1:
-            raise UnsupportedModel(
-                f"this {self.name} has {self.model.n_outputs_} outputs; train one model for each column of y."
-            )
+            if hasattr(self.model, "classes_"):
+                raise UnsupportedModel(
+                    f"this {self.name} has classes for each of {self.model.n_outputs_} columns of y; train one model "
+                    "for each column."
+                )
+            self.targets = self.model.n_outputs_
         if self._directions is not None and self.params["criterion"] == "absolute_error":
             raise UnsupportedModel(
                 "monotonic_cst with criterion='absolute_error' keeps medians within bounds, which is not replayed; "
@@ -144,7 +148,7 @@ class ForestSource(SklearnSource):
         weights_fixed = self._weights_set_chances and labels.has_weights
         return Ensemble(
             loss=loss,
-            rule=LeafRule(diagonal=self.classes is not None, statistic=statistic),
+            rule=LeafRule(diagonal=loss.n_outputs > 1, statistic=statistic),
             learning_rate=1.0,
             leaves=leaves,
             **self.trees.layout,
@@ -185,7 +189,11 @@ class ForestSource(SklearnSource):
     def _loss(self) -> tuple[Loss, Statistic | None]:
         if self.params["criterion"] == "absolute_error":
             statistic = ResidualStatistic("median", weighted_median, weighted=True)
+            if self.targets is not None:
+                return QuantileTargets((0.5,) * self.targets, name="absolute error"), statistic
             return Pinball(0.5, "absolute error"), statistic
+        if self.targets is not None:
+            return SquaredTargets(self.targets), None
         return SquaredError() if self.classes is None else Brier(len(self.classes)), None
 
     def _remarks(self, has_weights: bool) -> Iterator[str]:
@@ -227,9 +235,9 @@ class ForestSource(SklearnSource):
     def _class_weights(self, labels: WeightedLabels) -> F64:
         """Return the factors (n,) of class_weight, taking those of "balanced" as given numbers."""
         chosen = self.params.get("class_weight")
-        codes = labels.y.astype(int)
         if chosen is None or self.classes is None or self._balances_draws:
-            return np.ones(len(codes))
+            return np.ones(len(labels.y))
+        codes = labels.y.astype(int)
         if isinstance(chosen, str):
             # Since 1.9 forests add up a class's weights; earlier ones and single trees count rows.
             w = labels.w if hasattr(self.model, "_sample_weight") else None
@@ -275,7 +283,7 @@ class ForestSource(SklearnSource):
     def _scores(self, model: Any, X: Any) -> F64:
         trees = ForestTrees(model)
         pairs = zip(trees.trees, trees.nodes(X), strict=True)
-        scores = sum(tree.value[nodes, 0] for tree, nodes in pairs)
+        scores = sum(tree.value[nodes].reshape(len(nodes), -1) for tree, nodes in pairs)
         return np.asarray(scores) / len(trees.trees)
 
     def split_search(self) -> SplitSearch:

@@ -57,7 +57,7 @@ class SklearnSource(BaseSource, ABC):
         weights = inputs.weights(sample_weight, n)
         self._data = (
             self._table(X),
-            inputs.vector(y, "y_train", n),
+            self.given_labels(y, n, "y_train"),
             None if sample_weight is None else weights,
         )
         codes = self.labels(y, n, "y_train")

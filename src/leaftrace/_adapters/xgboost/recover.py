@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from ..._data.arrays import F64, Ids
 from ..._model.ensemble import Ensemble, LeafRule
+from ..._model.losses import Softmax
 from ..._model.node_trees import StepNodes
 from ..._model.value_noise import FLOAT32_ROUNDING, value_noise
 from .objectives import as_float32
@@ -136,15 +137,16 @@ def _step_sums(e: Ensemble, t: int, A: F64) -> tuple[F64, F64, F64, F64]:
             size[:, k] += np.bincount(ids, w * np.abs(g[:, first + k]), len(size))
         if e.rule.statistic is not None:
             own = np.unique(ids)
-            s[own, 0] = e.rule.statistic(ids, len(s), e.y - A[:, first], e.y, w)[own]
+            y = e.labels_of(first)
+            s[own, 0] = e.rule.statistic_of(first)(ids, len(s), y - A[:, first], y, w)[own]
     return G, H, size, s
 
 
 def _second_derivatives(e: Ensemble, state: F64) -> F64:
-    """(n, K) h; of softmax, the diagonal."""
-    if e.n_outputs > 1:
+    """(n, K) the diagonal of h."""
+    if isinstance(e.loss, Softmax):
         return state * (1 - state)
-    return e.loss.hessian(state, e.y)[:, :, 0]
+    return np.einsum("nkk->nk", e.loss.hessian(state, e.y))
 
 
 def reported_agree(e: Ensemble) -> bool:
