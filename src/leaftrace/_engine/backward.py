@@ -77,7 +77,7 @@ def leaf_adjoint(
             steps = _steps_with_new_effects(work, fbar, abar, out, before_step)
         for t in steps:
             if not e.boosts(t):
-                _undo_moves(e, t, abar, fbar, base)
+                undo_moves(e, t, abar, fbar, base)
         base += abar.sum(axis=0, dtype=np.float64)
     return finish_pass(work.trace, fbar, base, count)
 
@@ -203,7 +203,7 @@ def lam_adjoint(trace: Trace, fbar: Real) -> F64:
     return np.einsum("mo,mob->b", trace.lam_effect, fbar)
 
 
-def _undo_moves(e: Ensemble, t: int, abar: Real, fbar: Real, base: F64) -> None:
+def undo_moves(e: Ensemble, t: int, abar: Real, fbar: Real, base: F64) -> None:
     """Go back over the moves between step t - 1 and step t.
 
     The leaf values that a move added to the scores get the derivatives abar in the scores.

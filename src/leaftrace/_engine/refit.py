@@ -188,6 +188,11 @@ def _check_changes(e: Ensemble, rows: TrainingSet, y: F64, w: F64) -> None:
         raise UnsupportedModel(
             f"refit() cannot give rows other weights: {e.weights_fixed}; use retrain()."
         )
+    if rows.added is not None and e.coupled:
+        raise UnsupportedModel(
+            f"refit() cannot add rows to a model with the {e.loss.name} loss, as their query is not known; use "
+            "retrain() of your own on the larger training set."
+        )
     if rows.y is not None and e.labels_fixed and np.any(y != e.y):
         raise UnsupportedModel(
             f"refit() cannot give rows other labels: {e.labels_fixed}; use retrain()."

@@ -267,7 +267,7 @@ def base_labels(e: Ensemble) -> tuple[F64, F64]:
 
 def largest_gradient(e: Ensemble, A: F64) -> float:
     """The largest absolute gradient of a row at scores A (n, K)."""
-    return float(np.abs(e.loss.gradient(e.loss.state(A), e.y)).max())
+    return float(np.abs(e.gradients(A)).max())
 
 
 def leaf_scale(e: Ensemble, gradient: float) -> float:

@@ -165,6 +165,8 @@ class Step:
     def _general_sums(self, S: F64 | None) -> tuple[F64, F64]:
         """G (M, O) and h (M, O, O) at A + S."""
         e = self.ensemble
+        if e.coupled:
+            return self._coupled_sums()
         O = e.leaf_outputs
         sample = [None] * len(self.first) if e.sample is None else e.sample[e.trees(self.t)]
 
@@ -186,6 +188,19 @@ class Step:
 
         gradients, hessians = zip(*self._map_chunks(sums_of_chunk), strict=True)
         return np.sum(gradients, axis=0), np.sum(hessians, axis=0)
+
+    def _coupled_sums(self) -> tuple[F64, F64]:
+        """The same for a loss that couples rows, whose terms have the weights in them."""
+        e = self.ensemble
+        point = e.coupling.at(self.scores.A[:, 0], self.t)
+        one = np.ones(e.n_rows)
+        G = np.zeros((self.M, 1))
+        H = np.zeros((self.M, 1, 1))
+        for r, ids in enumerate(self.leaves, e.trees(self.t).start):
+            drawn = None if e.sample is None else e.sample[r]
+            sum_by_leaf(ids, e.rounding.apply(point.g[:, None], one, drawn), G)
+            sum_by_leaf(ids, e.rounding.apply(point.h[:, None, None], one, drawn), H)
+        return G, H
 
     def _slopes(self, S: F64 | None, s: F64) -> F64:
         """J (M, O, O) of a step of one tree."""

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from ..._data.arrays import F64, Ids
 from ..._data.errors import UnsupportedModel
+from ..._data.query_ids import QueryRows
+from ..._model.coupled.loss import Places
 from ..._model.ensemble import BASE, Ensemble, LeafRule
 from ..._model.start import BaseRule
 from ..base import UNWEIGHTED, f32
@@ -23,6 +25,7 @@ from .dart import Moves, dart_schedule
 from .model import ParsedModel
 from .objectives import Objective, objective, steepness
 from .path_smooth import smoothing
+from .ranking import ranking_objective
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class LightGBMRun:
     ``offset``         (n, K) scores given in advance, or None
     ``version``        of LightGBM
     ``base``           (K,) the starting score, if it is not that of these labels
+    ``queries``        of a ranker, or None
     """
 
     parsed: ParsedModel
@@ -72,6 +76,7 @@ class LightGBMRun:
     offset: F64 | None
     version: tuple[int, ...]
     base: F64 | None = None
+    queries: QueryRows | None = None
 
     @cached_property
     def without_splits(self) -> NDArray[np.bool_]:
@@ -98,7 +103,10 @@ class LightGBMRun:
         parsed = self.parsed
         K = parsed.outputs
         weights = self._row_weights(params)
-        kind = objective(parsed.objective[0], params, K, weights.differ, self.version)
+        if self.queries is None:
+            kind = objective(parsed.objective[0], params, K, weights.differ, self.version)
+        else:
+            kind = ranking_objective(parsed.objective[0], params, self.queries)
         base, base_rule = self._start(params, kind, weights.w)
         schedule = self._schedule(params, folded=base_rule is not None)
         rates = schedule.rates / self.steepness(params)
@@ -130,6 +138,7 @@ class LightGBMRun:
             rounding=replace(kind.rounding, draws=rounds_draws and weights.by_tree is None),
             weights_fixed="" if kind.statistic is None or kind.statistic.weighted else UNWEIGHTED,
             labels_fixed="" if weights.by_tree is None else "every class weighs them its own way",
+            places=None if self.queries is None else Places.of_training(self.queries.number),
         )
         return self._as_computed(e, params, schedule)
 
@@ -163,10 +172,12 @@ class LightGBMRun:
         return base, kind.base
 
     def _has_start(self, params: dict[str, Any]) -> bool:
-        """Whether there is a starting score.
+        """Whether there is a starting score, which rankers have not.
 
         Without boost_from_average a first tree of one leaf still holds it.
         """
+        if self.queries is not None:
+            return False
         first = self.without_splits[0] & (not self.parsed.averaged)
         if not params["boost_from_average"] and first.any() and not first.all():
             raise UnsupportedModel(

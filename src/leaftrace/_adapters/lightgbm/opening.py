@@ -10,6 +10,7 @@ import lightgbm as lgb
 from ..._data.errors import UnsupportedModel
 from .model import ParsedModel
 from .objectives import OBJECTIVES
+from .ranking import RANKING
 from .text import check_text
 
 VERSION = tuple(int(v) for v in re.findall(r"\d+", lgb.__version__)[:2])
@@ -21,8 +22,8 @@ def open_booster(model: Any) -> tuple[Any, lgb.Booster]:
         return model, model
     if not isinstance(model, lgb.LGBMModel):
         raise UnsupportedModel(
-            f"{type(model).__qualname__} is not a LightGBM model; pass a Booster, LGBMClassifier or LGBMRegressor "
-            "(of a CVBooster, one of its boosters with the rows of that fold)."
+            f"{type(model).__qualname__} is not a LightGBM model; pass a Booster, LGBMClassifier, LGBMRegressor or "
+            "LGBMRanker (of a CVBooster, one of its boosters with the rows of that fold)."
         )
     if not model.__sklearn_is_fitted__():
         raise UnsupportedModel(f"this {type(model).__name__} is not fitted; call fit() first.")
@@ -77,14 +78,9 @@ def refuse_unsupported(parsed: ParsedModel, params: dict[str, Any]) -> None:
 
 
 def _refuse_objective(name: str) -> None:
-    """Raise for ranking, custom and other objectives that are not supported."""
-    if name in ("lambdarank", "rank_xendcg"):
-        raise UnsupportedModel(
-            f"the ranking objective '{name}' is not supported: its gradients are of pairs of rows. The nearest "
-            "supported choice is 'regression' or 'cross_entropy' on the relevance."
-        )
-    if name not in OBJECTIVES:
+    """Raise for custom and other objectives that are not supported."""
+    if name not in (*OBJECTIVES, *RANKING):
         raise UnsupportedModel(
             f"{f'the objective {name!r}' if name else 'a custom objective'} is not supported, for its derivatives are "
-            f"not known; supported objectives are {', '.join(OBJECTIVES)}."
+            f"not known; supported objectives are {', '.join((*OBJECTIVES, *RANKING))}."
         )

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._data import inputs
-from ..._data.arrays import F64, Ids
+from ..._data.arrays import F64, Ids, Ints
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.forks import works_in_forks
 from ..._data.stopping import stop_if_unwanted
@@ -30,7 +30,7 @@ from ..._model.early_stopping import EvalRows, EvalSet, Rounds
 from ..._model.ensemble import Ensemble
 from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
-from ..base import BaseSource, f32, given_scores, pack_leaves
+from ..base import BaseSource, f32, given_scores, pack_leaves, training_queries
 from ..split_columns import columns_of_training
 from .completion import complete_ensemble
 from .ensemble import LightGBMRun, refitted
@@ -38,6 +38,7 @@ from .model import parameters, read
 from .objectives import objective
 from .opening import VERSION, open_booster, refuse_unsupported
 from .prediction import leaf_numbers, predict
+from .ranking import RANKING, label_gains
 from .splits import split_columns, split_search
 from .stopping import known_rounds, stopped_early, stopping_params
 from .tables import model_table, table_length
@@ -60,11 +61,17 @@ ALIASES = {"early_stopping_rounds": "early_stopping_round"}
 
 
 def open_model(
-    model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    baseline: Any,
+    given: dict[str, Any],
+    qid: Any = None,
 ) -> LightGBMSource:
     """Open a model with its training data; ``given`` are parameters that the user states."""
     model, booster = open_booster(model)
-    return LightGBMSource(model, booster, given, X, y, sample_weight, baseline)
+    return LightGBMSource(model, booster, given, X, y, sample_weight, baseline, qid)
 
 
 class LightGBMSource(BaseSource):
@@ -81,6 +88,7 @@ class LightGBMSource(BaseSource):
         y: Any,
         sample_weight: Any,
         baseline: Any,
+        qid: Any = None,
     ) -> None:
         self.model = model
         self.name = type(model).__name__
@@ -93,11 +101,11 @@ class LightGBMSource(BaseSource):
         refuse_unsupported(self.parsed, self._reported)
         self._class_weights = model.class_weight if isinstance(model, lgb.LGBMClassifier) else None
         self._set_label_kind()
-        self._run = self._training_run(X, y, sample_weight, baseline)
+        self._run = self._training_run(X, y, sample_weight, baseline, qid)
         self.ensemble, self.params, self.notes = self._complete(self._run)
         self._steepness = self._run.steepness(self.params)
-        if self._loses_digits():
-            self.tolerance = 1e-6
+        if self._loses_digits() or self.queries is not None:
+            self.tolerance = 1e-6  # rankers add up pairs in float32
 
     def _parameters(self) -> tuple[dict[str, Any], list[str]]:
         """The parameters with those that the user gives, and the names of those with six digits."""
@@ -109,7 +117,9 @@ class LightGBMSource(BaseSource):
             )
         return params | self._given, [name for name in rounded if name not in self._given]
 
-    def _training_run(self, X: Any, y: Any, sample_weight: Any, baseline: Any) -> LightGBMRun:
+    def _training_run(
+        self, X: Any, y: Any, sample_weight: Any, baseline: Any, qid: Any
+    ) -> LightGBMRun:
         """Put the trees and the training rows together. Labels and weights may be in a Dataset."""
         if isinstance(X, lgb.Dataset):
             X.construct()
@@ -122,6 +132,8 @@ class LightGBMSource(BaseSource):
         codes = super().labels(y, n, "y_train")
         weight = inputs.weights(sample_weight, n)
         self._data = X, codes, weight, offset
+        qid = self.own_queries(X) if qid is None else qid
+        self.queries = training_queries(qid, n, self.parsed.objective[0] in RANKING)
         return LightGBMRun(
             parsed=self.parsed,
             leaves=leaves,
@@ -130,6 +142,7 @@ class LightGBMSource(BaseSource):
             class_weight=self._class_weight(codes),
             offset=offset,
             version=VERSION,
+            queries=self.queries,
         )
 
     def _complete(self, run: LightGBMRun) -> tuple[Ensemble, dict[str, Any], list[str]]:
@@ -152,6 +165,9 @@ class LightGBMSource(BaseSource):
     def _set_label_kind(self) -> None:
         """Set the range of labels, and the classes of a classifier."""
         name = self.parsed.objective[0]
+        if name in RANKING:
+            self.label_range = (0.0, len(label_gains(self._reported)) - 1.0)
+            return
         kind = objective(name, self._reported, self.parsed.outputs, False, VERSION)
         self.label_range = kind.labels
         if isinstance(self.model, lgb.LGBMClassifier):
@@ -168,6 +184,9 @@ class LightGBMSource(BaseSource):
 
     def own_labels(self, X: Any) -> Any | None:
         return X.construct().get_label() if isinstance(X, lgb.Dataset) else None
+
+    def own_queries(self, X: Any) -> Any | None:
+        return X.construct().get_group() if isinstance(X, lgb.Dataset) else None
 
     def _class_weight(self, y: F64) -> F64:
         """(n,) the wrapper's class_weight, by which it multiplies sample weights."""
@@ -261,9 +280,11 @@ class LightGBMSource(BaseSource):
         weight = cast(F64, rows.weights(sample_weight))
         offset = rows.offset(offset)
         training = rows.table(table)
+        queries = None if self.queries is None else self.queries.take(rows.keep)
         data = lgb.Dataset(
             training,
             label=codes,
+            group=None if queries is None else queries.sizes,
             weight=weight * self._class_weight(codes),
             init_score=offset if offset is None or self.parsed.outputs > 1 else offset[:, 0],
             categorical_feature=[
@@ -276,7 +297,7 @@ class LightGBMSource(BaseSource):
         return RetrainedLightGBM(
             booster,
             self,
-            (training, labels, weight, offset),
+            (training, labels, weight, offset, None if queries is None else queries.sizes),
             self._rounds(booster, rows.eval_set is not None),
         )
 
@@ -349,7 +370,8 @@ class RetrainedLightGBM:
 
     booster: lgb.Booster
     source: LightGBMSource
-    training: tuple[Any, NDArray[Any], F64, F64 | None]  # table, labels, weights, given scores
+    # table, labels, weights, given scores, sizes of queries
+    training: tuple[Any, NDArray[Any], F64, F64 | None, Ints | None]
     rounds: Rounds
 
     @cached_property

@@ -66,7 +66,13 @@ _NOT_FOR_RETRAINING = {
 
 
 def open_model(
-    model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    baseline: Any,
+    given: dict[str, Any],
+    qid: Any = None,
 ) -> XGBoostSource:
     """Open a model with its training data; ``given`` are parameters that the user states."""
     opened = open_booster(model)
@@ -77,7 +83,7 @@ def open_model(
     details = learner(opened.booster)
     refuse_unsupported(details, params)
     names = frozenset(ALIASES.get(name, name) for name in given)
-    return XGBoostSource(opened, details, params, X, y, sample_weight, baseline, names)
+    return XGBoostSource(opened, details, params, X, y, sample_weight, baseline, names, qid)
 
 
 class XGBoostSource(BaseSource):
@@ -98,6 +104,7 @@ class XGBoostSource(BaseSource):
         sample_weight: Any,
         baseline: Any,
         given: frozenset[str] = frozenset(),
+        qid: Any = None,
     ) -> None:
         self.given = given
         self.opened = opened

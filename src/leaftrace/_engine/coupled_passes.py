@@ -1,0 +1,172 @@
+"""Passes over a model whose loss couples rows: see _model/coupled/loss.py.
+
+The backward pass of backward.py has a factor U_j for each row. Here it is one product with the
+terms of all rows: with N and s of the row's leaf (see replay.py),
+
+    gbar_i = N fbar_l(i),   hbar_i = s gbar_i              derivatives in the terms w g and w h
+    abar  += gbar . d(w g)/dA + hbar . d(w h)/dA           by `Point.vjp`, and likewise
+    dQ/dw += ... d/dw,   dQ/dpi += ... d/dpi
+
+The forward pass is its transpose, by `Point.jvp`. Leaves take one Newton step each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .._data.arrays import F64, Ints, Real
+from .._data.errors import UnsupportedModel
+from .._data.progress import progress
+from .._kernels import block_width, blocks_of
+from .._kernels.numpy import sum_by_leaf
+from .._model.coupled.loss import Point, Slopes
+from .._model.ensemble import Ensemble
+from .backward import lam_adjoint, undo_moves
+from .methods import AllPoints, LeafInfluence
+from .queries import Queries
+from .row_effects import forward_scores, scores_backwards
+from .workspace import Workspace
+
+BYTES_OF_PAIR = 128  # of a point, for each pair or row
+
+
+def refuse_coupled(e: Ensemble, what: str) -> None:
+    """Raise an error for a loss that couples rows. ``what``: is not for such losses."""
+    if e.coupled:
+        raise UnsupportedModel(
+            f"{what} is not for the {e.loss.name} loss, whose gradients depend on other rows; use influence() with "
+            "LeafInfluence(), LeafRefit() or Retrain(), refit() or retrain()."
+        )
+
+
+class CoupledPasses:
+    """The passes over a replayed model; keeps the points of all steps if they fit in memory."""
+
+    def __init__(self, work: Workspace) -> None:
+        self.work = work
+        self._points: list[Point] | None = None
+
+    # ---- points ----
+
+    def _keeps_points(self) -> bool:
+        """Whether the points of all steps fit in memory."""
+        e = self.work.trace.ensemble
+        first = e.coupling.at(e.start()[:, 0], 0)
+        pairs = getattr(first, "pairs", None)
+        size = e.n_rows + (0 if pairs is None else len(pairs.a))
+        return e.n_steps * size * BYTES_OF_PAIR <= self.work.memory_limit // 4
+
+    def _forwards(self) -> Iterator[tuple[int, Point]]:
+        """(t, the point before step t) from the first step to the last."""
+        if self._points is None and self._keeps_points():
+            self._points = [point for _, point in self._computed_forwards()]
+        yield from self._computed_forwards() if self._points is None else enumerate(self._points)
+
+    def _computed_forwards(self) -> Iterator[tuple[int, Point]]:
+        trace = self.work.trace
+        for t, A in forward_scores(trace, self.work.rows):
+            yield t, trace.ensemble.coupling.at(A[:, 0].copy(), t)
+
+    def _backwards(self) -> Iterator[tuple[int, Point]]:
+        """The same from the last step to the first."""
+        if self._points is None and self._keeps_points():
+            self._points = [point for _, point in self._computed_forwards()]
+        if self._points is not None:
+            yield from reversed(list(enumerate(self._points)))
+            return
+        trace = self.work.trace
+        for t, A in scores_backwards(trace, self.work.rows):
+            yield t, trace.ensemble.coupling.at(A[:, 0].copy(), t)
+
+    # ---- backwards ----
+
+    def blocks(
+        self, queries: Queries, method: LeafInfluence, index: Ints | None
+    ) -> Iterator[tuple[slice, Real]]:
+        """LeafInfluence, block by block: (columns, values (rows, columns))."""
+        knock_on = isinstance(method.update_set, AllPoints)
+        frozen = method.normalisers == "frozen"
+        blocks = blocks_of(len(queries), self.work.block)
+        for columns in progress(blocks, len(queries), "influence", "query", self.work.block):
+            slopes = self.slopes(queries, columns, frozen=frozen, knock_on=knock_on)
+            values = slopes.weights if method.change == "weight" else slopes.presences
+            yield columns, (values if index is None else values[index]).astype(self.work.dtype)
+
+    def slopes(
+        self,
+        queries: Queries,
+        columns: slice,
+        *,
+        frozen: bool,
+        knock_on: bool = True,
+        through_lam: bool = True,
+    ) -> Slopes:
+        """Derivatives of some queries in the scores given to rows, their weights and presences.
+
+        ``knock_on``: False leaves out the effects of rows on others through later trees, and
+        ``through_lam`` those by a regulariser that depends on all weights.
+        """
+        trace = self.work.trace
+        e = trace.ensemble
+        count = len(range(len(queries))[columns])
+        fbar, base = queries.seeds(columns, block_width(count), np.dtype(np.float64))
+        fbar = fbar[:, :, :count]
+        base = base[:, :count]
+        abar = np.zeros((e.n_rows, 1, count))
+        weights = np.zeros((e.n_rows, count))
+        presences = np.zeros((e.n_rows, count))
+        for t, point in self._backwards():
+            gbar, hbar = self._term_slopes(t, fbar[e.leaf_range(t), 0])
+            slopes = point.vjp(gbar, hbar, frozen)
+            weights += slopes.weights
+            presences += slopes.presences
+            if knock_on:
+                abar[:, 0] += slopes.scores
+            undo_moves(e, t, abar, fbar, base)
+        if through_lam:
+            weights += e.lam_slope * lam_adjoint(trace, fbar)
+        return Slopes(abar[:, 0], weights * e.w_factor[:, None], presences)
+
+    def _term_slopes(self, t: int, fbar: F64) -> tuple[F64, F64]:
+        """(n, B) derivatives in w g and w h of each row in step t, from those in its leaves (M, B)."""
+        e = self.work.trace.ensemble
+        step = self.work.trace.steps[t]
+        in_G = step.N[0, :, 0] * fbar  # (M, B)
+        in_H = step.s[0] * in_G
+        gbar = np.zeros((e.n_rows, fbar.shape[1]))
+        hbar = np.zeros_like(gbar)
+        for r, ids in enumerate(e.leaves[e.trees(t)], e.trees(t).start):
+            drawn = 1.0 if e.sample is None else e.sample[r][:, None]
+            gbar += drawn * in_G[ids]
+            hbar += drawn * in_H[ids]
+        return gbar, hbar
+
+    # ---- forwards ----
+
+    def leaf_changes(self, dw: F64, dpi: F64, *, frozen: bool) -> F64:
+        """(leaves, 1) first-order changes of all leaf values along a direction.
+
+        ``dw``, ``dpi``: (n,) changes of sample weights and presences.
+        """
+        trace = self.work.trace
+        e = trace.ensemble
+        dw = dw * e.w_factor
+        dlam = e.lam_slope * float(dw.sum())
+        dA = np.zeros((e.n_rows, 1))
+        changes = np.zeros((len(e.values), 1))
+        for t, point in self._forwards():
+            e.move(t, e.leaves, dA, changes)
+            dg, dh = point.jvp(dA[:, 0], dw, dpi, frozen)
+            step = trace.steps[t]
+            M = len(step.rows)
+            dG = np.zeros(M)
+            dH = np.zeros(M)
+            for r, ids in enumerate(e.leaves[e.trees(t)], e.trees(t).start):
+                drawn = 1.0 if e.sample is None else e.sample[r]
+                sum_by_leaf(ids, drawn * dg, dG)
+                sum_by_leaf(ids, drawn * dh, dH)
+            direct = dG + step.s[0, :, 0] * (dH + dlam)
+            changes[e.leaf_range(t), 0] = step.N[0, :, 0, 0] * direct
+        return changes
