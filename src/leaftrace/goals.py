@@ -20,6 +20,7 @@ import numpy as np
 from ._data.arrays import F64, Ints
 from ._data.errors import InvalidInput
 from ._data.inputs import vector, weights
+from ._data.query_ids import read_queries
 from ._model.coupled.scalars import SmoothNDCG
 from ._model.goal import Goal, GoalRows, QueryGoal, ReadyGoal
 from ._model.goal_values import GroupGap, SmoothAUC, SoftProfit
@@ -272,6 +273,15 @@ class NDCG(QueryGoal):
             )
         if self.gain not in ("exponential", "linear"):
             raise InvalidInput(f"gain is {self.gain!r}; it can be 'exponential' or 'linear'.")
+
+    def values(self, scores: Any, y: Any, qid: Any) -> F64:
+        """(Q,) the number of each query, from scores and labels (m,) of its documents.
+
+        ``qid``: the query of each document, or the sizes of the queries
+        """
+        F = vector(scores, "scores", len(scores)).astype(float)
+        labels = vector(y, "y", len(F)).astype(float)
+        return self.scalar(labels, read_queries(qid, len(F)).number).at(F).values(F)
 
     def scalar(self, y: F64, number: Ints) -> SmoothNDCG:
         gain = 2.0**y - 1 if self.gain == "exponential" else y

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import ranking_twins as twins
 
-from leaftrace._model.coupled.lambdas import LambdaLoss, NDCGPairs
+from leaftrace._model.coupled.lambdas import LambdaLoss
 from leaftrace._model.coupled.loss import CoupledRows
+from leaftrace._model.coupled.pair_rules import EqualWeights, FirstPlaces, NDCGGap, PrecisionGap
 from leaftrace._model.coupled.scalars import OwnLoss, SmoothNDCG, ndcg
 
 SIZES = np.array([4, 1, 7, 5, 2, 6])
@@ -24,9 +25,11 @@ def world():
 
 
 LOSSES = {
-    "ndcg, normalised": LambdaLoss(NDCGPairs(3, GAINS, 3), sigma=1.5),
-    "ndcg, linear gain": LambdaLoss(NDCGPairs(30, None, np.inf), hessian_factor=2.0, normaliser="none"),
-    "ndcg, plain": LambdaLoss(NDCGPairs(30, GAINS, 30), score_normaliser=False, normaliser="none"),
+    "ndcg, normalised": LambdaLoss(FirstPlaces(3, NDCGGap(GAINS, 3)), sigma=1.5),
+    "ndcg, linear gain": LambdaLoss(FirstPlaces(30, NDCGGap(None, np.inf)), hessian_factor=2.0, normaliser="none"),
+    "ndcg, plain": LambdaLoss(FirstPlaces(30, NDCGGap(GAINS, 30)), score_normaliser=False, normaliser="none"),
+    "pairwise": LambdaLoss(FirstPlaces(4, EqualWeights())),
+    "map": LambdaLoss(FirstPlaces(4, PrecisionGap())),
 }  # fmt: skip
 
 

@@ -54,7 +54,7 @@ def gap_of_map(y, place, a, b):
         for r, label in enumerate(labels):
             hits += label
             total += label * hits / (r + 1)
-        return total / labels.sum()
+        return total / max(labels.sum(), 1)
 
     ranked = np.empty(len(y))
     ranked[place] = y

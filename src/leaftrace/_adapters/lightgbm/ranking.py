@@ -12,7 +12,8 @@ import numpy as np
 
 from ..._data.errors import UnsupportedModel
 from ..._data.query_ids import QueryRows
-from ..._model.coupled.lambdas import LambdaLoss, NDCGPairs
+from ..._model.coupled.lambdas import LambdaLoss
+from ..._model.coupled.pair_rules import FirstPlaces, NDCGGap
 from ..._model.leaf_rule import Rounding
 from ..._model.start import Mean
 from .objectives import Objective
@@ -30,7 +31,7 @@ def ranking_objective(name: str, params: dict[str, Any], queries: QueryRows) -> 
     k = float(params["lambdarank_truncation_level"])
     norm = bool(params["lambdarank_norm"])
     loss = LambdaLoss(
-        NDCGPairs(k, gains, k),
+        FirstPlaces(k, NDCGGap(gains, k)),
         sigma=float(params["sigmoid"]),
         score_normaliser=norm,
         normaliser="log2" if norm else "none",

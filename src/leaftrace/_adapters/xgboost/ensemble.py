@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from ..._data.arrays import F64, Ids
 from ..._data.errors import UnsupportedModel
+from ..._data.query_ids import QueryRows
 from ..._data.wording import words
+from ..._model.coupled.loss import Places
 from ..._model.ensemble import Ensemble, Recorded
 from ..._model.leaf_rule import LeafRule, Rounding, UnknownLimits
 from ..._model.losses import Loss
@@ -20,6 +22,7 @@ from . import recover
 from .draws import Dart, Drawn, Moves, TreeMethod, draw_again
 from .model import Trees, bounds_shown
 from .objectives import QUANTILES, Quantile, as_float32, loss_and_factor, quantile_levels
+from .ranking import RankedRows, ranking_loss
 from .start import starting_rule
 
 # Limits of leaf values that only other training rows show, with XGBoost's defaults; 0 is no limit.
@@ -48,6 +51,7 @@ class XGBoostRun:
     ``given``          names of parameters that the user gave
     ``notes``          findings that the user should read
     ``recovered``      some parameters are not those that the model reported
+    ``queries``        of a ranker, or None; ``sample_weight`` is then that of each row's query
     """
 
     objective: str
@@ -65,10 +69,11 @@ class XGBoostRun:
     given: frozenset[str] = frozenset()
     notes: list[str] = field(default_factory=list)
     recovered: bool = False
+    queries: QueryRows | None = None
 
     def ensemble(self) -> Ensemble:
         """Describe the run, with recovered parameters if the reported ones give other leaves."""
-        loss, hessian_factor = loss_and_factor(self.objective, self.params, len(self.base))
+        loss, hessian_factor = self._loss_and_factor()
         positive_weight = as_float32(self.params.get("scale_pos_weight", 1))
         label_weight = np.where(self.y == 1, positive_weight, 1.0)
         with_labels = (
@@ -99,8 +104,24 @@ class XGBoostRun:
             recorded=self._recorded(hessian_factor, quantile),
             rounding=Rounding(scores=True, derivatives=True, terms=True),
             weights_fixed="" if quantile is None or quantile.weighted else UNWEIGHTED,
+            labels_fixed=self._labels_fixed(),
+            places=None if self.queries is None else Places.of_training(self.queries.number),
         )
         return self._with_recovered(reported, rate_unit, hessian_factor)
+
+    def _labels_fixed(self) -> str:
+        """Why leaf values for other labels cannot be computed; empty if they can."""
+        drawn = self.queries is not None and self.params["lambdarank_pair_method"] != "topk"
+        return "pairs of rows were drawn by their labels" if drawn else ""
+
+    def _loss_and_factor(self) -> tuple[Loss, float]:
+        """The loss, and the constant by which XGBoost multiplies its second derivative."""
+        if self.queries is None:
+            return loss_and_factor(self.objective, self.params, len(self.base))
+        start = np.full(len(self.y), self.base[0])
+        start = start if self.offset is None else start + self.offset[:, 0]
+        rows = RankedRows(self.y, self.queries, self.leaves, self.trees, start)
+        return ranking_loss(self.objective, self.params, rows), 1.0
 
     @property
     def _parallel_trees(self) -> int:
@@ -117,6 +138,8 @@ class XGBoostRun:
     ) -> BaseRule | None:
         """The rule that estimated the starting score, if it was estimated."""
         if self.params["boost_from_average"] != "1" or self.offset is not None:
+            return None
+        if self.queries is not None:  # some 1e-9, from the gradients of all rows, which cancel
             return None
         label_rule = None if quantile is None else LabelStatistic(quantile.label_quantile)
         return starting_rule(

@@ -12,6 +12,7 @@ from ..._data.arrays import F64, Ids
 from ..._model.general_losses import Gamma, Hinge, Pinball, PseudoHuber, SquaredLog, Tweedie
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from ..base import f32
+from .ranking import RANKING
 
 ANY = (-np.inf, np.inf)
 POSITIVE = (0.0, np.inf)
@@ -31,6 +32,7 @@ OBJECTIVES = {  # and the range of their labels
     "reg:pseudohubererror": ANY,
     "reg:absoluteerror": ANY,
     "reg:quantileerror": ANY,
+    **RANKING,
 }
 QUANTILES = ("reg:absoluteerror", "reg:quantileerror")
 _CACHED_ROWS = 4096  # a piece of this many rows stays in the processor's cache

@@ -1,5 +1,5 @@
-"""XGBoost 2 and 3: Booster, XGBClassifier, XGBRegressor, XGBRFClassifier, XGBRFRegressor, and their
-.ubj and .json files.
+"""XGBoost 2 and 3: Booster, XGBClassifier, XGBRegressor, XGBRanker, XGBRFClassifier, XGBRFRegressor, and
+their .ubj and .json files.
 
 How XGBoost computes a leaf (scores, and g and h times the weight, in float32; their sums and the
 division in float64):
@@ -21,7 +21,7 @@ A base_margin takes the place of the base_score, for training rows and for other
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -38,7 +38,7 @@ from ..._model.early_stopping import EvalRows, Rounds
 from ..._model.ensemble import Ensemble
 from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
-from ..base import BaseSource, f32, given_scores, native_values
+from ..base import BaseSource, f32, given_scores, native_values, training_queries
 from ..split_columns import columns_of_training
 from .ensemble import XGBoostRun
 from .model import (
@@ -51,7 +51,9 @@ from .model import (
 )
 from .objectives import OBJECTIVES
 from .opening import OpenedModel, open_booster, refuse_unsupported, with_given
-from .prediction import leaves_of_rows, predict, rounds_notes
+from .prediction import leaves_of_rows, rounds_notes
+from .ranking import RANKING, query_weights
+from .retrained import RetrainedXGBoost
 from .splits import columns_of, split_search
 from .start import margin
 from .stopping import STOPPING_NAMES, StopIfUnwanted, reported_metrics
@@ -119,7 +121,7 @@ class XGBoostSource(BaseSource):
         self._read_trees(details)
         self.base = margin(self.objective, self._base_score(details))
         self.estimated = False  # whether the starting score comes from the labels
-        self.training = self._training_run(details, params, y, sample_weight, baseline)
+        self.training = self._training_run(details, params, y, sample_weight, baseline, qid)
         self.ensemble = self.training.ensemble()
         self.estimated = self.ensemble.base_rule is not None
         self.notes = self.training.notes
@@ -148,6 +150,7 @@ class XGBoostSource(BaseSource):
         y: Any,
         sample_weight: Any,
         baseline: Any,
+        qid: Any,
     ) -> XGBoostRun:
         """Put the trees and the training rows together. Labels and weights may be in a DMatrix."""
         if isinstance(self.X, xgb.DMatrix):
@@ -158,6 +161,10 @@ class XGBoostSource(BaseSource):
         n = leaves.shape[1]
         if y is None:
             raise InvalidInput("y_train is missing; pass the labels the model was trained on.")
+        qid = self.own_queries(self.X) if qid is None else qid
+        self.queries = training_queries(qid, n, self.objective in RANKING)
+        if sample_weight is not None and self.queries is not None:
+            sample_weight = query_weights(np.asarray(sample_weight, float), self.queries)
         return XGBoostRun(
             objective=self.objective,
             params=params,
@@ -173,6 +180,7 @@ class XGBoostSource(BaseSource):
             given=self.given,
             columns_first=xgb.__version__.startswith("2.0."),
             notes=rounds_notes(self.booster, self.rounds, self._trained_rounds),
+            queries=self.queries,
         )
 
     # ---- rows ----
@@ -222,6 +230,12 @@ class XGBoostSource(BaseSource):
             return None
         labels = X.get_label()
         return labels if labels.size else None
+
+    def own_queries(self, X: Any) -> Any | None:
+        if not isinstance(X, xgb.DMatrix):
+            return None
+        edges = X.get_uint_info("group_ptr")
+        return np.diff(edges).astype(np.int64) if edges.size > 1 else None
 
     def as_trained(
         self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None
@@ -326,7 +340,13 @@ class XGBoostSource(BaseSource):
         """A training set as the kind of matrix that the model was trained on."""
         t = self.training
         more: dict[str, Any] = {"label": rows.labels(t.y)}
-        if (weight := rows.weights(t.sample_weight)) is not None:
+        weight = rows.weights(t.sample_weight)
+        if self.queries is not None:
+            queries = self.queries.take(rows.keep)
+            more["group"] = queries.sizes
+            if weight is not None:
+                weight = weight[np.cumsum(queries.sizes) - queries.sizes]
+        if weight is not None:
             more["weight"] = weight
         if (offset := rows.offset(t.offset)) is not None:
             more["base_margin"] = offset + self.base
@@ -344,57 +364,3 @@ class XGBoostSource(BaseSource):
             except TypeError:  # it takes fewer kinds of tables
                 pass
         return self._matrix(table, xgb.DMatrix, nthread=threads, **more)
-
-
-@dataclass(frozen=True)
-class RetrainedXGBoost:
-    """An XGBoost model trained again."""
-
-    booster: xgb.Booster
-    source: XGBoostSource
-    rows: TrainingSet  # labels as XGBoost takes them
-    rounds: Rounds
-
-    @cached_property
-    def base(self) -> F64:  # (K,)
-        return margin(self.source.objective, self.source._base_score(learner(self.booster)))
-
-    @cached_property
-    def structure_changed(self) -> bool:
-        return not self.source.same_structure(self.booster, self.rounds.count)
-
-    @works_in_forks
-    def scores(self, X: Any) -> F64:
-        source = self.source
-        matrix = self.source._matrix(X)
-        F = predict(
-            self.booster, matrix, output_margin=True, iteration_range=(0, self.rounds.count)
-        )
-        F = F.astype(np.float64).reshape(matrix.num_row(), -1)
-        # A matrix's base_margin stands for the base score in F; here it is the caller's, as what it adds to that.
-        own = np.asarray(matrix.get_base_margin(), float)
-        trees = F - (own.reshape(F.shape) if own.size else self.base)
-        return trees + (self.base if source.estimated else source.base)
-
-    def own_model(self) -> Any:
-        booster = self.booster
-        if self.source.rounds < booster.num_boosted_rounds():
-            booster.set_attr(best_iteration=str(self.source.rounds - 1))
-        return with_booster(self.source.opened, booster)
-
-    @works_in_forks
-    def open(self) -> XGBoostSource:
-        source = self.source
-        rows = self.rows
-        t = self.source.training
-        X = source._altered(rows, 1) if isinstance(source.X, xgb.DMatrix) else rows.table(source.X)
-        codes = rows.labels(t.y)
-        offset = rows.offset(t.offset)
-        labels = codes if source.classes is None else source.classes[codes.astype(int)]
-        weight = rows.weights(t.sample_weight)
-        baseline = None if offset is None else offset + source.base
-        rounds = None if source.opened.rounds is None else self.rounds.count
-        opened = replace(source.opened, booster=self.booster, rounds=rounds)
-        return XGBoostSource(
-            opened, learner(self.booster), parameters(self.booster), X, labels, weight, baseline
-        )

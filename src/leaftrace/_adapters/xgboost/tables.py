@@ -78,7 +78,7 @@ class MatrixBuilder:
 def take_rows(matrix: xgb.DMatrix, keep: Ints) -> xgb.DMatrix:
     """Some rows of a matrix, without its labels and weights."""
     try:
-        return matrix.slice(keep.tolist())
+        return matrix.slice(keep.tolist(), allow_groups=True)
     except XGBoostError as error:
         raise InvalidInput(
             f"rows of this matrix cannot be taken; pass the table itself. XGBoost says: {error_reason(error)}"

@@ -18,29 +18,17 @@ phi and c held. Derivatives hold the order and D; `frozen` ones also phi and c:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
-from ..._data.arrays import F64, Ints
+from ..._data.arrays import F64
 from .loss import CoupledLoss, CoupledRows, Slopes
+from .pair_rules import PairRule
 from .pairs import Pairs, label_pairs
 
 LEAST_DISTANCE = 0.01  # in phi
-
-
-class WeightedPairs(NamedTuple):
-    """The pairs of a step, with their weights D (P,)."""
-
-    pairs: Pairs
-    D: F64
-
-
-# The pairs of a step and their weights, from rows, all pairs of different labels, ranks and step.
-PairRule = Callable[[CoupledRows, Pairs, Ints, int], WeightedPairs]
 
 
 @dataclass(frozen=True)
@@ -51,8 +39,9 @@ class LambdaLoss(CoupledLoss):
     ``sigma``            steepness of the logistic function of score differences
     ``hessian_factor``   m above
     ``score_normaliser``  whether phi is used; it is 1 in queries of equal scores
-    ``normaliser``       "log2": c above; "none": 1; or the number of pairs drawn for a row, "drawn"
+    ``normaliser``       "log2": c above; "none": 1; "drawn": one by the number of pairs drawn for a row
     ``drawn``            that number
+    ``mean_weight``      whether weights are divided by their mean over the queries
     ``table_cells``      training looked rho up in a table with this many cells over +-25 / sigma; 0:
                          it computed rho. Derivatives are those of rho itself
     """
@@ -63,6 +52,7 @@ class LambdaLoss(CoupledLoss):
     score_normaliser: bool = True
     normaliser: str = "log2"
     drawn: int = 1
+    mean_weight: bool = False
     table_cells: int = 0
     name: str = "lambda"
 
@@ -144,8 +134,10 @@ class LambdaPoint:
         factor = rows.spread(self.c)
         self.row_g = factor * pairs.scattered(self.lam, -1.0)
         self.row_h = factor * pairs.scattered(self.eta, 1.0)
-        self.g = rows.w * self.row_g
-        self.h = rows.w * self.row_h
+        self.scale = 1 / rows.w[rows.starts].mean() if loss.mean_weight else 1.0
+        self.w = self.scale * rows.w
+        self.g = self.w * self.row_g
+        self.h = self.w * self.row_h
 
     def _set_normaliser(self) -> None:
         """Set c (Q,) and c' (Q,)."""
@@ -169,8 +161,8 @@ class LambdaPoint:
     def vjp(self, gbar: F64, hbar: F64, frozen: bool) -> Slopes:
         rows = self.rows
         pairs = self.pairs
-        G = np.ascontiguousarray((rows.w[:, None] * gbar).T)  # (B, n)
-        H = np.ascontiguousarray((rows.w[:, None] * hbar).T)
+        G = np.ascontiguousarray((self.w[:, None] * gbar).T)  # (B, n)
+        H = np.ascontiguousarray((self.w[:, None] * hbar).T)
         c = self.c[pairs.query]
         lbar = c * pairs.difference(G)  # (B, P)
         ebar = c * pairs.total(H)
@@ -180,7 +172,7 @@ class LambdaPoint:
         lam_slope, eta_slope = self._slopes(frozen)
         scores = pairs.scattered(lbar * lam_slope + ebar * eta_slope, -1.0)
         presences = pairs.scattered(lbar * self.lam + ebar * self.eta, 1.0)
-        weights = gbar * self.row_g[:, None] + hbar * self.row_h[:, None]
+        weights = self.scale * (gbar * self.row_g[:, None] + hbar * self.row_h[:, None])
         return Slopes(scores.T, weights, presences.T)
 
     def jvp(self, dA: F64, dw: F64, dpi: F64, frozen: bool) -> tuple[F64, F64]:
@@ -199,54 +191,14 @@ class LambdaPoint:
             relative = rows.spread(self.c_slope * dS / self.c)
             dg = dg + relative * self.row_g
             dh = dh + relative * self.row_h
-        return dw * self.row_g + rows.w * dg, dw * self.row_h + rows.w * dh
+        dw = self.scale * dw
+        return dw * self.row_g + self.w * dg, dw * self.row_h + self.w * dh
+
+    @property
+    def loss_gradient(self) -> F64:
+        return self.g
 
     def losses(self, A: F64) -> F64:
         pairs = self.pairs
         logs = np.logaddexp(0.0, -self.loss.sigma * pairs.difference(A))
         return self.c * pairs.by_query(self.D * logs, len(self.c))
-
-
-# ---- pairs by ranks ----
-
-
-def discounts(ranks: Ints) -> F64:
-    """1 / log2(rank + 2), ranks from 0."""
-    return 1 / np.log2(ranks + 2.0)
-
-
-def ideal_dcg(rows: CoupledRows, gain: F64, k: float) -> F64:
-    """(Q,) the largest possible DCG of each query, over its first k places; gain (n,)."""
-    best = rows.ranks(gain)
-    return rows.sums(gain * discounts(best) * (best < k))
-
-
-def gap_of_dcg(rows: CoupledRows, pairs: Pairs, gain: F64, ranks: Ints, k: float) -> F64:
-    """(P,) changes of NDCG by exchanging the rows of each pair, gain (n,)."""
-    ideal = ideal_dcg(rows, gain, k)
-    inverse = np.divide(1.0, ideal, out=np.zeros_like(ideal), where=ideal > 0)
-    gap = np.abs(pairs.difference(gain)) * np.abs(pairs.difference(discounts(ranks)))
-    return gap * inverse[pairs.query]
-
-
-@dataclass(frozen=True)
-class NDCGPairs:
-    """Pairs with a row among the first ``k`` by score, weighted by the change of NDCG.
-
-    ``gains``       gain of each label 0, 1, ...; None: the label itself
-    ``ideal_over``  places that the ideal DCG counts
-    """
-
-    k: float
-    gains: tuple[float, ...] | None
-    ideal_over: float
-
-    def __call__(self, rows: CoupledRows, pairs: Pairs, ranks: Ints, t: int) -> WeightedPairs:
-        pairs = among_first(pairs, ranks, self.k)
-        gain = rows.y if self.gains is None else np.array(self.gains)[rows.y.astype(int)]
-        return WeightedPairs(pairs, gap_of_dcg(rows, pairs, gain, ranks, self.ideal_over))
-
-
-def among_first(pairs: Pairs, ranks: Ints, k: float) -> Pairs:
-    """The pairs of which at least one row is among the first k."""
-    return pairs.take(np.minimum(ranks[pairs.a], ranks[pairs.b]) < k)

@@ -141,10 +141,12 @@ class Point(Protocol):
         ...
 
     def losses(self, A: F64) -> F64:
-        """(Q,) losses of the queries at other scores A, with all that is held as it is here.
+        """(Q,) losses of the queries at other scores A, with all that is held as it is here."""
+        ...
 
-        At the scores of this point, their gradient is g.
-        """
+    @property
+    def loss_gradient(self) -> F64:
+        """(n,) the gradient of these losses at the scores of this point: g, for most losses."""
         ...
 
 
@@ -182,8 +184,8 @@ class CoupledLoss(Additive):
     def _refuse(self, *_: Any) -> NoReturn:
         raise UnsupportedModel(
             f"this does not work with the {self.name} loss, whose gradients depend on all rows of a {self.unit}: it "
-            "looks at one row at a time. What works is influence() and top() with LeafInfluence(), LeafRefit(), Retrain() or "
-            "baselines.BoostIn(), refit() and retrain()."
+            "looks at one row at a time. What works is influence() and top() with LeafInfluence(), LeafRefit(), "
+            "Retrain() or baselines.BoostIn(), refit() and retrain()."
         )
 
     value = gradient = hessian = jacobian = third_dot = _refuse

@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 
 from ..._data.arrays import F64, Ints
-from .lambdas import discounts, ideal_dcg
 from .loss import NO_STEP, CoupledLoss, CoupledRows, test_rows
+from .pair_rules import discounts, ideal_dcg
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class OwnLoss:
     def at(self, F: F64) -> Expansion:
         rows = test_rows(self.y, self.number)
         point = self.loss.for_test_rows().on(rows).at(F, NO_STEP)
-        return Expansion(point.g, point.losses)
+        return Expansion(point.loss_gradient, point.losses)
 
 
 @dataclass(frozen=True)
