@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import ranking_twins as twins
 
+from leaftrace._model.coupled.cross_entropy import CrossEntropyNDCG
+from leaftrace._model.coupled.group_losses import QuerySoftmax, QuerySquares
 from leaftrace._model.coupled.lambdas import LambdaLoss
 from leaftrace._model.coupled.loss import CoupledRows
 from leaftrace._model.coupled.pair_rules import EqualWeights, FirstPlaces, NDCGGap, PrecisionGap
@@ -30,13 +32,19 @@ LOSSES = {
     "ndcg, plain": LambdaLoss(FirstPlaces(30, NDCGGap(GAINS, 30)), score_normaliser=False, normaliser="none"),
     "pairwise": LambdaLoss(FirstPlaces(4, EqualWeights())),
     "map": LambdaLoss(FirstPlaces(4, PrecisionGap())),
+    "pair weights": LambdaLoss(FirstPlaces(40, EqualWeights()), score_normaliser=False, normaliser="none", newton=False),
+    "squares": QuerySquares(),
+    "softmax": QuerySoftmax(beta=1.5, floor=0.1),
+    "softmax, Newton": QuerySoftmax(beta=0.7, newton=True),
+    "cross entropy": CrossEntropyNDCG(lambda t: np.linspace(0.1, 0.9, N)),
 }  # fmt: skip
 
 
 @pytest.fixture(params=LOSSES)
-def terms(request, world):
+def setting(request, world):
+    """A loss and its rows."""
     y, w, *_ = world
-    return LOSSES[request.param].on(CoupledRows(y, w, NUMBER, np.arange(N)))
+    return LOSSES[request.param], CoupledRows(y, w, NUMBER, np.arange(N))
 
 
 def test_terms_are_those_of_loops(world):
@@ -50,17 +58,17 @@ def test_terms_are_those_of_loops(world):
         np.testing.assert_allclose(point.h[rows], w[rows] * h, atol=1e-13)
 
 
-def test_changes_are_slopes_of_the_terms(terms, world):
+def test_changes_are_slopes_of_the_terms(setting, world):
     """The exact jvp in scores and weights, against differences of the terms themselves."""
     _, w, A, rng = world
+    loss, rows = setting
     dA = rng.normal(size=N)
     dw = rng.normal(size=N)
-    dg, dh = terms.at(A, 0).jvp(dA, dw, np.zeros(N), frozen=False)
+    dg, dh = loss.on(rows).at(A, 0).jvp(dA, dw, np.zeros(N), frozen=False)
     e = 1e-6
 
     def moved(sign):
-        at = type(terms)(terms.loss, replace(terms.rows, w=w + sign * e * dw))
-        return at.at(A + sign * e * dA, 0)
+        return loss.on(replace(rows, w=w + sign * e * dw)).at(A + sign * e * dA, 0)
 
     up = moved(1)
     down = moved(-1)
@@ -69,9 +77,10 @@ def test_changes_are_slopes_of_the_terms(terms, world):
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_products_are_transposes(terms, world, frozen):
+def test_products_are_transposes(setting, world, frozen):
     *_, A, rng = world
-    point = terms.at(A, 0)
+    loss, rows = setting
+    point = loss.on(rows).at(A, 0)
     gbar, hbar = rng.normal(size=(2, N, 2))
     directions = rng.normal(size=(3, N))
     dg, dh = point.jvp(*directions, frozen=frozen)
@@ -85,11 +94,11 @@ def test_products_are_transposes(terms, world, frozen):
     np.testing.assert_allclose(forwards, backwards, rtol=1e-11)
 
 
-def test_losses_have_the_gradient(terms, world):
+def test_losses_have_the_gradient(setting, world):
     """The loss of a query, with everything held, has g as its gradient at the point."""
     y, _, A, rng = world
     dA = rng.normal(size=N)
-    test = OwnLoss(terms.loss, y, NUMBER).at(A)
+    test = OwnLoss(setting[0], y, NUMBER).at(A)
     e = 1e-6
     slope = (test.values(A + e * dA) - test.values(A - e * dA)) / (2 * e)
     np.testing.assert_allclose(slope.sum(), test.gradient @ dA, rtol=1e-7)

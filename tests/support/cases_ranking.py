@@ -172,6 +172,8 @@ CASES = {
     "LightGBM: lambdarank, label_gain": lightgbm(
         label_gain="0,1,2,10", gains=lambda y: np.array([0.0, 1, 2, 10])[np.int_(y)]
     ),
+    "LightGBM: rank_xendcg, drawn numbers": lightgbm(objective="rank_xendcg", objective_seed=7),
+    "LightGBM: rank_xendcg with weights, drawn numbers": lightgbm(w=W, objective="rank_xendcg"),
     "XGBoost: rank:ndcg": xgboost("rank:ndcg"),
     "XGBoost: rank:ndcg with weights": xgboost("rank:ndcg", w=QUERY_WEIGHTS),
     "XGBoost: rank:ndcg, linear gain, 3 pairs, no normalisers": xgboost(

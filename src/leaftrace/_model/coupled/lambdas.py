@@ -42,6 +42,7 @@ class LambdaLoss(CoupledLoss):
     ``normaliser``       "log2": c above; "none": 1; "drawn": one by the number of pairs drawn for a row
     ``drawn``            that number
     ``mean_weight``      whether weights are divided by their mean over the queries
+    ``newton``           whether eta is as above; otherwise it is D, the weight of the pair
     ``table_cells``      training looked rho up in a table with this many cells over +-25 / sigma; 0:
                          it computed rho. Derivatives are those of rho itself
     """
@@ -53,6 +54,7 @@ class LambdaLoss(CoupledLoss):
     normaliser: str = "log2"
     drawn: int = 1
     mean_weight: bool = False
+    newton: bool = True
     table_cells: int = 0
     name: str = "lambda"
 
@@ -130,6 +132,9 @@ class LambdaPoint:
         slope = -sigma * smooth * (1 - smooth)  # rho'
         self.lam_slope = -sigma * self.D * slope
         self.eta_slope = loss.hessian_factor * sigma**2 * self.D * slope * (1 - 2 * smooth)
+        if not loss.newton:
+            self.eta = self.D
+            self.eta_slope = np.zeros_like(d)
         self._set_normaliser()
         factor = rows.spread(self.c)
         self.row_g = factor * pairs.scattered(self.lam, -1.0)
