@@ -32,7 +32,9 @@ LOSSES = {
     "ndcg, plain": LambdaLoss(FirstPlaces(30, NDCGGap(GAINS, 30)), score_normaliser=False, normaliser="none"),
     "pairwise": LambdaLoss(FirstPlaces(4, EqualWeights())),
     "map": LambdaLoss(FirstPlaces(4, PrecisionGap())),
-    "pair weights": LambdaLoss(FirstPlaces(40, EqualWeights()), score_normaliser=False, normaliser="none", newton=False),
+    "pair weights": LambdaLoss(
+        FirstPlaces(40, EqualWeights()), score_normaliser=False, normaliser="none", newton=False
+    ),
     "squares": QuerySquares(),
     "softmax": QuerySoftmax(beta=1.5, floor=0.1),
     "softmax, Newton": QuerySoftmax(beta=0.7, newton=True),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import catboost
 import lightgbm as lgb
 import numpy as np
 import ranking_twins as twins
@@ -27,11 +28,13 @@ ROUNDS = 5
 class Case:
     """A ranker and what its tests need.
 
-    ``query_terms``  (A, y, order, pi, t, rows) -> g, h of a query: see `ranking_twins.refit`
+    ``query_terms``  (A, y, order, pi, t, rows, w) -> w g, w h of a query: see `ranking_twins.refit`
     ``w``            (n,) weights as the loss uses them
     ``leaves``       X -> (trees, rows) leaves
     ``own_refit``    (case, weights (n,), kept rows) -> raw scores of X_TEST by the library's own
                      refit, or None
+    ``lam``          l2 that is multiplied by the mean weight
+    ``centred``      whether leaves are centred by the weight of their rows
     ``arguments``    further arguments of Tracer
     ``kept_weights``  kept rows -> (n,) weights without the others, if these change then
     ``scale``        of weights in ``w`` by sample weights
@@ -43,6 +46,8 @@ class Case:
     leaves: Callable
     rate: float
     l2: float = 0.0
+    lam: float = 0.0
+    centred: bool = False
     y: np.ndarray = None
     w: np.ndarray = None
     own_refit: Callable | None = None
@@ -61,6 +66,11 @@ class Case:
 
 def gain(y):
     return 2.0**y - 1
+
+
+def weighted(w, terms):
+    """Return the function `terms` with its g and h times w."""
+    return lambda *args, **more: tuple(w * x for x in terms(*args, **more))
 
 
 # ---- LightGBM ----
@@ -87,9 +97,11 @@ def lightgbm(w=None, k=30, sigma=1.0, norm=True, gains=gain, l2=0.0, **params):
         }  # fmt: skip
         model = lgb.train(settings, lgb.Dataset(X, Y, group=SIZES, weight=w), ROUNDS)
 
-        def terms(A, y, order, pi, t, rows):
+        def terms(A, y, order, pi, t, rows, w):
             c = "log2" if norm else "none"
-            return twins.lambdas(A, y, order, pi, k, gains, sigma, phi=norm, c=c, ideal_over=k)
+            return weighted(w, twins.lambdas)(
+                A, y, order, pi, k, gains, sigma, phi=norm, c=c, ideal_over=k
+            )
 
         return Case(
             model, terms, partial(lightgbm_leaves, model), 0.2, l2, w=w,
@@ -143,8 +155,8 @@ def xgboost(objective, w=None, y=Y, k=32, phi=True, c=True, gains=gain, refreshe
         weight = {"rank:ndcg": "ndcg", "rank:map": "map", "rank:pairwise": "pairwise"}[objective]
         normaliser = "log2" if c else "none"
 
-        def terms(A, y, order, pi, t, rows):
-            return twins.lambdas(
+        def terms(A, y, order, pi, t, rows, w):
+            return weighted(w, twins.lambdas)(
                 A, y, order, pi, k, gains, 1.0, 2.0, phi, normaliser, ideal_over=k, weight=weight
             )
 
@@ -164,6 +176,72 @@ def xgboost(objective, w=None, y=Y, k=32, phi=True, c=True, gains=gain, refreshe
     return make
 
 
+# ---- CatBoost ----
+
+
+def catboost_leaves(model, rows):
+    return model.calc_leaf_indexes(rows).T
+
+
+def catboost_ranker(loss, terms, w=None, l2=3.0, centred=False, **params):
+    def make():
+        settings = {
+            "iterations": ROUNDS,
+            "depth": 3,
+            "learning_rate": 0.2,
+            "l2_leaf_reg": l2,
+            **params,
+        }
+        model = catboost.CatBoost(
+            {
+                "loss_function": loss,
+                "verbose": 0,
+                "thread_count": 1,
+                "allow_writing_files": False,
+                **settings,
+            }
+        )
+        weights = None if w is None else w.astype(np.float32)
+        model.fit(catboost.Pool(X, Y, group_id=NUMBER, weight=weights))
+        own = np.ones(N) if w is None else weights.astype(float)
+        rate = float(np.float32(0.2))
+        return Case(
+            model, terms, partial(catboost_leaves, model), rate, w=own, lam=l2, centred=centred,
+            arguments={} if w is None else {"sample_weight": weights}, tolerance=1e-9,
+        )  # fmt: skip
+
+    return make
+
+
+def query_rmse(A, y, order, pi, t, rows, w):
+    v = w * pi
+    r = A - y
+    return v * (r - (v * r).sum() / v.sum()), v
+
+
+def query_softmax(A, y, order, pi, t, rows, w, beta=1.0, floor=0.01, newton=False):
+    v = w * pi
+    p = v * np.exp(beta * A)
+    p = p / p.sum()
+    T = (v * y).sum()
+    h = beta * T * (beta * p * (1 - p) + floor) if newton else v
+    return (beta * (T * p - v * y), h) if T > 0 else (0 * v, h if not newton else 0 * v)
+
+
+def pairwise_logit(A, y, order, pi, t, rows, w, newton=True):
+    d = A[:, None] - A
+    pairs = (y[:, None] > y) * pi[:, None] * pi
+    rho = 1 / (1 + np.exp(d))
+    lam = -pairs * rho
+    eta = pairs * rho * (1 - rho) if newton else pairs
+    return w * (lam.sum(axis=1) - lam.sum(axis=0)), w * (eta.sum(axis=1) + eta.sum(axis=0))
+
+
+def lambda_mart(A, y, order, pi, t, rows, w, **settings):
+    g, h = twins.lambdas(A, y, order, pi, gain=lambda y: y, **settings)
+    return w * g, w * h
+
+
 CASES = {
     "LightGBM: lambdarank": lightgbm(),
     "LightGBM: lambdarank with weights": lightgbm(w=W),
@@ -181,6 +259,28 @@ CASES = {
     ),
     "XGBoost: rank:pairwise": xgboost("rank:pairwise"),
     "XGBoost: rank:map": xgboost("rank:map", y=RELEVANT),
+    "CatBoost: QueryRMSE": catboost_ranker("QueryRMSE", query_rmse),
+    "CatBoost: QueryRMSE with weights": catboost_ranker("QueryRMSE", query_rmse, w=W),
+    "CatBoost: QuerySoftMax": catboost_ranker("QuerySoftMax", query_softmax),
+    "CatBoost: QuerySoftMax, beta 2, Newton, weights": catboost_ranker(
+        "QuerySoftMax:beta=2;lambda=0.1",
+        partial(query_softmax, beta=2.0, floor=0.1, newton=True),
+        w=W,
+        leaf_estimation_method="Newton",
+    ),
+    "CatBoost: PairLogit": catboost_ranker("PairLogit", pairwise_logit, centred=True),
+    "CatBoost: PairLogit, Gradient": catboost_ranker(
+        "PairLogit",
+        partial(pairwise_logit, newton=False),
+        centred=True,
+        leaf_estimation_method="Gradient",
+    ),
+    "CatBoost: LambdaMart": catboost_ranker("LambdaMart", partial(lambda_mart, k=np.inf), l2=0.0),
+    "CatBoost: LambdaMart, 3 places, sigma 2": catboost_ranker(
+        "LambdaMart:metric=NDCG;top=3;sigma=2;norm=false",
+        partial(lambda_mart, k=3, ideal_over=3, sigma=2.0, phi=False, c="none"),
+        l2=0.0,
+    ),
     "XGBoost: rank:ndcg, drawn pairs": xgboost(
         "rank:ndcg",
         w=QUERY_WEIGHTS,

@@ -63,10 +63,12 @@ def gap_of_map(y, place, a, b):
     return abs(precision(ranked) - precision(exchanged))
 
 
-def refit(query_terms, leaves, y, sizes, w, rate, l2, pi=None, orders=None):
+def refit(query_terms, leaves, y, sizes, w, rate, l2, lam=0.0, centred=False, pi=None, orders=None):
     """Return leaf values (steps of (M,)) and the scores before each step, of trees with these leaves.
 
-    ``query_terms``  (A, y, order, pi, t, rows) -> g, h of a query
+    ``query_terms``  (A, y, order, pi, t, rows, w) -> w g, w h of a query
+    ``lam``          l2 that is multiplied by the mean weight
+    ``centred``      whether the mean of the leaves, by the weight of their rows, is subtracted
     ``leaves``       (trees, n)
     ``orders``       (trees, n) scores that ranks are taken from; None: the scores themselves
     """
@@ -81,10 +83,15 @@ def refit(query_terms, leaves, y, sizes, w, rate, l2, pi=None, orders=None):
         g = np.zeros(n)
         h = np.zeros(n)
         for rows in queries_of(sizes):
-            g[rows], h[rows] = query_terms(A[rows], y[rows], order[rows], pi[rows], t, rows)
+            g[rows], h[rows] = query_terms(
+                A[rows], y[rows], order[rows], pi[rows], t, rows, w[rows]
+            )
         M = int(ids.max()) + 1
-        G = np.bincount(ids, w * g, M)
-        H = np.bincount(ids, w * h, M)
-        values.append(-rate * G / (H + l2))
+        D = np.bincount(ids, h, M) + l2 + lam * w.mean()
+        s = -np.bincount(ids, g, M) / np.where(D > 0, D, 1.0)
+        if centred:
+            W = np.bincount(ids, w, M)
+            s = np.where(W > 0, s - W @ s / W.sum(), 0.0)
+        values.append(rate * s)
         A = A + values[-1][ids]
     return values, np.array(scores)

@@ -7,7 +7,9 @@ terms of all rows: with N and s of the row's leaf (see replay.py),
     abar  += gbar . d(w g)/dA + hbar . d(w h)/dA           by `Point.vjp`, and likewise
     dQ/dw += ... d/dw,   dQ/dpi += ... d/dpi
 
-The forward pass is its transpose, by `Point.jvp`. Leaves take one Newton step each.
+The forward pass is its transpose, by `Point.jvp`. Leaves take one Newton step each. If leaves are
+centred, value_k = s_k - sum_l u_l s_l with u_l = W_l / W: their fbar become those of the steps s, and
+a weight also moves the shares u.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from .._kernels.numpy import sum_by_leaf
 from .._model.coupled.loss import Point, Slopes
 from .._model.ensemble import Ensemble
 from .backward import lam_adjoint, undo_moves
+from .leaf_equations import centred
 from .methods import AllPoints, LeafInfluence
 from .queries import Queries
 from .row_effects import forward_scores, scores_backwards
@@ -118,6 +121,8 @@ class CoupledPasses:
         weights = np.zeros((e.n_rows, count))
         presences = np.zeros((e.n_rows, count))
         for t, point in self._backwards():
+            if trace.steps[t].centre is not None:
+                self._uncentre(t, fbar[e.leaf_range(t), 0], weights)
             gbar, hbar = self._term_slopes(t, fbar[e.leaf_range(t), 0])
             slopes = point.vjp(gbar, hbar, frozen)
             weights += slopes.weights
@@ -128,6 +133,18 @@ class CoupledPasses:
         if through_lam:
             weights += e.lam_slope * lam_adjoint(trace, fbar)
         return Slopes(abar[:, 0], weights * e.w_factor[:, None], presences)
+
+    def _uncentre(self, t: int, fbar: F64, weights: F64) -> None:
+        """Turn derivatives in centred leaves (M, B) into those in steps, and add those in weights."""
+        e = self.work.trace.ensemble
+        step = self.work.trace.steps[t]
+        assert step.centre is not None
+        fbar[step.centre == 0] = 0.0
+        total = fbar.sum(axis=0)
+        moved = e.rate(t) * centred(step.s[0], step.centre) / e.total_weight  # (M, 1)
+        for ids in e.leaves[e.trees(t)]:
+            weights -= moved[ids] * total
+        fbar -= step.centre[:, None] * total
 
     def _term_slopes(self, t: int, fbar: F64) -> tuple[F64, F64]:
         """(n, B) derivatives in w g and w h of each row in step t, from those in its leaves (M, B)."""
@@ -168,5 +185,13 @@ class CoupledPasses:
                 sum_by_leaf(ids, drawn * dg, dG)
                 sum_by_leaf(ids, drawn * dh, dH)
             direct = dG + step.s[0, :, 0] * (dH + dlam)
-            changes[e.leaf_range(t), 0] = step.N[0, :, 0, 0] * direct
+            df = step.N[0, :, 0] * direct[:, None]
+            if step.centre is not None:
+                dW = np.zeros(M)
+                for ids in e.leaves[e.trees(t)]:
+                    sum_by_leaf(ids, dw, dW)
+                values = e.rate(t) * centred(step.s[0], step.centre)
+                shift = dW @ values / e.total_weight
+                df = np.where(step.centre[:, None] > 0, centred(df, step.centre) - shift, 0.0)
+            changes[e.leaf_range(t)] = df
         return changes

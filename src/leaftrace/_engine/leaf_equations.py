@@ -78,10 +78,19 @@ class Iteration:
     D_inverse: F64  # zero for leaves that do not move
     J: F64 | None  # (M, O, O); None for steps of one iteration
     spread: F64 | None = None  # see StepTrace
+    centre: F64 | None = None  # see StepTrace
 
     def after(self) -> F64:
         """(M, O) S after it."""
-        return self.c * self.s if self.S is None else self.S + self.c * self.s
+        s = self.c * centred(self.s, self.centre)
+        return s if self.S is None else self.S + s
+
+
+def centred(s: F64, centre: F64 | None) -> F64:
+    """Steps s (M, O) minus their mean by the shares ``centre`` (M,), zero where a share is; or s."""
+    if centre is None:
+        return s
+    return np.where(centre[:, None] > 0, s - centre @ s, 0.0)
 
 
 class LeafEquations:
@@ -109,7 +118,8 @@ class LeafEquations:
         J = self._slope_from_sums(sums, s)
         if J is None and rule.iterations > 1:
             J = yield SumsRequest(S, s)
-        return Iteration(c, S, s, sums, D, D_inverse, J)
+        centre = sums.W / (sums.W.sum() or 1.0) if rule.centred else None
+        return Iteration(c, S, s, sums, D, D_inverse, J, centre=centre)
 
     def iterate_with_scales(
         self, scales: Sequence[float], first: Iteration | None = None

@@ -38,7 +38,7 @@ from .._model.leaf_rule import LeafRule
 from .._model.start import condense_labels
 from .diagnosis import FirstValues
 from .fidelity import Fidelity, judge, refuse_diverged
-from .leaf_equations import Iteration, LeafEquations, SumsCoroutine, SumsRequest
+from .leaf_equations import Iteration, LeafEquations, SumsCoroutine, SumsRequest, centred
 from .rounding_noise import has_rounding_noise, rounding_note, scores_before, step_noise
 from .steps import Step, TrainingScores, run_on_rows, sums_of_all_steps
 from .unknown_limits import strictest_rule
@@ -65,6 +65,9 @@ class StepTrace:
     # (M, M, 2) for smoothed trees: derivatives of the value of leaf l' in the sums of g and h over
     # leaf l
     spread: F64 | None = None
+    # (M,) for centred leaves: the share of each in the weight of all; the values are the steps minus
+    # their mean by these shares
+    centre: F64 | None = None
 
     @property
     def lam_effect(self) -> F64:
@@ -152,7 +155,7 @@ def _without_noise(
 
 def _values_of(e: Ensemble, t: int, trace: StepTrace) -> F64:
     """(M, O) the recomputed leaf values of step t."""
-    return e.rate(t) * (trace.S[-1] + trace.scale[-1] * trace.s[-1])
+    return e.rate(t) * (trace.S[-1] + trace.scale[-1] * centred(trace.s[-1], trace.centre))
 
 
 def _first_values(e: Ensemble, trace: StepTrace) -> FirstValues:
@@ -351,4 +354,5 @@ def _linearise(equations: LeafEquations, path: list[Iteration]) -> StepTrace:
         N=np.stack(N),
         rows=path[0].sums.rows,
         spread=path[-1].spread,
+        centre=path[-1].centre,
     )

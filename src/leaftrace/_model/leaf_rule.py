@@ -50,6 +50,9 @@ class LeafRule:
     ``l1`` is subtracted from |G|; ``max_step`` bounds |s|; a leaf with D below ``min_hessian``
     stays at zero. A leaf whose step is decided by one of them does not change with its rows.
 
+    ``centred``: the mean of the steps of all leaves, by the weight of their rows, is subtracted from
+    them; leaves without weight stay at zero.
+
     ``statistic`` replaces all of this.
     """
 
@@ -58,6 +61,7 @@ class LeafRule:
     l2_scales: bool = False
     lam_float32: bool = False
     diagonal: bool = False
+    centred: bool = False
     iterations: int = 1
     backtracking: bool = False
     l1: float = 0.0

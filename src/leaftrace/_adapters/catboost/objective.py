@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from ..._model.start import BaseRule, LabelStatistic, Mean
 from ..base import f32
 from .leaf_statistics import LogCoshMinimum, QuantileOfResiduals
 from .losses import Expectile, LogCosh, Lq, Quantile, RelativeError
+from .ranking import RANKING, read_ranking
 
 # The labels a loss takes: lowest, highest, in words.
 _ANY = -np.inf, np.inf, "finite numbers"
@@ -37,6 +39,7 @@ LABELS: dict[str, tuple[float, float, str]] = {
     "Expectile": _ANY,
     "LogCosh": _ANY,
     "Lq": _ANY,
+    **RANKING,
 }
 CLASS_LOSSES = ("Logloss", "MultiClass", "MultiClassOneVsAll")
 EXPONENTIAL = ("Logloss", "CrossEntropy", "Poisson", "Tweedie")  # CatBoost keeps exp(score)
@@ -49,22 +52,28 @@ class Objective:
 
     ``statistic``: what the leaves of the method Exact are, None for other methods
     ``base_rule``: how a starting score comes from the data, None if it cannot
+    ``centred``: whether the mean of the leaves is subtracted from them
     """
 
     loss: Loss
     statistic: Statistic | None
     base_rule: BaseRule | None
+    centred: bool = False
 
 
-def read_objective(description: str, K: int, exact: bool) -> Objective:
+def read_objective(description: str, K: int, params: dict[str, Any]) -> Objective:
     """Translate CatBoost's description of a loss, such as "Quantile:alpha=0.7".
 
-    ``K`` counts the model's outputs; ``exact``: whether its leaves are of the method Exact."""
+    ``K`` counts the model's outputs."""
     name, _, settings = description.partition(":")
+    exact = params["leaf_estimation_method"] == "Exact"
     if name not in LABELS:
         raise UnsupportedModel(
             f"the loss '{description}' is not supported; supported losses are {', '.join(LABELS)}."
         )
+    if name in RANKING:
+        loss, centred = read_ranking(description, params)
+        return Objective(loss, None, None, centred)
     numbers = _numbers(settings)
     if name == "Lq" and numbers["q"] < 2:
         raise UnsupportedModel(

@@ -15,7 +15,13 @@ _SHRINKING_TREES = 200  # each step moves all before it: their number squared in
 
 
 def open_model(
-    model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    baseline: Any,
+    given: dict[str, Any],
+    qid: Any = None,
 ) -> CatBoostSource:
     """Open a fitted model with its training data.
 
@@ -39,7 +45,7 @@ def open_model(
     params |= given
     _refuse_settings(params, model.tree_count_)
     _refuse_model(model)
-    return CatBoostSource(model, params, X, y, sample_weight, baseline)
+    return CatBoostSource(model, params, X, y, sample_weight, baseline, qid)
 
 
 def load_model(path: str) -> catboost.CatBoost:

@@ -14,7 +14,6 @@ With model_shrink_rate the scores shrink before each step: see shrinkage.py.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -27,23 +26,26 @@ from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
 from ..._data.parquet import PartedTable
 from ..._data.stopping import stop_if_unwanted
+from ..._model.coupled.loss import Places
 from ..._model.early_stopping import EvalRows, EvalSet, Rounds
 from ..._model.ensemble import Ensemble, LeafRule, Recorded
 from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
-from ..base import BaseSource, cumulative, f32, given_scores
+from ..base import BaseSource, cumulative, f32, given_scores, training_queries
 from ..split_columns import columns_of_training
 from .model_json import Json, leaf_weights, model_to_json
 from .objective import CLASS_LOSSES, EXPONENTIAL, LABELS, read_objective
 from .pools import leaf_numbers, readable_table
+from .ranking import RANKING, refuse_weights
 from .recorder import recorded_scores
+from .retrained import RetrainedCatBoost
 from .retraining import StopIfUnwanted, retraining_params, stopped_early
 from .shrinkage import shrink_factors, shrinking_moves, values_before_shrinking
 from .split_values import SplitValues
 from .splits import split_search
 from .statistics import CategoricalRows, target_statistics
 from .training_leaves import TrainingLeaves, training_leaves
-from .users_model import own_predictions, with_content, with_leaf_values
+from .users_model import own_predictions, with_leaf_values
 
 # Supported leaf_estimation_methods, and whether they divide by second derivatives.
 LEAF_METHODS = {"Newton": True, "Gradient": False, "Simple": False, "Exact": False}
@@ -69,6 +71,7 @@ class CatBoostSource(BaseSource):
         y: Any,
         sample_weight: Any,
         baseline: Any,
+        qid: Any = None,
     ) -> None:
         self.model = model
         self.params = params
@@ -77,8 +80,7 @@ class CatBoostSource(BaseSource):
         values = np.asarray(model.get_leaf_values(), dtype=np.float64)
         self.values = values.reshape(int(self.counts.sum()), -1)
         self.loss_name = params["loss_function"].partition(":")[0]
-        exact = params["leaf_estimation_method"] == "Exact"
-        self.objective = read_objective(params["loss_function"], self.values.shape[1], exact)
+        self.objective = read_objective(params["loss_function"], self.values.shape[1], params)
         classes = np.asarray(model.classes_ if self.loss_name in CLASS_LOSSES else [])
         self.classes = classes if len(classes) else None
         if isinstance(X, catboost.Pool):
@@ -89,6 +91,8 @@ class CatBoostSource(BaseSource):
         if y is None:
             raise InvalidInput("y_train is missing; pass the labels the model was trained on.")
         self._data = X, inputs.vector(y, "y_train", n), inputs.weights(sample_weight, n), offset
+        qid = self.own_queries(X) if qid is None else qid
+        self.queries = training_queries(qid, n, self.loss_name in RANKING)
         self.ensemble = self._ensemble(leaves, offset)
 
     # ---- the ensemble ----
@@ -100,6 +104,7 @@ class CatBoostSource(BaseSource):
         class_weight = self._class_weights(codes)
         y = f32(codes)
         w = f32(sample_weight.astype(np.float32) * class_weight.astype(np.float32))
+        refuse_weights(self.loss_name, w)
         shrink = shrink_factors(self.params, T)
         if shrink is not None and self.loss_name in EXPONENTIAL:
             self.notes = [_SHRUNK]
@@ -124,11 +129,13 @@ class CatBoostSource(BaseSource):
             offset=offset,
             moves=None if shrink is None else shrinking_moves(shrink),
             recorded=None if weights is None else Recorded("weight", weights),
+            places=None if self.queries is None else Places.of_training(self.queries.number),
         )
 
     def _leaf_rule(self) -> LeafRule:
         params = self.params
-        newton = LEAF_METHODS[params["leaf_estimation_method"]]
+        # Losses that couple rows have in their h what leaves divide by.
+        newton = LEAF_METHODS[params["leaf_estimation_method"]] or self.queries is not None
         iterations = int(params["leaf_estimation_iterations"])
         backtracks = params.get("leaf_estimation_backtracking", "No") != "No"
         return LeafRule(
@@ -140,6 +147,7 @@ class CatBoostSource(BaseSource):
             iterations=iterations,
             backtracking=iterations > 1 and backtracks,
             statistic=self.objective.statistic,
+            centred=self.objective.centred,
         )
 
     def _values(self, shrink: F64 | None) -> F64:
@@ -271,7 +279,11 @@ class CatBoostSource(BaseSource):
     def _training_pool(self) -> catboost.Pool:
         """The training rows with labels, weights and baseline, as a Pool."""
         X, y, sample_weight, offset = self._data
-        return self._pool(X, label=y, weight=sample_weight, baseline=offset)
+        more = {} if self.queries is None else {"group_id": self.queries.number}
+        return self._pool(X, label=y, weight=sample_weight, baseline=offset, **more)
+
+    def own_queries(self, X: Any) -> Any | None:
+        return X.get_group_id_hash() if isinstance(X, catboost.Pool) else None
 
     def own_labels(self, X: Any) -> Any | None:
         return X.get_label() if isinstance(X, catboost.Pool) and X.has_label() else None
@@ -321,7 +333,8 @@ class CatBoostSource(BaseSource):
         kept = "kept" if stopped_early(self.params) else "none"
         trees = len(model.get_tree_leaf_counts())
         rounds = Rounds(trees, len(self.counts), "repeated" if repeats else kept)
-        return RetrainedCatBoost(model, self, (table, labels, weights, baseline), rounds)
+        qid = None if self.queries is None else self.queries.take(rows.keep).number
+        return RetrainedCatBoost(model, self, (table, labels, weights, baseline, qid), rounds)
 
     def _eval_pools(self, eval_set: EvalSet | None) -> list[catboost.Pool] | None:
         """Return the rows that decide when to stop, as Pools."""
@@ -355,7 +368,8 @@ class CatBoostSource(BaseSource):
                 "labels and rows of a Pool cannot be changed; pass X_train and y_train as a table."
             )
         table = rows.table(X)
-        return table, self._pool(table, label=labels, weight=weights, baseline=baseline)
+        more = {} if self.queries is None else {"group_id": self.queries.number[rows.keep]}
+        return table, self._pool(table, label=labels, weight=weights, baseline=baseline, **more)
 
     def same_structure(self, model: catboost.CatBoost) -> bool:
         """Return whether all training rows fall into the same leaves of another model."""
@@ -367,32 +381,3 @@ class CatBoostSource(BaseSource):
         if self._splits_on_targets:
             return leaf_numbers(self.model, self._training_pool)
         return self.ensemble.leaves
-
-
-@dataclass(frozen=True)
-class RetrainedCatBoost:
-    """A CatBoost model that was trained again."""
-
-    model: catboost.CatBoost
-    source: CatBoostSource
-    # table, labels, weights, given scores
-    training: tuple[Any, NDArray[Any], F64 | None, F64 | None]
-    rounds: Rounds
-
-    @cached_property
-    def structure_changed(self) -> bool:
-        return not self.source.same_structure(self.model)
-
-    def scores(self, X: Any) -> F64:
-        pool = self.source._pool(X)
-        predicted = np.asarray(self.model.predict(pool, prediction_type="RawFormulaVal"))
-        scores = predicted.reshape(pool.num_row(), -1)
-        baseline = np.asarray(pool.get_baseline(), dtype=np.float64)
-        # CatBoost adds a pool's baseline to its predictions; here the caller does.
-        return scores - baseline if baseline.size else scores
-
-    def own_model(self) -> catboost.CatBoost:
-        return with_content(self.source.model, self.model)
-
-    def open(self) -> CatBoostSource:
-        return CatBoostSource(self.model, self.model.get_all_params(), *self.training)

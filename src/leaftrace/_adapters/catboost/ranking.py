@@ -1,0 +1,100 @@
+"""CatBoost's losses of rows in groups: QueryRMSE, QuerySoftMax, PairLogit and LambdaMart.
+
+Pair losses compare all rows of a group that have different labels, and their leaves are centred. In
+pair losses and LambdaMart, CatBoost uses the weights of rows in its regulariser alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..._data.arrays import F64
+from ..._data.errors import UnsupportedModel
+from ..._model.coupled.group_losses import QuerySoftmax, QuerySquares
+from ..._model.coupled.lambdas import LambdaLoss
+from ..._model.coupled.loss import CoupledLoss
+from ..._model.coupled.pair_rules import EqualWeights, FirstPlaces, NDCGGap
+
+RANKING = {  # and the labels they take: lowest, highest, in words
+    "QueryRMSE": (-np.inf, np.inf, "finite numbers"),
+    "QuerySoftMax": (0.0, np.inf, "numbers of zero or more"),
+    "PairLogit": (-np.inf, np.inf, "finite numbers"),
+    "LambdaMart": (0.0, 31.0, "numbers from 0 to 31"),
+}
+LEAST_L2 = 1e-12  # CatBoost has 1e-20 where the user has none
+UNWEIGHTED = ("PairLogit", "LambdaMart")
+
+
+class RankingObjective(NamedTuple):
+    """A loss, and whether its leaves are centred."""
+
+    loss: CoupledLoss
+    centred: bool
+
+
+def read_ranking(description: str, params: dict[str, Any]) -> RankingObjective:
+    """Translate CatBoost's description of a loss, such as "LambdaMart:sigma=2;top=3"."""
+    name, _, text = description.partition(":")
+    settings = dict(part.split("=") for part in text.split(";") if part)
+    newton = params["leaf_estimation_method"] == "Newton"
+    if int(params["leaf_estimation_iterations"]) > 1:
+        raise UnsupportedModel(
+            f"leaf_estimation_iterations={params['leaf_estimation_iterations']} is not supported with {name}; train "
+            "with leaf_estimation_iterations=1, which is its default."
+        )
+    if name == "QueryRMSE":
+        return RankingObjective(QuerySquares(name=name), False)
+    if name == "QuerySoftMax":
+        beta = float(settings.get("beta", 1.0))
+        floor = float(settings.get("lambda", 0.01))
+        return RankingObjective(QuerySoftmax(beta, floor, newton, name), False)
+    if name == "PairLogit":
+        return RankingObjective(_pair_logit(newton), True)
+    if float(params["l2_leaf_reg"]) > LEAST_L2:
+        raise UnsupportedModel(
+            f"l2_leaf_reg={params['l2_leaf_reg']:g} with LambdaMart is not supported: CatBoost subtracts it from the "
+            "second derivatives instead of adding it, which makes leaves huge. Train with l2_leaf_reg=0, the default "
+            "of LambdaMart."
+        )
+    return RankingObjective(_lambda_mart(settings), False)
+
+
+def _pair_logit(newton: bool) -> LambdaLoss:
+    return LambdaLoss(
+        FirstPlaces(np.inf, EqualWeights()),
+        score_normaliser=False,
+        normaliser="none",
+        newton=newton,
+        name="PairLogit",
+    )
+
+
+def _lambda_mart(settings: dict[str, str]) -> LambdaLoss:
+    metric = settings.get("metric", "NDCG")
+    if metric != "NDCG":
+        raise UnsupportedModel(
+            f"LambdaMart with metric={metric} is not supported; train with metric=NDCG."
+        )
+    top = float(settings.get("top", -1))
+    places = np.inf if top < 0 else top
+    exponential = settings.get("type", "Base") == "Exp"
+    gains = tuple((2.0 ** np.arange(32) - 1).tolist()) if exponential else None
+    norm = settings.get("norm", "true").lower() in ("true", "1")
+    return LambdaLoss(
+        FirstPlaces(places, NDCGGap(gains, places)),
+        sigma=float(settings.get("sigma", 1.0)),
+        score_normaliser=norm,
+        normaliser="log2" if norm else "none",
+        name="LambdaMart",
+    )
+
+
+def refuse_weights(name: str, w: F64) -> None:
+    """Raise for weights (n,) of rows that the loss does not use."""
+    if name in UNWEIGHTED and np.any(w != 1):
+        raise UnsupportedModel(
+            f"CatBoost uses the weights of rows in {name} for its regulariser alone, which is not supported; train "
+            "without weights, or with the loss QueryRMSE or QuerySoftMax."
+        )
