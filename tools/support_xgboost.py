@@ -95,9 +95,17 @@ def two_targets():
     return xgb.train(BASE, xgb.DMatrix(X, y), 5), X, y, {}
 
 
-def ranking():
-    rows = xgb.DMatrix(X, CLASS, group=[N])
-    return xgb.train({**BASE, "objective": "rank:ndcg"}, rows, 5), X, CLASS, {}
+def ranker(objective="rank:ndcg", y=None, **settings):
+    """Return a maker of a ranker."""
+
+    def make():
+        labels = CLASS if y is None else y
+        sizes = np.full(N // 10, 10)
+        rows = xgb.DMatrix(X, labels, group=sizes)
+        model = xgb.train({**BASE, "objective": objective, **settings}, rows, 10)
+        return model, X, labels, {"qid": sizes}
+
+    return make
 
 
 def survival():
@@ -240,5 +248,23 @@ def rows():
     yield "booster=gblinear", estimator(xgb.XGBRegressor, booster="gblinear")
     yield "custom objective", estimator(xgb.XGBRegressor, objective=own_objective)
     yield "several targets", two_targets
-    yield "objective=rank:ndcg", ranking
+    yield "rank:ndcg", ranker()
+    yield "rank:ndcg, lambdarank_pair_method=mean", ranker(lambdarank_pair_method="mean")
+    yield (
+        "rank:ndcg, linear gain, no normalisation",
+        ranker(
+            ndcg_exp_gain=False,
+            lambdarank_normalization=False,
+            lambdarank_score_normalization=False,
+        ),
+    )
+    yield "rank:pairwise", ranker("rank:pairwise")
+    yield (
+        "rank:pairwise, lambdarank_pair_method=mean",
+        ranker("rank:pairwise", lambdarank_pair_method="mean"),
+    )
+    yield "rank:map", ranker("rank:map")
+    yield "rank:map, lambdarank_pair_method=mean", ranker("rank:map", lambdarank_pair_method="mean")
+    yield "rank:ndcg, subsample", ranker(subsample=0.7, seed=3)
+    yield "rank:ndcg, lambdarank_unbiased", ranker(lambdarank_unbiased=True)
     yield "objective=survival:aft", survival
