@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import ranking_twins as twins
 
+from leaftrace._model.coupled.cox import Cox
 from leaftrace._model.coupled.cross_entropy import CrossEntropyNDCG
 from leaftrace._model.coupled.group_losses import QuerySoftmax, QuerySquares
 from leaftrace._model.coupled.lambdas import LambdaLoss
@@ -38,6 +39,9 @@ LOSSES = {
     "squares": QuerySquares(),
     "softmax": QuerySoftmax(beta=1.5, floor=0.1),
     "softmax, Newton": QuerySoftmax(beta=0.7, newton=True),
+    "cox": Cox(),
+    "cox, no ties": Cox(ties_at_risk=False),
+    "cox, mixed up": Cox(ties_at_risk=False, taken_from=lambda n: np.arange(n) % 9),
     "cross entropy": CrossEntropyNDCG(lambda t: np.linspace(0.1, 0.9, N)),
 }  # fmt: skip
 
@@ -46,7 +50,11 @@ LOSSES = {
 def setting(request, world):
     """A loss and its rows."""
     y, w, *_ = world
-    return LOSSES[request.param], CoupledRows(y, w, NUMBER, np.arange(N))
+    loss = LOSSES[request.param]
+    if loss.whole:
+        times = (y + 1) * np.where(np.arange(N) % 3 == 0, -1, 1)
+        return loss, CoupledRows(times, w, np.zeros(N, int), np.arange(N))
+    return loss, CoupledRows(y, w, NUMBER, np.arange(N))
 
 
 def test_terms_are_those_of_loops(world):
@@ -98,9 +106,10 @@ def test_products_are_transposes(setting, world, frozen):
 
 def test_losses_have_the_gradient(setting, world):
     """The loss of a query, with everything held, has g as its gradient at the point."""
-    y, _, A, rng = world
+    *_, A, rng = world
+    loss, rows = setting
     dA = rng.normal(size=N)
-    test = OwnLoss(setting[0], y, NUMBER).at(A)
+    test = OwnLoss(loss, rows.y, rows.number).at(A)
     e = 1e-6
     slope = (test.values(A + e * dA) - test.values(A - e * dA)) / (2 * e)
     np.testing.assert_allclose(slope.sum(), test.gradient @ dA, rtol=1e-7)

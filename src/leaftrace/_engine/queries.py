@@ -186,6 +186,9 @@ def queries_for(
     y = source.own_labels(X) if y is None else y
     codes = None if y is None else source.labels(y, m, "y_test")
     ranked = source.test_queries(X, aligned(qid, labels, "qid", "X_test"), m)
+    loss = source.ensemble.loss
+    if isinstance(loss, CoupledLoss) and loss.whole and not isinstance(of, QueryGoal):
+        ranked = QueryRows(np.zeros(m, np.intp), np.array(["all"]))
     if isinstance(of, QueryGoal) or (source.ensemble.coupled and _is_loss(of)):
         return _ranked_queries(source.ensemble, leaves, offset, codes, of, reduce, ranked)
     queries = make_queries(

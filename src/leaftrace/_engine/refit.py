@@ -110,7 +110,9 @@ class AlteredModel:
         e = self.source.ensemble
         if not isinstance(e.loss, CoupledLoss):
             return e.loss.value(F, codes)
-        number = self._query_numbers(X, qid, len(F))
+        number = np.zeros(len(F), np.intp)
+        if not e.loss.whole:
+            number = self._query_numbers(X, qid, len(F))
         traced = e.scores(*self.source.rows(X, aligned(baseline, labels_of(X), "baseline")))
         return OwnLoss(e.loss, codes, number).at(traced[:, 0]).values(F[:, 0])
 

@@ -19,7 +19,7 @@ from ..._model.start import BaseRule, LabelStatistic, Mean
 from ..base import f32
 from .leaf_statistics import LogCoshMinimum, QuantileOfResiduals
 from .losses import Expectile, LogCosh, Lq, Quantile, RelativeError
-from .ranking import RANKING, read_ranking
+from .ranking import COUPLED, read_ranking
 
 # The labels a loss takes: lowest, highest, in words.
 _ANY = -np.inf, np.inf, "finite numbers"
@@ -39,7 +39,7 @@ LABELS: dict[str, tuple[float, float, str]] = {
     "Expectile": _ANY,
     "LogCosh": _ANY,
     "Lq": _ANY,
-    **RANKING,
+    **COUPLED,
 }
 CLASS_LOSSES = ("Logloss", "MultiClass", "MultiClassOneVsAll")
 EXPONENTIAL = ("Logloss", "CrossEntropy", "Poisson", "Tweedie")  # CatBoost keeps exp(score)
@@ -71,7 +71,7 @@ def read_objective(description: str, K: int, params: dict[str, Any]) -> Objectiv
         raise UnsupportedModel(
             f"the loss '{description}' is not supported; supported losses are {', '.join(LABELS)}."
         )
-    if name in RANKING:
+    if name in COUPLED:
         loss, centred = read_ranking(description, params)
         return Objective(loss, None, None, centred)
     numbers = _numbers(settings)

@@ -36,7 +36,7 @@ from ..split_columns import columns_of_training
 from .model_json import Json, leaf_weights, model_to_json
 from .objective import CLASS_LOSSES, EXPONENTIAL, LABELS, read_objective
 from .pools import leaf_numbers, readable_table
-from .ranking import RANKING, refuse_weights
+from .ranking import COUPLED, RANKING, cox_note, refuse_weights
 from .recorder import recorded_scores
 from .retrained import RetrainedCatBoost
 from .retraining import StopIfUnwanted, retraining_params, stopped_early
@@ -105,6 +105,8 @@ class CatBoostSource(BaseSource):
         y = f32(codes)
         w = f32(sample_weight.astype(np.float32) * class_weight.astype(np.float32))
         refuse_weights(self.loss_name, w)
+        if self.loss_name == "Cox":
+            self.notes = [*self.notes, *cox_note(len(y))]
         shrink = shrink_factors(self.params, T)
         if shrink is not None and self.loss_name in EXPONENTIAL:
             self.notes = [_SHRUNK]
@@ -129,13 +131,21 @@ class CatBoostSource(BaseSource):
             offset=offset,
             moves=None if shrink is None else shrinking_moves(shrink),
             recorded=None if weights is None else Recorded("weight", weights),
-            places=None if self.queries is None else Places.of_training(self.queries.number),
+            places=self._places(),
         )
+
+    def _places(self) -> Places | None:
+        """Queries of the rows, for a loss that couples them."""
+        if self.queries is not None:
+            return Places.of_training(self.queries.number)
+        if self.loss_name in COUPLED:
+            return Places.of_training(np.zeros(len(self._data[1]), np.intp))
+        return None
 
     def _leaf_rule(self) -> LeafRule:
         params = self.params
         # Losses that couple rows have in their h what leaves divide by.
-        newton = LEAF_METHODS[params["leaf_estimation_method"]] or self.queries is not None
+        newton = LEAF_METHODS[params["leaf_estimation_method"]] or self.loss_name in COUPLED
         iterations = int(params["leaf_estimation_iterations"])
         backtracks = params.get("leaf_estimation_backtracking", "No") != "No"
         return LeafRule(

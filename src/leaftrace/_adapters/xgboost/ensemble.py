@@ -12,7 +12,7 @@ from ..._data.arrays import F64, Ids
 from ..._data.errors import UnsupportedModel
 from ..._data.query_ids import QueryRows
 from ..._data.wording import words
-from ..._model.coupled.loss import Places
+from ..._model.coupled.loss import CoupledLoss, Places
 from ..._model.ensemble import Ensemble, Recorded
 from ..._model.leaf_rule import LeafRule, Rounding, UnknownLimits
 from ..._model.losses import Loss
@@ -105,9 +105,17 @@ class XGBoostRun:
             rounding=Rounding(scores=True, derivatives=True, terms=True),
             weights_fixed="" if quantile is None or quantile.weighted else UNWEIGHTED,
             labels_fixed=self._labels_fixed(),
-            places=None if self.queries is None else Places.of_training(self.queries.number),
+            places=self._places(loss),
         )
         return self._with_recovered(reported, rate_unit, hessian_factor)
+
+    def _places(self, loss: Loss) -> Places | None:
+        """Queries of the rows, for a loss that couples them."""
+        if not isinstance(loss, CoupledLoss):
+            return None
+        if self.queries is None:
+            return Places.of_training(np.zeros(len(self.y), np.intp))
+        return Places.of_training(self.queries.number)
 
     def _labels_fixed(self) -> str:
         """Why leaf values for other labels cannot be computed; empty if they can."""
@@ -139,7 +147,7 @@ class XGBoostRun:
         """The rule that estimated the starting score, if it was estimated."""
         if self.params["boost_from_average"] != "1" or self.offset is not None:
             return None
-        if self.queries is not None:  # some 1e-9, from the gradients of all rows, which cancel
+        if isinstance(loss, CoupledLoss):  # some 1e-9, from gradients of all rows, which cancel
             return None
         label_rule = None if quantile is None else LabelStatistic(quantile.label_quantile)
         return starting_rule(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..._data.arrays import F64, Ids
+from ..._model.coupled.cox import Cox
 from ..._model.general_losses import Gamma, Hinge, Pinball, PseudoHuber, SquaredLog, Tweedie
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from ..base import f32
@@ -32,6 +33,7 @@ OBJECTIVES = {  # and the range of their labels
     "reg:pseudohubererror": ANY,
     "reg:absoluteerror": ANY,
     "reg:quantileerror": ANY,
+    "survival:cox": ANY,
     **RANKING,
 }
 QUANTILES = ("reg:absoluteerror", "reg:quantileerror")
@@ -100,6 +102,8 @@ def _loss(objective: str, params: Mapping[str, str]) -> Loss:
         return Tweedie(as_float32(params["tweedie_variance_power"]))
     if objective == "reg:pseudohubererror":
         return PseudoHuber(as_float32(params["huber_slope"]))
+    if objective == "survival:cox":
+        return Cox()
     if objective in QUANTILES:
         name = objective.partition(":")[2].replace("error", " error")
         return Pinball(quantile_levels(params)[0], name)

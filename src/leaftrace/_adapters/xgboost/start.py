@@ -28,6 +28,7 @@ from ..._model.start import BaseRule, Mean, NewtonStep
 
 _DEFAULT = 0.5  # where nothing is estimated
 _LINKS: dict[str, Literal["identity", "log", "logit"]] = {
+    "survival:cox": "log",
     "reg:squarederror": "identity",
     "reg:logistic": "logit",
     "binary:logistic": "logit",

@@ -169,6 +169,7 @@ class CoupledLoss(Additive):
     n_outputs = 1
     name: str = "coupled"
     unit = "query"  # what a group of rows is called
+    whole = False  # whether all rows are one group, so that there are no queries
 
     def on(self, rows: CoupledRows) -> CoupledTerms:
         """The loss with its training rows."""
