@@ -66,7 +66,7 @@ def twin_refit(case, w=None, pi=None, orders=None, keep=None):
     w = case.w if w is None else w
     values, scores = twins.refit(
         case.query_terms, case.leaves(data.X)[:, keep], case.y[keep], sizes[sizes > 0], w[keep],
-        case.rate, case.l2, case.lam, case.centred, pi, orders,
+        case.rate, case.l2, case.lam, case.centred, pi, orders, case.prior,
     )  # fmt: skip
     test = case.leaves(data.X_TEST)
     return sum(v[ids] for v, ids in zip(values, test, strict=True)), scores

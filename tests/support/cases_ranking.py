@@ -35,6 +35,7 @@ class Case:
                      refit, or None
     ``lam``          l2 that is multiplied by the mean weight
     ``centred``      whether leaves are centred by the weight of their rows
+    ``prior``        of leaves that are solved all at once, or None
     ``arguments``    further arguments of Tracer
     ``kept_weights``  kept rows -> (n,) weights without the others, if these change then
     ``scale``        of weights in ``w`` by sample weights
@@ -48,6 +49,7 @@ class Case:
     l2: float = 0.0
     lam: float = 0.0
     centred: bool = False
+    prior: float | None = None
     y: np.ndarray = None
     w: np.ndarray = None
     own_refit: Callable | None = None
@@ -183,7 +185,7 @@ def catboost_leaves(model, rows):
     return model.calc_leaf_indexes(rows).T
 
 
-def catboost_ranker(loss, terms, w=None, l2=3.0, centred=False, **params):
+def catboost_ranker(loss, terms, w=None, l2=3.0, centred=False, together=False, **params):
     def make():
         settings = {
             "iterations": ROUNDS,
@@ -206,7 +208,9 @@ def catboost_ranker(loss, terms, w=None, l2=3.0, centred=False, **params):
         own = np.ones(N) if w is None else weights.astype(float)
         rate = float(np.float32(0.2))
         return Case(
-            model, terms, partial(catboost_leaves, model), rate, w=own, lam=l2, centred=centred,
+            model, terms, partial(catboost_leaves, model), rate, w=own, centred=centred,
+            l2=l2 if together else 0.0, lam=0.0 if together else l2,
+            prior=float(np.float32(0.1)) if together else None,
             arguments={} if w is None else {"sample_weight": weights}, tolerance=1e-9,
         )  # fmt: skip
 
@@ -274,6 +278,9 @@ CASES = {
         partial(pairwise_logit, newton=False),
         centred=True,
         leaf_estimation_method="Gradient",
+    ),
+    "CatBoost: PairLogitPairwise": catboost_ranker(
+        "PairLogitPairwise", pairwise_logit, l2=5.0, centred=True, together=True
     ),
     "CatBoost: LambdaMart": catboost_ranker("LambdaMart", partial(lambda_mart, k=np.inf), l2=0.0),
     "CatBoost: LambdaMart, 3 places, sigma 2": catboost_ranker(

@@ -63,13 +63,27 @@ def gap_of_map(y, place, a, b):
     return abs(precision(ranked) - precision(exchanged))
 
 
-def refit(query_terms, leaves, y, sizes, w, rate, l2, lam=0.0, centred=False, pi=None, orders=None):
+def refit(
+    query_terms,
+    leaves,
+    y,
+    sizes,
+    w,
+    rate,
+    l2,
+    lam=0.0,
+    centred=False,
+    pi=None,
+    orders=None,
+    prior=None,
+):
     """Return leaf values (steps of (M,)) and the scores before each step, of trees with these leaves.
 
     ``query_terms``  (A, y, order, pi, t, rows, w) -> w g, w h of a query
     ``lam``          l2 that is multiplied by the mean weight
     ``centred``      whether the mean of the leaves, by the weight of their rows, is subtracted
     ``leaves``       (trees, n)
+    ``prior``        of leaves that are solved together, or None
     ``orders``       (trees, n) scores that ranks are taken from; None: the scores themselves
     """
     n = len(y)
@@ -89,9 +103,26 @@ def refit(query_terms, leaves, y, sizes, w, rate, l2, lam=0.0, centred=False, pi
         M = int(ids.max()) + 1
         D = np.bincount(ids, h, M) + l2 + lam * w.mean()
         s = -np.bincount(ids, g, M) / np.where(D > 0, D, 1.0)
+        if prior is not None:
+            s = solved_together(g, ids, y, sizes, w, pi, prior, l2)
         if centred:
             W = np.bincount(ids, w, M)
             s = np.where(W > 0, s - W @ s / W.sum(), 0.0)
         values.append(rate * s)
         A = A + values[-1][ids]
     return values, np.array(scores)
+
+
+def solved_together(g, ids, y, sizes, w, pi, prior, l2):
+    """Return the steps of leaves that one system of equations gives, from a row for each pair."""
+    M = int(ids.max()) + 1
+    K = (prior + l2) * np.eye(M) - prior / M
+    for rows in queries_of(sizes):
+        for a in range(rows.start, rows.stop):
+            for b in range(rows.start, rows.stop):
+                if y[a] > y[b]:
+                    side = np.eye(M)[ids[a]] - np.eye(M)[ids[b]]
+                    K += pi[a] * pi[b] * (w[a] + w[b]) / 2 * np.outer(side, side)
+    s = np.zeros(M)
+    s[:-1] = np.linalg.solve(K[:-1, :-1], -np.bincount(ids, g, M)[:-1])
+    return s - s.mean()

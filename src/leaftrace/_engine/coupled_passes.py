@@ -18,12 +18,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .._data.arrays import F64, Ints, Real
+from .._data.arrays import F64, Ids, Ints, Real
 from .._data.errors import UnsupportedModel
 from .._data.progress import progress
 from .._kernels import block_width, blocks_of
 from .._kernels.numpy import sum_by_leaf
-from .._model.coupled.loss import Point, Slopes
+from .._model.coupled.loss import PairPoint, Point, Slopes
 from .._model.ensemble import Ensemble
 from .backward import lam_adjoint, undo_moves
 from .leaf_equations import centred
@@ -127,6 +127,10 @@ class CoupledPasses:
             slopes = point.vjp(gbar, hbar, frozen)
             weights += slopes.weights
             presences += slopes.presences
+            if trace.steps[t].mix is not None:
+                of_pairs = self._pair_slopes(t, point, fbar[e.leaf_range(t), 0])
+                weights += of_pairs.weights
+                presences += of_pairs.presences
             if knock_on:
                 abar[:, 0] += slopes.scores
             undo_moves(e, t, abar, fbar, base)
@@ -152,6 +156,8 @@ class CoupledPasses:
         step = self.work.trace.steps[t]
         in_G = step.N[0, :, 0] * fbar  # (M, B)
         in_H = step.s[0] * in_G
+        if step.mix is not None:
+            in_G = e.rate(t) * step.mix.T @ fbar
         gbar = np.zeros((e.n_rows, fbar.shape[1]))
         hbar = np.zeros_like(gbar)
         for r, ids in enumerate(e.leaves[e.trees(t)], e.trees(t).start):
@@ -159,6 +165,24 @@ class CoupledPasses:
             gbar += drawn * in_G[ids]
             hbar += drawn * in_H[ids]
         return gbar, hbar
+
+    def _pair_slopes(self, t: int, point: Point, fbar: F64) -> Slopes:
+        """Derivatives through the weights of pairs, of a step whose leaves are solved all at once.
+
+        The equations of the leaves l and m of a pair of weight p have the terms +-p (s_l - s_m).
+        """
+        e = self.work.trace.ensemble
+        step = self.work.trace.steps[t]
+        assert step.mix is not None
+        assert isinstance(point, PairPoint)
+        a, b = self._pair_leaves(t, point)
+        z = e.rate(t) * step.mix.T @ fbar  # (M, B)
+        return point.pair_vjp((z[a] - z[b]) * (step.s[0, a] - step.s[0, b]))
+
+    def _pair_leaves(self, t: int, point: PairPoint) -> tuple[Ids, Ids]:
+        """(P,) leaves of both rows of each pair, in a step of one tree."""
+        ids = self.work.trace.ensemble.leaves[self.work.trace.ensemble.trees(t).start]
+        return ids[point.pairs.a], ids[point.pairs.b]
 
     # ---- forwards ----
 
@@ -186,6 +210,12 @@ class CoupledPasses:
                 sum_by_leaf(ids, drawn * dh, dH)
             direct = dG + step.s[0, :, 0] * (dH + dlam)
             df = step.N[0, :, 0] * direct[:, None]
+            if step.mix is not None:
+                assert isinstance(point, PairPoint)
+                a, b = self._pair_leaves(t, point)
+                pull = point.pair_jvp(dw, dpi) * (step.s[0, a, 0] - step.s[0, b, 0])
+                pulled = dG + np.bincount(a, pull, M) - np.bincount(b, pull, M)
+                df = e.rate(t) * (step.mix @ pulled)[:, None]
             if step.centre is not None:
                 dW = np.zeros(M)
                 for ids in e.leaves[e.trees(t)]:

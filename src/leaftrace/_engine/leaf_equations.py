@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from .._data.arrays import F64
 from .._model.ensemble import Ensemble
+from .._model.leaf_rule import PairwiseLeaves
 
 Result = TypeVar("Result")
 
@@ -50,6 +51,9 @@ class LeafSums:
     h: F64  # (M, O, O) w h; zero for leaf rules that do not use it
     k: F64 | None = None  # (M,) w k for one output; J needs nothing else then
     count: F64 | None = None  # (M,) rows drawn, if the model recorded them
+    between: F64 | None = (
+        None  # (M, M) weights of pairs, for leaf rules that solve all leaves at once
+    )
 
     def __add__(self, other: LeafSums) -> LeafSums:
         return LeafSums(
@@ -59,6 +63,7 @@ class LeafSums:
             self.h + other.h,
             _optional_sum(self.k, other.k),
             _optional_sum(self.count, other.count),
+            _optional_sum(self.between, other.between),
         )
 
 
@@ -79,6 +84,7 @@ class Iteration:
     J: F64 | None  # (M, O, O); None for steps of one iteration
     spread: F64 | None = None  # see StepTrace
     centre: F64 | None = None  # see StepTrace
+    mix: F64 | None = None  # see StepTrace
 
     def after(self) -> F64:
         """(M, O) S after it."""
@@ -110,6 +116,9 @@ class LeafEquations:
         sums: LeafSums = yield SumsRequest(S)
         if rule.statistic is not None:
             return self._from_statistic(sums, c)
+        centre = sums.W / (sums.W.sum() or 1.0) if rule.centred else None
+        if rule.pairwise is not None:
+            return self._pairwise(rule.pairwise, sums, c, centre)
         H = self._curvature(sums)
         if self.ensemble.smoothing is not None:
             return self._smoothed(sums, H, c)
@@ -118,7 +127,6 @@ class LeafEquations:
         J = self._slope_from_sums(sums, s)
         if J is None and rule.iterations > 1:
             J = yield SumsRequest(S, s)
-        centre = sums.W / (sums.W.sum() or 1.0) if rule.centred else None
         return Iteration(c, S, s, sums, D, D_inverse, J, centre=centre)
 
     def iterate_with_scales(
@@ -215,6 +223,16 @@ class LeafEquations:
         spread[self._set_fixed(s)] = 0
         nothing = np.zeros_like(H)
         return Iteration(c, None, s, sums, nothing, nothing, None, spread)
+
+    def _pairwise(
+        self, leaves: PairwiseLeaves, sums: LeafSums, c: float, centre: F64 | None
+    ) -> Iteration:
+        """The iteration of leaves that are solved all at once."""
+        assert sums.between is not None
+        mix = leaves.matrix(sums.between)
+        nothing = np.zeros((self.M, 1, 1))
+        s = mix @ sums.G
+        return Iteration(c, None, s, sums, nothing, nothing, None, centre=centre, mix=mix)
 
     def _from_statistic(self, sums: LeafSums, c: float) -> Iteration:
         """The iteration of leaves that are a statistic of their rows, which has no derivatives."""

@@ -68,6 +68,8 @@ class StepTrace:
     # (M,) for centred leaves: the share of each in the weight of all; the values are the steps minus
     # their mean by these shares
     centre: F64 | None = None
+    # (M, M) for leaves that are solved all at once: derivatives of the steps in the sums of g
+    mix: F64 | None = None
 
     @property
     def lam_effect(self) -> F64:
@@ -355,4 +357,5 @@ def _linearise(equations: LeafEquations, path: list[Iteration]) -> StepTrace:
         rows=path[0].sums.rows,
         spread=path[-1].spread,
         centre=path[-1].centre,
+        mix=path[-1].mix,
     )

@@ -16,6 +16,7 @@ from .._data.progress import progress
 from .._kernels import kernels
 from .._kernels.arguments import ScoredRows, TreeChain
 from .._kernels.numpy import sum_by_leaf
+from .._model.coupled.loss import PairPoint
 from .._model.ensemble import Ensemble
 from .leaf_equations import LeafSums, Result, SumsCoroutine, SumsRequest
 
@@ -109,7 +110,10 @@ class Step:
             k = sums[:, 2]
         else:
             G, h = self._general_sums(request.S)
-        return LeafSums(self.W, self.rows, G, h, k, self._count)
+        between = None
+        if self.ensemble.rule.pairwise is not None:
+            between = self._pairs_between()
+        return LeafSums(self.W, self.rows, G, h, k, self._count, between)
 
     # ---- one output, a loss with native kernels ----
 
@@ -201,6 +205,18 @@ class Step:
             sum_by_leaf(ids, e.rounding.apply(point.g[:, None], one, drawn), G)
             sum_by_leaf(ids, e.rounding.apply(point.h[:, None, None], one, drawn), H)
         return G, H
+
+    def _pairs_between(self) -> F64:
+        """(M, M) weights of pairs whose rows are in two leaves, of a step of one tree."""
+        e = self.ensemble
+        point = e.coupling.at(self.scores.A[:, 0], self.t)
+        assert isinstance(point, PairPoint)
+        ids = self.leaves[0].astype(np.intp)
+        a, b = (ids[x] for x in (point.pairs.a, point.pairs.b))
+        apart = a != b
+        place = a[apart] * self.M + b[apart]
+        sums = np.bincount(place, point.pair_weights[apart], self.M**2)
+        return sums.reshape(self.M, self.M)
 
     def _slopes(self, S: F64 | None, s: F64) -> F64:
         """J (M, O, O) of a step of one tree."""

@@ -13,6 +13,7 @@ from ..._data.arrays import F64
 from ..._data.errors import UnsupportedModel
 from ..._model.ensemble import Statistic
 from ..._model.general_losses import Huber, Tweedie
+from ..._model.leaf_rule import PairwiseLeaves
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from ..._model.separate_losses import OneVsAll
 from ..._model.start import BaseRule, LabelStatistic, Mean
@@ -53,12 +54,14 @@ class Objective:
     ``statistic``: what the leaves of the method Exact are, None for other methods
     ``base_rule``: how a starting score comes from the data, None if it cannot
     ``centred``: whether the mean of the leaves is subtracted from them
+    ``pairwise``: the rule of leaves that are solved all at once, None for others
     """
 
     loss: Loss
     statistic: Statistic | None
     base_rule: BaseRule | None
     centred: bool = False
+    pairwise: PairwiseLeaves | None = None
 
 
 def read_objective(description: str, K: int, params: dict[str, Any]) -> Objective:
@@ -72,8 +75,8 @@ def read_objective(description: str, K: int, params: dict[str, Any]) -> Objectiv
             f"the loss '{description}' is not supported; supported losses are {', '.join(LABELS)}."
         )
     if name in COUPLED:
-        loss, centred = read_ranking(description, params)
-        return Objective(loss, None, None, centred)
+        loss, centred, pairwise = read_ranking(description, params)
+        return Objective(loss, None, None, centred, pairwise)
     numbers = _numbers(settings)
     if name == "Lq" and numbers["q"] < 2:
         raise UnsupportedModel(

@@ -1,4 +1,4 @@
-"""CatBoost's losses that couple rows: QueryRMSE, QuerySoftMax, PairLogit and LambdaMart; Cox.
+"""CatBoost's losses that couple rows: rankers and Cox.
 
 Pair losses compare all rows of a group that have different labels, and their leaves are centred. In
 pair losses and LambdaMart, CatBoost uses the weights of rows in its regulariser alone.
@@ -17,26 +17,29 @@ from ..._model.coupled.group_losses import QuerySoftmax, QuerySquares
 from ..._model.coupled.lambdas import LambdaLoss
 from ..._model.coupled.loss import CoupledLoss
 from ..._model.coupled.pair_rules import EqualWeights, FirstPlaces, NDCGGap
+from ..._model.leaf_rule import PairwiseLeaves
 
 RANKING = {  # and the labels they take: lowest, highest, in words
     "QueryRMSE": (-np.inf, np.inf, "finite numbers"),
     "QuerySoftMax": (0.0, np.inf, "numbers of zero or more"),
     "PairLogit": (-np.inf, np.inf, "finite numbers"),
+    "PairLogitPairwise": (-np.inf, np.inf, "finite numbers"),
     "LambdaMart": (0.0, 31.0, "numbers from 0 to 31"),
 }
 LEAST_L2 = 1e-12  # CatBoost has 1e-20 where the user has none
 COUPLED = {**RANKING, "Cox": (-np.inf, np.inf, "times, negative if no event was seen")}
-UNWEIGHTED = ("PairLogit", "LambdaMart", "Cox")
+UNWEIGHTED = ("PairLogit", "PairLogitPairwise", "LambdaMart", "Cox")
 MIXED_UP = 500  # rows whose derivatives Cox takes for all others of a block
 ONE_BLOCK = 10_000  # rows from which on there are several blocks
 BLOCKS = 128
 
 
 class RankingObjective(NamedTuple):
-    """A loss, and whether its leaves are centred."""
+    """A loss, whether its leaves are centred, and the rule of leaves that are solved all at once."""
 
     loss: CoupledLoss
     centred: bool
+    pairwise: PairwiseLeaves | None = None
 
 
 def read_ranking(description: str, params: dict[str, Any]) -> RankingObjective:
@@ -58,7 +61,11 @@ def read_ranking(description: str, params: dict[str, Any]) -> RankingObjective:
         floor = float(settings.get("lambda", 0.01))
         return RankingObjective(QuerySoftmax(beta, floor, newton, name), False)
     if name == "PairLogit":
-        return RankingObjective(_pair_logit(newton), True)
+        return RankingObjective(_pair_logit(newton, name), True)
+    if name == "PairLogitPairwise":
+        prior = float(np.float32(params["bayesian_matrix_reg"]))
+        leaves = PairwiseLeaves(prior, float(np.float32(params["l2_leaf_reg"])))
+        return RankingObjective(_pair_logit(False, name), True, leaves)
     if float(params["l2_leaf_reg"]) > LEAST_L2:
         raise UnsupportedModel(
             f"l2_leaf_reg={params['l2_leaf_reg']:g} with LambdaMart is not supported: CatBoost subtracts it from the "
@@ -68,13 +75,13 @@ def read_ranking(description: str, params: dict[str, Any]) -> RankingObjective:
     return RankingObjective(_lambda_mart(settings), False)
 
 
-def _pair_logit(newton: bool) -> LambdaLoss:
+def _pair_logit(newton: bool, name: str) -> LambdaLoss:
     return LambdaLoss(
         FirstPlaces(np.inf, EqualWeights()),
         score_normaliser=False,
         normaliser="none",
         newton=newton,
-        name="PairLogit",
+        name=name,
     )
 
 

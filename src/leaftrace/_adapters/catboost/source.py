@@ -158,6 +158,7 @@ class CatBoostSource(BaseSource):
             backtracking=iterations > 1 and backtracks,
             statistic=self.objective.statistic,
             centred=self.objective.centred,
+            pairwise=self.objective.pairwise,
         )
 
     def _values(self, shrink: F64 | None) -> F64:

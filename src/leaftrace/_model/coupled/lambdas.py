@@ -200,6 +200,20 @@ class LambdaPoint:
         return dw * self.row_g + self.w * dg, dw * self.row_h + self.w * dh
 
     @property
+    def pair_weights(self) -> F64:
+        return 0.5 * self.D * self.pairs.total(self.w)
+
+    def pair_vjp(self, bar: F64) -> Slopes:
+        lanes = np.ascontiguousarray(bar.T)  # (B, P)
+        weights = self.scale * self.pairs.scattered(0.5 * self.D * lanes, 1.0).T
+        presences = self.pairs.scattered(self.pair_weights * lanes, 1.0).T
+        return Slopes(np.zeros_like(weights), weights, presences)
+
+    def pair_jvp(self, dw: F64, dpi: F64) -> F64:
+        by_weight = 0.5 * self.D * self.pairs.total(self.scale * dw)
+        return by_weight + self.pair_weights * self.pairs.total(dpi)
+
+    @property
     def loss_gradient(self) -> F64:
         return self.g
 

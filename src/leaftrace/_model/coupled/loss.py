@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,6 +147,29 @@ class Point(Protocol):
     @property
     def loss_gradient(self) -> F64:
         """(n,) the gradient of these losses at the scores of this point: g, for most losses."""
+        ...
+
+
+@runtime_checkable
+class PairPoint(Point, Protocol):
+    """A point whose terms come from pairs, for leaf rules that need their weights."""
+
+    @property
+    def pairs(self) -> Any:
+        """The pairs: ``a`` and ``b`` (P,)."""
+        ...
+
+    @property
+    def pair_weights(self) -> F64:
+        """(P,) D (w_a + w_b) / 2."""
+        ...
+
+    def pair_vjp(self, bar: F64) -> Slopes:
+        """Derivatives of sum bar (weights of pairs), for bar (P, B)."""
+        ...
+
+    def pair_jvp(self, dw: F64, dpi: F64) -> F64:
+        """Changes (P,) of the weights of pairs."""
         ...
 
 
