@@ -5,7 +5,7 @@ correlation, over the halves, of its NDCG@10 (soft ranks) or loss with the sum o
 training queries of the half; the table has means over test queries, and the standard error of the
 mean. *Refitted* keeps the trees of the one traced model and refits their leaves on each half.
 
-    python experiments/ranking_lds.py [halves]        # a few minutes; needs LEAFTRACE_DATA/ltr
+    python experiments/ranking_lds.py [halves [model ...]]        # models by number; needs LEAFTRACE_DATA/ltr
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ GOAL = lt.goals.NDCG(10)
 SETTINGS = {"num_leaves": 15, "min_child_samples": 20, "verbosity": -1, "n_jobs": 1}
 MODELS = {
     "default normalisers, 20 trees": {"n_estimators": 20},
+    "lambdarank_norm=False, 20 trees": {"n_estimators": 20, "lambdarank_norm": False},
     "default normalisers, 100 trees": {"n_estimators": 100},
-    "lambdarank_norm=False, 100 trees": {"n_estimators": 100, "lambdarank_norm": False},
 }
 METHODS = {
     "LeafInfluence(), frozen": lt.LeafInfluence(),
@@ -114,8 +114,10 @@ def compare(settings: dict, halves: int) -> list[str]:
     return lines
 
 
-def main(halves: int = HALVES) -> None:
-    for name, settings in MODELS.items():
+def main(halves: int = HALVES, *chosen: int) -> None:
+    for number, (name, settings) in enumerate(MODELS.items()):
+        if chosen and number not in chosen:
+            continue
         print(f"\n**{name}**\n\n| method | NDCG@10 | loss |\n| --- | --- | --- |")
         print("\n".join(compare(settings, halves)), flush=True)
 

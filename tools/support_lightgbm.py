@@ -283,6 +283,10 @@ def rows():
     )
     yield "rank_xendcg", ranker(objective="rank_xendcg", objective_seed=7)
     yield (
+        "lambdarank, bagging_by_query, fraction of 0.5 or less",
+        ranker(objective="lambdarank", bagging_fraction=0.4, bagging_freq=1, bagging_by_query=True),
+    )
+    yield (
         "lambdarank, bagging_by_query",
         ranker(objective="lambdarank", bagging_fraction=0.7, bagging_freq=1, bagging_by_query=True),
     )

@@ -35,7 +35,7 @@ from ..base import BaseSource, cumulative, f32, given_scores, training_queries
 from ..split_columns import columns_of_training
 from .model_json import Json, leaf_weights, model_to_json
 from .objective import CLASS_LOSSES, EXPONENTIAL, LABELS, read_objective
-from .pools import leaf_numbers, readable_table
+from .pools import leaf_numbers, readable_table, sliced_pool
 from .ranking import COUPLED, RANKING, cox_note, refuse_weights
 from .recorder import recorded_scores
 from .retrained import RetrainedCatBoost
@@ -369,8 +369,9 @@ class CatBoostSource(BaseSource):
     ) -> tuple[Any, catboost.Pool]:
         """Return another training set as a table (or a Pool, if there is none) and as a Pool."""
         X = self._data[0]
-        if rows.y is None and rows.added is None:
-            pool = self._training_pool.slice(rows.keep.tolist())
+        sliced = self.queries is None or isinstance(X, catboost.Pool)  # only whole groups can be
+        if rows.y is None and rows.added is None and sliced:
+            pool = sliced_pool(self._training_pool, rows.keep)
             if rows.sample_weight is not None:
                 pool.set_weight(weights)
             return pool if isinstance(X, catboost.Pool) else rows.table(X), pool

@@ -67,13 +67,26 @@ def refuse_unsupported(parsed: ParsedModel, params: dict[str, Any]) -> None:
             "use_quantized_grad=True computes leaf values from gradients rounded at random; train with "
             "quant_train_renew_leaf=True, which computes them from the gradients themselves."
         )
-    if params.get("bagging_by_query"):
-        raise UnsupportedModel(
-            "bagging_by_query draws queries, not rows; train with bagging_by_query=False."
-        )
+    _refuse_query_bags(parsed.objective[0], params)
     if parsed.averaged and params["data_sample_strategy"] == "goss":
         raise UnsupportedModel(
             "boosting='rf' with GOSS is not supported; use data_sample_strategy='bagging'."
+        )
+
+
+def _refuse_query_bags(name: str, params: dict[str, Any]) -> None:
+    """Raise for bags of queries that are not replayed."""
+    frequency = float(params["bagging_freq"])
+    if not params.get("bagging_by_query") or frequency <= 0 or params["bagging_fraction"] >= 1:
+        return
+    if name != "lambdarank":
+        raise UnsupportedModel(
+            "bagging_by_query is supported with objective='lambdarank' alone; train with bagging_by_query=False."
+        )
+    if params["bagging_fraction"] / frequency > 0.5:
+        raise UnsupportedModel(
+            "with bagging_by_query and bagging_fraction / bagging_freq above 0.5, LightGBM adds trees to the scores of "
+            "wrong rows; train with bagging_by_query=False, or with a fraction / freq of 0.5 or less."
         )
 
 
