@@ -3,6 +3,8 @@
 #include "bindings.hpp"
 #include "choice_arguments.hpp"
 
+#include <cstdint>
+#include <exception>
 #include <thread>
 
 using namespace nanobind::literals;
@@ -26,10 +28,17 @@ struct Room {
 thread_local Room thread_room;
 constexpr std::size_t most_kept = std::size_t(1) << 26;  // more is given back after a call
 
+// Parts for which the system has no thread left run on this one.
 void run_parts(Body body, void* context, Index parts) {
     std::vector<std::thread> others;
-    for (Index part = 1; part < parts; ++part) others.emplace_back(body, context, part);
+    others.reserve(static_cast<std::size_t>(parts));
+    Index part = 1;
+    try {
+        for (; part < parts; ++part) others.emplace_back(body, context, part);
+    } catch (const std::exception&) {
+    }
     body(context, 0);
+    for (; part < parts; ++part) body(context, part);
     for (auto& thread : others) thread.join();
 }
 
@@ -134,6 +143,16 @@ void check_codes(const Choice<Real>& p, const std::uint8_t* codes, Index rows) {
     check(inside, "a code beyond the bins of its column");
 }
 
+// Only arrays without a row can ask for more than the limit; below it, products of sizes do not overflow.
+template <class Real>
+void check_sizes(const Choice<Real>& p, Index B) {
+    double cells = 0;
+    for (Index f = 0; f < p.d; ++f) cells += p.sizes[f];
+    const double rows = static_cast<double>(p.n), nodes = static_cast<double>(p.N), sums = 3.0 * static_cast<double>(p.O) + 1;
+    check(sums * (rows + nodes * cells * static_cast<double>(B)) <= 0x1p36, "sizes beyond any memory");
+    check(p.n <= INT32_MAX, "more rows than 32 bits can count");
+}
+
 inline void check_leaves(const std::int32_t* leaf, Index rows, Index L) {
     bool inside = true;
     for (Index j = 0; j < rows; ++j) inside &= leaf[j] >= 0 && leaf[j] < L;
@@ -147,6 +166,7 @@ void run(const Choice<Real>& p, Index B) {
     check_codes(p, p.query_codes, p.m);
     check_leaves(p.leaf, p.n, p.L);
     check_leaves(p.query_leaf, p.m, p.L);
+    check_sizes(p, B);
     const auto room = lay_out(thread_room, p, B);
 #ifdef LEAFTRACE_X86
     const auto choice = current_isa == "avx512" ? avx512::choice<Real>
@@ -199,7 +219,7 @@ void bind(nb::module_& m) {
               shaped(abar, "abar", n, K, B);
               shaped(out, "out", n, B);
               const double* x = numbers.data();
-              const Choice<Real> p{n, m, d, K, O, N, N + 1, choice.data()[N - 1] + 1, first,
+              const Choice<Real> p{n, m, d, K, O, N, N + 1, Index(choice.data()[N - 1]) + 1, first,
                                    codes.data(), query_codes.data(), leaf.data(), query_leaf.data(), w.data(),
                                    drawn.data(), g.data(), h.data(), j.data(), k.data(), c.data(), sizes.data(), kinds.data(), left.data(), right.data(), column.data(),
                                    choice.data(), x[0], x[1], x[2], x[3], x[4], x[5], x[6], by_weight, newton, columns_sampled,

@@ -182,7 +182,7 @@ def test_a_region_without_labels_is_asked_for():
     assert wrong.outcome.retrained > checked.outcome.retrained
     assert "effects" in repr(checked)
     assert "20 of 600 rows to label next" in repr(checked)
-    assert "predicted" in checked._repr_html_()
+    assert "change, first order" in checked._repr_html_()
 
 
 def test_retrained_is_the_booster_with_the_rows_added():

@@ -126,7 +126,9 @@ def test_fixed_is_what_the_library_says_after_training_again(name, action):
             == says_right(name, again, row)
             == any(a.retrained > 0 for a in result.attempts)
         )
-        assert result.title.startswith("Fixed" if result.fixed else "Not fixed")
+        assert result.small == (len(result.rows) <= max(5, 0.02 * len(data.y)))
+        how = "Fixed" if result.small else "No small set"
+        assert result.title.startswith(how if result.fixed else "Not fixed")
         gains = result.cost is not None and sum(result.cost) < 0
         if result.fixed and action == "relabel" and not gains:
             assert ("not suggested" in result.advice) or ("overfits" in result.advice)
@@ -206,7 +208,7 @@ def test_effects_are_those_of_the_oracle_and_of_training_again(name):
         two = np.array([-F[0], F[0]]) if K == 1 else F
         margin = two[code] if K == 1 else F[code] - np.delete(F, code).max()
         p = oracle.sigmoid(two[code]) if K == 1 else oracle.softmax(F[None])[0, code]
-        return np.array([-np.log(p), margin, p])
+        return np.array([p, -np.log(p), margin])
 
     direction = np.zeros(len(w))
     direction[result.rows] = -w[result.rows]
@@ -222,15 +224,17 @@ def test_effects_are_those_of_the_oracle_and_of_training_again(name):
     retrained = scalars(F) - start
     lines = result.effects.iloc[:3]
     assert list(lines["of"]) == [
+        f"probability of {data.y_test[row]} for x",
         "loss of x",
         "margin of x",
-        f"probability of {data.y_test[row]} for x",
     ]
     for column, expected in (
         ("before", start),
         ("predicted", slope),
         ("refitted", without),
         ("retrained", retrained),
+        ("change", retrained),
+        ("after", start + retrained),
     ):
         np.testing.assert_allclose(lines[column], expected, rtol=1e-5, atol=1e-6, err_msg=column)
 
@@ -279,7 +283,7 @@ def test_relabelling_is_the_oracles_refit_with_other_labels():
         lambda e: sign * oracle_scores(structure, steps, codes + e * step, w, row)[0], 1e-3
     )
     after = sign * oracle_scores(structure, steps, codes + step, w, row)[0]
-    line = result.effects.iloc[1]
+    line = result.effects.iloc[2]
     np.testing.assert_allclose(
         [line["before"], line["predicted"], line["refitted"]],
         [before, slope, after - before],
@@ -492,7 +496,9 @@ def test_tolerance_of_numbers():
     y = data.y_test[row]
     error = abs(base(name).predict(x)[0] - y)
     result = fix(tracer, x, y, tolerance=0.9 * error)
-    assert abs(result.effects["before"][1] - (0.9 - 1) * error) < 1e-6
+    assert list(result.effects["of"]) == ["prediction of x", "error of x"]
+    assert abs(result.effects["before"][1] - error) < 1e-6
+    assert (result.effects["verdict"] == "better").all()
     assert result.fixed == (abs(trained(name, without=result.rows).predict(x)[0] - y) < 0.9 * error)
     assert len(result.rows) <= len(found(name, row).rows)
 

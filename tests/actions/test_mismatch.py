@@ -517,7 +517,8 @@ def test_weights_of_rows_held_out():
 def test_prints():
     _, tracer, X_test, y_test = case("LightGBM")
     found = mismatch(tracer, X_test, y_test, "kind", retrain=False)
-    assert list(found.effects.columns[:5]) == ["of", "before", "predicted", "refitted", "retrained"]
+    changes = ["change", "verdict", "measured", "predicted", "refitted", "retrained"]
+    assert list(found.effects.columns[:9]) == ["of", "before", "after", *changes]
     assert "kind = red and y = 1" in repr(found)
     assert "<table" in found._repr_html_()
 

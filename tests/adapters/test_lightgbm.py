@@ -163,9 +163,14 @@ def test_a_file_is_the_model(tmp_path):
     np.testing.assert_array_equal(file.influence(data.X_test, test_codes).values, one.values)
 
 
-def test_a_broken_file(tmp_path):
+@pytest.mark.parametrize("damage", ["cut", "zeros"])
+def test_a_broken_file(tmp_path, damage):
+    """LightGBM itself reads a file with zeros for ever."""
     path = saved(train(), tmp_path)
-    path.write_text(path.read_text()[:2000])
+    text = path.read_text()
+    zeros = text.replace("[first_metric_only: 0]\n[", "[first_metric_only: \0\0\0\0")
+    assert zeros != text
+    path.write_text(text[:2000] if damage == "cut" else zeros)
     with pytest.raises(
         lt.UnsupportedModel, match="cannot be read as a LightGBM model; is the file whole"
     ):
@@ -359,6 +364,28 @@ def test_a_forest_with_trees_without_splits():
     np.testing.assert_allclose(
         refitted.predict(NUMBERS.X_test), model.predict(NUMBERS.X_test), atol=1e-12
     )
+
+
+def test_a_forest_with_trees_without_splits_in_some_classes():
+    """Zero is right without starting scores; with them, the trees of a step would differ in what they hold."""
+    forest = MULTICLASS | {
+        "boosting": "rf",
+        "bagging_fraction": 0.6,
+        "bagging_freq": 1,
+        "min_gain_to_split": 30,
+    }
+    model = train(CLASSES, 4, boost_from_average=False, **forest)
+    is_single = [tree["num_leaves"] == 1 for tree in model.dump_model()["tree_info"]]
+    steps = np.reshape(is_single, (4, 3))
+    assert np.any(steps.any(axis=1) & ~steps.all(axis=1))
+    tracer = lt.Tracer(model, CLASSES.X, CLASSES.codes)
+    assert tracer.fidelity.max_error <= 1e-12
+    refitted = tracer.refit(without=[])
+    np.testing.assert_allclose(
+        refitted.predict(CLASSES.X_test), model.predict(CLASSES.X_test), atol=1e-12
+    )
+    with pytest.raises(lt.UnsupportedModel, match="boost_from_average=False"):
+        traced(CLASSES, 4, **forest)
 
 
 def test_a_forest_predicts_the_mean():

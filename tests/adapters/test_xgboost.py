@@ -326,6 +326,25 @@ def test_rows_drawn_again(params):
     np.testing.assert_allclose(F, margins(booster, data.X_test), atol=2e-6)
 
 
+@pytest.mark.parametrize(
+    ("objective", "shift"), [("reg:squaredlogerror", 0.0), ("reg:squarederror", 200.0)]
+)
+def test_scores_are_rounded_after_each_parallel_tree(objective, shift):
+    """With one rounding for the trees of a step, leaf values are off by more than 1e-6 of the largest."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3))
+    y = np.exp(X[:, 0] + 0.3 * rng.normal(size=120)) + shift
+    start = (
+        rng.uniform(-0.99, -0.97, 120) + shift
+    )  # the last bits of 1 + score, or of y - score, matter
+    booster = xgb.train(
+        {"objective": objective, "max_depth": 2, "num_parallel_tree": 2, "nthread": 1},
+        xgb.DMatrix(X, y, base_margin=start),
+        4,
+    )
+    assert lt.Tracer(booster, X, y, baseline=start).fidelity.max_error < 2e-7
+
+
 def test_rows_in_another_order_are_noticed():
     """Which rows were drawn depends on their positions."""
     order = np.random.default_rng(0).permutation(len(NUMBERS.y))

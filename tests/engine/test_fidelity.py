@@ -71,6 +71,20 @@ def test_a_training_that_diverged_is_refused():
             lt.Tracer(model, DATA.X, labels)
 
 
+def test_exploding_leaves_do_not_hide_errors_of_the_steps_before():
+    """A leaf value of 3e9 in a late step made the errors of exchanged labels seem small."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(120, 2))
+    y = np.digitize(X[:, 0] + rng.normal(size=120), [-0.5, 0.5])
+    settings = {"learning_rate": 1.0, "n_estimators": 15, "max_leaf_nodes": 4, "init": "zero"}
+    model = GradientBoostingClassifier(**settings, subsample=0.5, random_state=3).fit(X, y)
+    assert np.abs(lt.Tracer(model, X, y).engine.ensemble.values).max() > 1e9
+    exchanged = y.copy()
+    exchanged[[np.argmax(y == 0), np.argmax(y == 1)]] = [1, 0]
+    with pytest.raises(lt.FidelityError):
+        lt.Tracer(model, X, exchanged)
+
+
 @pytest.mark.parametrize("seed", [0, 52, 86, 99, 129, 192, 225, 228, 284, 290])
 def test_leaves_that_are_rounding_alone(seed):
     """Few rows of one class: the gradients of a tree that cannot split add up to rounding errors."""

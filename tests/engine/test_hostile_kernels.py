@@ -4,6 +4,10 @@
 """
 
 import copy
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -226,3 +230,52 @@ def test_sizes_beyond_any_memory(module):
         module.change_sums(*(arguments | rows).values())
     with pytest.raises(ValueError, match="at least one"):
         module.top_leaves(np.zeros((many, 0)), 1, np.zeros((many, 0)))
+
+
+@pytest.mark.parametrize("module", BOTH)
+def test_choices_beyond_any_memory(module):
+    """Nodes, bins and outputs whose product wraps around, in arrays that are small or have no rows."""
+    N = 2**15
+    d = 256
+    O = 765_000_000  # all sizes of the memory that is asked for wrap around to below zero
+    nodes = np.arange(N, dtype=np.int32)
+    chain = {"left": N + nodes, "right": np.append(nodes[1:], 2 * N).astype(np.int32)}
+    columns = {"sizes": np.full(d, 256, np.int32), "kinds": np.ones(d, np.uint8)}
+    columns |= {"column": np.zeros(N, np.int32), "choice": nodes}
+    shapes = {
+        "codes": (0, d), "leaf": (0,), "w": (0,), "drawn": (0,), "g": (0, O), "h": (0, O), "j": (0, O, O),
+        "k": (0, O, O), "query_codes": (0, d), "query_leaf": (0,), "c": (0, O, 32), "scores": (0, O, 32),
+        "abar": (0, O, 32), "out": (0, 32),
+    }  # fmt: skip
+    _, arguments = CALLS["choice_terms, 1 of 1"]
+    rows = {name: np.zeros(shape, arguments[name].dtype) for name, shape in shapes.items()}
+    with pytest.raises(ValueError, match="beyond any memory"):
+        module.choice_terms(*(arguments | chain | columns | rows).values())
+
+
+NO_THREADS = """
+import resource
+import sys
+import numpy as np
+from kernel_calls import calls
+from leaftrace._kernels import kernels
+_, arguments = calls()["choice_terms, 3 of 3"]
+alone = [value.copy() if isinstance(value, np.ndarray) else value for value in arguments.values()]
+place = list(arguments).index("threads")
+alone[place] = 1
+arguments["threads"] = 1024
+kernels.choice_terms(*alone)
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**26,) * 2)
+kernels.choice_terms(*arguments.values())
+np.testing.assert_array_equal(arguments["out"], alone[-1])
+"""
+
+
+@pytest.mark.skipif(not is_native() or sys.platform != "linux", reason="native kernels on Linux")
+def test_threads_that_do_not_start():
+    """Parts of the work for which there is no thread are done all the same. A sanitizer needs more memory."""
+    if "LEAFTRACE_SANITIZED" in os.environ:
+        pytest.skip("a limit of memory and the sanitizer exclude each other")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "support")}
+    subprocess.run([sys.executable, "-c", NO_THREADS], env=environment, check=True)

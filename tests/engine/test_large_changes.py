@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from catboost import CatBoostClassifier
 from raw_scores import raw_scores
+from xgboost import XGBClassifier
 
 import leaftrace as lt
 
@@ -112,6 +113,41 @@ def test_softmax_leaves_with_next_to_no_l2(l2, dtype):
     found = -tracer.influence(X, method=lt.LeafRefit(), **ask).values
     # Sums of float32 numbers over weights of four decades; without the care, they are off by 3.9.
     np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
+
+
+def test_the_only_row_of_a_class():
+    """Without it next to nothing is left of the leaves of its class, whose sums training rounded to float32."""
+    X = np.random.default_rng(0).normal(size=(12, 3))
+    y = np.array([0, *[1, 2] * 5, 1])
+    model = XGBClassifier(
+        n_estimators=3, max_depth=2, reg_lambda=0.0, min_child_weight=0.0, n_jobs=1
+    )
+    tracer = lt.Tracer(model.fit(X, y), X, y, dtype="float64")
+    expected = tracer.refit(without=[0]).scores(X)[:, 0] - tracer.refit(without=[]).scores(X)[:, 0]
+    ask = {"of": "prediction", "output": 0, "rows": [0]}
+    found = -tracer.influence(X, method=lt.LeafRefit(), **ask).values[0]
+    np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_scores_that_come_to_lie_where_the_gradient_jumps(dtype):
+    """Without a row the starting score is 1 or -1, and with leaves of zero that is where hinge loss has its kink."""
+    X = np.random.default_rng(2).normal(size=(20, 4))
+    y = np.arange(20) % 2
+    model = XGBClassifier(
+        objective="binary:hinge",
+        n_estimators=8,
+        max_depth=3,
+        reg_alpha=2.0,
+        subsample=0.8,
+        n_jobs=1,
+    )
+    tracer = lt.Tracer(model.fit(X, y), X, y, dtype=dtype)
+    before = tracer.refit(without=[]).scores(X)[:, 0]
+    expected = np.array([tracer.refit(without=[row]).scores(X)[:, 0] - before for row in range(20)])
+    found = -tracer.influence(X, of="prediction", method=lt.LeafRefit()).values
+    # Refits and differences round float32 numbers differently; without the care, they are 0.17 apart.
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_update_sets_do_not_follow_large_changes():

@@ -165,7 +165,7 @@ def test_help_has_exit_codes_and_fits(here):
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_piped_text_is_plain_and_narrow(here, tmp_path):
+def test_piped_text_is_plain(here, tmp_path):
     """Piped output has no colours, no markup from the data, and no control characters."""
     hostile = pd.read_csv("train.csv").assign(
         uid=lambda t: [f"[red]x{i}[/] \x1b[31m{i}" for i in range(len(t))]
@@ -177,7 +177,7 @@ def test_piped_text_is_plain_and_narrow(here, tmp_path):
     assert run.returncode == 0, err
     assert "\x1b" not in out
     assert "[red]x" in out
-    assert max(map(len, out.splitlines())) <= 80
+    assert not set(out) & set("─│╭╮╰╯━┃")
 
 
 def test_inexact_replay_can_be_gone_on_with(here):
@@ -186,7 +186,7 @@ def test_inexact_replay_can_be_gone_on_with(here):
     assert run.returncode == 0
     assert "leaftrace: warning: likely forgotten sample weights" in err
     assert "the replay differs from the model from step 1 of 12 on" in err
-    assert out.startswith("Test row")
+    assert "\nTest row" in out
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is full")

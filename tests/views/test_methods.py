@@ -2,6 +2,7 @@
 
 import lightgbm
 import numpy as np
+import pandas as pd
 import pytest
 from cli_world import DATA, TEST, answer
 from lightgbm import LGBMClassifier
@@ -34,7 +35,9 @@ def test_explain_by_method(tracer, asked, here, capsys, name):
     method, kind = METHODS[name]
     command = ("explain", "lgb.txt", *DATA, *TEST, "--rows", "3,10", "--top", "3")
     said = answer(capsys, *command, "--method", name)
-    expected = tracer.influence(*asked, method=method).top(3)
+    found = tracer.influence(*asked, method=method)
+    sides = [found.top(k, effect=effect) for k, effect in ((2, "harmful"), (1, "helpful"))]
+    expected = pd.concat(sides).sort_values("test_position", kind="stable")
     lines = [line for one in said["test_rows"] for line in one["training_rows"]]
     assert said["method"] == repr(method)
     assert {line["change_is"] for line in lines} == {kind}

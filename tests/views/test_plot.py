@@ -16,7 +16,7 @@ from hostile import COLUMNS, STRINGS, hostile
 
 import leaftrace as lt
 from leaftrace import plot
-from leaftrace._actions.common import Effect, effects_table
+from leaftrace._actions.effects import Effect, effects_table
 from leaftrace._actions.noise.action import label_noise
 from leaftrace._data.tables import notebook
 

@@ -117,7 +117,7 @@ def test_opens_quietly_and_shows_everything(visit, found):
     assert page.locator(".case").count() == 8
     assert page.locator(".case[open]").count() == 1
     assert [h.inner_text() for h in page.locator("h2").all()] == [
-        "Model", "Test rows", "Whole test set", "Label noise", "Groups", "About",
+        "Conclusions", "Test rows", "Whole test set", "Label noise", "Groups", "Model", "About",
     ]  # fmt: skip
     first = found.data["cases"][0]
     rows = page.locator(f"{CASE} tbody tr")

@@ -37,7 +37,8 @@ from .._data.tables import table
 from .._engine.refit import AlteredModel
 from .._tracer.influence import FIRST_ORDER
 from .._tracer.tracer import Tracer
-from .common import Effect, Finding, Interruptible, check_tracer, effects_table, stopping_note
+from .common import Finding, Interruptible, check_tracer, stopping_note
+from .effects import Effect, effects_table, in_target_unit
 from .statistics import interval_in_words, paired_interval
 
 _NOT_RETRAINED = "Not retrained: only a retrained model shows what these labels are worth."
@@ -86,7 +87,8 @@ class Acquisition(Finding):
 
     @property
     def effects(self) -> Any:
-        effects = [] if self.outcome is None else [self.outcome]
+        loss = self.tracer.engine.ensemble.loss
+        effects = [] if self.outcome is None else [in_target_unit(self.outcome, loss)]
         return effects_table(effects, self.tracer.table_kind)
 
     def check(

@@ -1,13 +1,7 @@
-"""Parts that all actions share: a result that prints as a table with advice, and effects.
-
-An effect is measured in three ways: *predicted* to first order from derivatives, *refitted* exactly
-with the trees fixed, and *retrained*, which may also choose other splits and has noise of its own.
-"""
+"""Parts that all actions share: a result that prints as a table with advice, and effects on losses."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from types import TracebackType
 from typing import Any
 
@@ -16,14 +10,15 @@ import numpy as np
 from .._data import frames
 from .._data.arrays import F64, Ints
 from .._data.errors import InvalidInput
+from .._data.numbers import number_text
 from .._data.tables import columns_of, notebook, table
 from .._engine.queries import Of
 from .._engine.refit import AlteredModel
 from .._model.training_set import TrainingSet
 from .._tracer.tracer import Tracer
+from .effects import EFFECTS_CAPTION, Effect, shown_effects
 
 _PRINTED = 20  # lines of a table
-EFFECTS_CAPTION = "effects (predicted: first order, trees fixed; refitted: trees fixed; retrained: other trees, too)"
 
 
 class Finding:
@@ -42,59 +37,40 @@ class Finding:
         raise NotImplementedError
 
     @property
-    def effects(self) -> Any:
-        """Changes by `predicted` (first order), `refitted` (trees fixed) and `retrained`.
+    def shown(self) -> Any:
+        """The answer as people read it; tables with changes call them changes."""
+        return self.table
 
-        None if nothing was tried.
+    @property
+    def effects(self) -> Any:
+        """Numbers before and after, their change by the last way of measuring that was computed,
+        and the change by each way: `predicted` (first order), `refitted` (trees fixed) and
+        `retrained`. None if nothing was tried.
         """
         return None
 
     def __repr__(self) -> str:
-        parts = [self.title, _as_text(self.table)]
+        parts = [self.title, _as_text(self.shown)]
         if self.effects is not None:
-            parts += [EFFECTS_CAPTION, _as_text(self.effects)]
+            parts += [EFFECTS_CAPTION, _as_text(shown_effects(self.effects))]
         return "\n\n".join([*parts, self.advice])
 
     def _repr_html_(self) -> str:
-        effects = [] if self.effects is None else [EFFECTS_CAPTION, self.effects]
-        return notebook(self.title, self.table, *effects, self.advice)
+        effects = []
+        if self.effects is not None:
+            effects = [EFFECTS_CAPTION, shown_effects(self.effects)]
+        return notebook(self.title, self.shown, *effects, self.advice)
 
 
 def _as_text(lines: Any) -> str:
     """A table as text, for `print`."""
-    if frames.kind(lines):
+    if frames.kind(lines) or isinstance(lines, dict):
         lines = table(columns_of(lines))
     if not hasattr(lines, "to_string"):  # without pandas
         return "\n".join(f"{name}: {values}" for name, values in lines.items())
-    text = lines.head(_PRINTED).to_string(index=False, float_format="{:.4g}".format)
+    text = lines.head(_PRINTED).to_string(index=False, float_format=number_text)
     left_out = len(lines) - _PRINTED
     return f"{text}\n... and {left_out:,} more" if left_out > 0 else text
-
-
-@dataclass(frozen=True)
-class Effect:
-    """The change of one number, which is named in ``of``. NaN: not computed.
-
-    ``above_noise``  "yes" or "no": whether the last change computed stands out of those without
-                     random rows. Empty: not measured; tables then leave it out
-    """
-
-    of: str
-    before: float
-    predicted: float = np.nan
-    refitted: float = np.nan
-    retrained: float = np.nan
-    above_noise: str = ""
-
-
-def effects_table(effects: Sequence[Effect], kind: str = "") -> Any:
-    """A table with a line for each effect; None if there are none. ``kind``: that of X_train."""
-    if not effects:
-        return None
-    names = [field.name for field in fields(effects[0])]
-    if not any(effect.above_noise for effect in effects):
-        names.remove("above_noise")
-    return table({name: [getattr(effect, name) for effect in effects] for name in names}, kind)
 
 
 def mean_loss(model: Tracer | AlteredModel, X: Any, y: Any) -> float:

@@ -56,7 +56,7 @@ def removal_curve(
         raise InvalidInput(f"draws is {draws}; compare with 1 random order or more.")
     first = _removal_order(tracer, order, X_hold)
     sizes = _sizes(counts, tracer.n_rows, len(first))
-    rng = np.random.default_rng(seed)
+    rng = inputs.random_numbers(seed)
     orders = [first, *(rng.permutation(tracer.n_rows) for _ in range(draws))]
     for rows in orders:
         _check_classes(tracer, rows[: sizes[-1]])

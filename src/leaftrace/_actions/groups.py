@@ -28,6 +28,7 @@ from .._data.wording import words
 from .._engine.refit import AlteredModel
 from .._tracer.tracer import Tracer
 from .common import Finding, Interruptible, check_tracer, stopping_note
+from .effects import change_columns, shown_effects
 from .group_path import SoftPath, check_steps
 
 
@@ -156,9 +157,10 @@ class GroupEffects(Finding):
         s = np.repeat(np.arange(len(self.slices)), len(self.groups))
         # The words for changes 0, > 0 and < 0 (the last place) without the group.
         words = np.array(["none", "helpful", "harmful"], dtype=object)
-        path = {}
+        ways = {"predicted": self.predicted, "refitted": self.refitted}
         if np.isfinite(self.path_change).any():
-            path = {"path_change": self.path_change[g, s]}
+            ways["path_change"] = self.path_change
+        ways["retrained"] = self.retrained
         return table(
             {
                 "slice": self.slices.names[s],
@@ -166,14 +168,14 @@ class GroupEffects(Finding):
                 "group": self.groups.names[g],
                 "rows": self.groups.count[g],
                 "effect": words[np.sign(change[g, s]).astype(int)],
-                "before": self.before[s],
-                "predicted": self.predicted[g, s],
-                "refitted": self.refitted[g, s],
-                **path,
-                "retrained": self.retrained[g, s],
+                **change_columns(self.before[s], {way: v[g, s] for way, v in ways.items()}),
             },
             self._kind,
         )
+
+    @property
+    def shown(self) -> Any:
+        return shown_effects(self.table)
 
 
 def _training_groups(tracer: Tracer, groups: Any, bins: int) -> Groups:

@@ -8,6 +8,7 @@ Pipelines rely on the exit codes:
     2    an input is wrong: one line says what, and what to do
     3    leaftrace itself failed
     130  stopped with Ctrl-C; what was finished until then is shown
+    141  the reader of the output went away, as `head` does
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ NO = 1
 WRONG = 2
 FAILED = 3
 INTERRUPTED = 130
+UNREAD = 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -76,4 +78,4 @@ def _end_at_once(number: int, frame: FrameType | None) -> None:
     os._exit(INTERRUPTED)
 
 
-__all__ = ["FAILED", "INTERRUPTED", "NO", "OK", "WRONG", "main"]
+__all__ = ["FAILED", "INTERRUPTED", "NO", "OK", "UNREAD", "WRONG", "main"]

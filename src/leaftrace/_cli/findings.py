@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._actions.common import EFFECTS_CAPTION, Finding
+from .._actions.common import Finding
+from .._actions.effects import EFFECTS_CAPTION, shown_effects
 from .._data.tables import columns_of
 from . import NO, OK
 from .output import MAX_LINES, Output, records, say
@@ -18,12 +19,12 @@ def show_finding(out: Output, found: Finding, most: int = MAX_LINES, table: Any 
     columns = columns_of(found.table if table is None else table)
     out.document |= {"title": found.title, "table": records(columns), "advice": found.advice}
     out.text(found.title, "bold")
-    out.table(columns, most)
+    out.table(columns_of(found.shown) if table is None else columns, most)
     if found.effects is not None:
         effects = columns_of(found.effects)
         out.document["effects"] = records(effects)
         out.text(f"\n{EFFECTS_CAPTION.capitalize()}", "bold")
-        out.table(effects)
+        out.table(shown_effects(found.effects))
     out.text(f"\n{found.advice}")
 
 

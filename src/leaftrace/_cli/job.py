@@ -161,6 +161,10 @@ class Job:
         weight = None if weight_column is None else np.asarray(aside[weight_column])
         return InputRows(X, y, weight, self._baseline(aside), aside)
 
+    def row_ids(self, rows: InputRows) -> list[str] | None:
+        """The ids of rows as text; None if no column has them."""
+        return None if self.options.id is None else rows.X.index.astype(str).tolist()
+
     def _labels(self, column: Any, path: str, training: bool) -> np.ndarray:
         """The labels of a table. Those of the training rows decide the names of the classes."""
         y = label_values(column, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -36,7 +37,10 @@ class Options:
 
     model: Annotated[
         str,
-        typer.Argument(help="File of a CatBoost, XGBoost or LightGBM model.", show_default=False),
+        typer.Argument(
+            help="File of a model: of CatBoost, XGBoost or LightGBM, or a .joblib or .pkl of scikit-learn.",
+            show_default=False,
+        ),
     ]
     train: Annotated[
         str,
@@ -66,11 +70,38 @@ class Options:
     )
     jobs: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None
     allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Read pickles, which can run any code.")
+        bool,
+        typer.Option(
+            "--allow-pickle",
+            help="Read models in .joblib and .pkl files, which can run any code: only from those you trust.",
+        ),
     ] = False
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False
 
+
+# Headings in the help under which options of all commands stand; the others are the command's own.
+PANELS = {
+    "Columns of the tables": (
+        "weight",
+        "baseline",
+        "id",
+        "drop",
+        "categorical",
+        "missing",
+        "classes",
+    ),
+    "The run": ("param", "fidelity", "jobs", "allow_pickle", "as_json", "debug"),
+}
+# What stands for the value of an option in the help; flags have none.
+PLACEHOLDERS = {
+    "FILE": ("train", "test", "val", "hold", "html", "audit", "out"),
+    "COLUMN": ("target", "weight", "baseline", "id", "by", "test_by"),
+    "COLUMNS": ("drop", "categorical", "redact"),
+    "NAME=VALUE": ("param",),
+    "ROWS": ("rows",),
+    "ROW": ("row",),
+}
 
 METHODS: dict[str, Method] = {
     "leaf": LeafInfluence(),
@@ -91,22 +122,43 @@ def split(text: str | None) -> list[str]:
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
-def row_list(text: str, n: int, of: str) -> list[int]:
-    """Positions below n, from a text such as 0,5-9. ``of``: what the rows are, for messages."""
+def named_rows(names: Sequence[str], ids: Sequence[str] | None, n: int, of: str) -> list[int]:
+    """Positions of rows that are named by ids, or by positions such as 7 and 5-9.
+
+    ``ids``  those of the column of --id; None: there is none
+    ``of``   what the rows are, for messages
+
+    Where ids are whole numbers, a number is an id and never a position.
+    """
+    if not names:
+        raise InvalidInput("no rows were given; write ids, or positions such as 0,5-9.")
+    places: dict[str, list[int]] = {}
+    for place, name in enumerate(ids or ()):
+        places.setdefault(name, []).append(place)
+    numbered = any(name.isdecimal() for name in places)
     rows: list[int] = []
-    for part in split(text):
-        low, dash, high = part.partition("-")
-        if not low.isdecimal() or (dash and not high.isdecimal()):
+    for name in names:
+        if name in places:
+            rows += places[name]
+        elif ids is None or (name[:1].isdecimal() and not numbered):
+            rows += _positions(name, n, of)
+        else:
             raise InvalidInput(
-                f"'{part}' is not a row or a range of rows; write positions such as 0,5-9."
+                f"none of the {of} has the id '{name}' in the column of --id; take it out, or check --id."
             )
-        last = int(high if dash else low)
-        if last >= n:
-            raise InvalidInput(
-                f"there is no row {part}: the {of} go from 0 to {n - 1}, "
-                "counted in the table's order."
-            )
-        rows += range(int(low), last + 1)
-    if not rows:
-        raise InvalidInput("no rows were given; write positions such as 0,5-9.")
     return list(dict.fromkeys(rows))
+
+
+def _positions(part: str, n: int, of: str) -> range:
+    """The positions that a part of a text means: one, or a range."""
+    low, dash, high = part.partition("-")
+    if not low.isdecimal() or (dash and not high.isdecimal()):
+        raise InvalidInput(
+            f"'{part}' is not a row or a range of rows; write positions such as 0,5-9."
+        )
+    last = int(high if dash else low)
+    if last >= n:
+        raise InvalidInput(
+            f"there is no row {part}: the {of} go from 0 to {n - 1}, counted in the table's order."
+        )
+    return range(int(low), last + 1)

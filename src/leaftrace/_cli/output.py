@@ -15,20 +15,14 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
 from .._data.errors import InvalidInput
 from .._data.json_values import json_value
+from .text_table import print_table, printable
 
 NO_ANSWER = "Interrupted before there was an answer; no file was written."
 MAX_LINES = 20  # of a table on the terminal
-_STYLES = {"harmful": "red", "helpful": "blue"}
-
-
-def printable(text: Any) -> str:
-    """A value from the data, with escapes in place of characters that act on a terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
 
 
 def say(text: str) -> None:
@@ -42,18 +36,18 @@ def say_traceback(error: BaseException) -> None:
     print("\n".join(map(printable, lines)), file=sys.stderr, flush=True)
 
 
-def cell_text(value: Any) -> str:
-    """A cell of a table on the terminal."""
-    if isinstance(value, (float, np.floating)):
-        return "-" if np.isnan(value) else f"{value:.4g}"
-    return printable(value)
-
-
 def records(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The lines of a table, for JSON."""
     names = list(columns)
     lists = [json_value(np.asarray(columns[name], dtype=object)) for name in names]
     return [dict(zip(names, line, strict=True)) for line in zip(*lists, strict=True)]
+
+
+class _Screen(Console):
+    """A console that leaves it to the command what to do when nobody reads on."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
 
 
 class Output:
@@ -68,37 +62,22 @@ class Output:
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
         self.document: dict[str, Any] = {}
-        self._console = Console(file=sys.stdout, highlight=False, soft_wrap=False)
+        self._console = _Screen(file=sys.stdout, highlight=False, soft_wrap=False)
         self._errors = Console(file=sys.stderr, highlight=False)
 
     def text(self, text: str, style: str | None = None) -> None:
         """Print text, unless there will be a JSON document."""
         if not self.as_json:
             lines = map(printable, text.split("\n"))
-            self._console.print(Text("\n".join(lines), style=style or ""))
+            whole = Text("\n".join(lines), style=style or "")
+            self._console.print(whole, soft_wrap=not self._console.is_terminal)
 
     def table(self, columns: Mapping[str, Any], most: int = MAX_LINES) -> None:
         """Print the first lines of a table, without columns in which nothing was computed."""
         if self.as_json:
             return
-        arrays = {name: np.asarray(columns[name]) for name in columns}
-        count = max(map(len, arrays.values()), default=0)
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        cells = []
-        for name, values in arrays.items():
-            if _is_empty(values):
-                continue
-            is_number = values.dtype.kind in "iuf"
-            table.add_column(
-                printable(name).replace("_", " "),
-                justify="right" if is_number else "left",
-                no_wrap=is_number,
-                overflow="fold",
-            )
-            cells.append([cell_text(value) for value in values[:most].tolist()])
-        for line in zip(*cells, strict=True):
-            table.add_row(*(Text(text, style=_STYLES.get(text, "")) for text in line))
-        self._console.print(table)
+        print_table(self._console, columns, most)
+        count = max((len(columns[name]) for name in columns), default=0)
         if count > most:
             self.text(f"... and {count - most:,} more (--json gives all)", "dim")
 
@@ -127,11 +106,6 @@ class Output:
             document = json_value(self.document | {"exit_code": code})
             print(json.dumps(document, indent=2, allow_nan=False))
         return code
-
-
-def _is_empty(values: np.ndarray) -> bool:
-    """Whether a column has nothing but NaN: what it is for was not computed."""
-    return values.dtype.kind == "f" and len(values) > 0 and bool(np.isnan(values).all())
 
 
 def check_output(path: str | None, inputs: Sequence[str | None], device: bool = False) -> None:

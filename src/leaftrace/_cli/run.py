@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
+import sys
 import warnings
 from contextlib import suppress
 from types import FrameType
@@ -11,7 +13,7 @@ from typing import Any
 
 from .._data.errors import LeaftraceError
 from .._data.wording import Wording, use_words
-from . import FAILED, INTERRUPTED, OK, WRONG
+from . import FAILED, INTERRUPTED, OK, UNREAD, WRONG
 from .output import NO_ANSWER, say, say_traceback
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -64,6 +66,10 @@ def run(app: Any, argv: list[str]) -> int:
         warnings.showwarning = _show_warning
         try:
             code = app(argv, standalone_mode=False, prog_name="leaftrace")
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _write_nowhere()
+            return UNREAD
         except (Exception, KeyboardInterrupt) as error:
             if watch.pressed:  # some libraries raise another error than KeyboardInterrupt
                 say(NO_ANSWER)
@@ -75,6 +81,12 @@ def run(app: Any, argv: list[str]) -> int:
         _say_in_a_line("Interrupted: this is what was finished until then.")
         return INTERRUPTED
     return code if isinstance(code, int) else OK
+
+
+def _write_nowhere() -> None:
+    """Let what is still to be printed vanish, since nobody reads it; else Python complains at its end."""
+    with suppress(OSError, ValueError):  # stdout of a test is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _option_error(error: Any) -> str:

@@ -20,7 +20,7 @@ import pyarrow.parquet
 from .._data.errors import InvalidInput
 from .._data.files import whole_file
 from .._data.progress import Bar, bar, progress
-from .output import printable
+from .text_table import printable
 
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst", ".csv.bz2")
 _PARQUET = (".parquet", ".pq")

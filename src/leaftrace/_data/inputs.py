@@ -118,6 +118,28 @@ def class_codes(y: np.ndarray, classes: np.ndarray, name: str) -> F64:
     return codes
 
 
+def is_whole(value: Any) -> bool:
+    """Whether this is a whole number, such as 3 or 3.0, but not True, NaN or a text."""
+    is_number = isinstance(value, (int, float, np.integer, np.floating))
+    return is_number and not isinstance(value, bool) and float(value).is_integer()
+
+
+def shares(values: Any) -> list[float]:
+    """A share, or several, as numbers; NaN for what is none."""
+    try:
+        array = np.atleast_1d(np.asarray(values, dtype=float))
+    except (TypeError, ValueError):
+        return [np.nan]
+    return array.tolist() if array.ndim == 1 else [np.nan]
+
+
+def random_numbers(seed: Any) -> np.random.Generator:
+    """A generator of random numbers from a seed that a user gave."""
+    if not is_whole(seed) or seed < 0:
+        raise InvalidInput(f"seed is {seed!r}; it is a whole number, 0 or more.")
+    return np.random.default_rng(int(seed))
+
+
 def row_count(X: Any) -> int:
     """The number of rows of a table of any kind."""
     shape = getattr(X, "shape", None)

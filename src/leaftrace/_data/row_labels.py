@@ -142,7 +142,13 @@ def positions_of(wanted: Any, labels: np.ndarray) -> Ints:
     for position, label in enumerate(labels.tolist()):
         places.setdefault(label, []).append(position)
     asked = _label_list(wanted, labels)
-    unknown = [label for label in asked if label not in places]
+    try:
+        unknown = [label for label in asked if label not in places]
+    except TypeError:  # a label that is a list
+        raise InvalidInput(
+            "labels of training rows are single values, but these are lists, or rows of a table; pass the labels in "
+            "one list, or a column such as table['train_row']."
+        ) from None
     if unknown:
         listed = ", ".join(repr(label) for label in unknown[:5])
         more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""

@@ -19,7 +19,7 @@ class Fidelity:
     """How well the replay matches the model.
 
     ``max_error``  largest difference of a leaf value, relative to the largest leaf value of the
-                   model
+                   steps up to its own
     ``exact``      whether everything agrees to rounding
     ``verdict``    one sentence
     ``per_step``   (T,) the largest relative difference in each step

@@ -267,6 +267,8 @@ def changed_sums(
         terms = LossTerms(e.loss, block.changes.form, state, e.y, w, InnerIteration())
         ranking = block.selection.empty_ranking(t)
         _add_change_sums(block.sweep(t, ranking), terms, dG, dH)
+        if block.large is not None:
+            block.large.add_jumps(e.loss, state, e.y, block.changes.D)
         mask = block.selection.mask(t, ranking)
         if mask is not None:
             dG *= mask[:, None]

@@ -1,12 +1,14 @@
 """Removals that change a model too much for differences; they are replayed instead.
 
 LeafRefit follows differences, which keep their digits however small they are. Large ones can lose
-them in three ways:
+them in four ways:
 
 - exp(D) - 1 has the digits of 1. Far below zero, it has none of exp(D); far above, it is infinite.
 - A leaf of which little is left, D + dD much smaller than D, gets it from two large numbers.
 - A model whose leaves move scores by more than exp can hold has rounding errors of its library in
   all digits that matter. Differences do without these; a replay repeats them.
+- A gradient that jumps, such as that of the hinge loss at margin 1, depends on the last digit of a
+  score that comes to lie where it jumps.
 
 A column of a block in which one of them happens stops moving. At the end, `replay_large_changes`
 computes its leaf values from all rows that stay.
@@ -31,6 +33,8 @@ from .workspace import Workspace
 # part of a leaf that keeps four (eight), by bytes of a number.
 LARGEST_CHANGE = {4: 5.0, 8: 16.0}
 SMALLEST_PART = {4: 1e-3, 8: 1e-8}
+SMALLEST_ROUNDED_PART = 1e-2  # of sums of numbers that training rounded to float32: it keeps five
+ON_A_JUMP = 1e-6  # distance to a jump of g, as a part of the change D, that may be rounding
 LARGEST_LEAF = 16.0  # a change of the score that makes probabilities 0 or 1 to float32
 
 
@@ -47,10 +51,13 @@ class LargeChanges:
         steepness = _steepness(e.loss)
         self.limit = LARGEST_CHANGE[size] / steepness if steepness else np.inf
         self.smallest_part = 0.0
+        self._jumps: list[float] = []
         self._reach = np.abs(base).max(axis=0)  # (B,) |D| is no larger in any row
         self.found = ~(self._reach <= self.limit)
         if isinstance(update_set, AllPoints):  # others are approximations, which have no replay
-            self.smallest_part = SMALLEST_PART[size]
+            is_rounded = e.rounding.derivatives or e.rounding.terms
+            self.smallest_part = SMALLEST_ROUNDED_PART if is_rounded else SMALLEST_PART[size]
+            self._jumps = _jumps_of_gradient(e.loss)
             self.found |= steepness * np.abs(e.values).max(initial=0.0) > LARGEST_LEAF
             self.found |= _has_floors(work.trace)
         self.stop(base)
@@ -90,6 +97,40 @@ class LargeChanges:
         """
         smallest = self.smallest_part * D[:, :, None]
         self.found |= np.any(D_left < smallest, axis=(0, 1))
+
+    def add_jumps(self, loss: Loss, A: Real, y: F64, D: Real) -> None:
+        """Take into account the rows with scores A (n, 1) and changes D (n, 1, B) that meet a jump of g."""
+        if not self._jumps:
+            return
+        u, slope = _piece_variable(loss, A[:, 0].astype(np.float64), y)
+        moved = slope[:, None] * D[:, 0]
+        near = ON_A_JUMP * np.abs(moved)
+        for jump in self._jumps:
+            meets = (np.abs(u[:, None] + moved - jump) <= near) & (near > 0)
+            self.found |= meets.any(axis=0)
+
+
+def _jumps_of_gradient(loss: Loss) -> list[float]:
+    """Where the gradient of a loss jumps, in the variable u of its pieces; see `pieces`."""
+    family, numbers = loss.changes
+    if family not in ("residual", "margin", "relative"):
+        return []
+    low, high, *rest = numbers
+    below, between, above = zip(rest[::3], rest[1::3], strict=True)  # a, b: g = a + b u
+    ends = ((low, below, between), (high, between, above))
+    return sorted({u for u, (a, b), (c, d) in ends if a + b * u != c + d * u})
+
+
+def _piece_variable(loss: Loss, A: F64, y: F64) -> tuple[F64, F64]:
+    """u (n,) of the pieces of a loss, and how u changes with the score (n,)."""
+    family = loss.changes[0]
+    slope = np.ones(len(y))
+    if family == "margin":
+        slope = 2 * y - 1
+        return slope * A - 1, slope
+    if family == "relative":
+        slope = 1 / np.maximum(1.0, np.abs(y))
+    return slope * (A - y), slope
 
 
 def _steepness(loss: Loss) -> float:

@@ -119,7 +119,7 @@ def replay(
     e = ensemble
     refuse_diverged(e)
     scores = TrainingScores(e)
-    scale = leaf_scale(e, largest_gradient(e, scores.A))
+    scales = leaf_scales(e, largest_gradient(e, scores.A))
     all_sums = sums_of_all_steps(e, scores.A, threads)
     steps: list[ReplayedStep] = []
     searching = True
@@ -129,18 +129,18 @@ def replay(
             step.advance(scores)
         else:
             step.use_sums(all_sums[e.leaf_range(t)])
-        replayed = run_on_rows(replay_step(e, t, scale, tolerance, searching), step)
+        replayed = run_on_rows(replay_step(e, t, scales[t], tolerance, searching), step)
         steps.append(replayed)
         # A search that failed would fail, slowly, at every later step.
         searching = searching and max(replayed.error, replayed.weight_error) <= tolerance
     if has_rounding_noise(e):
-        steps = _without_noise(e, steps, scale, tolerance)
+        steps = _without_noise(e, steps, scales, tolerance)
     notes = [*notes, *rounding_note(e, scores.A)]
-    return _trace(e, steps, (e.y, e.base_weight), base_labels(e), scale, tolerance, notes)
+    return _trace(e, steps, (e.y, e.base_weight), base_labels(e), scales[-1], tolerance, notes)
 
 
 def _without_noise(
-    e: Ensemble, steps: Sequence[ReplayedStep], scale: float, tolerance: float
+    e: Ensemble, steps: Sequence[ReplayedStep], scales: F64, tolerance: float
 ) -> list[ReplayedStep]:
     """The steps, with errors only where rounding of the gradients does not explain them."""
     suspects = {t for t, step in enumerate(steps) if not step.error <= tolerance}
@@ -150,7 +150,7 @@ def _without_noise(
         values = _values_of(e, t, trace)
         noise = step_noise(e, t, A, values, np.einsum("maa->ma", trace.D[0]))
         beyond = np.abs(values - e.values[e.leaf_range(t)]) - noise
-        error = float(np.maximum(beyond, 0).max() / scale)
+        error = float(np.maximum(beyond, 0).max() / scales[t])
         judged[t] = replace(steps[t], error=error, leaf=int(beyond.max(axis=1).argmax()))
     return judged
 
@@ -181,8 +181,8 @@ def replay_from_sums(
     """
     e = ensemble
     refuse_diverged(e)
-    scale = leaf_scale(e, gradient)
-    coroutines = {t: replay_step(e, t, scale, tolerance) for t in range(e.n_steps)}
+    scales = leaf_scales(e, gradient)
+    coroutines = {t: replay_step(e, t, scales[t], tolerance) for t in range(e.n_steps)}
     requests = {t: next(coroutine) for t, coroutine in coroutines.items()}
     finished = {}
     while requests:
@@ -194,7 +194,7 @@ def replay_from_sums(
             except StopIteration as end:
                 finished[t] = end.value
     steps = [finished[t] for t in range(e.n_steps)]
-    return _trace(e, steps, labels, labels, scale, tolerance, notes)
+    return _trace(e, steps, labels, labels, scales[-1], tolerance, notes)
 
 
 def replay_step(
@@ -275,14 +275,17 @@ def largest_gradient(e: Ensemble, A: F64) -> float:
     return float(np.abs(e.gradients(A)).max())
 
 
-def leaf_scale(e: Ensemble, gradient: float) -> float:
-    """The leaf value that errors are relative to: the largest of the model.
+def leaf_scales(e: Ensemble, gradient: float) -> F64:
+    """(T,) the leaf value that errors of each step are relative to: the largest one up to that step.
 
-    If all values are rounding noise, it is a small part of the largest value that a leaf could have
-    with this largest gradient.
+    Leaves of later steps do not count, as they explode where training diverges: beside them any
+    error of the steps before would seem small. If all values are rounding noise, it is a small part
+    of the largest value that a leaf could have with this largest gradient.
     """
     possible = float(np.max(e.learning_rate)) * gradient
-    return float(max(np.abs(e.values).max(initial=0.0), 1e-6 * possible)) or 1.0
+    largest = [np.abs(e.values[e.leaf_range(t)]).max(initial=0.0) for t in range(e.n_steps)]
+    scales = np.maximum(np.maximum.accumulate(largest), 1e-6 * possible)
+    return np.where(scales > 0, scales, 1.0)
 
 
 def _base_error(e: Ensemble, labels: tuple[F64, F64], scale: float) -> float:

@@ -83,11 +83,27 @@ class Step:
         if has_native_sums(e):
             self.use_sums(self._native_pass(scores.A, values))
         else:
-            e.move(self.t, e.leaves, scores.A, values)
-            if e.rounding.scores:
-                scores.A[:] = scores.A.astype(np.float32)
+            self._move(scores.A, values)
             self._sum_weights()
         scores.mark_moved()
+
+    def _move(self, A: F64, values: F64 | None) -> None:
+        """Bring scores A (n, K) from the step before to this one, rounded as in training.
+
+        A booster that keeps scores in float32 rounds them after each tree, also where several trees
+        of a step add to one output.
+        """
+        e = self.ensemble
+        if not (e.rounding.scores and e.boosts(self.t)):
+            e.move(self.t, e.leaves, A, values)
+        else:
+            before = e.trees(self.t - 1)
+            table = (e.values if values is None else values)[e.leaf_range(self.t - 1)]
+            for ids, o in zip(e.leaves[before], e.first_output[before], strict=True):
+                part = A[:, o : o + table.shape[1]]
+                part[:] = (part + table[ids]).astype(np.float32)
+        if e.rounding.scores:
+            A[:] = A.astype(np.float32)
 
     def use_sums(self, sums: F64) -> None:
         """Use sums (M, 8) of a native pass over the rows at the scores of this step."""
@@ -132,7 +148,7 @@ class Step:
             rows = ScoredRows(A, e.y, self.weights[0])
             sums = _chain_sums(e, chain, rows, self.threads, first_only_moves=True)
             return sums[chain.edges[1] :]
-        e.move(t, e.leaves, A, values)
+        self._move(A, values)
         edges = np.array([0, self.M])
         no_move = np.zeros(self.M)
         parts = [

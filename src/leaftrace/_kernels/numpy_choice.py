@@ -34,6 +34,7 @@ from .._data.arrays import F64, Real
 from .checks import checked, require
 
 LEAST_EXPONENT = -40.0  # candidates less likely than that are left out
+MOST_NUMBERS = 2**36  # only arrays without a row can ask for more
 BETTER = 1.02  # bins are not those of the booster, so gains differ a little
 
 Bins = NDArray[np.uint8]
@@ -132,6 +133,9 @@ def choice_terms(
     for ids in (leaf, query_leaf):
         inside = (ids >= 0) & (ids <= len(left))
         require(bool(inside.all()), "an id beyond its table")
+    cells = int(sizes.sum(dtype=np.int64))
+    numbers_needed = (3 * O + 1) * (len(codes) + len(left) * cells * c.shape[2])
+    require(numbers_needed <= MOST_NUMBERS, "sizes beyond any memory")
     at = Limits(*numbers)
     ones = np.ones_like(g)
     Q = ones if by_weight else h

@@ -78,6 +78,7 @@ class Cases:
             "columns": beside.columns,
             "values": beside.values,
             "training_rows": lines,
+            "verdict": None,
             "removal": None,
         }
 

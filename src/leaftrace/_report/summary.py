@@ -24,6 +24,8 @@ from .explained_rows import ExplainedRows, Sides, both_sides
 from .outcomes import Outcomes
 from .parts import groups_part, noise_part, with_features
 from .settings import ReportSettings
+from .verdicts import summary as conclusion
+from .verdicts import verdicts
 
 FORMAT = "leaftrace-report-1"
 MAX_LISTED_CLASSES = 20
@@ -35,11 +37,13 @@ BARS = 40  # of the histogram of losses
 class DescribedCases:
     """The test rows as values for JSON.
 
+    ``conclusion``   how many of them have which verdict, in a sentence; empty without labels
     ``missing``      parts that are not in the report, and why
     ``interrupted``  whether Ctrl-C came before the end
     """
 
     cases: list[dict[str, Any]]
+    conclusion: str = ""
     missing: list[dict[str, str]] = field(default_factory=list)
     interrupted: bool = False
 
@@ -73,6 +77,7 @@ def summarise(
         "of": rows.of,
         "change_is": rows.change_is,
         "top": settings.top,
+        "conclusion": described.conclusion,
         "cases": described.cases,
         **_other_parts(rows, train, settings, described),
         "missing": described.missing,
@@ -160,6 +165,7 @@ def _add_removals(
     with Interruptible() as run:
         for j, removal in cases.without(sides):
             described.cases[j]["removal"] = removal
+        _conclude(described, cases, sides)
         again = []
         if settings.retrain:
             again = [j for j, case in enumerate(described.cases) if case["removal"] is not None]
@@ -174,6 +180,14 @@ def _add_removals(
             f"what happens to {unchanged} of the test rows without the most harmful rows",
             "there are none, or a class would have no training rows left.",
         )
+
+
+def _conclude(described: DescribedCases, cases: Cases, sides: Sequence[Sides]) -> None:
+    """Add a verdict to each case, and what they say together."""
+    found = verdicts(cases.rows, sides, cases.train, cases.test)
+    for case, verdict in zip(described.cases, found, strict=False):
+        case["verdict"] = {"kind": verdict.kind, "facts": verdict.facts}
+    described.conclusion = conclusion(found) if found else ""
 
 
 def _model(tracer: Tracer) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._data import frames
+from .._data import frames, inputs
 from .._data.arrays import F64, Ids, Ints
 from .._data.errors import InvalidInput
 from .._data.progress import progress
@@ -234,14 +234,14 @@ def _measure(
     X_train: Any,
 ) -> NoiseFloor:
     """Retrain without random rows and compare the scores of X."""
-    if isinstance(repeats, bool) or repeats != int(repeats) or repeats < FEWEST:
+    if not inputs.is_whole(repeats) or repeats < FEWEST:
         raise InvalidInput(
             f"repeats is {repeats!r}; it is a number of retrainings, {FEWEST} or more."
         )
     y = engine.test_labels(X, y)
     of = "prediction" if y is None else "loss"
     queries, test_index = engine.queries(X, y, of, None, None, baseline)
-    rng = np.random.default_rng(seed)
+    rng = inputs.random_numbers(seed)
     draws = [_random_rows(engine, removed, rng) for _ in range(int(repeats))]
     offset = engine.source.rows(X, baseline)[1]
     engine.retrainings.confirm_eval_set()
@@ -268,7 +268,7 @@ def _random_rows(engine: Engine, removed: int, rng: np.random.Generator) -> Ints
     """Positions of random training rows that have a weight; every class keeps some."""
     e = engine.ensemble
     live = np.flatnonzero(e.w > 0)
-    if isinstance(removed, bool) or removed != int(removed) or not 1 <= removed < len(live):
+    if not inputs.is_whole(removed) or not 1 <= removed < len(live):
         raise InvalidInput(
             f"removed is {removed!r}; it is a number of random rows, from 1 to {len(live) - 1:,}."
         )

@@ -22,15 +22,8 @@ from ..._data.wording import words
 from ..._engine.refit import RetrainedModel
 from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
-from ..common import (
-    Effect,
-    Finding,
-    Interruptible,
-    check_tracer,
-    effects_table,
-    measure,
-    stopping_note,
-)
+from ..common import Finding, Interruptible, check_tracer, measure, stopping_note
+from ..effects import Effect, effects_table, in_target_unit
 from ..statistics import interval_in_words, paired_interval
 from .proposals import has_classes, relabel, remove, reweight
 from .rounds import Proposal, Round, Rounds
@@ -194,7 +187,7 @@ def _checked_labels(tracer: Tracer, X: Any, y: Any, name: str, rows: str) -> np.
 
 def _halves(m: int, seed: int) -> tuple[Ints, Ints]:
     """Positions of two random halves of m rows."""
-    order = np.random.default_rng(seed).permutation(m)
+    order = inputs.random_numbers(seed).permutation(m)
     return np.sort(order[: m // 2]), np.sort(order[m // 2 :])
 
 
@@ -233,7 +226,9 @@ def _result(rounds: Rounds, X_holdout: Any, y_holdout: np.ndarray, interrupted: 
         interval=interval,
         rounds=tuple(rounds.rounds),
         interrupted=interrupted,
-        _effects=effects,
+        _effects=tuple(
+            in_target_unit(effect, rounds.tracer.engine.ensemble.loss) for effect in effects
+        ),
         _kind=rounds.tracer.table_kind,
     )
 

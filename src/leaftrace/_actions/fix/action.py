@@ -19,18 +19,17 @@ from ..._model.training_set import TrainingSet
 from ..._tracer.influence import FIRST_ORDER
 from ..._tracer.tracer import Tracer
 from ..common import (
-    Effect,
     Finding,
     Interruptible,
     check_tracer,
-    effects_table,
     first_order,
     mean_loss,
     row_columns,
     stopping_note,
 )
+from ..effects import Aim, Effect, effects_table, in_target_unit
 from ..statistics import half_width
-from .advice import DONE, advice_of, title_of
+from .advice import DONE, advice_of, is_small, title_of
 from .search import Action, Attempt, Search
 from .side import numeric_gradient, side_of
 
@@ -94,6 +93,8 @@ class Fix(Finding):
     """Training rows to remove or relabel so that one prediction becomes right.
 
     ``fixed``     whether the retrained model is right about x, or the model was from the start
+    ``small``     whether the rows are few enough to look at each: at most 2 % of the training rows,
+                  or five
     ``rows``      positions of the training rows, in the order they were chosen
     ``action``    "remove" or "relabel"
     ``change``    the new training set: ``tracer.retrain(change)`` trains on it
@@ -111,6 +112,7 @@ class Fix(Finding):
     title: str
     advice: str
     fixed: bool
+    small: bool
     rows: Ints
     action: Action
     change: TrainingSet
@@ -176,12 +178,14 @@ def _result(
     cost = None if test is None else _cost(search, test)
     effects = _effects_on_x(search, training, F, refitted)
     if test is not None:
-        effects.append(_effect_on_test_rows(search, training, refitted, test, cost))
+        on_others = _effect_on_test_rows(search, training, refitted, test, cost)
+        effects.append(in_target_unit(on_others, search.side.reading.loss))
     return Fix(
         title=title_of(search, already_right),
         advice=advice_of(search, F, cost, already_right, interrupted)
         + stopping_note(search.tracer),
         fixed=already_right or search.fixed,
+        small=is_small(len(search.rows), search.tracer.n_rows),
         rows=search.rows,
         action=search.action,
         change=training,
@@ -207,15 +211,7 @@ def _effects_on_x(
     search: Search, training: TrainingSet, F: F64, refitted: AlteredModel
 ) -> list[Effect]:
     """Effects on x, whose scores were F (K,)."""
-    side = search.side
-    scalars: dict[str, Callable[[F64], float]] = {
-        "loss of x": side.loss,
-        "margin of x": side.margin,
-    }
-    if np.isfinite(side.answer(F)):
-        numeric = side.reading.classes is None
-        name = "prediction of x" if numeric else f"probability of {search.label} for x"
-        scalars[name] = side.answer
+    scalars = _numbers_of_x(search, F)
 
     def predicted(scalar: Callable[[F64], float]) -> float:
         gradient = numeric_gradient(scalar, F)[None]
@@ -231,9 +227,28 @@ def _effects_on_x(
             predicted(scalar),
             change(scalar, refitted),
             change(scalar, search.model),
+            better=aim,
         )
-        for name, scalar in scalars.items()
+        for name, (scalar, aim) in scalars.items()
     ]
+
+
+def _numbers_of_x(search: Search, F: F64) -> dict[str, tuple[Callable[[F64], float], Aim]]:
+    """The numbers of x that are watched: what is predicted and how wrong it is.
+
+    ``F`` (K,): scores of x before.
+    """
+    side = search.side
+    if side.reading.classes is None:
+        closer: Aim = "lower" if side.error(F) > 0 else "higher"
+        return {
+            "prediction of x": (side.answer, closer),
+            "error of x": (lambda scores: abs(side.error(scores)), "lower"),
+        }
+    numbers: dict[str, tuple[Callable[[F64], float], Aim]] = {}
+    if np.isfinite(side.answer(F)):
+        numbers[f"probability of {search.label} for x"] = (side.answer, "higher")
+    return numbers | {"loss of x": (side.loss, "lower"), "margin of x": (side.margin, "higher")}
 
 
 def _effect_on_test_rows(

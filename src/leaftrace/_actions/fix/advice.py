@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from ..._data.arrays import F64
+from ..._data.numbers import number_text
 from ..._data.wording import words
+from ..._model.losses import SquaredError
 from ..statistics import interval_in_words
-from .search import Action, Search
+from .search import Search
 
+_FEW = 5
+_SMALL_SHARE = 0.02
 DONE = {"remove": "removed", "relabel": "relabelled"}
 _DOING = {"remove": "Removing", "relabel": "Relabelling"}
 
@@ -18,8 +22,18 @@ def title_of(search: Search, already_right: bool) -> str:
     count = len(search.rows)
     if not count:
         return "Not fixed"
-    outcome = "Fixed" if search.fixed else "Not fixed"
-    return f"{outcome} with {count:,} training row{'s' * (count != 1)} {DONE[search.action]}"
+    rows = f"{count:,} training row{'s' * (count != 1)} {DONE[search.action]}"
+    if not search.fixed:
+        return f"Not fixed with {rows}"
+    if is_small(count, search.tracer.n_rows):
+        return f"Fixed with {rows}"
+    share = count / search.tracer.n_rows
+    return f"No small set fixes it: only with {rows}, {share:.1%} of all, is it right"
+
+
+def is_small(count: int, n: int) -> bool:
+    """Whether so many of n training rows are few enough to look at each."""
+    return count <= max(_FEW, _SMALL_SHARE * n)
 
 
 def advice_of(
@@ -43,25 +57,44 @@ def advice_of(
     if search.model is None:
         return stopped + "No model was retrained, so nothing is confirmed."
     tried = f"{len(search.attempts)} retraining{'s' * (len(search.attempts) != 1)}"
-    before = search.side.margin(F)
-    margins = f"the margin goes from {before:.3g} to {search.margin(search.model):.3g}"
+    margins = _way_of_x(search, F)
     if not search.fixed:
         at_limit = search.size >= search.limit and not interrupted
         hint = f" {words().max_rows} allows more." if at_limit else ""
         return f"{stopped}After {tried}, {margins}, which is still the wrong side.{hint}"
+    many = ""
+    if not is_small(len(search.rows), search.tracer.n_rows):
+        many = (
+            " So many rows are not a few wrong ones: the training data as a whole speak for the "
+            "prediction. Look for what tells x apart from rows like it."
+        )
+    others = _cost_in_words(cost, search)
     return (
         f"{stopped}{_DOING[search.action]} them makes x right, confirmed by training again "
-        f"({tried}): {margins}. {_cost_in_words(cost, search.action)}"
+        f"({tried}): {margins}.{many} {others}"
     )
 
 
-def _cost_in_words(cost: tuple[float, float] | None, action: Action) -> str:
+def _way_of_x(search: Search, F: F64) -> str:
+    """The move of x by retraining, in words. ``F`` (K,): its scores before."""
+    assert search.model is not None
+    side = search.side
+    after = search.model.scores(search.x)[0]
+    if side.reading.classes is None:
+        return (
+            f"the error goes from {number_text(abs(side.error(F)))} to "
+            f"{number_text(abs(side.error(after)))} (at most {number_text(side.tolerance)} is right)"
+        )
+    return f"the margin goes from {side.margin(F):.3g} to {side.margin(after):.3g}"
+
+
+def _cost_in_words(cost: tuple[float, float] | None, search: Search) -> str:
     """The effect of a fix on other predictions, and what to do about it.
 
     To relabel rows is suggested only if other predictions gain.
     """
     unconfirmed = ""
-    if action == "relabel":
+    if search.action == "relabel":
         unconfirmed = (
             " That x becomes right does not show that these labels are wrong, "
             "so to relabel them is not suggested."
@@ -72,9 +105,9 @@ def _cost_in_words(cost: tuple[float, float] | None, action: Action) -> str:
     mean, half = cost
     low = mean - half
     high = mean + half
-    change = (
-        f"the mean loss of the test rows changes by {mean:+.3g} ({interval_in_words(low, high)})"
-    )
+    squared = isinstance(search.side.reading.loss, SquaredError)
+    unit = " of half the squared error" if squared else ""
+    change = f"the mean loss of the test rows changes by {mean:+.3g}{unit} ({interval_in_words(low, high)})"
     if low > 0:
         return (
             f"But {change}: this overfits x. "

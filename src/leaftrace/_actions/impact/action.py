@@ -8,7 +8,7 @@ decisions and losses are read from each. The result can be put on record.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -22,19 +22,21 @@ from ..._data.errors import InvalidInput
 from ..._data.json_values import json_value
 from ..._data.progress import progress
 from ..._data.row_labels import row_index, row_numbers
-from ..._data.tables import table
+from ..._data.tables import columns_of, table
 from ..._data.wording import words
 from ..._engine.refit import RetrainedModel
 from ..._model.hashes import hash_model
 from ..._model.reading import Reading
 from ..._tracer.noise_floor import noise_bounds, noise_marks, size_bound
 from ..._tracer.tracer import Tracer
-from ..common import Effect, Interruptible, check_tracer, stopping_note
+from ..common import Interruptible, check_tracer, stopping_note
+from ..effects import Aim, Effect, change_columns, effects_table, in_target_unit
 from .audit import data_record, model_record, utc_time
 from .result import RemovalImpact
 
 _FORMAT = "leaftrace-removal-impact-1"
 _SHOWN = 20  # test rows in the table
+_LOSS = "mean loss"
 _WAYS = ("predicted", "refitted", "retrained")
 
 
@@ -85,13 +87,16 @@ def removal_impact(
     unit = "probabilities" if reading.has_probabilities else "predictions"
     noise = tracer.noise_moves(X_test, len(gone))
     effects = _effects(reading, unit, runs.scores, codes, noise)
+    shown = tuple(
+        in_target_unit(effect, reading.loss) if effect.of == _LOSS else effect for effect in effects
+    )
     names = row_index(X_test, m)
     most_moved = _most_moved(reading, runs.scores, names, y_test)
     audit = {
         "format": _FORMAT,
         "time": time,
         **_record(tracer, gone, X_test, y_test, runs.retrained),
-        "effects": [_recorded(effect) for effect in effects],
+        "effects": _lines(effects_table(shown)),
         "controls": runs.controls,
         "interrupted": runs.interrupted,
     }
@@ -100,13 +105,13 @@ def removal_impact(
         audit["classes_by_number"] = class_names
     return RemovalImpact(
         title=f"Without {len(gone):,} of {tracer.n_rows:,} training rows",
-        advice=_advice(unit, effects, runs, m) + stopping_note(tracer, retrain),
+        advice=_advice(unit, shown, runs, m) + stopping_note(tracer, retrain),
         rows=gone,
         answers={way: reading.response(F) for way, F in runs.scores.items()},
         controls=np.array(runs.controls),
         interrupted=runs.interrupted,
         _table=table(most_moved, tracer.table_kind),
-        _effects=tuple(effects),
+        _effects=shown,
         _kind=tracer.table_kind,
         _audit=json_value(audit),
     )
@@ -184,7 +189,7 @@ def _scores_without_random_rows(
     tracer: Tracer, size: int, X: Any, count: int, seed: int
 ) -> Iterator[F64]:
     """Scores (m, K) of X after retraining without as many rows drawn at random."""
-    rng = np.random.default_rng(seed)
+    rng = inputs.random_numbers(seed)
     for _ in range(count):
         yield tracer.retrain(rng.choice(tracer.n_rows, size, replace=False)).scores(X)
 
@@ -218,10 +223,10 @@ def _record(
     }
 
 
-def _recorded(effect: Effect) -> dict[str, Any]:
-    """An effect for the audit file, without a mark that was not made."""
-    marked = bool(effect.above_noise)
-    return {k: v for k, v in asdict(effect).items() if marked or k != "above_noise"}
+def _lines(effects: Any) -> list[dict[str, Any]]:
+    """The lines of a table of effects, for the audit file."""
+    columns = columns_of(effects)
+    return [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
 
 
 def moves(reading: Reading, before: F64, after: F64) -> F64:
@@ -253,10 +258,11 @@ def _effects(
         mark = ""
         if noise is not None:
             random = np.array([change(start + moved) for moved in noise])
-            signed = name == "mean loss"
+            signed = name == _LOSS
             bound = noise_bounds(random[None])[0] if signed else size_bound(random)
             mark = str(noise_marks(list(changes.values())[-1], bound))
-        return Effect(name, before, **changes, above_noise=mark)
+        aim: Aim = "lower" if name == _LOSS else ""
+        return Effect(name, before, **changes, above_noise=mark, better=aim)
 
     effects = [
         effect(f"mean move of {unit}", 0.0, lambda F: moves(reading, start, F).mean()),
@@ -270,7 +276,7 @@ def _effects(
     if codes is not None:
         loss = reading.loss.value(start, codes).mean()
         effects.append(
-            effect("mean loss", float(loss), lambda F: reading.loss.value(F, codes).mean() - loss)
+            effect(_LOSS, float(loss), lambda F: reading.loss.value(F, codes).mean() - loss)
         )
     return effects
 
@@ -297,12 +303,12 @@ def _most_moved(
         response = reading.response(F[top])
         return response if response.ndim == 1 else response[np.arange(len(top)), old]
 
-    columns["before"] = answer(start)
-    for way in _WAYS:
-        columns[way] = np.full(len(top), np.nan)
-        if way in scores:
-            columns[way] = answer(scores[way]) - answer(start)
-    return columns
+    ways = {way: np.full(len(top), np.nan) for way in _WAYS}
+    for way in ways.keys() & scores.keys():
+        ways[way] = answer(scores[way]) - answer(start)
+    changes = change_columns(answer(start), ways, "")
+    del changes["verdict"]
+    return columns | changes
 
 
 def _advice(unit: str, effects: Sequence[Effect], runs: _Runs, m: int) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 
 from ..._data.arrays import F64, Ints
 from ..._data.files import whole_file
-from ..common import Effect, Finding, effects_table
+from ..common import Finding
+from ..effects import Effect, effects_table, shown_effects
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,6 +45,10 @@ class RemovalImpact(Finding):
         """The test rows that move most: their answer before (the probability of the class first
         decided for, or the prediction) and its changes."""
         return self._table
+
+    @property
+    def shown(self) -> Any:
+        return shown_effects(self._table)
 
     @property
     def effects(self) -> Any:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..._data import inputs
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.progress import progress
 from ..._data.row_labels import row_numbers
@@ -16,7 +17,8 @@ from ..._model.goal import Goal, ReadyGoal
 from ..._tracer.influence import FIRST_ORDER, SOFT_SPLITS
 from ..._tracer.noise_floor import noise_marks
 from ..._tracer.tracer import Tracer
-from ..common import Effect, Interruptible, check_tracer, row_columns, stopping_note
+from ..common import Interruptible, check_tracer, row_columns, stopping_note
+from ..effects import Effect
 from ..statistics import paired_interval
 from .confirmation import Confirmation, check_repeats, confirm_sets
 from .result import Direction, InfluentialSet, advice_of, title_of
@@ -67,6 +69,7 @@ def influential_set(
     check_tracer(tracer)
     tracer.engine.needs_derivatives()
     repeats = check_repeats(confirm)
+    rng = inputs.random_numbers(seed)
     _check_arguments(of, direction, method, rounds)
     question, method = _question(tracer, X, y, k, of, output, rows, method, baseline)
     signs = list(_SIGNS.values()) if direction is None else [_SIGNS[direction]]
@@ -87,7 +90,7 @@ def influential_set(
     confirmation = None
     if repeats and len(found.rows) and len(at_once.rows) and not interrupted:
         with Interruptible() as run:
-            confirmation = confirm_sets(question, X, [found.rows, at_once.rows], repeats, seed)
+            confirmation = confirm_sets(question, X, [found.rows, at_once.rows], repeats, rng)
         interrupted = run.interrupted
     goes: Direction = "raise" if sign > 0 else "lower"
     way = "going through all sets" if search_all else f"ranking by {type(method).__name__}"
@@ -213,6 +216,7 @@ def _result(
             one.change,
             float(retrained.mean()),
             str(noise_marks(retrained.mean(), noise)),
+            "",
         )
         for (name, one), retrained in zip(sets.items(), changes, strict=True)
     ]

@@ -53,7 +53,7 @@ def check_repeats(confirm: Any) -> int:
 
 
 def confirm_sets(
-    question: Question, X: Any, sets: Sequence[Ints], repeats: int, seed: int
+    question: Question, X: Any, sets: Sequence[Ints], repeats: int, rng: np.random.Generator
 ) -> Confirmation:
     """Retrain without each of the sets and without random rows. ``X``: the test rows."""
     engine = question.tracer.engine
@@ -65,7 +65,6 @@ def confirm_sets(
         scores = engine.retrainings.train(training, engine.work.n_jobs).scores(X)
         return question.change(scores + offset)
 
-    rng = np.random.default_rng(seed)
     every = np.unique(np.concatenate(sets))
     size = max(len(rows) for rows in sets)
     changes = np.zeros((len(sets), repeats))

@@ -8,7 +8,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ..._data.arrays import F64, Ints
-from ..common import Effect, Finding, effects_table
+from ..common import Finding
+from ..effects import Effect, effects_table
 from ..statistics import interval_in_words
 
 Direction = Literal["raise", "lower"]

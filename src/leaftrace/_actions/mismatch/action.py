@@ -165,7 +165,7 @@ class _Parts(NamedTuple):
 
 def _split(m: int, tree: bool, seed: int) -> _Parts:
     """Split m test rows at random. ``tree``: some of them grow a tree."""
-    order = np.random.default_rng(seed).permutation(m)
+    order = inputs.random_numbers(seed).permutation(m)
     rest = order[m // 2 :]
     grown = len(rest) // 2 if tree else 0
     return _Parts(order[: m // 2], rest[:grown], rest[grown:])

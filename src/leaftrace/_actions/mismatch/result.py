@@ -11,7 +11,8 @@ import numpy as np
 from ..._data.arrays import F64, Ints
 from ..._data.tables import table
 from ..._engine.refit import RetrainedModel
-from ..common import Effect, Finding, effects_table
+from ..common import Finding
+from ..effects import Effect, effects_table
 from ..statistics import interval_in_words
 
 INCREASE = "increase the weight"

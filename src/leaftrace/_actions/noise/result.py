@@ -15,15 +15,8 @@ from ..._data.progress import progress
 from ..._data.tables import table
 from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
-from ..common import (
-    Effect,
-    Finding,
-    Interruptible,
-    effects_table,
-    measure,
-    row_columns,
-    stopping_note,
-)
+from ..common import Finding, Interruptible, measure, row_columns, stopping_note
+from ..effects import Effect, effects_table
 from ..statistics import interval_in_words, paired_interval
 
 _COLUMNS = ("is_label_issue", "label_score", "given_label", "predicted_label")

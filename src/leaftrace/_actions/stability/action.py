@@ -94,6 +94,8 @@ def ensemble_influence(
     """
     n = inputs.row_count(X)
     sizes = _bag_sizes(make_model, members, bag, score_left_out, n, method)
+    members = int(members)
+    rng = inputs.random_numbers(seed)
     if score_left_out:
         _check_scored_rows(X_test, method)
     if X_test is None:
@@ -104,7 +106,7 @@ def ensemble_influence(
     weight = None if sample_weight is None else inputs.weights(sample_weight, n)
     training = MemberTraining(X, labels, weight, make_model, fit, n_jobs, eval_set)
     queries = MemberQueries(training, X_test, y_test, of, reduce, output, method, score_left_out)
-    bags = _draw_bags_in_turn(labels, members, sizes, np.random.default_rng(seed))
+    bags = _draw_bags_in_turn(labels, members, sizes, rng)
     weights = np.ones(n) if weight is None else weight
     done = _Finished()
     with Interruptible():
@@ -142,12 +144,14 @@ def _bag_sizes(
             f"make_model is a {type(make_model).__name__}; pass a function of a seed that gives an "
             "unfitted model, such as lambda seed: LGBMRegressor(random_state=seed)."
         )
-    if members < 2:
-        raise InvalidInput(f"members is {members}; ask for 2 or more, or use Tracer for one model.")
-    shares = np.atleast_1d(bag).tolist()
+    if not inputs.is_whole(members) or members < 2:
+        raise InvalidInput(
+            f"members is {members!r}; it is a number of models, 2 or more; use Tracer for one model."
+        )
+    shares = inputs.shares(bag)
     sizes = [round(share * n) if 0 < share <= 1 else 0 for share in shares]
     # Of c bags of one size, every row is in floor(c size / n) at least.
-    turns = [len(range(place, members, len(sizes))) for place in range(len(sizes))]
+    turns = [len(range(place, int(members), len(sizes))) for place in range(len(sizes))]
     times = sum(count * size // n for count, size in zip(turns, sizes, strict=True))
     if not sizes or min(sizes) < 1 or (times < 2 and not score_left_out):
         raise InvalidInput(

@@ -14,7 +14,8 @@ from ..._data.row_labels import labels_of, row_numbers
 from ..._data.tables import table
 from ..._model.early_stopping import Rounds, rounds_in_words
 from ..._tracer.influence import Influence, rank
-from ..common import Effect, Finding, Interruptible, effects_table
+from ..common import Finding, Interruptible
+from ..effects import Effect, effects_table
 from .members import Member, MemberQueries
 from .moments import rank_intervals, size_ranks, summary
 
@@ -100,7 +101,8 @@ class EnsembleInfluence(Finding):
         if len(names) > 1:
             sizes = np.column_stack([sizes.mean(axis=1), sizes])
         effects = tuple(
-            Effect(name, *size.tolist()) for name, size in zip(names, sizes.T, strict=True)
+            Effect(name, *size.tolist(), better="lower" if "loss" in name else "")
+            for name, size in zip(names, sizes.T, strict=True)
         )
         mean_sizes = np.array(by_member).mean(axis=2)
         advice = _verdict(mean_sizes, len(index), names[0], same_rows=X is None)

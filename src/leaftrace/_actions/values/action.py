@@ -97,7 +97,7 @@ def data_values(
     engine.queries(X_val, y_val, "loss", "mean", None, None)  # raises for rows that do not fit
     engine.retrainings.confirm_eval_set()
     weight = tracer.sample_weight
-    bags = bags_in_turn(_class_codes(tracer), weight, sizes, np.random.default_rng(seed))
+    bags = bags_in_turn(_class_codes(tracer), weight, sizes, inputs.random_numbers(seed))
     models = BagModels(tracer, X_val, y_val, method)
     done = _Finished(members, len(sizes), weight)
     with Interruptible() as run:
@@ -200,9 +200,9 @@ def _check_baseline(tracer: Tracer) -> None:
 
 def _bag_sizes(tracer: Tracer, bag: float | Sequence[float], members: int | None) -> list[int]:
     """Numbers of rows in the bags, with the arguments checked."""
-    shares = np.atleast_1d(np.asarray(bag, dtype=float))
+    shares = np.array(inputs.shares(bag))
     live = int((tracer.sample_weight > 0).sum())
-    if shares.ndim != 1 or not len(shares) or not np.all((shares > 0) & (shares < 1)):
+    if not len(shares) or not np.all((shares > 0) & (shares < 1)):
         raise InvalidInput(
             f"bag is {bag!r}; it is a share of the training rows between 0 and 1, or several."
         )
@@ -215,8 +215,10 @@ def _bag_sizes(tracer: Tracer, bag: float | Sequence[float], members: int | None
         )
     if members is None:
         return sizes
-    left_out = members // len(sizes) * (1 - sizes[-1] / live)
-    if isinstance(members, bool) or members != int(members) or left_out < 2:
+    left_out = 0.0
+    if inputs.is_whole(members):
+        left_out = members // len(sizes) * (1 - sizes[-1] / live)
+    if left_out < 2:
         raise InvalidInput(
             f"members is {members!r} with {len(sizes)} size(s) of bags; every row must be left out of two bags of "
             "every size at least: ask for more members, or None."

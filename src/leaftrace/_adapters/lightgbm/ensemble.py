@@ -192,7 +192,7 @@ class LightGBMRun:
         ``folded``: the first trees hold a starting score.
         """
         if self.parsed.averaged:
-            return self._forest_schedule()
+            return self._forest_schedule(folded)
         T = self.parsed.iterations
         is_first = np.arange(T) == 0
         if params["boosting"] == "dart" and not refitted(params):
@@ -205,16 +205,17 @@ class LightGBMRun:
             return _Schedule(rates, moves, is_first)
         return _Schedule(np.full(T, float(params["learning_rate"])), None, is_first)
 
-    def _forest_schedule(self) -> _Schedule:
+    def _forest_schedule(self, folded: bool) -> _Schedule:
         """The mean of all trees, without learning rate.
 
         A tree without splits is zero, and does not hold the starting score.
         """
         T = self.parsed.iterations
         empty = self.without_splits.all(axis=1)
-        if np.any(self.without_splits.any(axis=1) & ~empty):
+        if folded and np.any(self.without_splits.any(axis=1) & ~empty):
             raise UnsupportedModel(
-                "a class of this forest has a tree without splits; train with fewer constraints."
+                "a class of this forest has a tree without splits, which lacks the starting score that the trees of "
+                "other classes hold; train with boost_from_average=False, or with fewer constraints on splits."
             )
         mean = [(t, 1 / T) for t in range(T)]
         before_steps: Moves = [[] for _ in range(T)]

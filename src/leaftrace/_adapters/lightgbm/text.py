@@ -17,6 +17,8 @@ _PARAMETER = re.compile(r"\[[^:]+: ?.*\]")
 
 def check_text(text: str) -> None:
     """Raise ValueError unless this is the text of a whole model."""
+    if "\0" in text:  # LightGBM takes it for the end, and looks for the rest for ever
+        raise ValueError("there are bytes of zero in it")
     sizes_hold = "\r\n" not in text  # of a file with other ends of lines they do not
     text = text.replace("\r\n", "\n")
     head, has_trees, rest = text.partition("\nTree=0\n")

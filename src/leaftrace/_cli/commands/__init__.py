@@ -5,6 +5,7 @@ Each checks all inputs that can be checked before the long work, and then calls 
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -24,7 +25,8 @@ _HELP = (
 _EPILOG = (
     "Exit codes: 0 finished; 1 the answer is no (--fail-above exceeded, replay not exact, "
     "prediction not fixed, cleaning does not help); 2 an input is wrong, one line says what to do; "
-    "3 leaftrace failed; 130 stopped with Ctrl-C, finished parts are shown."
+    "3 leaftrace failed; 130 stopped with Ctrl-C, finished parts are shown; "
+    "141 nobody reads the output on."
 )
 app = typer.Typer(
     help=_HELP,
@@ -32,6 +34,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="rich" if sys.stdout is not None and sys.stdout.isatty() else None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -51,7 +54,18 @@ def _root(
     pass
 
 
-for body in (check, explain, noise, clean, groups, fix, impact, values):
-    add_command(app, body)
+_DATA = "model.cbm --train train.csv --target repaid"
+_EXAMPLES = {
+    check: _DATA,
+    explain: f"{_DATA} --test test.csv --worst 5 --html report.html",
+    noise: f"{_DATA} --hold holdout.csv",
+    clean: f"{_DATA} --val trusted.csv --hold holdout.csv --out cleaned.csv",
+    groups: f"{_DATA} --test test.csv --by source --test-by region",
+    fix: f"{_DATA} --test test.csv --id customer --row C031251",
+    impact: f"{_DATA} --test test.csv --id customer --rows forget.txt --audit request.json",
+    values: f"{_DATA} --test test.csv --members 60",
+}
+for body, example in _EXAMPLES.items():
+    add_command(app, body, example)
 for body in (demo, paper):
     app.command()(body)

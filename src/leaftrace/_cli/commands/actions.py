@@ -9,13 +9,12 @@ import numpy as np
 import typer
 
 from ..._actions.common import Finding
-from ..._data.arrays import Ints
 from ..._data.errors import InvalidInput
 from ..._data.tables import columns_of
 from .. import NO, OK
 from ..findings import judge, show_finding
 from ..job import InputRows, Job
-from ..options import AlsoRetrain, FailAbove, TestHasNoLabels, TestTable, row_list
+from ..options import AlsoRetrain, FailAbove, TestHasNoLabels, TestTable, named_rows, split
 
 
 def groups(
@@ -67,7 +66,10 @@ def fix(
     job: Job,
     *,
     test: TestTable,
-    row: Annotated[int, typer.Option(min=0, help="The test row, by position.", show_default=False)],
+    row: Annotated[
+        str,
+        typer.Option(help="The test row: its id (with --id), or position.", show_default=False),
+    ],
     action: Annotated[
         str, typer.Option(help="What to do to training rows: remove or relabel.")
     ] = "remove",
@@ -86,16 +88,24 @@ def fix(
     other = job.open(test)
     tracer, _ = job.trace(training)
     given = job.read(other)
-    [row] = row_list(str(row), len(given.X), "test rows")
     assert given.y is not None
-    rest = np.delete(np.arange(len(given.y)), row)
+    place = _one_row(row, job.row_ids(given), len(given.X))
+    rest = np.delete(np.arange(len(given.y)), place)
     settings: Any = {"action": action, "max_rows": max_rows, "tolerance": tolerance}
     if len(rest):
         settings |= {"X_test": given.X.iloc[rest], "y_test": given.y[rest]}
-    found = fix_prediction(tracer, given.X.iloc[[row]], given.y[row], **settings)
+    found = fix_prediction(tracer, given.X.iloc[[place]], given.y[place], **settings)
     job.out.document |= {"fixed": found.fixed, "action": found.action}
     show_finding(job.out, found)
     return OK if found.fixed else NO
+
+
+def _one_row(text: str, ids: list[str] | None, n: int) -> int:
+    """The position of the one test row that a text names."""
+    places = named_rows([text], ids, n, "test rows")
+    if len(places) > 1:
+        raise InvalidInput(f"--row {text} names {len(places)} test rows; name one.")
+    return places[0]
 
 
 def impact(
@@ -130,7 +140,7 @@ def impact(
     training = job.open_training()
     other = job.open(test, labelled=not no_labels)
     tracer, trained = job.trace(training)
-    gone = _rows_to_remove(job.options.id, rows, trained)
+    gone = _rows_to_remove(rows, job.row_ids(trained), len(trained.X))
     given = job.read(other, labelled=not no_labels)
     found = removal_impact(
         tracer, gone, given.X, given.y, retrain=not no_retrain, controls=controls
@@ -150,27 +160,16 @@ def _mean_move(found: Finding) -> float:
     return float(effects["refitted"][0]) if np.isnan(retrained) else retrained
 
 
-def _rows_to_remove(id_column: str | None, text: str, trained: InputRows) -> list[int] | Ints:
-    """Positions of training rows, from the path of a file of ids or from a list of positions."""
-    n = len(trained.X)
-    if not os.path.isfile(text):
-        if not text[:1].isdigit():
-            raise InvalidInput(
-                f"there is no file '{text}' of rows; "
-                "give one id a line, or positions such as 0,5-9."
-            )
-        return row_list(text, n, "training rows")
-    with open(text, encoding="utf-8") as file:
-        ids = list(dict.fromkeys(line.strip() for line in file if line.strip()))
-    if not ids:
-        raise InvalidInput(f"the file '{text}' names no rows; write one id a line.")
-    if id_column is None:
-        return row_list(",".join(ids), n, "training rows")
-    names = trained.X.index.astype(str)
-    known = set(names)
-    if unknown := [name for name in ids if name not in known]:
+def _rows_to_remove(text: str, ids: list[str] | None, n: int) -> list[int]:
+    """Positions of training rows, from the path of a file with one row a line, or from a list."""
+    if os.path.isfile(text):
+        with open(text, encoding="utf-8") as file:
+            lines = [line.strip() for line in file if line.strip()]
+        if not lines:
+            raise InvalidInput(f"the file '{text}' names no rows; write one id a line.")
+        return named_rows(lines, ids, n, "training rows")
+    if ids is None and not text[:1].isdigit():
         raise InvalidInput(
-            f"{len(unknown)} id(s) of '{text}' are not in the column '{id_column}' of the training "
-            f"table, the first is '{unknown[0]}'; take them out, or check --id."
+            f"there is no file '{text}' of rows; give one id a line, or positions such as 0,5-9."
         )
-    return np.flatnonzero(names.isin(ids))
+    return named_rows(split(text), ids, n, "training rows")

@@ -25,7 +25,7 @@ from ..options import (
     TestHasNoLabels,
     TestTable,
     method_of,
-    row_list,
+    named_rows,
     split,
 )
 from ..output import say
@@ -44,7 +44,9 @@ def explain(
     job: Job,
     *,
     test: TestTable,
-    rows: Annotated[str | None, typer.Option(help="Test rows by position: 0,5-9.")] = None,
+    rows: Annotated[
+        str | None, typer.Option(help="Test rows: ids (with --id), or positions: 0,5-9.")
+    ] = None,
     worst: Annotated[
         int, typer.Option(min=1, help="How many test rows: those with the largest loss.")
     ] = 20,
@@ -79,7 +81,8 @@ def explain(
     given = job.read(other, labelled=not no_labels)
     positions = None
     if rows is not None:
-        positions = np.array(row_list(rows, len(given.X), "test rows"))
+        named = named_rows(split(rows), job.row_ids(given), len(given.X), "test rows")
+        positions = np.array(named)
     with job.out.step("predicting the test rows"):
         chosen = choose_rows(
             tracer,
@@ -93,7 +96,7 @@ def explain(
         )
     if noise_floor:
         _measure_noise(job, chosen, noise_floor, every_row=html is not None)
-    found = explain_rows(chosen, top, for_report=html is not None)
+    found = explain_rows(chosen, top)
     show_explanation(job.out, chosen, found, top)
     if html is not None:
         settings = ReportSettings(positions, worst, top, redact=split(redact), retrain=retrain)

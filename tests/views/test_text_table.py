@@ -1,0 +1,50 @@
+"""Tables as text: nothing is cut on a narrow terminal, and a pipe gets all digits."""
+
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from leaftrace._cli.text_table import print_table
+
+COLUMNS = {
+    "train_row": np.array(["FL031251", "a name that is longer than the others"], dtype=object),
+    "position": np.array([7, 12345678]),
+    "loss_change_if_removed": np.array([-9.951e-05, 1 / 3]),
+    "before": np.array([2.874e7, 0.1]),
+    "not_computed": np.array([np.nan, np.nan]),
+    "verdict": np.array(["better", "worse"], dtype=object),
+    "change_is": np.array(["first order", "first order"], dtype=object),
+}
+
+
+def shown(width, terminal):
+    file = io.StringIO()
+    console = Console(file=file, width=width, force_terminal=terminal, color_system=None)
+    print_table(console, COLUMNS, 20)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 80, 120])
+def test_no_number_is_cut_at_any_width(width):
+    text = shown(width, True)
+    assert max(map(len, text.splitlines())) <= width
+    for number in ("-9.951e-05", "0.3333", "12345678", "28,740,000"):
+        assert number in text.split(), (number, text)
+    assert "Changes are first order." in " ".join(text.split())
+    assert "not computed" not in text
+
+
+def test_columns_that_do_not_fit_follow_with_the_name_of_the_row():
+    narrow = shown(40, True)
+    assert narrow.count("FL031251") > 1
+    assert shown(120, True).count("FL031251") == 1
+
+
+def test_a_pipe_gets_one_line_a_row_and_all_digits():
+    head, first, second, sentence = shown(40, False).splitlines()
+    assert head.split()[:2] == ["train", "row"]
+    assert first.split()[-2:] == ["28740000.0", "better"]
+    assert repr(1 / 3) in second
+    assert sentence == "Changes are first order."
