@@ -232,7 +232,7 @@ class Step:
         apart = a != b
         place = a[apart] * self.M + b[apart]
         sums = np.bincount(place, point.pair_weights[apart], self.M**2)
-        return sums.reshape(self.M, self.M)
+        return sums.reshape(self.M, self.M).astype(np.float64)
 
     def _slopes(self, S: F64 | None, s: F64) -> F64:
         """J (M, O, O) of a step of one tree."""

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..._data.arrays import F64
 from .loss import CoupledLoss, CoupledRows, Slopes
@@ -111,7 +112,13 @@ class LambdaPoint:
     """
 
     def __init__(
-        self, loss: LambdaLoss, rows: CoupledRows, pairs: Pairs, D: F64, A: F64, varies: F64
+        self,
+        loss: LambdaLoss,
+        rows: CoupledRows,
+        pairs: Pairs,
+        D: F64,
+        A: F64,
+        varies: NDArray[np.bool_],
     ) -> None:
         self.loss = loss
         self.rows = rows

@@ -205,7 +205,7 @@ class CoupledLoss(Additive):
     def response(self, state: F64) -> F64:
         return state[:, 0]
 
-    def _refuse(self, *_: Any) -> NoReturn:
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise UnsupportedModel(
             f"this does not work with the {self.name} loss, whose gradients depend on all rows of a {self.unit}: it "
             "looks at one row at a time. What works is influence() and top() with LeafInfluence(), LeafRefit(), "

@@ -38,13 +38,14 @@ class Pairs:
         """(..., n) sums over the pairs of each row: x where it is a, and sign x where it is b."""
         if x.ndim == 1:
             first = np.bincount(self.a, x, self.n)
-            return first + sign * np.bincount(self.b, x, self.n)
+            second = np.bincount(self.b, x, self.n)
+            return (first + sign * second).astype(np.float64)
         return np.stack([self.scattered(lane, sign) for lane in x])
 
     def by_query(self, x: F64, queries: int) -> F64:
         """(..., Q) sums over the pairs of each query."""
         if x.ndim == 1:
-            return np.bincount(self.query, x, queries)
+            return np.bincount(self.query, x, queries).astype(np.float64)
         return np.stack([self.by_query(lane, queries) for lane in x])
 
 

@@ -79,13 +79,14 @@ class SmoothNDCG:
         i, j = _other_rows(rows)
         m = len(F)
         above = 0.5 * (1 + np.tanh(0.5 * (F[j] - F[i]) / self.bandwidth))
-        rank = 1 + np.bincount(i, above, m)
+        rank = 1 + np.bincount(i, above, m).astype(np.float64)
         discount, slope = self._discount(rank)
         ideal = ideal_dcg(rows, self.gain, self.k)
         share = rows.spread(np.divide(1.0, ideal, out=np.zeros_like(ideal), where=ideal > 0))
         values = rows.sums(self.gain * discount * share)
         pull = (self.gain * slope * share)[i] * above * (1 - above) / self.bandwidth
-        return values, np.bincount(j, pull, m) - np.bincount(i, pull, m)
+        gradient = np.bincount(j, pull, m) - np.bincount(i, pull, m)
+        return values, gradient.astype(np.float64)
 
     def _discount(self, rank: F64) -> tuple[F64, F64]:
         """q and dq/dr for soft ranks from 1."""
