@@ -257,3 +257,4 @@ def rows():
     yield "LambdaMart, l2_leaf_reg", ranker("LambdaMart", l2_leaf_reg=3)
     yield "PairLogitPairwise", ranker("PairLogitPairwise")
     yield "YetiRank", ranker("YetiRank")
+    yield "Cox", option(np.exp(SCORE) * np.where(KIND == "red", -1, 1), loss_function="Cox")

@@ -108,6 +108,12 @@ def ranker(objective="rank:ndcg", y=None, **settings):
     return make
 
 
+def cox():
+    y = np.where(CLASS == 1, POSITIVE, -POSITIVE)
+    rows = xgb.DMatrix(X, y)
+    return xgb.train({**BASE, "objective": "survival:cox"}, rows, 10), X, y, {}
+
+
 def survival():
     rows = xgb.DMatrix(X, label_lower_bound=POSITIVE, label_upper_bound=POSITIVE)
     return xgb.train({**BASE, "objective": "survival:aft"}, rows, 5), X, POSITIVE, {}
@@ -267,4 +273,5 @@ def rows():
     yield "rank:map, lambdarank_pair_method=mean", ranker("rank:map", lambdarank_pair_method="mean")
     yield "rank:ndcg, subsample", ranker(subsample=0.7, seed=3)
     yield "rank:ndcg, lambdarank_unbiased", ranker(lambdarank_unbiased=True)
+    yield "survival:cox", cox
     yield "objective=survival:aft", survival

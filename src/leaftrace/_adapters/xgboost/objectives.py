@@ -103,7 +103,7 @@ def _loss(objective: str, params: Mapping[str, str]) -> Loss:
     if objective == "reg:pseudohubererror":
         return PseudoHuber(as_float32(params["huber_slope"]))
     if objective == "survival:cox":
-        return Cox()
+        return Cox(float32=True)
     if objective in QUANTILES:
         name = objective.partition(":")[2].replace("error", " error")
         return Pinball(quantile_levels(params)[0], name)

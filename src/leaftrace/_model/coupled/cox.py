@@ -29,10 +29,13 @@ class Cox(CoupledLoss):
     ``ties_at_risk``  whether all rows of the same time are at risk; otherwise those later in the order
     ``taken_from``    (n,) the row whose derivatives each row is given, for n rows: a booster may mix
                       them up. None: its own
+    ``float32``       whether training summed exp(A) of all rows in float32 numbers, and subtracted those
+                      of rows that left in float64, so that what remains at the end has the difference
     """
 
     ties_at_risk: bool = True
     taken_from: Callable[[int], Ints] | None = None
+    float32: bool = False
     name: str = "Cox"
     unit = "risk set"
     whole = True
@@ -41,7 +44,7 @@ class Cox(CoupledLoss):
         return CoxTerms(self, rows)
 
     def for_test_rows(self) -> Cox:
-        return Cox(self.ties_at_risk, None, self.name)
+        return Cox(self.ties_at_risk, name=self.name)
 
     def response(self, state: F64) -> F64:
         return np.exp(state[:, 0])
@@ -62,6 +65,7 @@ class CoxTerms:
         if loss.ties_at_risk:
             self.first = np.searchsorted(sorted_time, sorted_time, side="left")
             self.last = np.searchsorted(sorted_time, sorted_time, side="right") - 1
+        self.float32 = loss.float32
         self.taken = np.arange(n) if loss.taken_from is None else loss.taken_from(n)
 
     def at(self, A: F64, t: int) -> CoxPoint:
@@ -77,6 +81,10 @@ class CoxPoint:
         event = terms.event
         e = np.exp(A[terms.order] - A.max())
         E = _from_here_on(e)[terms.first]
+        if terms.float32:
+            e = np.exp(A[terms.order])
+            total = e.astype(np.float32).sum(dtype=np.float64)
+            E = (total - (np.cumsum(e) - e))[terms.first]
         R = np.cumsum(event / E)
         S = np.cumsum(event / E**2)
         self.e = e
