@@ -109,7 +109,7 @@ def ranker(objective="rank:ndcg", y=None, **settings):
 
 
 def cox():
-    y = np.where(CLASS == 1, POSITIVE, -POSITIVE)
+    y = np.where(np.arange(N) % 3, POSITIVE, -POSITIVE)
     rows = xgb.DMatrix(X, y)
     return xgb.train({**BASE, "objective": "survival:cox"}, rows, 10), X, y, {}
 
