@@ -24,17 +24,22 @@ PROCESSES ?= 2
 .PHONY: demo test fuzz docs dist test-oldest asan support bench actions paper paper-full lint types check clean
 .DEFAULT_GOAL := test
 
-# The environment is made anew when what it is made of changes; Python files are used in place.
-$(VENV)/ready: pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/native/*)
+# The environment is made anew when what it is made of changes; Python files are used in place. The demo needs few
+# packages, so it does not wait for the others.
+$(VENV)/demo: pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/native/*)
 	@$(PYTHON) -c "import sys; sys.exit('leaftrace needs Python 3.11 or newer; this is ' + sys.version.split()[0] + '. Try: make PYTHON=python3.12') if sys.version_info < (3, 11) else None"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt scikit-build-core nanobind cmake ninja
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --group docs
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group demo
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --editable .
 	@touch $@
 
-demo: $(VENV)/ready
+$(VENV)/ready: $(VENV)/demo
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --group docs
+	@touch $@
+
+demo: $(VENV)/demo
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/ready
@@ -80,7 +85,7 @@ asan: $(VENV)/ready
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 LEAFTRACE_SANITIZED=$(ASAN) PYTHONPATH=tools \
 		$(BIN)/python -m pytest -n auto -p sanitized_kernels tests/engine/test_hostile_kernels.py \
 		tests/engine/test_kernels.py tests/engine/test_general_kernels.py tests/engine/test_removals.py \
-		tests/adapters/test_contract.py
+		tests/engine/test_structure.py tests/engine/test_structure_candidates.py tests/adapters/test_contract.py
 
 support: $(VENV)/ready
 	$(BIN)/python tools/support.py

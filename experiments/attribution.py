@@ -2,7 +2,7 @@
 
     LDS       the model is trained on random halves of the rows; rank correlation, over the halves, of
               a test row's loss with the sum of influences on it over the rows of the half; mean over
-              test rows
+              test rows, and over repetitions of these trainings with other seeds
     remove    remove the rows most helpful to other test rows (1, 2, 5 % of all), retrain: rise of the
               mean loss
     clean     remove the most harmful ones: change of the mean loss
@@ -40,7 +40,7 @@ class Size:
 
     ``tests``      test rows for the LDS; five times as many are to choose by, and as many to judge by
     ``halves``     halves of the rows on which models are trained
-    ``repeats``    further trainings on each half, whose mean is the ceiling
+    ``repeats``    trainings on each half beyond the first; the mean of so many is the ceiling
     ``seeds``      models over which methods of a single model are averaged
     ``left_out``   libraries whose models are also retrained without each row
     ``fresh``      numbers of trainings on other halves, from which a ridge regression learns"""
@@ -138,20 +138,33 @@ class World:
             lt.Tracer(self.fit(seed), self.data.X, self.data.y) for seed in range(self.size.seeds)
         ]
 
-    def lds(self, values: list[np.ndarray]) -> np.ndarray:
-        """Return rank correlations (models x tests,) of influences (rows, tests) with retraining."""
+    def summed(self, values: list[np.ndarray]) -> np.ndarray:
+        """Return what influences (rows, tests) of models say of each half: (models, halves, tests)."""
         halves = self.halves.astype(float)
-        return np.concatenate([correlations(halves @ v, self.half_losses) for v in values])
+        return np.array([halves @ v for v in values])
 
-    def retrained_lds(self, repeats: int) -> np.ndarray:
-        """Return rank correlations (tests,) of the mean of further retrainings with retraining."""
-        others = [self.on_halves(1 + repetition) for repetition in range(repeats)]
-        return correlations(np.mean(others, axis=0), self.half_losses)
+    def lds(self, summed: np.ndarray) -> np.ndarray:
+        """Return rank correlations (repetitions, tests) of sums of influences with retraining.
+
+        They are means over the models that influences were computed for."""
+        found = [[correlations(model, one) for model in summed] for one in self.repetitions]
+        return np.mean(found, axis=1)
+
+    def retrained_lds(self, count: int) -> np.ndarray:
+        """Return rank correlations (repetitions, tests) of the mean of other retrainings with each.
+
+        For each repetition, the others are the ``count`` ones that follow it in a circle."""
+        every = self.repetitions
+        found = []
+        for place, one in enumerate(every):
+            others = [every[(place + step) % len(every)] for step in range(1, count + 1)]
+            found.append(correlations(np.mean(others, axis=0), one))
+        return np.array(found)
 
     @cached_property
-    def half_losses(self) -> np.ndarray:
-        """Losses (halves, tests) that the LDS compares influences with."""
-        return self.on_halves(0)
+    def repetitions(self) -> list[np.ndarray]:
+        """Losses (halves, tests) of each repetition, which influences are compared with."""
+        return [self.on_halves(repetition) for repetition in range(1 + self.size.repeats)]
 
     def mean_loss(self, keep: np.ndarray | slice, y: np.ndarray | None = None) -> float:
         """Return the mean loss of the rows that judge, over three seeds."""

@@ -13,9 +13,19 @@ import importlib
 import re
 import sys
 
-from results import DIFFERS, MARKS, ROOT, folder_of
+from results import AIM_MARKS, DIFFERS, MARKS, ROOT, folder_of
 
-NAMES = ("proxies", "times", "noise", "fixing", "mismatch", "detectors", "attribution", "protocols")
+NAMES = (
+    "proxies",
+    "times",
+    "noise",
+    "fixing",
+    "mismatch",
+    "detectors",
+    "attribution",
+    "curves",
+    "protocols",
+)
 HEAD = """# The paper, reproduced
 
 This page reproduces every table and figure of B. Sharchilev, Y. Ustinovsky, P. Serdyukov, M. de Rijke:
@@ -95,9 +105,10 @@ def summary(parts: list[str]) -> str:
         title = part.partition("\n")[0].removeprefix("## ")
         holds = marked(part, MARKS[True])
         fails = marked(part, MARKS[False])
+        missed = [f"aim: {aim}" for aim in marked(part, AIM_MARKS[False])]
         other = marked(part, DIFFERS)
-        count = f"{len(holds)} of {len(holds) + len(fails)}"
-        lines.append(f"| {title} | {count} | {'; '.join(fails)} | {''.join(other)} |")
+        count = f"{len(holds)} of {len(holds) + len(fails)}" if holds or fails else ""
+        lines.append(f"| {title} | {count} | {'; '.join(fails + missed)} | {''.join(other)} |")
     return "\n".join(lines)
 
 

@@ -31,6 +31,7 @@ COLOURS = (
     "#999999",
 )
 MARKS = {True: "Holds", False: "**Does not hold**"}
+AIM_MARKS = {True: "Aim reached", False: "**Aim not reached**"}
 DIFFERS = "Differs from the paper"
 
 
@@ -39,7 +40,9 @@ class Section:
     """The result of one experiment.
 
     `text` is Markdown, with the word `FIGURE` where the figure goes. `claims` says of each conclusion
-    whether it holds in these numbers. `differs` is what the paper found and we did not."""
+    whether it holds in these numbers; a run fails if one does not. `aims` says what was to be reached,
+    and whether it is: the page tells, and a run does not fail. `differs` is what the paper found and we
+    did not."""
 
     title: str
     text: str
@@ -47,6 +50,7 @@ class Section:
     figure: Figure
     claims: dict[str, bool] = field(default_factory=dict)
     differs: str = ""
+    aims: dict[str, bool] = field(default_factory=dict)
 
     def write(self, name: str, full: bool) -> Path:
         """Write all files and return the path of the Markdown file."""
@@ -57,6 +61,7 @@ class Section:
         with rc_context({"svg.hashsalt": name}):  # the same picture is the same file
             self.figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
         conclusions = [f"- {MARKS[holds]}: {claim}" for claim, holds in self.claims.items()]
+        conclusions += [f"- {AIM_MARKS[reached]}: {aim}" for aim, reached in self.aims.items()]
         if self.differs:
             conclusions.append(f"- {DIFFERS}: {self.differs}")
         prefix = "paper/" if full else ""

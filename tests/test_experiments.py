@@ -17,11 +17,13 @@ import attribution  # noqa: E402
 import contenders  # noqa: E402
 import noisy  # noqa: E402
 import paper  # noqa: E402
+import paper_attribution  # noqa: E402
 import paper_detectors  # noqa: E402
 import paper_fixing  # noqa: E402
 import paper_proxies  # noqa: E402
 import results  # noqa: E402
 import store  # noqa: E402
+import values  # noqa: E402
 
 rng = np.random.default_rng(0)
 
@@ -254,8 +256,50 @@ def test_lds_of_known_effects(world):
     assert found["ridge 10"] < 0.9 < 0.99 < found["ridge 200"]
     assert 0.8 < found["banzhaf"] < 0.99  # the other rows of a half are noise to it
     assert found["ceiling"] > 0.99
-    for values in (world.lds(Known().values(world, world.tests, None)), world.retrained_lds(2)):
-        assert values.shape == (3,)
+    known = world.summed(Known().values(world, world.tests, None))
+    for lds in (world.lds(known), world.retrained_lds(2)):
+        assert lds.shape == (3, 3)  # repetitions, test rows
+
+
+def test_lds_is_of_every_repetition(world, monkeypatch):
+    """Each repetition is compared with the influences, and with the mean of those that follow it."""
+    draw = np.random.default_rng(4)
+    losses = draw.normal(size=(3, 30, 3))
+    monkeypatch.setattr(world, "on_halves", lambda repetition: losses[repetition])
+    summed = draw.normal(size=(2, 30, 3))  # of two models
+    for repetition in range(3):
+        for test in range(3):
+            with_models = [
+                spearmanr(model[:, test], losses[repetition, :, test]).statistic for model in summed
+            ]
+            assert world.lds(summed)[repetition, test] == pytest.approx(np.mean(with_models))
+            others = np.delete(losses, repetition, axis=0).mean(axis=0)[:, test]
+            expected = spearmanr(others, losses[repetition, :, test]).statistic
+            assert world.retrained_lds(2)[repetition, test] == pytest.approx(expected)
+
+
+def test_errors_of_the_lds():
+    """Errors over test rows and over repetitions are those of the means over the other."""
+    found = paper_attribution.mean_and_errors(np.array([[0.1, 0.3], [0.3, 0.5], [0.2, 0.4]]))
+    assert found["lds"] == pytest.approx(0.3)
+    assert found["lds_error"] == pytest.approx(0.1)  # means of 0.2 and 0.4
+    assert found["lds_error_repetitions"] == pytest.approx(0.1 / np.sqrt(3))
+
+
+def test_an_aim_that_is_missed_is_told_and_does_not_fail(tmp_path, monkeypatch):
+    """The page says that an aim is not reached, in its section and in the summary."""
+    monkeypatch.setattr(results, "ROOT", tmp_path)
+    aims = {"half of it": True, "all of it": False}
+    drawn, _ = results.axes()
+    path = results.Section("A title", "text", pd.DataFrame({"a": [1]}), drawn, {}, aims=aims).write(
+        "one", full=False
+    )
+    text = path.read_text()
+    assert "- Aim reached: half of it" in text
+    assert "- **Aim not reached**: all of it" in text
+    line = paper.summary([text]).splitlines()[-1]
+    assert "aim: all of it" in line
+    assert "half of it" not in line
 
 
 def test_results_of_influences_depend_on_the_code(tmp_path, monkeypatch):
@@ -272,3 +316,61 @@ def test_results_of_influences_depend_on_the_code(tmp_path, monkeypatch):
         (package / "one.py").write_text(text)
         hashes.append(store.code.__wrapped__())
     assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_claims_about_soft_splits():
+    """A lead that is too small or missing on a line is a broken claim; a share below is a missed aim."""
+    names = (
+        paper_attribution.EXACT,
+        paper_attribution.SOFT,
+        paper_attribution.SEEDS,
+        paper_attribution.SOFT_SEEDS,
+        paper_attribution.SOFT_BAGS,
+        paper_attribution.CEILING,
+    )
+    lds = pd.DataFrame([[0.5, 0.56, 0.55, 0.6, 0.7, 0.8], [0.4, 0.45, 0.47, 0.5, 0.6, 0.7]])
+    lds.columns = names
+    lds.index = pd.MultiIndex.from_product(
+        [["adult"], ["XGBoost", "CatBoost"]], names=["data", "library"]
+    )
+    full = paper_attribution.FULL
+    assert list(paper_attribution.structure_claims(lds, full).values()) == [True, True, True]
+    assert list(paper_attribution.structure_aims(lds).values()) == [False, False, True, True]
+    soft = paper_attribution.SOFT
+    for worse in ([0.53, 0.44], [0.7, 0.39]):
+        held = paper_attribution.structure_claims(lds.assign(**{soft: worse}), full)
+        assert list(held.values()) == [False, True, True]
+    held = paper_attribution.structure_claims(
+        lds.assign(**{soft: [0.53, 0.44]}), paper_attribution.QUICK
+    )
+    assert all(held.values())
+
+
+def test_leads_of_data_values_have_errors_over_lines():
+    """The mean of paired differences, its standard error, and on how many lines less harm is done."""
+    lines = [
+        {"data": data, "library": "a", "method": method, "clean_5%": value}
+        for method, values_of in (("BoostIn", (3.0, 5.0)), ("LeafInfluence", (1.0, 7.0)))
+        for data, value in zip("xy", values_of, strict=True)
+    ]
+    numbers = pd.DataFrame(lines)
+    every = pd.concat([numbers.replace("LeafInfluence", name) for name in values.METHODS])
+    table = values.leads(every.drop_duplicates(["method", "data"]), ["clean_5%"])
+    assert table["method"].tolist() == [name for name in values.METHODS if name != "BoostIn"]
+    assert set(table["clean_5%"]) == {"+0.0 ± 2.0 (1)"}  # differences of -2 and 2
+
+
+def test_ceiling_of_more_retrainings():
+    """Means of draws around a known effect agree with another draw as the formula says."""
+    draw = np.random.default_rng(6)
+    effect = draw.normal(size=100_000)
+    one, *others = (effect + 0.7 * draw.normal(size=effect.size) for _ in range(9))
+
+    def agreement(count):
+        return np.corrcoef(np.mean(others[:count], axis=0), one)[0, 1]
+
+    names = [paper_attribution.TWICE, paper_attribution.CEILING]
+    lds = pd.DataFrame([[agreement(1), agreement(4)]], columns=names)
+    found = paper_attribution.ceiling_of(lds, paper_attribution.FULL, 8)
+    assert found[0] == pytest.approx(agreement(8), abs=0.005)
+    assert agreement(8) > agreement(4) + 0.01

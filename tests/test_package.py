@@ -13,13 +13,13 @@ import leaftrace as lt
 
 SOURCE = Path(lt.__file__).parent
 NAMES = {
-    "Acquisition", "AllPoints", "Clean", "EnsembleInfluence", "Estimate", "FastLeafInfluence", "FastLeafRefit",
-    "Fidelity", "FidelityError", "FidelityWarning", "Fix", "GroupEffects", "IndexWarning", "Influence", "InvalidInput",
-    "LabelNoise", "LeafInfluence", "LeafRefit", "LeaftraceError", "Mismatch", "NoiseFloor", "RefittedModel",
-    "RemovalCurve", "DataValues", "data_values", "InfluentialSet", "influential_set",
+    "Acquisition", "AllPoints", "Clean", "EnsembleInfluence", "Estimate", "Explorer", "FastLeafInfluence",
+    "FastLeafRefit", "Fidelity", "FidelityError", "FidelityWarning", "Fix", "GroupEffects", "IndexWarning", "Influence",
+    "InvalidInput", "LabelNoise", "LeafInfluence", "LeafRefit", "LeaftraceError", "Mismatch", "NoiseFloor",
+    "RefittedModel", "RemovalCurve", "DataValues", "data_values", "InfluentialSet", "influential_set",
     "RemovalImpact", "Report", "Retrain", "RetrainedModel", "SinglePoint", "StructureInfluence",
     "TopKLeaves", "Tracer", "UnsupportedModel",
-    "__version__", "acquire", "baselines", "clean", "ensemble_influence", "fix", "goals", "group_effects",
+    "__version__", "acquire", "baselines", "clean", "ensemble_influence", "explore", "fix", "goals", "group_effects",
     "label_noise", "mismatch", "plot", "record_catboost", "removal_curve", "removal_impact", "report",
 }  # fmt: skip
 
@@ -27,7 +27,8 @@ NAMES = {
 # the entries before it. The NumPy twins of the kernels compute with the losses, so these come first.
 ORDER = [
     "_data", "_model.losses", "_model.general_losses", "_kernels", "_model", "goals", "_adapters",
-    "_engine.leaf_equations", "_engine.unknown_limits", "_engine.steps", "_engine.diagnosis", "_engine.fidelity",
+    "_engine.node_slopes", "_engine.pooled_leaves", "_engine.leaf_equations", "_engine.unknown_limits", "_engine.steps",
+    "_engine.diagnosis", "_engine.fidelity",
     "_engine.rounding_noise", "_engine.replay", "_engine.refit", "_engine.jumps", "_engine.row_effects",
     "_engine.free_memory", "_engine.settings", "_engine.retrainings", "_engine.workspace", "_engine.less_memory",
     "_engine.queries", "_engine.subset_training",
@@ -36,7 +37,7 @@ ORDER = [
     "_engine.costs", "_engine.large_changes",
     "_engine.forward_block", "_engine.forward", "_engine.removals", "_engine.refit_point", "_engine.engine",
     "_engine.candidates", "_tracer", "dask", "baselines",
-    "_actions", "_report", "plot", "_cli",
+    "_actions", "_report", "plot", "_explore", "_cli",
 ]  # fmt: skip
 MODULES = {
     ".".join(p.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): p

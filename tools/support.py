@@ -64,10 +64,10 @@ def limit_of_methods(tracer, X) -> str:
     if X_test is None:
         return ""
     try:
-        values = tracer.influence(X_test, of="prediction").values
+        values = tracer.influence(X_test, of="prediction", output=0).values
     except lt.UnsupportedModel:
-        refit = lt.LeafRefit()
-        values = tracer.influence(X_test, of="prediction", method=refit, rows=[0, 1]).values
+        asked = {"of": "prediction", "output": 0, "method": lt.LeafRefit(), "rows": [0, 1]}
+        values = tracer.influence(X_test, **asked).values
         assert np.isfinite(values).all()
         return "LeafRefit only"
     assert np.isfinite(values).all()

@@ -26,6 +26,7 @@ CLASSES = np.where(SCORE > 0, "yes", "no")
 THREE = np.digitize(SCORE, [-0.7, 0.7])
 COUNTS = np.round(np.exp(SCORE / 2))
 SIZES = np.where(SCORE < -1, 0.0, np.exp(SCORE / 2))
+TARGETS = np.stack([SCORE, SCORE**2 + TABLE["c"]], axis=1)
 CATEGORIES = TABLE.assign(kind=KIND, town=[f"town {t}" for t in TOWN])
 W = rng.random(N) + 0.3
 GIVEN = rng.normal(size=N)
@@ -42,6 +43,22 @@ def option(
         return model, X, y, {"sample_weight": weight, "baseline": baseline, **(more or {})}
 
     return make
+
+
+class OwnObjective:
+    """An objective of a user, with CatBoost's signs."""
+
+    def calc_ders_range(self, scores, labels, weights):
+        p = 1 / (1 + np.exp(-np.array(scores)))
+        w = 1.0 if weights is None else np.array(weights)
+        g = p - np.array(labels)
+        return list(zip(-w * g, -w * (p * (1 - p) + 0.1), strict=True))
+
+
+def own_objective():
+    more = {"loss_function": OwnObjective(), "eval_metric": "Logloss"}
+    model = CatBoostClassifier(**SMALL, **more).fit(TABLE, CLASSES, sample_weight=W)
+    return model, TABLE, CLASSES, {"sample_weight": W}
 
 
 def numbers(loss, y=SCORE, **kw):
@@ -99,15 +116,16 @@ def from_file(kind):
     return make
 
 
-def continued(rate):
-    """Return a maker of a model trained further with this learning rate."""
+def continued(rate, stages=False):
+    """Return a maker of a model trained further with this learning rate; ``stages`` are told."""
 
     def make():
         first = CatBoost({**SMALL, "iterations": 10, "learning_rate": 0.1}).fit(TABLE, SCORE)
         second = CatBoost({**SMALL, "iterations": 10, "learning_rate": rate}).fit(
             TABLE, SCORE, init_model=first
         )
-        return second, TABLE, SCORE, {}
+        told = [{"iterations": 10, "learning_rate": lr} for lr in (0.1, rate)]
+        return second, TABLE, SCORE, {"params": {"stages": told}} if stages else {}
 
     return make
 
@@ -159,7 +177,18 @@ def rows():
     yield "Lq, q < 2", numbers("Lq:q=1.5")
     yield "LogLinQuantile", numbers("LogLinQuantile", SIZES)
     yield "MultiQuantile", numbers("MultiQuantile:alpha=0.2,0.8")
-    yield "RMSEWithUncertainty", numbers("RMSEWithUncertainty")
+    yield (
+        "MultiQuantile, leaf_estimation_method=Gradient",
+        numbers("MultiQuantile:alpha=0.2,0.8", leaf_estimation_method="Gradient"),
+    )
+    yield "RMSEWithUncertainty", numbers("RMSEWithUncertainty", weight=W)
+    yield "MultiRMSE", numbers("MultiRMSE", TARGETS, weight=W)
+    yield "MultiLogloss", numbers("MultiLogloss", (TARGETS > 0).astype(int))
+    yield "MultiCrossEntropy", numbers("MultiCrossEntropy", 1 / (1 + np.exp(-TARGETS)))
+    bounds = np.stack([SIZES + 0.1, np.where(CLASSES == "yes", -1.0, SIZES + 0.1)], axis=1)
+    for shape in ("Normal", "Logistic", "Extreme"):
+        yield f"SurvivalAft, {shape}", numbers(f"SurvivalAft:dist={shape};scale=1.2", bounds)
+    yield "own objective (calc_ders_range)", own_objective
     # leaves
     yield "leaf_estimation_method=Gradient", classes(leaf_estimation_method="Gradient")
     yield (
@@ -179,8 +208,14 @@ def rows():
         numbers("RMSE", model_shrink_rate=0.2, model_shrink_mode="Decreasing"),
     )
     yield "model_shrink_rate with Logloss", classes(model_shrink_rate=0.1)
-    yield "monotone_constraints", numbers("RMSE", monotone_constraints=[1, 0, 0, 0])
+    yield "monotone_constraints", numbers("RMSE", monotone_constraints=[1, -1, 0, 0])
+    yield "monotone_constraints with Logloss", classes(monotone_constraints=[1, -1, 0, 0])
     yield "langevin", numbers("RMSE", langevin=True)
+    yield "langevin, Logloss", classes(langevin=True)
+    yield (
+        "langevin, leaf_estimation_method=Gradient",
+        numbers("RMSE", langevin=True, leaf_estimation_method="Gradient"),
+    )
     yield "posterior_sampling", numbers("RMSE", posterior_sampling=True)
     # trees
     yield "grow_policy=Depthwise", classes(grow_policy="Depthwise")
@@ -213,6 +248,7 @@ def rows():
     yield "a Pool as training data", as_pool(TABLE)
     yield "continued training (init_model)", continued(0.1)
     yield "continued training with another learning rate", continued(0.2)
+    yield "continued training with another learning rate, stages given", continued(0.2, True)
     # columns
     yield "missing values", classes(X=HOLES)
     yield "missing values, nan_mode=Max", classes(X=HOLES, nan_mode="Max")

@@ -134,7 +134,7 @@ def ranker(weight=None, **settings):
 
 def own_objective():
     model = lgb.LGBMRegressor(
-        **QUIET, n_estimators=3, objective=lambda y, F: (F - y, np.ones_like(y))
+        **QUIET, n_estimators=3, objective=lambda y, F: (np.tanh(F - y), 1 - np.tanh(F - y) ** 2)
     )
     return model.fit(TABLE, SCORE), TABLE, SCORE, {}
 
@@ -265,7 +265,12 @@ def rows():
 
     yield "Booster.refit(decay_rate=0.9), the default", refitted(0.9)
     yield "use_quantized_grad without quant_train_renew_leaf", train(use_quantized_grad=True)
-    yield "monotone_constraints", train(monotone_constraints=[1, 0, 0, 0])
+    rising = [1, -1, 0, 0]
+    yield "monotone_constraints", train(monotone_constraints=rising, monotone_penalty=1.0)
+    yield "monotone_constraints, path_smooth", train(monotone_constraints=rising, path_smooth=2.0)
+    for method in ("intermediate", "advanced"):
+        settings = {"monotone_constraints": rising, "monotone_constraints_method": method}
+        yield f"monotone_constraints_method={method}", binary(**settings)
     yield "linear_tree", train(linear_tree=True)
     yield "objective cross_entropy_lambda", train(SHARES, objective="cross_entropy_lambda")
     yield "lambdarank", ranker(objective="lambdarank")
@@ -290,7 +295,7 @@ def rows():
         "lambdarank, bagging_by_query",
         ranker(objective="lambdarank", bagging_fraction=0.7, bagging_freq=1, bagging_by_query=True),
     )
-    yield "custom objective", own_objective
+    yield "own objective", own_objective
     yield (
         "boosting='rf' with goss",
         binary(boosting="rf", data_sample_strategy="goss", feature_fraction=0.5),

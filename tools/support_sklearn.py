@@ -30,6 +30,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 HIST = {"max_iter": 10}
 GRADIENT = {"n_estimators": 10}
+RISING = [1, -1] + [0] * 8
 FOREST = {"n_estimators": 10, "max_depth": 5}
 
 
@@ -122,7 +123,8 @@ def pipeline():
 
 def two_columns():
     X, y = numbers()
-    return RandomForestRegressor(**FOREST).fit(X, np.stack([y, -y], axis=1)), X, y, {}
+    y = np.stack([y, y**2 + X[:, 0]], axis=1)
+    return RandomForestRegressor(**FOREST).fit(X, y), X, y, {}
 
 
 def rows():
@@ -175,7 +177,7 @@ def hist():
     )
     yield f"{name}, X_val given", given_validation
     yield f"{name}, warm_start", warm(regressor(warm_start=True), {"max_iter": 20})
-    yield f"{name}, monotonic_cst", fitted(regressor(monotonic_cst=[1] + [0] * 9), numbers)
+    yield f"{name}, monotonic_cst", fitted(regressor(monotonic_cst=RISING), numbers)
 
 
 def gradient():
@@ -267,7 +269,15 @@ def forests():
         "RandomForest, warm_start",
         warm(regressor(warm_start=True, random_state=1), {"n_estimators": 15}),
     )
-    yield "RandomForest, monotonic_cst", fitted(regressor(monotonic_cst=[1] + [0] * 9), numbers)
+    yield "RandomForest, monotonic_cst", fitted(regressor(monotonic_cst=RISING), numbers)
+    yield (
+        "RandomForestClassifier, monotonic_cst",
+        fitted(classifier(monotonic_cst=[*RISING, 1, -1, 0]), classes),
+    )
+    yield (
+        "ExtraTrees, monotonic_cst",
+        fitted(ExtraTreesRegressor(**FOREST, monotonic_cst=RISING), numbers),
+    )
     yield "RandomForest, two columns of y", two_columns
     yield "ExtraTreesRegressor", fitted(ExtraTreesRegressor(**FOREST), numbers)
     yield "ExtraTreesClassifier", fitted(ExtraTreesClassifier(**FOREST), lambda: classes(3))

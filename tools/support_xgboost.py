@@ -30,6 +30,7 @@ FRAME["colour"] = pd.Categorical(RNG.choice(["red", "green", "blue"], N))
 FRAME["town"] = pd.Categorical([f"town-{c:02d}" for c in RNG.integers(0, 30, N)])
 SPARSE = scipy.sparse.csr_matrix(np.where(X > 0.5, X, 0))
 BASE = {"nthread": 1, "max_depth": 4}
+RISING = "(1,-1,0,1,0,0)"
 
 
 def booster(y=NUMBER, rows=X, rounds=20, weight=None, base_margin=None, callbacks=None, **params):
@@ -90,9 +91,7 @@ def pipeline():
     return model.fit(X, NUMBER), X, NUMBER, {}
 
 
-def two_targets():
-    y = np.c_[NUMBER, NUMBER]
-    return xgb.train(BASE, xgb.DMatrix(X, y), 5), X, y, {}
+TARGETS = np.float32(np.c_[NUMBER, NUMBER**2 + X[:, 3]])
 
 
 def ranker(objective="rank:ndcg", y=None, **settings):
@@ -114,13 +113,29 @@ def cox():
     return xgb.train({**BASE, "objective": "survival:cox"}, rows, 10), X, y, {}
 
 
-def survival():
-    rows = xgb.DMatrix(X, label_lower_bound=POSITIVE, label_upper_bound=POSITIVE)
-    return xgb.train({**BASE, "objective": "survival:aft"}, rows, 5), X, POSITIVE, {}
+def survival(distribution):
+    def make():
+        bounds = np.stack([POSITIVE, np.where(CLASS, POSITIVE, np.inf)], axis=1)
+        rows = xgb.DMatrix(X, label_lower_bound=bounds[:, 0], label_upper_bound=bounds[:, 1])
+        params = {**BASE, "objective": "survival:aft", "aft_loss_distribution": distribution}
+        return xgb.train(params, rows, 10), X, bounds, {}
+
+    return make
 
 
 def own_objective(y, prediction):
-    return prediction - y, np.ones_like(prediction)
+    r = prediction - y
+    return np.where(r > 0, 2.0, 1.0) * r, np.where(r > 0, 2.0, 1.0)
+
+
+def own_objective_of_booster():
+    def objective(scores, rows):
+        g, h = own_objective(rows.get_label(), scores)
+        return WEIGHT * g, WEIGHT * h
+
+    model = xgb.train(BASE, xgb.DMatrix(X, NUMBER), 20, obj=objective)
+    given = {"objective": lambda margin, y: own_objective(y, margin)}
+    return model, X, NUMBER, {"sample_weight": WEIGHT, "params": given}
 
 
 MULTI = {"objective": "multi:softprob", "num_class": 3}
@@ -248,12 +263,37 @@ def rows():
         "objective=reg:absoluteerror, tree_method=exact",
         booster(objective="reg:absoluteerror", tree_method="exact"),
     )
-    yield "monotone_constraints", booster(monotone_constraints="(1,0,0,0,0,0)")
+    yield "monotone_constraints", booster(monotone_constraints=RISING)
+    for method in ("exact", "approx"):
+        yield (
+            f"monotone_constraints, tree_method={method}",
+            booster(
+                CLASS, tree_method=method, objective="binary:logistic", monotone_constraints=RISING
+            ),
+        )
+    yield (
+        "file, params={'monotone_constraints'}",
+        file("ubj", {"monotone_constraints": RISING}, monotone_constraints=RISING),
+    )
     yield "sampling_method=gradient_based", booster(subsample=0.5, sampling_method="gradient_based")
     yield "booster=dart, one_drop", booster(booster="dart", rate_drop=0.1, one_drop=1)
+    yield (
+        "booster=dart, one_drop, sample_type=weighted",
+        booster(booster="dart", rate_drop=0.1, one_drop=1, sample_type="weighted"),
+    )
     yield "booster=gblinear", estimator(xgb.XGBRegressor, booster="gblinear")
-    yield "custom objective", estimator(xgb.XGBRegressor, objective=own_objective)
-    yield "several targets", two_targets
+    yield "own objective, XGBRegressor", estimator(xgb.XGBRegressor, objective=own_objective)
+    yield "own objective, xgb.train(obj=), weights", own_objective_of_booster
+    yield "several targets, reg:squarederror", booster(TARGETS)
+    yield "several targets, reg:absoluteerror", booster(TARGETS, objective="reg:absoluteerror")
+    yield (
+        "several targets, binary:logistic, weights",
+        booster((TARGETS > 0).astype(int), objective="binary:logistic", weight=WEIGHT),
+    )
+    yield (
+        "several targets, multi_strategy=multi_output_tree",
+        booster(TARGETS, multi_strategy="multi_output_tree", tree_method="hist"),
+    )
     yield "rank:ndcg", ranker()
     yield "rank:ndcg, lambdarank_pair_method=mean", ranker(lambdarank_pair_method="mean")
     yield (
@@ -274,4 +314,5 @@ def rows():
     yield "rank:ndcg, subsample", ranker(subsample=0.7, seed=3)
     yield "rank:ndcg, lambdarank_unbiased", ranker(lambdarank_unbiased=True)
     yield "survival:cox", cox
-    yield "objective=survival:aft", survival
+    for distribution in ("normal", "logistic", "extreme"):
+        yield f"objective=survival:aft, {distribution}", survival(distribution)

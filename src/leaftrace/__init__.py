@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         TopKLeaves,
     )
     from ._engine.refit import RefittedModel, RetrainedModel
+    from ._explore import Explorer, explore
     from ._report import Report, report
     from ._tracer.influence import Influence
     from ._tracer.noise_floor import NoiseFloor
@@ -62,6 +63,7 @@ __all__ = [
     "DataValues",
     "EnsembleInfluence",
     "Estimate",
+    "Explorer",
     "FastLeafInfluence",
     "FastLeafRefit",
     "Fidelity",
@@ -96,6 +98,7 @@ __all__ = [
     "clean",
     "data_values",
     "ensemble_influence",
+    "explore",
     "fix",
     "goals",
     "group_effects",
@@ -139,6 +142,7 @@ _MODULES = {
         "StructureInfluence TopKLeaves"
     ),
     "_engine.refit": "RefittedModel RetrainedModel",
+    "_explore": "Explorer explore",
     "_report": "Report report",
     "_tracer.influence": "Influence",
     "_tracer.noise_floor": "NoiseFloor",

@@ -95,7 +95,7 @@ def _mean_loss(test: GoalRows, c: F64, name: str) -> Goal:
     c = c / c.sum()
 
     def gradient(F: F64) -> F64:
-        return c[:, None] * loss.gradient(loss.state(F.reshape(len(c), -1)), y)
+        return c[:, None] * loss.value_gradient(F.reshape(len(c), -1), y)
 
     return Goal(lambda F: float(c @ loss.value(F.reshape(len(c), -1), y)), gradient, name, True)
 

@@ -84,13 +84,17 @@ ChoiceRoom<Real> lay_out(Room& room, const Choice<Real>& p, Index B) {
         r.candidate[f + 1] = r.candidate[f] + candidates(p.sizes[f], p.kinds[f]);
     }
     const Index cells = r.cell[p.d], C = r.candidate[p.d];
-    grow(room.ints, slots + p.n);
+    grow(room.ints, slots + p.n + p.N * (p.d + 1));
     Parts<std::int32_t> ints{room.ints};
     r.parent = ints.take(slots);
     r.rows = ints.take(p.n);
-    grow(room.bytes, p.N * cells);
+    r.columns = ints.take(p.N * p.d);
+    r.counts = ints.take(p.N);
+    grow(room.bytes, p.N * (cells + p.d));
     r.orders = room.bytes.data();
-    grow(room.numbers, p.n * S + p.N * cells * S + slots * S + p.choices + 5 * C + p.N * C * 4 * p.O + p.O + 2 * S + 256);
+    r.active = r.orders + p.N * cells;
+    grow(room.numbers, p.n * S + p.N * cells * S + slots * S + p.choices + 5 * C + p.N * C * 4 * p.O + p.O + 2 * S + 256 +
+                           3 * p.L);
     Parts<double> numbers{room.numbers};
     r.terms = numbers.take(p.n * S);
     r.sums = numbers.take(p.N * cells * S);
@@ -106,6 +110,7 @@ ChoiceRoom<Real> lay_out(Room& room, const Choice<Real>& p, Index B) {
     r.left = numbers.take(S);
     r.right = numbers.take(S);
     r.keys = numbers.take(256);
+    r.squares = numbers.take(3 * p.L);
     auto& all = room.reals(Real());
     grow(all, 3 * p.N * cells * p.O * B + C * B + 2 * (1 + p.threads) * p.O * B);
     Parts<Real> reals{all};
@@ -137,10 +142,16 @@ void check_nodes(const Choice<Real>& p) {
 template <class Real>
 void check_codes(const Choice<Real>& p, const std::uint8_t* codes, Index rows) {
     for (Index f = 0; f < p.d; ++f) check(p.sizes[f] >= 1 && p.sizes[f] <= 256 && p.kinds[f] <= 3, "bins of a column");
-    bool inside = true;
-    for (Index j = 0; j < rows; ++j)
-        for (Index f = 0; f < p.d; ++f) inside &= codes[j * p.d + f] < p.sizes[f];
-    check(inside, "a code beyond the bins of its column");
+    // Many rows side by side, so that the loop over them vectorises.
+    const Index together = 64 * (p.d > 1 ? p.d : 1), all = rows * p.d;
+    std::vector<std::uint8_t> last(static_cast<std::size_t>(together));
+    for (Index i = 0; i < together; ++i) last[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(p.sizes[p.d > 1 ? i % p.d : 0] - 1);
+    std::uint8_t beyond = 0;
+    for (Index start = 0; start < all; start += together) {
+        const Index count = all - start < together ? all - start : together;
+        for (Index i = 0; i < count; ++i) beyond |= codes[start + i] > last[static_cast<std::size_t>(i)];
+    }
+    check(!beyond, "a code beyond the bins of its column");
 }
 
 // Only arrays without a row can ask for more than the limit; below it, products of sizes do not overflow.

@@ -35,5 +35,7 @@ void bind_replay(nanobind::module_& m);
 void bind_influence(nanobind::module_& m);
 void bind_refit(nanobind::module_& m);
 void bind_choice(nanobind::module_& m);
+void bind_routes(nanobind::module_& m);
+void bind_classes(nanobind::module_& m);
 
 }  // namespace leaftrace

@@ -145,23 +145,32 @@ struct ChoiceTables {
         });
     }
 
-    // Start the pull of a node from that of its parent.
-    void inherit(Index v) {
-        const Index O = w.outputs();
-        const Index size = cells * 2 * O * B, parent = w.room.parent[v];
-        Real* LT_RESTRICT to = w.room.pull + v * size;
-        const Real* LT_RESTRICT from = w.room.pull + parent * size;
-        for (Index i = 0; i < size; ++i) to[i] = parent < 0 ? Real(0) : from[i];
+    // Start the pull of a node from that of its parent. Columns without a candidate that is possible, here or above,
+    // have none, and their tables are not read. chosen: whether the node has candidates at all.
+    void inherit(Index v, bool chosen) {
+        const Index parent = w.room.parent[v];
+        w.room.counts[v] = 0;
+        for (Index f = 0; f < w.p.d; ++f) {
+            const bool above = parent >= 0 && w.room.active[parent * w.p.d + f];
+            w.room.active[v * w.p.d + f] = above || (chosen && possible(f));
+            if (!w.room.active[v * w.p.d + f]) continue;
+            w.room.columns[v * w.p.d + w.room.counts[v]++] = static_cast<std::int32_t>(f);
+            const Index size = w.p.sizes[f] * 2 * width();
+            Real* LT_RESTRICT to = pull(v, f);
+            const Real* LT_RESTRICT from = above ? pull(parent, f) : to;
+            for (Index i = 0; i < size; ++i) to[i] = above ? from[i] : Real(0);
+        }
     }
 
-    // The pull (2, O, B) on the row in place r, summed over the columns' tables of its node.
-    void sum_pulls(const Real* from, const std::uint8_t* code, Real* sum) {
+    // The pull (2, O, B) on the row in place r, summed over the columns' tables of its node; columns (count) are active.
+    void sum_pulls(const Real* from, const std::uint8_t* code, const std::int32_t* columns, Index count, Real* sum) {
         const Index O = w.outputs();
         if constexpr (one) {
             using Unit = typename Lanes<Real, B>::Unit;
             constexpr int units_of = 2 * Lanes<Real, B>::N;
             Unit total[units_of] = {};  // in registers
-            for (Index f = 0; f < w.p.d; ++f) {
+            for (Index a = 0; a < count; ++a) {
+                const Index f = columns[a];
                 const Unit* x = units<B>(from + (w.room.cell[f] + code[f]) * 2 * B);
                 for (int i = 0; i < units_of; ++i) total[i] += x[i];
             }
@@ -169,7 +178,8 @@ struct ChoiceTables {
             for (int i = 0; i < units_of; ++i) to[i] = total[i];
         } else {
             for (Index i = 0; i < 2 * O * B; ++i) sum[i] = 0;
-            for (Index f = 0; f < w.p.d; ++f) add<B>(sum, from + (w.room.cell[f] + code[f]) * 2 * O * B, 2 * O);
+            for (Index a = 0; a < count; ++a)
+                add<B>(sum, from + (w.room.cell[columns[a]] + code[columns[a]]) * 2 * O * B, 2 * O);
         }
     }
 
@@ -179,11 +189,14 @@ struct ChoiceTables {
         const auto& room = w.room;
         w.for_leaves([&](Index l, Index part) {
             Real* sum = room.part + part * 2 * O * B;
-            const Real* from = room.pull + room.parent[p.N + l] * cells * 2 * O * B;
+            const Index node = room.parent[p.N + l];
+            const Real* from = room.pull + node * cells * 2 * O * B;
+            const std::int32_t* columns = room.columns + node * p.d;
+            const Index count = room.counts[node];
             for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r) {
                 const Index j = room.rows[r];
                 const std::uint8_t* code = p.codes + j * p.d;
-                sum_pulls(from, code, sum);
+                sum_pulls(from, code, columns, count, sum);
                 for (Index o = 0; o < O; ++o) {
                     const Real *slopes = sum + o * B, *squares = sum + (O + o) * B;
                     const double Q = p.by_weight ? 1 : p.h[j * O + o];
@@ -206,15 +219,18 @@ void choice_terms(const Choice<Real>& p, const ChoiceRoom<Real>& room) {
     ChoiceWork<Real, one> w{p, room, room.cell[p.d]};
     w.place_rows();
     w.share_leaves();
-    w.add_terms();
+    const bool carried = one && B == 1 && w.same_denominators();
+    w.add_terms(carried ? p.scores : nullptr);
     w.temperatures();
     ChoiceTables<B, Real, one> tables{w, w.cells};
-    tables.add_rows();
+    if (!carried) tables.add_rows();
     for (Index begin = 0; begin < p.N;) {
         const Index c = p.choice[begin];
         Index end = begin;
-        for (; end < p.N && p.choice[end] == c; ++end) tables.inherit(end);
-        if (w.weigh_candidates(c, begin, end)) {
+        while (end < p.N && p.choice[end] == c) ++end;
+        const bool chosen = w.weigh_candidates(c, begin, end);
+        for (Index v = begin; v < end; ++v) tables.inherit(v, chosen);
+        if (chosen) {
             tables.weigh_effects(c, begin, end);
             for (Index v = begin; v < end; ++v)
                 for (Index f = 0; f < p.d; ++f) tables.add_pulls(v, f);

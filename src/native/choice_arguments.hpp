@@ -35,8 +35,10 @@ struct ChoiceRoom {
     Index *cell, *candidate, *edges;  // (d + 1) filled in: where columns begin; (L + 1)
     Index *leaves, *shares;           // (L) leaves by their parents; (threads + 1) which of them each thread has
     std::int32_t *parent, *rows;      // (N + L), (n)
-    std::uint8_t* orders;             // (N, cells)
+    std::int32_t *columns, *counts;   // (N, d), (N) the columns that have a pull at a node, and how many they are
+    std::uint8_t *orders, *active;    // (N, cells), (N, d) whether a column is one of them
     double *terms, *sums, *slot_sums, *tau;  // (n, S), (N, cells, S), (N + L, S), (choices)
+    double* squares;                         // (L, 3) sums of squares and products of the terms of one output
     double *gain, *left_rows, *right_rows, *last_rows, *chance;  // (C)
     double *sides, *slope, *left, *right, *keys;                 // (N, C, O, 4), (O), (S), (S), (256)
     Real *felt, *pull, *effect, *all, *part;  // (N, cells, O, B), (N, cells, 2, O, B), (C, B), (2 O B), (threads, 2 O B)

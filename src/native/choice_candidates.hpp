@@ -112,8 +112,12 @@ struct ChoiceWork {
         p.run_parts(run, &context, p.threads);
     }
 
-    // Terms of the row in place r: w g, the denominators of gain and value, and 1 for rows of non-zero weight.
-    const double* row_terms(Index r) {
+    // Whether the denominators of gain and value are the same, so that their sums are, too.
+    bool same_denominators() const { return p.newton != p.by_weight; }
+
+    // Terms of the row in place r: w g, the denominators of gain and value, and 1 for rows of non-zero weight. `carried`
+    // stands in the place of the second denominator, where it is the same as the first: see add_terms.
+    const double* row_terms(Index r, const Real* carried) {
         const Index j = room.rows[r], O = outputs();
         double* to = room.terms + r * sums();
         for (Index o = 0; o < O; ++o) {
@@ -123,11 +127,13 @@ struct ChoiceWork {
             to[2 * O + o] = p.newton ? w * h : w;
         }
         to[3 * O] = p.w[j] > 0;
+        if (one && carried) to[2] = static_cast<double>(carried[j * p.K + p.first]);
         return to;
     }
 
-    // Sums of the terms over the rows of every cell of every inner node, and of every slot.
-    void add_terms() {
+    // Sums of the terms over the rows of every cell of every inner node, and of every slot. With `carried`, derivatives
+    // of one query in the scores of all rows, these are summed on the way, those of the test rows included, into felt.
+    void add_terms(const Real* carried) {
         const Index S = sums();
         const Index size = p.N * cells * S;
         for (Index i = 0; i < size; ++i) room.sums[i] = 0;
@@ -135,8 +141,15 @@ struct ChoiceWork {
         for_leaves([&](Index l, Index) {
             double* own = room.slot_sums + (p.N + l) * S;
             double* to = room.sums + room.parent[p.N + l] * cells * S;
+            double* squares = room.squares + 3 * l;
+            squares[0] = squares[1] = squares[2] = 0;
             for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r) {
-                const double* from = row_terms(r);
+                const double* from = row_terms(r, carried);
+                if (one) {
+                    squares[0] += from[0] * from[0];
+                    squares[1] += from[0] * from[1];
+                    squares[2] += from[1] * from[1];
+                }
                 const std::uint8_t* code = p.codes + room.rows[r] * p.d;
                 for (Index i = 0; i < S; ++i) own[i] += from[i];
                 for (Index f = 0; f < p.d; ++f) {
@@ -145,6 +158,12 @@ struct ChoiceWork {
                 }
             }
         });
+        for (Index j = 0; carried && j < p.m; ++j) {
+            double* to = room.sums + room.parent[p.N + p.query_leaf[j]] * cells * S;
+            const std::uint8_t* code = p.query_codes + j * p.d;
+            const double c = static_cast<double>(p.c[j]);
+            for (Index f = 0; f < p.d; ++f) to[(room.cell[f] + code[f]) * S + 2] += c;
+        }
         for (Index v = p.N - 1; v > 0; --v) {
             const double* LT_RESTRICT from = room.sums + v * cells * S;
             double* LT_RESTRICT to = room.sums + room.parent[v] * cells * S;
@@ -153,6 +172,18 @@ struct ChoiceWork {
         for (Index v = p.N - 1; v >= 0; --v)
             for (Index i = 0; i < S; ++i)
                 room.slot_sums[v * S + i] = room.slot_sums[p.left[v] * S + i] + room.slot_sums[p.right[v] * S + i];
+        if (!carried) return;
+        for (Index i = 0; i < p.N * cells; ++i) {
+            room.felt[i] = static_cast<Real>(room.sums[i * S + 2]);
+            room.sums[i * S + 2] = room.sums[i * S + 1];
+        }
+        for (Index i = 0; i < p.N + p.L; ++i) room.slot_sums[i * S + 2] = room.slot_sums[i * S + 1];
+    }
+
+    // The sum over the rows of a leaf of the squares of -slope (2 w g + slope Q), for one output.
+    double spread_of(Index l, double slope) const {
+        const double* x = room.squares + 3 * l;
+        return slope * slope * (4 * x[0] + slope * (4 * x[1] + slope * x[2]));
     }
 
     // Temperatures of all choices: the spread of the gain of the split taken over random halves of the rows.
@@ -165,6 +196,11 @@ struct ChoiceWork {
                 double spread = 0;
                 for (Index o = 0; o < O; ++o)
                     room.slope[o] = side(room.slot_sums + slot * S, o, l2_of_taken(v)).slope;
+                if (one) {  // rounding can make a sum of squares that is zero negative
+                    spread = spread_of(l, room.slope[0]);
+                    room.tau[p.choice[v]] += spread > 0 ? spread : 0;
+                    continue;
+                }
                 for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r) {
                     const double* x = room.terms + r * S;
                     double gamma = 0;

@@ -467,6 +467,15 @@ def test_goals_methods_and_outputs():
     )
 
 
+def test_a_bag_of_one_class_that_the_library_refuses():
+    """XGBoost itself raises an error of its own there, whose words are about codes of classes."""
+    X = np.random.default_rng(0).normal(size=(12, 2))
+    y = np.arange(12) // 6
+    make = lambda seed: xgb.XGBClassifier(n_estimators=2, n_jobs=1, random_state=seed)  # noqa: E731
+    with pytest.raises(lt.InvalidInput, match="has rows of 1 of 2 classes"):
+        lt.ensemble_influence(make, X, y, X, y, members=30, bag=1 / 12, score_left_out=True)
+
+
 def test_bad_arguments():
     data = numbers()
     rows = data.X, data.y, data.X_test, data.y_test

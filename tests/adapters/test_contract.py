@@ -241,10 +241,11 @@ def test_other_labels_are_noticed(setting):
     case, tracer, *_ = setting
     e = tracer.engine.ensemble
     here = np.flatnonzero(np.abs(spread(tracer, case)) > 0)
-    there = here[case.data.codes[here] != case.data.codes[here[0]]]
+    differ = np.reshape(case.data.codes[here] != case.data.codes[here[0]], (len(here), -1))
+    there = here[differ.any(axis=1)]
     y = case.data.y.copy()
-    y[here[0]], y[there[-1]] = y[there[-1]], y[here[0]]
-    if not case.smooth:  # a median may not move for two labels
+    y[[here[0], there[-1]]] = y[[there[-1], here[0]]]
+    if not case.smooth or case.sides_only:  # a median may not move for two labels
         y = np.roll(case.data.y, 1)
     if np.array_equal(e.leaves[:, here[0]], e.leaves[:, there[-1]]):
         pytest.skip("the two rows share all leaves")
@@ -269,6 +270,15 @@ def test_cross_terms_of_classes():
             for k in range(e.n_outputs)
         ]
         assert min(moved) > 1e-4 * max(moved), name
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "monotone" in name])
+def test_monotone_constraints_decide_leaves(name):
+    """Without the bounds, the oracle gives other predictions: the cases have leaves at bounds."""
+    case, _, structure, test_steps = prepared(name)
+    free = replace(structure, nodes=None, chains=None)
+    F = oracle.predict(free, oracle.refit(free, case.data.codes, case.w), test_steps)
+    assert np.abs(F - case.raw(case.model, case.data.X_test).reshape(F.shape)).max() > 1e-3
 
 
 def test_the_oracle_can_disagree():

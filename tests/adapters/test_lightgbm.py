@@ -57,13 +57,21 @@ def test_two_lines():
 @pytest.mark.parametrize(
     ("data", "settings", "message"),
     [
-        (NUMBERS, {"monotone_constraints": [1] + [0] * 9}, "monotone_constraints .* train without"),
-        (NUMBERS, {"linear_tree": True}, "linear_tree=False"),
         (
-            numbers("fractions"),
-            {"objective": "cross_entropy_lambda"},
-            "supported objectives are .*cross_entropy",
+            NUMBERS,
+            {"monotone_constraints": [1] * 10, "monotone_constraints_method": "advanced"},
+            "train with 'basic' or 'intermediate'",
         ),
+        (
+            NUMBERS,
+            {
+                "monotone_constraints": [1] * 10,
+                "monotone_constraints_method": "intermediate",
+                "path_smooth": 2.0,
+            },
+            "monotone_constraints_method='basic', or without path_smooth",
+        ),
+        (NUMBERS, {"linear_tree": True}, "linear_tree=False"),
         (
             BINARY,
             {
@@ -83,6 +91,14 @@ def test_refused_settings(data, settings, message):
         lt.Tracer(model, data.X, data.codes)
 
 
+def test_intensities_are_refused():
+    data = numbers("fractions")
+    rows = lgb.Dataset(data.X, data.y, weight=np.full(len(data.y), 2.0))
+    model = lgb.train({**SMALL, "objective": "cross_entropy_lambda"}, rows, 2)
+    with pytest.raises(lt.UnsupportedModel, match=r"intensities .* train without them"):
+        lt.Tracer(model, data.X, data.y, np.full(len(data.y), 2.0))
+
+
 @pytest.mark.skipif(VERSION < (4, 6), reason="fails checks of its own")
 def test_quantised_gradients_are_refused():
     model = train(rounds=3, use_quantized_grad=True)
@@ -95,20 +111,6 @@ def test_ranking_is_refused():
     model = lgb.LGBMRanker(n_estimators=3, verbose=-1, n_jobs=1).fit(NUMBERS.X, y, group=[len(y)])
     with pytest.raises(lt.UnsupportedModel, match=r"'lambdarank' .* pairs of rows.* 'regression'"):
         lt.Tracer(model, NUMBERS.X, y)
-
-
-def test_a_custom_objective_is_refused():
-    settings = {
-        "objective": lambda y, F: (F - y, np.ones_like(y)),
-        "n_estimators": 3,
-        "verbose": -1,
-        "n_jobs": 1,
-    }
-    model = lgb.LGBMRegressor(**settings).fit(NUMBERS.X, NUMBERS.y)
-    with pytest.raises(
-        lt.UnsupportedModel, match=r"custom objective .* supported objectives are regression"
-    ):
-        lt.Tracer(model, NUMBERS.X, NUMBERS.y)
 
 
 def test_what_is_no_fitted_model():

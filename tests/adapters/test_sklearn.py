@@ -603,14 +603,16 @@ def test_other_estimators(model, words):
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (HistGradientBoostingRegressor(monotonic_cst=[1] + [0] * 9), "monotonic_cst"),
-        (RandomForestRegressor(monotonic_cst=[0, -1] + [0] * 8), "monotonic_cst"),
+        (
+            RandomForestRegressor(monotonic_cst=[0, -1] + [0] * 8, criterion="absolute_error"),
+            "criterion='squared_error', or without monotonic_cst",
+        ),
         (
             GradientBoostingRegressor(loss="huber", subsample=0.5, random_state=0),
             "train with subsample=1",
         ),
     ],
-    ids=["hist", "forest", "huber"],
+    ids=["medians within bounds", "huber"],
 )
 def test_refused_settings(model, words):
     data = numbers()
@@ -621,21 +623,19 @@ def test_refused_settings(model, words):
         lt.Tracer(model.fit(data.X, data.y), data.X, data.y)
 
 
-def test_constraints_that_constrain_nothing():
-    data = frame("number")
-    X = data.X[["a", "b"]]
-    for monotonic in ([0, 0], {"a": 0}):
-        exact(
-            HistGradientBoostingRegressor(max_iter=2, monotonic_cst=monotonic).fit(X, data.y),
-            X,
-            data.y,
-        )
-    with says(lt.UnsupportedModel, "monotonic_cst"):
-        lt.Tracer(
-            HistGradientBoostingRegressor(max_iter=2, monotonic_cst={"a": 1}).fit(X, data.y),
-            X,
-            data.y,
-        )
+def test_constraints_by_name_beside_categories():
+    """Trees have the category columns first."""
+    data = frame("number", many=True)
+    X = data.X[["c", "kind", "a", "town", "b"]]
+    for monotonic in ([0] * 5, {"a": 0}, {"a": 1, "b": -1}):
+        model = HistGradientBoostingRegressor(max_iter=5, monotonic_cst=monotonic)
+        exact(model.set_params(categorical_features="from_dtype").fit(X, data.y), X, data.y)
+
+
+def test_quantiles_are_not_bounded():
+    data = numbers()
+    model = HistGradientBoostingRegressor(loss="absolute_error", max_iter=5, monotonic_cst=[1] * 10)
+    exact(model.fit(data.X, data.y), data.X, data.y)
 
 
 def test_a_loss_of_ones_own():
@@ -649,11 +649,12 @@ def test_a_loss_of_ones_own():
         lt.Tracer(model, data.X, data.y)
 
 
-def test_several_outputs():
+def test_several_columns_of_classes():
     data = numbers()
-    model = RandomForestRegressor(n_estimators=2).fit(data.X, np.stack([data.y, -data.y], axis=1))
-    with says(lt.UnsupportedModel, "has 2 outputs", "one model for each column"):
-        lt.Tracer(model, data.X, data.y)
+    y = np.stack([data.y > 0, data.y > 1], axis=1)
+    model = RandomForestClassifier(n_estimators=2).fit(data.X, y)
+    with says(lt.UnsupportedModel, "each of 2 columns of y", "one model for each column"):
+        lt.Tracer(model, data.X, y)
 
 
 @pytest.mark.parametrize("model", DEFAULTS, ids=lambda model: type(model).__name__)

@@ -188,18 +188,46 @@ def test_a_given_limit_that_the_leaves_contradict():
         )
 
 
+MONOTONE = r"^likely monotone_constraints, .* pass params={'monotone_constraints': "
+
+
 @pytest.mark.parametrize(
     ("params", "cause"),
     [
         ({"max_delta_step": 0.3}, r"^likely max_delta_step, .* pass params={'max_delta_step': "),
-        ({"monotone_constraints": "(1,1,1)"}, r"^likely monotone_constraints, .* train without"),
-        ({"monotone_constraints": "(-1)"}, r"^likely monotone_constraints, .* train without"),
+        ({"monotone_constraints": "(1,1,1)"}, MONOTONE),
+        ({"monotone_constraints": "(-1)"}, MONOTONE),
     ],
     ids=["max_delta_step", "monotone from the first step on", "monotone in later steps"],
 )
 def test_bounds_of_leaf_values_are_named_as_the_cause(params, cause):
     with pytest.raises(lt.FidelityError, match=cause):
         lt.Tracer(in_file(trained(**params)), NUMBERS.X, NUMBERS.y)
+
+
+@pytest.mark.parametrize("given", ["(1,0,-1)", (1, 0, -1), [1, 0, -1, 0]])
+def test_constraints_of_a_file_in_any_form(given):
+    booster = trained(
+        monotone_constraints="(1,0,-1)", eta=0.17, reg_lambda=2.5, min_child_weight=12
+    )
+    expected = lt.Tracer(booster, NUMBERS.X, NUMBERS.y).influence(NUMBERS.X_test, NUMBERS.y_test)
+    params = {"monotone_constraints": given}
+    tracer = lt.Tracer(in_file(booster), NUMBERS.X, NUMBERS.y, params=params)
+    assert tracer.fidelity.exact
+    assert "taken to be none" not in tracer.fidelity.verdict
+    found = tracer.influence(NUMBERS.X_test, NUMBERS.y_test)
+    np.testing.assert_allclose(found.values, expected.values, atol=1e-5)
+    with pytest.raises(lt.UnsupportedModel, match="Pass params="):
+        tracer.refit(without=FEW)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [("(2,0)", "1, 0 or -1"), ({"age": 1}, "for age, which no column"), ("rising", "1, 0 or -1")],
+)
+def test_constraints_that_make_no_sense(given, words):
+    with pytest.raises(lt.InvalidInput, match=words):
+        lt.Tracer(in_file(trained()), NUMBERS.X, NUMBERS.y, params={"monotone_constraints": given})
 
 
 def test_no_bound_is_named_where_no_leaf_shows_one():

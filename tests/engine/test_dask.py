@@ -344,11 +344,12 @@ def test_stand_ins_have_the_sums_of_the_labels():
         (lightgbm(subsample=0.5, subsample_freq=1), "rows drawn for each tree"),
         (xgboost(subsample=0.5), "drew or weighed rows"),
         (lightgbm(boosting_type="dart"), "not plain boosting"),
-        (lightgbm(path_smooth=3.0), "path_smooth"),
+        (lightgbm(path_smooth=3.0), "monotone constraints, path_smooth"),
+        (xgboost(monotone_constraints="(1)"), "monotone constraints, path_smooth"),
         (lightgbm(class_weight="balanced"), "class weights by the share"),
         (catboost(one_hot_max_size=2), "needs all rows at once"),
     ],
-    ids=["bagging", "subsample", "dart", "smoothing", "balanced", "target statistics"],
+    ids=["bagging", "subsample", "dart", "smoothing", "monotone", "balanced", "target statistics"],
 )
 def test_models_that_need_all_rows(fit, why, client):
     X, *_ = world()

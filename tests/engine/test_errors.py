@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from catboost import CatBoostClassifier, CatBoostRegressor, Pool
+from catboost import CatBoost, CatBoostClassifier, CatBoostRegressor, Pool
 from catboost_models import QUIET, case, tracer_of
 from sklearn.linear_model import LogisticRegression
 
@@ -47,12 +47,11 @@ def test_unknown_model(c):
 
 def test_unsupported_loss():
     c = case("rmse default rule")
-    model = CatBoostRegressor(**QUIET, iterations=3, loss_function="RMSEWithUncertainty").fit(
-        c.X, c.y
-    )
+    rows = Pool(c.X, c.y, group_id=np.arange(len(c.y)) // 20)
+    model = CatBoost({**QUIET, "iterations": 3, "loss_function": "GroupQuantile"}).fit(rows)
     with says(
         lt.UnsupportedModel,
-        "the loss 'RMSEWithUncertainty' is not supported",
+        "the loss 'GroupQuantile' is not supported",
         "RMSE, Logloss, CrossEntropy",
     ):
         lt.Tracer(model, c.X, c.y)
@@ -61,10 +60,7 @@ def test_unsupported_loss():
 @pytest.mark.parametrize(
     ("kw", "words"),
     [
-        ({"monotone_constraints": [1] + [0] * 9}, "monotone_constraints"),
-        ({"monotone_constraints": {0: -1}}, "monotone_constraints"),
-        ({"langevin": True}, "langevin"),
-        ({"posterior_sampling": True}, "posterior_sampling"),
+        ({"langevin": True, "leaf_estimation_method": "Gradient"}, "langevin"),
     ],
 )
 def test_settings_that_cannot_be_replayed(kw, words):

@@ -71,6 +71,14 @@ def test_a_training_that_diverged_is_refused():
             lt.Tracer(model, DATA.X, labels)
 
 
+def test_labels_of_one_class():
+    """The log-odds of one class are infinite, which is no warning of NumPy but a reason."""
+    y = np.zeros(len(DATA.y), int)
+    model = HistGradientBoostingClassifier(max_iter=2).fit(DATA.X, y)
+    with pytest.raises(lt.FidelityError, match="a class has all rows or none"):
+        lt.Tracer(model, DATA.X, y)
+
+
 def test_exploding_leaves_do_not_hide_errors_of_the_steps_before():
     """A leaf value of 3e9 in a late step made the errors of exchanged labels seem small."""
     rng = np.random.default_rng(3)

@@ -124,11 +124,17 @@ def test_a_low_temperature_gives_leaf_influence(opened):
     "name", ["XGBoost, missing values", "XGBoost, categories", "CatBoost, three classes"]
 )
 def test_the_twin_gives_the_same(opened, name, monkeypatch):
+    """One query has a way of its own through the kernel, in which it is summed with the terms of rows."""
     tracer, X = opened(name)
-    native = tracer.influence(X[:5], of="prediction", method=lt.StructureInfluence(0.7)).values
+    method = lt.StructureInfluence(0.7)
+
+    def answers():
+        return [tracer.influence(X[:m], of="prediction", method=method).values for m in (1, 5)]
+
+    native = answers()
     monkeypatch.setattr(soft_splits, "kernels", twins)
-    twin = tracer.influence(X[:5], of="prediction", method=lt.StructureInfluence(0.7)).values
-    np.testing.assert_allclose(native, twin, rtol=1e-9, atol=1e-12)
+    for found, twin in zip(native, answers(), strict=True):
+        np.testing.assert_allclose(found, twin, rtol=1e-9, atol=1e-12)
 
 
 def test_blocks_threads_rows_and_memory_change_nothing(opened):
@@ -176,6 +182,18 @@ def test_trees_that_change_after_they_were_grown_are_refused():
     model = XGBRegressor(**XGB, booster="dart", rate_drop=0.5, seed=2).fit(X, signal)
     with pytest.raises(lt.UnsupportedModel, match="dropped or scaled"):
         lt.Tracer(model, X, signal).influence(X[:2], signal[:2], method=lt.StructureInfluence())
+
+
+def test_monotone_models_are_refused():
+    X, signal = table()
+    model = XGBRegressor(**XGB, monotone_constraints="(1)").fit(X, signal)
+    tracer = lt.Tracer(model, X, signal)
+    with pytest.raises(
+        lt.UnsupportedModel, match="gains of this model depend on the values of other nodes"
+    ):
+        tracer.influence(X[:2], signal[:2], method=lt.StructureInfluence())
+    # methods that choose by themselves do without
+    assert len(lt.influential_set(tracer, X[:1], k=2, of="prediction").table) <= 2
 
 
 def test_leaves_that_are_quantiles_are_refused():

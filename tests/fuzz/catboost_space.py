@@ -5,7 +5,7 @@ from __future__ import annotations
 from cases_catboost import make
 from catboost_structure import QUIET
 
-from .data import CLASSES, RATES, common, draw_data
+from .data import CLASSES, RATES, common, draw_data, draw_directions
 
 NOT_SMOOTH = {"MAE", "Quantile:alpha=0.7"}
 TARGETS = {
@@ -14,6 +14,9 @@ TARGETS = {
     "CrossEntropy": "fractions", "Logloss": "two classes", "MultiClass": "three classes",
     "MultiClassOneVsAll": "three classes",
 }  # fmt: skip
+
+
+MANY_CLASSES = ("three classes",)
 
 
 def draw_configuration(draw):
@@ -56,6 +59,10 @@ def draw_configuration(draw):
         settings["one_hot_max_size"] = draw.pick([2, 30])
     elif draw.chance(0.1) and "model_shrink_rate" not in settings:
         out["baseline"] = True
+    directions = draw_directions(draw, data)
+    if directions and not exact and "grow_policy" not in settings and target not in MANY_CLASSES:
+        settings["monotone_constraints"] = dict(enumerate(directions))
+        settings.setdefault("model_shrink_rate", 0)
     return out
 
 

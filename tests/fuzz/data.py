@@ -34,6 +34,14 @@ def draw_data(draw, target, categories=True, missing=True):
     return data
 
 
+def draw_directions(draw, data):
+    """Draw 1, 0 or -1 for each column of numbers, not all zero; or None, for most models."""
+    if not draw.chance(0.25):
+        return None
+    found = [draw.pick([-1, 0, 1]) for _ in range(data["columns"])]
+    return found if any(found) else None
+
+
 def make_data(data):
     """Return the rows of a description, as arrays, or as a table if it has categories."""
     rng = np.random.default_rng(data["seed"])

@@ -7,7 +7,7 @@ from boosters import Case
 from cases_lightgbm import QUIET, raw
 from lightgbm_structure import DEFAULTS, structure
 
-from .data import CLASSES, RATES, common, draw_data
+from .data import CLASSES, RATES, common, draw_data, draw_directions
 
 TARGETS = {
     "regression": "any", "huber": "any", "fair": "any", "regression_l1": "any", "quantile": "any", "mape": "positive",
@@ -47,6 +47,11 @@ def draw_configuration(draw):
         # Of other objectives and with weights, the smoothing counts rows in a way the oracle cannot repeat.
         settings["path_smooth"] = draw.pick([0.5, 10.0])
         out["weights"] = "none"
+    directions = draw_directions(draw, data)
+    # A first tree without a split, as constraints may leave it, makes a DART model that is refused.
+    if directions and objective not in NOT_SMOOTH and settings.get("boosting") != "dart":
+        settings["monotone_constraints"] = [*directions, *([0] if "categories" in data else [])]
+        settings |= draw.some({"monotone_penalty": [1.0]})
     return out
 
 

@@ -43,7 +43,9 @@ class Reference:
         Any weight moves such a leaf from zero to -g / h at once."""
         s = self.structure
         found = np.zeros(len(self.y), bool)
-        if s.paths or s.min_hessian:  # the leaf stays at zero, or at the value of its parent
+        if s.min_hessian or (
+            s.nodes and s.nodes[0][0].smoothed
+        ):  # the leaf stays at zero, or at the value of its parent
             return found
         w = self.w * s.class_weight
         lam = s.l2 * w.mean() if s.l2_scales else s.l2

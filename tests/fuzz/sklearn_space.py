@@ -12,7 +12,7 @@ from sklearn_forest import balance, forest_raw, forest_structure
 from sklearn_gradient import gradient_raw, gradient_structure
 from sklearn_hist import hist_raw, hist_structure
 
-from .data import CLASSES, RATES, common, draw_data
+from .data import CLASSES, RATES, common, draw_data, draw_directions
 
 NOT_SMOOTH = {"absolute_error", "quantile", "huber"}
 HIST_TARGETS = {
@@ -47,6 +47,9 @@ def draw_hist(draw):
     if draw.chance(0.1) and loss not in NOT_SMOOTH:
         settings |= {"early_stopping": True, "validation_fraction": 0.3}
     data = draw_data(draw, HIST_TARGETS[loss])
+    directions = draw_directions(draw, data)
+    if directions and loss != "three" and "categories" not in data:
+        settings["monotonic_cst"] = directions
     return {"model": "HistGradientBoosting", "settings": settings, "data": data}
 
 
@@ -88,6 +91,9 @@ def draw_forest(draw):
         settings["criterion"] = "absolute_error"
     data = draw_data(draw, target, categories=False, missing=False)
     out = {"model": model, "settings": settings, "data": data}
+    directions = draw_directions(draw, data)
+    if directions and target != "three classes" and "criterion" not in settings:
+        settings["monotonic_cst"] = directions
     if draws_by_weight(model, settings):
         out["weights"] = "none"
     return out

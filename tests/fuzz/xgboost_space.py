@@ -7,7 +7,7 @@ from boosters import Case
 from xgboost_reading import matrix, raw
 from xgboost_structure import structure
 
-from .data import CLASSES, RATES, common, draw_data
+from .data import CLASSES, RATES, common, draw_data, draw_directions
 
 NOT_SMOOTH = {"reg:absoluteerror", "reg:quantileerror"}
 HIST_ONLY = {"grow_policy", "max_leaves", "max_bin", "colsample_bynode"}
@@ -54,6 +54,9 @@ def draw_configuration(draw):
     out = {"settings": settings, "data": draw_data(draw, TARGETS[objective], categories)}
     if draw.chance(0.1):
         out["baseline"] = True
+    directions = draw_directions(draw, out["data"])
+    if directions and "multi_strategy" not in settings:
+        settings["monotone_constraints"] = f"({','.join(map(str, directions))})"
     return out
 
 

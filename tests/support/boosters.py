@@ -108,6 +108,7 @@ class Case:
     ``tracer``            further arguments of Tracer
     ``tolerance``         of the fidelity
     ``smooth``            False if leaves are quantiles, so that there is no LeafInfluence
+    ``sides_only``        a label counts only by the side of the prediction that it is on
     ``ordered``           rows were drawn by their position, so they cannot be permuted or left out
     ``counts_rows``       a row of weight zero, or a row twice, is not the same as its weight
     ``own_refit(case, w)``  the library's own fixed-structure refit with these weights, as raw test
@@ -124,6 +125,7 @@ class Case:
     tracer: dict[str, Any] = field(default_factory=dict)
     tolerance: float = 1e-9
     smooth: bool = True
+    sides_only: bool = False
     ordered: bool = False
     counts_rows: bool = False
     own_refit: Callable[[Case, np.ndarray], np.ndarray] | None = None

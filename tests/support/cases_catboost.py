@@ -8,6 +8,7 @@ from boosters import Case, binary, frame, numbers, split, three_classes, weights
 from catboost import CatBoost, CatBoostClassifier, CatBoostRegressor, Pool
 from catboost_structure import QUIET, own_refit, raw, structure
 
+RISING = [1, 0, -1, 1, 0, 0, -1, 0, 0, 0]
 SMALL = {**QUIET, "iterations": 25, "depth": 4}
 
 
@@ -136,6 +137,17 @@ def cases():
     )
     yield "shrinking model, ever less", numbers(), {
         "loss_function": "RMSE", "model_shrink_rate": 0.3, "model_shrink_mode": "Decreasing", "weighted": True,
+    }  # fmt: skip
+    yield "monotone, its own shrinking", numbers(), {
+        "estimator": regressor, "weighted": True, "monotone_constraints": RISING,
+    }  # fmt: skip
+    yield "monotone, logloss, backtracking", binary(), {
+        "estimator": classifier, "monotone_constraints": [-1, -1, 1, 0, 1] + [0] * 25, "model_shrink_rate": 0,
+        "leaf_estimation_iterations": 3, "learning_rate": 0.5, "l2_leaf_reg": 0.3,
+    }  # fmt: skip
+    yield "monotone, poisson, gradient steps, weights", numbers("counts"), {
+        "loss_function": "Poisson", "leaf_estimation_method": "Gradient", "leaf_estimation_iterations": 3,
+        "leaf_estimation_backtracking": "No", "weighted": True, "monotone_constraints": RISING, "model_shrink_rate": 0,
     }  # fmt: skip
     yield "early stopping", numbers(), {
         "estimator": regressor, "early": True, "iterations": 200, "learning_rate": 0.4, "early_stopping_rounds": 3,

@@ -80,6 +80,7 @@ def with_holes(data):
 N_DIABETES = 422
 N_CANCER = 549
 N_WINE = 158
+RISING = [1, 0, -1, 1, 0, 0, -1, 0, 0, 0]
 CASES = {
     "HistGradientBoostingClassifier, missing values and categories": lambda: hist(
         "hist classifier",
@@ -171,6 +172,19 @@ CASES = {
             max_leaf_nodes=60,
             interaction_cst="pairwise",
             learning_rate=0.5,
+        ),
+    ),
+    "HistGradientBoosting, monotone, weights": lambda: hist(
+        "hist monotone",
+        numbers(),
+        lambda: HistGradientBoostingRegressor(max_iter=12, monotonic_cst=RISING),
+        weight=weights(N_DIABETES),
+    ),
+    "HistGradientBoostingClassifier, monotone, l2": lambda: hist(
+        "hist monotone classifier",
+        binary(),
+        lambda: HistGradientBoostingClassifier(
+            max_iter=10, l2_regularization=1.0, monotonic_cst=[-1, -1, 1, 0, 1] + [0] * 25
         ),
     ),
     "GradientBoostingClassifier": lambda: gradient(
@@ -284,6 +298,20 @@ CASES = {
         lambda: RandomForestRegressor(
             n_estimators=8, bootstrap=False, max_features=0.5, ccp_alpha=0.002
         ),
+        weight=weights(N_DIABETES),
+    ),
+    "RandomForestClassifier, monotone": lambda: forest(
+        "forest monotone",
+        binary(),
+        lambda: RandomForestClassifier(
+            n_estimators=8, max_depth=5, monotonic_cst=[-1, -1, 1, 0, 1] + [0] * 25
+        ),
+        ordered=True,
+    ),
+    "ExtraTreesRegressor, monotone, weights, best first": lambda: forest(
+        "extra trees monotone",
+        numbers(),
+        lambda: ExtraTreesRegressor(n_estimators=8, max_leaf_nodes=20, monotonic_cst=RISING),
         weight=weights(N_DIABETES),
     ),
     "DecisionTreeClassifier": lambda: forest(

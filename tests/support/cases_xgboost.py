@@ -97,6 +97,25 @@ def loaded():
     return case("loaded", data, fit, weight=True, structure=read, tracer=given)
 
 
+def loaded_monotone():
+    """Return a case of a loaded model whose constraints the user gives by name."""
+    data = boosters.frame("number")
+    kinds = ["a", "b", "c", "d", "kind"]
+    rising = {"a": 1, "b": -1}
+
+    def fit(X, y, w, margin):
+        params = {"max_depth": 4, "nthread": 1, "monotone_constraints": rising}
+        booster = xgb.train(params, matrix(X, label=y, weight=w), 12)
+        return xgb.Booster(model_file=booster.save_raw("ubj"))
+
+    def read(c):
+        signs = ",".join(str(rising.get(kind, 0)) for kind in kinds)
+        return structure(c, {"monotone_constraints": f"({signs})"})
+
+    given = {"min_child_weight": 1, "max_delta_step": 0, "monotone_constraints": rising}
+    return case("loaded", data, fit, weight=True, structure=read, tracer={"params": given})
+
+
 def binary():
     return coded(boosters.binary())
 
@@ -200,6 +219,9 @@ CASES = {
     "dart": lambda: boosted(
         "dart", binary(), weight=True, objective="binary:logistic", booster="dart", rate_drop=0.3
     ),
+    "dart, one drop": lambda: boosted(
+        "dart", boosters.numbers(), 10, weight=True, booster="dart", rate_drop=0.1, one_drop=1
+    ),
     "dart, subsample, multiclass": lambda: boosted(
         "dart", three_classes(), 8, objective="multi:softprob", booster="dart", rate_drop=0.2, subsample=0.8
     ),
@@ -228,6 +250,32 @@ CASES = {
     "logistic of fractions": lambda: boosted("fractions", boosters.numbers("fractions"), objective="reg:logistic"),
     "logitraw": lambda: boosted("raw", binary(), weight=True, objective="binary:logitraw"),
     "hinge": lambda: boosted("hinge", binary(), 8, weight=True, objective="binary:hinge"),
+    "monotone, weights": lambda: boosted(
+        "monotone", boosters.numbers(), weight=True, monotone_constraints="(1,0,-1,1,0,0,-1)", min_child_weight=4
+    ),
+    "monotone, exact, logistic, penalties": lambda: boosted(
+        "monotone",
+        binary(),
+        objective="binary:logistic",
+        tree_method="exact",
+        monotone_constraints="(-1,-1,1,0,1)",
+        reg_alpha=0.5,
+        max_delta_step=0.7,
+        gamma=0.1,
+    ),
+    "monotone, multiclass, approx, lossguide, subsample": lambda: boosted(
+        "monotone",
+        three_classes(),
+        6,
+        objective="multi:softprob",
+        tree_method="approx",
+        monotone_constraints="(1,-1,0,0,1,1)",
+        grow_policy="lossguide",
+        max_leaves=9,
+        subsample=0.8,
+        min_child_weight=0.4,
+    ),
+    "monotone, loaded from a file": loaded_monotone,
     "absolute error": lambda: boosted("mae", boosters.numbers(), 10, objective="reg:absoluteerror"),
     "quantile error, weights, subsample": lambda: boosted(
         "quantile", boosters.numbers(), 9, weight=True, objective="reg:quantileerror", quantile_alpha=0.3, subsample=0.8

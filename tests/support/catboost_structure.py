@@ -8,8 +8,11 @@ row's leaf.
 
 from __future__ import annotations
 
+import json
+import tempfile
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from catboost import CatBoost, Pool
@@ -140,12 +143,38 @@ def structure(case):
         class_weight=factor,
         **({k: v for k, v in own.items() if k != "base_value" or averaged}),
     )
+    if p.get("monotone_constraints"):
+        trees = model_json(model)["oblivious_trees"]
+        signs = {int(k): v for k, v in p["monotone_constraints"].items()}
+        out = replace(out, chains=[chains_of(tree["splits"], signs) for tree in trees])
     if p.get("model_shrink_rate"):
         out = shrinking(out, p, values)
     if count > 1 and p["leaf_estimation_backtracking"] != "No":
         out = backtracked(out, case, values, count)
     tests = final_leaves(model, Pool(d.X_test, cat_features=categories))
     return out, [[(leaves, L, 0)] for leaves, L in zip(tests, counts, strict=True)]
+
+
+def model_json(model):
+    """Return the model as JSON."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.json"
+        model.save_model(str(path), format="json")
+        return json.loads(path.read_text())
+
+
+def chains_of(splits, signs):
+    """Return the leaves of a symmetric tree in lists along which values must not fall.
+
+    A list has the leaves that agree on all free splits, sorted by their sides of the others."""
+    columns = [split.get("float_feature_index", -1) for split in splits]
+    bound = [d for d, column in enumerate(columns) if signs.get(column)]
+    chains = {}
+    for leaf in range(1 << len(columns)):
+        side = [leaf >> d & 1 for d in range(len(columns))]
+        free = tuple(s for d, s in enumerate(side) if d not in bound)
+        chains.setdefault(free, []).append(([side[d] * signs[columns[d]] for d in bound], leaf))
+    return [[leaf for _, leaf in sorted(chain)] for chain in chains.values()]
 
 
 def shrinking(out, p, values):

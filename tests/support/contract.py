@@ -7,7 +7,10 @@ from functools import cache
 
 import cases_catboost
 import cases_lightgbm
+import cases_own_objectives
 import cases_sklearn
+import cases_survival
+import cases_targets
 import cases_xgboost
 import numpy as np
 
@@ -20,6 +23,9 @@ CASES = {
         ("XGBoost", cases_xgboost),
         ("LightGBM", cases_lightgbm),
         ("scikit-learn", cases_sklearn),
+        ("own objective", cases_own_objectives),
+        ("survival", cases_survival),
+        ("several targets", cases_targets),
     )
     for name, make in module.CASES.items()
 }

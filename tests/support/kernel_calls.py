@@ -97,6 +97,8 @@ def calls():
         f"choice_terms, {O} of {K}": call_of_choices(O, K) for O, K in ((1, 1), (1, 3), (3, 3))
     }
     found["lift"] = call("lift", real(6, 4), real(4, B), real(6, B))
+    found["find_leaves"] = call_of_routes()
+    found |= {f"softmax_effects, {O} of 3": call_of_classes(O) for O in (1, 3)}
     for loss in LOSSES:
         found |= calls_of_refits(loss)
     return found
@@ -115,6 +117,46 @@ def call_of_choices(O, K):
         "choice_terms", codes[0], ids[0], *rows, codes[1], ids[1], real(4, O, B), sizes,
         np.arange(4, dtype=np.uint8), *nodes, np.array([0.3, 0.1, 0.2, 0.5, 0.1, 1.0, 0.7]), False, True,
         True, 0, 2, real(N, K, B), real(N, K, B), real(N, B),
+    )  # fmt: skip
+
+
+def call_of_routes():
+    """Return a call about two trees, of four leaves and of one, with all kinds of comparisons."""
+    values = rng.integers(-2, 40, (N, 3)).astype(float)
+    children = np.array([[1, 2], [3, 4], [5, 6]], np.int32)
+    nodes = (
+        np.array([1, 2, 0], np.int32),
+        np.array([3.0, 0, 12]),
+        children,
+        np.array([1, 5, 2], np.uint8),
+    )
+    sets = np.array([0, 0, 2, 2]), np.array([0x0F0F0F0F, 7], np.uint32)
+    return call(
+        "find_leaves", values, np.array([0, 3, 3]), *nodes, *sets, np.array([0, 4]), 1, N - 1,
+        np.zeros((2, N), np.uint8),
+    )  # fmt: skip
+
+
+def call_of_classes(O):
+    """Return a call about two steps of three classes: of three trees each, or of one with two iterations."""
+    R = 3 // O
+    Q = 1 if O == 1 else 2
+    trees = (
+        leaves(2 * R, N),
+        np.tile(np.arange(R, dtype=np.int32), 2),
+        np.array([0, R, 2 * R]),
+        np.array([0, M, 2 * M]),
+    )
+    tables = (
+        np.array([0, Q * M, 2 * Q * M]),
+        real(2 * Q * M, O),
+        real(2 * Q * M, O),
+        real(2 * Q * M, O, O),
+    )
+    y = rng.integers(0, 3, N).astype(float)
+    return call(
+        "softmax_effects", True, *trees, real(2 * M, O), *tables, 1, N - 1, real(N - 2, 3), y, real(N),
+        np.zeros((2 * R, N, O)), np.zeros((2 * R, N, O, 3)),
     )  # fmt: skip
 
 

@@ -100,6 +100,7 @@ def formulas(p):
         ),
         "binary": logistic(p["sigmoid"]),
         "cross_entropy": logistic(1.0),
+        "cross_entropy_lambda": logistic(1.0),  # without weights
         "multiclass": all_classes(p["num_class"]) if p["num_class"] > 1 else None,
         "multiclassova": one_against_all(p["sigmoid"], p["num_class"]),
     }[p["objective"]]
@@ -123,6 +124,8 @@ def start(p, class_weight):
             return np.array([np.log(mean)])
         if p["objective"] in ("binary", "cross_entropy"):
             return np.array([np.log(mean / (1 - mean)) / p["sigmoid"]])
+        if p["objective"] == "cross_entropy_lambda":
+            return np.array([np.log(np.exp(mean) - 1)])
         return np.array([mean])
 
     return score

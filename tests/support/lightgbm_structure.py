@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 from lightgbm_draws import bags, dart, goss
 from lightgbm_formulas import formulas, quantile_leaves, start
+from lightgbm_growth import GrownTree
 from oracle import Structure
+from oracle_nodes import Node
 
 DEFAULTS = {
     "objective": "regression", "boosting": "gbdt", "data_sample_strategy": "bagging", "learning_rate": 0.1,
@@ -14,7 +16,7 @@ DEFAULTS = {
     "top_rate": 0.2, "other_rate": 0.1, "drop_rate": 0.1, "skip_drop": 0.5, "max_drop": 50, "drop_seed": 4,
     "uniform_drop": False, "xgboost_dart_mode": False, "boost_from_average": True, "num_class": 1, "sigmoid": 1.0,
     "is_unbalance": False, "scale_pos_weight": 1.0, "alpha": 0.9, "fair_c": 1.0, "poisson_max_delta_step": 0.7,
-    "tweedie_variance_power": 1.5,
+    "tweedie_variance_power": 1.5, "monotone_constraints": (), "monotone_constraints_method": "basic",
 }  # fmt: skip
 
 
@@ -41,23 +43,21 @@ def more_l2(tree, L, kinds, cat_l2):
     return out
 
 
-def smoothing_paths(tree, L, smooth):
-    """Return for each leaf the nodes that smooth it: (leaves below, share, more l2)."""
-    paths = [None] * L
-
-    def visit(node, path):
-        below = np.array(nodes(node)[0][1])
-        n = node.get("leaf_count", node.get("internal_count", 0))
-        a = n / (n + smooth) if path else 1.0
-        path = [(b, (1 - a) * share, 0.0) for b, share, _ in path] + [(below, a, 0.0)]
-        if "left_child" not in node:
-            paths[below[0]] = path
-        else:
-            visit(node["left_child"], path)
-            visit(node["right_child"], path)
-
-    visit(tree, [])
-    return paths
+def root_of(tree, smooth, directions, kinds, cat_l2, top=True, l2=0.0):
+    """Return the root of a dumped tree, with the shares of path_smooth and the signs of its splits."""
+    n = tree.get("leaf_count", tree.get("internal_count", 0))
+    share = 1.0 if top or not smooth else n / (n + smooth)
+    if "left_child" not in tree:
+        return Node(leaf=tree.get("leaf_index", 0), share=share, l2=l2)
+    categorical = tree["decision_type"] == "=="
+    below = cat_l2 if kinds is not None and many_categories(tree, kinds) else 0.0
+    pair = tuple(
+        root_of(tree[side], smooth, directions, kinds, cat_l2, False, below)
+        for side in ("left_child", "right_child")
+    )
+    feature = tree["split_feature"]
+    sign = 0 if categorical or feature >= len(directions) else directions[feature]
+    return Node(pair=pair, sign=sign, share=share, l2=l2)
 
 
 def label_weights(p, y):
@@ -133,11 +133,16 @@ def structure(case, kinds=None, class_weight=None, rates=None, **settings):
     if kinds is not None:
         l2 = [more_l2(tree, L, kinds, p["cat_l2"]) for tree, L in zip(dumped, counts, strict=True)]
         more["more_l2"] = [l2[t * K : (t + 1) * K] for t in range(T)]
-    if p["path_smooth"]:
-        more["paths"] = [
-            [smoothing_paths(tree, L, p["path_smooth"])]
-            for tree, L in zip(dumped, counts, strict=True)
+    if p["path_smooth"] or p["monotone_constraints"]:
+        grown = p["monotone_constraints_method"] == "intermediate"
+        roots = [
+            GrownTree(tree, p["monotone_constraints"])
+            if grown
+            else root_of(tree, p["path_smooth"], p["monotone_constraints"], kinds, p["cat_l2"])
+            for tree in dumped
         ]
+        more["nodes"] = [roots[t * K : (t + 1) * K] for t in range(T)]
+        more.pop("more_l2", None)
     made = Structure(
         loss=p["objective"],
         steps=steps(case.data.X),

@@ -23,7 +23,8 @@ class Structure:
     ``sample[t][r]``     how often tree r of step t drew each row
     ``moves[t]``         (step, factor) added to the scores before step t; step -1 is the base
     ``more_l2[t][r]``    (L,) l2 of each leaf in addition to ``l2``
-    ``paths[t][r][l]``   (leaves below, share, more l2) of the nodes that leaf l is smoothed by
+    ``nodes[t][r]``      the root (`oracle_nodes.Node`) of a tree whose leaves depend on other nodes
+    ``chains[t]``        lists of leaves of step t, a tree of one output, whose values must not fall
     ``diagonal``         a vector leaf is solved one output at a time
     ``class_weight``     (n,) multiplies w in the leaves, and in the base unless base_value is given
 
@@ -53,7 +54,8 @@ class Structure:
     max_step: float = np.inf
     min_hessian: float = 0.0
     more_l2: list | None = None
-    paths: list | None = None
+    nodes: list | None = None
+    chains: list | None = None
     derivatives: object = None
     loss_value: object = None
     base_value: object = None
@@ -193,9 +195,9 @@ def tree_value(structure, ids, L, o, scales, A, y, w, lam, t=0, r=0):
         drawn = np.ones(len(y), bool) if structure.sample is None else structure.sample[t][r] > 0
         found = structure.leaf(ids[drawn], L, (y - A[:, o])[drawn], y[drawn], w[drawn])
         return structure.rate(t) * found[:, None]
-    if structure.paths:
-        paths = structure.paths[t][r]
-        return structure.rate(t) * smoothed(structure, paths, ids, L, o, A, y, w, lam)
+    if structure.nodes:
+        root = structure.nodes[t][r]
+        return structure.rate(t) * from_nodes(structure, root, ids, L, o, A, y, w, lam)
     S = np.zeros((L, O))
     for c in scales:
         B = A.copy()
@@ -215,23 +217,46 @@ def tree_value(structure, ids, L, o, scales, A, y, w, lam, t=0, r=0):
         step[some] = -np.linalg.solve(D[some], soft(G[some], structure.l1)[..., None])[..., 0]
         if structure.min_hessian:
             step[H[:, 0, 0] < structure.min_hessian] = 0
-        S += c * np.clip(step, -structure.max_step, structure.max_step)
+        step = np.clip(step, -structure.max_step, structure.max_step)
+        if structure.chains:
+            step = pooled(S + step, D[:, 0, 0], structure.chains[t]) - S
+        S = S + c * step
     return structure.rate(t) * S
 
 
-def smoothed(structure, paths, ids, L, o, A, y, w, lam):
-    """Return leaf values that mix the steps of the nodes above each leaf."""
-    g, h = structure.derivatives_of(A, y)
-    out = np.zeros((L, 1))
-    for leaf, path in enumerate(paths):
-        for below, share, more in path:
-            here = np.isin(ids, below)
-            G = (w * g[:, o])[here].sum()
-            H = (w * h[:, o, o])[here].sum()
-            live = structure.min_hessian == 0 or structure.min_hessian <= H
-            step = -soft(G, structure.l1) / (H + lam + more) if live else 0.0
-            out[leaf] += share * np.clip(step, -structure.max_step, structure.max_step)
+def pooled(values, weights, chains):
+    """Return values (L, 1) after pooling neighbours in chains until no value falls along one."""
+    out = values.copy()
+    for chain in chains:
+        blocks = []
+        for leaf in chain:
+            blocks.append(([leaf], values[leaf, 0], weights[leaf]))
+            while len(blocks) > 1 and blocks[-2][1] >= blocks[-1][1]:
+                (a, u, v), (b, x, y) = blocks[-2:]
+                total = v + y or 1.0  # leaves without rows and without l2 are zero
+                blocks[-2:] = [(a + b, (u * v + x * y) / total, v + y)]
+        for leaves, value, _ in blocks:
+            out[leaves] = value
     return out
+
+
+def from_nodes(structure, root, ids, L, o, A, y, w, lam):
+    """Return leaf values (L, O) that depend on the steps of other nodes.
+
+    Of two classes with a share each, the first is computed, and the second has the rest."""
+    g, h = structure.derivatives_of(A, y)
+
+    def step(node):
+        here = np.isin(ids, node.leaves())
+        G = (w * g[:, o])[here].sum()
+        H = (w * h[:, o, o])[here].sum()
+        D = H + lam + node.l2
+        live = D > 0 and structure.min_hessian <= H
+        s = -soft(G, structure.l1) / D if live else 0.0
+        return np.clip(s, -structure.max_step, structure.max_step)
+
+    out = root.outputs(step, L)
+    return np.stack([out, -out], axis=1) if structure.O == 2 else out[:, None]
 
 
 def refit(structure, y, w, n=None):

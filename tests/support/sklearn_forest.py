@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from oracle import Structure
+from oracle_nodes import tree_of
 from sklearn_quantiles import by_leaf, median, pinball
 
 
@@ -31,6 +32,10 @@ def forest_structure(case, class_weight=1.0):
         more["sample"] = [[c] for c in counts]
     if model.criterion == "absolute_error":
         more |= {"leaf": by_leaf(median), "loss_value": pinball(0.5)}
+    if model.monotonic_cst is not None:
+        # the share of the first class falls where that of the second one rises
+        direction = np.array(model.monotonic_cst) * (-1 if K > 1 else 1)
+        more["nodes"] = [[forest_root(tree.tree_, direction)] for tree in trees]
     structure = Structure(
         loss="brier" if K > 1 else "squared",
         steps=steps(case.data.X),
@@ -48,6 +53,13 @@ def forest_structure(case, class_weight=1.0):
         **more,
     )
     return structure, steps(case.data.X_test)
+
+
+def forest_root(tree, direction):
+    """Return the root of a tree whose splits are monotone."""
+    pairs = zip(tree.children_left.tolist(), tree.children_right.tolist(), strict=True)
+    children = {node: pair for node, pair in enumerate(pairs) if pair[0] >= 0}
+    return tree_of(children, lambda node: int(direction[tree.feature[node]]))
 
 
 def balance(codes, w):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from oracle import Structure
+from oracle_nodes import tree_of
 from sklearn.model_selection import train_test_split
 from sklearn_quantiles import by_leaf, lower_quantile, pinball
 from threadpoolctl import threadpool_limits
@@ -77,6 +78,8 @@ def hist_structure(case, class_weight=1.0, stratify=True):
             "base_value": lambda y, w: np.array([fit(y, w)]),
             "loss_value": pinball(q),
         }
+    elif p["monotonic_cst"] is not None:
+        more = {"nodes": [[hist_root(t, p["monotonic_cst"]) for t in s] for s in model._predictors]}
     names = {"squared_error": "squared", "log_loss": "softmax" if K > 1 else "logistic"}
     structure = Structure(
         loss=names.get(p["loss"], p["loss"]),
@@ -93,6 +96,14 @@ def hist_structure(case, class_weight=1.0, stratify=True):
         **more,
     )
     return structure, steps(case.data.X_test)
+
+
+def hist_root(tree, direction):
+    """Return the root of a tree of numbers whose splits are monotone."""
+    nodes = tree.nodes
+    splits = np.flatnonzero(nodes["is_leaf"] == 0).tolist()
+    children = {k: (int(nodes["left"][k]), int(nodes["right"][k])) for k in splits}
+    return tree_of(children, lambda k: direction[nodes["feature_idx"][k]])
 
 
 @threadpool_limits.wrap(limits=1, user_api="openmp")

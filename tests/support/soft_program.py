@@ -284,7 +284,7 @@ class SoftProgram:
         """(n + m, O) leaf values by the leaf rule, for leaves of one Newton or gradient step."""
         e = self.e
         assert e.rule.iterations == 1
-        assert e.smoothing is None
+        assert e.step_nodes is None
         assert e.fixed is None
         out = np.zeros((self.leaves.shape[1], terms["G"].shape[1]))
         for leaf in np.unique(self.leaves[r]):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import oracle
 from hypothesis import strategies as st
+from oracle_nodes import Node
 
 from leaftrace._engine.replay import replay
 from leaftrace._engine.workspace import Workspace
-from leaftrace._model.ensemble import Ensemble, LeafRule, Smoothing
+from leaftrace._model.ensemble import Ensemble, LeafRule
 from leaftrace._model.general_losses import (
     Fair,
     Gamma,
@@ -18,6 +21,7 @@ from leaftrace._model.general_losses import (
     Tweedie,
 )
 from leaftrace._model.losses import Logistic, Poisson, Softmax, SquaredError
+from leaftrace._model.node_trees import NodeTree, midpoint_bounds, nodes_by_step
 from leaftrace._model.separate_losses import Brier, OneVsAll
 from leaftrace._model.start import Mean
 
@@ -39,7 +43,8 @@ CLASSES = {"softmax": Softmax, "brier": Brier, "one-vs-all": lambda K: OneVsAll(
 @st.composite
 def tiny(draw):
     """Draw (structure of the oracle, y, w, test steps, test labels)."""
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    seed = draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
     n = draw(st.integers(3, 9))
     m = draw(st.integers(1, 3))
     T = draw(st.integers(1, 4))
@@ -65,7 +70,7 @@ def tiny(draw):
         **dict.fromkeys(CLASSES, lambda k: rng.permutation(np.arange(k) % K).astype(float)),
     }.get(loss, lambda k: rng.normal(size=k))
     w = rng.random(n) + 0.2
-    smoothed = (
+    dependent = (
         Q == 1 and not (K > 1 and not separate) and draw(st.booleans()) and draw(st.booleans())
     )
     offset = rng.normal(size=(n, K)) * 0.3 if draw(st.booleans()) else 0.0
@@ -83,7 +88,7 @@ def tiny(draw):
         steps=steps,
         K=K,
         O=1 if separate else K,
-        newton=draw(st.booleans()) or smoothed,
+        newton=draw(st.booleans()) or dependent,
         l2=draw(st.sampled_from([0.5, 2.0])),
         lr=draw(st.sampled_from([0.3, 1.0])),
         scales=[
@@ -91,7 +96,7 @@ def tiny(draw):
             for _ in range(T)
         ],
         base="mean" if mean else rng.normal(size=K) * 0.1,
-        l2_scales=draw(st.booleans()) and not limited and not smoothed,
+        l2_scales=draw(st.booleans()) and not limited and not dependent,
         offset=offset,
         sample=sample,
         moves=draw(st.sampled_from([None, None, _forest(T), _dart(rng, T)])),
@@ -99,33 +104,65 @@ def tiny(draw):
         max_step=draw(st.sampled_from([np.inf, 0.4])) if limited else np.inf,
         min_hessian=draw(st.sampled_from([0.0, 0.5])) if limited else 0.0,
         more_l2=[[rng.random(L) for L, _ in step] for step in trees]
-        if draw(st.booleans()) and Q == 1 and not smoothed
+        if draw(st.booleans()) and Q == 1 and not dependent
         else None,
-        paths=[[_paths(rng, L) for L, _ in step] for step in trees] if smoothed else None,
+        nodes=[[_root(rng, L) for L, _ in step] for step in trees] if dependent else None,
     )
+    if K == 1 and not (parallel or limited or dependent or structure.more_l2):
+        structure = replace(structure, chains=_chains(np.random.default_rng([seed, 1]), trees))
     return structure, labels(n), w, test_steps, labels(m)
 
 
-def _paths(rng, L):
-    """Return paths for a root above all leaves and a node above the first half of them."""
-    nodes = [(np.arange(L), rng.random()), (np.arange((L + 1) // 2), rng.random())]
-    own = [(np.array([leaf]), rng.random()) for leaf in range(L)]
-    return [
-        [(below, rng.random(), l2) for below, l2 in [*nodes, own[leaf]] if leaf in below]
-        for leaf in range(L)
-    ]
+def _chains(rng, trees):
+    """Return chains of the leaves of every tree, or None."""
+    if rng.random() < 0.5:
+        return None
+    found = []
+    for ((L, _),) in trees:
+        lengths = [k for k in range(1, L + 1) if L % k == 0]
+        found.append(rng.permutation(L).reshape(-1, rng.choice(lengths)).tolist())
+    return found
 
 
-def _smoothing(paths):
-    """Return the engine's Smoothing of a tree's paths, with a node for each entry of each path."""
-    L = len(paths)
-    entries = [(leaf, *entry) for leaf, path in enumerate(paths) for entry in path]
-    below = np.zeros((len(entries), L))
-    mix = np.zeros((L, len(entries)))
-    for a, (leaf, members, share, _) in enumerate(entries):
-        below[a, members] = 1
-        mix[leaf, a] = share
-    return Smoothing(below, mix, np.array([l2 for *_, l2 in entries]))
+def _root(rng, L):
+    """Return the root of a random tree: smoothed, monotone, or both."""
+    smoothed, monotone = rng.permutation([True, rng.random() < 0.5])
+    return _nodes(rng, list(range(L)), smoothed, monotone)
+
+
+def _nodes(rng, leaves, smoothed, monotone):
+    """Return the root of a random tree with these leaves."""
+    share = rng.random() if smoothed else 1.0
+    l2 = rng.random()
+    if len(leaves) == 1:
+        return Node(leaf=leaves[0], share=share, l2=l2)
+    at = rng.integers(1, len(leaves))
+    pair = tuple(_nodes(rng, part, smoothed, monotone) for part in (leaves[:at], leaves[at:]))
+    return Node(pair=pair, sign=int(rng.integers(-1, 2)) * monotone, share=share, l2=l2)
+
+
+def _node_tree(root):
+    """Return the engine's description of a tree."""
+    splits = []
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if node.leaf is None:
+            splits.append(node)
+            waiting += node.pair
+    leaves = sorted(_leaf_nodes(root), key=lambda node: node.leaf)
+    nodes = [*splits, *leaves]
+    number = {id(node): k for k, node in enumerate(nodes)}
+    children = np.array([[number[id(c)] for c in x.pair] for x in splits], int).reshape(-1, 2)
+    sign = np.array([node.sign for node in splits], int)
+    bounds = midpoint_bounds(NodeTree(children), sign)
+    share = np.array([node.share for node in nodes])
+    share[0] = 1.0  # there is nothing above the root
+    return NodeTree(children, np.array([node.l2 for node in nodes]), share, sign, *bounds)
+
+
+def _leaf_nodes(node):
+    return [node] if node.leaf is not None else [x for c in node.pair for x in _leaf_nodes(c)]
 
 
 def _forest(T):
@@ -157,6 +194,7 @@ def ensemble_of(structure, y, w):
             first.append(o)
             counts.append(L)
             offset += L
+    step_trees = np.cumsum([0] + [len(s) for s in structure.steps])
     return Ensemble(
         loss=CLASSES[structure.loss](structure.K)
         if structure.loss in CLASSES
@@ -175,7 +213,7 @@ def ensemble_of(structure, y, w):
         learning_rate=structure.lr,
         leaves=np.array(leaves, dtype=np.uint8),
         first_output=np.array(first, np.int32),
-        step_trees=np.cumsum([0] + [len(s) for s in structure.steps]),
+        step_trees=step_trees,
         tree_leaves=np.cumsum([0, *counts]),
         values=np.concatenate([v for step in values for v in step]),
         y=y,
@@ -188,9 +226,10 @@ def ensemble_of(structure, y, w):
         if structure.sample is None
         else [drawn for step in structure.sample for drawn in step],
         moves=structure.moves,
-        smoothing=None
-        if structure.paths is None
-        else [_smoothing(p) for step in structure.paths for p in step],
+        step_nodes=None
+        if structure.nodes is None
+        else nodes_by_step([_node_tree(x) for s in structure.nodes for x in s], step_trees),
+        chains=None if structure.chains is None else [np.array(x) for x in structure.chains],
         leaf_l2=None
         if structure.more_l2 is None
         else np.concatenate([x for step in structure.more_l2 for x in step]),

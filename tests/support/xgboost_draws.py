@@ -48,7 +48,10 @@ def draws(n, p, trees, dart=None):
         word()
     for number, new in enumerate(trees):
         if dart is not None:
-            dropped.append([i for i in range(count) if uniform(word) < float(np.float32(dart))])
+            drop = [i for i in range(count) if uniform(word) < float(np.float32(dart))]
+            if not drop and count and p["one_drop"] == "1":
+                drop = [word() * count >> 32]  # rejected only with a chance of count / 2^32
+            dropped.append(drop)
         if number == 0 and not exact and not old:
             word()
         for _ in range(new):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 
 import numpy as np
 import xgboost as xgb
 from oracle import Structure
+from oracle_nodes import tree_of
 from xgboost_draws import dart_moves, draws
 from xgboost_formulas import alpha_of, base_value, derivatives, f32, link, loss_value, quantile_leaf
 from xgboost_reading import booster_of, config_of, matrix, raw, steps_of
@@ -25,7 +27,7 @@ def structure(case, given=None):
     details = json.loads(bytes(booster.save_raw("json")))["learner"]
     steps = steps_of(model, data.X)
     n = len(data.y)
-    K = max(1, int(p["num_class"]))
+    K = max(1, int(p["num_class"]), int(p["num_target"]))
     vectors = K > 1 and p["multi_strategy"] == "multi_output_tree"
     npt = int(p["num_parallel_tree"])
     rate = f32(p["learning_rate"])
@@ -39,7 +41,8 @@ def structure(case, given=None):
         estimated = False
         offset = f32(case.baseline).reshape(n, K) - base
     sample = moves = None
-    counts = [len(step) for step in steps]
+    trees_of_steps = [len(step) for step in steps]
+    counts = trees_of_steps
     if details["gradient_booster"]["name"] == "dart":
         counts = [npt * K] * (len(steps) // (npt * K))
         rows, dropped = draws(n, p, counts, p["rate_drop"])
@@ -78,10 +81,37 @@ def structure(case, given=None):
         loss_value=loss_value(objective, p),
         base_value=base_value(objective, p, case.weight is not None, spw) if estimated else None,
         leaf=leaf,
+        nodes=None if leaf else monotone_nodes(booster, p["monotone_constraints"], trees_of_steps),
         diagonal=True,
         class_weight=np.where(data.codes == 1, spw, 1.0) if "scale_pos_weight" in p else 1.0,
     )
     return found, steps_of(model, data.X_test)
+
+
+def monotone_nodes(booster, constraints, counts):
+    """Return the roots of all trees by step, if splits are monotone; otherwise None.
+
+    ``counts``: trees of each step."""
+    direction = [int(v) for v in re.findall(r"-?\d+", constraints)]
+    if not any(direction):
+        return None
+    gb = json.loads(bytes(booster.save_raw("json")))["learner"]["gradient_booster"]
+    roots = [read_root(tree, direction) for tree in gb.get("gbtree", gb)["model"]["trees"]]
+    edges = np.cumsum([0, *counts])
+    return [roots[a:b] for a, b in pairwise(edges)]
+
+
+def read_root(tree, direction):
+    """Return the root of a tree of the model's JSON; splits of categories are free."""
+    pairs = zip(tree["left_children"], tree["right_children"], strict=True)
+    children = {node: pair for node, pair in enumerate(pairs) if pair[0] >= 0}
+    feature = tree["split_indices"]
+
+    def sign(node):
+        free = node in tree["categories_nodes"] or feature[node] >= len(direction)
+        return 0 if free else direction[feature[node]]
+
+    return tree_of(children, sign)
 
 
 def refresh(params):

@@ -180,6 +180,15 @@ def test_piped_text_is_plain(here, tmp_path):
     assert not set(out) & set("─│╭╮╰╯━┃")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such pipes")
+def test_a_reader_that_goes_away_ends_the_command_quietly(here):
+    run = process("check", "lgb.txt", *DATA)
+    run.stdout.close()
+    assert run.wait() == 141
+    assert "Traceback" not in run.stderr.read()
+    run.stderr.close()
+
+
 def test_inexact_replay_can_be_gone_on_with(here):
     run = process("explain", "lgb.txt", *DATA[:4], *TEST, "--fidelity", "warn", "--worst", "1")
     out, err = run.communicate()

@@ -162,7 +162,7 @@ def acquire(
     The result has `.rows`, a table with the effect of every possible label, and `.check` for when
     the labels are known.
     """
-    check_tracer(tracer)
+    check_tracer(tracer, "acquire")
     tracer.engine.needs_derivatives()
     n = inputs.row_count(X_pool)
     _check_settings(tracer, n, k, score, diversity)

@@ -180,10 +180,19 @@ def row_columns(tracer: Tracer, rows: Ints) -> dict[str, Any]:
     return {"train_row": tracer.train_index[rows], "position": rows}
 
 
-def check_tracer(tracer: Any) -> None:
-    """Raise an error unless the first argument of an action is a tracer."""
+def check_tracer(tracer: Any, one_label: str = "") -> None:
+    """Raise an error unless the first argument of an action is a tracer.
+
+    ``one_label``: the name of an action that is for models of one label and one prediction a row.
+    """
     if not isinstance(tracer, Tracer):
         raise InvalidInput(
             f"the first argument is a {type(tracer).__name__}; pass a leaftrace.Tracer of your "
             "model."
+        )
+    e = tracer.engine.ensemble
+    if one_label and (e.y.ndim == 2 or e.loss.several_numbers):
+        raise InvalidInput(
+            f"{one_label} is for models that predict one number or class for a row; this one has {e.n_outputs} outputs "
+            f"and {1 if e.y.ndim == 1 else e.y.shape[1]} label(s) a row. Use tracer.influence, refit or retrain."
         )

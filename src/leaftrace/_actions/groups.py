@@ -65,7 +65,7 @@ def group_effects(
     only the group would make. Groups with the largest effect known so far come first, and Ctrl-C
     ends the work with those that are finished.
     """
-    check_tracer(tracer)
+    check_tracer(tracer, "group_effects")
     m = inputs.row_count(X_test)
     if m == 0:
         raise InvalidInput("X_test has no rows; pass at least one test row.")

@@ -14,7 +14,9 @@ from .._data.errors import InvalidInput
 from .._data.parquet import PartedTable
 from .._data.progress import progress
 from .._data.query_ids import QueryRows, read_queries
+from .._model.coupled.loss import CoupledLoss, Places
 from .._model.ensemble import Ensemble
+from .._model.losses import Loss
 from .._model.reading import Reading
 from .._model.separate_losses import OneVsAll
 from .._model.splits import SplitSearch
@@ -117,10 +119,18 @@ def training_queries(qid: Any, n: int, ranks: bool) -> QueryRows | None:
     return read_queries(qid, n)
 
 
+def coupled_places(loss: Loss, queries: QueryRows | None, n: int) -> Places | None:
+    """Return queries of n training rows, for a loss that couples them; without queries all are one."""
+    if not isinstance(loss, CoupledLoss):
+        return None
+    return Places.of_training(np.zeros(n, np.intp) if queries is None else queries.number)
+
+
 class BaseSource:
     """Labels and defaults of a `Source`.
 
-    Adapters set ``classes`` for classifiers and ``label_range`` for other models."""
+    Adapters set ``classes`` for classifiers and ``label_range`` for other models; ``targets`` is the
+    number of labels that a row has, if there are several."""
 
     name: str
     ensemble: Ensemble
@@ -128,11 +138,21 @@ class BaseSource:
     classes: NDArray[Any] | None = None
     label_range: tuple[float, float] = (-np.inf, np.inf)
     queries: QueryRows | None = None
+    targets: int | None = None
+
+    def given_labels(self, y: Any, length: int, name: str) -> NDArray[Any]:
+        """Return labels as they were given: (length,), or (length, targets)."""
+        if self.targets is None:
+            return inputs.vector(y, name, length)
+        return inputs.targets(y, name, length, self.targets)
 
     def labels(self, y: Any, length: int, name: str) -> F64:
         if self.classes is not None:
             return inputs.class_codes(inputs.vector(y, name, length), self.classes, name)
-        numbers = inputs.numbers(y, name, length)
+        if self.targets is None:
+            numbers = inputs.numbers(y, name, length)
+        else:
+            numbers = inputs.targets(y, name, length, self.targets)
         low, high = self.label_range
         if length and (numbers.min() < low or numbers.max() > high):
             raise InvalidInput(

@@ -38,6 +38,53 @@ def vector(values: Any, name: str, length: int) -> np.ndarray:
     return array
 
 
+def label_array(values: Any) -> np.ndarray:
+    """Labels as an array: (n,), or (n, Y) if a row has several."""
+    array = np.asarray(values)
+    return array.ravel() if array.ndim < 2 or 1 in array.shape[1:] else array
+
+
+def intervals(values: Any, name: str, length: int) -> F64:
+    """(length, 2) numbers, lower and upper end, which may be infinite."""
+    array = _columns(values, name, length, 2)
+    try:
+        ends = array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{name} has dtype {array.dtype}; expected numbers.") from None
+    if np.isnan(ends).any():
+        row = int(np.flatnonzero(np.isnan(ends).any(axis=1))[0])
+        raise InvalidInput(
+            f"{name} has missing values, the first at row {row}; pass both ends of each interval."
+        )
+    return ends
+
+
+def _columns(values: Any, name: str, length: int, columns: int) -> np.ndarray:
+    """An array of this shape."""
+    array = frames.to_numpy(values)
+    if array.shape != (length, columns):
+        raise InvalidInput(
+            f"{name} has shape {array.shape}; expected {columns} labels a row, shape ({length}, {columns})."
+        )
+    return array
+
+
+def targets(values: Any, name: str, length: int, columns: int) -> F64:
+    """(length, columns) finite numbers: several labels a row."""
+    array = _columns(values, name, length, columns)
+    flat = numbers(array.ravel(), name, length * columns)
+    return flat.reshape(length, columns)
+
+
+def labels_like(values: Any, name: str, labels: np.ndarray) -> np.ndarray:
+    """Other labels for rows with these: a `vector`, or `targets` if a row has several."""
+    if labels.ndim == 1:
+        return vector(values, name, len(labels))
+    if not np.isfinite(labels).all():
+        return intervals(values, name, len(labels))
+    return targets(values, name, *labels.shape)
+
+
 def _is_missing(array: np.ndarray) -> np.ndarray:
     """Whether each value is None or NaN."""
     if array.dtype.kind == "f":

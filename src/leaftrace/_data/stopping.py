@@ -7,6 +7,7 @@ background, so that the caller never waits for it.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +22,13 @@ SECONDS_TO_STOP = 1.0  # to wait for work that is no longer wanted
 _SECONDS_BETWEEN_LOOKS = 0.2
 T = TypeVar("T")
 _unwanted: ContextVar[threading.Event | None] = ContextVar("unwanted", default=None)
+
+
+def available_cores() -> int:
+    """Number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class Stopped(Exception):

@@ -16,7 +16,7 @@ get the abar times that factor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -26,7 +26,7 @@ from .._data.arrays import F64, Ids, Ints, Real
 from .._kernels import BLOCKS, block_width, kernels, zeros
 from .._kernels.arguments import StepLeaves
 from .._kernels.numpy import sum_by_leaf
-from .._model.ensemble import BASE, Ensemble
+from .._model.ensemble import BASE, SHRINK, Ensemble
 from .queries import Queries
 from .replay import Trace
 from .row_effects import PlacedRows, base_effect, base_label_effect, direct_effects, label_effects
@@ -39,7 +39,7 @@ BeforeStep = Callable[[int, Real], None]
 class LeafAdjoint:
     """Derivatives of a block of queries in every leaf value, the base score and lam."""
 
-    fbar: Real  # (leaves, O, B); for smoothed trees (leaves, 2, B), see `effect_adjoint`
+    fbar: Real  # (leaves, O, B); (leaves, E, B) if rows move other leaves, see `effect_adjoint`
     base: F64  # (K, B)
     lam: F64  # (B,)
     columns: int  # number of queries; the other columns pad the block
@@ -69,33 +69,44 @@ def leaf_adjoint(
     count = len(range(len(queries))[columns])
     B = block_width(count)
     fbar, base = queries.seeds(columns, B, work.dtype)
+    of_effects: list[Real] = []
     if knock_on and not e.independent:
         abar = zeros((e.n_rows, e.n_outputs, B), work.dtype)
         if work.keeps_effects:
             steps = _steps_with_kept_effects(work, fbar, abar, before_step)
         else:
             steps = _steps_with_new_effects(work, fbar, abar, out, before_step)
-        for t in steps:
+        for t, of_step in steps:
+            of_effects.insert(0, of_step)
             if not e.boosts(t):
                 undo_moves(e, t, abar, fbar, base)
         base += abar.sum(axis=0, dtype=np.float64)
-    return finish_pass(work.trace, fbar, base, count)
+    return finish_pass(work.trace, fbar, base, count, of_effects)
 
 
-def finish_pass(trace: Trace, fbar: Real, base: F64, count: int) -> LeafAdjoint:
-    """Wrap up a finished backward pass, in which the derivatives in all leaf values are known."""
+def finish_pass(
+    trace: Trace, fbar: Real, base: F64, count: int, of_effects: Sequence[Real] = ()
+) -> LeafAdjoint:
+    """Wrap up a finished backward pass, in which the derivatives in all leaf values are known.
+
+    ``of_effects``: for each step what `effect_adjoint` gives, if the pass had it.
+    """
     e = trace.ensemble
     lam = lam_adjoint(trace, fbar)
-    if e.smoothing is not None:
-        steps = [effect_adjoint(trace, t, fbar[e.leaf_range(t)]) for t in range(e.n_steps)]
-        fbar = np.concatenate(steps)
+    if e.joins_leaves:
+        steps = range(e.n_steps)
+        found = of_effects or [effect_adjoint(trace, t, fbar[e.leaf_range(t)]) for t in steps]
+        fbar = np.concatenate(found)
     return LeafAdjoint(fbar, base, lam, count)
 
 
 def _steps_with_kept_effects(
     work: Workspace, fbar: Real, abar: Real, before_step: BeforeStep | None
-) -> Iterator[int]:
-    """Go through the steps backwards, all rows at once; yields each step when it is done."""
+) -> Iterator[tuple[int, Real]]:
+    """Go through the steps backwards, all rows at once.
+
+    Yields each step when it is done, with the derivatives in the effects of rows on it.
+    """
     e = work.trace.ensemble
     for t, U in work.knock_on_backwards():
         if before_step is not None:
@@ -103,12 +114,12 @@ def _steps_with_kept_effects(
         fbar_t = effect_adjoint(work.trace, t, fbar[e.leaf_range(t)])
         below = fbar[e.leaf_range(t - 1)] if e.boosts(t) else None
         backward_rows(work.trace, t, e.leaves, U, fbar_t, abar, below)
-        yield t
+        yield t, fbar_t
 
 
 def _steps_with_new_effects(
     work: Workspace, fbar: Real, abar: Real, out: Real | None, before_step: BeforeStep | None
-) -> Iterator[int]:
+) -> Iterator[tuple[int, Real]]:
     """The same for effects that are not kept: each step computes its own."""
     e = work.trace.ensemble
     for t, A in work.scores_backwards():
@@ -117,7 +128,7 @@ def _steps_with_new_effects(
         fbar_t = effect_adjoint(work.trace, t, fbar[e.leaf_range(t)])
         below = fbar[e.leaf_range(t - 1)] if e.boosts(t) else None
         backward_chunks(work, t, A, fbar_t, abar, below, out)
-        yield t
+        yield t, fbar_t
 
 
 def backward_chunks(
@@ -166,16 +177,18 @@ def backward_rows(
     """
     e = trace.ensemble
     at = _step_leaves(e, t, leaves)
-    if e.smoothing is not None:  # rows have effects on two sums, which come one after the other
-        kernels.backward_step(*at, *_effects_on_sum(0, U, fbar), abar, None, None, None)
-        U, fbar = _effects_on_sum(1, U, fbar)
+    if e.joins_leaves:  # several effects of rows on leaves of one output come one after the other
+        for effect in range(1, U.shape[2]):
+            if U[:, :, effect].any():  # not if h is constant
+                kernels.backward_step(*at, *_one_effect(effect, U, fbar), abar, None, None, None)
+        U, fbar = _one_effect(0, U, fbar)
     at_below = (None, None) if below is None else _step_leaves(e, t - 1, leaves)
     kernels.backward_step(*at, U, fbar, abar, *at_below, below)
 
 
-def _effects_on_sum(which: int, U: Real, fbar: Real) -> tuple[Real, Real]:
-    """The part of U (R, n, 2, K) and fbar (M, 2, B) that belongs to one of the sums of a leaf."""
-    one = slice(which, which + 1)
+def _one_effect(effect: int, U: Real, fbar: Real) -> tuple[Real, Real]:
+    """The part of U (R, n, E, K) and fbar (M, E, B) that belongs to one of the effects of rows."""
+    one = slice(effect, effect + 1)
     return np.ascontiguousarray(U[:, :, one]), np.ascontiguousarray(fbar[:, one])
 
 
@@ -187,13 +200,15 @@ def _step_leaves(e: Ensemble, t: int, leaves: Ids) -> StepLeaves:
 def effect_adjoint(trace: Trace, t: int, fbar: Real) -> Real:
     """Derivatives of the queries in the sums of row effects over each leaf of step t.
 
-    A row's effect is a change of its leaf's value, so these are fbar (M, O, B) itself. For smoothed
-    trees a row has effects on its leaf's sums of g and h, and these are (M, 2, B).
+    A row's effect is a change of its leaf's value, so these are fbar (M, O, B) itself, unless rows
+    move other leaves, too. Then they are (M, E, B) for the E numbers that the effect of a row has.
     """
-    spread = trace.steps[t].spread
-    if spread is None:
+    slopes = trace.steps[t].slopes
+    if slopes is None:
         return fbar
-    return np.einsum("kle,kb->leb", spread, fbar[:, 0]).astype(fbar.dtype)
+    found = slopes.adjoint(fbar[:, 0])
+    missing = trace.effect_outputs - found.shape[1]
+    return np.pad(found, [(0, 0), (0, missing), (0, 0)]) if missing else found
 
 
 def lam_adjoint(trace: Trace, fbar: Real) -> F64:
@@ -209,6 +224,9 @@ def undo_moves(e: Ensemble, t: int, abar: Real, fbar: Real, base: F64) -> None:
     The leaf values that a move added to the scores get the derivatives abar in the scores.
     """
     for r, factor in reversed(e.moves_before(t)):
+        if r == SHRINK:
+            abar *= factor
+            continue
         if r == BASE:
             base += factor * abar.sum(axis=0, dtype=np.float64)
             continue

@@ -113,6 +113,11 @@ class CoupledPasses:
         """
         trace = self.work.trace
         e = trace.ensemble
+        if e.joins_leaves:
+            raise UnsupportedModel(
+                f"the leaves of this {e.loss.name} model depend on other leaves (path_smooth, monotone constraints), "
+                "whose derivatives are not supported with such a loss; use LeafRefit(), refit() or retrain()."
+            )
         count = len(range(len(queries))[columns])
         fbar, base = queries.seeds(columns, block_width(count), np.dtype(np.float64))
         fbar = fbar[:, :, :count]

@@ -45,11 +45,11 @@ class FirstValues:
 def likely_cause(e: Ensemble, found: FirstValues, base_error: float, tolerance: float) -> str:
     """The likely cause of a first step, or a starting score, that differs."""
     first = _FirstStep(e)
-    return (
-        first.wrong_rows()
-        or first.wrong_weights()
-        or _wrong_values(e, first, found, base_error, tolerance)
-    )
+    if cause := first.wrong_rows():
+        return cause
+    if cause := first.wrong_weights():
+        return f"{e.suspected}; or {cause}" if e.suspected else cause
+    return _wrong_values(e, first, found, base_error, tolerance)
 
 
 @dataclass(frozen=True)

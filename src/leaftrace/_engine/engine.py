@@ -87,12 +87,8 @@ class Engine:
         engine = copy(self)
         engine.source = source
         engine.retrainings = Retrainings(source, self.settings)
-        for cached in (
-            "reading",
-            "as_trained",
-            "unchanged",
-            "coupled",
-        ):  # which hold the former source
+        # which hold the former source
+        for cached in ("reading", "as_trained", "unchanged", "coupled"):
             engine.__dict__.pop(cached, None)
         return engine
 
@@ -147,7 +143,7 @@ class Engine:
         else:
             removed = row_numbers(without, self.n_rows, "without")
         keep = self.rest(removed)
-        labels = None if y is None else inputs.vector(y, "y", self.n_rows)
+        labels = None if y is None else inputs.labels_like(y, "y", self.ensemble.y)
         weights = None if sample_weight is None else inputs.weights(sample_weight, self.n_rows)
         if weights is not None and not weights[keep].any():
             raise InvalidInput(
@@ -304,10 +300,12 @@ class Engine:
     def label_slopes(self, queries: Queries, index: Ints, target: int | None) -> Real:
         """(rows, queries) derivatives in the labels of these training rows.
 
-        ``target``: the class that label mass goes to, for several outputs.
+        ``target``: the class that label mass goes to, for several classes; the number of the label,
+        for rows with several.
         """
         work = self.work
         self.needs_separate_rows("label_influence()")
+        e = self.ensemble
         adjoint_of = self.adjoint(queries, self.plan(LeafInfluence(), len(queries), len(index)))
 
         def slopes_of_chunk(adjoint: LeafAdjoint, chunk: Ints) -> Real:
@@ -315,6 +313,8 @@ class Engine:
             slopes = expand_labels(work, adjoint, rows)  # (rows, columns, Y)
             if target is None:
                 return slopes[..., 0]
+            if e.y.ndim == 2:
+                return slopes[..., target]
             own = rows.y.astype(int)[:, None, None]
             own_slopes = np.take_along_axis(slopes, own, axis=2)[..., 0]
             return slopes[..., target] - own_slopes

@@ -95,7 +95,12 @@ def judge(
     else:
         t = int(bad[0]) if len(bad) else 0
         begins_wrong = t == 0 or not base_error <= tolerance
-        if begins_wrong and first is not None:
+        if np.isinf(base_error):
+            cause = (
+                "with these labels the starting score is infinite, as a class has all rows or none: likely other "
+                "labels, or a model that was trained on rows of one class"
+            )
+        elif begins_wrong and first is not None:
             cause = likely_cause(ensemble, first, base_error, tolerance)
         else:
             cause = _reason(weight_errors[t], t, base_error, tolerance, ensemble.suspected)

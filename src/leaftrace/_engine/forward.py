@@ -24,7 +24,7 @@ import numpy as np
 
 from .._data.arrays import F64, Ids, Ints, Real
 from .._data.errors import InvalidInput
-from .._kernels import kernels, zeros
+from .._kernels import kernels, kernels_of, zeros
 from .._kernels.arguments import (
     InnerIteration,
     LossTerms,
@@ -34,11 +34,14 @@ from .._kernels.arguments import (
     Sweep,
 )
 from .._kernels.numpy import sum_by_leaf
+from .._kernels.numpy_removal import without_rows
 from .._model.ensemble import Ensemble
 from .._model.leaf_rule import LeafRule
+from .._model.node_trees import StepNodes
 from .forward_block import ForwardBlock
 from .large_changes import left_after_removal, replay_large_changes
 from .methods import TopKLeaves, UpdateSet
+from .pooled_leaves import pool
 from .row_effects import base_effect
 from .unknown_limits import check_same
 from .workspace import Workspace
@@ -84,8 +87,8 @@ def tangent(work: Workspace, index: Ints, update_set: UpdateSet) -> LeafChanges:
         d += (e.lam_slope * work.trace.lam_effect[e.leaf_range(t)])[:, :, None] * factor
         sums, mask = _knock_on_sums(block, t, U)
         _add_own_effects(block, t, V, U, factor, mask, sums)
-        spread = work.trace.steps[t].spread
-        d += sums if spread is None else np.einsum("kle,leb->kb", spread, sums)[:, None]
+        slopes = work.trace.steps[t].slopes
+        d += sums if slopes is None else slopes.tangent(sums)[:, None]
         block.finish(t, d, mask)
     return LeafChanges(changes, block.base, len(index))
 
@@ -94,15 +97,16 @@ def _knock_on_sums(block: ForwardBlock, t: int, U: Real) -> tuple[F64, Real | No
     """(M, O, B) sums of U D over the rows of each leaf that are in U^t, and the mask of U^t."""
     e = block.e
     leaves = e.leaf_range(t)
-    sums = np.zeros((leaves.stop - leaves.start, e.effect_outputs, block.B))
+    effects = block.work.trace.effect_outputs
+    sums = np.zeros((leaves.stop - leaves.start, effects, block.B))
     if not block.selection.uses_changes:
         return sums, None
     ranking = block.selection.empty_ranking(t)
     sweep = block.sweep(t, ranking)
-    # The kernel sums over leaves of as many outputs as effects; those of smoothed trees have one
-    # output, and rows have effects on two sums, which come one after the other.
+    # The kernel sums over leaves of as many outputs as effects. Rows that move other leaves, too, may
+    # have more effects, which come one after the other.
     together = e.leaf_outputs
-    for o in range(0, e.effect_outputs, together):
+    for o in range(0, effects, together):
         part = slice(o, o + together)
         knock_on = zeros((len(sums), together, block.B), block.work.dtype)
         U_part = np.ascontiguousarray(U[:, :, part])
@@ -146,10 +150,10 @@ def along(work: Workspace, direction: F64) -> LeafChanges:
         moving.move(t, e.leaves, D)
         step = work.trace.steps[t]
         d = changes[e.leaf_range(t)]
-        sums = np.zeros((len(d), e.effect_outputs))
+        sums = np.zeros((len(d), work.trace.effect_outputs))
         for ids, v, u in zip(e.leaves[e.trees(t)], V, U, strict=True):
             sum_by_leaf(ids, v * dw[:, None] + np.einsum("nok,nk->no", u, D), sums)
-        d += sums if step.spread is None else np.einsum("kle,le->k", step.spread, sums)[:, None]
+        d += sums if step.slopes is None else step.slopes.tangent(sums[:, :, None])
         d += e.lam_slope * step.lam_effect * dw.sum()
     return LeafChanges(changes[..., None], base[:, None], 1)
 
@@ -185,6 +189,10 @@ def _refit_step(block: ForwardBlock, t: int, state: Real, dlam: F64) -> tuple[F6
     ``state``: (n, C) of the loss before the step; ``dlam``: (B,) changes of lam.
     """
     e = block.e
+    if e.step_nodes is not None:
+        return _refit_nodes(block, t, state, dlam, e.step_nodes[t])
+    if e.chains is not None:
+        return _refit_pooled(block, t, state, dlam, e.chains[t])
     step = block.work.trace.steps[t]
     own = block.own_leaves(t)
     own_state = state[block.index].astype(np.float64)  # (B, C)
@@ -212,11 +220,71 @@ def _refit_step(block: ForwardBlock, t: int, state: Real, dlam: F64) -> tuple[F6
         leading = (e.loss, e.rule.newton, *removed, *solved, dG, dH)
         strict = None if strictest is None else dS.copy()
         limits = _limits(e, t, step.G[q], e.rule) if is_limited else ()
-        kernels.removal_step(*leading, dS, *limits)
+        kernels_of(e.loss).removal_step(*leading, dS, *limits)
         if strictest is not None and strict is not None:
-            kernels.removal_step(*leading, strict, *_limits(e, t, step.G[q], strictest))
+            limits = _limits(e, t, step.G[q], strictest)
+            kernels_of(e.loss).removal_step(*leading, strict, *limits)
             check_same(e, t, dS, strict)
     return dS, mask
+
+
+def _refit_nodes(
+    block: ForwardBlock, t: int, state: Real, dlam: F64, nodes: StepNodes
+) -> tuple[F64, Real | None]:
+    """The same for leaves that depend on other nodes, from totals instead of differences."""
+    e = block.e
+    step = block.work.trace.steps[t]
+    strictest = block.work.trace.strictest_rule
+    nothing = np.zeros((*step.s.shape[1:], block.B))
+    dG, dH, mask = changed_sums(block, t, 0, state, nothing, None)
+    removed = RemovedRows(
+        block.own_leaves(t),
+        e.first_output[e.trees(t)],
+        state[block.index].astype(np.float64),
+        block.own_moves(t, mask),
+        e.y[block.index],
+        block.own_weight(t),
+    )
+    _watch_leaves(block, removed, step.D[0], dH, step.rows)
+    dG, dD, rows = without_rows(e.loss, e.rule.newton, *removed, step.rows, dG, dH)
+    G = np.where(rows > 0, step.G[0] + dG[:, 0], 0.0)
+    H = step.D[0][:, 0] - (e.lam + nodes.l2[nodes.leaf, None])
+    H = np.where(rows > 0, H + dD[:, 0, 0], 0.0)
+    s = nodes.steps(e.rule, G, H, e.lam + dlam).s
+    if strictest is not None:
+        check_same(e, t, s, nodes.steps(strictest, G, H, e.lam + dlam).s)
+    dS = nodes.outputs(s) - step.s[0]
+    if e.fixed is not None:
+        dS[e.fixed[e.leaf_range(t)]] = 0
+    return dS[:, None], mask
+
+
+def _refit_pooled(
+    block: ForwardBlock, t: int, state: Real, dlam: F64, chains: Ints
+) -> tuple[F64, Real | None]:
+    """The same for leaves that are pooled along chains, also from totals."""
+    e = block.e
+    step = block.work.trace.steps[t]
+    own = block.own_leaves(t)
+    own_state = state[block.index].astype(np.float64)
+    mask = None
+    S = np.zeros((len(step.rows), block.B))
+    for q, c in enumerate(step.scale):
+        dS = (S - step.S[q])[:, None]
+        dG, dH, mask = changed_sums(block, t, q, state, dS, mask)
+        move = block.own_moves(t, mask)
+        if q > 0:
+            move[0] += S[own[0], block.lanes]
+        removed = RemovedRows(
+            own, e.first_output[e.trees(t)], own_state, move, e.y[block.index], block.own_weight(t)
+        )
+        _watch_leaves(block, removed, step.D[q], dH, step.rows)
+        dG, dD, rows = without_rows(e.loss, e.rule.newton, *removed, step.rows, dG, dH)
+        G = np.where(rows > 0, step.G[q] + dG[:, 0], 0.0)
+        D = np.where(rows > 0, step.D[q][:, 0] + dD[:, 0, 0], e.lam) + dlam
+        u = S - np.where(D > 0, G / np.where(D > 0, D, 1.0), 0.0)
+        S = S + c * (pool(u, D, chains) - S)
+    return (S - (step.S[-1] + step.scale[-1] * step.s[-1]))[:, None], mask
 
 
 def _adding_up_to_zero(dG: Real, dH: Real) -> tuple[F64, F64]:
@@ -280,7 +348,7 @@ def _add_change_sums(sweep: Sweep, terms: LossTerms, dG: Real, dH: Real) -> None
     """dG (M, O, B), dH (M, O, O, B) += sums of the changes of w g and w h over each leaf."""
     loss, form, state, y, w, iteration = terms
     rows = (form, state, y, w, *iteration, sweep.D, sweep.ranking)
-    kernels.change_sums(loss, *sweep.leading, *rows, dG, dH)
+    kernels_of(loss).change_sums(loss, *sweep.leading, *rows, dG, dH)
 
 
 def _lam_changes(e: Ensemble, index: Ints) -> F64:
@@ -311,6 +379,6 @@ def _base_changes(e: Ensemble, index: Ints) -> F64:
             "leave it out of rows=."
         )
     # the score without an added row of weight zero is that of all rows, with the same rounding
-    labels = np.append(e.y, 0.0)
+    labels = np.concatenate([e.y, np.zeros_like(e.y[:1])])
     weights = np.append(e.base_weight, 0.0)
     return base - e.base_rule.without(e.loss, labels, weights, np.array([e.n_rows]))

@@ -13,7 +13,7 @@ import numpy as np
 from .._data.arrays import F64, Ids, Ints, Real
 from .._kernels import block_width, kernels, zeros
 from .._kernels.arguments import InnerIteration, StepLeaves, Sweep
-from .._model.ensemble import BASE, Ensemble
+from .._model.ensemble import BASE, SHRINK, Ensemble
 from .large_changes import LargeChanges
 from .methods import AllPoints, SinglePoint, TopKLeaves, UpdateSet
 from .workspace import Workspace
@@ -76,6 +76,13 @@ class ScoreChanges:
         """Add a change to some outputs of D, both in the form of D."""
         part = self.D[:, outputs]
         part += d * (1 + part) if self.exponential else d
+
+    def shrink(self, factor: float) -> None:
+        """Multiply all changes."""
+        if self.exponential:
+            self.D[...] = np.expm1(factor * np.log1p(self.D))
+        else:
+            self.D[...] *= factor
 
     def postpone(self, at: StepLeaves, d: Real) -> None:
         """Leave it to the next sweep to add the changes d (M, O, B) of a step."""
@@ -218,6 +225,9 @@ class ForwardBlock:
         for r, factor in self.e.moves_before(t):
             if r == BASE:
                 self._move_base(factor)
+            elif r == SHRINK:
+                self.own_D *= factor
+                self.changes.shrink(factor)
             else:
                 self._move_step(r, factor, self.e.boosts(t))
 

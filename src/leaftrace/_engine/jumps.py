@@ -71,10 +71,12 @@ def _jump(trace: Trace, leaves: Ids, drawn: NDArray[np.bool_] | None) -> NDArray
 def _jumping_leaves(trace: Trace) -> NDArray[np.bool_]:
     """(leaves,) whether a leaf has no row of non-zero weight, and no l2."""
     e = trace.ensemble
-    if (
-        e.smoothing is not None or e.rule.min_hessian > 0
-    ):  # such leaves stay at zero, or at their parent's value
+    smoothed = e.step_nodes is not None and any(nodes.smoothed for nodes in e.step_nodes)
+    if smoothed or e.rule.min_hessian > 0:  # such leaves stay at zero, or at their parent's value
         return np.zeros(len(e.values), bool)
     jumps = np.concatenate([step.rows for step in trace.steps]) == 0
-    jumps &= e.lam + (0.0 if e.leaf_l2 is None else e.leaf_l2) < LEAST_L2
+    more_l2 = 0.0 if e.leaf_l2 is None else e.leaf_l2
+    if e.step_nodes is not None:
+        more_l2 = np.concatenate([nodes.l2[nodes.leaf] for nodes in e.step_nodes])
+    jumps &= e.lam + more_l2 < LEAST_L2
     return jumps if e.fixed is None else jumps & ~e.fixed

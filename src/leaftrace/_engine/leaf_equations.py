@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 from .._data.arrays import F64
 from .._model.ensemble import Ensemble
 from .._model.leaf_rule import PairwiseLeaves
+from .._model.node_trees import ActiveBounds
+from .node_slopes import NodeSlopes
+from .pooled_leaves import pool
 
 Result = TypeVar("Result")
 
@@ -82,7 +85,8 @@ class Iteration:
     D: F64  # (M, O, O) with lam
     D_inverse: F64  # zero for leaves that do not move
     J: F64 | None  # (M, O, O); None for steps of one iteration
-    spread: F64 | None = None  # see StepTrace
+    slopes: NodeSlopes | None = None  # see StepTrace
+    pooled: F64 | None = None  # (M, 1) the values that leaves were pooled to, if they were
     centre: F64 | None = None  # see StepTrace
     mix: F64 | None = None  # see StepTrace
 
@@ -120,14 +124,19 @@ class LeafEquations:
         if rule.pairwise is not None:
             return self._pairwise(rule.pairwise, sums, c, centre)
         H = self._curvature(sums)
-        if self.ensemble.smoothing is not None:
-            return self._smoothed(sums, H, c)
+        if self.ensemble.step_nodes is not None:
+            return self._from_nodes(sums, H, c)
         D = self._regularised(H)
         s, D_inverse = self._solve(sums.G, H, D)
+        pooled = None
+        if self.ensemble.chains is not None:
+            before = 0.0 if S is None else S
+            pooled = pool(before + s, D[:, :, 0], self.ensemble.chains[self.t])
+            s = pooled - before
         J = self._slope_from_sums(sums, s)
         if J is None and rule.iterations > 1:
             J = yield SumsRequest(S, s)
-        return Iteration(c, S, s, sums, D, D_inverse, J, centre=centre)
+        return Iteration(c, S, s, sums, D, D_inverse, J, pooled=pooled, centre=centre)
 
     def iterate_with_scales(
         self, scales: Sequence[float], first: Iteration | None = None
@@ -201,28 +210,18 @@ class LeafEquations:
         s[fixed] = e.values[here][fixed] / e.rate(self.t)
         return fixed
 
-    def _smoothed(self, sums: LeafSums, H: F64, c: float) -> Iteration:
-        """The iteration of trees whose leaves are mixtures of the steps of nodes above them."""
+    def _from_nodes(self, sums: LeafSums, H: F64, c: float) -> Iteration:
+        """The iteration of trees in which leaves depend on other nodes."""
         e = self.ensemble
-        s = np.zeros_like(sums.G)
-        spread = np.zeros((self.M, self.M, 2))
-        assert e.smoothing is not None
-        trees = e.trees(self.t)
-        edges = e.tree_leaves[trees.start : trees.stop + 1] - e.leaf_range(self.t).start
-        for tree, begin, end in zip(e.smoothing[trees], edges[:-1], edges[1:], strict=True):
-            here = slice(begin, end)
-            node_G = tree.below @ sums.G[here, 0]
-            node_H = tree.below @ H[here, 0, 0]
-            D = node_H + e.lam + tree.l2
-            steps, moves = e.rule.step(node_G, node_H, D)
-            s[here, 0] = tree.mix @ steps
-            # derivative of a node's step in its sum of g
-            slope = -e.rate(self.t) * moves / np.where(D > 0, D, 1.0)
-            spread[here, here, 0] = (tree.mix * slope) @ tree.below
-            spread[here, here, 1] = (tree.mix * (slope * steps)) @ tree.below
-        spread[self._set_fixed(s)] = 0
-        nothing = np.zeros_like(H)
-        return Iteration(c, None, s, sums, nothing, nothing, None, spread)
+        assert e.step_nodes is not None
+        nodes = e.step_nodes[self.t]
+        steps = nodes.steps(e.rule, sums.G, H[:, :, 0], e.lam)
+        active = ActiveBounds(nodes)
+        s = nodes.outputs(steps.s, active)
+        live = ~self._set_fixed(s)
+        slopes = NodeSlopes(nodes, active, steps, e.rate(self.t), live)
+        D = steps.D[nodes.leaf][:, :, None]
+        return Iteration(c, None, s, sums, D, np.zeros_like(D), None, slopes)
 
     def _pairwise(
         self, leaves: PairwiseLeaves, sums: LeafSums, c: float, centre: F64 | None
@@ -237,7 +236,7 @@ class LeafEquations:
     def _from_statistic(self, sums: LeafSums, c: float) -> Iteration:
         """The iteration of leaves that are a statistic of their rows, which has no derivatives."""
         s = sums.G.copy()
-        nothing = np.zeros((self.M, 1, 1))
+        nothing = np.zeros_like(sums.h)
         self._set_fixed(s)
         return Iteration(c, None, s, replace(sums, G=np.zeros_like(s)), nothing, nothing, None)
 

@@ -32,7 +32,7 @@ def has_leaf_form(ensemble: Ensemble) -> bool:
 
     Others have the row form.
     """
-    return ensemble.moves is None and ensemble.smoothing is None
+    return ensemble.moves is None and not ensemble.joins_leaves
 
 
 def space_bytes(ensemble: Ensemble, itemsize: int) -> int:

@@ -138,7 +138,7 @@ class Queries:
             return _scalar_gradient(self.scalar, F, self.averages)
         if self.of == "loss":
             assert self.y is not None
-            return loss.gradient(loss.state(F), self.y)
+            return loss.value_gradient(F, self.y)
         return self.gradient  # of predictions, and of anything that was given by its gradient alone
 
     def slope(self, dF: F64) -> F64:
@@ -313,8 +313,12 @@ def _named_gradient(ensemble: Ensemble, F: F64, y: F64 | None, of: str, output: 
             raise InvalidInput(
                 "of='loss' needs the labels of the test rows; pass y_test, or of='prediction'."
             )
-        return ensemble.loss.gradient(ensemble.loss.state(F), y)
+        return ensemble.loss.value_gradient(F, y)
     if of == "prediction":
+        if output is None and ensemble.loss.several_numbers:
+            raise InvalidInput(
+                f"this model predicts {F.shape[1]} numbers for a row; say with output=0, 1, ... which one is meant."
+            )
         return _output_gradient(F, output)
     raise InvalidInput(
         f"of is '{of}'; it can be 'loss', 'prediction', a goal, an array of gradients or a function."

@@ -253,9 +253,15 @@ def _relabelled_factors(source: Source, y: F64, trained: dict[str, F64]) -> dict
     factors = {}
     for (name, factor), new in zip(trained.items(), by_label, strict=True):
         # Rows of factor zero are held out, whatever their label.
-        keeps_factor = (y == source.ensemble.y) | (factor == 0)
+        keeps_factor = same_labels(y, source.ensemble.y) | (factor == 0)
         factors[name] = np.where(keeps_factor, factor, new)
     return factors
+
+
+def same_labels(y: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
+    """(n,) whether rows have the same labels, (n,) or (n, Y)."""
+    same = y == other
+    return same if same.ndim == 1 else same.all(axis=1)
 
 
 def _with_added_rows(
@@ -276,7 +282,7 @@ def _with_added_rows(
     return replace(
         altered,
         leaves=np.concatenate([altered.leaves, leaves], axis=1),
-        y=np.append(altered.y, codes),
+        y=np.concatenate([altered.y, codes]),
         w=w,
         removed=removed,
         whole=whole,

@@ -33,7 +33,7 @@ def has_block_removal(e: Ensemble) -> bool:
     """Whether `refit_without` is for this model."""
     one_tree_a_step = int(np.diff(e.step_trees).max()) == 1
     is_boosting = e.moves is None and e.sample is None
-    solves_leaves = e.smoothing is None and e.rule.statistic is None
+    solves_leaves = not e.joins_leaves and e.rule.statistic is None
     separate = e.n_outputs == 1 and not e.coupled
     return separate and one_tree_a_step and is_boosting and solves_leaves
 
@@ -155,7 +155,7 @@ def _base_change(e: Ensemble, rows: Ints) -> F64:
     """(K,) change of the starting score without these rows."""
     if e.base_rule is None:
         return np.zeros(e.n_outputs)
-    labels = np.delete(e.y, rows)
+    labels = np.delete(e.y, rows, axis=0)
     weights = np.delete(e.base_weight, rows)
     without = e.base_rule.fit(e.loss, labels, weights)
     return without - e.base_rule.fit(e.loss, e.y, e.base_weight)

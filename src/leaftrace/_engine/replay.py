@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._data.arrays import F64
+from .._data.arrays import F64, Ints
 from .._data.progress import progress
 from .._model.ensemble import Ensemble
 from .._model.leaf_rule import LeafRule
@@ -39,6 +39,8 @@ from .._model.start import condense_labels
 from .diagnosis import FirstValues
 from .fidelity import Fidelity, judge, refuse_diverged
 from .leaf_equations import Iteration, LeafEquations, SumsCoroutine, SumsRequest, centred
+from .node_slopes import NodeSlopes
+from .pooled_leaves import PoolSlopes
 from .rounding_noise import has_rounding_noise, rounding_note, scores_before, step_noise
 from .steps import Step, TrainingScores, run_on_rows, sums_of_all_steps
 from .unknown_limits import strictest_rule
@@ -62,9 +64,10 @@ class StepTrace:
     D: F64  # (Q, M, O, O) with lam
     N: F64  # (Q, M, O, O)
     rows: F64  # (M,) rows of non-zero weight
-    # (M, M, 2) for smoothed trees: derivatives of the value of leaf l' in the sums of g and h over
-    # leaf l
-    spread: F64 | None = None
+    # for rows that move other leaves than their own: derivatives of all values in the sums of their
+    # effects over leaves. N is zero for leaves that depend on other nodes; for pooled leaves it gives
+    # effects, without the learning rate
+    slopes: NodeSlopes | PoolSlopes | None = None
     # (M,) for centred leaves: the share of each in the weight of all; the values are the steps minus
     # their mean by these shares
     centre: F64 | None = None
@@ -74,6 +77,8 @@ class StepTrace:
     @property
     def lam_effect(self) -> F64:
         """df / dlam, (M, O)."""
+        if isinstance(self.slopes, PoolSlopes):
+            return self.slopes.lam_effect(self.s[:, :, 0])[:, None]
         return np.einsum("qmab,qmb->ma", self.N, self.s)
 
 
@@ -95,6 +100,12 @@ class Trace:
         """The leaf rule with the strictest limits that are possible; None if all are known."""
         steps = self.steps
         return strictest_rule(self.ensemble, [x.s[0] for x in steps], [x.D[0] for x in steps])
+
+    @cached_property
+    def effect_outputs(self) -> int:
+        """Numbers in the effect of a row on the leaves of a tree: see row_effects.py."""
+        pooled = [x.slopes.effects for x in self.steps if isinstance(x.slopes, PoolSlopes)]
+        return max([self.ensemble.effect_outputs, *pooled])
 
     @cached_property
     def lam_effect(self) -> F64:
@@ -342,14 +353,19 @@ class _BacktrackingSearch:
 
 def _linearise(equations: LeafEquations, path: list[Iteration]) -> StepTrace:
     """Chain the differentials of the inner iterations: N in the formulas above."""
-    O = equations.ensemble.leaf_outputs
-    rate = equations.ensemble.rate(equations.t)
+    e = equations.ensemble
+    O = e.leaf_outputs
+    rate = e.rate(equations.t)
+    slopes = path[-1].slopes
     N: list[F64] = []
     after = np.eye(O)  # product over later iterations
     for it in reversed(path):
         N.insert(0, -rate * it.c * after @ it.D_inverse)
         if it.J is not None:
             after = after @ (np.eye(O) - it.c * it.D_inverse @ it.J)
+    if e.chains is not None:
+        slopes = _pool_slopes(rate, path, e.chains[equations.t])
+        N = list(slopes.N[:, :, None, None])
     return StepTrace(
         scale=np.array([it.c for it in path]),
         S=np.stack([np.zeros_like(it.s) if it.S is None else it.S for it in path]),
@@ -358,7 +374,19 @@ def _linearise(equations: LeafEquations, path: list[Iteration]) -> StepTrace:
         D=np.stack([it.D for it in path]),
         N=np.stack(N),
         rows=path[0].sums.rows,
-        spread=path[-1].spread,
+        slopes=slopes,
         centre=path[-1].centre,
         mix=path[-1].mix,
+    )
+
+
+def _pool_slopes(rate: float, path: list[Iteration], chains: Ints) -> PoolSlopes:
+    """The derivatives of leaves that were pooled along chains in these iterations."""
+    return PoolSlopes(
+        rate,
+        [it.c for it in path],
+        [it.D[:, 0, 0] for it in path],
+        [None if it.J is None else it.J[:, 0, 0] for it in path],
+        [it.pooled[:, 0] for it in path if it.pooled is not None],
+        chains,
     )

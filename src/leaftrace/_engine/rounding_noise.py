@@ -30,7 +30,7 @@ def has_rounding_noise(e: Ensemble) -> bool:
     """Whether rounding in training may show in leaf values of this model."""
     if e.rule.statistic is not None:
         return isinstance(e.rule.statistic, UncertainStatistic)
-    return (e.rounding.derivatives or e.rounding.terms) and e.smoothing is None
+    return e.rounding.derivatives or e.rounding.terms
 
 
 def scores_before(e: Ensemble, steps: Collection[int]) -> Iterator[tuple[int, F64]]:
@@ -54,7 +54,7 @@ def step_noise(e: Ensemble, t: int, A: F64, values: F64, D: F64) -> F64:
     model = e.values[e.leaf_range(t)]
     fits = np.zeros(len(model), bool)
     for r in range(*e.trees(t).indices(len(e.leaves))):
-        residual = e.y - A[:, e.first_output[r]]
+        residual = e.labels_of(e.first_output[r]) - A[:, e.first_output[r]]
         own = np.unique(e.leaves[r])
         steps = model[:, 0] / e.rate(t)
         fits[own] = statistic.fits(e.leaves[r], len(model), residual, steps)[own]
@@ -100,10 +100,18 @@ def _rounding_terms(e: Ensemble, A: F64, roundings: int) -> tuple[float, float]:
     """Sums over rows of the squared rounding of w g, after this many of scores A, and of (w g)^2."""
     state = e.loss.state(A)
     w = e.w[:, None]
-    squares = roundings * _last_bit(A) ** 2 + _last_bit(e.y)[:, None] ** 2
+    squares = (
+        roundings * _last_bit(A) ** 2 + _last_bit(_finite_labels(e)).max(axis=1, keepdims=True) ** 2
+    )
     noise = (w * e.second_derivatives(A)) ** 2 * squares / 12
     size = (w * e.loss.gradient(state, e.y)) ** 2
     return float(noise.sum()), float(size.sum())
+
+
+def _finite_labels(e: Ensemble) -> F64:
+    """(n, Y) labels, with zero for ends of intervals that are open."""
+    y = e.y.reshape(e.n_rows, -1)
+    return np.where(np.isfinite(y), y, 0.0)
 
 
 def _last_bit(x: F64) -> F64:

@@ -8,9 +8,10 @@ with N, s of the leaf that holds the row (see replay.py), all times how often th
 V needs nothing of the training set but the tables of leaves, so it is also defined for rows that
 were never trained on.
 
-In a smoothed tree a row also moves other leaves than its own, through the nodes above them. Its
-effects there are two numbers instead of O, (g_i, h_i) for V and w_j (j_j, k_j) for U, and
-``StepTrace.spread`` carries sums of them over leaves to the values of all leaves of the tree.
+Where leaves depend on other nodes (smoothed or monotone trees), a row also moves other leaves than
+its own. Its effects there are two numbers instead of O, (g_i, h_i) for V and w_j (j_j, k_j) for U, and
+``StepTrace.slopes`` carries sums of them over leaves to the values of all leaves of the tree. So it does
+for pooled leaves (see pooled_leaves.py), where an effect has a number for each run of iterations.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from .._data.arrays import F64, Ids, Real
 from .._kernels import kernels
 from .._kernels.arguments import LinearisedLeaves, ScoredRows, TreeChain
 from .._model.ensemble import Ensemble, take_sample
-from .replay import Trace
+from .pooled_leaves import PoolSlopes
+from .replay import StepTrace, Trace
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def scores_backwards(trace: Trace, rows: PlacedRows) -> Iterator[tuple[int, F64]
 def empty_effects(trace: Trace, n: int, dtype: np.dtype) -> tuple[Real, Real]:
     """Uninitialised V (trees, n, O) and U (trees, n, O, K)."""
     e = trace.ensemble
-    V = np.empty((len(e.first_output), n, e.effect_outputs), dtype)
+    V = np.empty((len(e.first_output), n, trace.effect_outputs), dtype)
     return V, np.empty((*V.shape, e.n_outputs), dtype)
 
 
@@ -146,10 +148,17 @@ def fill_effects(trace: Trace, rows: PlacedRows, part: slice, V: Real, U: Real) 
     e = trace.ensemble
     if _has_native_effects(e) and e.moves is None and len(e.leaves) == e.n_steps:
         every_step = slice(0, e.n_steps)
-        A = rows.start[part, 0].copy()
-        scored = ScoredRows(A, rows.y, rows.w)
-        _native_effects(trace, every_step, rows.leaves, part, scored, V[..., 0], U[..., 0, 0])
+        for effect in range(trace.effect_outputs):
+            A = rows.start[part, 0].copy()
+            scored = ScoredRows(A, rows.y, rows.w)
+            _native_effects(trace, every_step, effect, rows.leaves, part, scored, V, U)
         _multiply_by_draws(rows, every_step, part, V, U)
+        return
+    if _has_native_classes(trace) and e.moves is None:
+        every_step = slice(0, e.n_steps)
+        scored = ScoredRows(rows.start[part].copy(), rows.y, rows.w)
+        _class_effects(trace, every_step, rows.leaves, part, scored, V, U)
+        _multiply_by_draws(rows, slice(0, len(e.leaves)), part, V, U)
         return
     rows = rows.take(part)
     V = V[:, part]
@@ -161,14 +170,19 @@ def fill_effects(trace: Trace, rows: PlacedRows, part: slice, V: Real, U: Real) 
 def step_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, V: Real, U: Real) -> None:
     """Fill V (R, n, O) and U (R, n, O, K) of step t from the scores A (n, K) before it."""
     e = trace.ensemble
-    if trace.steps[t].spread is not None:
-        _smoothed_effects(trace, rows, t, A, V, U)
+    if e.step_nodes is not None:
+        _effects_on_sums(trace, rows, t, A, V, U)
     elif _has_native_effects(e):
         every_row = slice(0, len(rows))
         scored = ScoredRows(A[:, 0], rows.y, rows.w)
-        for ids, v, u in zip(rows.leaves[e.trees(t)], V[..., 0], U[..., 0, 0], strict=True):
-            step = slice(t, t + 1)
-            _native_effects(trace, step, ids[None], every_row, scored, v[None], u[None])
+        step = slice(t, t + 1)
+        for ids, v, u in zip(rows.leaves[e.trees(t)], V, U, strict=True):
+            for effect in range(trace.effect_outputs):
+                _native_effects(trace, step, effect, ids[None], every_row, scored, v[None], u[None])
+    elif _has_native_classes(trace):
+        scored = ScoredRows(A, rows.y, rows.w)
+        leaves = rows.leaves[e.trees(t)]
+        _class_effects(trace, slice(t, t + 1), leaves, slice(0, len(rows)), scored, V, U)
     else:
         _general_effects(trace, rows, t, A, V, U)
     _multiply_by_draws(rows, e.trees(t), slice(0, len(rows)), V, U)
@@ -176,13 +190,20 @@ def step_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, V: Real, U: Rea
 
 def _has_native_effects(e: Ensemble) -> bool:
     """Whether a kernel computes V and U, from scores of one output."""
-    return e.n_outputs == 1 and e.loss.kernel is not None and e.smoothing is None
+    return e.n_outputs == 1 and e.loss.kernel is not None and e.step_nodes is None
 
 
 def _native_effects(
-    trace: Trace, steps: slice, leaves: Ids, part: slice, scored: ScoredRows, V: Real, U: Real
+    trace: Trace,
+    steps: slice,
+    effect: int,
+    leaves: Ids,
+    part: slice,
+    scored: ScoredRows,
+    V: Real,
+    U: Real,
 ) -> None:
-    """V, U (R, n) of some rows in steps of one tree each.
+    """V (R, n, E), U (R, n, E, 1) of some rows in steps of one tree each: one number of their effects.
 
     ``scored``: scores A of the rows in `part` before the first step, which move on; y and w of all.
     """
@@ -190,6 +211,11 @@ def _native_effects(
     step_leaves = e.step_leaves[steps.start : steps.stop + 1]
     values = np.ascontiguousarray(e.values[step_leaves[0] : step_leaves[-1], 0])
     chain = TreeChain(leaves, step_leaves - step_leaves[0], values)
+    direct = V[..., effect]
+    knock_on = U[..., effect, 0]
+    if V.shape[2] > 1:
+        direct = np.zeros(V.shape[:2], V.dtype)
+        knock_on = np.zeros(V.shape[:2], V.dtype)
     kernels.row_effects(
         e.loss.kernel,
         e.rule.newton,
@@ -198,25 +224,76 @@ def _native_effects(
         part.stop,
         chain.edges,
         chain.values,
-        *_linearised_leaves(trace, steps),
+        *_linearised_leaves(trace, steps, effect),
+        *scored,
+        direct,
+        knock_on,
+    )
+    if V.shape[2] > 1:
+        V[:, part, effect] = direct[:, part]
+        U[:, part, effect, 0] = knock_on[:, part]
+
+
+def _has_native_classes(trace: Trace) -> bool:
+    """Whether a kernel computes V and U from scores of several classes.
+
+    Inner iterations move the scores of all classes, so there each tree writes to all of them."""
+    e = trace.ensemble
+    one_iteration = all(len(step.scale) == 1 for step in trace.steps)
+    is_softmax = e.n_outputs > 1 and e.loss.kernel == "softmax" and e.step_nodes is None
+    return is_softmax and (one_iteration or e.leaf_outputs == e.n_outputs)
+
+
+def _class_effects(
+    trace: Trace, steps: slice, leaves: Ids, part: slice, scored: ScoredRows, V: Real, U: Real
+) -> None:
+    """V (R, n, O), U (R, n, O, K) of some rows in all trees of these steps.
+
+    ``scored``: scores A of the rows in `part` before the first step, which move on; y and w of all.
+    """
+    e = trace.ensemble
+    O = e.leaf_outputs
+    trees = e.step_trees[steps.start : steps.stop + 1]
+    edges = e.step_leaves[steps.start : steps.stop + 1]
+    tables = _linearised_leaves(trace, steps, 0)
+    kernels.softmax_effects(
+        e.rule.newton,
+        np.ascontiguousarray(leaves),
+        np.ascontiguousarray(e.first_output[trees[0] : trees[-1]]),
+        trees - trees[0],
+        edges - edges[0],
+        np.ascontiguousarray(e.values[edges[0] : edges[-1]]),
+        tables.edges // O,
+        tables.shift.reshape(-1, O),
+        tables.s.reshape(-1, O),
+        tables.N.reshape(-1, O, O),
+        part.start,
+        part.stop,
         *scored,
         V,
         U,
     )
 
 
-def _linearised_leaves(trace: Trace, steps: slice) -> LinearisedLeaves:
-    """The linearised leaves of these steps, one after another."""
+def _linearised_leaves(trace: Trace, steps: slice, effect: int) -> LinearisedLeaves:
+    """The linearised leaves of these steps, one after another, for one of the effects of rows."""
     traces = trace.steps[steps]
     edges = np.concatenate([[0], np.cumsum([step.s.size for step in traces])])
     S = np.concatenate([step.S.ravel() for step in traces])
     s = np.concatenate([step.s.ravel() for step in traces])
-    N = np.concatenate([step.N.ravel() for step in traces])
+    N = np.concatenate([_factors(step, effect).ravel() for step in traces])
     return LinearisedLeaves(edges, trace.ensemble.loss.shift(S), s, N)
 
 
-def _smoothed_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, V: Real, U: Real) -> None:
-    """V and U of a step of smoothed trees, before they are multiplied by draws."""
+def _factors(step: StepTrace, effect: int) -> F64:
+    """(Q, M, O, O) N of a step, for one of the effects of rows: a run of iterations of pooled leaves."""
+    if not isinstance(step.slopes, PoolSlopes):
+        return step.N
+    return np.where((step.slopes.run == effect)[:, None, None, None], step.N, 0.0)
+
+
+def _effects_on_sums(trace: Trace, rows: PlacedRows, t: int, A: F64, V: Real, U: Real) -> None:
+    """V and U of a step whose leaves depend on other nodes, before they are multiplied by draws."""
     e = trace.ensemble
     loss = e.loss
     state = loss.state(A)
@@ -244,14 +321,14 @@ def _general_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, V: Real, U:
         if newton:
             hs = np.einsum("nab,nb->na", loss.hessian(it.state, rows.y), it.s)
         direct = (loss.gradient(it.state, rows.y) + hs)[:, it.outputs]
-        V[it.r] += np.einsum("nab,nb->na", it.N, direct)
+        V[it.r][:, it.effects] += np.einsum("nab,nb->na", it.N, direct)
         if not has_weight:
             continue
         slope = loss.jacobian(it.state, rows.y)
         if newton:
             slope = slope + loss.third_dot(it.state, rows.y, it.s)
         knock_on = np.einsum("nab,nbk->nak", it.N, slope[:, it.outputs])
-        U[it.r] += knock_on * rows.w[:, None, None]
+        U[it.r][:, it.effects] += knock_on * rows.w[:, None, None]
 
 
 def _multiply_by_draws(rows: PlacedRows, trees: slice, part: slice, V: Real, U: Real) -> None:
@@ -267,6 +344,7 @@ class _TreeIteration(NamedTuple):
 
     r: int  # number of the tree in the step
     outputs: slice  # that the tree writes to
+    effects: slice  # numbers in the effect of a row that the iteration adds to
     state: F64  # (n, C) of the loss at the scores of the iteration
     s: F64  # (n, K) s of each row's leaf
     N: F64  # (n, O, O) N of each row's leaf
@@ -281,10 +359,13 @@ def _tree_iterations(trace: Trace, rows: PlacedRows, t: int, A: F64) -> Iterator
     for r, (ids, o) in enumerate(zip(leaves, e.first_output[e.trees(t)], strict=True)):
         outputs = slice(int(o), int(o) + e.leaf_outputs)
         for q in range(len(step.scale)):
+            effects = slice(0, e.leaf_outputs)
+            if isinstance(step.slopes, PoolSlopes):
+                effects = slice(step.slopes.run[q], step.slopes.run[q] + 1)
             state = start if q == 0 else e.loss.moved(start, e.loss.shift(step.S[q])[ids])
             s = np.zeros_like(A)
             s[:, outputs] = step.s[q, ids]
-            yield _TreeIteration(r, outputs, state, s, step.N[q, ids])
+            yield _TreeIteration(r, outputs, effects, state, s, step.N[q, ids])
 
 
 # ---- label effects ----
@@ -294,10 +375,10 @@ def label_effects(trace: Trace, rows: PlacedRows, dtype: np.dtype) -> Real:
     """Y (trees, n, O, Y): label effects."""
     e = trace.ensemble
     labels = e.loss.label_gradient(e.loss.state(rows.start[:1]), rows.y[:1]).shape[-1]
-    Y = np.zeros((len(e.first_output), len(rows), e.effect_outputs, labels), dtype)
+    Y = np.zeros((len(e.first_output), len(rows), trace.effect_outputs, labels), dtype)
     for t, A in forward_scores(trace, rows):
-        if e.smoothing is not None:
-            _smoothed_label_effects(trace, rows, t, A, Y[e.trees(t)])
+        if e.step_nodes is not None:
+            _label_effects_on_sums(trace, rows, t, A, Y[e.trees(t)])
             continue
         for it in _tree_iterations(trace, rows, t, A):
             tree = e.trees(t).start + it.r
@@ -305,12 +386,12 @@ def label_effects(trace: Trace, rows: PlacedRows, dtype: np.dtype) -> Real:
             if e.rule.newton:
                 slope = slope + e.loss.label_hessian_dot(it.state, rows.y, it.s)
             effect = np.einsum("nab,nby->nay", it.N, slope[:, it.outputs])
-            Y[tree] += effect * rows.drawn_weight(tree)[:, None, None]
+            Y[tree][:, it.effects] += effect * rows.drawn_weight(tree)[:, None, None]
     return Y
 
 
-def _smoothed_label_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, Y: Real) -> None:
-    """Y (R, n, 2, Y) of a step of smoothed trees."""
+def _label_effects_on_sums(trace: Trace, rows: PlacedRows, t: int, A: F64, Y: Real) -> None:
+    """Y (R, n, 2, Y) of a step whose leaves depend on other nodes."""
     e = trace.ensemble
     state = e.loss.state(A)
     slope = e.loss.label_gradient(state, rows.y)

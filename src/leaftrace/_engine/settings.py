@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._data.errors import InvalidInput
+from .._data.stopping import available_cores
 from .._model.early_stopping import EvalSet, read_eval_set
 
 if TYPE_CHECKING:
@@ -73,10 +73,3 @@ def thread_pool(n_jobs: int) -> ThreadPoolExecutor:
     from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(n_jobs)
-
-
-def available_cores() -> int:
-    """Number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

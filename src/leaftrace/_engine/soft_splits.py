@@ -65,10 +65,21 @@ class SoftSplits:
 def soft_splits(source: Source) -> SoftSplits:
     """Put the columns of a model's training rows into bins; an error if its splits are not known."""
     e = source.ensemble
+    if e.y.ndim == 2 or e.loss.several_numbers:
+        raise UnsupportedModel(
+            "StructureInfluence is for models of one label and one prediction, or of classes; this one has several "
+            "numbers for a row. Use LeafInfluence()."
+        )
     if e.moves is not None and not e.independent:
         raise UnsupportedModel(
             "StructureInfluence does not follow trees that are dropped or scaled after they were grown (DART, "
             f"model_shrink_rate, boosting='rf'); use {words().leaf_method}, which holds splits fixed."
+        )
+    if e.joins_leaves:
+        raise UnsupportedModel(
+            "StructureInfluence softens a choice of splits by their gain, and the gains of this model depend on the "
+            "values of other nodes (monotone constraints, path_smooth); use "
+            f"{words().leaf_method}, which holds splits fixed."
         )
     search = source.split_search()
     bins = make_bins(search.values, list(search.columns))
@@ -335,7 +346,7 @@ class _RowDerivatives:
         self.y = y
         self.state = e.loss.state(A)
         self.g = e.loss.gradient(self.state, y)  # (n, K)
-        self.h = np.einsum("nkk->nk", e.loss.hessian(self.state, y))
+        self.h = e.loss.hessian_diagonal(self.state, y)
         self.j = e.loss.jacobian(self.state, y)  # (n, K, K)
 
     def of(self, outputs: slice) -> tuple[F64, F64, F64, F64]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 ROW_CHUNK = 1 << 17  # rows that are summed in one piece
+_NUMBERS_CHUNK = 1 << 16  # numbers of all outputs that NumPy sums in one piece
 T_ = TypeVar("T_")
 
 
@@ -95,7 +96,7 @@ class Step:
         """
         e = self.ensemble
         if not (e.rounding.scores and e.boosts(self.t)):
-            e.move(self.t, e.leaves, A, values)
+            self._move_roughly(A, values)
         else:
             before = e.trees(self.t - 1)
             table = (e.values if values is None else values)[e.leaf_range(self.t - 1)]
@@ -118,7 +119,8 @@ class Step:
         k = None
         if self.ensemble.rule.statistic is not None:
             G = self._statistics()
-            h = np.zeros((self.M, 1, 1))
+            O = self.ensemble.leaf_outputs
+            h = np.zeros((self.M, O, O))
         elif has_native_sums(self.ensemble):
             sums = self._native_sums(request.S)
             G = sums[:, :1]
@@ -159,6 +161,17 @@ class Step:
         ]
         return np.sum(parts, axis=0)
 
+    def _move_roughly(self, A: F64, values: F64 | None) -> None:
+        """Bring scores A (n, K) from the step before to this one, as roughly as the library did."""
+        e = self.ensemble
+        before = self.t - 1
+        if e.rough_scores is None or before < 0:
+            e.move(self.t, e.leaves, A, values)
+            return
+        table = (e.values if values is None else values)[e.leaf_range(before)]
+        e.add_leaf_values(before, table, e.leaves, A)
+        A[:] = e.rough_scores(self.t, A)
+
     def _has_one_tree(self, t: int) -> bool:
         return bool(np.diff(self.ensemble.step_trees[t : t + 2]) == 1)
 
@@ -197,13 +210,13 @@ class Step:
             G = np.zeros((self.M, O))
             H = np.zeros((self.M, O, O))
             g = e.loss.gradient(at, y)
-            h = e.loss.hessian(at, y) if e.rule.newton else None
+            h = self._own_curvatures(at, y) if e.rule.newton else None
             for ids, o, draws in zip(self.leaves, self.first, sample, strict=True):
                 out = slice(o, o + O)
                 drawn = None if draws is None else draws[part]
                 sum_by_leaf(ids[part], e.rounding.apply(g[:, out], w, drawn), G)
                 if h is not None:
-                    sum_by_leaf(ids[part], e.rounding.apply(h[:, out, out], w, drawn), H)
+                    sum_by_leaf(ids[part], e.rounding.apply(h[:, o // O], w, drawn), H)
             return G, H
 
         gradients, hessians = zip(*self._map_chunks(sums_of_chunk), strict=True)
@@ -234,6 +247,13 @@ class Step:
         sums = np.bincount(place, point.pair_weights[apart], self.M**2)
         return sums.reshape(self.M, self.M).astype(np.float64)
 
+    def _own_curvatures(self, state: F64, y: F64) -> F64:
+        """(n, K / O, O, O) the second derivatives among the outputs of each tree."""
+        loss = self.ensemble.loss
+        if self.ensemble.leaf_outputs == 1 < loss.n_outputs:
+            return loss.hessian_diagonal(state, y)[:, :, None, None]
+        return loss.hessian(state, y)[:, None]
+
     def _slopes(self, S: F64 | None, s: F64) -> F64:
         """J (M, O, O) of a step of one tree."""
         e = self.ensemble
@@ -254,7 +274,9 @@ class Step:
     def _map_chunks(self, fn: Callable[[slice], T_]) -> list[T_]:
         """fn of each chunk of rows."""
         n = self.ensemble.n_rows
-        chunks = [slice(start, min(start + ROW_CHUNK, n)) for start in range(0, n, ROW_CHUNK)]
+        K = self.ensemble.n_outputs
+        size = ROW_CHUNK if K == 1 else max(1, _NUMBERS_CHUNK // K)
+        chunks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
         return list(map(fn, chunks) if self.threads is None else self.threads.map(fn, chunks))
 
     def _state_at(self, part: slice, S: F64 | None) -> F64:
@@ -264,15 +286,18 @@ class Step:
         return state if S is None else loss.moved(state, loss.shift(S)[self.leaves[0][part]])
 
     def _statistics(self) -> F64:
-        """(M, 1) the statistic of each leaf's rows."""
+        """(M, O) the statistic of each leaf's rows."""
         e = self.ensemble
-        s = np.zeros((self.M, 1))
-        assert e.rule.statistic is not None
+        s = np.zeros((self.M, e.leaf_outputs))
         first_tree = e.trees(self.t).start
-        for r, (ids, o, w) in enumerate(zip(self.leaves, self.first, self.weights, strict=True)):
+        for r, (ids, first, w) in enumerate(
+            zip(self.leaves, self.first.tolist(), self.weights, strict=True)
+        ):
             rows = e.drawn_rows(first_tree + r)
-            residual = e.y[rows] - self.scores.A[rows, o]
-            s[:, 0] += e.rule.statistic(ids[rows], self.M, residual, e.y[rows], w[rows])
+            for i, o in enumerate(range(first, first + e.leaf_outputs)):
+                y = e.labels_of(o)[rows]
+                residual = y - self.scores.A[rows, o]
+                s[:, i] += e.rule.statistic_of(o)(ids[rows], self.M, residual, y, w[rows])
         return s
 
     @cached_property
@@ -304,7 +329,7 @@ def has_native_sums(e: Ensemble) -> bool:
     There is one for models of one output and some of the losses.
     """
     is_native = e.loss.kernel is not None and not e.loss.rounded
-    return e.n_outputs == 1 and is_native and e.smoothing is None and not e.rounding.draws
+    return e.n_outputs == 1 and is_native and not e.rounding.draws
 
 
 def sums_of_all_steps(e: Ensemble, A: F64, threads: Executor | None) -> F64 | None:

@@ -53,9 +53,16 @@ def check_iterations(
         return
     e = equations.ensemble
     for iteration in path:
+        G = iteration.sums.G
         D = np.einsum("maa->ma", iteration.D)
-        sums = iteration.sums.G, D - equations.lam[:, None], D
-        check_same(e, equations.t, e.rule.step(*sums)[0], strictest.step(*sums)[0])
+        if e.step_nodes is None:
+            sums = G, D - equations.lam[:, None], D
+            check_same(e, equations.t, e.rule.step(*sums)[0], strictest.step(*sums)[0])
+            continue
+        nodes = e.step_nodes[equations.t]
+        H = D - (e.lam + nodes.l2[nodes.leaf, None])
+        loosest = nodes.steps(e.rule, G, H, e.lam).s
+        check_same(e, equations.t, loosest, nodes.steps(strictest, G, H, e.lam).s)
 
 
 def check_same(e: Ensemble, t: int, loosest: F64, strictest: F64) -> None:

@@ -66,7 +66,8 @@ class Workspace:
     def effect_bytes(self) -> int:
         """Bytes of V and U for all steps."""
         e = self.trace.ensemble
-        return e.leaves.size * e.effect_outputs * (1 + e.n_outputs) * self.dtype.itemsize
+        effects = self.trace.effect_outputs
+        return e.leaves.size * effects * (1 + e.n_outputs) * self.dtype.itemsize
 
     @property
     def keeps_effects(self) -> bool:
@@ -119,7 +120,7 @@ class Workspace:
         """V (R, n, O) and U (R, n, O, K) of these rows in step t, at scores A (n, K) before it."""
         e = self.trace.ensemble
         trees = e.trees(t)
-        V = np.empty((trees.stop - trees.start, len(rows), e.effect_outputs), self.dtype)
+        V = np.empty((trees.stop - trees.start, len(rows), self.trace.effect_outputs), self.dtype)
         U = np.empty((*V.shape, e.n_outputs), self.dtype)
         step_effects(self.trace, rows, t, A, V, U)
         return V, U

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from .._data.arrays import Real
+from .._model.losses import Loss
 from . import numpy as twins
 from .checks import BLOCKS as BLOCKS
+from .checks import NUMPY_FAMILY
 
 
 def _load() -> Any:
@@ -33,6 +35,11 @@ def _load() -> Any:
 
 
 kernels: Any = _load()
+
+
+def kernels_of(loss: Loss) -> Any:
+    """The kernels that can follow changes of this loss: the twins, where no native ones can."""
+    return twins if loss.changes[0] == NUMPY_FAMILY else kernels
 
 
 def is_native() -> bool:

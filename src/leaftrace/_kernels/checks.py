@@ -22,6 +22,7 @@ BLOCKS = (1, 8, 32)  # numbers of columns in a block that the native kernels are
 TYPES = {
     "ids": ("uint8", "uint16", "uint32"),
     "uint8": ("uint8",),
+    "uint32": ("uint32",),
     "int32": ("int32",),
     "int64": ("int64",),
     "real": ("float32", "float64"),
@@ -32,10 +33,11 @@ TYPES = {
 NEVER_EMPTY = ("O", "K", "B", "N", "d", "columns")  # outputs of a leaf, outputs, columns
 
 # Families of `changes` of a loss, and how many numbers each has.
+NUMPY_FAMILY = "numpy"  # only the twins have it, and labels of several numbers
 FAMILIES = {
     "squared": 0, "logistic": 0, "poisson": 0, "softmax": 0, "residual": 11, "margin": 11,
     "relative": 11, "exponentials": 5, "sigmoid": 2, "pseudo-Huber": 1, "fair": 1, "power": 1,
-    "squared log": 1,
+    "squared log": 1, NUMPY_FAMILY: 0,
 }  # fmt: skip
 ONE_OUTPUT = ("squared", "logistic", "poisson")
 
@@ -52,7 +54,8 @@ def checked(**arguments: str) -> Callable[[Callable[..., None]], Callable[..., N
     ``"int"`` and ``"bool"`` are numbers. Arrays are ``"type axes"``: a type of `TYPES`, and an axis
     is a number, a name that stands for one size in all arrays of the call, or a name and ``+1``.
     ``|`` separates alternatives of axes. ``out`` in front: the array is written to; ``?`` at the
-    end: it may be None. All ids of a call have one type, and so have all real numbers.
+    end: it may be None. All ids of a call have one type, and so have all real numbers. ``labels``
+    is float64, and may have a second axis for a loss that only the twins have.
     """
 
     def decorate(twin: Callable[..., None]) -> Callable[..., None]:
@@ -75,12 +78,21 @@ def _check_arguments(arguments: dict[str, str], given: dict[str, Any]) -> None:
     types: dict[str, np.dtype] = {}
     for name, text in arguments.items():
         value = given[name]
+        if text.startswith("labels "):
+            text = _label_axes(text.removeprefix("labels "), given["loss"])
         if text == "bool":
             _require_type(isinstance(value, bool), name, "True or False")
         elif text == "int":
             _require_type(-(2**63) <= operator.index(value) < 2**63, name, "a 64-bit number")
         elif value is not None or not text.endswith("?"):
             _check_array(name, value, text.removesuffix(" ?"), sizes, types)
+
+
+def _label_axes(rows: str, loss: Any) -> str:
+    """The type and axes of labels of this loss."""
+    family = getattr(loss, "changes", None)
+    several = isinstance(family, tuple) and family[:1] == (NUMPY_FAMILY,)
+    return f"float64 {rows} | {rows} Y" if several else f"float64 {rows}"
 
 
 def _check_array(

@@ -25,7 +25,9 @@ from .checks import (
     require,
 )
 from .numpy_choice import choice_terms as choice_terms
+from .numpy_classes import softmax_effects as softmax_effects
 from .numpy_removal import removal_step as removal_step
+from .numpy_routes import find_leaves as find_leaves
 from .numpy_sweeps import advance as advance
 from .numpy_sweeps import change_sums as change_sums
 from .numpy_sweeps import sum_by_leaf as sum_by_leaf

@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 from .._data.arrays import F64, Ids, Ints, Real
 from .._model.losses import Loss
-from .checks import check_first, check_ids, check_loss, check_state, check_together, checked
+from .checks import (
+    check_first,
+    check_ids,
+    check_loss,
+    check_state,
+    check_together,
+    checked,
+)
 
 
 def bounded_step(
@@ -33,7 +40,7 @@ def bounded_step(
     first="int32 R",
     own_state="float64 columns C",
     move="float64 R K columns",
-    y="float64 columns",
+    y="labels columns",
     w="float64 columns | R columns",
     s="float64 M O",
     D="float64 M O O",
@@ -88,7 +95,7 @@ def removal_step(
     check_ids(own, len(dS))
     check_together(bounds=bounds, G=G, lam=lam, fixed=fixed)
     removed = own, first, own_state, move, y, w
-    dG, dD, alive = _without_rows(loss, newton, *removed, rows, dG, dH)
+    dG, dD, alive = without_rows(loss, newton, *removed, rows, dG, dH)
     is_joint = dS.shape[1] > 1 and not diagonal
     if is_joint or bounds is None or G is None or lam is None or fixed is None:
         dS += c * _solved_changes(dG, dD, alive, s, D, dlam)
@@ -97,7 +104,7 @@ def removal_step(
     dS += c * np.where(fixed[:, None, None], 0.0, ds)
 
 
-def _without_rows(
+def without_rows(
     loss: Loss,
     newton: bool,
     own: Ids,

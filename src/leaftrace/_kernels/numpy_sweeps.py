@@ -111,7 +111,7 @@ def tangent_sums(
     pick="real n ?",
     form="int",
     state="state n C",
-    y="float64 n",
+    y="labels n",
     w="real n | R n",
     shift="real M O ?",
     inner="real M O B ?",

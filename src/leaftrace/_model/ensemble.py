@@ -7,12 +7,12 @@ trees with scalar leaves (O = 1).
 Boosting adds each step to the scores as soon as it is computed. Other schedules (DART, forests,
 shrinking models) are a list of *moves*: before step t, A += factor * f_r for each (r, factor) in
 ``moves[t]``; ``moves[T]`` comes last. A forest has no moves before the end, and DART takes trees
-out and puts them back.
+out and puts them back. (SHRINK, factor) multiplies A itself; there is no ``offset`` then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -23,12 +23,14 @@ from numpy.typing import NDArray
 from .._data.arrays import F64, Ids, Ints
 from .._kernels import kernels
 from .coupled.loss import CoupledLoss, CoupledRows, CoupledTerms, Places
-from .leaf_rule import LeafRule, Rounding, Smoothing, UnknownLimits
+from .leaf_rule import LeafRule, Rounding, UnknownLimits
 from .leaf_rule import Statistic as Statistic
 from .losses import Loss
+from .node_trees import StepNodes
 from .start import BaseRule
 
 BASE = -1  # stands for the starting score in moves
+SHRINK = -2  # stands there for a factor of all scores
 DERIVATIVES_AT_ONCE = 1 << 22  # second derivatives in pairs of scores that are held at a time
 
 
@@ -50,7 +52,7 @@ class Ensemble:
     ``tree_leaves``  (trees + 1,)  leaves of each tree, likewise, in the model's list of all leaves
     ``values``       (leaves, O)   leaf values as training computed them, learning rate included
     ``learning_rate``              one number, or one for each step
-    ``y``            (n,)          labels as the loss takes them
+    ``y``            (n,)          labels as the loss takes them; (n, Y) if a row has several
     ``w``            (n,)          weights as the loss uses them (class weights included)
     ``w_factor``     (n,)          dw / d(sample weight): the class weight of each row; zero for
                                    rows held out
@@ -64,10 +66,16 @@ class Ensemble:
                                    includes; None: it includes none
     ``moves``                      see the head of this module; None: boosting
     ``leaf_l2``      (leaves,) or None  additional l2 of each leaf
-    ``smoothing``                  path smoothing of each tree, or None
+    ``step_nodes``                 for each step the nodes of its trees, if leaves depend on other
+                                   nodes (smoothed or monotone trees); otherwise None
+    ``chains``                     for each step (chains, n) leaves whose values are pooled until they
+                                   do not fall along a chain (monotone symmetric trees), or None
     ``fixed``        (leaves,) or None  leaves whose value does not come from their rows
     ``recorded``                   what the model recorded of its leaves, or None
     ``further_records``            records that are not compared, but help to find a cause
+    ``rough_scores``               scores (n, K) before step t > 0 from those after step t - 1, if the
+                                   library computes the ``moves`` between them roughly; derivatives
+                                   ignore it. None: as ``moves`` say
     ``removed``      (n,) or None  rows that are not in the training set but stay in these arrays
     ``whole``                      number of rows and total weight of the training set that these
                                    rows stand for; None: their own
@@ -100,11 +108,13 @@ class Ensemble:
     sample_class_weight: Sequence[F64] | None = None
     moves: Sequence[Sequence[tuple[int, float]]] | None = None
     leaf_l2: F64 | None = None
-    smoothing: Sequence[Smoothing] | None = None
+    step_nodes: Sequence[StepNodes] | None = None
+    chains: Sequence[Ints] | None = None
     fixed: NDArray[np.bool_] | None = None
     recorded: Recorded | None = None
     further_records: Sequence[Recorded] = ()
     rounding: Rounding = field(default_factory=Rounding)
+    rough_scores: Callable[[int, F64], F64] | None = None
     removed: NDArray[np.bool_] | None = None
     whole: tuple[int, float] | None = None
     unknown_limits: UnknownLimits | None = None
@@ -132,8 +142,16 @@ class Ensemble:
 
     @property
     def effect_outputs(self) -> int:
-        """Numbers in the effect of a row on the leaves of a tree: see _engine/row_effects.py."""
-        return self.leaf_outputs if self.smoothing is None else 2
+        """Numbers in the effect of a row on the leaves of a tree: see _engine/row_effects.py.
+
+        Pooled leaves may have more: see `Trace.effect_outputs`.
+        """
+        return self.leaf_outputs if self.step_nodes is None else 2
+
+    @property
+    def joins_leaves(self) -> bool:
+        """Whether rows move other leaves of a tree than their own."""
+        return self.step_nodes is not None or self.chains is not None
 
     @cached_property
     def total_weight(self) -> float:
@@ -176,12 +194,20 @@ class Ensemble:
     @cached_property
     def factors(self) -> F64:
         """(T,) the factor of each step's values in the finished model."""
-        out = np.ones(self.n_steps)
-        if self.moves is not None:
-            out[:] = 0
-            for r, factor in (move for moves in self.moves for move in moves):
-                if r != BASE:
-                    out[r] += factor
+        return self._move_factors[1:]
+
+    @cached_property
+    def _move_factors(self) -> F64:
+        """(1 + T,) factors of the starting score and of each step's values in the finished model."""
+        out = np.ones(1 + self.n_steps)
+        if self.moves is None:
+            return out
+        out[1:] = 0
+        for r, factor in (move for moves in self.moves for move in moves):
+            if r == SHRINK:
+                out *= factor
+            else:
+                out[1 + r] += factor  # that of BASE, which is -1, comes first
         return out
 
     @cached_property
@@ -197,11 +223,6 @@ class Ensemble:
         if self.base_rule is not None and not self.base_rule.smooth:
             return "the starting score of this model is a quantile of the labels"
         return ""
-
-    @property
-    def refits_whole(self) -> bool:
-        """Whether the change of a leaf does not follow from the changes of its own rows."""
-        return bool(self.not_smooth) or self.smoothing is not None or self.coupled
 
     @property
     def coupled(self) -> bool:
@@ -239,6 +260,10 @@ class Ensemble:
         """(n,) whether tree r was fitted to a row; a row of weight zero may be one of them."""
         drawn = np.ones(self.n_rows, bool) if self.sample is None else self.sample[r] > 0
         return drawn if self.removed is None else drawn & ~self.removed
+
+    def labels_of(self, output: int) -> F64:
+        """(n,) the labels that an output predicts."""
+        return self.y if self.y.ndim == 1 else self.y[:, output]
 
     def trees(self, t: int) -> slice:
         """The trees of step t."""
@@ -282,6 +307,9 @@ class Ensemble:
         values = self.values if values is None else values
         moves = self.moves_before(t)
         for r, factor in reversed(moves) if back else moves:
+            if r == SHRINK:
+                A *= 1 / factor if back else factor
+                continue
             factor = -factor if back else factor
             if r == BASE:
                 A += factor * self.base
@@ -319,8 +347,7 @@ class Ensemble:
     @cached_property
     def base_scale(self) -> float:
         """The factor of the starting score in the finished model."""
-        moves = [] if self.moves is None else [move for moves in self.moves for move in moves]
-        return 1.0 + sum(factor for r, factor in moves if r == BASE)
+        return float(self._move_factors[0])
 
     def take(self, index: Ints) -> Ensemble:
         """The same model with some of its training rows."""

@@ -70,6 +70,9 @@ class General(Additive):
     def hessian(self, state: F64, y: F64) -> F64:
         return self.terms(state[:, 0], y)[2][:, None, None]
 
+    def hessian_diagonal(self, state: F64, y: F64) -> F64:
+        return self.terms(state[:, 0], y)[2][:, None]
+
     def third_dot(self, state: F64, y: F64, s: F64) -> F64:
         return (self.terms(state[:, 0], y)[3] * s[:, 0])[:, None, None]
 

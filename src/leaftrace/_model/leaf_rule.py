@@ -1,4 +1,4 @@
-"""Leaf values from rows: the leaf rule, statistics, path smoothing and rounding."""
+"""Leaf values from rows: the leaf rule, statistics and rounding."""
 
 from __future__ import annotations
 
@@ -24,6 +24,14 @@ class Statistic(Protocol):
         those count is for the library to say.
         """
         ...
+
+
+@dataclass(frozen=True)
+class StatisticsByOutput:
+    """A statistic for each output of the model, such as several quantiles."""
+
+    outputs: tuple[Statistic, ...]
+    name: str = "statistics"
 
 
 @runtime_checkable
@@ -94,7 +102,14 @@ class LeafRule:
     l1: float = 0.0
     max_step: float = np.inf
     min_hessian: float = 0.0
-    statistic: Statistic | None = None
+    statistic: Statistic | StatisticsByOutput | None = None
+
+    def statistic_of(self, output: int) -> Statistic:
+        """The statistic that the leaves of an output are, of a rule that has one."""
+        assert self.statistic is not None
+        if isinstance(self.statistic, StatisticsByOutput):
+            return self.statistic.outputs[output]
+        return self.statistic
 
     def lam(self, total_weight: float, n: int) -> float:
         """The l2 penalty for n training rows of this total weight."""
@@ -129,19 +144,6 @@ class UnknownLimits:
 
     names: frozenset[Literal["min_hessian", "max_step"]]
     remedy: str
-
-
-@dataclass(frozen=True)
-class Smoothing:
-    """Path smoothing of one tree: its L leaves are mixtures of steps of all its nodes.
-
-    Each of the N nodes, leaves included, has the step s_a of all rows below it; the leaves are
-    ``mix @ s``. The mixture itself does not change with the weights of rows.
-    """
-
-    below: F64  # (N, L) 1 if the leaf is the node or below it
-    mix: F64  # (L, N)
-    l2: F64  # (N,) additional l2 of each node
 
 
 @dataclass(frozen=True)

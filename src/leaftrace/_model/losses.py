@@ -49,6 +49,7 @@ class Loss(Protocol):
         """The family of native kernels for `difference`, and its parameters.
 
         The families of ``kernel`` have no parameters; the others are in src/native/general.hpp.
+        "numpy" has no native kernels.
         """
         ...
 
@@ -63,6 +64,11 @@ class Loss(Protocol):
     @property
     def n_outputs(self) -> int: ...
     @property
+    def several_numbers(self) -> bool:
+        """Whether the response is a number for each output, instead of class probabilities."""
+        ...
+
+    @property
     def exponential(self) -> bool:
         """Whether differences are computed from exp(D) - 1."""
         ...
@@ -74,10 +80,17 @@ class Loss(Protocol):
     def shift(self, S: F64) -> F64: ...
     def moved(self, state: F64, shift: F64) -> F64: ...
     def value(self, A: F64, y: F64) -> F64: ...
+    def value_gradient(self, F: F64, y: F64) -> F64:
+        """(n, K) the gradient of `value` at scores F (n, K); g, unless training uses another."""
+        ...
 
     # g, h, j, k.s, dg/dy and d(h s)/dy
     def gradient(self, state: F64, y: F64) -> F64: ...
     def hessian(self, state: F64, y: F64) -> F64: ...
+    def hessian_diagonal(self, state: F64, y: F64) -> F64:
+        """(n, K) h of each output in itself."""
+        ...
+
     def jacobian(self, state: F64, y: F64) -> F64: ...
     def third_dot(self, state: F64, y: F64, s: F64) -> F64: ...
     def label_gradient(self, state: F64, y: F64) -> F64: ...
@@ -96,11 +109,20 @@ class _Newton:
         return self.hessian(state, y)
 
 
-class Additive:
+class _Common:
+    """Parts that most losses share: g is the gradient of `value`, and the response has one kind."""
+
+    rounded = False
+    several_numbers = False
+
+    def value_gradient(self: Loss, F: F64, y: F64) -> F64:
+        return self.gradient(self.state(F), y)
+
+
+class Additive(_Common):
     """Losses whose state is the score itself."""
 
     exponential = False
-    rounded = False
 
     def state(self, A: F64, out: F64 | None = None) -> F64:
         return A
@@ -112,11 +134,10 @@ class Additive:
         return state + shift
 
 
-class _Exponential:
+class _Exponential(_Common):
     """Losses whose state is computed from exp(A)."""
 
     exponential = True
-    rounded = False
 
     def shift(self, S: F64) -> F64:
         return np.exp(S)
@@ -126,6 +147,9 @@ class _OneOutput:
     """Losses with K = 1, dg/dy = -1 and dh/dy = 0."""
 
     n_outputs = 1
+
+    def hessian_diagonal(self: Loss, state: F64, y: F64) -> F64:
+        return self.hessian(state, y)[:, 0]
 
     def label_gradient(self, state: F64, y: F64) -> F64:
         return np.full((len(y), 1, 1), -1.0)
@@ -283,6 +307,9 @@ class Softmax(_Exponential, _Newton):
 
     def hessian(self, state: F64, y: F64) -> F64:
         return state[:, :, None] * (np.eye(self.n_outputs) - state[:, None, :])
+
+    def hessian_diagonal(self, state: F64, y: F64) -> F64:
+        return state * (1 - state)
 
     def third_dot(self, state: F64, y: F64, s: F64) -> F64:
         # h s = p (s - c), c = p.s; its derivative is diag(r) - r p' - p r' with r = p (s - c).

@@ -29,7 +29,9 @@ class Reading:
 
     @cached_property
     def response_width(self) -> int:
-        """Number of class probabilities C; zero where the response is one number a row."""
+        """Number of class probabilities C; zero where the response is numbers."""
+        if self.loss.several_numbers:
+            return 0
         at_zero = self.response(np.zeros((1, self.loss.n_outputs)))
         return 0 if at_zero.ndim == 1 else at_zero.shape[1]
 
@@ -49,9 +51,13 @@ class Reading:
         return (F[:, 0] > 0).astype(np.intp) if F.shape[1] == 1 else F.argmax(axis=1)
 
     def number(self, F: F64) -> F64:
-        """(m,) the expected label; for labels that are shares of two classes, the second's share."""
+        """(m,) the expected label; for labels that are shares of two classes, the second's share.
+
+        (m, K) for models of several numbers.
+        """
         response = self.response(F)
-        return response if response.ndim == 1 else response[:, -1]
+        is_number = response.ndim == 1 or self.loss.several_numbers
+        return response if is_number else response[:, -1]
 
     def predicted(self, F: F64) -> NDArray[Any]:
         """(m,) predicted labels: those of the predicted classes, or numbers."""

@@ -35,6 +35,9 @@ class SeparateOutputs(Additive):
     def hessian(self, state: F64, y: F64) -> F64:
         return self._terms_for_zero(state)[2][:, :, None] * np.eye(self.n_outputs)
 
+    def hessian_diagonal(self, state: F64, y: F64) -> F64:
+        return self._terms_for_zero(state)[2]
+
     def third_dot(self, state: F64, y: F64, s: F64) -> F64:
         return (self._terms_for_zero(state)[3] * s)[:, :, None] * np.eye(self.n_outputs)
 

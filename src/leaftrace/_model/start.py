@@ -8,7 +8,7 @@ so b is not always w.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -54,6 +54,8 @@ def condense_labels(rule: BaseRule, loss: Loss, y: F64, b: F64) -> tuple[F64, F6
     numbers, and so are labels that replace their mean: a rule that rounds to float32 changes
     nothing.
     """
+    if loss.several_numbers:
+        return y, b
     labels, totals = _label_totals(rule, loss, y, b)
     parts = float32_parts(totals)
     is_used = parts.ravel() > 0
@@ -107,6 +109,8 @@ def _distinct_labels(loss: Loss, y: F64) -> F64 | None:
 
 def target_matrix(loss: Loss, y: F64) -> F64:
     """(n, K) labels as numbers; classes are one-hot."""
+    if y.ndim == 2:
+        return y
     return y[:, None] if loss.n_outputs == 1 else np.eye(loss.n_outputs)[y.astype(int)]
 
 
@@ -117,7 +121,7 @@ class Mean:
     ``float32``: the mean is rounded before the link.
     """
 
-    link: Literal["identity", "log", "logit", "centred log"] = "identity"
+    link: Literal["identity", "log", "logit", "centred log", "log expm1"] = "identity"
     float32: bool = False
     scale: float = 1.0  # the link's result is divided by it
     smooth: bool = True
@@ -148,26 +152,37 @@ class Mean:
 
     def _mean(self, loss: Loss, y: F64, b: F64) -> F64:
         """(K,) the weighted mean of the labels."""
+        if y.ndim == 2:
+            return b @ y / b.sum()
         if loss.n_outputs == 1:
             return np.array([np.average(y, weights=b)])
         return np.bincount(y.astype(int), b, loss.n_outputs) / b.sum()
 
     def _link(self, mean: F64) -> F64:
-        """(K, ...) scores of means (K, ...)."""
+        """(K, ...) scores of means (K, ...); infinite for a class that has all rows or none."""
         if self.link == "identity":
             return mean / self.scale
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self._log_link(mean) / self.scale
+
+    def _log_link(self, mean: F64) -> F64:
+        """(K, ...) the link of means (K, ...), if it is made of logarithms."""
+        if self.link == "log expm1":
+            return np.log(np.expm1(mean))
         logs = np.log(mean)
         if self.link == "logit":
             logs = logs - np.log1p(-mean)
         elif self.link == "centred log":
             logs = logs - logs.mean(axis=0)
-        return logs / self.scale
+        return logs
 
     def _slope(self, mean: F64) -> F64:
         """(K, K) d link / d mean."""
         K = len(mean)
         if self.link == "identity":
             return np.eye(K) / self.scale
+        if self.link == "log expm1":
+            return np.diag(-1 / np.expm1(-mean)) / self.scale
         slope = np.diag(1 / (mean * (1 - mean) if self.link == "logit" else mean))
         if self.link == "centred log":
             slope = slope - slope.mean(axis=0)
@@ -235,3 +250,60 @@ class LabelStatistic:
     def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
         kept = [np.arange(len(y)) != i for i in index]
         return np.array([[self.statistic(y[k], b[k]) for k in kept]])
+
+
+@dataclass(frozen=True)
+class LabelStatistics:
+    """Starting scores that are a statistic of the labels for each output, without derivatives."""
+
+    statistics: tuple[Constant, ...]
+    smooth: bool = False
+
+    def fit(self, loss: Loss, y: F64, b: F64) -> F64:
+        columns = [y] * len(self.statistics) if y.ndim == 1 else list(y.T)
+        return np.array([s(c, b) for s, c in zip(self.statistics, columns, strict=True)])
+
+    def effects(self, loss: Loss, y: F64, b: F64, at: F64) -> tuple[F64, F64]:
+        raise NotImplementedError("a statistic of the labels has no derivative")
+
+    def needs_only_mean(self, loss: Loss, y: F64) -> bool:
+        return False
+
+    def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
+        kept = [np.arange(len(y)) != i for i in index]
+        return np.stack([self.fit(loss, y[k], b[k]) for k in kept], axis=1)
+
+
+@dataclass(frozen=True)
+class MeanAndLogSpread:
+    """Starting scores of a normal distribution: mean and log standard deviation of the labels."""
+
+    smooth: bool = True
+
+    def fit(self, loss: Loss, y: F64, b: F64) -> F64:
+        return np.array(self._scores(*self._moments(y, b)))
+
+    def effects(self, loss: Loss, y: F64, b: F64, at: F64) -> tuple[F64, F64]:
+        mean, variance = self._moments(y, b)
+        d = (at - mean) / b.sum()
+        by_weight = np.stack([d, 0.5 * ((at - mean) * d / variance - 1 / b.sum())], axis=1)
+        by_label = np.stack([np.full(len(at), 1 / b.sum()), d / variance], axis=1)
+        return by_weight, by_label[:, :, None]
+
+    def needs_only_mean(self, loss: Loss, y: F64) -> bool:
+        return False
+
+    def without(self, loss: Loss, y: F64, b: F64, index: Ints) -> F64:
+        mean, variance = self._moments(y, b)
+        left = b.sum() - b[index]
+        d = y[index] - mean
+        shift = -b[index] * d / left  # of the mean
+        rest = (variance * b.sum() - b[index] * d * d) / left - shift**2
+        return np.stack(self._scores(mean + shift, rest))
+
+    def _moments(self, y: F64, b: F64) -> tuple[float, float]:
+        mean = float(b @ y) / float(b.sum())
+        return mean, float(b @ (y - mean) ** 2) / float(b.sum())
+
+    def _scores(self, mean: Any, variance: Any) -> tuple[Any, Any]:
+        return mean, 0.5 * np.log(variance)

@@ -128,9 +128,10 @@ class TrainingSet:
 
         ``y``, ``w`` (n,): labels and weights of the original rows.
         """
+        relabelled = self.all_labels(y) != other.all_labels(y)
         return np.flatnonzero(
             (self.kept != other.kept)
-            | (self.all_labels(y) != other.all_labels(y))
+            | (relabelled if relabelled.ndim == 1 else relabelled.any(axis=1))
             | (self.all_weights(w) != other.all_weights(w))
         )
 

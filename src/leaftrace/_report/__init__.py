@@ -98,7 +98,7 @@ def report(
     The page holds only what it shows. It stays under 5 MB and states what was left out.
     """
     settings = ReportSettings(rows, worst, top, noise, groups, test_groups, redact, retrain, title)
-    check_tracer(tracer)
+    check_tracer(tracer, "report")
     settings.check()
     check_method(method)
     given = tracer

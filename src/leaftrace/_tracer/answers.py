@@ -174,7 +174,8 @@ def _values(
         return values
     assert not isinstance(method, StructureInfluence)
     rows = np.arange(engine.n_rows) if index is None else index
-    if isinstance(method, LeafRefit) and engine.ensemble.refits_whole:
+    e = engine.ensemble
+    if isinstance(method, LeafRefit) and (e.not_smooth or e.coupled):
         sets = list(rows[:, None])
         return values_by_refitting(engine.work, engine.rest, queries, method, sets)
     return engine.forward_values(queries, method, rows)

@@ -46,8 +46,18 @@ def labels_influence(tracer: Tracer, query: QueryArguments, to: Any, rows: Any) 
 
 
 def _target_class(engine: Engine, to: Any) -> int | None:
-    """The number of the class that labels move to; None for models of one output."""
-    if engine.ensemble.n_outputs == 1:
+    """The number of the class that labels move to, or of the label, for rows with several.
+
+    None for models of one output, and of several for one label.
+    """
+    e = engine.ensemble
+    if e.y.ndim == 2:
+        if not isinstance(to, int | np.integer) or not 0 <= to < e.y.shape[1]:
+            raise InvalidInput(
+                f"rows of this model have {e.y.shape[1]} labels; say with to=0, 1, ... which of them changes."
+            )
+        return int(to)
+    if e.n_outputs == 1 or e.loss.several_numbers:
         if to is not None:
             raise InvalidInput(
                 "to= names the class that labels move to, for models of three or more classes."
@@ -63,7 +73,7 @@ def _target_class(engine: Engine, to: Any) -> int | None:
 def _label_action(engine: Engine, index: Ints) -> tuple[str, F64]:
     """The change of labels whose effect tables show, and how far it goes for each row."""
     e = engine.ensemble
-    if e.n_outputs > 1:
+    if e.n_outputs > 1 and not e.loss.several_numbers:
         return "relabelled", np.ones(len(index))
     if engine.source.classes is None:
         return "label_raised", np.ones(len(index))

@@ -192,15 +192,15 @@ def _gradient_slopes(work: Workspace, leaves: Ids, output: Ints) -> Real:
         output - e.first_output[:, None]
     )  # (trees, B) of the output in the leaf, if it has it
     inside = (position >= 0) & (position < e.leaf_outputs)
-    if e.smoothing is None:
+    if not e.joins_leaves:
         ids = e.tree_offset[:, None] + leaves
         a = leaf_weights(work.trace)[ids, np.where(inside, position, 0)]
         return at_leaves(work, leaves, a * inside)
     slopes = at_leaves(work, leaves, inside.astype(float))
     for t, step in enumerate(work.trace.steps):
-        assert step.spread is not None
+        assert step.slopes is not None
         here = slopes[e.leaf_range(t), 0]
-        here[...] = -e.factors[t] * (step.spread[:, :, 0].T @ here)
+        here[...] = -e.factors[t] * step.slopes.gradient_slopes(here)
     return slopes
 
 

@@ -59,7 +59,7 @@ class Tracer(QueriesOfTraining):
     ``memory_limit``  bytes to use beyond the inputs; None means half of what is free. Some 100 bytes
                       for each training row, and one or two for each row and tree, are always used
     ``params``        training parameters that take precedence over those the model itself reports
-                      (a file of XGBoost reports none)
+                      (a file of XGBoost reports none); functions: an objective of yours, its loss
     ``class_names``   names of the classes, in their order, for a model that has only numbers for
                       them (a saved LightGBM or XGBoost model); labels may then be given by name,
                       and tables show names
@@ -78,7 +78,7 @@ class Tracer(QueriesOfTraining):
     train_index: np.ndarray
     row_labels: np.ndarray | None  # (n,) labels of the training rows; None: positions only
     X_train: Any  # as given
-    y_train: np.ndarray  # (n,) as given, or class names
+    y_train: np.ndarray  # (n,) as given, or class names; (n, Y) for several labels a row
     engine: Engine  # the replayed model; actions and views are built on it
     _given_weight: F64  # (n,)
 
@@ -115,7 +115,7 @@ class Tracer(QueriesOfTraining):
             self._set_labels(index)
             self._given_weight = inputs.weights(sample_weight, self.n_rows)
             labels = source.own_labels(X_train) if y_train is None else y_train
-            self.y_train = np.asarray(labels).ravel()
+            self.y_train = inputs.label_array(labels)
             if isinstance(source, NamedClasses):
                 self.y_train = source.named(self.y_train)
 

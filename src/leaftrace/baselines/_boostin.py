@@ -48,8 +48,8 @@ class BoostIn(Baseline):
     It differs from the authors' code in its sign (positive here is harmful), and where that code is
     not the derivative it is meant to be: the second derivative is multiplied with the leaf's step
     before the learning rate; weights, sampled rows, leaf rules, several inner steps and vector
-    leaves count as the model has them. If leaves depend on the nodes above them (LightGBM's
-    path_smooth), rows of other leaves count too.
+    leaves count as the model has them. If leaves depend on other leaves (monotone constraints,
+    LightGBM's path_smooth), rows of other leaves count too.
 
     `of` can be "loss", "prediction" or a goal. It cannot be an array or a function, which has no
     value before each tree.
@@ -106,12 +106,13 @@ def _self_influence(trace: Trace, rows: PlacedRows, V: Real) -> F64:
     score = np.zeros(len(rows))
     for t, A in forward_scores(trace, rows):
         c = e.factors[t] * e.loss.gradient(e.loss.state(A), rows.y)
-        spread = trace.steps[t].spread
+        slopes = trace.steps[t].slopes
+        own_slopes = None if slopes is None else slopes.own_slopes()
         for r in range(e.trees(t).start, e.trees(t).stop):
             effect = V[r]  # (n, O)
-            if spread is not None:
-                own = np.einsum("lle->le", spread)[rows.leaves[r]]  # (n, 2)
-                effect = (effect * own).sum(axis=1, keepdims=True)
+            if own_slopes is not None:
+                own = own_slopes[rows.leaves[r]]  # (n, E)
+                effect = (effect[:, : own.shape[1]] * own).sum(axis=1, keepdims=True)
             score -= (effect * c[:, e.first_output[r] :][:, : e.leaf_outputs]).sum(axis=1)
     return score * rows.factor
 

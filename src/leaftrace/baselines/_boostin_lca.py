@@ -85,7 +85,7 @@ def _values_of_rows(
             own = e.leaves[r, rows][:, None] - first
             pairs.append(nodes.shared[own, queries.leaves[r] - first])  # (rows, m)
             F[:, e.first_output[r]] += e.rate(t) * nodes.step[pairs[-1]].ravel()
-        c = e.loss.gradient(e.loss.state(F), y).reshape(len(rows), m, -1)
+        c = e.loss.value_gradient(F, y).reshape(len(rows), m, -1)
         for (r, nodes), pair in zip(step, pairs, strict=True):
             g = nodes.g[rows][:, None]
             h = nodes.h[rows][:, None]
@@ -145,7 +145,7 @@ def _nodes_of_tree(e: Ensemble, r: int, t: int, tree: TreeNodes, g: F64, h: F64)
 def _check(e: Ensemble) -> None:
     """Raise an error for a model that these formulas do not fit."""
     rule = e.rule
-    simple = e.moves is None and e.smoothing is None and e.leaf_l2 is None
+    simple = e.moves is None and not e.joins_leaves and e.leaf_l2 is None
     if not simple or e.leaf_outputs > 1 or rule.iterations > 1 or rule.l1 > 0:
         raise UnsupportedModel(
             "BoostInLCA is for boosting with one plain step for each leaf and one output in each tree; this model has "

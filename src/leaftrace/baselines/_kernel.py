@@ -64,6 +64,10 @@ def signed_by_labels(
     prediction for the test row. ``queries`` are losses.
     """
     assert queries.y is not None
+    if e.y.ndim == 2 or e.loss.several_numbers:
+        raise InvalidInput(
+            "this baseline compares one label a row with one prediction; this model has several."
+        )
     y = queries.y
     predicted = Reading(e.loss, classes).number(queries.scores)
 

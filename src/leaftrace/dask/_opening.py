@@ -52,8 +52,8 @@ def refuse_unsupported(e: Ensemble) -> None:
         why = "this model drew or weighed rows anew for each tree, which needs all of them in one place"
     elif (e.w_factor == 0).any():
         why = "this model held rows out, chosen among all of them"
-    elif e.smoothing is not None:
-        why = "leaves of this model lean on the nodes above them by their numbers of rows (path_smooth)"
+    elif e.joins_leaves:
+        why = "leaves of this model depend on other nodes of their trees (monotone constraints, path_smooth)"
     elif e.moves is not None and not e.independent:
         why = "this model is not plain boosting (DART, or a model that shrinks)"
     if why:

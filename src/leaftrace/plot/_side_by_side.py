@@ -64,7 +64,7 @@ def side_by_side(
 
 
 def _check(tracer: Any, x: Any, columns: int) -> None:
-    check_tracer(tracer)
+    check_tracer(tracer, "this picture")
     if inputs.row_count(x) != 1:
         raise InvalidInput(
             "x must be one row, as a table: X_test[7:8] of an array, "

@@ -69,7 +69,7 @@ def clean(
 
     Ctrl-C ends it with the best round so far.
     """
-    check_tracer(tracer)
+    check_tracer(tracer, "clean")
     tracer.engine.needs_derivatives()
     _check_settings(action, batch, max_rounds, cap)
     y_val = _checked_labels(tracer, X_val, y_val, "val", words().validation_rows)

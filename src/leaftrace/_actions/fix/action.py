@@ -64,7 +64,7 @@ def fix(
     ``rows``       training rows that may be changed, as positions, a mask or a table of ours; None:
                    all
     """
-    check_tracer(tracer)
+    check_tracer(tracer, "fix")
     tracer.engine.needs_derivatives()
     _check_arguments(x, action, max_rows)
     side = side_of(tracer, x, y, tolerance)

@@ -66,7 +66,7 @@ def influential_set(
                     as many without those alone and without the one-shot set; 0: none
     ``seed``        of these random rows
     """
-    check_tracer(tracer)
+    check_tracer(tracer, "influential_set")
     tracer.engine.needs_derivatives()
     repeats = check_repeats(confirm)
     rng = inputs.random_numbers(seed)

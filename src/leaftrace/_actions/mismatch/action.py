@@ -85,7 +85,7 @@ def mismatch(
     A group moves if its direction is clear at 95 %, for all groups together; the rest moves as one.
     Ctrl-C ends it with the results that are finished.
     """
-    check_tracer(tracer)
+    check_tracer(tracer, "mismatch")
     tracer.engine.needs_derivatives()
     use_tree = _checked_way(by, features) == "tree"
     _check_settings(max_factor, steps, max_groups, min_rows)

@@ -82,7 +82,7 @@ def label_noise(
     Class weights are taken out of probabilities. Models without derivatives (quantile losses) have
     no own pull and no influences; the notes of the result mention it.
     """
-    check_tracer(tracer)
+    check_tracer(tracer, "label_noise")
     _check_arguments(tracer, X_val, y_val, score)
     evidence = gather(tracer)
     suggestion = suggest(tracer, evidence)

@@ -65,17 +65,17 @@ def _add_pull(e: Ensemble, step: StepTrace, t: int, A: F64, V: Real, own: F64, a
     values = e.values[e.leaf_range(t)]
     O = e.leaf_outputs
     factor = e.factors[t]
-    newton = e.rule.newton and step.spread is None
+    newton = e.rule.newton and step.slopes is None
+    own_slopes = None if step.slopes is None else step.slopes.own_slopes()
     h = _second_derivatives(e, A) if newton else np.ones_like(A)
     trees = range(e.trees(t).start, e.trees(t).stop)
     for V_tree, tree in zip(V, trees, strict=True):
         ids = e.leaves[tree]
         out = slice(e.first_output[tree], e.first_output[tree] + O)
         pull = e.w[:, None] * V_tree  # (n, O)
-        if step.spread is not None:
-            # Effects in smoothed trees are g and h, and depend on the nodes above the leaf.
-            spread = (step.spread[ids, ids] * pull).sum(axis=1, keepdims=True)
-            own[:, out] += factor * spread
+        if own_slopes is not None:
+            effects = own_slopes.shape[1]
+            own[:, out] += factor * (own_slopes[ids] * pull[:, :effects]).sum(axis=1, keepdims=True)
             continue
         D = np.einsum("maa->ma", step.D[0])[ids]  # (n, O)
         rest = 1 - e.tree_weight(tree)[:, None] * h[:, out] / np.where(D > 0, D, 1.0)

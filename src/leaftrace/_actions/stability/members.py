@@ -61,20 +61,29 @@ class MemberTraining:
                 "unfitted model, or pass fit= to say how it is trained."
             )
         fit = self.fit or _fit_as_sklearn
-        return Member(seed, fit(model, *self._rows(bag)), bag)
+        rows = self._rows(bag)
+        try:
+            return Member(seed, fit(model, *rows), bag)
+        except Exception as error:
+            found = len(np.unique(rows[1]))
+            if not hasattr(model, "predict_proba") or found == len(np.unique(self.y)):
+                raise
+            raise self._too_few_classes(seed, found) from error
 
     def trace(self, member: Member) -> Tracer:
         """A tracer of a member."""
         rows = self._rows(member.bag)
         tracer = Tracer(member.model, *rows, n_jobs=self.n_jobs, eval_set=self.eval_set)
-        labels = np.unique(self.y)
-        if tracer.classes is not None and len(tracer.classes) < len(labels):
-            raise InvalidInput(
-                f"the bag of member {member.seed} has rows of {len(tracer.classes)} of "
-                f"{len(labels)} classes, so not all members predict the same ones; use a larger "
-                "bag, or bag=1.0 for other seeds on all rows."
-            )
+        if tracer.classes is not None and len(tracer.classes) < len(np.unique(self.y)):
+            raise self._too_few_classes(member.seed, len(tracer.classes))
         return tracer
+
+    def _too_few_classes(self, seed: int, found: int) -> InvalidInput:
+        """An error for the bag of a member that has rows of only some classes."""
+        return InvalidInput(
+            f"the bag of member {seed} has rows of {found} of {len(np.unique(self.y))} classes, so not all members "
+            "predict the same ones; use a larger bag, or bag=1.0 for other seeds on all rows."
+        )
 
     def _rows(self, bag: Bag) -> tuple[Any, np.ndarray, F64 | None]:
         """Table, labels and weights of the rows in a bag."""

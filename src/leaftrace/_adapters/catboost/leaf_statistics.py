@@ -22,15 +22,18 @@ class QuantileOfResiduals:
     It is then moved by ``delta``: down if the weight below it and alpha of the weight at it are
     enough, otherwise up.
     ``relative``: weights are divided by residuals beyond 1. (MAPE divides by the residual, not by
-    the label.)"""
+    the label.)
+    ``weighted``: weights of rows count, as they do for several quantiles at once."""
 
     alpha: float
     delta: float
     relative: bool = False
+    weighted: bool = False
     name: str = "quantile of residuals"
 
     def __call__(self, leaf: Ids, M: int, residual: F64, y: F64, w: F64) -> F64:
-        return self._quantiles(leaf, M, f32(residual), np.ones(len(residual)))
+        weights = w if self.weighted else np.ones(len(residual))
+        return self._quantiles(leaf, M, f32(residual), weights)
 
     def of_labels(self, y: F64, b: F64) -> float:
         """Return the quantile of labels y (n,) with weights b (n,), the starting score."""

@@ -119,3 +119,27 @@ class RelativeError(General):
 
     def label_terms(self, A: F64, y: F64) -> tuple[F64, F64]:
         return np.zeros_like(A), np.zeros_like(A)
+
+
+@dataclass(frozen=True)
+class LogLinQuantile(General):
+    """Quantile error of exp(A). Its leaves are gradient steps, and h is not used."""
+
+    alpha: float
+    name: str = "log-linear quantile"
+    changes = "numpy", ()
+
+    def value(self, A: F64, y: F64) -> F64:
+        r = y - np.exp(A[..., 0])
+        return np.maximum(self.alpha * r, (self.alpha - 1) * r)
+
+    def terms(self, A: F64, y: F64) -> Terms:
+        e = np.exp(A)
+        g = np.where(y > e, -self.alpha, 1 - self.alpha) * e
+        return g, g, np.ones_like(g), np.zeros_like(g)
+
+    def label_terms(self, A: F64, y: F64) -> tuple[F64, F64]:
+        return np.zeros_like(A), np.zeros_like(A)
+
+    def response(self, state: F64) -> F64:
+        return np.exp(state[:, 0])

@@ -9,9 +9,10 @@ import catboost
 import numpy as np
 
 from ..._data.errors import InvalidInput, UnsupportedModel
+from ..own_objectives import take_functions
+from .own_objective import held_objective, refuse_own_loss
 from .source import LEAF_METHODS, CatBoostSource
-
-_SHRINKING_TREES = 200  # each step moves all before it: their number squared in all
+from .stages import take_stages
 
 
 def open_model(
@@ -37,15 +38,19 @@ def open_model(
             "this CatBoost model has no trees, so no training row acts through one."
         )
     params = model.get_all_params()
+    own, given = take_functions(given, held_objective(model))
+    refuse_own_loss(str(params["loss_function"]), own is not None)
+    shrinks = bool(params.get("model_shrink_rate"))
+    rates, given = take_stages(given, model.tree_count_, shrinks)
     if unknown := sorted(set(given) - set(params)):
         raise InvalidInput(
             f"params has {', '.join(unknown)}, which this CatBoost model does not report; use the names of "
             "get_all_params()."
         )
     params |= given
-    _refuse_settings(params, model.tree_count_)
+    _refuse_settings(params)
     _refuse_model(model)
-    return CatBoostSource(model, params, X, y, sample_weight, baseline, qid)
+    return CatBoostSource(model, params, X, y, sample_weight, baseline, qid, own=own, rates=rates)
 
 
 def load_model(path: str) -> catboost.CatBoost:
@@ -63,25 +68,18 @@ def load_model(path: str) -> catboost.CatBoost:
         ) from None
 
 
-def _refuse_settings(params: dict[str, Any], trees: int) -> None:
+def _refuse_settings(params: dict[str, Any]) -> None:
     """Raise for settings whose leaf values are not reconstructed."""
     method = params["leaf_estimation_method"]
     if method not in LEAF_METHODS:
         raise UnsupportedModel(
             f"leaf_estimation_method='{method}' is not supported; use 'Newton' or 'Gradient'."
         )
-    if any(_constraints(params.get("monotone_constraints"))):
+    noisy = params.get("langevin") or params.get("posterior_sampling")
+    if noisy and method != "Newton":
         raise UnsupportedModel(
-            "monotone_constraints move leaf values in a way that cannot be replayed; train without."
-        )
-    if params.get("langevin") or params.get("posterior_sampling"):
-        raise UnsupportedModel(
-            "langevin and posterior_sampling add noise to leaf values; train without them."
-        )
-    if params.get("model_shrink_rate") and trees > _SHRINKING_TREES:
-        raise UnsupportedModel(
-            f"model_shrink_rate is supported for up to {_SHRINKING_TREES} trees (this model has {trees}), "
-            "as every step then moves all before it; train with fewer trees or with model_shrink_rate=0."
+            f"langevin and posterior_sampling add noise to leaf values with leaf_estimation_method='{method}'; train "
+            "with 'Newton', whose leaves have none, or without them."
         )
 
 
@@ -95,15 +93,3 @@ def _refuse_model(model: catboost.CatBoost) -> None:
         raise UnsupportedModel(
             "text and embedding features are not supported; train on numeric and category columns."
         )
-
-
-def _constraints(value: Any) -> list[int]:
-    """Return monotone_constraints as numbers, from any of the forms CatBoost keeps them in."""
-    if not value:
-        return []
-    if isinstance(value, str):
-        parts = value.strip("()").replace(":", ",").split(",")
-        return [int(float(part)) for part in parts if part.strip().lstrip("+-").isdigit()]
-    if isinstance(value, dict):
-        value = value.values()
-    return [int(sign) for sign in value]

@@ -127,7 +127,7 @@ def cox_note(n: int) -> list[str]:
     ]
 
 
-def refuse_weights(name: str, w: F64) -> None:
+def refuse_ignored_weights(name: str, w: F64) -> None:
     """Raise for weights (n,) of rows that the loss does not use."""
     if name in UNWEIGHTED and np.any(w != 1):
         raise UnsupportedModel(

@@ -15,8 +15,9 @@ import catboost
 import numpy as np
 
 from ..._data import frames
-from ..._data.arrays import F64
+from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
+from ..base import cumulative
 from .pools import readable_table
 from .retraining import retraining_params
 
@@ -64,6 +65,24 @@ def record_catboost(
 def recorded_scores(model: catboost.CatBoost) -> F64 | None:
     """Return the scores (n, K) that `record_catboost` kept with the model, or None."""
     return getattr(model, _ATTRIBUTE, None)
+
+
+def final_scores(start: Any, values: F64, counts: Any, leaves: Ids) -> F64:
+    """Return the scores (n, K) of rows with these leaves (trees, n).
+
+    ``values`` (leaves, K) are those of all trees, ``counts`` (trees,) how many each tree has."""
+    scores = np.asarray(start, dtype=np.float64)
+    tables = np.split(values, cumulative(counts)[1:-1])
+    for ids, table in zip(leaves, tables, strict=True):
+        scores = scores + table[ids]
+    return scores
+
+
+def comparison_note(recorded: F64, scores: F64, tolerance: float) -> str:
+    """Compare scores (n, K) of rows with recorded ones, for a note."""
+    error = float(np.abs(scores - recorded).max()) / max(1.0, float(np.abs(recorded).max()))
+    verb = "confirm" if error <= tolerance else "do not confirm"
+    return f"the recorded scores of all rows {verb} them (largest difference {error:.0e})"
 
 
 def _pool(

@@ -1,4 +1,4 @@
-"""A CatBoost model trained again on other rows."""
+"""CatBoost models that were trained again."""
 
 from __future__ import annotations
 
@@ -44,4 +44,6 @@ class RetrainedCatBoost:
         return with_content(self.source.model, self.model)
 
     def open(self) -> CatBoostSource:
-        return type(self.source)(self.model, self.model.get_all_params(), *self.training)
+        source = self.source
+        params = self.model.get_all_params()
+        return type(source)(self.model, params, *self.training, own=source.own)

@@ -3,17 +3,21 @@
     A <- shrink[t] A before step t,  shrink[0] = 1
 
 A finished model holds what is left of its leaf values and starting score after the last step.
+
+For some losses CatBoost keeps exp(A). To shrink them it takes an approximate logarithm in float32,
+"fastlog" of fastapprox by Paul Mineiro, which is right to about five digits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..._data.arrays import F64
-from ..._model.ensemble import BASE
+from ..._model.ensemble import SHRINK
 
 
 def shrink_factors(params: dict[str, Any], T: int) -> F64 | None:
@@ -29,8 +33,32 @@ def shrink_factors(params: dict[str, Any], T: int) -> F64 | None:
     return shrink
 
 
-def values_before_shrinking(values: F64, counts: NDArray[np.int64], shrink: F64) -> F64:
+def approximate_log(x: F64) -> F64:
+    """Return the logarithm of positive numbers as CatBoost takes it."""
+    bits = x.astype(np.float32).view(np.uint32)
+    mantissa = (bits & np.uint32(0x007FFFFF) | np.uint32(0x3F000000)).view(np.float32)
+    log2 = bits.astype(np.float32) * np.float32(1.1920928955078125e-7)
+    log2 = log2 - np.float32(124.22551499) - np.float32(1.498030302) * mantissa
+    log2 = log2 - np.float32(1.72587999) / (np.float32(0.3520887068) + mantissa)
+    return (np.float32(0.69314718) * log2).astype(np.float64)
+
+
+def shrink_roughly(shrink: F64 | None) -> Callable[[int, F64], F64] | None:
+    """Return ``rough_scores`` of an `Ensemble` whose scores were kept as exp(A); shrink (T,)."""
+    if shrink is None:
+        return None
+
+    def rough_scores(t: int, A: F64) -> F64:
+        with np.errstate(over="ignore"):
+            return shrink[t] * approximate_log(np.exp(A))
+
+    return rough_scores
+
+
+def values_before_shrinking(values: F64, counts: NDArray[np.int64], shrink: F64 | None) -> F64:
     """Return leaf values (leaves, K) as training computed them; counts (T,) leaves of each tree."""
+    if shrink is None:
+        return values
     later = np.append(
         np.cumprod(shrink[:0:-1])[::-1], 1.0
     )  # (T,) product over the steps after each
@@ -38,16 +66,7 @@ def values_before_shrinking(values: F64, counts: NDArray[np.int64], shrink: F64)
 
 
 def shrinking_moves(shrink: F64) -> list[list[tuple[int, float]]]:
-    """Return the shrinking as ``moves`` of an `Ensemble`.
-
-    Before each step, all steps before it and the starting score move."""
-    moves: list[list[tuple[int, float]]] = [[]]
-    weight = np.zeros(0)  # of each earlier step, as it stands in the scores
-    base = 1.0
-    for t in range(1, len(shrink)):
-        now = shrink[t] * np.append(weight, 1.0)
-        steps = [(r, float(c)) for r, c in enumerate(now - np.append(weight, 0.0))]
-        moves.append([(BASE, base * (shrink[t] - 1)), *steps])
-        weight = now
-        base = base * shrink[t]
-    return [*moves, [(len(shrink) - 1, 1.0)]]
+    """Return the shrinking (T,) as ``moves`` of an `Ensemble`: add a step, then shrink everything."""
+    T = len(shrink)
+    before_steps = [[(t - 1, 1.0), (SHRINK, float(shrink[t]))] for t in range(1, T)]
+    return [[], *before_steps, [(T - 1, 1.0)]]

@@ -26,30 +26,34 @@ from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
 from ..._data.parquet import PartedTable
 from ..._data.stopping import stop_if_unwanted
-from ..._model.coupled.loss import Places
 from ..._model.early_stopping import EvalRows, EvalSet, Rounds
 from ..._model.ensemble import Ensemble, LeafRule, Recorded
+from ..._model.further_losses.own import OwnFunctions
 from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
-from ..base import BaseSource, cumulative, f32, given_scores, training_queries
+from ..base import BaseSource, coupled_places, cumulative, f32, given_scores, training_queries
 from ..split_columns import columns_of_training
+from . import objective as objectives
+from . import shrinkage
 from .model_json import Json, leaf_weights, model_to_json
-from .objective import CLASS_LOSSES, EXPONENTIAL, LABELS, read_objective
+from .monotone import constraints, leaf_chains
+from .own_objective import TrainingObjective, own_objective, without_numba_warning
 from .pools import leaf_numbers, readable_table, sliced_pool
-from .ranking import COUPLED, RANKING, cox_note, refuse_weights
-from .recorder import recorded_scores
+from .ranking import COUPLED, RANKING, cox_note, refuse_ignored_weights
+from .recorder import comparison_note, final_scores, recorded_scores
 from .retrained import RetrainedCatBoost
 from .retraining import StopIfUnwanted, retraining_params, stopped_early
-from .shrinkage import shrink_factors, shrinking_moves, values_before_shrinking
 from .split_values import SplitValues
 from .splits import split_search
+from .stages import refuse_stages
 from .statistics import CategoricalRows, target_statistics
+from .survival import AFT, UNWEIGHTED_ROWS, log_bounds, refuse_weights
 from .training_leaves import TrainingLeaves, training_leaves
 from .users_model import own_predictions, with_leaf_values
 
+_SHRUNK = "with model_shrink_rate CatBoost rounds the scores of this loss to about five digits before each step"
 # Supported leaf_estimation_methods, and whether they divide by second derivatives.
 LEAF_METHODS = {"Newton": True, "Gradient": False, "Simple": False, "Exact": False}
-_SHRUNK = "with model_shrink_rate CatBoost rounds the scores of this loss to about five digits before each step"
 _NOTE = "target statistics of categories recomputed, in the random order of training, as part of the fixed structure"
 _NOT_CONFIRMED = (
     ", which the weights of the leaves do not confirm (likely other training rows or labels, or a model trained on "
@@ -72,17 +76,27 @@ class CatBoostSource(BaseSource):
         sample_weight: Any,
         baseline: Any,
         qid: Any = None,
+        *,
+        own: OwnFunctions | None = None,
+        rates: F64 | None = None,
     ) -> None:
         self.model = model
+        self.own = own
+        self.rates = rates  # (T,) learning rates, if they were given
         self.params = params
         self.name = type(model).__name__
         self.counts = np.asarray(model.get_tree_leaf_counts(), dtype=np.int64)
         values = np.asarray(model.get_leaf_values(), dtype=np.float64)
         self.values = values.reshape(int(self.counts.sum()), -1)
         self.loss_name = params["loss_function"].partition(":")[0]
-        self.objective = read_objective(params["loss_function"], self.values.shape[1], params)
-        classes = np.asarray(model.classes_ if self.loss_name in CLASS_LOSSES else [])
+        if own is None:
+            self.objective = objectives.read_objective(
+                params["loss_function"], self.values.shape[1], params
+            )
+        has_classes = own is not None or self.loss_name in objectives.CLASS_LOSSES
+        classes = np.asarray(model.classes_ if has_classes else [])
         self.classes = classes if len(classes) else None
+        self.targets = self.values.shape[1] if self.loss_name in objectives.TARGETS else None
         if isinstance(X, catboost.Pool):
             y = X.get_label() if y is None else y
             sample_weight = X.get_weight() if sample_weight is None else sample_weight
@@ -90,7 +104,8 @@ class CatBoostSource(BaseSource):
         n = leaves.shape[1]
         if y is None:
             raise InvalidInput("y_train is missing; pass the labels the model was trained on.")
-        self._data = X, inputs.vector(y, "y_train", n), inputs.weights(sample_weight, n), offset
+        labels = self.given_labels(y, n, "y_train")
+        self._data = X, labels, inputs.weights(sample_weight, n), offset
         qid = self.own_queries(X) if qid is None else qid
         self.queries = training_queries(qid, n, self.loss_name in RANKING)
         self.ensemble = self._ensemble(leaves, offset)
@@ -104,43 +119,53 @@ class CatBoostSource(BaseSource):
         class_weight = self._class_weights(codes)
         y = f32(codes)
         w = f32(sample_weight.astype(np.float32) * class_weight.astype(np.float32))
-        refuse_weights(self.loss_name, w)
+        refuse_ignored_weights(self.loss_name, w)
         if self.loss_name == "Cox":
             self.notes = [*self.notes, *cox_note(len(y))]
-        shrink = shrink_factors(self.params, T)
-        if shrink is not None and self.loss_name in EXPONENTIAL:
+        if self.loss_name == AFT:
+            refuse_weights(w)
+            self.notes = [UNWEIGHTED_ROWS]
+        shrink = shrinkage.shrink_factors(self.params, T)
+        rough_scores = None
+        if self.loss_name in objectives.EXPONENTIAL:
+            rough_scores = shrinkage.shrink_roughly(shrink)
+        if rough_scores is not None:
             self.notes = [_SHRUNK]
-        averaged = bool(self.params.get("boost_from_average")) and offset is None
+        pools = self.values.shape[1] == 1 and self.objective.statistic is None
+        signs = constraints(self.params.get("monotone_constraints")) if pools else {}
+        if self.own is not None:
+            A = np.tile(self._base(shrink), (len(y), 1)) + (0.0 if offset is None else offset)
+            self.objective = own_objective(
+                self.own, A, y, 0 if self.classes is None else len(self.classes)
+            )
+        rate = float(f32(self.params["learning_rate"])) if self.rates is None else self.rates
+        starts = self.loss_name in objectives.ALWAYS_STARTS or self.params.get("boost_from_average")
+        averaged = bool(starts) and offset is None
         weights = self._leaf_weights(w)
         if self._splits_on_targets:
             leaves = self._training_leaves(y, w, leaves, offset)
         return Ensemble(
             loss=self.objective.loss,
             rule=self._leaf_rule(),
-            learning_rate=float(np.float32(self.params["learning_rate"])),
+            learning_rate=rate,
             leaves=leaves,
             first_output=np.zeros(T, np.int32),
             step_trees=np.arange(T + 1),
             tree_leaves=cumulative(self.counts),
-            values=self._values(shrink),
+            values=shrinkage.values_before_shrinking(self.values, self.counts, shrink),
             y=y,
             w=w,
             w_factor=class_weight,
             base=self._base(shrink),
             base_rule=self.objective.base_rule if averaged else None,
             offset=offset,
-            moves=None if shrink is None else shrinking_moves(shrink),
+            moves=None if shrink is None else shrinkage.shrinking_moves(shrink),
+            chains=leaf_chains(self._content, signs) if signs else None,
+            rough_scores=rough_scores,
             recorded=None if weights is None else Recorded("weight", weights),
-            places=self._places(),
+            places=coupled_places(self.objective.loss, self.queries, len(y)),
+            weights_fixed=UNWEIGHTED_ROWS if self.loss_name == AFT else "",
         )
-
-    def _places(self) -> Places | None:
-        """Queries of the rows, for a loss that couples them."""
-        if self.queries is not None:
-            return Places.of_training(self.queries.number)
-        if self.loss_name in COUPLED:
-            return Places.of_training(np.zeros(len(self._data[1]), np.intp))
-        return None
 
     def _leaf_rule(self) -> LeafRule:
         params = self.params
@@ -151,21 +176,15 @@ class CatBoostSource(BaseSource):
         return LeafRule(
             newton,
             l2=float(np.float32(params["l2_leaf_reg"])),
-            l2_scales=True,
+            l2_scales=self.loss_name != AFT,
             lam_float32=newton and self.values.shape[1] > 1,
-            diagonal=self.loss_name == "MultiClassOneVsAll",
+            diagonal=self.loss_name in objectives.DIAGONAL,
             iterations=iterations,
             backtracking=iterations > 1 and backtracks,
             statistic=self.objective.statistic,
             centred=self.objective.centred,
             pairwise=self.objective.pairwise,
         )
-
-    def _values(self, shrink: F64 | None) -> F64:
-        """Return the leaf values (leaves, K) as training computed them."""
-        if shrink is None:
-            return self.values
-        return values_before_shrinking(self.values, self.counts, shrink)
 
     def _base(self, shrink: F64 | None) -> F64:
         """Return the starting score (K,) before any shrinking."""
@@ -217,7 +236,9 @@ class CatBoostSource(BaseSource):
         self.notes = [*self.notes, _NOTE + ("" if found.confirmed else _NOT_CONFIRMED)]
         recorded = recorded_scores(self.model)
         if recorded is not None and len(recorded) == len(y):
-            self.notes = [*self.notes, self._comparison(recorded, leaves, offset)]
+            start = self._bias + (0.0 if offset is None else offset)
+            scores = final_scores(start, self.values, self.counts, leaves)
+            self.notes = [*self.notes, comparison_note(recorded, scores, self.tolerance)]
         return leaves
 
     def _in_training(self, y: F64, w: F64, leaves: Ids) -> TrainingLeaves:
@@ -226,16 +247,6 @@ class CatBoostSource(BaseSource):
         table = X if isinstance(X, catboost.Pool) else self._table(X)
         rows = CategoricalRows(table, self._training_pool, y, w, leaves)
         return training_leaves(self.model, self._content, self.params, rows)
-
-    def _comparison(self, recorded: F64, leaves: Ids, offset: F64 | None) -> str:
-        """Compare the scores of these leaves (trees, n) with recorded ones (n, K), for a note."""
-        scores = self._bias + (0.0 if offset is None else offset)
-        tables = np.split(self.values, cumulative(self.counts)[1:-1])
-        for ids, values in zip(leaves, tables, strict=True):
-            scores = scores + values[ids]
-        error = float(np.abs(scores - recorded).max()) / max(1.0, float(np.abs(recorded).max()))
-        verb = "confirm" if error <= self.tolerance else "do not confirm"
-        return f"the recorded scores of all rows {verb} them (largest difference {error:.0e})"
 
     # ---- rows and labels ----
 
@@ -299,9 +310,16 @@ class CatBoostSource(BaseSource):
     def own_labels(self, X: Any) -> Any | None:
         return X.get_label() if isinstance(X, catboost.Pool) and X.has_label() else None
 
+    def given_labels(self, y: Any, length: int, name: str) -> NDArray[Any]:
+        if self.loss_name == AFT:
+            return inputs.intervals(y, name, length)
+        return super().given_labels(y, length, name)
+
     def labels(self, y: Any, length: int, name: str) -> F64:
+        if self.loss_name == AFT:
+            return log_bounds(y, length, name)
         numbers = super().labels(y, length, name)
-        low, high, words = LABELS[self.loss_name]
+        low, high, words = objectives.LABELS.get(self.loss_name, objectives.ANY_LABELS)
         if self.classes is None and length and (numbers.min() < low or numbers.max() > high):
             raise InvalidInput(
                 f"{name} goes from {numbers.min():g} to {numbers.max():g}; "
@@ -323,19 +341,23 @@ class CatBoostSource(BaseSource):
     # ---- training again ----
 
     def retrain(self, rows: TrainingSet, threads: int) -> RetrainedCatBoost:
+        refuse_stages(self.rates)
         repeats = rows.eval_set is not None
         params = retraining_params(self.model, self.params, repeats) | {"thread_count": threads}
+        if self.own is not None:
+            params["loss_function"] = TrainingObjective(self.own)
         _, y, weight, offset = self._data
         labels = rows.labels(y)
         weights = rows.weights(weight)
         baseline = rows.offset(offset)
         table, pool = self._table_and_pool(rows, labels, weights, baseline)
         try:
-            model = catboost.CatBoost(params).fit(
-                pool,
-                eval_set=self._eval_pools(rows.eval_set),
-                callbacks=[StopIfUnwanted()],
-            )
+            with without_numba_warning():
+                model = catboost.CatBoost(params).fit(
+                    pool,
+                    eval_set=self._eval_pools(rows.eval_set),
+                    callbacks=[StopIfUnwanted()],
+                )
         except catboost.CatBoostError as error:
             raise LeaftraceError(
                 f"CatBoost cannot train the model again; it says: {error}"

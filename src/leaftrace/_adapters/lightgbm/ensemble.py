@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,15 @@ from ..._data.errors import UnsupportedModel
 from ..._data.query_ids import QueryRows
 from ..._model.coupled.loss import Places
 from ..._model.ensemble import BASE, Ensemble, LeafRule
-from ..._model.start import BaseRule
+from ..._model.further_losses.own import OwnFunctions, own_loss
+from ..._model.leaf_rule import Rounding
+from ..._model.node_trees import StepNodes, nodes_by_step
+from ..._model.start import BaseRule, Mean
 from ..base import UNWEIGHTED, f32
 from .dart import Moves, dart_schedule
 from .model import ParsedModel
-from .objectives import Objective, objective, steepness
+from .monotone import constrained_tree, directions
+from .objectives import INTENSITY, Objective, objective, steepness
 from .path_smooth import smoothing
 from .ranking import ranking_objective
 
@@ -66,6 +71,8 @@ class LightGBMRun:
     ``version``        of LightGBM
     ``base``           (K,) the starting score, if it is not that of these labels
     ``queries``        of a ranker, or None
+    ``own``            the functions of an objective that the user wrote, or None
+    ``classes``        number of classes for such an objective; 0 if labels are numbers
     """
 
     parsed: ParsedModel
@@ -77,6 +84,8 @@ class LightGBMRun:
     version: tuple[int, ...]
     base: F64 | None = None
     queries: QueryRows | None = None
+    own: OwnFunctions | None = None
+    classes: int = 0
 
     @cached_property
     def without_splits(self) -> NDArray[np.bool_]:
@@ -103,10 +112,7 @@ class LightGBMRun:
         parsed = self.parsed
         K = parsed.outputs
         weights = self._row_weights(params)
-        if self.queries is None:
-            kind = objective(parsed.objective[0], params, K, weights.differ, self.version)
-        else:
-            kind = ranking_objective(parsed.objective[0], params, self.queries)
+        kind = self._objective(params, weights.differ)
         base, base_rule = self._start(params, kind, weights.w)
         schedule = self._schedule(params, folded=base_rule is not None)
         rates = schedule.rates / self.steepness(params)
@@ -136,11 +142,33 @@ class LightGBMRun:
             leaf_l2=self._category_l2(params),
             fixed=self._fixed_leaves(),
             rounding=replace(kind.rounding, draws=rounds_draws and weights.by_tree is None),
-            weights_fixed="" if kind.statistic is None or kind.statistic.weighted else UNWEIGHTED,
+            weights_fixed=self._weights_fixed(kind),
             labels_fixed="" if weights.by_tree is None else "every class weighs them its own way",
             places=None if self.queries is None else Places.of_training(self.queries.number),
         )
         return self._as_computed(e, params, schedule)
+
+    def _objective(self, params: dict[str, Any], weighted: bool) -> Objective:
+        """The objective with its functions; ``weighted``: rows have weights other than one."""
+        K = self.parsed.outputs
+        if weighted and self.parsed.objective[0] == INTENSITY:
+            raise UnsupportedModel(
+                "weights of rows are intensities for cross_entropy_lambda, to which its gradients are not "
+                "proportional; train without them, or with cross_entropy."
+            )
+        if self.queries is not None:
+            return ranking_objective(self.parsed.objective[0], params, self.queries)
+        if self.own is None:
+            return objective(self.parsed.objective[0], params, K, weighted, self.version)
+        start = np.zeros((len(self.y), K)) if self.offset is None else self.offset
+        loss = own_loss(self.own, start, f32(self.y), classes=self.classes)
+        return Objective(loss, Mean(), Rounding(derivatives=not weighted, terms=True))
+
+    def _weights_fixed(self, kind: Objective) -> str:
+        """Why leaves for other weights of rows cannot be computed; empty if they can."""
+        if self.parsed.objective[0] == INTENSITY:
+            return "weights of rows are intensities for cross_entropy_lambda"
+        return "" if kind.statistic is None or kind.statistic.weighted else UNWEIGHTED
 
     def _row_weights(self, params: dict[str, Any]) -> _RowWeights:
         """The weights that leaves are computed with."""
@@ -160,7 +188,8 @@ class LightGBMRun:
         self, params: dict[str, Any], kind: Objective, w: F64
     ) -> tuple[F64, BaseRule | None]:
         """(K,) the starting score, and the rule it came from; zero and None if there is none."""
-        if self.offset is not None or refitted(params) or not self._has_start(params):
+        is_given = self.offset is not None or self.own is not None
+        if is_given or refitted(params) or not self._has_start(params):
             return np.zeros(self.parsed.outputs), None
         with np.errstate(divide="ignore", invalid="ignore"):
             fitted = kind.base.fit(kind.loss, f32(self.y), w)
@@ -271,11 +300,38 @@ class LightGBMRun:
         factors = np.repeat(step_factors, self.parsed.outputs)  # (trees,)
         unshrunk = e.values / np.repeat(factors, leaves)[:, None]
         e = replace(e, values=unshrunk - np.repeat(held_base, leaves)[:, None])
-        smoothed = params["path_smooth"] > 0 and e.rule.statistic is None
-        if not smoothed or refitted(params):
+        if e.rule.statistic is not None or refitted(params):
             return e
-        mixtures = smoothing(self.parsed, params, e, self.steepness(params), held_base, factors)
-        return replace(e, smoothing=mixtures, leaf_l2=None)
+        if params["path_smooth"] > 0:
+            trees = smoothing(self.parsed, params, e, self.steepness(params), held_base, factors)
+            return replace(e, step_nodes=nodes_by_step(trees, e.step_trees), leaf_l2=None)
+        if not len(directions(params)):
+            return e
+        return replace(e, step_nodes=self._constrained_nodes(params), leaf_l2=None)
+
+    def _constrained_nodes(self, params: dict[str, Any]) -> list[StepNodes]:
+        """The nodes of every step of a model with monotone constraints."""
+        l2 = self._node_l2(params)
+        nodes = self._nodes_without_l2
+        edges = self.parsed.step_trees.tolist()
+        return [
+            x.with_l2(np.concatenate(l2[a:b]))
+            for x, (a, b) in zip(nodes, pairwise(edges), strict=True)
+        ]
+
+    @cached_property
+    def _nodes_without_l2(self) -> list[StepNodes]:
+        """The same without additional l2, which may be fitted: constraints are whole numbers."""
+        trees = [constrained_tree(self.parsed, tree) for tree in self.parsed.trees]
+        return nodes_by_step(trees, self.parsed.step_trees)
+
+    def _node_l2(self, params: dict[str, Any]) -> list[F64]:
+        """For each tree (2 L - 1,) more l2 of the nodes below splits of many categories."""
+        l2 = np.float64(params["cat_l2"]) / self.steepness(params)
+        computed_anew = params["use_quantized_grad"] or refitted(params)
+        max_onehot = np.inf if computed_anew else params["max_cat_to_onehot"]
+        bins = self.parsed.bins
+        return [l2 * tree.below_many_categories(bins, max_onehot) for tree in self.parsed.trees]
 
 
 def refitted(params: dict[str, Any]) -> bool:

@@ -31,7 +31,8 @@ DEFAULTS = {
     "bagging_freq": 0, "bagging_seed": 3, "bagging_by_query": 0, "max_delta_step": 0.0, "lambda_l1": 0.0,
     "lambda_l2": 0.0, "drop_rate": 0.1, "max_drop": 50, "skip_drop": 0.5, "xgboost_dart_mode": 0,
     "uniform_drop": 0, "drop_seed": 4, "top_rate": 0.2, "other_rate": 0.1, "cat_l2": 10.0,
-    "max_cat_to_onehot": 4, "monotone_constraints": "", "refit_decay_rate": 0.9, "path_smooth": 0.0,
+    "max_cat_to_onehot": 4, "monotone_constraints": "",
+    "monotone_constraints_method": "basic", "refit_decay_rate": 0.9, "path_smooth": 0.0,
     "use_quantized_grad": 0, "quant_train_renew_leaf": 0, "is_unbalance": 0, "scale_pos_weight": 1.0,
     "sigmoid": 1.0, "boost_from_average": 1, "alpha": 0.9, "fair_c": 1.0, "poisson_max_delta_step": 0.7,
     "tweedie_variance_power": 1.5, "categorical_feature": "",
@@ -53,7 +54,10 @@ class Tree:
     ``linear``        whether the leaves hold linear models
     ``children``      (L - 1, 2) nodes below each split
     ``features``      (L - 1,) feature of each split
+    ``thresholds``    (L - 1,) threshold of each split of numbers, or number of the set of one of categories
     ``categorical``   (L - 1,) whether a split is one of categories
+    ``default_left``  (L - 1,) whether missing numbers go left
+    ``category_sets`` the sets of categories that go left, as 32 bits a word
     ``missing``       (L - 1,) what is missing for a split of numbers: one of the constants above
     ``split_values``  (L - 1,) six digits of the value that a leaf in the split's place would have
     """
@@ -65,7 +69,10 @@ class Tree:
     linear: bool
     children: Ints
     features: Ints
+    thresholds: F64
     categorical: NDArray[np.bool_]
+    default_left: NDArray[np.bool_]
+    category_sets: list[NDArray[np.uint32]]
     missing: Ints
     split_values: F64
 
@@ -159,6 +166,7 @@ def _tree(fields: dict[str, str]) -> Tree:
     counts = numbers("leaf_count", float)
     weights = numbers("leaf_weight", float)
     children = np.stack([numbers("left_child"), numbers("right_child")], axis=1)[: L - 1]
+    words = numbers("cat_threshold", np.uint32)
     return Tree(
         values=values,
         counts=counts if len(counts) == L else None,
@@ -167,7 +175,10 @@ def _tree(fields: dict[str, str]) -> Tree:
         linear=fields.get("is_linear", "0") == "1",
         children=np.where(children < 0, L - 1 + ~children, children),  # a leaf is given as ~leaf
         features=numbers("split_feature"),
+        thresholds=numbers("threshold", float),
         categorical=(numbers("decision_type") & 1).astype(bool),
+        default_left=(numbers("decision_type") & 2).astype(bool),
+        category_sets=np.split(words, numbers("cat_boundaries")[1:-1]) if len(words) else [],
         missing=numbers("decision_type") >> 2 & 3,
         split_values=numbers("internal_value", float),
     )

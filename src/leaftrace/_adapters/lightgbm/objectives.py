@@ -167,9 +167,10 @@ class Objective:
     classes: int = 0
 
 
+INTENSITY = "cross_entropy_lambda"  # whose gradients are not proportional to the weights of rows
 OBJECTIVES = (
     "regression", "huber", "fair", "poisson", "gamma", "tweedie", "binary", "cross_entropy", "multiclass",
-    "multiclassova", "regression_l1", "quantile", "mape",
+    "multiclassova", "regression_l1", "quantile", "mape", INTENSITY,
 )  # fmt: skip
 
 
@@ -215,6 +216,8 @@ def objective(
         case "cross_entropy":
             loss = CrossEntropy() if version >= (4, 4) else Logistic()
             return Objective(loss, Mean("logit"), once, labels=(0.0, 1.0))
+        case "cross_entropy_lambda":  # without weights, the derivatives of cross_entropy
+            return Objective(Logistic(), Mean("log expm1"), once, labels=(0.0, 1.0))
         case "multiclass":
             return Objective(Softmax(K), Mean("log"), steep, classes=K)
         case _:  # multiclassova

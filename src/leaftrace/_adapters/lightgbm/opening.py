@@ -8,7 +8,9 @@ from typing import Any
 import lightgbm as lgb
 
 from ..._data.errors import UnsupportedModel
+from ..own_objectives import GIVE_OBJECTIVE
 from .model import ParsedModel
+from .monotone import METHODS, directions
 from .objectives import OBJECTIVES
 from .ranking import RANKING
 from .text import check_text
@@ -46,21 +48,32 @@ def load_model(path: str) -> lgb.Booster:
         ) from None
 
 
-def refuse_unsupported(parsed: ParsedModel, params: dict[str, Any]) -> None:
-    """Raise for settings whose leaf values are not reconstructed."""
+def refuse_unsupported(parsed: ParsedModel, params: dict[str, Any], own: bool) -> None:
+    """Raise for settings whose leaf values are not reconstructed.
+
+    ``own``: the objective is a function that the user wrote.
+    """
     if not any(len(tree.values) > 1 for tree in parsed.trees):
         raise UnsupportedModel(
             "this LightGBM model has no splits, so no training row acts through a tree, and nothing shows whether "
             "these are its labels; train with a lower min_data_in_leaf or min_gain_to_split, or with more rows."
         )
-    _refuse_objective(parsed.objective[0])
+    if not own:
+        _refuse_objective(parsed.objective[0])
     if any(tree.linear for tree in parsed.trees):
         raise UnsupportedModel(
             "linear_tree=True puts linear models into leaves; train with linear_tree=False."
         )
-    if any(float(v) for v in re.findall(r"-?\d+", str(params.get("monotone_constraints", "")))):
+    method = params["monotone_constraints_method"]
+    if len(directions(params)) and method not in METHODS:
         raise UnsupportedModel(
-            "monotone_constraints bound leaf values by those of other leaves, which cannot be replayed; train without."
+            f"monotone_constraints_method={method!r} bounds each leaf by steps along every column, which is not "
+            f"replayed; train with {' or '.join(map(repr, METHODS))}."
+        )
+    if len(directions(params)) and method != "basic" and params["path_smooth"] > 0:
+        raise UnsupportedModel(
+            f"path_smooth together with monotone_constraints_method={method!r} smooths some leaves by other numbers "
+            "than usual, which is not replayed; train with monotone_constraints_method='basic', or without path_smooth."
         )
     if params.get("use_quantized_grad") and not params.get("quant_train_renew_leaf"):
         raise UnsupportedModel(
@@ -92,8 +105,13 @@ def _refuse_query_bags(name: str, params: dict[str, Any]) -> None:
 
 def _refuse_objective(name: str) -> None:
     """Raise for custom and other objectives that are not supported."""
+    if not name:
+        raise UnsupportedModel(
+            "this model was trained with an objective of its own, which LightGBM does not store: "
+            f"{GIVE_OBJECTIVE}."
+        )
     if name not in (*OBJECTIVES, *RANKING):
         raise UnsupportedModel(
-            f"{f'the objective {name!r}' if name else 'a custom objective'} is not supported, for its derivatives are "
-            f"not known; supported objectives are {', '.join((*OBJECTIVES, *RANKING))}."
+            f"the objective {name!r} is not supported, for its derivatives are not known; supported objectives are "
+            f"{', '.join((*OBJECTIVES, *RANKING))}."
         )

@@ -11,18 +11,20 @@ recorded outputs. Those of leaves have all their digits, those of splits six.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..._data.arrays import F64
-from ..._model.ensemble import Ensemble, Smoothing
+from ..._data.arrays import F64, Ints
+from ..._model.ensemble import Ensemble
+from ..._model.node_trees import NodeTree
 from .model import ParsedModel, Tree
+from .monotone import constrained_tree, split_signs
 from .recover import row_terms, scores_by_step
 
 LEAF_ACCURACY = 5e-10  # of recorded leaf values, relative to the largest of a tree
+Bounds = tuple[float, float]  # the least and the largest output
 MAX_TRIALS = 20_000  # for a tree; about one for each split is enough
 
 
@@ -33,8 +35,8 @@ def smoothing(
     steepness: float,
     held_base: F64,
     factors: F64,
-) -> list[Smoothing]:
-    """The mixture of nodes in the leaves of each tree.
+) -> list[NodeTree]:
+    """The trees with the shares of their nodes.
 
     The model stores outputs as (out + ``held_base``) ``factors``, learning rate included; both are
     (trees,). ``steepness``: the factor by which the objective multiplies h.
@@ -42,9 +44,9 @@ def smoothing(
     found = []
     for node_sums in _tree_sums(parsed, params, e, steepness):
         r = node_sums.tree_number
-        search = _share_search(parsed.trees[r], params, e, node_sums, held_base[r], factors[r])
-        mix = _mixture(search.tree, search.shares())
-        found.append(Smoothing(node_sums.below, mix, node_sums.l2))
+        search = _share_search(parsed, params, e, node_sums, held_base[r], factors[r])
+        tree = constrained_tree(parsed, search.tree)
+        found.append(replace(tree, l2=node_sums.l2, share=search.shares()))
     return found
 
 
@@ -79,7 +81,7 @@ def _tree_sums(
 
 
 def _share_search(
-    tree: Tree,
+    parsed: ParsedModel,
     params: dict[str, Any],
     e: Ensemble,
     node_sums: _NodeSums,
@@ -88,11 +90,13 @@ def _share_search(
 ) -> _ShareSearch:
     """The search for the shares of a tree."""
     r = node_sums.tree_number
+    tree = parsed.trees[r]
     below = node_sums.below
     values = e.values[e.tree_leaves[r] : e.tree_leaves[r + 1], 0]
     splits = tree.split_values
     return _ShareSearch(
         tree,
+        split_signs(parsed, tree),
         float(params["path_smooth"]),
         reach=int(params.get("max_bin", 255)) // 2 + 20,
         rows=np.zeros(len(below)) if tree.counts is None else below @ tree.counts,
@@ -121,18 +125,11 @@ def _below(tree: Tree) -> F64:
     return below
 
 
-def _mixture(tree: Tree, a: F64) -> F64:
-    """(L, 2 L - 1) the share of each node's step in each leaf, from the shares a (2 L - 1,)."""
-    share = np.diag(a)
-    for node in range(1, len(a)):
-        share[node] += (1 - a[node]) * share[tree.parent[node]]
-    return share[len(tree.children) :]
-
-
 @dataclass
 class _ShareSearch:
     """The search for the numbers n of a tree, and with them the shares a. Arrays are (2 L - 1,).
 
+    ``sign``      (L - 1,) directions of monotone splits
     ``reach``     largest distance of n from its share in the sum of h: half a row for each bin
     ``rows``      rows below each node, as recorded
     ``sums``      sums of h
@@ -142,6 +139,7 @@ class _ShareSearch:
     """
 
     tree: Tree
+    sign: Ints
     smooth: float
     reach: int
     rows: F64
@@ -154,22 +152,25 @@ class _ShareSearch:
     def shares(self) -> F64:
         """a of every node; from the recorded rows, if no numbers give the recorded outputs."""
         a = np.ones(len(self.raw))
-        if len(a) > 1 and not self._solve(0, self.raw[0], a):
+        if len(a) > 1 and not self._solve(0, self.raw[0], a, (-np.inf, np.inf)):
             a[1:] = self.rows[1:] / (self.rows[1:] + self.smooth)
         return a
 
     def _is_leaf(self, node: int) -> bool:
         return node >= len(self.tree.children)
 
-    def _solve(self, split: int, above: float, a: F64) -> bool:
-        """Set a of all nodes below this split, whose output is ``above``; False if it cannot be."""
+    def _solve(self, split: int, above: float, a: F64, bounds: Bounds) -> bool:
+        """Set a of all nodes below this split, whose output is ``above``; False if it cannot be.
+
+        ``bounds``: of the outputs of its children.
+        """
         pair = self.tree.children[split]
         slack = np.array([self._slack(node) for node in pair])
         failed = np.full(2, np.inf)
-        for n in self._candidates(split, above):
+        for n in self._candidates(split, above, bounds):
             number = np.array([n, self.rows[split] - n])
             a[pair] = number / (number + self.smooth)
-            out = a[pair] * self.raw[pair] + (1 - a[pair]) * above
+            out = np.clip(a[pair] * self.raw[pair] + (1 - a[pair]) * above, *bounds)
             if np.any(np.abs(out - self.out[pair]) > self.accuracy[pair]):
                 continue
             if np.all(np.abs(out - failed) < slack):
@@ -177,16 +178,22 @@ class _ShareSearch:
             self.trials += 1
             if self.trials > MAX_TRIALS:
                 return False
-            if self._solve_below(pair, out, a):
+            if self._solve_below(split, out, a, bounds):
                 return True
             failed = out
         return False
 
-    def _solve_below(self, pair: NDArray[Any], out: F64, a: F64) -> bool:
-        """Solve the splits among two nodes with these outputs (2,)."""
+    def _solve_below(self, split: int, out: F64, a: F64, bounds: Bounds) -> bool:
+        """Solve the splits among the two children of a split, which have these outputs (2,)."""
+        pair = self.tree.children[split].tolist()
+        low, high = bounds
+        middle = float(out.mean())
+        sides = [bounds, bounds]
+        if self.sign[split]:
+            sides = [(low, middle), (middle, high)][:: self.sign[split]]
         return all(
-            self._is_leaf(node) or self._solve(node, output, a)
-            for node, output in zip(pair.tolist(), out.tolist(), strict=True)
+            self._is_leaf(node) or self._solve(node, output, a, side)
+            for node, output, side in zip(pair, out.tolist(), sides, strict=True)
         )
 
     def _slack(self, node: int) -> float:
@@ -196,12 +203,12 @@ class _ShareSearch:
         fewest = self.rows[self.tree.children[node]].min()
         return 0.05 * self.accuracy[-1] * (fewest + self.smooth) / self.smooth
 
-    def _candidates(self, split: int, above: float) -> list[int]:
+    def _candidates(self, split: int, above: float, bounds: Bounds) -> list[int]:
         """Rows on the left that give both children about their outputs, the likeliest first."""
         left, right = self.tree.children[split]
         total = self.rows[split]
-        low, high = self._range(left, above)
-        other_low, other_high = self._range(right, above)
+        low, high = self._range(left, above, bounds)
+        other_low, other_high = self._range(right, above, bounds)
         low = max(low, total - other_high, 0.0)
         high = min(high, total - other_low, total)
         if high < low:
@@ -214,11 +221,12 @@ class _ShareSearch:
         near = np.arange(int(first), int(last) + 1)
         return near[np.argsort(np.abs(near - guess), kind="stable")].tolist()
 
-    def _range(self, node: int, above: float) -> tuple[float, float]:
+    def _range(self, node: int, above: float, bounds: Bounds) -> tuple[float, float]:
         """Smallest and largest number of rows that give this node about its output."""
         gap = self.raw[node] - above
         error = np.array([-1, 1]) * self.accuracy[node]
-        if abs(gap) <= self.accuracy[node]:
+        at_bound = np.abs(np.array(bounds) - self.out[node]).min() <= 2 * self.accuracy[node]
+        if at_bound or abs(gap) <= self.accuracy[node]:
             return 0.0, float(self.rows[0])
         a = np.clip(np.sort((self.out[node] + error - above) / gap), 0.0, 1 - 1e-15)
         low, high = self.smooth * a / (1 - a)

@@ -69,11 +69,15 @@ def leaf_steps(e: Ensemble, t: int, A: F64, drawn: NDArray[Any] | None = None) -
         ids = e.leaves[r]
         if e.rule.statistic is not None:
             rows = e.drawn_rows(r) & (True if drawn is None else drawn > 0)
-            residual = e.y[rows] - A[rows, e.first_output[r]]
-            s += e.rule.statistic(ids[rows], M, residual, e.y[rows], e.w[rows])
+            output = int(e.first_output[r])
+            residual = e.y[rows] - A[rows, output]
+            s += e.rule.statistic_of(output)(ids[rows], M, residual, e.y[rows], e.w[rows])
         G += np.bincount(ids, wg, M)
         H += np.bincount(ids, wh, M)
-    if e.rule.statistic is None:
+    if e.step_nodes is not None:
+        nodes = e.step_nodes[t]
+        s = nodes.outputs(nodes.steps(e.rule, G[:, None], H[:, None], e.lam).s)[:, 0]
+    elif e.rule.statistic is None:
         leaf_l2 = 0.0 if e.leaf_l2 is None else e.leaf_l2[part]
         s = e.rule.step(G, H, H + e.lam + leaf_l2)[0]
     return s if e.fixed is None else np.where(e.fixed[part], 0.0, s)

@@ -13,7 +13,7 @@ seeds that the model keeps.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -25,23 +25,26 @@ from ..._data import inputs
 from ..._data.arrays import F64, Ids, Ints
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.forks import works_in_forks
-from ..._data.stopping import stop_if_unwanted
 from ..._model.early_stopping import EvalRows, EvalSet, Rounds
 from ..._model.ensemble import Ensemble
+from ..._model.further_losses.own import OwnFunctions
 from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, f32, given_scores, pack_leaves, training_queries
+from ..own_leaves import OwnLeaves
+from ..own_objectives import are_class_numbers, label_first, take_functions, takes_weights
 from ..split_columns import columns_of_training
 from .completion import complete_ensemble
 from .ensemble import LightGBMRun, refitted
 from .model import parameters, read
-from .objectives import objective
+from .objectives import INTENSITY, objective
 from .opening import VERSION, open_booster, refuse_unsupported
-from .prediction import leaf_numbers, predict
+from .prediction import leaf_numbers
 from .ranking import RANKING, label_gains
-from .splits import split_columns, split_search
+from .retraining import RetrainedLightGBM, stop_callback, training_objective
+from .splits import routes_of, split_columns, split_search
 from .stopping import known_rounds, stopped_early, stopping_params
-from .tables import model_table, table_length
+from .tables import compared_numbers, model_table, table_length
 from .users_model import with_booster, with_leaf_values
 
 # Parameters that describe the finished run, its files or its machines, and not how to run again.
@@ -71,7 +74,9 @@ def open_model(
 ) -> LightGBMSource:
     """Open a model with its training data; ``given`` are parameters that the user states."""
     model, booster = open_booster(model)
-    return LightGBMSource(model, booster, given, X, y, sample_weight, baseline, qid)
+    held = label_first(model.objective) if isinstance(model, lgb.LGBMModel) else None
+    own, given = take_functions(given, held)
+    return LightGBMSource(model, booster, given, X, y, sample_weight, baseline, qid, own=own)
 
 
 class LightGBMSource(BaseSource):
@@ -89,8 +94,11 @@ class LightGBMSource(BaseSource):
         sample_weight: Any,
         baseline: Any,
         qid: Any = None,
+        *,
+        own: OwnFunctions | None = None,
     ) -> None:
         self.model = model
+        self.own = own
         self.name = type(model).__name__
         self.booster = booster
         # The text ends with the best iteration, and so do predictions.
@@ -98,11 +106,13 @@ class LightGBMSource(BaseSource):
         # LightGBM reports it without the s, which its aliases have.
         self._given = {ALIASES.get(name, name): value for name, value in given.items()}
         self._reported, self._rounded = self._parameters()
-        refuse_unsupported(self.parsed, self._reported)
-        self._class_weights = model.class_weight if isinstance(model, lgb.LGBMClassifier) else None
-        self._set_label_kind()
+        refuse_unsupported(self.parsed, self._reported, own is not None)
+        self._class_weights = self._class_weights_of_model()
+        self._set_label_kind(y)
         self._run = self._training_run(X, y, sample_weight, baseline, qid)
         self.ensemble, self.params, self.notes = self._complete(self._run)
+        if self.parsed.objective[0] == INTENSITY and own is None:
+            self.notes.append("weights are intensities: influence is that of a copy of a row")
         self._steepness = self._run.steepness(self.params)
         if self._loses_digits() or self.queries is not None:
             self.tolerance = 1e-6  # rankers add up pairs in float32
@@ -143,6 +153,8 @@ class LightGBMSource(BaseSource):
             offset=offset,
             version=VERSION,
             queries=self.queries,
+            own=self.own,
+            classes=0 if self.classes is None else len(self.classes),
         )
 
     def _complete(self, run: LightGBMRun) -> tuple[Ensemble, dict[str, Any], list[str]]:
@@ -162,18 +174,29 @@ class LightGBMSource(BaseSource):
 
     # ---- labels and weights ----
 
-    def _set_label_kind(self) -> None:
+    def _set_label_kind(self, y: Any) -> None:
         """Set the range of labels, and the classes of a classifier."""
-        name = self.parsed.objective[0]
-        if name in RANKING:
+        if self.parsed.objective[0] in RANKING:
             self.label_range = (0.0, len(label_gains(self._reported)) - 1.0)
             return
-        kind = objective(name, self._reported, self.parsed.outputs, False, VERSION)
-        self.label_range = kind.labels
+        K = self.parsed.outputs
         if isinstance(self.model, lgb.LGBMClassifier):
             self.classes = np.asarray(self.model.classes_)
-        elif kind.classes:
+        elif self.own is not None and K > 1 and are_class_numbers(y, K):
+            self.classes = np.arange(K)
+        if self.own is not None:
+            return
+        kind = objective(self.parsed.objective[0], self._reported, K, False, VERSION)
+        self.label_range = kind.labels
+        if kind.classes and self.classes is None:
             self.classes = np.arange(kind.classes)
+
+    def _class_weights_of_model(self) -> Any:
+        """The wrapper's class_weight, which objectives of users without an argument for it ignore."""
+        if not isinstance(self.model, lgb.LGBMClassifier):
+            return None
+        held = self.model.objective
+        return None if callable(held) and not takes_weights(held) else self.model.class_weight
 
     def labels(self, y: Any, length: int, name: str) -> F64:
         return self._transformed(super().labels(y, length, name))
@@ -220,9 +243,22 @@ class LightGBMSource(BaseSource):
         if baseline is not None and K > 1 and np.shape(baseline) == (m * K,):
             # LightGBM's own order: class after class.
             baseline = np.reshape(baseline, (m, K), order="F")
-        numbers = leaf_numbers(self.booster, table, self.parsed)
-        leaves = pack_leaves(numbers, self.parsed.tree_leaves, self.parsed.step_trees, m)
+        leaves = self._own_leaves.find(
+            m, lambda: compared_numbers(table), lambda rows: self._leaves(table, rows)
+        )
         return leaves, given_scores(baseline, "baseline", m, K)
+
+    def _leaves(self, table: Any, rows: Ints | None) -> Ids:
+        """(trees, m) leaves of these rows of a table, or of all, by LightGBM."""
+        some = table if rows is None else inputs.take_rows(table, rows)
+        numbers = leaf_numbers(self.booster, some, self.parsed)
+        parsed = self.parsed
+        return pack_leaves(numbers, parsed.tree_leaves, parsed.step_trees, table_length(some))
+
+    @cached_property
+    def _own_leaves(self) -> OwnLeaves:
+        trees = [routes_of(tree) for tree in self.parsed.trees]
+        return OwnLeaves(trees, self.parsed.tree_leaves, self.parsed.step_trees)
 
     @works_in_forks
     def split_search(self) -> SplitSearch:
@@ -241,10 +277,14 @@ class LightGBMSource(BaseSource):
         return model_table(self.booster, X)
 
     def own_predictions(self, F: F64) -> NDArray[Any]:
+        if self.own is not None:
+            return F[:, 0] if self.parsed.outputs == 1 else F
         if isinstance(self.model, lgb.LGBMClassifier):
             return super().own_predictions(F)
         if "sqrt" in self.parsed.objective:
             return np.sign(F[:, 0]) * F[:, 0] ** 2
+        if self.parsed.objective[0] == INTENSITY:
+            return np.logaddexp(0.0, F[:, 0])
         response = self.own_response(F)
         return response[:, 1] if response.ndim == 2 and self.parsed.outputs == 1 else response
 
@@ -267,6 +307,8 @@ class LightGBMSource(BaseSource):
         }
         params = {k: bool(v) if k in _SWITCHES else v for k, v in reported.items()}
         params |= {"verbosity": -1, "metric": "None"}
+        if self.own is not None:
+            params["objective"] = training_objective(self.own)
         if params["data_sample_strategy"] != "goss":  # which draws other rows with other threads
             params["num_threads"] = threads
         codes = y if rows.y is None else super().labels(rows.y, len(y), "y")
@@ -307,7 +349,7 @@ class LightGBMSource(BaseSource):
         """Train for as many rounds as the model has, or until early stopping on other rows."""
         rates = np.asarray(self.ensemble.learning_rate) * self._steepness
         varies = bool(rates.ndim) and params["boosting"] != "dart"
-        callbacks: list[Any] = [_stop_if_unwanted]
+        callbacks: list[Any] = [stop_callback]
         if varies:
             callbacks.append(lgb.reset_parameter(learning_rate=rates.tolist()))
         rounds = self.parsed.iterations
@@ -357,35 +399,3 @@ class LightGBMSource(BaseSource):
             if not pairs == len(np.unique(ids)) == len(np.unique(other_ids)):
                 return True
         return False
-
-
-def _stop_if_unwanted(_: Any) -> None:
-    """A callback that ends a training nobody waits for."""
-    stop_if_unwanted()
-
-
-@dataclass(frozen=True)
-class RetrainedLightGBM:
-    """A LightGBM model trained again."""
-
-    booster: lgb.Booster
-    source: LightGBMSource
-    # table, labels, weights, given scores, sizes of queries
-    training: tuple[Any, NDArray[Any], F64, F64 | None, Ints | None]
-    rounds: Rounds
-
-    @cached_property
-    def structure_changed(self) -> bool:
-        return self.source.moved(self.booster)
-
-    @works_in_forks
-    def scores(self, X: Any) -> F64:
-        total = predict(self.booster, self.source._table(X), raw_score=True)
-        return total / self.rounds.count if self.source.parsed.averaged else total
-
-    def own_model(self) -> Any:
-        return with_booster(self.source.model, self.booster)
-
-    @works_in_forks
-    def open(self) -> LightGBMSource:
-        return LightGBMSource(self.source.model, self.booster, {}, *self.training)

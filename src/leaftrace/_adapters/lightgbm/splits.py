@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from ..._data.arrays import F64, Ints
+from ..._model.routes import BY_CATEGORY, MISSING_LEFT, ZERO_MISSING, NodeRoutes
 from ..._model.splits import ColumnKind, SplitSearch, TreeNodes
 from ..split_columns import numbers, splits_not_by_gain
 from .ensemble import LightGBMRun, refitted
 from .model import MISSING_NAN, MISSING_NOTHING, MISSING_ZERO, ParsedModel, Tree
 
-_ZERO = 1e-35  # numbers up to this count as zero
+_ZERO = float(np.float32(1e-35))  # numbers up to this count as zero
 
 
 def split_search(run: LightGBMRun, params: dict[str, Any], values: F64) -> SplitSearch:
@@ -62,6 +63,34 @@ def _nodes(tree: Tree) -> TreeNodes:
     left, right = np.ascontiguousarray(tree.children.T, np.int32)
     inner = np.arange(len(left), dtype=np.int32)
     return TreeNodes(left, right, tree.features.astype(np.int32), inner)
+
+
+def routes_of(tree: Tree) -> NodeRoutes:
+    """The comparisons at the inner nodes of a tree.
+
+    Where nothing is missing, NaN is taken for zero; missing categories go right."""
+    nan_is_zero = ~tree.categorical & (tree.missing == MISSING_NOTHING)
+    left = np.where(nan_is_zero, tree.thresholds >= 0, tree.default_left & ~tree.categorical)
+    flags = MISSING_LEFT * left + BY_CATEGORY * tree.categorical
+    flags += ZERO_MISSING * (~tree.categorical & (tree.missing == MISSING_ZERO))
+    nothing = np.zeros(0, np.uint32)
+    sets = [
+        tree.category_sets[int(number)] if is_category else nothing
+        for number, is_category in zip(tree.thresholds, tree.categorical, strict=True)
+    ]
+    return NodeRoutes(
+        tree.children.astype(np.int32),
+        tree.features.astype(np.int32),
+        _thresholds_of_zeros(tree.thresholds),
+        flags.astype(np.uint8),
+        sets,
+    )
+
+
+def _thresholds_of_zeros(thresholds: F64) -> F64:
+    """Thresholds (N,) that put all numbers up to _ZERO in size on the side of zero, as LightGBM does."""
+    beyond = np.where(thresholds < 0, np.nextafter(-_ZERO, -np.inf), _ZERO)
+    return np.where(np.abs(thresholds) <= _ZERO, beyond, thresholds)
 
 
 def _kinds(parsed: ParsedModel, params: dict[str, Any]) -> list[ColumnKind]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import lightgbm as lgb
+import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
 from ..._data import frames, inputs
+from ..._data.arrays import Real
 from ..._data.errors import InvalidInput
+from ..split_columns import numbers
 from .opening import VERSION
 
 
@@ -34,6 +37,17 @@ def model_table(booster: lgb.Booster, X: Any) -> Any:
         columns = [name for name, dtype in X.dtypes.items() if dtype == "category"]
         X = frames.order_categories(X, dict(zip(columns, categories, strict=False)))
     return X
+
+
+def compared_numbers(table: Any) -> Real | None:
+    """(n, d) the numbers that LightGBM compares with thresholds; None for sparse tables.
+
+    It reads arrays of whole numbers as float32."""
+    if issparse(table):
+        return None
+    if isinstance(table, np.ndarray):
+        return table if table.dtype in (np.float32, np.float64) else table.astype(np.float32)
+    return numbers(table)
 
 
 def _raw_data(dataset: lgb.Dataset) -> Any:

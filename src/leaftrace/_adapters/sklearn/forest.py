@@ -23,15 +23,17 @@ from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.parquet import PartedTable
 from ..._model.ensemble import Ensemble, LeafRule, Recorded, Statistic
+from ..._model.further_losses.targets import QuantileTargets, SquaredTargets
 from ..._model.general_losses import Pinball
 from ..._model.losses import Loss, SquaredError
+from ..._model.node_trees import StepNodes, monotone_tree, nodes_by_step
 from ..._model.separate_losses import Brier
 from ..._model.splits import SplitSearch
 from ..._model.start import target_matrix
 from ..split_columns import splits_not_by_gain
 from .labels import ResidualStatistic, WeightedLabels
 from .source import SklearnSource
-from .splits import array_search
+from .splits import array_nodes, array_search
 from .trees import ArrayTrees, Trees
 
 _VERSION = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
@@ -52,10 +54,38 @@ def weighted_median(values: F64, weights: F64 | None) -> float:
 
 
 class ForestTrees(ArrayTrees):
-    """The trees of a forest, or a single tree."""
+    """The trees of a forest, or a single tree.
 
-    def __init__(self, model: Any) -> None:
-        super().__init__(model, getattr(model, "estimators_", [model]))
+    ``apart``: a classifier's tree stands here as one tree for each class, with its share in leaves.
+    """
+
+    def __init__(self, model: Any, apart: bool = False) -> None:
+        trees = getattr(model, "estimators_", [model])
+        self.apart = apart and hasattr(model, "classes_")
+        K = len(model.classes_) if self.apart else 1
+        super().__init__(model, [tree for tree in trees for _ in range(K)], K)
+
+    def values(self) -> F64:
+        """Return the leaf values (leaves, O)."""
+        if not self.apart:
+            return super().values()
+        pairs = zip(self.trees, self.first_output, strict=True)
+        return self.at_leaves([tree.value[:, 0, o : o + 1] for tree, o in pairs])
+
+    def set_values(self, values: F64) -> None:
+        if not self.apart:
+            super().set_values(values)
+            return
+        parts = np.split(values[:, 0], self.tree_leaves[1:-1])
+        columns = zip(self.trees, self.first_output, self.is_leaf, parts, strict=True)
+        for tree, o, leaf, part in columns:
+            tree.value[leaf, 0, o] = part
+
+    def starts(self, base: F64) -> F64:
+        """Return the starting score of every leaf (leaves, O), from that of all outputs (K,)."""
+        if not self.apart:
+            return np.tile(base, (int(self.tree_leaves[-1]), 1))
+        return np.repeat(base[self.first_output], np.diff(self.tree_leaves))[:, None]
 
     def read(self, X: Any) -> Any:
         if hasattr(self.model, "estimators_"):
@@ -70,15 +100,22 @@ class ForestSource(SklearnSource):
 
     def _refuse(self) -> None:
         if self.model.n_outputs_ > 1:
+            if hasattr(self.model, "classes_"):
+                raise UnsupportedModel(
+                    f"this {self.name} has classes for each of {self.model.n_outputs_} columns of y; train one model "
+                    "for each column."
+                )
+            self.targets = self.model.n_outputs_
+        if self._directions is not None and self.params["criterion"] == "absolute_error":
             raise UnsupportedModel(
-                f"this {self.name} has {self.model.n_outputs_} outputs; train one model for each column of y."
+                "monotonic_cst with criterion='absolute_error' keeps medians within bounds, which is not replayed; "
+                "train with criterion='squared_error', or without monotonic_cst."
             )
-        self._refuse_constraints()
         if self.params["criterion"] == "poisson":
             self.label_range = (0.0, np.inf)
 
     def _trees(self, model: Any) -> ForestTrees:
-        return ForestTrees(model)
+        return ForestTrees(model, apart=self._directions is not None)
 
     @property
     def _draws(self) -> bool:
@@ -97,10 +134,10 @@ class ForestSource(SklearnSource):
         return self._draws and self.params.get("class_weight") == "balanced_subsample"
 
     def _ensemble(self, leaves: Ids, offset: F64 | None, labels: WeightedLabels) -> Ensemble:
-        T = len(self.trees.trees)
+        T = len(self.trees.step_trees) - 1
         factor = self._class_weights(labels)
         w = labels.w * factor
-        sample = self._counts(labels.y) if self._draws else None
+        sample = self._by_tree(self._counts(labels.y)) if self._draws else None
         if self._weights_set_chances:
             self._check_chances(w)
             factor = np.ones(len(w))
@@ -111,28 +148,52 @@ class ForestSource(SklearnSource):
         weights_fixed = self._weights_set_chances and labels.has_weights
         return Ensemble(
             loss=loss,
-            rule=LeafRule(diagonal=self.classes is not None, statistic=statistic),
+            rule=LeafRule(diagonal=loss.n_outputs > 1, statistic=statistic),
             learning_rate=1.0,
             leaves=leaves,
             **self.trees.layout,
-            values=self.trees.values() - base,
+            values=self.trees.values() - self.trees.starts(base),
             y=labels.y,
             w=w,
             w_factor=factor,
             base=base,
             sample=sample,
-            sample_class_weight=self._class_weights_of_draws(labels.y),
+            sample_class_weight=self._by_tree(self._class_weights_of_draws(labels.y)),
             moves=[*([] for _ in range(T)), [(t, 1 / T) for t in range(T)]],
+            step_nodes=self._step_nodes(),
             recorded=Recorded("weight", self.trees.weights()),
             further_records=[Recorded("rows", self.trees.rows())],
             weights_fixed=_CHANCES if weights_fixed else "",
             labels_fixed=_OWN_CLASS_WEIGHTS if self._balances_draws else "",
         )
 
+    def _by_tree(self, found: list[Any] | None) -> list[Any] | None:
+        """Return one entry for each tree, from one for each tree of the model."""
+        copies = int(self.trees.step_trees[1])
+        return None if found is None else [x for x in found for _ in range(copies)]
+
+    def _step_nodes(self) -> list[StepNodes] | None:
+        """Return the nodes of every tree, whose bounds follow from monotonic_cst; None without.
+
+        A classifier is constrained in the share of its second class; that of the first one falls
+        where the other rises.
+        """
+        direction = self._directions
+        if direction is None:
+            return None
+        pairs = zip(array_nodes(self.trees), self.trees.first_output, strict=True)
+        falls = self.trees.apart
+        trees = [monotone_tree(x, -direction if falls and o == 0 else direction) for x, o in pairs]
+        return nodes_by_step(trees, self.trees.step_trees)
+
     def _loss(self) -> tuple[Loss, Statistic | None]:
         if self.params["criterion"] == "absolute_error":
             statistic = ResidualStatistic("median", weighted_median, weighted=True)
+            if self.targets is not None:
+                return QuantileTargets((0.5,) * self.targets, name="absolute error"), statistic
             return Pinball(0.5, "absolute error"), statistic
+        if self.targets is not None:
+            return SquaredTargets(self.targets), None
         return SquaredError() if self.classes is None else Brier(len(self.classes)), None
 
     def _remarks(self, has_weights: bool) -> Iterator[str]:
@@ -174,9 +235,9 @@ class ForestSource(SklearnSource):
     def _class_weights(self, labels: WeightedLabels) -> F64:
         """Return the factors (n,) of class_weight, taking those of "balanced" as given numbers."""
         chosen = self.params.get("class_weight")
-        codes = labels.y.astype(int)
         if chosen is None or self.classes is None or self._balances_draws:
-            return np.ones(len(codes))
+            return np.ones(len(labels.y))
+        codes = labels.y.astype(int)
         if isinstance(chosen, str):
             # Since 1.9 forests add up a class's weights; earlier ones and single trees count rows.
             w = labels.w if hasattr(self.model, "_sample_weight") else None
@@ -222,7 +283,7 @@ class ForestSource(SklearnSource):
     def _scores(self, model: Any, X: Any) -> F64:
         trees = ForestTrees(model)
         pairs = zip(trees.trees, trees.nodes(X), strict=True)
-        scores = sum(tree.value[nodes, 0] for tree, nodes in pairs)
+        scores = sum(tree.value[nodes].reshape(len(nodes), -1) for tree, nodes in pairs)
         return np.asarray(scores) / len(trees.trees)
 
     def split_search(self) -> SplitSearch:
@@ -231,7 +292,7 @@ class ForestSource(SklearnSource):
         return array_search(self.trees, self.params, self._split_values, "missing", self.ensemble)
 
     def _set_values(self, trees: Trees, e: Ensemble) -> None:
-        trees.set_values(e.base + e.values)
+        trees.set_values(self.trees.starts(e.base) + e.values)
 
     def _prepare_clone(self, model: Any, threads: int) -> Any:
         return model.set_params(n_jobs=threads) if hasattr(model, "n_jobs") else model

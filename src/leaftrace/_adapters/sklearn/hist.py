@@ -19,18 +19,20 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 
-from ..._data.arrays import F64, Ids, Ints
+from ..._data.arrays import F64, Ids, Ints, Real
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._model.early_stopping import EvalSet
 from ..._model.ensemble import Ensemble, LeafRule, Recorded, Rounding
 from ..._model.general_losses import Gamma, Pinball
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
+from ..._model.node_trees import StepNodes, monotone_tree, nodes_by_step
+from ..._model.routes import BY_CATEGORY, MISSING_LEFT, NodeRoutes
 from ..._model.splits import SplitSearch
 from ..._model.start import BaseRule, LabelStatistic, Mean
 from ..base import UNWEIGHTED
 from .labels import ResidualStatistic, WeightedLabels
 from .source import SklearnSource
-from .splits import hist_search
+from .splits import hist_nodes, hist_search
 from .trees import Trees
 
 _LOSSES: dict[str, tuple[Loss, BaseRule]] = {
@@ -56,6 +58,13 @@ def _is_whole(tree: Any, features: int) -> bool:
     return bool(inside and columns and len(np.unique(children)) == len(children))
 
 
+def _is_known(column: F64, words: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    """Return whether each category (n,) is in a set of 32 bits a word."""
+    inside = (column >= 0) & (column < 32 * len(words))
+    category = np.where(inside, column, 0).astype(np.int64)
+    return inside & (words[category // 32] >> (category % 32).astype(np.uint32) & 1 > 0)
+
+
 class HistTrees(Trees):
     """The trees of a HistGradientBoosting model, K a step."""
 
@@ -79,6 +88,36 @@ class HistTrees(Trees):
             numbered.nodes = tree.nodes.copy()
             numbered.nodes["value"] = np.arange(len(tree.nodes))
             yield numbered.predict(X, *bitsets, _threads(X)).astype(np.intp)
+
+    def routes(self, r: int) -> NodeRoutes:
+        tree = self.predictors[r]
+        inner, children = self.slots(r, tree.nodes["left"], tree.nodes["right"])
+        nodes = tree.nodes[inner]
+        by_category = nodes["is_categorical"].astype(bool)
+        flags = MISSING_LEFT * nodes["missing_go_to_left"] + BY_CATEGORY * by_category
+        nothing = np.zeros(0, np.uint32)
+        sets = [
+            tree.raw_left_cat_bitsets[place] if is_category else nothing
+            for place, is_category in zip(nodes["bitset_idx"], by_category, strict=True)
+        ]
+        return NodeRoutes(
+            children,
+            nodes["feature_idx"].astype(np.int32),
+            nodes["num_threshold"].astype(np.float64),
+            flags.astype(np.uint8),
+            sets,
+        )
+
+    def compared(self, X: Any) -> Real:
+        """Return the columns; categories that training did not have are missing there."""
+        known, place = self.model._bin_mapper.make_known_categories_bitsets()
+        categorical = self.model._bin_mapper.is_categorical_
+        if categorical is None or not np.any(categorical):
+            return X
+        X = np.array(X)
+        for f in np.flatnonzero(categorical):
+            X[~_is_known(X[:, f], known[place[f]]), f] = np.nan
+        return X
 
     def node_bytes(self) -> bytes:
         arrays: list[Any] = []
@@ -111,7 +150,6 @@ class HistSource(SklearnSource):
                 f"the loss {loss!r} of this {self.name} is not supported; supported are {', '.join(_LOSSES)} and, "
                 f"by LeafRefit, {', '.join(_QUANTILES)}."
             )
-        self._refuse_constraints()
         self.label_range = (0.0 if loss in ("poisson", "gamma") else -np.inf, np.inf)
 
     def _trees(self, model: Any) -> HistTrees:
@@ -146,6 +184,7 @@ class HistSource(SklearnSource):
             w_factor=labels.factor,
             base=model._baseline_prediction.ravel().astype(np.float64),
             base_rule=base_rule,
+            step_nodes=self._step_nodes() if statistic is None else None,
             fixed=self._roots_alone() if statistic is None else None,
             recorded=Recorded("rows", self.trees.leaf_field("count").astype(np.float64)),
             rounding=Rounding(terms=True),
@@ -159,6 +198,16 @@ class HistSource(SklearnSource):
                 "class_weight gives a class no weight at all; train without the rows of that class."
             )
         return replace(labels, w=labels.w * factor, factor=factor)
+
+    def _step_nodes(self) -> list[StepNodes] | None:
+        """Return the nodes of every step, whose bounds follow from monotonic_cst; None without."""
+        direction = self._directions
+        if direction is None:
+            return None
+        if self.model.is_categorical_ is not None:  # these columns come first in the trees
+            direction = direction[np.argsort(~self.model.is_categorical_, kind="stable")]
+        trees = [monotone_tree(nodes, direction) for nodes in hist_nodes(self.trees)]
+        return nodes_by_step(trees, self.trees.step_trees)
 
     def _roots_alone(self) -> NDArray[np.bool_] | None:
         """Return which leaves (leaves,) are all there is of a tree; None if there are none."""

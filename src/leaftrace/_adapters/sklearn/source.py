@@ -15,8 +15,8 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from ..._data import inputs
-from ..._data.arrays import F64, Ids
-from ..._data.errors import InvalidInput, UnsupportedModel
+from ..._data.arrays import F64, Ids, Ints
+from ..._data.errors import InvalidInput
 from ..._data.forks import works_in_forks
 from ..._model.early_stopping import EvalSet, Rounds
 from ..._model.ensemble import Ensemble
@@ -57,7 +57,7 @@ class SklearnSource(BaseSource, ABC):
         weights = inputs.weights(sample_weight, n)
         self._data = (
             self._table(X),
-            inputs.vector(y, "y_train", n),
+            self.given_labels(y, n, "y_train"),
             None if sample_weight is None else weights,
         )
         codes = self.labels(y, n, "y_train")
@@ -88,14 +88,16 @@ class SklearnSource(BaseSource, ABC):
         """Return the scores (m, K) that an estimator of the user's gives rows, or None."""
         return None
 
-    def _refuse_constraints(self) -> None:
-        """Raise for monotonic constraints."""
-        constraints = self.params.get("monotonic_cst")
-        values = constraints.values() if isinstance(constraints, dict) else constraints
-        if values is not None and any(int(v) for v in values):
-            raise UnsupportedModel(
-                "monotonic_cst bounds leaf values in a way that cannot be replayed; train without."
-            )
+    @property
+    def _directions(self) -> Ints | None:
+        """Return 1, -1 or 0 for each column (d,) by monotonic_cst; None if no column is constrained."""
+        given = self.params.get("monotonic_cst")
+        if given is None:
+            return None
+        if isinstance(given, dict):
+            given = [given.get(name, 0) for name in self.model.feature_names_in_]
+        found = np.asarray(given).astype(np.int64)
+        return found if found.any() else None
 
     def _table(self, X: Any) -> Any:
         """Return X with the model's columns in the model's order: pandas, polars or an array."""

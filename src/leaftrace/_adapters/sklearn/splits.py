@@ -25,25 +25,37 @@ _VARIANCES = ("squared_error", "friedman_mse", "gini")
 
 def hist_search(trees: Trees, params: dict[str, Any], values: F64) -> SplitSearch:
     """Return the search for splits of a HistGradientBoosting model."""
-    predictors = [tree for step in trees.model._predictors for tree in step]
     categorical = trees.model._is_categorical_remapped
     if categorical is None:
         categorical = np.zeros(values.shape[1], bool)
     kinds: list[ColumnKind] = ["sorted" if c else "missing" for c in categorical]
     # Interaction constraints take columns out, too.
     sampled = params.get("max_features", 1.0) < 1 or params.get("interaction_cst") is not None
-    nodes = [tree.nodes for tree in predictors]
     return SplitSearch(
-        trees=[
-            _tree_nodes(trees, r, tree["left"], tree["right"], tree["feature_idx"])
-            for r, tree in enumerate(nodes)
-        ],
+        trees=hist_nodes(trees),
         columns=kinds,
         values=values,
         min_rows=float(params["min_samples_leaf"]),
         min_hessian=_MIN_HESSIAN,
         columns_sampled=sampled,
     )
+
+
+def hist_nodes(trees: Trees) -> list[TreeNodes]:
+    """Return the inner nodes of the trees of a HistGradientBoosting model."""
+    predictors = [tree for step in trees.model._predictors for tree in step]
+    return [
+        _tree_nodes(trees, r, tree.nodes["left"], tree.nodes["right"], tree.nodes["feature_idx"])
+        for r, tree in enumerate(predictors)
+    ]
+
+
+def array_nodes(trees: ArrayTrees) -> list[TreeNodes]:
+    """Return the inner nodes of trees of sklearn.tree."""
+    return [
+        _tree_nodes(trees, r, tree.children_left, tree.children_right, tree.feature)
+        for r, tree in enumerate(trees.trees)
+    ]
 
 
 def array_search(
@@ -54,10 +66,7 @@ def array_search(
     trained_rows = int(np.count_nonzero(e.w_factor))
     tree_weight = float(e.tree_weight(0).sum())  # with draws and weights, other trees differ a bit
     return SplitSearch(
-        trees=[
-            _tree_nodes(trees, r, tree.children_left, tree.children_right, tree.feature)
-            for r, tree in enumerate(trees.trees)
-        ],
+        trees=array_nodes(trees),
         columns=[kind] * values.shape[1],
         values=values,
         by_weight=True,

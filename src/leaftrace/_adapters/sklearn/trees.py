@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._data.arrays import F64, Ids, Ints
+from ..._data.arrays import F64, Ids, Ints, Real
 from ..._data.progress import progress
+from ..._model.routes import MISSING_LEFT, NodeRoutes, slots_of
 from ..base import cumulative, pack_leaves
+from ..own_leaves import OwnLeaves
 
 
 class Trees(ABC):
@@ -43,14 +46,43 @@ class Trees(ABC):
     def node_bytes(self) -> bytes:
         """Return the content of all nodes."""
 
+    @abstractmethod
+    def routes(self, r: int) -> NodeRoutes:
+        """Return the comparisons at the inner nodes of tree r."""
+
+    @abstractmethod
+    def compared(self, X: Any) -> Real:
+        """Return the values (n, d) that splits compare, of rows that `read` returned."""
+
+    @cached_property
+    def own_leaves(self) -> OwnLeaves:
+        trees = [self.routes(r) for r in range(len(self.is_leaf))]
+        return OwnLeaves(trees, self.tree_leaves, self.step_trees)
+
     def leaves(self, X: Any) -> Ids:
         """Return the leaves (trees, n) of rows that `read` returned."""
+        if hasattr(X, "tocsr"):
+            return self._library_leaves(X)
+        return self.own_leaves.find(
+            len(X),
+            lambda: self.compared(X),
+            lambda rows: self._library_leaves(X if rows is None else X[rows]),
+        )
+
+    def _library_leaves(self, X: Any) -> Ids:
+        """Return the same by scikit-learn."""
         ids = (
             (np.cumsum(leaf) - 1)[nodes]
             for leaf, nodes in zip(self.is_leaf, self.nodes(X), strict=True)
         )
         ids = progress(ids, len(self.is_leaf), "leaves", "tree")
         return pack_leaves(ids, self.tree_leaves, self.step_trees, X.shape[0])
+
+    def slots(self, r: int, left: Ints, right: Ints) -> tuple[Ints, NDArray[np.int32]]:
+        """Return `slots_of` tree r, from arrays (nodes,) of children."""
+        is_leaf = self.is_leaf[r]
+        number = np.where(is_leaf, np.cumsum(is_leaf) - 1, -1)
+        return slots_of(left.astype(np.int64), right.astype(np.int64), number)
 
     def at_leaves(self, node_values: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """Return values (leaves, ...) of all leaves, from an array (nodes, ...) for each tree."""
@@ -73,12 +105,26 @@ class ArrayTrees(Trees):
     def nodes(self, X: Any) -> Iterator[Ints]:
         return (tree.apply(X) for tree in self.trees)
 
+    def routes(self, r: int) -> NodeRoutes:
+        tree = self.trees[r]
+        inner, children = self.slots(r, tree.children_left, tree.children_right)
+        missing = getattr(tree, "missing_go_to_left", np.zeros(len(tree.feature), np.uint8))
+        return NodeRoutes(
+            children,
+            tree.feature[inner].astype(np.int32),
+            tree.threshold[inner],
+            MISSING_LEFT * missing[inner].astype(np.uint8),
+        )
+
+    def compared(self, X: Any) -> Real:
+        return X
+
     def node_bytes(self) -> bytes:
         return b"".join(tree.__getstate__()["nodes"].tobytes() for tree in self.trees)
 
     def values(self) -> F64:
         """Return the leaf values (leaves, O)."""
-        return self.at_leaves([tree.value[:, 0] for tree in self.trees])
+        return self.at_leaves([tree.value.reshape(tree.node_count, -1) for tree in self.trees])
 
     def rows(self) -> F64:
         """Return the number (leaves,) of rows each leaf was grown from."""
@@ -87,7 +133,7 @@ class ArrayTrees(Trees):
     def set_values(self, values: F64) -> None:
         parts = np.split(values, self.tree_leaves[1:-1])
         for tree, leaf, part in zip(self.trees, self.is_leaf, parts, strict=True):
-            tree.value[leaf, 0] = part
+            tree.value[leaf] = part.reshape(-1, *tree.value.shape[1:])
 
     def weights(self) -> F64:
         """Return the weight (leaves,) of the rows each leaf was grown from."""

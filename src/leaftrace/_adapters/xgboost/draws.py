@@ -37,6 +37,13 @@ class Twister:
     def word(self) -> int:
         return int.from_bytes(self._state.bytes(4), "little")
 
+    def below(self, count: int) -> int:
+        """The next whole number from 0 to count - 1, as libstdc++'s uniform_int_distribution has it."""
+        while True:
+            product = self.word() * count
+            if product % 2**32 >= 2**32 % count:
+                return product >> 32
+
     def numbers(self, count: int) -> NDArray[np.float64]:
         """(count,) the next numbers from 0 to 1."""
         if not count:  # NumPy would draw a word even for nothing
@@ -65,6 +72,7 @@ class Dart:
     skip_drop: float
     weighted: bool  # sample_type: trees are dropped in proportion to their weight
     forest: bool  # normalize_type: all dropped trees have the weight of the new one, not each
+    one_drop: bool = False
 
 
 @dataclass(frozen=True)
@@ -193,7 +201,20 @@ class _DartRun:
         if skip_drop > 0 and twister.numbers(1)[0] < float(_f32(skip_drop)):
             return []
         numbers = twister.numbers(len(self.weight))
-        return np.flatnonzero(numbers < self._chances().astype(np.float64)).tolist()
+        dropped = np.flatnonzero(numbers < self._chances().astype(np.float64)).tolist()
+        if dropped or not self.weight or not self.settings.one_drop:
+            return dropped
+        return [self._draw_one(twister)]
+
+    def _draw_one(self, twister: Twister) -> int:
+        """The number of the one tree that a round drops if it would drop none."""
+        count = len(self.weight)
+        if not self.settings.weighted:
+            return twister.below(count)
+        if count == 1:  # of one possibility nothing is drawn
+            return 0
+        shares = np.cumsum(np.array(self.weight, np.float64) / np.sum(self.weight, dtype=float))
+        return min(int(np.searchsorted(shares, twister.numbers(1)[0])), count - 1)
 
     def _chances(self) -> NDArray[np.float32]:
         """(trees so far,) chance of each tree to be dropped."""

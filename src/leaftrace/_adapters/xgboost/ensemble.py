@@ -12,18 +12,22 @@ from ..._data.arrays import F64, Ids
 from ..._data.errors import UnsupportedModel
 from ..._data.query_ids import QueryRows
 from ..._data.wording import words
-from ..._model.coupled.loss import CoupledLoss, Places
+from ..._model.coupled.loss import CoupledLoss
 from ..._model.ensemble import Ensemble, Recorded
-from ..._model.leaf_rule import LeafRule, Rounding, UnknownLimits
+from ..._model.further_losses.own import OwnFunctions, own_loss
+from ..._model.leaf_rule import LeafRule, Rounding, StatisticsByOutput, UnknownLimits
 from ..._model.losses import Loss
-from ..._model.start import BaseRule, LabelStatistic
-from ..base import UNWEIGHTED, f32
+from ..._model.start import BaseRule, LabelStatistic, LabelStatistics
+from ..base import UNWEIGHTED, coupled_places, f32
 from . import recover
 from .draws import Dart, Drawn, Moves, TreeMethod, draw_again
-from .model import Trees, bounds_shown
+from .model import Trees
+from .monotone import constrained_nodes
 from .objectives import QUANTILES, Quantile, as_float32, loss_and_factor, quantile_levels
-from .ranking import RankedRows, ranking_loss
+from .ranking import RankedRows, labels_fixed, ranking_loss
 from .start import starting_rule
+from .survival import AFT
+from .suspicions import suspected_bound, suspected_objective
 
 # Limits of leaf values that only other training rows show, with XGBoost's defaults; 0 is no limit.
 _DEFAULT_LIMITS = {"min_child_weight": 1, "max_delta_step": 0}
@@ -52,6 +56,9 @@ class XGBoostRun:
     ``notes``          findings that the user should read
     ``recovered``      some parameters are not those that the model reported
     ``queries``        of a ranker, or None; ``sample_weight`` is then that of each row's query
+    ``own``            the objective of training if the user wrote it; ``objective`` only gives the
+                       response then
+    ``classes``        number of classes, for such an objective; 0 if labels are numbers
     """
 
     objective: str
@@ -70,23 +77,24 @@ class XGBoostRun:
     notes: list[str] = field(default_factory=list)
     recovered: bool = False
     queries: QueryRows | None = None
+    own: OwnFunctions | None = None
+    classes: int = 0
 
     def ensemble(self) -> Ensemble:
         """Describe the run, with recovered parameters if the reported ones give other leaves."""
         loss, hessian_factor = self._loss_and_factor()
-        positive_weight = as_float32(self.params.get("scale_pos_weight", 1))
-        label_weight = np.where(self.y == 1, positive_weight, 1.0)
+        label_weight = self._label_weight()
         with_labels = (
             label_weight if self.sample_weight is None else self.sample_weight * label_weight
         )
         w = f32(with_labels)
-        quantile = self._quantile()
-        base_rule = self._base_rule(loss, hessian_factor, w, quantile)
+        quantiles = self._quantiles()
+        base_rule = self._base_rule(loss, hessian_factor, w, quantiles)
         drawn = self._draw_again()
         rate_unit = hessian_factor * self._parallel_trees
         reported = Ensemble(
             loss=loss,
-            rule=self._leaf_rule(hessian_factor, quantile),
+            rule=self._leaf_rule(hessian_factor, quantiles),
             learning_rate=as_float32(self.params["learning_rate"]) / rate_unit,
             leaves=self.leaves,
             first_output=self.trees.output,
@@ -101,60 +109,75 @@ class XGBoostRun:
             offset=self.offset,
             sample=self._sample(drawn),
             moves=self._moves(drawn),
-            recorded=self._recorded(hessian_factor, quantile),
+            step_nodes=None if quantiles else constrained_nodes(self.params, self.trees),
+            recorded=self._recorded(hessian_factor, bool(quantiles)),
             rounding=Rounding(scores=True, derivatives=True, terms=True),
-            weights_fixed="" if quantile is None or quantile.weighted else UNWEIGHTED,
-            labels_fixed=self._labels_fixed(),
-            places=self._places(loss),
+            weights_fixed=UNWEIGHTED if quantiles and not quantiles[0].weighted else "",
+            suspected=self._suspected(),
+            labels_fixed=labels_fixed(self.params, self.queries),
+            places=coupled_places(loss, self.queries, len(self.y)),
         )
         return self._with_recovered(reported, rate_unit, hessian_factor)
 
-    def _places(self, loss: Loss) -> Places | None:
-        """Queries of the rows, for a loss that couples them."""
-        if not isinstance(loss, CoupledLoss):
-            return None
-        if self.queries is None:
-            return Places.of_training(np.zeros(len(self.y), np.intp))
-        return Places.of_training(self.queries.number)
-
-    def _labels_fixed(self) -> str:
-        """Why leaf values for other labels cannot be computed; empty if they can."""
-        drawn = self.queries is not None and self.params["lambdarank_pair_method"] != "topk"
-        return "pairs of rows were drawn by their labels" if drawn else ""
+    def _suspected(self) -> str:
+        """Words for an objective of the user's that the model does not store, if there may be one."""
+        if self.own is not None or self.objective == AFT:
+            return ""
+        return suspected_objective(self.params, self.base_score)
 
     def _loss_and_factor(self) -> tuple[Loss, float]:
-        """The loss, and the constant by which XGBoost multiplies its second derivative."""
-        if self.queries is None:
-            return loss_and_factor(self.objective, self.params, len(self.base))
-        start = np.full(len(self.y), self.base[0])
-        start = start if self.offset is None else start + self.offset[:, 0]
-        rows = RankedRows(self.y, self.queries, self.leaves, self.trees, start)
-        return ranking_loss(self.objective, self.params, rows), 1.0
+        """The loss, and the constant by which its second derivative is multiplied."""
+        if self.queries is not None:
+            start = self.base[0] + (0.0 if self.offset is None else self.offset[:, 0])
+            rows = RankedRows(self.y, self.queries, self.leaves, self.trees, start)
+            return ranking_loss(self.objective, self.params, rows), 1.0
+        stored, factor = loss_and_factor(self.objective, self.params, len(self.base))
+        if self.own is None:
+            return stored, factor
+        A = np.tile(self.base, (len(self.y), 1))
+        A = A if self.offset is None else A + self.offset
+        link = stored if self.classes or len(self.base) == 1 else None
+        return own_loss(self.own, A, self.y, classes=self.classes, link=link), 1.0
+
+    def _label_weight(self) -> F64:
+        """(n,) factors of the weights that come from scale_pos_weight."""
+        if self.own is not None:
+            return np.ones(len(self.y))
+        if self.y.ndim == 2:
+            return np.ones(len(self.y))
+        return np.where(self.y == 1, as_float32(self.params.get("scale_pos_weight", 1)), 1.0)
 
     @property
     def _parallel_trees(self) -> int:
         return int(self.params["num_parallel_tree"])
 
-    def _quantile(self) -> Quantile | None:
-        """The statistic that the leaves are, for objectives that renew their leaves."""
-        if self.objective not in QUANTILES:
-            return None
-        return Quantile(quantile_levels(self.params)[0], self.sample_weight is not None)
+    def _quantiles(self) -> list[Quantile]:
+        """The statistic that the leaves of each output are, for objectives that renew leaves."""
+        if self.objective not in QUANTILES or self.own is not None:
+            return []
+        levels = quantile_levels(self.params)
+        levels = levels if len(levels) == len(self.base) else levels[:1] * len(self.base)
+        return [Quantile(alpha, self.sample_weight is not None) for alpha in levels]
 
     def _base_rule(
-        self, loss: Loss, hessian_factor: float, w: F64, quantile: Quantile | None
+        self, loss: Loss, hessian_factor: float, w: F64, quantiles: list[Quantile]
     ) -> BaseRule | None:
         """The rule that estimated the starting score, if it was estimated."""
-        if self.params["boost_from_average"] != "1" or self.offset is not None:
+        is_given = self.params["boost_from_average"] != "1" or self.offset is not None
+        if is_given or self.own is not None or self.objective == AFT:
             return None
         if isinstance(loss, CoupledLoss):  # some 1e-9, from gradients of all rows, which cancel
             return None
-        label_rule = None if quantile is None else LabelStatistic(quantile.label_quantile)
+        label_rule: BaseRule | None = None
+        if len(quantiles) == 1:
+            label_rule = LabelStatistic(quantiles[0].label_quantile)
+        elif quantiles:
+            label_rule = LabelStatistics(tuple(q.label_quantile for q in quantiles))
         return starting_rule(
             self.objective, loss, self.y, w, self.base_score, hessian_factor, label_rule
         )
 
-    def _leaf_rule(self, hessian_factor: float, quantile: Quantile | None) -> LeafRule:
+    def _leaf_rule(self, hessian_factor: float, quantiles: list[Quantile]) -> LeafRule:
         """The leaf rule of the loss's own second derivative."""
         params = self.params
         bound = as_float32(params["max_delta_step"])
@@ -165,15 +188,15 @@ class XGBoostRun:
             # A leaf that XGBoost split off had at least this H in its own float32 arithmetic,
             # which may differ from ours in the last digits.
             min_hessian=(1 - 1e-6) * as_float32(params["min_child_weight"]) / hessian_factor,
-            statistic=quantile,
+            statistic=StatisticsByOutput(tuple(quantiles)) if quantiles else None,
         )
 
-    def _recorded(self, hessian_factor: float, quantile: Quantile | None) -> Recorded | None:
+    def _recorded(self, hessian_factor: float, counts_weights: bool) -> Recorded | None:
         """The cover of the leaves, which counts weights where the leaves are quantiles."""
         cover = self.trees.cover
         if cover is None:
             return None
-        if quantile is not None:
+        if counts_weights:
             return Recorded("weight", cover)
         return Recorded("hessian", cover / hessian_factor)
 
@@ -209,6 +232,7 @@ class XGBoostRun:
             skip_drop=as_float32(params["skip_drop"]),
             weighted=params["sample_type"] in ("1", "weighted"),
             forest=params["normalize_type"] in ("1", "forest"),
+            one_drop=params["one_drop"] not in ("0", "False"),
         )
 
     def _sample(self, drawn: Drawn) -> list[NDArray[np.bool_]] | None:
@@ -244,7 +268,7 @@ class XGBoostRun:
             if not self._has_defaults or recover.has_one_partition(e):
                 return self._with_found(e, recover.rates_of_rounds(e), rate_unit, hessian_factor)
             self.loaded = True  # a metric that was set up after loading does not show it
-        e = replace(e, suspected=self._suspected_bound())
+        e = replace(e, suspected=suspected_bound(self.trees, self.given) or e.suspected)
         if "min_child_weight" in self._unknown:
             e = replace(e, rule=replace(e.rule, min_hessian=0.0))
         candidates = [replace(e, rule=rule) for rule in recover.possible_rules(e)]
@@ -329,30 +353,18 @@ class XGBoostRun:
         limits = " and no ".join(f"{name} ({shown[name]})" for name in unknown)
         needed = words().parameters(**dict.fromkeys(unknown, ...))
         self.notes.append(
-            f"the file keeps no {limits}, which influences do not need; refits that do ask for {needed}; "
-            "monotone_constraints, which it does not keep either, are taken to be none"
+            f"the file keeps no {limits}, which influences do not need; refits that do ask for {needed}"
         )
+        if e.step_nodes is None and "monotone_constraints" not in self.given:
+            self.notes.append(
+                "monotone_constraints, which the file does not keep either, are taken to be none"
+            )
         limited: list[Literal["min_hessian", "max_step"]] = [_RULE_LIMITS[name] for name in unknown]
         remedy = (
             f"the file of this model keeps no {limits}. Pass {needed} as in training; XGBoost's defaults are "
             f"{words().parameters(**unknown)}."
         )
         return replace(e, unknown_limits=UnknownLimits(frozenset(limited), remedy))
-
-    def _suspected_bound(self) -> str:
-        """The bound that equal values of unequal leaves suggest, in words; empty if there is none."""
-        bound = bounds_shown(self.trees)
-        if bound == "max_delta_step" and bound not in self.given:
-            return (
-                "likely max_delta_step, which the file does not keep, as many leaves have the same largest value: "
-                f"pass {words().parameters(max_delta_step=...)} as in training"
-            )
-        if bound == "monotone_constraints":
-            return (
-                "likely monotone_constraints, which the file does not keep, as unequal leaves of a tree have the same "
-                "value: they cannot be replayed; train without them"
-            )
-        return ""
 
     def _smallest_cover(self, e: Ensemble) -> float:
         """The smallest cover of a leaf that has a value, which min_child_weight cannot exceed."""

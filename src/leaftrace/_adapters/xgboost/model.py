@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..._data.arrays import F64
 from ..._data.errors import UnsupportedModel
+from ..._model.routes import BY_CATEGORY, MISSING_LEFT, NodeRoutes, category_words, slots_of
 from ..._model.splits import TreeNodes, nodes_of
 from ..base import cumulative, f32
 
@@ -41,6 +42,8 @@ class Trees:
     ``rounds``  (rounds + 1,) trees of each round
     ``weight``  (trees,) factor by which DART multiplies each tree, or None
     ``nodes``   the inner nodes of each tree
+    ``categorical``  columns that splits compare as categories
+    ``routes``  the comparisons at the inner nodes of each tree
     """
 
     leaf: list[NDArray[np.int64]]
@@ -52,6 +55,8 @@ class Trees:
     weight: NDArray[np.float32] | None
     width: int
     nodes: list[TreeNodes]
+    categorical: list[int]
+    routes: list[NodeRoutes]
 
     def __len__(self) -> int:
         return len(self.leaf)
@@ -79,6 +84,8 @@ class Trees:
             None if self.weight is None else self.weight[:trees],
             self.width,
             self.nodes[:trees],
+            self.categorical,
+            self.routes[:trees],
         )
 
 
@@ -102,6 +109,9 @@ def parse_trees(model: dict[str, Any]) -> Trees:
     parsed = [_parse_tree(tree) for tree in forest["trees"]]
     width = parsed[0][1].shape[1] if parsed else 1
     nodes = [_inner_nodes(*pair) for pair in zip(forest["trees"], parsed, strict=True)]
+    routes = [
+        _routes(tree, leaf) for tree, (leaf, _, _) in zip(forest["trees"], parsed, strict=True)
+    ]
     columns = [(number, values, cover) for number, vectors, cover in parsed for values in vectors.T]
     covers = [cover for _, _, cover in columns if cover is not None]
     rounds = np.asarray(forest["iteration_indptr"], np.int64)
@@ -120,7 +130,14 @@ def parse_trees(model: dict[str, Any]) -> Trees:
         weight=None if weight is None else np.asarray(weight, np.float32),
         width=width,
         nodes=[tree for tree in nodes for _ in range(width)],
+        categorical=sorted({c for tree in forest["trees"] for c in _category_columns(tree)}),
+        routes=[tree for tree in routes for _ in range(width)],
     )
+
+
+def _category_columns(tree: dict[str, Any]) -> list[int]:
+    """Columns that a tree splits by categories."""
+    return np.asarray(tree["split_indices"])[tree["categories_nodes"]].astype(int).tolist()
 
 
 def _inner_nodes(
@@ -130,6 +147,31 @@ def _inner_nodes(
     left = np.asarray(tree["left_children"])
     right = np.asarray(tree["right_children"])
     return nodes_of(left, right, np.asarray(tree["split_indices"]), parsed[0])
+
+
+def _routes(tree: dict[str, Any], leaf: NDArray[np.int64]) -> NodeRoutes:
+    """The comparisons of a tree: value < threshold goes left, and categories in the set go right."""
+    left = np.asarray(tree["left_children"], np.int64)
+    right = np.asarray(tree["right_children"], np.int64)
+    inner, children = slots_of(left, right, leaf)
+    by_category = np.asarray(tree["split_type"])[inner] == 1
+    threshold = np.asarray(tree["split_conditions"], np.float32)[inner]
+    at_most = np.nextafter(threshold, np.float32(-np.inf)).astype(np.float64)
+    missing_left = np.asarray(tree["default_left"])[inner].astype(bool)
+    # Sets of categories go left here, so the sides of their nodes change places.
+    children[by_category] = children[by_category, ::-1]
+    flags = MISSING_LEFT * (missing_left != by_category) + BY_CATEGORY * by_category
+    sets = [np.zeros(0, np.uint32)] * len(inner)
+    if by_category.any():
+        place = {node: i for i, node in enumerate(inner.tolist())}
+        start = np.asarray(tree["categories_segments"], np.int64)
+        stop = start + np.asarray(tree["categories_sizes"], np.int64)
+        categories = np.asarray(tree["categories"], np.int64)
+        for i, node in enumerate(tree["categories_nodes"]):
+            if node in place:
+                sets[place[node]] = category_words(categories[start[i] : stop[i]])
+    column = np.asarray(tree["split_indices"])[inner].astype(np.int32)
+    return NodeRoutes(children, column, at_most, flags.astype(np.uint8), sets)
 
 
 def _is_whole(tree: dict[str, Any], features: int) -> bool:
@@ -170,33 +212,6 @@ def _parse_tree(tree: dict[str, Any]) -> tuple[NDArray[np.int64], F64, F64 | Non
     if "leaf_weights" in tree:  # since 3.2; a leaf's "right child" is its place there
         return number, np.asarray(tree["leaf_weights"]).reshape(-1, width)[right[nodes]], None
     return number, np.asarray(tree["base_weights"]).reshape(-1, width)[nodes], None
-
-
-def bounds_shown(trees: Trees) -> str:
-    """The parameter that seems to have bounded leaf values: its name, or empty.
-
-    Leaves of different cover have the same value if both are at a bound: max_delta_step, the same
-    for all trees, or monotone_constraints, by which two leaves of a tree meet in the middle.
-    """
-    if trees.cover is None or not len(trees.values):
-        return ""
-    values = trees.values[:, 0]
-    size = np.abs(values)
-    largest = size >= (1 - 1e-6) * size.max()
-    if np.count_nonzero(largest) >= 3 and _differ(*np.sort(trees.cover[largest])[[0, -1]]):
-        return "max_delta_step"
-    tree = np.repeat(np.arange(len(trees)), np.diff(trees.edges))
-    order = np.lexsort([trees.cover, values, tree])
-    here = order[:-1]
-    following = order[1:]
-    alike = (tree[here] == tree[following]) & (values[here] == values[following])
-    alike &= (values[here] != 0) & _differ(trees.cover[here], trees.cover[following])
-    return "monotone_constraints" if alike.any() else ""
-
-
-def _differ(less: F64, more: F64) -> NDArray[np.bool_]:
-    """Whether covers differ by more than rounding."""
-    return np.asarray(less < (1 - 1e-4) * more)
 
 
 def parameters(booster: xgb.Booster) -> dict[str, str]:

@@ -5,15 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from ..._data.arrays import F64, Ids
 from ..._model.coupled.cox import Cox
+from ..._model.further_losses.survival import AcceleratedTime, Distribution
+from ..._model.further_losses.targets import (
+    LogisticTargets,
+    QuantileTargets,
+    SquaredTargets,
+    diagonal,
+)
+from ..._model.further_losses.targets import Terms as SeveralTerms
 from ..._model.general_losses import Gamma, Hinge, Pinball, PseudoHuber, SquaredLog, Tweedie
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from ..base import f32
 from .ranking import RANKING
+from .survival import AFT
 
 ANY = (-np.inf, np.inf)
 POSITIVE = (0.0, np.inf)
@@ -33,10 +43,13 @@ OBJECTIVES = {  # and the range of their labels
     "reg:pseudohubererror": ANY,
     "reg:absoluteerror": ANY,
     "reg:quantileerror": ANY,
+    AFT: ANY,
     "survival:cox": ANY,
     **RANKING,
 }
 QUANTILES = ("reg:absoluteerror", "reg:quantileerror")
+# Objectives of several targets at once.
+OF_TARGETS = ("reg:squarederror", "reg:logistic", "binary:logistic", "reg:absoluteerror")
 _CACHED_ROWS = 4096  # a piece of this many rows stays in the processor's cache
 
 
@@ -85,13 +98,39 @@ class Softmax32(Softmax):
         return (e / total).astype(np.float64)
 
 
+@dataclass(frozen=True)
+class LogisticTargets32(LogisticTargets):
+    """Logistic losses of several targets, with XGBoost's p in float32."""
+
+    def terms(self, A: F64, y: F64) -> SeveralTerms:
+        e = np.exp(np.minimum(-A, 88.7)).astype(np.float32)
+        p = np.float32(1) / (np.float32(1) + e)
+        q = (np.float32(1) - p).astype(np.float64)
+        p = p.astype(np.float64)
+        h = p * q
+        return SeveralTerms(p - y, diagonal(h), h, diagonal(h * (q - p)))
+
+
 def loss_and_factor(objective: str, params: Mapping[str, str], outputs: int) -> tuple[Loss, float]:
     """The loss, and the constant by which XGBoost multiplies its second derivative."""
     if objective.startswith("multi:"):
         return Softmax32(outputs), 2.0
+    if outputs > 1:
+        return _several_outputs(objective, params, outputs), 1.0
     if objective == "count:poisson":
         return Poisson(), float(np.exp(as_float32(params["max_delta_step"])))
     return _loss(objective, params), 1.0
+
+
+def _several_outputs(objective: str, params: Mapping[str, str], outputs: int) -> Loss:
+    """The loss of several targets, or of several quantiles of one."""
+    if objective in ("reg:logistic", "binary:logistic"):
+        return LogisticTargets32(outputs)
+    if objective in QUANTILES:
+        levels = quantile_levels(params)
+        levels = levels if len(levels) == outputs else levels * outputs
+        return QuantileTargets(tuple(levels))
+    return SquaredTargets(outputs)
 
 
 def _loss(objective: str, params: Mapping[str, str]) -> Loss:
@@ -107,6 +146,9 @@ def _loss(objective: str, params: Mapping[str, str]) -> Loss:
     if objective in QUANTILES:
         name = objective.partition(":")[2].replace("error", " error")
         return Pinball(quantile_levels(params)[0], name)
+    if objective == AFT:
+        distribution = cast(Distribution, params["aft_loss_distribution"])
+        return AcceleratedTime(distribution, as_float32(params["aft_loss_distribution_scale"]))
     others = {"reg:gamma": Gamma(), "reg:squaredlogerror": SquaredLog(), "binary:hinge": Hinge()}
     return others.get(objective, SquaredError())
 

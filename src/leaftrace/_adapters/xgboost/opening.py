@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,9 +13,12 @@ from numpy.typing import NDArray
 from xgboost.core import XGBoostError
 
 from ..._data.errors import InvalidInput, UnsupportedModel
+from ..._model.further_losses.own import OwnFunctions
+from ..own_objectives import label_first
 from .ensemble import tree_method
 from .model import ALIASES, best_rounds, error_reason, parameters
-from .objectives import OBJECTIVES, QUANTILES, as_float32, quantile_levels
+from .monotone import constraints_text
+from .objectives import OBJECTIVES, OF_TARGETS, QUANTILES, as_float32, quantile_levels
 from .stopping import StoppingRule, rule_of_estimator
 
 # Parameters that the model itself holds, so the user cannot give others.
@@ -36,6 +40,12 @@ class OpenedModel:
     sketched: bool = False  # trained on a QuantileDMatrix
     stopping: StoppingRule = field(default_factory=StoppingRule)
     model: Any = None  # the user's estimator, if it is one
+    own: OwnFunctions | None = None  # the objective that it was trained with, if a user wrote it
+
+    @property
+    def held_objective(self) -> Callable[[Any, Any], Any] | None:
+        """The objective f(margin, y) that the user's estimator holds, if it is a function."""
+        return None if self.model is None else label_first(self.model.objective)
 
 
 def open_booster(model: Any) -> OpenedModel:
@@ -51,11 +61,6 @@ def open_booster(model: Any) -> OpenedModel:
         )
     if not model.__sklearn_is_fitted__():
         raise UnsupportedModel(f"this {name} is not fitted; call fit() first.")
-    if callable(model.objective):
-        raise UnsupportedModel(
-            f"this {name} was trained with an objective of its own, whose derivatives leaftrace does not know; "
-            f"supported objectives are {', '.join(OBJECTIVES)}."
-        )
     booster = model.get_booster()
     return OpenedModel(
         booster,
@@ -87,8 +92,16 @@ def load_model(path: str) -> OpenedModel:
     return OpenedModel(booster, "XGBClassifier", classes, rounds, sketched=True)
 
 
-def with_given(reported: dict[str, str], given: dict[str, Any]) -> dict[str, str]:
-    """The reported parameters, replaced by those that the user gives."""
+def with_given(
+    reported: dict[str, str], given: dict[str, Any], columns: Sequence[str] | None
+) -> dict[str, str]:
+    """The reported parameters, replaced by those that the user gives.
+
+    ``columns``: names of the columns of the model, or None.
+    """
+    if "monotone_constraints" in given:
+        constraints = constraints_text(given["monotone_constraints"], columns)
+        given = {**given, "monotone_constraints": constraints}
     values = {
         ALIASES.get(name, name): str(int(v) if isinstance(v, bool) else v)
         for name, v in given.items()
@@ -114,29 +127,30 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def refuse_unsupported(details: dict[str, Any], params: dict[str, str]) -> None:
-    """Raise for settings whose leaf values are not reconstructed."""
+def refuse_unsupported(details: dict[str, Any], params: dict[str, str], own: bool) -> None:
+    """Raise for settings whose leaf values are not reconstructed.
+
+    ``own``: the objective that the model stores is not the one it was trained with.
+    """
     booster = details["gradient_booster"]["name"]
     objective = details["objective"]["name"]
     if booster == "gblinear":
         raise UnsupportedModel(
             "booster='gblinear' has no trees; train with booster='gbtree' or 'dart'."
         )
-    _refuse_objective(objective, params)
-    if any(c in params.get("monotone_constraints", "") for c in "123456789"):
+    if not own:
+        _refuse_objective(objective, params)
+    elif int(params["num_target"]) > 1:
         raise UnsupportedModel(
-            "monotone_constraints bound leaf values by those of other leaves; train without them."
+            "objectives of your own are supported for one target, and this model has "
+            f"{params['num_target']}; train a model for each target."
         )
     if as_float32(params["subsample"]) < 1 and params.get("sampling_method") == "gradient_based":
         raise UnsupportedModel(
             "sampling_method='gradient_based' draws rows by their gradients, which is not replayed; train with "
             "sampling_method='uniform'."
         )
-    if booster == "dart" and params["one_drop"] not in ("0", "False"):
-        raise UnsupportedModel(
-            "one_drop=1 draws trees in a way that is not replayed; train with one_drop=0."
-        )
-    if objective in QUANTILES and tree_method(params) == "exact":
+    if not own and objective in QUANTILES and tree_method(params) == "exact":
         raise UnsupportedModel(
             f"with tree_method='exact' the leaves of {objective} are not quantiles; train with tree_method='hist'."
         )
@@ -148,12 +162,17 @@ def _refuse_objective(objective: str, params: dict[str, str]) -> None:
         raise UnsupportedModel(
             f"the objective '{objective}' is not supported; supported objectives are {', '.join(OBJECTIVES)}."
         )
-    if objective == "reg:quantileerror" and len(quantile_levels(params)) > 1:
+    targets = int(params["num_target"])
+    several_quantiles = objective == "reg:quantileerror" and len(quantile_levels(params)) == targets
+    if targets == 1 or several_quantiles:
+        return
+    if objective not in OF_TARGETS or int(params["num_class"]) > 1:
         raise UnsupportedModel(
-            f"this model has {len(quantile_levels(params))} quantiles (quantile_alpha); "
-            "train a model for each quantile."
+            f"this model predicts {targets} targets at once with {objective}; several targets are supported for "
+            f"{', '.join(OF_TARGETS)}. Train a model for each target."
         )
-    if int(params["num_target"]) > 1:
+    if as_float32(params.get("scale_pos_weight", 1)) != 1:
         raise UnsupportedModel(
-            f"this model predicts {params['num_target']} targets at once; train a model for each target."
+            "scale_pos_weight with several targets weighs a row otherwise for each of them; train a model for each "
+            "target."
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,14 @@ import xgboost as xgb
 from numpy.typing import NDArray
 from xgboost.core import XGBoostError
 
-from ..._data.arrays import Ids
+from ..._data import inputs
+from ..._data.arrays import Ids, Ints
 from ..._data.errors import InvalidInput
 from ..._data.progress import progress
 from ..base import pack_leaves
+from ..own_leaves import OwnLeaves
 from .model import Trees, best_rounds, error_reason
+from .splits import stored_values
 
 LEAF_BYTES = 32_000_000  # size of the leaf numbers that one call of XGBoost may return
 
@@ -61,6 +64,25 @@ def leaves_of_rows(booster: xgb.Booster, matrix: xgb.DMatrix, trees: Trees) -> I
             yield from _leaves_of_rounds(booster, matrix, trees, start, stop)
 
     return pack_leaves(tree_by_tree(), trees.edges, trees.steps, m)
+
+
+def leaves_of_table(
+    booster: xgb.Booster,
+    matrix_of: Callable[[Any], xgb.DMatrix],
+    X: Any,
+    trees: Trees,
+    own: OwnLeaves,
+) -> Ids:
+    """(trees, m) leaf numbers of the rows of a table, by our own traversal where it can be used."""
+    matrix = matrix_of(X)
+
+    def by_library(rows: Ints | None) -> Ids:
+        some = matrix if rows is None else matrix_of(inputs.take_rows(X, rows))
+        return leaves_of_rows(booster, some, trees)
+
+    if isinstance(X, xgb.DMatrix) or hasattr(X, "tocsr"):  # which can be too wide for all values
+        return by_library(None)
+    return own.find(matrix.num_row(), lambda: stored_values(matrix), by_library)
 
 
 def _leaves_of_rounds(

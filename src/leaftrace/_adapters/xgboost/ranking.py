@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +49,7 @@ class RankedRows:
     queries: QueryRows
     leaves: Ids  # (trees, n)
     trees: Trees
-    start: F64  # (n,) scores before the first round
+    start: F64 | float  # (n,) scores before the first round, or that of all rows
 
     def scores_before(self) -> Iterator[F64]:
         """(n,) scores before each round, in float32."""
@@ -56,7 +57,7 @@ class RankedRows:
             raise UnsupportedModel(
                 "lambdarank_pair_method='mean' with booster='dart' is not supported; use 'topk'."
             )
-        A = self.start
+        A = np.broadcast_to(self.start, len(self.y))
         for first, last in pairwise(self.trees.steps.tolist()):
             A = f32(A)
             yield A
@@ -108,6 +109,20 @@ def _pair_weight(objective: str, params: Mapping[str, str], places: float) -> Pa
     exponential = _is_on(params["ndcg_exp_gain"])
     gains = tuple((2.0 ** np.arange(32) - 1).tolist()) if exponential else None
     return NDCGGap(gains, places)
+
+
+def labels_fixed(params: Mapping[str, str], queries: QueryRows | None) -> str:
+    """Why leaf values for other labels cannot be computed; empty if they can."""
+    drawn = queries is not None and params["lambdarank_pair_method"] != "topk"
+    return "pairs of rows were drawn by their labels" if drawn else ""
+
+
+def group_fields(queries: QueryRows, weight: F64 | None) -> dict[str, Any]:
+    """Fields of a matrix with these queries; ``weight``: (n,) of rows, the same within a query."""
+    fields: dict[str, Any] = {"group": queries.sizes}
+    if weight is not None:
+        fields["weight"] = weight[np.cumsum(queries.sizes) - queries.sizes]
+    return fields
 
 
 def query_weights(given: F64, queries: QueryRows) -> F64:

@@ -15,14 +15,17 @@ lambda give the same leaves. Then nothing is recovered: the user has to give the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..._data.arrays import F64, Ids
 from ..._model.ensemble import Ensemble, LeafRule
+from ..._model.losses import Softmax
+from ..._model.node_trees import StepNodes
 from ..._model.value_noise import FLOAT32_ROUNDING, value_noise
 from .objectives import as_float32
 
@@ -44,6 +47,7 @@ class RecoverySums:
     ``G, H``   sums of w g and w h
     ``size``   sum of w |g|: the rounding of G is relative to it, not to G itself
     ``s``      step before the learning rate, of leaves that are quantiles; otherwise None
+    ``nodes``  for each step the nodes of its trees, if leaves depend on others; otherwise None
     """
 
     step: NDArray[np.int64]
@@ -52,10 +56,30 @@ class RecoverySums:
     H: F64
     size: F64
     s: F64 | None
+    nodes: Sequence[StepNodes] | None = None
 
     def steps(self, rule: LeafRule) -> F64:
         """(leaves,) steps before the learning rate."""
-        return rule.step(self.G, self.H, self.H + rule.l2)[0] if self.s is None else self.s
+        if self.s is not None:
+            return self.s
+        if self.nodes is None:
+            return rule.step(self.G, self.H, self.H + rule.l2)[0]
+        edges = np.searchsorted(self.step, np.arange(len(self.nodes) + 1))
+        sums = np.column_stack([self.G, self.H])
+        parts = [sums[a:b] for a, b in pairwise(edges)]
+        return np.concatenate(
+            [
+                nodes.outputs(nodes.steps(rule, part[:, :1], part[:, 1:], rule.l2).s)[:, 0]
+                for nodes, part in zip(self.nodes, parts, strict=True)
+            ]
+        )
+
+    @property
+    def bounded(self) -> NDArray[np.bool_]:
+        """(leaves,) whether a value may be at a bound that other leaves give."""
+        if self.nodes is None:
+            return np.zeros(len(self.value), bool)
+        return np.concatenate([nodes.bounded for nodes in self.nodes])
 
     def error(self, rule: LeafRule, rate: float | F64) -> float:
         """Largest error of a leaf value, relative to the largest value."""
@@ -89,7 +113,8 @@ def leaf_sums(e: Ensemble, steps: int) -> RecoverySums:
         parts.append([np.full(values.size, t), *(x.ravel() for x in sums)])
     step, value, G, H, size, s = (np.concatenate(x) for x in zip(*parts, strict=True))
     statistic = None if e.rule.statistic is None else s
-    return RecoverySums(step.astype(np.int64), value, G, H, size, statistic)
+    nodes = None if e.step_nodes is None else e.step_nodes[:steps]
+    return RecoverySums(step.astype(np.int64), value, G, H, size, statistic, nodes)
 
 
 def _step_sums(e: Ensemble, t: int, A: F64) -> tuple[F64, F64, F64, F64]:
@@ -111,15 +136,16 @@ def _step_sums(e: Ensemble, t: int, A: F64) -> tuple[F64, F64, F64, F64]:
             size[:, k] += np.bincount(ids, w * np.abs(g[:, first + k]), len(size))
         if e.rule.statistic is not None:
             own = np.unique(ids)
-            s[own, 0] = e.rule.statistic(ids, len(s), e.y - A[:, first], e.y, w)[own]
+            y = e.labels_of(first)
+            s[own, 0] = e.rule.statistic_of(first)(ids, len(s), y - A[:, first], y, w)[own]
     return G, H, size, s
 
 
 def _second_derivatives(e: Ensemble, state: F64) -> F64:
-    """(n, K) h; of softmax, the diagonal."""
-    if e.n_outputs > 1:
+    """(n, K) the diagonal of h."""
+    if isinstance(e.loss, Softmax):
         return state * (1 - state)
-    return e.loss.hessian(state, e.y)[:, :, 0]
+    return np.einsum("nkk->nk", e.loss.hessian(state, e.y))
 
 
 def reported_agree(e: Ensemble) -> bool:
@@ -301,7 +327,7 @@ def _equations(sums: RecoverySums, rule: LeafRule, with_l1: bool) -> tuple[F64, 
 
     An equation is weighted so that its error is about the relative rounding of its leaf value.
     """
-    used = (sums.value != 0) & (sums.H > 0)
+    used = (sums.value != 0) & (sums.H > 0) & ~sums.bounded
     if np.isfinite(rule.max_step):  # leaves at the bound have the largest value there is
         used &= np.abs(sums.value) < (1 - 1e-5) * np.abs(sums.value).max()
     v = sums.value[used]

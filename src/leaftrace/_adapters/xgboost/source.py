@@ -39,6 +39,8 @@ from ..._model.ensemble import Ensemble
 from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, f32, given_scores, native_values, training_queries
+from ..own_leaves import OwnLeaves
+from ..own_objectives import are_class_numbers, take_functions
 from ..split_columns import columns_of_training
 from .ensemble import XGBoostRun
 from .model import (
@@ -49,15 +51,16 @@ from .model import (
     parameters,
     parse_trees,
 )
-from .objectives import OBJECTIVES
+from .objectives import ANY, OBJECTIVES
 from .opening import OpenedModel, open_booster, refuse_unsupported, with_given
-from .prediction import leaves_of_rows, rounds_notes
-from .ranking import RANKING, query_weights
-from .retrained import RetrainedXGBoost
+from .prediction import leaves_of_rows, leaves_of_table, rounds_notes
+from .ranking import RANKING, group_fields, query_weights
+from .retraining import RetrainedXGBoost, training_objective
 from .splits import columns_of, split_search
 from .start import margin
 from .stopping import STOPPING_NAMES, StopIfUnwanted, reported_metrics
-from .tables import MatrixBuilder, take_rows
+from .survival import AFT, bounds_of_logs, log_bounds, own_bounds
+from .tables import MatrixBuilder, group_sizes, take_rows
 from .users_model import with_booster, with_leaf_values
 
 # Reported parameters that describe the run, and not how to run again.
@@ -78,12 +81,14 @@ def open_model(
 ) -> XGBoostSource:
     """Open a model with its training data; ``given`` are parameters that the user states."""
     opened = open_booster(model)
+    functions, given = take_functions(given, opened.held_objective)
+    opened = replace(opened, own=functions)
     of_stopping = {name: given[name] for name in given if name in STOPPING_NAMES}
     opened = replace(opened, stopping=opened.stopping.with_given(of_stopping))
     given = {name: value for name, value in given.items() if name not in STOPPING_NAMES}
-    params = with_given(parameters(opened.booster), given)
+    params = with_given(parameters(opened.booster), given, opened.booster.feature_names)
     details = learner(opened.booster)
-    refuse_unsupported(details, params)
+    refuse_unsupported(details, params, opened.own is not None)
     names = frozenset(ALIASES.get(name, name) for name in given)
     return XGBoostSource(opened, details, params, X, y, sample_weight, baseline, names, qid)
 
@@ -114,9 +119,16 @@ class XGBoostSource(BaseSource):
         self.name = opened.name
         self.X = X
         self.objective: str = details["objective"]["name"]
-        self.outputs = max(1, int(params["num_class"]))
-        self.classes = np.arange(self.outputs) if self.outputs > 1 else opened.classes
-        self.label_range = OBJECTIVES[self.objective]
+        classes = int(params["num_class"])
+        targets = int(params["num_target"])
+        self.outputs = max(1, classes, targets)
+        self.classes = np.arange(classes) if classes > 1 else opened.classes
+        if targets > 1:
+            self.classes = None
+            self.targets = None if self.objective == "reg:quantileerror" else targets
+        if opened.own is not None and not are_class_numbers(y, classes):
+            self.classes = opened.classes
+        self.label_range = ANY if opened.own is not None else OBJECTIVES[self.objective]
         self._matrices = MatrixBuilder(opened.booster, opened.missing)
         self._read_trees(details)
         self.base = margin(self.objective, self._base_score(details))
@@ -177,11 +189,13 @@ class XGBoostSource(BaseSource):
             base=self.base,
             loaded=is_loaded(self.booster),
             leaves=leaves,
-            y=f32(self.labels(y, n, "y_train")),
+            y=self._as_stored(self.labels(y, n, "y_train")),
             sample_weight=None if sample_weight is None else f32(inputs.weights(sample_weight, n)),
             offset=offset,
             given=self.given,
             columns_first=xgb.__version__.startswith("2.0."),
+            own=self.opened.own,
+            classes=0 if self.classes is None else len(self.classes),
             notes=rounds_notes(self.booster, self.rounds, self._trained_rounds),
             queries=self.queries,
         )
@@ -190,7 +204,7 @@ class XGBoostSource(BaseSource):
 
     @works_in_forks
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
-        leaves = leaves_of_rows(self.booster, self._matrix(X), self.trees)
+        leaves = leaves_of_table(self.booster, self._matrix, X, self.trees, self._own_leaves)
         if baseline is None and isinstance(X, xgb.DMatrix):
             own = X.get_base_margin()
             baseline = own if own.size else None
@@ -203,6 +217,10 @@ class XGBoostSource(BaseSource):
                 "one; leave it out for other rows too."
             )
         return leaves, f32(given) - self.base
+
+    @cached_property
+    def _own_leaves(self) -> OwnLeaves:
+        return OwnLeaves(self.trees.routes, self.trees.edges, self.trees.steps)
 
     @works_in_forks
     def split_search(self) -> SplitSearch:
@@ -228,22 +246,30 @@ class XGBoostSource(BaseSource):
     def _matrix(self, X: Any, kind: type[xgb.DMatrix] = xgb.DMatrix, **fields: Any) -> xgb.DMatrix:
         return self._matrices.build(X, kind, **fields)
 
+    def labels(self, y: Any, length: int, name: str) -> F64:
+        if self.objective == AFT and self.opened.own is None:
+            return log_bounds(y, length, name)
+        return super().labels(y, length, name)
+
+    def _as_stored(self, codes: F64) -> F64:
+        """Labels as training has them; logarithms of bounds are not rounded."""
+        return codes if self.objective == AFT else f32(codes)
+
     def own_labels(self, X: Any) -> Any | None:
         if not isinstance(X, xgb.DMatrix):
             return None
+        if self.objective == AFT:
+            return own_bounds(X)
         labels = X.get_label()
         return labels if labels.size else None
 
     def own_queries(self, X: Any) -> Any | None:
-        if not isinstance(X, xgb.DMatrix):
-            return None
-        edges = X.get_uint_info("group_ptr")
-        return np.diff(edges).astype(np.int64) if edges.size > 1 else None
+        return group_sizes(X) if isinstance(X, xgb.DMatrix) else None
 
     def as_trained(
         self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None
     ) -> tuple[F64, F64]:
-        return f32(codes), f32(f32(weight) * f32(factor))
+        return self._as_stored(codes), f32(f32(weight) * f32(factor))
 
     def own_predictions(self, F: F64) -> NDArray[Any]:
         if self.objective == "binary:logitraw" and self.opened.classes is None:
@@ -276,14 +302,17 @@ class XGBoostSource(BaseSource):
                 f"change them). {words().give_parameters} as in training."
             )
         t = self.training
-        codes = t.y if rows.y is None else f32(self.labels(rows.y, len(t.y), "y"))
+        codes = t.y
+        if rows.y is not None:
+            codes = self._as_stored(self.labels(rows.y, len(t.y), "y"))
         if rows.added is not None:
             if isinstance(self.X, xgb.DMatrix):
                 raise InvalidInput(
                     "rows cannot be added to a DMatrix; pass X_train and y_train as a table."
                 )
             X, labels, w = rows.added
-            rows = replace(rows, added=(X, f32(self.labels(labels, len(labels), "y_new")), f32(w)))
+            new = self._as_stored(self.labels(labels, len(labels), "y_new"))
+            rows = replace(rows, added=(X, new, f32(w)))
         rows = replace(rows, y=codes)
         booster = self._train(rows, threads)
         rounds = self._rounds(booster, rows.eval_set is not None)
@@ -299,9 +328,15 @@ class XGBoostSource(BaseSource):
             params["base_score"] = known["base_score"]
         params |= {"nthread": threads, "verbosity": 0}
         data = self._altered(rows, threads)
+        own = self.opened.own
         if rows.eval_set is None:
             rounds = len(self.trees.rounds) - 1
-            return xgb.train(params, data, rounds, callbacks=[StopIfUnwanted()])
+            obj = None if own is None else training_objective(own)
+            return xgb.train(params, data, rounds, obj=obj, callbacks=[StopIfUnwanted()])
+        if own is not None:
+            raise UnsupportedModel(
+                "early stopping cannot be repeated for models with an objective of your own; leave eval_set out."
+            )
         eval_data = [self._eval_matrix(part) for part in rows.eval_set]
         metrics = reported_metrics(self.booster)
         return self.opened.stopping.train(params, data, eval_data, metrics, [StopIfUnwanted()])
@@ -311,7 +346,8 @@ class XGBoostSource(BaseSource):
         if isinstance(rows.X, xgb.DMatrix):
             return self._matrix(rows.X)
         codes = self.labels(rows.y, len(rows.y), "the labels of eval_set")
-        return self._matrix(rows.X, xgb.DMatrix, label=f32(codes), weight=rows.weight)
+        more = bounds_of_logs(codes) if self.objective == AFT else {"label": f32(codes)}
+        return self._matrix(rows.X, xgb.DMatrix, weight=rows.weight, **more)
 
     def _rounds(self, booster: xgb.Booster, repeated: bool) -> Rounds:
         """Rounds of a retrained booster that predictions are made with, beside those of the model."""
@@ -342,15 +378,14 @@ class XGBoostSource(BaseSource):
     def _altered(self, rows: TrainingSet, threads: int) -> xgb.DMatrix:
         """A training set as the kind of matrix that the model was trained on."""
         t = self.training
-        more: dict[str, Any] = {"label": rows.labels(t.y)}
+        labels = rows.labels(t.y)
+        is_aft = self.objective == AFT
+        more: dict[str, Any] = bounds_of_logs(labels) if is_aft else {"label": labels}
         weight = rows.weights(t.sample_weight)
-        if self.queries is not None:
-            queries = self.queries.take(rows.keep)
-            more["group"] = queries.sizes
-            if weight is not None:
-                weight = weight[np.cumsum(queries.sizes) - queries.sizes]
         if weight is not None:
             more["weight"] = weight
+        if self.queries is not None:
+            more |= group_fields(self.queries.take(rows.keep), weight)
         if (offset := rows.offset(t.offset)) is not None:
             more["base_margin"] = offset + self.base
         if isinstance(self.X, xgb.DMatrix):

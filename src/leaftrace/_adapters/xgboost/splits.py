@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import xgboost as xgb
+from numpy.typing import NDArray
 from xgboost.core import XGBoostError
 
 from ..._data.arrays import F64
@@ -56,6 +57,11 @@ def _kind(categorical: bool, values: F64, one_hot: int) -> ColumnKind:
 
 def columns_of(matrix: xgb.DMatrix) -> F64:
     """(n, d) the values in a matrix; NaN for those that are missing."""
+    return stored_values(matrix).astype(np.float64)
+
+
+def stored_values(matrix: xgb.DMatrix) -> NDArray[np.float32]:
+    """(n, d) the values in a matrix as XGBoost keeps them; NaN for those that are missing."""
     try:
         stored: Any = matrix.get_data()
     except XGBoostError as error:
@@ -63,7 +69,9 @@ def columns_of(matrix: xgb.DMatrix) -> F64:
             "StructureInfluence needs the values of the training rows, which this matrix does not give; pass the "
             f"table itself. XGBoost says: {error_reason(error)}"
         ) from None
-    out = np.full(stored.shape, np.nan)
+    if stored.nnz == stored.shape[0] * stored.shape[1]:
+        return stored.data.reshape(stored.shape)
+    out = np.full(stored.shape, np.nan, np.float32)
     rows = np.repeat(np.arange(stored.shape[0]), np.diff(stored.indptr))
     out[rows, stored.indices] = stored.data
     return out

@@ -25,6 +25,7 @@ import numpy as np
 from ..._data.arrays import F64, Ints
 from ..._model.losses import Loss
 from ..._model.start import BaseRule, Mean, NewtonStep
+from .survival import AFT
 
 _DEFAULT = 0.5  # where nothing is estimated
 _LINKS: dict[str, Literal["identity", "log", "logit"]] = {
@@ -36,6 +37,7 @@ _LINKS: dict[str, Literal["identity", "log", "logit"]] = {
     "count:poisson": "log",
     "reg:gamma": "log",
     "reg:tweedie": "log",
+    AFT: "log",
 }
 
 
@@ -230,7 +232,10 @@ def _candidates(
     candidates: list[_Candidate] = []
     link = _LINKS.get(objective)
     if link is not None:
-        candidates.append(_Candidate(Mean(link), np.array([np.average(y, weights=w)])))
+        mean = np.atleast_1d(np.average(y, axis=0, weights=w))
+        candidates.append(_Candidate(Mean(link), mean))
+    if loss.n_outputs > 1:
+        return candidates
     newton = ScaledNewtonStep(1 / hessian_factor)
     candidates.append(_Candidate(newton, _response(objective, newton.fit(loss, y, w))))
     return candidates

@@ -6,6 +6,7 @@ import re
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import xgboost as xgb
 from xgboost.core import XGBoostError
 
@@ -73,6 +74,12 @@ class MatrixBuilder:
         if found is None or found.empty():
             return {}
         return {name: values.to_pylist() for name, values in found.to_arrow() if values is not None}
+
+
+def group_sizes(matrix: xgb.DMatrix) -> Ints | None:
+    """Sizes of the groups of a matrix; None if it has none."""
+    edges = matrix.get_uint_info("group_ptr")
+    return np.diff(edges).astype(np.int64) if edges.size > 1 else None
 
 
 def take_rows(matrix: xgb.DMatrix, keep: Ints) -> xgb.DMatrix:

@@ -14,6 +14,7 @@ from ... import __version__
 from ..registration import add_command
 from .actions import fix, groups, impact
 from .explain import check, explain
+from .explore import explore
 from .labels import clean, noise
 from .tours import demo, paper
 from .values import values
@@ -64,6 +65,7 @@ _EXAMPLES = {
     fix: f"{_DATA} --test test.csv --id customer --row C031251",
     impact: f"{_DATA} --test test.csv --id customer --rows forget.txt --audit request.json",
     values: f"{_DATA} --test test.csv --members 60",
+    explore: f"{_DATA} --test test.csv",
 }
 for body, example in _EXAMPLES.items():
     add_command(app, body, example)

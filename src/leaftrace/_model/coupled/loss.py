@@ -212,7 +212,8 @@ class CoupledLoss(Additive):
             "Retrain() or baselines.BoostIn(), refit() and retrain()."
         )
 
-    value = gradient = hessian = jacobian = third_dot = _refuse
+    value = value_gradient = gradient = _refuse
+    hessian = hessian_diagonal = jacobian = third_dot = _refuse
     label_gradient = label_hessian_dot = difference = _refuse
 
 

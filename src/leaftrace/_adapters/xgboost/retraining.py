@@ -1,7 +1,8 @@
-"""An XGBoost model trained again on other rows."""
+"""XGBoost models that were trained again, and the objective of users in training."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,14 +13,30 @@ import xgboost as xgb
 from ..._data.arrays import F64
 from ..._data.forks import works_in_forks
 from ..._model.early_stopping import Rounds
+from ..._model.further_losses.own import OwnFunctions
 from ..._model.training_set import TrainingSet
 from .model import learner, parameters
 from .prediction import predict
 from .start import margin
+from .survival import AFT
 from .users_model import with_booster
 
 if TYPE_CHECKING:
     from .source import XGBoostSource
+
+
+def training_objective(functions: OwnFunctions) -> Callable[[Any, xgb.DMatrix], tuple[Any, Any]]:
+    """A user's objective as XGBoost's training takes it, with the weights of rows."""
+
+    def objective(scores: Any, rows: xgb.DMatrix) -> tuple[Any, Any]:
+        w = rows.get_weight()
+        g, h = functions.objective(scores, rows.get_label())
+        if not w.size:
+            return g, h
+        w = w.reshape(-1, *[1] * (np.ndim(g) - 1))
+        return w * g, w * h
+
+    return objective
 
 
 @dataclass(frozen=True)
@@ -67,18 +84,14 @@ class RetrainedXGBoost:
         codes = rows.labels(t.y)
         offset = rows.offset(t.offset)
         labels = codes if source.classes is None else source.classes[codes.astype(int)]
+        if source.objective == AFT:
+            labels = np.exp(codes)
         weight = rows.weights(t.sample_weight)
         baseline = None if offset is None else offset + source.base
         rounds = None if source.opened.rounds is None else self.rounds.count
         opened = replace(source.opened, booster=self.booster, rounds=rounds)
         queries = None if source.queries is None else source.queries.take(rows.keep).sizes
+        params = parameters(self.booster)
         return type(source)(
-            opened,
-            learner(self.booster),
-            parameters(self.booster),
-            X,
-            labels,
-            weight,
-            baseline,
-            qid=queries,
+            opened, learner(self.booster), params, X, labels, weight, baseline, qid=queries
         )

@@ -1,0 +1,106 @@
+"""Effects of rows of several classes, in NumPy: the twin of ``src/native/classes.hpp``."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._data.arrays import F64, Ids, Ints, Real
+from .._model.losses import Softmax
+from .checks import check_edges, check_first, check_ids, check_rows, checked, require
+
+
+@checked(
+    newton="bool",
+    leaf="ids R n",
+    first="int32 R",
+    trees="int64 T+1",
+    edges="int64 T+1",
+    values="float64 M O",
+    tables="int64 T+1",
+    shift="float64 J O",
+    s="float64 J O",
+    N="float64 J O O",
+    begin="int",
+    end="int",
+    A="float64 m K",
+    y="float64 n",
+    w="float64 n",
+    V="out real R n O",
+    U="out real R n O K",
+)
+def softmax_effects(
+    newton: bool,
+    leaf: Ids,
+    first: NDArray[np.int32],
+    trees: Ints,
+    edges: Ints,
+    values: F64,
+    tables: Ints,
+    shift: F64,
+    s: F64,
+    N: F64,
+    begin: int,
+    end: int,
+    A: F64,
+    y: F64,
+    w: F64,
+    V: Real,
+    U: Real,
+) -> None:
+    """V (R, n, O) and U (R, n, O, K) of rows begin .. end - 1 in all trees of T steps.
+
+    ``trees``, ``edges``   (T + 1,) trees and leaves of each step
+    ``tables``             (T + 1,) leaf rows of each step in shift, s and N: (Q, M, ...)
+    ``A``                  (end - begin, K) scores before the first step; they move on to the last
+
+    With the leaf's s and N, and p at the scores after its earlier inner iterations,
+
+        V = sum_q N (g + h s),    U = w sum_q N (j + k.s)
+
+    over the outputs of the tree. The gradient rule (not ``newton``) has h = 1 and k = 0.
+    """
+    K = A.shape[1]
+    check_first(first, V.shape[2], K)
+    require(len(trees) > 1, "steps: there must be at least one")
+    check_edges("trees", trees, len(leaf), 1)
+    check_edges("edges", edges, len(values), 1)
+    check_edges("tables", tables, len(s), 1)
+    check_rows(begin, end, len(y))
+    require(len(A) == end - begin, "A has other rows")
+    O = values.shape[1]
+    part = slice(begin, end)
+    for t in range(len(trees) - 1):
+        M = int(edges[t + 1] - edges[t])
+        rows = int(tables[t + 1] - tables[t])
+        require(rows % M == 0, "the tables of a step are not a multiple of its leaves")
+        require(rows == M or O == K, "several iterations of trees that do not write to all outputs")
+        for r in range(trees[t], trees[t + 1]):
+            check_ids(leaf[r, part], M)
+    labels = y[part]
+    require(bool(np.all((labels >= 0) & (labels < K))), "a label is not a class")
+    loss = Softmax(K)
+    for t in range(len(trees) - 1):
+        if t:
+            for r in range(trees[t - 1], trees[t]):
+                outputs = slice(first[r], first[r] + O)
+                A[:, outputs] += values[edges[t - 1] + leaf[r, part].astype(np.int64)]
+        state = loss.state(A)
+        M = int(edges[t + 1] - edges[t])
+        for r in range(trees[t], trees[t + 1]):
+            outputs = slice(first[r], first[r] + O)
+            V[r, part] = 0
+            U[r, part] = 0
+            for row in range(tables[t], tables[t + 1], M):
+                at = row + leaf[r, part].astype(np.int64)
+                p = state if row == tables[t] else loss.moved(state, shift[at])
+                step = np.zeros_like(A)
+                step[:, outputs] = s[at]
+                hs = np.einsum("nab,nb->na", loss.hessian(p, labels), step) if newton else step
+                V[r, part] += np.einsum(
+                    "nab,nb->na", N[at], (loss.gradient(p, labels) + hs)[:, outputs]
+                )
+                slope = loss.jacobian(p, labels)
+                slope = slope + loss.third_dot(p, labels, step) if newton else slope
+                knock_on = np.einsum("nab,nbk->nak", N[at], slope[:, outputs])
+                U[r, part] += knock_on * w[part, None, None]

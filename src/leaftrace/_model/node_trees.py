@@ -1,0 +1,379 @@
+"""Trees in which the value of a leaf depends on other nodes: smoothed along paths, or monotone.
+
+Every node m, leaves included, has the step s_m of all rows below it. Its output is
+
+    x = a_m s_m + (1 - a_m) o_above        path smoothing; a = 1 where there is none, and at the root
+    o_m = x within its bounds              each bound is the mean (o_a + o_b) / 2 of two other outputs
+
+and the value of a leaf is its output times the learning rate. A monotone split puts a bound between
+its two sides: with *mid-points* everything on the lower side stays below the mean output of the two
+children, everything on the other side above it (`midpoint_bounds`).
+
+The outputs of two children are in order in a trained tree, because training refuses other splits.
+With other rows they may swap; then a leaf among them takes their mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._data.arrays import F64, Ints
+from .leaf_rule import LeafRule
+from .splits import TreeNodes
+
+NO_BOUNDS = np.zeros((0, 3), np.int64)
+FEW_LEAVES = 64  # of a step; their nodes are summed by a matrix
+
+
+@dataclass(frozen=True)
+class NodeTree:
+    """The nodes of a tree of L leaves: splits are 0 .. L - 2, leaves L - 1 .. 2 L - 2.
+
+    Leaves are in the order of the ensemble, and splits stand after the split above them.
+
+    ``children``  (L - 1, 2) the nodes on the left and on the right of each split
+    ``l2``        (N,) additional l2 of each node; None: none
+    ``share``     (N,) a of each node; None: one
+    ``sign``      (L - 1,) 1 if outputs rise from left to right of a split, -1 if they fall, 0 if
+                  they are free
+    ``lower``     (P, 3) a node, and two nodes whose mean output is a lower bound of its output
+    ``upper``     the same for upper bounds
+    """
+
+    children: Ints
+    l2: F64 | None = None
+    share: F64 | None = None
+    sign: Ints | None = None
+    lower: Ints = field(default_factory=NO_BOUNDS.copy)
+    upper: Ints = field(default_factory=NO_BOUNDS.copy)
+
+    @property
+    def n_nodes(self) -> int:
+        return 2 * len(self.children) + 1
+
+    @cached_property
+    def parent(self) -> Ints:
+        """(N,) the split above each node; the root has itself."""
+        above = np.zeros(self.n_nodes, np.int64)
+        above[self.children] = np.arange(len(self.children))[:, None]
+        return above
+
+    @cached_property
+    def by_depth(self) -> list[Ints]:
+        """The splits of each depth, from the root down."""
+        S = len(self.children)
+        found = []
+        here = np.arange(min(S, 1))
+        while len(here):
+            found.append(here)
+            below = self.children[here].ravel()
+            here = below[below < S]
+        return found
+
+
+def monotone_tree(nodes: TreeNodes, direction: Ints) -> NodeTree:
+    """The tree whose monotone splits keep their sides apart at mid-points.
+
+    ``direction``: (d,) 1 for columns in which outputs rise, -1 where they fall, otherwise 0.
+    """
+    children = np.column_stack([nodes.left, nodes.right]).astype(np.int64)
+    sign = direction[nodes.column]
+    lower, upper = midpoint_bounds(NodeTree(children), sign)
+    return NodeTree(children, sign=sign, lower=lower, upper=upper)
+
+
+def midpoint_bounds(tree: NodeTree, sign: Ints) -> tuple[Ints, Ints]:
+    """Lower and upper bounds (P, 3) of nodes, see `NodeTree`.
+
+    A node has the bounds of the split above it. The nearest monotone split on each side decides,
+    because the mean output of its children is within the bounds that both of them have.
+    """
+    bounds = np.full((2, tree.n_nodes, 2), -1)  # lower and upper: the two nodes, for nodes below it
+    used = bounds.copy()  # for the node itself
+    for splits in tree.by_depth:
+        for side in (0, 1):
+            child = tree.children[splits, side]
+            used[:, child] = bounds[:, splits]
+            bounds[:, child] = bounds[:, splits]
+            # the right child of a rising split, or the left one of a falling split, is above the mean
+            above = sign[splits] == (1 if side else -1)
+            below = sign[splits] == (-1 if side else 1)
+            bounds[0, child[above]] = tree.children[splits[above]]
+            bounds[1, child[below]] = tree.children[splits[below]]
+    lower, upper = (_listed(pairs) for pairs in used)
+    return lower, upper
+
+
+def _listed(pairs: Ints) -> Ints:
+    """(P, 3) the nodes that have a pair (N, 2), with the pair."""
+    nodes = np.flatnonzero(pairs[:, 0] >= 0)
+    return np.column_stack([nodes, pairs[nodes]])
+
+
+# ---- all nodes of a step ----
+
+
+@dataclass(frozen=True)
+class _Round:
+    """Nodes that are computed together. Pairs are filled up with nodes of infinite output."""
+
+    nodes: Ints  # (k,)
+    lower: Ints  # (k, P, 2)
+    upper: Ints  # (k, P, 2)
+
+
+class StepNodes:
+    """The nodes of all trees of a step, one tree after another.
+
+    At the end stand further nodes without rows: the value of a leaf beside a monotone split is its
+    output, or the mean of both sides if they have swapped.
+
+    ``leaf``    (M,) the node that each leaf is
+    ``value``   (M,) the node whose output is its value
+    ``source``  (N,) the node above, or the leaf whose value it is
+    ``share``   (N,)
+    ``l2``      (N,)
+    """
+
+    def __init__(self, trees: Sequence[NodeTree]) -> None:
+        offsets = np.cumsum([0, *[tree.n_nodes for tree in trees]])
+        starts = offsets[:-1]
+        self.with_rows = int(offsets[-1])
+        self.l2 = _joined(trees, "l2", 0.0)
+        self.leaf = np.concatenate(
+            [
+                np.arange(o + len(x.children), o + x.n_nodes)
+                for o, x in zip(starts, trees, strict=True)
+            ]
+        )
+        self._sums = _sum_order(trees, starts)
+        shifts = list(zip(starts.tolist(), trees, strict=True))
+        parent = np.concatenate([tree.parent + o for o, tree in shifts])
+        lower = np.concatenate([tree.lower + o for o, tree in shifts])
+        upper = np.concatenate([tree.upper + o for o, tree in shifts])
+        high, low, pairs = _leaf_sides(trees, starts)
+        extra = self.with_rows + np.arange(len(high) + len(low))
+        at = np.concatenate([high, low])  # leaves whose value has a node of its own
+        lower = np.concatenate([lower, np.column_stack([extra, pairs])[: len(high)]])
+        upper = np.concatenate([upper, np.column_stack([extra, pairs])[len(high) :]])
+        self.source = np.concatenate([parent, at])
+        self.share = np.concatenate([_joined(trees, "share", 1.0), np.zeros(len(at))])
+        self.N = len(self.source)
+        number = np.arange(self.N)
+        number[at] = extra
+        self.value = number[self.leaf]
+        self.rounds = _rounds(self.source, self.share, lower, upper)
+
+    def with_l2(self, l2: F64) -> StepNodes:
+        """The same nodes with another l2 (N,)."""
+        other = copy(self)
+        other.l2 = l2
+        return other
+
+    @property
+    def smoothed(self) -> bool:
+        """Whether outputs lean on those of the nodes above them."""
+        return bool(np.any(self.share[: self.with_rows] < 1))
+
+    @property
+    def bounded(self) -> NDArray[np.bool_]:
+        """(M,) whether the value of a leaf may be at a bound."""
+        depends = np.zeros(self.N, bool)
+        for group in self.rounds:
+            depends[group.nodes] = True
+        return depends[self.value]
+
+    def node_sums(self, x: F64) -> F64:
+        """(nodes with rows, ...) sums over the leaves below each node, of x (M, ...)."""
+        if self._below is not None:
+            return _product(self._below, x)
+        out = np.zeros((self.with_rows, *x.shape[1:]), x.dtype)
+        out[self.leaf] = x
+        for splits, left, right in self._sums:
+            out[splits] = out[left] + out[right]
+        return out
+
+    def down_to_leaves(self, x: F64) -> F64:
+        """(M, ...) sums over the nodes at and above each leaf, of x (nodes with rows, ...)."""
+        if self._below is not None:
+            return _product(self._below.T, x)
+        x = x.copy()
+        for splits, left, right in reversed(self._sums):
+            above = x[splits]
+            x[left] += above
+            x[right] += above
+        return x[self.leaf]
+
+    @cached_property
+    def _below(self) -> F64 | None:
+        """(nodes with rows, M) 1 for the leaves below each node, for steps of few leaves.
+
+        The product with it is faster there than the sums split by split, which give the same.
+        """
+        M = len(self.leaf)
+        if M > FEW_LEAVES:
+            return None
+        below = np.zeros((self.with_rows, M))
+        below[self.leaf, np.arange(M)] = 1
+        for splits, left, right in self._sums:
+            below[splits] = below[left] + below[right]
+        return below
+
+    def steps(self, rule: LeafRule, G: F64, H: F64, lam: F64 | float) -> NodeSteps:
+        """The steps of all nodes from the sums G and H (M, B) over leaves."""
+        G = self.node_sums(G)
+        H = self.node_sums(H)
+        D = H + lam + self.l2[:, None]
+        s, moves = rule.step(G, H, D)
+        return NodeSteps(s, moves, D)
+
+    def outputs(self, s: F64, active: ActiveBounds | None = None) -> F64:
+        """(M, B) outputs of the leaves, from the steps s (nodes with rows, B).
+
+        ``active`` takes note of what decides each output, if there is one column.
+        """
+        out = np.empty((self.N + 2, s.shape[1]))
+        out[: self.with_rows] = s
+        out[-2] = -np.inf
+        out[-1] = np.inf
+        for group in self.rounds:
+            nodes = group.nodes
+            share = self.share[nodes, None]
+            x = out[self.source[nodes]]
+            if share.any():
+                own = s[np.minimum(nodes, self.with_rows - 1)]
+                x = np.where(share == 1, own, share * own + (1 - share) * x)
+            lows = 0.5 * out[group.lower].sum(axis=2)  # (k, P, B)
+            highs = 0.5 * out[group.upper].sum(axis=2)
+            low = lows.max(axis=1)
+            high = highs.min(axis=1)
+            is_low = x < low
+            is_high = ~is_low & (x > high)
+            out[nodes] = np.where(is_low, low, np.where(is_high, high, x))
+            if active is not None:
+                active.bind(nodes[is_low[:, 0]], _chosen(group.lower, lows.argmax(axis=1), is_low))
+                active.bind(
+                    nodes[is_high[:, 0]], _chosen(group.upper, highs.argmin(axis=1), is_high)
+                )
+        return out[self.value]
+
+
+def nodes_by_step(trees: Sequence[NodeTree], step_trees: Ints) -> list[StepNodes]:
+    """The nodes of every step; step_trees (T + 1,) as in `Ensemble`."""
+    edges = step_trees.tolist()
+    return [StepNodes(trees[a:b]) for a, b in pairwise(edges)]
+
+
+@dataclass(frozen=True)
+class NodeSteps:
+    """Steps of the nodes with rows, all (N, B): s, whether it changes with its sums, D with lam."""
+
+    s: F64
+    moves: NDArray[np.bool_]
+    D: F64
+
+    @property
+    def slope(self) -> F64:
+        """(N, B) derivative of a step in the sum of g; times s it is that in the sum of h."""
+        return np.where(self.moves, -1.0 / np.where(self.D > 0, self.D, 1.0), 0.0)
+
+
+class ActiveBounds:
+    """The sources of each output of a step: own, rest and (a, b) of _engine/node_slopes.py."""
+
+    def __init__(self, nodes: StepNodes) -> None:
+        self.own = nodes.share.copy()
+        self.rest = 1 - nodes.share
+        self.pair = np.column_stack([nodes.source, nodes.source])  # (N, 2)
+
+    def bind(self, nodes: Ints, pair: Ints) -> None:
+        """Note that these nodes are at the bound that these pairs (k, 2) give."""
+        self.own[nodes] = 0
+        self.rest[nodes] = 1
+        self.pair[nodes] = pair
+
+
+def _product(a: F64, x: F64) -> F64:
+    """The product of a (k, m) and x (m, ...)."""
+    return (a @ x.reshape(len(x), -1)).reshape(len(a), *x.shape[1:])
+
+
+def _joined(trees: Sequence[NodeTree], name: str, default: float) -> F64:
+    """(N,) a field of the nodes of all trees."""
+    fields = [(getattr(tree, name), tree.n_nodes) for tree in trees]
+    return np.concatenate([np.full(n, default) if x is None else x for x, n in fields])
+
+
+def _sum_order(trees: Sequence[NodeTree], starts: Ints) -> list[tuple[Ints, Ints, Ints]]:
+    """(splits, left, right) of all trees, the deepest splits first."""
+    depth = max(len(tree.by_depth) for tree in trees)
+    order = []
+    for d in reversed(range(depth)):
+        pairs = zip(starts, trees, strict=True)
+        here = [(o, x, x.by_depth[d]) for o, x in pairs if d < len(x.by_depth)]
+        splits = np.concatenate([o + at for o, _, at in here])
+        children = np.concatenate([o + x.children[at] for o, x, at in here])
+        order.append((splits, children[:, 0], children[:, 1]))
+    return order
+
+
+def _leaf_sides(trees: Sequence[NodeTree], starts: Ints) -> tuple[Ints, Ints, Ints]:
+    """Leaves on the upper and on the lower side of monotone splits, and the two sides (k, 2)."""
+    high: list[Ints] = []
+    low: list[Ints] = []
+    for start, tree in zip(starts.tolist(), trees, strict=True):
+        if tree.sign is None:
+            continue
+        for side in (0, 1):
+            child = tree.children[:, side]
+            is_leaf = child >= len(tree.children)
+            rows = np.column_stack([child, tree.children]) + start
+            high.append(rows[is_leaf & (tree.sign == (1 if side else -1))])
+            low.append(rows[is_leaf & (tree.sign == (-1 if side else 1))])
+    nothing = np.zeros((0, 3), np.int64)
+    upper = np.concatenate([nothing, *high])
+    lower = np.concatenate([nothing, *low])
+    return upper[:, 0], lower[:, 0], np.concatenate([upper[:, 1:], lower[:, 1:]])
+
+
+def _rounds(source: Ints, share: F64, lower: Ints, upper: Ints) -> list[_Round]:
+    """The nodes that depend on others, in the order in which they can be computed."""
+    mixed = np.flatnonzero(share < 1)
+    edges = [np.column_stack([mixed, source[mixed]])]
+    edges += [bounds[:, [0, c]] for bounds in (lower, upper) for c in (1, 2)]
+    node, before = np.concatenate(edges).T
+    level = np.zeros(len(source), np.int64)
+    while True:
+        deeper = level.copy()
+        np.maximum.at(deeper, node, level[before] + 1)
+        if np.array_equal(deeper, level):
+            break
+        level = deeper
+    groups = [np.flatnonzero(level == k) for k in range(1, level.max(initial=0) + 1)]
+    N = len(source)
+    return [_Round(g, _padded(g, lower, N), _padded(g, upper, N + 1)) for g in groups]
+
+
+def _padded(nodes: Ints, bounds: Ints, filler: int) -> Ints:
+    """(k, P, 2) the pairs of these nodes among bounds (., 3), filled up with a node."""
+    place = np.full(max(bounds[:, 0].max(initial=0), nodes.max()) + 1, -1)
+    place[nodes] = np.arange(len(nodes))
+    mine = bounds[place[bounds[:, 0]] >= 0]
+    mine = mine[np.argsort(mine[:, 0], kind="stable")]
+    counts = np.bincount(place[mine[:, 0]], minlength=len(nodes))
+    out = np.full((len(nodes), max(1, counts.max(initial=0)), 2), filler)
+    rank = np.arange(len(mine)) - np.searchsorted(mine[:, 0], mine[:, 0])
+    out[place[mine[:, 0]], rank] = mine[:, 1:]
+    return out
+
+
+def _chosen(pairs: Ints, which: Ints, kept: NDArray[np.bool_]) -> Ints:
+    """(k, 2) the pair that decides, of nodes with pairs (n, P, 2), choices (n, 1) and a mask (n, 1)."""
+    return np.take_along_axis(pairs, which[:, :, None], axis=1)[kept[:, 0], 0]

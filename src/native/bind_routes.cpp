@@ -1,0 +1,76 @@
+// Binding of the way of rows through trees.
+#include <algorithm>
+
+#include "arguments.hpp"
+#include "bindings.hpp"
+#include "routes.hpp"
+
+using namespace nanobind::literals;
+
+namespace leaftrace {
+namespace {
+
+// Check that nodes lead to later nodes of their tree or to its leaves, so that every way ends.
+void check_nodes(const Routes& at, Index d, Index bits) {
+    for (Index r = 0; r < at.R; ++r) {
+        const Index N = at.inner(r);
+        for (Index k = 0; k < N; ++k) {
+            const Index node = at.edges[r] + k;
+            check(at.column[node] >= 0 && at.column[node] < d, "a column beyond the values");
+            for (Index side = 0; side < 2; ++side) {
+                const Index child = at.children[2 * node + side];
+                check(child > k && child <= 2 * N, "a child is not below its node");
+            }
+            check(at.flags[node] <= (missing_left | zero_missing | by_category), "flags are not a sum of 1, 2 and 4");
+        }
+    }
+    const Index nodes = at.edges[at.R];
+    bool ok = at.words[0] == 0 && at.words[nodes] == bits;
+    for (Index k = 0; k < nodes; ++k) ok &= at.words[k] >= 0 && at.words[k + 1] >= at.words[k] && at.words[k + 1] <= bits;
+    check(ok, "words do not go up from 0 to the number of bits' words");
+}
+
+template <class Real, class Leaf>
+void bind_find_leaves(nb::module_& m) {
+    m.def("find_leaves",
+          [](Array<const Real, 2> values, Edges edges, Array<const std::int32_t, 1> column, Vector threshold,
+             Array<const std::int32_t, 2> children, Array<const std::uint8_t, 1> flags, Edges words,
+             Array<const std::uint32_t, 1> bits, Edges offset, Index begin, Index end, Array<Leaf, 2> leaves) {
+              const Index n = values.shape(0), d = values.shape(1), R = offset.shape(0), N = column.shape(0);
+              shaped(values, "values", n, d);
+              check_edges(edges, "edges", R, N, 0);
+              shaped(column, "column", N);
+              shaped(threshold, "threshold", N);
+              shaped(children, "children", N, 2);
+              shaped(flags, "flags", N);
+              shaped(words, "words", N + 1);
+              shaped(bits, "bits", bits.shape(0));
+              shaped(offset, "offset", R);
+              check_rows(begin, end, n);
+              shaped(leaves, "leaves", R, n);
+              nb::gil_scoped_release release;
+              const Routes at{edges.data(), column.data(), threshold.data(), children.data(), flags.data(),
+                              words.data(),  bits.data(),   R};
+              check_nodes(at, d, bits.shape(0));
+              constexpr auto most = static_cast<Index>(std::numeric_limits<Leaf>::max());
+              for (Index r = 0; r < R; ++r)
+                  check(offset.data()[r] >= 0 && offset.data()[r] <= most - at.inner(r), "leaves has a type too small");
+              const auto nodes = route_nodes<Real>(at);
+              const bool plain = std::all_of(nodes.begin(), nodes.end(), [](const auto& x) { return x.flags <= missing_left; });
+              const auto find = plain ? find_leaves<true, Real, Leaf> : find_leaves<false, Real, Leaf>;
+              find(at, nodes, values.data(), d, n, offset.data(), begin, end, leaves.data());
+          },
+          "values"_a.noconvert(), "edges"_a.noconvert(), "column"_a.noconvert(), "threshold"_a.noconvert(),
+          "children"_a.noconvert(), "flags"_a.noconvert(), "words"_a.noconvert(), "bits"_a.noconvert(),
+          "offset"_a.noconvert(), "begin"_a, "end"_a, "leaves"_a.noconvert());
+}
+
+}  // namespace
+
+void bind_routes(nb::module_& m) {
+    for_each_type([&](auto* leaf, auto* real) {
+        bind_find_leaves<std::remove_pointer_t<decltype(real)>, std::remove_pointer_t<decltype(leaf)>>(m);
+    });
+}
+
+}  // namespace leaftrace

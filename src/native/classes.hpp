@@ -1,0 +1,110 @@
+// Effects of rows of losses with several outputs, from their scores. The work is in exponentials and in writing the
+// effects, so it is compiled once for all instruction sets.
+#pragma once
+#include <cmath>
+#include <vector>
+
+#include "kernels.hpp"
+
+namespace leaftrace {
+
+// All steps of an ensemble: the trees of step t are trees[t] .. trees[t + 1] - 1, its leaves edges[t] .. edges[t + 1] - 1,
+// and its tables (Q, M, ...) have the leaf rows tables[t] .. tables[t + 1] - 1.
+template <class Leaf>
+struct ClassSteps {
+    StepLeaves<Leaf> at;
+    Index T, K;
+    const std::int64_t *trees, *edges, *tables;
+    const double* values;       // (all leaves, O)
+    const double *shift, *s, *N;  // (J, O), (J, O), (J, O, O)
+};
+
+// Probabilities p (K) of a row's classes: softmax of its scores.
+inline void softmax(const double* A, Index K, double* p) {
+    double top = A[0], sum = 0;
+    for (Index k = 1; k < K; ++k) top = A[k] > top ? A[k] : top;
+    for (Index k = 0; k < K; ++k) sum += p[k] = std::exp(A[k] - top);
+    for (Index k = 0; k < K; ++k) p[k] /= sum;
+}
+
+// The same after the leaf's steps so far, of which shift has the exponentials.
+inline void moved_softmax(const double* p, const double* shift, Index K, double* to) {
+    double sum = 0;
+    for (Index k = 0; k < K; ++k) sum += to[k] = p[k] * shift[k];
+    for (Index k = 0; k < K; ++k) to[k] /= sum;
+}
+
+// Add the effects of a row, of class y and weight w, in a leaf with s (O) and N (O, O) of the outputs from `first`:
+// v (O) and u (O, K), as in _kernels/numpy_classes.py. With h s = r and r = p (s - p.s), the slope of the leaf's
+// gradient is diag(p + r) - (p + r) p' - p r'. r has room for K numbers.
+template <class Real>
+void add_row_effects(bool newton, const double* p, Index K, Index y, double w, Index first, Index O, const double* s,
+                     const double* N, double* r, Real* v, Real* u) {
+    double mean = 0;
+    for (Index b = 0; b < O; ++b) mean += p[first + b] * s[b];
+    // The gradient rule has h = 1, whose derivative is zero.
+    for (Index k = 0; k < K; ++k) {
+        const double step = k >= first && k < first + O ? s[k - first] : 0;
+        r[k] = newton ? p[k] * (step - mean) : 0;
+    }
+    for (Index a = 0; a < O; ++a) {
+        double direct = 0, of_p = 0, of_both = 0;
+        for (Index b = 0; b < O; ++b) {
+            const Index k = first + b;
+            const double n = N[a * O + b];
+            direct += n * (p[k] - (k == y ? 1 : 0) + (newton ? r[k] : s[b]));
+            of_p += n * p[k];
+            of_both += n * (p[k] + r[k]);
+        }
+        v[a] += static_cast<Real>(direct);
+        Real* to = u + a * K;
+        for (Index k = 0; k < K; ++k) {
+            const bool own = k >= first && k < first + O;
+            const double slope = own ? N[a * O + k - first] * (p[k] + r[k]) : 0;
+            to[k] += static_cast<Real>(w * (slope - p[k] * of_both - r[k] * of_p));
+        }
+    }
+}
+
+// V (R, n, O) and U (R, n, O, K) of the rows begin .. end - 1; A (end - begin, K) has the scores of these rows before
+// the first step, and moves on to those before the last.
+template <class Leaf, class Real>
+void softmax_effects(const ClassSteps<Leaf>& steps, bool newton, Index begin, Index end, double* A, const double* y,
+                     const double* w, Real* V, Real* U) {
+    const StepLeaves<Leaf>& at = steps.at;
+    const Index K = steps.K, O = at.O, n = at.n;
+    constexpr Index tile = 256;
+    std::vector<double> room(static_cast<std::size_t>(tile * K + 2 * K));
+    double *p = room.data(), *moved = p + tile * K, *r = moved + K;
+    for (Index j0 = begin; j0 < end; j0 += tile) {
+        const Index count = end - j0 < tile ? end - j0 : tile;
+        double* scores = A + (j0 - begin) * K;
+        for (Index t = 0; t < steps.T; ++t) {
+            for (Index q = t ? steps.trees[t - 1] : 0; t && q < steps.trees[t]; ++q)
+                for (Index i = 0; i < count; ++i) {
+                    const double* f = steps.values + (steps.edges[t - 1] + at.tree(q)[j0 + i]) * O;
+                    for (Index o = 0; o < O; ++o) scores[i * K + at.first[q] + o] += f[o];
+                }
+            for (Index i = 0; i < count; ++i) softmax(scores + i * K, K, p + i * K);
+            const Index M = steps.edges[t + 1] - steps.edges[t];
+            for (Index tree = steps.trees[t]; tree < steps.trees[t + 1]; ++tree) {
+                const Leaf* leaf = at.tree(tree) + j0;
+                for (Index i = 0; i < count; ++i) {
+                    const Index j = j0 + i;
+                    Real* v = V + (tree * n + j) * O;
+                    Real* u = U + (tree * n + j) * O * K;
+                    for (Index a = 0; a < O; ++a) v[a] = 0;
+                    for (Index a = 0; a < O * K; ++a) u[a] = 0;
+                    for (Index row = steps.tables[t] + leaf[i]; row < steps.tables[t + 1]; row += M) {
+                        const bool inner = row >= steps.tables[t] + M;
+                        if (inner) moved_softmax(p + i * K, steps.shift + row * O, K, moved);
+                        add_row_effects(newton, inner ? moved : p + i * K, K, static_cast<Index>(y[j]), w[j], at.first[tree],
+                                        O, steps.s + row * O, steps.N + row * O * O, r, v, u);
+                    }
+                }
+            }
+        }
+    }
+}
+
+}  // namespace leaftrace

@@ -1,0 +1,88 @@
+"""Effects of rows of several classes: the native kernel against its twin, and against NumPy for a model."""
+
+import copy
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+from kernel_calls import call_of_classes
+
+import leaftrace as lt
+from leaftrace._engine import row_effects
+from leaftrace._kernels import is_native, kernels
+from leaftrace._kernels import numpy as twins
+from leaftrace._model.losses import Softmax
+from leaftrace._model.separate_losses import Brier, OneVsAll
+
+
+@pytest.mark.skipif(not is_native(), reason="there is no native kernel to compare")
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("newton", [True, False])
+@pytest.mark.parametrize("O", [1, 3])
+def test_native_against_twin(O, newton, kind):
+    name, arguments = call_of_classes(O)
+    arguments |= {
+        "newton": newton,
+        "V": arguments["V"].astype(kind),
+        "U": arguments["U"].astype(kind),
+    }
+    arguments["A"] = 8 * (arguments["A"] - 0.6)  # sure and unsure rows
+    found = copy.deepcopy(arguments)
+    getattr(twins, name)(**arguments)
+    getattr(kernels, name)(**found)
+    # Both compute in float64 and round at the end; exponentials may differ in their last bit.
+    tolerance = 1e-6 if kind is np.float32 else 1e-13
+    for output in ("V", "U", "A"):
+        largest = np.abs(arguments[output]).max()
+        np.testing.assert_allclose(
+            found[output], arguments[output], rtol=tolerance, atol=tolerance * largest
+        )
+    assert arguments["U"][:, 1:-1].any(axis=(1, 2, 3)).all()
+    assert not found["U"][:, [0, -1]].any()  # rows outside of begin .. end
+
+
+@pytest.fixture(scope="module")
+def tracer():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    y = np.digitize(X[:, 0] + rng.normal(size=300), [-1, 0, 1])
+    model = lgb.LGBMClassifier(
+        n_estimators=5, num_leaves=5, verbose=-1, bagging_freq=1, bagging_fraction=0.7
+    )
+    return lt.Tracer(model.fit(X, y), X, y, sample_weight=None)
+
+
+def test_effects_of_a_model(tracer, monkeypatch):
+    """All steps at once, one step, and NumPy for any loss give the same effects."""
+    trace = tracer.engine.work.trace
+    rows = row_effects.training_rows(trace)
+    dtype = np.dtype(np.float64)
+
+    def effects():
+        V, U = row_effects.empty_effects(trace, len(rows), dtype)
+        for part in (slice(0, 120), slice(120, 300)):
+            row_effects.fill_effects(trace, rows, part, V, U)
+        return V, U
+
+    at_once = effects()
+    monkeypatch.setattr(row_effects, "_has_native_classes", lambda trace: False)
+    for found, expected in zip(at_once, effects(), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12 * np.abs(expected).max())
+    monkeypatch.undo()
+    for t, A in row_effects.forward_scores(trace, rows):
+        trees = trace.ensemble.trees(t)
+        V, U = (np.empty_like(full[trees]) for full in at_once)
+        row_effects.step_effects(trace, rows, t, A, V, U)
+        np.testing.assert_allclose(V, at_once[0][trees], rtol=1e-12)
+        np.testing.assert_allclose(U, at_once[1][trees], rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "loss", [Softmax(4), OneVsAll(4, 0.7), Brier(4)], ids=lambda loss: loss.name
+)
+def test_diagonals_of_second_derivatives(loss):
+    rng = np.random.default_rng(0)
+    state = loss.state(rng.normal(size=(9, 4)))
+    y = rng.integers(0, 4, 9).astype(float)
+    diagonal = np.einsum("nkk->nk", loss.hessian(state, y))
+    np.testing.assert_array_equal(loss.hessian_diagonal(state, y), diagonal)

@@ -1,0 +1,158 @@
+"""Trees of LightGBM with monotone_constraints_method="intermediate", for the oracle, by their boxes.
+
+Every node is a box: an interval of each column of numbers. The outputs of a new pair of leaves bound
+each other, if their split is monotone, and the leaves across the nearest monotone split above, on each
+side of each column, whose boxes overlap theirs in all other columns. If the new split is on that very
+column, its farther side bounds only leaves that touch the split above.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+LEFT = 0
+RIGHT = 1
+
+
+@dataclass
+class GrownNode:
+    """A node of a dumped tree, with its box (column -> low, high) and the nodes that bound it."""
+
+    content: dict
+    above: object = None
+    side: int = LEFT
+    box: dict = field(default_factory=dict)
+    pair: tuple = ()
+    lower: list = field(default_factory=list)
+    upper: list = field(default_factory=list)
+    l2: float = 0.0
+    monotone: bool = False  # whether a split above it is
+
+    @property
+    def column(self):
+        """The column of its split, None for categories."""
+        numerical = self.content.get("decision_type") == "<="
+        return self.content["split_feature"] if numerical else None
+
+    def leaves(self):
+        if "split_index" not in self.content:
+            return [self.content["leaf_index"]]
+        return [
+            leaf for side in ("left_child", "right_child") for leaf in leaves_of(self.content[side])
+        ]
+
+    def grow(self):
+        """Split it, as the dump says."""
+        for side, name in enumerate(("left_child", "right_child")):
+            box = dict(self.box)
+            if self.column is not None:
+                low, high = box.get(self.column, (-np.inf, np.inf))
+                at = self.content["threshold"]
+                box[self.column] = (low, at) if side == LEFT else (at, high)
+            child = GrownNode(self.content[name], self, side, box, monotone=self.monotone)
+            child.lower = list(self.lower)
+            child.upper = list(self.upper)
+            self.pair += (child,)
+
+    def current_leaves(self):
+        """Return the leaves below it at this time."""
+        return [self] if not self.pair else [x for c in self.pair for x in c.current_leaves()]
+
+
+def leaves_of(content):
+    if "split_index" not in content:
+        return [content["leaf_index"]]
+    return leaves_of(content["left_child"]) + leaves_of(content["right_child"])
+
+
+class GrownTree:
+    """A dumped tree that is grown again, split by split, whenever its outputs are asked for."""
+
+    smoothed = False
+
+    def __init__(self, content, directions):
+        self.content = content
+        self.directions = directions
+
+    def sign(self, node):
+        return 0 if node.column is None else self.directions[node.column]
+
+    def outputs(self, step, L):
+        """Return outputs (L,) of the leaves. ``step(node)`` is the step of all rows below a node."""
+        out = np.zeros(L)
+        root = GrownNode(self.content)
+        output = {id(root): step(root)}
+        while True:
+            waiting = [x for x in root.current_leaves() if "split_index" in x.content]
+            if not waiting:
+                break
+            node = min(waiting, key=lambda x: x.content["split_index"])
+            node.grow()
+            for child in node.pair:
+                low = max([output[id(x)] for x in node.lower], default=-np.inf)
+                high = min([output[id(x)] for x in node.upper], default=np.inf)
+                output[id(child)] = np.clip(step(child), low, high)
+            self.bound(node)
+        for leaf in root.current_leaves():
+            value = output[id(leaf)]
+            sign = self.sign(leaf.above) if leaf.above else 0
+            if sign:  # two sides that have swapped meet in the middle
+                one, two = (output[id(x)] for x in leaf.above.pair)
+                if sign * (two - one) < 0:
+                    value = (one + two) / 2
+            out[leaf.content["leaf_index"]] = value
+        return out
+
+    def bound(self, node):
+        """Let the outputs of a new pair bound other leaves."""
+        left, right = node.pair
+        sign = self.sign(node)
+        node.monotone |= sign != 0
+        for child in node.pair:
+            child.monotone = node.monotone
+        if not node.monotone:
+            return
+        if sign:
+            below, above = (left, right) if sign > 0 else (right, left)
+            below.upper.append(above)
+            above.lower.append(below)
+        passed = set()
+        while node.above is not None:
+            side = node.side
+            node = node.above
+            if node.column is None or (node.column, side) in passed:
+                continue
+            passed.add((node.column, side))
+            if self.sign(node):
+                self.bound_across(node, side, left, right)
+
+    def bound_across(self, split, side, left, right):
+        """Bound the leaves on the other side of a monotone split, by the new pair that is on ``side``."""
+        column = split.column
+        rises = self.sign(split) > 0
+        for leaf in split.pair[1 - side].current_leaves():
+            for new in (left, right):
+                others = (set(leaf.box) | set(new.box)) - {column}
+                if not all(overlap(leaf.box, new.box, k) for k in others):
+                    continue
+                is_far = left.above.column == column and new is (left if side == LEFT else right)
+                if is_far and not touches(leaf, split, side):
+                    continue
+                # with the pair on the right of a rising split, the other leaves are below it
+                (leaf.upper if rises == (side == RIGHT) else leaf.lower).append(new)
+
+
+def overlap(a, b, column):
+    """Whether two boxes have common values of a column."""
+    everything = (-np.inf, np.inf)
+    low, high = a.get(column, everything)
+    other_low, other_high = b.get(column, everything)
+    return max(low, other_low) < min(high, other_high)
+
+
+def touches(leaf, split, side):
+    """Whether the box of a leaf begins, or ends, at a split; ``side`` is not the leaf's."""
+    low, high = leaf.box[split.column]
+    return (low if side == LEFT else high) == split.content["threshold"]
