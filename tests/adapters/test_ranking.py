@@ -277,3 +277,19 @@ def test_refusals():
     ):
         with pytest.raises(lt.UnsupportedModel, match=r"rows|query"):
             ask()
+
+
+def test_settings_that_are_refused():
+    """Settings whose leaf values are not replayed, or that the library gets wrong."""
+    qid = {"qid": data.SIZES}
+    mart = data.catboost_ranker("LambdaMart", None, l2=3.0)().model
+    with pytest.raises(lt.UnsupportedModel, match="CatBoost subtracts it"):
+        lt.Tracer(mart, data.X, data.Y, **qid)
+    pairs = data.catboost_ranker("PairLogit", None, w=data.W)().model
+    with pytest.raises(lt.UnsupportedModel, match="regulariser alone"):
+        lt.Tracer(pairs, data.X, data.Y, data.W.astype(np.float32), **qid)
+    bags = {"bagging_by_query": True, "bagging_fraction": 0.7, "bagging_freq": 1}
+    with pytest.raises(lt.UnsupportedModel, match="scores of wrong rows"):
+        lt.Tracer(data.lightgbm(**bags)().model, data.X, data.Y, **qid)
+    with pytest.raises(lt.UnsupportedModel, match="path_smooth with"):
+        lt.Tracer(data.lightgbm(path_smooth=2.0)().model, data.X, data.Y, **qid)

@@ -80,6 +80,10 @@ def refuse_unsupported(parsed: ParsedModel, params: dict[str, Any], own: bool) -
             "use_quantized_grad=True computes leaf values from gradients rounded at random; train with "
             "quant_train_renew_leaf=True, which computes them from the gradients themselves."
         )
+    if parsed.objective[0] in RANKING and params["path_smooth"] > 0:
+        raise UnsupportedModel(
+            f"path_smooth with objective='{parsed.objective[0]}' is not supported; train with path_smooth=0."
+        )
     _refuse_query_bags(parsed.objective[0], params)
     if parsed.averaged and params["data_sample_strategy"] == "goss":
         raise UnsupportedModel(
