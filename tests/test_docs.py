@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT / "tools" / "site"))
 from blocks import BLOCK, with_output  # noqa: E402
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-HOW_TO = ("labels", "fix", "values", "shift", "deletion", "monotone", "pictures")
+HOW_TO = ("labels", "fix", "values", "ranking", "shift", "deletion", "monotone", "pictures")
 WITH_CODE = [page for page in PAGES if BLOCK.search(page.read_text(encoding="utf-8"))]
 
 

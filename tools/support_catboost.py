@@ -83,6 +83,18 @@ def mixed(**kw):
     )
 
 
+def ranker(loss, weight=None, **kw):
+    """Return a maker of a ranker."""
+
+    def make():
+        groups = np.arange(N) // 10
+        pool = Pool(TABLE, THREE, group_id=groups, weight=weight)
+        model = CatBoost({**SMALL, "loss_function": loss, **kw}).fit(pool)
+        return model, TABLE, THREE, {"qid": groups, "sample_weight": weight}
+
+    return make
+
+
 def estimator(kind, y, **kw):
     """Return a maker of one of the scikit-learn classes."""
 
@@ -263,3 +275,22 @@ def rows():
     yield ".cbm file", from_file("cbm")
     yield ".json file", from_file("json")
     yield "set_scale_and_bias", rescaled
+    # rankers
+    yield "QueryRMSE", ranker("QueryRMSE")
+    yield "QueryRMSE, weights", ranker("QueryRMSE", W)
+    yield "QuerySoftMax", ranker("QuerySoftMax")
+    yield (
+        "QuerySoftMax, beta, Newton",
+        ranker("QuerySoftMax:beta=2;lambda=0.1", leaf_estimation_method="Newton"),
+    )
+    yield "PairLogit", ranker("PairLogit")
+    yield (
+        "PairLogit, leaf_estimation_method=Gradient",
+        ranker("PairLogit", leaf_estimation_method="Gradient"),
+    )
+    yield "LambdaMart", ranker("LambdaMart", l2_leaf_reg=0)
+    yield "LambdaMart, sigma, top", ranker("LambdaMart:sigma=2;top=3", l2_leaf_reg=0)
+    yield "LambdaMart, l2_leaf_reg", ranker("LambdaMart", l2_leaf_reg=3)
+    yield "PairLogitPairwise", ranker("PairLogitPairwise")
+    yield "YetiRank", ranker("YetiRank")
+    yield "Cox", option(np.exp(SCORE) * np.where(KIND == "red", -1, 1), loss_function="Cox")

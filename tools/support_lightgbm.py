@@ -120,9 +120,16 @@ def sparse():
     return lgb.train(SMALL, lgb.Dataset(X, SCORE), 10), X, SCORE, {}
 
 
-def ranking():
-    y = np.clip(np.round(SCORE), 0, 3).astype(int)
-    return lgb.LGBMRanker(**QUIET, n_estimators=3).fit(TABLE, y, group=[N]), TABLE, y, {}
+def ranker(weight=None, **settings):
+    """Return a maker of a ranker."""
+
+    def make():
+        sizes = np.full(N // 10, 10)
+        rows = lgb.Dataset(TABLE, THREE, group=sizes, weight=weight)
+        model = lgb.train({**SMALL, **settings}, rows, 15)
+        return model, TABLE, THREE, {"qid": sizes, "sample_weight": weight}
+
+    return make
 
 
 def own_objective():
@@ -266,7 +273,28 @@ def rows():
         yield f"monotone_constraints_method={method}", binary(**settings)
     yield "linear_tree", train(linear_tree=True)
     yield "objective cross_entropy_lambda", train(SHARES, objective="cross_entropy_lambda")
-    yield "objectives lambdarank, rank_xendcg", ranking
+    yield "lambdarank", ranker(objective="lambdarank")
+    yield "lambdarank, weights", ranker(W, objective="lambdarank")
+    yield "lambdarank, lambdarank_norm=False", ranker(objective="lambdarank", lambdarank_norm=False)
+    yield (
+        "lambdarank, truncation level, sigmoid, label_gain",
+        ranker(
+            objective="lambdarank", lambdarank_truncation_level=3, sigmoid=2.0, label_gain="0,1,5"
+        ),
+    )
+    yield (
+        "lambdarank, bagging",
+        ranker(objective="lambdarank", bagging_fraction=0.7, bagging_freq=2),
+    )
+    yield "rank_xendcg", ranker(objective="rank_xendcg", objective_seed=7)
+    yield (
+        "lambdarank, bagging_by_query, fraction of 0.5 or less",
+        ranker(objective="lambdarank", bagging_fraction=0.4, bagging_freq=1, bagging_by_query=True),
+    )
+    yield (
+        "lambdarank, bagging_by_query",
+        ranker(objective="lambdarank", bagging_fraction=0.7, bagging_freq=1, bagging_by_query=True),
+    )
     yield "own objective", own_objective
     yield (
         "boosting='rf' with goss",

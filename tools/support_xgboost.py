@@ -94,9 +94,23 @@ def pipeline():
 TARGETS = np.float32(np.c_[NUMBER, NUMBER**2 + X[:, 3]])
 
 
-def ranking():
-    rows = xgb.DMatrix(X, CLASS, group=[N])
-    return xgb.train({**BASE, "objective": "rank:ndcg"}, rows, 5), X, CLASS, {}
+def ranker(objective="rank:ndcg", y=None, **settings):
+    """Return a maker of a ranker."""
+
+    def make():
+        labels = CLASS if y is None else y
+        sizes = np.full(N // 10, 10)
+        rows = xgb.DMatrix(X, labels, group=sizes)
+        model = xgb.train({**BASE, "objective": objective, **settings}, rows, 10)
+        return model, X, labels, {"qid": sizes}
+
+    return make
+
+
+def cox():
+    y = np.where(np.arange(N) % 3, POSITIVE, -POSITIVE)
+    rows = xgb.DMatrix(X, y)
+    return xgb.train({**BASE, "objective": "survival:cox"}, rows, 10), X, y, {}
 
 
 def survival(distribution):
@@ -280,6 +294,25 @@ def rows():
         "several targets, multi_strategy=multi_output_tree",
         booster(TARGETS, multi_strategy="multi_output_tree", tree_method="hist"),
     )
-    yield "objective=rank:ndcg", ranking
+    yield "rank:ndcg", ranker()
+    yield "rank:ndcg, lambdarank_pair_method=mean", ranker(lambdarank_pair_method="mean")
+    yield (
+        "rank:ndcg, linear gain, no normalisation",
+        ranker(
+            ndcg_exp_gain=False,
+            lambdarank_normalization=False,
+            lambdarank_score_normalization=False,
+        ),
+    )
+    yield "rank:pairwise", ranker("rank:pairwise")
+    yield (
+        "rank:pairwise, lambdarank_pair_method=mean",
+        ranker("rank:pairwise", lambdarank_pair_method="mean"),
+    )
+    yield "rank:map", ranker("rank:map")
+    yield "rank:map, lambdarank_pair_method=mean", ranker("rank:map", lambdarank_pair_method="mean")
+    yield "rank:ndcg, subsample", ranker(subsample=0.7, seed=3)
+    yield "rank:ndcg, lambdarank_unbiased", ranker(lambdarank_unbiased=True)
+    yield "survival:cox", cox
     for distribution in ("normal", "logistic", "extreme"):
         yield f"objective=survival:aft, {distribution}", survival(distribution)

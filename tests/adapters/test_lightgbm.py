@@ -106,13 +106,6 @@ def test_quantised_gradients_are_refused():
         lt.Tracer(model, NUMBERS.X, NUMBERS.codes)
 
 
-def test_ranking_is_refused():
-    y = np.clip(np.round(NUMBERS.codes), 0, 3).astype(int)
-    model = lgb.LGBMRanker(n_estimators=3, verbose=-1, n_jobs=1).fit(NUMBERS.X, y, group=[len(y)])
-    with pytest.raises(lt.UnsupportedModel, match=r"'lambdarank' .* pairs of rows.* 'regression'"):
-        lt.Tracer(model, NUMBERS.X, y)
-
-
 def test_what_is_no_fitted_model():
     with pytest.raises(lt.UnsupportedModel, match="LGBMRegressor is not fitted; call fit"):
         lt.Tracer(lgb.LGBMRegressor(), NUMBERS.X, NUMBERS.y)

@@ -92,14 +92,8 @@ def two_targets():
     )
 
 
-def ranked():
-    matrix = xgb.DMatrix(NUMBERS.X, (NUMBERS.y > 0).astype(int), group=[len(NUMBERS.y)])
-    return xgb.train({"objective": "rank:pairwise", "nthread": 1}, matrix, 2)
-
-
 REFUSED = {
     "gblinear": (lambda: xgb.XGBRegressor(booster="gblinear", n_jobs=1).fit(NUMBERS.X, NUMBERS.y), "gbtree"),
-    "ranking": (ranked, "'rank:pairwise' is not supported; supported objectives are reg:squarederror"),
     "targets": (two_targets, "2 targets.*each target"),
     "exact quantiles": (lambda: trained(objective="reg:absoluteerror", tree_method="exact"), "tree_method='hist'"),
     "not fitted": (lambda: xgb.XGBRegressor(), "XGBRegressor is not fitted"),

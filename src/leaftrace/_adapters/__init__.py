@@ -11,18 +11,20 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
 from .._data.arrays import F64, Ids
-from .._data.errors import LeaftraceError, UnsupportedModel
+from .._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
 from .._data.forks import works_in_forks
 from .._data.parquet import PartedTable
+from .._data.query_ids import QueryRows
 from .._model.early_stopping import Rounds
 from .._model.ensemble import Ensemble
 from .._model.splits import SplitSearch
 from .._model.training_set import TrainingSet
+from .base import NO_QUERIES
 from .class_names import open_with_names
 
 
@@ -72,6 +74,15 @@ class Source(Protocol):
     @property
     def notes(self) -> Sequence[str]:
         """Remarks for the verdict on the replay: settings recovered, rows drawn again."""
+        ...
+
+    @property
+    def queries(self) -> QueryRows | None:
+        """Queries of the training rows of a ranker; None for other models."""
+        ...
+
+    def test_queries(self, X: Any, qid: Any, m: int) -> QueryRows | None:
+        """Return the queries of m test rows, as given or as X itself carries them, or None."""
         ...
 
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
@@ -202,24 +213,32 @@ def open_model(
     baseline: Any,
     params: dict[str, Any],
     class_names: Sequence[Any] | None = None,
+    qid: Any = None,
 ) -> Source:
     """Open a model with its training rows. The arguments are those of `Tracer`."""
 
     def open_with(labels: Any) -> Source:
-        return _open_table(model, X, labels, sample_weight, baseline, params)
+        return _open_table(model, X, TrainingColumns(labels, sample_weight, baseline, qid), params)
 
     if class_names is None:
         return open_with(y)
     return open_with_names(open_with, y, class_names)
 
 
-def _open_table(
-    model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, params: dict[str, Any]
-) -> Source:
+class TrainingColumns(NamedTuple):
+    """Columns that training had beside the table of its rows, as the user gives them."""
+
+    y: Any
+    sample_weight: Any
+    baseline: Any
+    qid: Any = None
+
+
+def _open_table(model: Any, X: Any, columns: TrainingColumns, params: dict[str, Any]) -> Source:
     """Open a model whose training table may be in files."""
 
     def open_rows(table: Any) -> Source:
-        return _open(model, table, y, sample_weight, baseline, params)
+        return _open(model, table, columns, params)
 
     if not isinstance(X, PartedTable):
         return open_rows(X)
@@ -228,30 +247,25 @@ def _open_table(
     return PartedSource(open_rows(X), X, open_rows)
 
 
-def _open(
-    model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, params: dict[str, Any]
-) -> Source:
+def _open(model: Any, X: Any, columns: TrainingColumns, params: dict[str, Any]) -> Source:
     if isinstance(model, (str, os.PathLike)):
         model = load_file(os.fspath(model))
     if isinstance(model, LoadedModel):
         with content_errors(model.path):
-            return _open_loaded(model.library, model.model, X, y, sample_weight, baseline, params)
-    library = _library_of_model(model)
-    return _open_loaded(library, model, X, y, sample_weight, baseline, params)
+            return _open_loaded(model.library, model.model, X, columns, params)
+    return _open_loaded(_library_of_model(model), model, X, columns, params)
 
 
 def _open_loaded(
-    library: str,
-    model: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    baseline: Any,
-    params: dict[str, Any],
+    library: str, model: Any, X: Any, columns: TrainingColumns, params: dict[str, Any]
 ) -> Source:
     if library == "sklearn" and hasattr(model, "named_steps"):
-        return _open_pipeline(model, X, y, sample_weight, baseline, params)
-    return import_adapter(library).open_model(model, X, y, sample_weight, baseline, params)
+        return _open_pipeline(model, X, columns, params)
+    y, sample_weight, baseline, qid = columns
+    more = {} if library == "sklearn" else {"qid": qid}
+    if library == "sklearn" and qid is not None:
+        raise InvalidInput(NO_QUERIES)
+    return import_adapter(library).open_model(model, X, y, sample_weight, baseline, params, **more)
 
 
 def _library_of_model(model: Any) -> str:
@@ -266,14 +280,14 @@ def _library_of_model(model: Any) -> str:
 
 
 def _open_pipeline(
-    pipeline: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, params: dict[str, Any]
+    pipeline: Any, X: Any, columns: TrainingColumns, params: dict[str, Any]
 ) -> Source:
     from .pipeline import PipelineSource
 
     if not len(pipeline):
         raise UnsupportedModel("this Pipeline is empty; its last step must be a fitted model.")
     source = PipelineSource(pipeline)
-    source.inner = _open(pipeline[-1], source.transform(X), y, sample_weight, baseline, params)
+    source.inner = _open(pipeline[-1], source.transform(X), columns, params)
     return source
 
 

@@ -13,7 +13,10 @@ from .._data.arrays import F64, Ids
 from .._data.errors import InvalidInput
 from .._data.parquet import PartedTable
 from .._data.progress import progress
+from .._data.query_ids import QueryRows, read_queries
+from .._model.coupled.loss import CoupledLoss, Places
 from .._model.ensemble import Ensemble
+from .._model.losses import Loss
 from .._model.reading import Reading
 from .._model.separate_losses import OneVsAll
 from .._model.splits import SplitSearch
@@ -95,6 +98,34 @@ def _has_value_for_each_row(baseline: Any, n: int) -> bool:
 UNWEIGHTED = "it was trained without, and quantiles of rows with weights have another form"
 
 
+NO_QUERIES = (
+    "qid is for rankers, whose loss is about whole queries; this model is none, so leave qid out."
+)
+
+
+def training_queries(qid: Any, n: int, ranks: bool) -> QueryRows | None:
+    """Return the queries of n training rows; an error if they are missing, or not for this model.
+
+    ``ranks``: whether the loss of the model is about whole queries."""
+    if not ranks:
+        if qid is not None:
+            raise InvalidInput(NO_QUERIES)
+        return None
+    if qid is None:
+        raise InvalidInput(
+            "this model is a ranker; pass qid= with the query of each training row, or the sizes of the queries in "
+            "their order, as in training."
+        )
+    return read_queries(qid, n)
+
+
+def coupled_places(loss: Loss, queries: QueryRows | None, n: int) -> Places | None:
+    """Return queries of n training rows, for a loss that couples them; without queries all are one."""
+    if not isinstance(loss, CoupledLoss):
+        return None
+    return Places.of_training(np.zeros(n, np.intp) if queries is None else queries.number)
+
+
 class BaseSource:
     """Labels and defaults of a `Source`.
 
@@ -106,6 +137,7 @@ class BaseSource:
     notes: Sequence[str] = ()
     classes: NDArray[Any] | None = None
     label_range: tuple[float, float] = (-np.inf, np.inf)
+    queries: QueryRows | None = None
     targets: int | None = None
 
     def given_labels(self, y: Any, length: int, name: str) -> NDArray[Any]:
@@ -131,6 +163,14 @@ class BaseSource:
 
     def own_labels(self, X: Any) -> Any | None:
         return None
+
+    def own_queries(self, X: Any) -> Any | None:
+        """Return ids or sizes of queries that X itself carries (a Pool), or None."""
+        return None
+
+    def test_queries(self, X: Any, qid: Any, m: int) -> QueryRows | None:
+        qid = self.own_queries(X) if qid is None else qid
+        return None if qid is None else read_queries(qid, m)
 
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
         raise NotImplementedError
@@ -226,6 +266,13 @@ class Wrapped:
     @property
     def notes(self) -> Sequence[str]:
         return self.inner.notes
+
+    @property
+    def queries(self) -> QueryRows | None:
+        return self.inner.queries
+
+    def test_queries(self, X: Any, qid: Any, m: int) -> QueryRows | None:
+        return self.inner.test_queries(X, qid, m)
 
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
         return self.inner.rows(X, baseline)

@@ -79,7 +79,7 @@ def leaf_adjoint(
         for t, of_step in steps:
             of_effects.insert(0, of_step)
             if not e.boosts(t):
-                _undo_moves(e, t, abar, fbar, base)
+                undo_moves(e, t, abar, fbar, base)
         base += abar.sum(axis=0, dtype=np.float64)
     return finish_pass(work.trace, fbar, base, count, of_effects)
 
@@ -218,7 +218,7 @@ def lam_adjoint(trace: Trace, fbar: Real) -> F64:
     return np.einsum("mo,mob->b", trace.lam_effect, fbar)
 
 
-def _undo_moves(e: Ensemble, t: int, abar: Real, fbar: Real, base: F64) -> None:
+def undo_moves(e: Ensemble, t: int, abar: Real, fbar: Real, base: F64) -> None:
     """Go back over the moves between step t - 1 and step t.
 
     The leaf values that a move added to the scores get the derivatives abar in the scores.

@@ -33,10 +33,11 @@ from .backward import (
     single_pass_influence,
 )
 from .costs import Plan, plan_influence, plan_structure
+from .coupled_passes import CoupledPasses, refuse_coupled
 from .fidelity import Fidelity
 from .free_memory import available_memory
 from .leaf_space import LeafSpace, build_leaf_space
-from .methods import AllPoints, LeafInfluence, LeafRefit, StructureInfluence
+from .methods import LeafInfluence, LeafRefit, StructureInfluence
 from .queries import Of, Queries, Reduce, queries_for
 from .refit import RefittedModel, RetrainedModel, alter, refit_on
 from .refit_point import RefitPoint
@@ -86,7 +87,8 @@ class Engine:
         engine = copy(self)
         engine.source = source
         engine.retrainings = Retrainings(source, self.settings)
-        for cached in ("reading", "as_trained", "unchanged"):  # which hold the former source
+        # which hold the former source
+        for cached in ("reading", "as_trained", "unchanged", "coupled"):
             engine.__dict__.pop(cached, None)
         return engine
 
@@ -184,11 +186,22 @@ class Engine:
                 "use method=LeafRefit(), refit(without=...) or Retrain(), which need none."
             )
 
+    def needs_separate_rows(self, what: str) -> None:
+        """Raise an error for a loss that couples rows. ``what``: is not for such losses."""
+        refuse_coupled(self.ensemble, what)
+
     def queries(
-        self, X: Any, y: Any, of: Of, reduce: Reduce, output: int | None, baseline: Any
+        self,
+        X: Any,
+        y: Any,
+        of: Of,
+        reduce: Reduce,
+        output: int | None,
+        baseline: Any,
+        qid: Any = None,
     ) -> tuple[Queries, np.ndarray]:
         """The queries about these test rows, and the names of their columns."""
-        return queries_for(self.source, X, y, of, reduce, output, baseline)
+        return queries_for(self.source, X, y, of, reduce, output, baseline, qid)
 
     def plan(
         self, method: LeafInfluence | StructureInfluence | LeafRefit, columns: int, rows: int
@@ -205,6 +218,9 @@ class Engine:
     ) -> Iterator[tuple[slice, Real]]:
         """LeafInfluence by the backward pass, block by block: (columns, values (rows, columns))."""
         work = self.work
+        if self.ensemble.coupled:
+            yield from self.coupled.blocks(queries, method, index)
+            return
         plan = self.plan(method, len(queries), self.n_rows if index is None else len(index))
         in_one_pass = plan.form == "row form" and not work.keeps_effects and index is None
         adjoint_of = self.adjoint(queries, plan)
@@ -218,8 +234,14 @@ class Engine:
         yield from progress(done, len(queries), "influence", "query", work.block)
 
     @cached_property
+    def coupled(self) -> CoupledPasses:
+        """The passes over a model whose loss couples rows."""
+        return CoupledPasses(self.work)
+
+    @cached_property
     def soft_splits(self) -> SoftSplits:
         """The splits of the model as choices among candidates."""
+        self.needs_separate_rows("StructureInfluence()")
         return soft_splits(self.source)
 
     def soft_queries(self, queries: Queries, X: Any) -> SoftQueries:
@@ -254,6 +276,7 @@ class Engine:
         """
         e = self.ensemble
         work = self.work
+        self.needs_separate_rows("the update set TopKLeaves")
         if isinstance(method, LeafInfluence):
             work.prepare_effects()
         elif np.count_nonzero(e.w) < 2:
@@ -274,26 +297,6 @@ class Engine:
         done = progress(blocks, len(index), "training rows", "row", BLOCKS[-1])
         return np.concatenate([np.zeros((0, len(queries))), *done]).astype(work.dtype)
 
-    def values_by_refitting(self, queries: Queries, method: LeafRefit, index: Ints) -> Real:
-        """(rows, queries) of LeafRefit by one replay a row, for leaves refitted as a whole."""
-        if not isinstance(method.update_set, AllPoints):
-            raise InvalidInput(
-                f"{type(method.update_set).__name__} is not for this model, whose leaves are quantiles and refitted "
-                "as a whole; use LeafRefit() without an update set."
-            )
-        e = self.ensemble
-        # The model itself has the rounding of its library, which a refit without a row does not repeat.
-        before = refit_on(self.work.trace, e).scores(queries.leaves)
-
-        def without_row(row: int) -> F64:
-            refitted = refit_on(self.work.trace, e.keep(self.rest(np.array([row]))))
-            change = refitted.scores(queries.leaves) - before
-            return -queries.change(change[:, :, None])[:, 0]
-
-        models = self.work.map(without_row, index.tolist())
-        done = progress(models, len(index), "training rows", "row")
-        return np.array(list(done)).reshape(len(index), len(queries)).astype(self.work.dtype)
-
     def label_slopes(self, queries: Queries, index: Ints, target: int | None) -> Real:
         """(rows, queries) derivatives in the labels of these training rows.
 
@@ -301,6 +304,7 @@ class Engine:
         for rows with several.
         """
         work = self.work
+        self.needs_separate_rows("label_influence()")
         e = self.ensemble
         adjoint_of = self.adjoint(queries, self.plan(LeafInfluence(), len(queries), len(index)))
 
@@ -376,6 +380,7 @@ class Engine:
     def score_changes_along(self, X: Any, direction: F64) -> F64:
         """(m, K) first-order changes of the scores of X along a direction (n,) of weights."""
         self.needs_derivatives()
+        self.needs_separate_rows("a path along weights")
         changes = forward.along(self.work, direction)
         return changes.score_changes(self.ensemble, self.source.rows(X)[0])[..., 0]
 
@@ -390,5 +395,6 @@ class Engine:
     def refit_point(self, model: RefittedModel) -> RefitPoint:
         """A refitted model, replayed, so that derivatives can be taken there."""
         self.needs_derivatives()
+        self.needs_separate_rows("a path along weights")
         with thread_pool(self.settings.n_jobs) as threads:
             return RefitPoint(self.source, model, self.work, threads)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from .._data.arrays import F64
 from .._model.ensemble import Ensemble
+from .._model.leaf_rule import PairwiseLeaves
 from .._model.node_trees import ActiveBounds
 from .node_slopes import NodeSlopes
 from .pooled_leaves import pool
@@ -53,6 +54,9 @@ class LeafSums:
     h: F64  # (M, O, O) w h; zero for leaf rules that do not use it
     k: F64 | None = None  # (M,) w k for one output; J needs nothing else then
     count: F64 | None = None  # (M,) rows drawn, if the model recorded them
+    between: F64 | None = (
+        None  # (M, M) weights of pairs, for leaf rules that solve all leaves at once
+    )
 
     def __add__(self, other: LeafSums) -> LeafSums:
         return LeafSums(
@@ -62,6 +66,7 @@ class LeafSums:
             self.h + other.h,
             _optional_sum(self.k, other.k),
             _optional_sum(self.count, other.count),
+            _optional_sum(self.between, other.between),
         )
 
 
@@ -82,10 +87,20 @@ class Iteration:
     J: F64 | None  # (M, O, O); None for steps of one iteration
     slopes: NodeSlopes | None = None  # see StepTrace
     pooled: F64 | None = None  # (M, 1) the values that leaves were pooled to, if they were
+    centre: F64 | None = None  # see StepTrace
+    mix: F64 | None = None  # see StepTrace
 
     def after(self) -> F64:
         """(M, O) S after it."""
-        return self.c * self.s if self.S is None else self.S + self.c * self.s
+        s = self.c * centred(self.s, self.centre)
+        return s if self.S is None else self.S + s
+
+
+def centred(s: F64, centre: F64 | None) -> F64:
+    """Steps s (M, O) minus their mean by the shares ``centre`` (M,), zero where a share is; or s."""
+    if centre is None:
+        return s
+    return np.where(centre[:, None] > 0, s - centre @ s, 0.0)
 
 
 class LeafEquations:
@@ -105,6 +120,9 @@ class LeafEquations:
         sums: LeafSums = yield SumsRequest(S)
         if rule.statistic is not None:
             return self._from_statistic(sums, c)
+        centre = sums.W / (sums.W.sum() or 1.0) if rule.centred else None
+        if rule.pairwise is not None:
+            return self._pairwise(rule.pairwise, sums, c, centre)
         H = self._curvature(sums)
         if self.ensemble.step_nodes is not None:
             return self._from_nodes(sums, H, c)
@@ -118,7 +136,7 @@ class LeafEquations:
         J = self._slope_from_sums(sums, s)
         if J is None and rule.iterations > 1:
             J = yield SumsRequest(S, s)
-        return Iteration(c, S, s, sums, D, D_inverse, J, pooled=pooled)
+        return Iteration(c, S, s, sums, D, D_inverse, J, pooled=pooled, centre=centre)
 
     def iterate_with_scales(
         self, scales: Sequence[float], first: Iteration | None = None
@@ -204,6 +222,16 @@ class LeafEquations:
         slopes = NodeSlopes(nodes, active, steps, e.rate(self.t), live)
         D = steps.D[nodes.leaf][:, :, None]
         return Iteration(c, None, s, sums, D, np.zeros_like(D), None, slopes)
+
+    def _pairwise(
+        self, leaves: PairwiseLeaves, sums: LeafSums, c: float, centre: F64 | None
+    ) -> Iteration:
+        """The iteration of leaves that are solved all at once."""
+        assert sums.between is not None
+        mix = leaves.matrix(sums.between)
+        nothing = np.zeros((self.M, 1, 1))
+        s = mix @ sums.G
+        return Iteration(c, None, s, sums, nothing, nothing, None, centre=centre, mix=mix)
 
     def _from_statistic(self, sums: LeafSums, c: float) -> Iteration:
         """The iteration of leaves that are a statistic of their rows, which has no derivatives."""

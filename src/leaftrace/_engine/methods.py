@@ -88,10 +88,41 @@ class _WithUpdateSet:
 
 @dataclass(frozen=True)
 class LeafInfluence(_WithUpdateSet):
-    """dQ/dw_i: the derivative of the query in the weight of a row, tree structures fixed."""
+    """dQ/dw_i: the derivative of the query in the weight of a row, tree structures fixed.
 
+    Two settings are for losses that couple rows, such as those of rankers:
+
+    ``normalisers``  "frozen": normalisers of pairs and queries that depend on scores are held, which
+                     predicts what happens without a query better; "exact": they are differentiated,
+                     too, which is the derivative itself
+    ``change``       "weight": of the row alone, which stays in the pairs of its query; "presence":
+                     in all its pairs, so that it also leaves the gradients of the others, at the
+                     ranks they have
+    """
+
+    normalisers: Literal["frozen", "exact"] = "frozen"
+    change: Literal["weight", "presence"] = "weight"
     gives: ClassVar[Gives] = "derivatives"
     differentiates: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.normalisers not in ("frozen", "exact"):
+            raise InvalidInput(
+                f"LeafInfluence has normalisers={self.normalisers!r}; it can be 'frozen' or 'exact'."
+            )
+        if self.change not in ("weight", "presence"):
+            raise InvalidInput(
+                f"LeafInfluence has change={self.change!r}; it can be 'weight' or 'presence'."
+            )
+
+    def __repr__(self) -> str:
+        settings = [f"update_set={self.update_set!r}"]
+        if self.normalisers != "frozen":
+            settings.append(f"normalisers={self.normalisers!r}")
+        if self.change != "weight":
+            settings.append(f"change={self.change!r}")
+        return f"LeafInfluence({', '.join(settings)})"
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,16 @@ import numpy as np
 from .._adapters import Source
 from .._data.arrays import F64, Ids, Ints
 from .._data.errors import InvalidInput
+from .._data.query_ids import QueryRows
 from .._data.row_labels import aligned, labels_of, row_index
 from .._kernels import kernels, zeros
+from .._model.coupled.loss import CoupledLoss
+from .._model.coupled.scalars import OwnLoss, QueryScalar
 from .._model.ensemble import Ensemble
-from .._model.goal import Goal, GoalRows, ReadyGoal, squeezed
+from .._model.goal import Goal, GoalRows, QueryGoal, ReadyGoal, squeezed
 from .._model.reading import Reading
 
-Of = str | np.ndarray | Callable[[F64], Any] | Goal | ReadyGoal
+Of = str | np.ndarray | Callable[[F64], Any] | Goal | ReadyGoal | QueryGoal
 Reduce = Literal["mean", "sum"] | None
 
 
@@ -39,6 +42,11 @@ class Queries:
     reduce: Reduce
     goal: Goal | None = None  # then `gradient` is its gradient, and `reduce` is "sum"
     slices: Ints | None = None  # (m,) with `reduce`: numbers from 0 of the rows' slices, none empty
+    # A number of each query of ranked rows, whose gradient `gradient` is; `slices` are these queries,
+    # or None for their mean (`averages`) or sum. `reduce` is "sum".
+    scalar: QueryScalar | None = None
+    averages: bool = False
+    better: bool | None = None  # whether a lower `scalar` is better
 
     def __len__(self) -> int:
         return len(self._slice_sizes) if self.reduce else self.leaves.shape[1]
@@ -58,6 +66,8 @@ class Queries:
         """Whether a lower value of the scalar is better; None if that is not known."""
         if self.goal is not None:
             return self.goal.lower_is_better
+        if self.scalar is not None:
+            return self.better
         return True if self.of == "loss" else None
 
     def seeds(self, columns: slice, width: int, dtype: np.dtype) -> tuple[Any, F64]:
@@ -101,6 +111,12 @@ class Queries:
             before = self.goal.at(self.scores)
             changes = np.moveaxis(dF, 2, 0)  # (B, m, K)
             return np.array([[self.goal.at(self.scores + d) - before for d in changes]])
+        if self.scalar is not None:
+            values = self.scalar.at(self.scores[:, 0]).values
+            before = values(self.scores[:, 0])
+            moved = self.scores[:, 0] + dF[:, 0].T  # (B, m)
+            change = np.stack([values(F) - before for F in moved], axis=1)  # (Q, B)
+            return change if self.slices is not None else self._over_queries(change)
         if self.of == "loss":
             assert self.y is not None
             loss = self.ensemble.loss
@@ -109,6 +125,22 @@ class Queries:
             return self.reduced(change.T)
         return self.slope(dF)
 
+    def _over_queries(self, x: F64) -> F64:
+        """(1, B) the mean or sum of numbers (Q, B) of queries of ranked rows."""
+        return x.mean(axis=0, keepdims=True) if self.averages else x.sum(axis=0, keepdims=True)
+
+    def gradient_at(self, F: F64) -> F64:
+        """(m, K) dQ/dF at other scores F (m, K) of all test rows, before `reduce`."""
+        loss = self.ensemble.loss
+        if self.goal is not None:
+            return goal_gradient(self.goal, F)
+        if self.scalar is not None:
+            return _scalar_gradient(self.scalar, F, self.averages)
+        if self.of == "loss":
+            assert self.y is not None
+            return loss.value_gradient(F, self.y)
+        return self.gradient  # of predictions, and of anything that was given by its gradient alone
+
     def slope(self, dF: F64) -> F64:
         """dQ along dF, to first order: (queries, B)."""
         return self.reduced(np.einsum("mk,mkb->mb", self.gradient, dF))
@@ -116,13 +148,7 @@ class Queries:
     def at(self, ensemble: Ensemble) -> Queries:
         """The same queries at other leaf values of the same trees."""
         F = self.scores + ensemble.scores(self.leaves) - self.ensemble.scores(self.leaves)
-        c = self.gradient  # of predictions, and of anything that was given by its gradient alone
-        if self.goal is not None:
-            c = goal_gradient(self.goal, F)
-        elif self.of == "loss":
-            assert self.y is not None
-            c = ensemble.loss.value_gradient(F, self.y)
-        return replace(self, ensemble=ensemble, scores=F, gradient=c)
+        return replace(self, ensemble=ensemble, scores=F, gradient=self.gradient_at(F))
 
     def reduced(self, columns: F64) -> F64:
         """(queries, B) from values of each test row (m, B)."""
@@ -136,9 +162,19 @@ class Queries:
 
 
 def queries_for(
-    source: Source, X: Any, y: Any, of: Of, reduce: Reduce, output: int | None, baseline: Any
+    source: Source,
+    X: Any,
+    y: Any,
+    of: Of,
+    reduce: Reduce,
+    output: int | None,
+    baseline: Any,
+    qid: Any = None,
 ) -> tuple[Queries, np.ndarray]:
-    """The queries about these test rows, as a user passes them, and the names of their columns."""
+    """The queries about these test rows, as a user passes them, and the names of their columns.
+
+    ``qid``: queries of ranked test rows, by ids or sizes.
+    """
     labels = labels_of(X)
     y = aligned(y, labels, "y_test", "X_test")
     baseline = aligned(baseline, labels, "baseline", "X_test")
@@ -149,6 +185,12 @@ def queries_for(
         raise InvalidInput("X_test has no rows; pass at least one test row.")
     y = source.own_labels(X) if y is None else y
     codes = None if y is None else source.labels(y, m, "y_test")
+    ranked = source.test_queries(X, aligned(qid, labels, "qid", "X_test"), m)
+    loss = source.ensemble.loss
+    if isinstance(loss, CoupledLoss) and loss.whole and not isinstance(of, QueryGoal):
+        ranked = QueryRows(np.zeros(m, np.intp), np.array(["all"]))
+    if isinstance(of, QueryGoal) or (source.ensemble.coupled and _is_loss(of)):
+        return _ranked_queries(source.ensemble, leaves, offset, codes, of, reduce, ranked)
     queries = make_queries(
         source.ensemble, leaves, offset, codes, of, reduce, output, source.classes, labels
     )
@@ -157,6 +199,69 @@ def queries_for(
     if reduce:
         return queries, np.array([reduce])
     return queries, row_index(X, m)
+
+
+def _is_loss(of: Of) -> bool:
+    return isinstance(of, str) and of == "loss"
+
+
+def _ranked_queries(
+    ensemble: Ensemble,
+    leaves: Ids,
+    offset: F64 | None,
+    y: F64 | None,
+    of: Any,
+    reduce: Reduce,
+    ranked: QueryRows | None,
+) -> tuple[Queries, np.ndarray]:
+    """Queries about whole queries of ranked test rows, and their names."""
+    what = of.name if isinstance(of, QueryGoal) else "the loss of a ranking"
+    if reduce not in (None, "mean", "sum"):
+        raise InvalidInput(
+            f"reduce is {reduce!r}; it can be None (a column for each query), 'mean' or 'sum'."
+        )
+    if y is None:
+        raise InvalidInput(
+            f"{what} needs the labels of the test rows; pass y_test, or of='prediction'."
+        )
+    if ranked is None:
+        raise InvalidInput(
+            f"{what} is a number of a whole query; pass qid= with the query of each test row, or the sizes of the "
+            "queries, or ask for of='prediction'."
+        )
+    loss = ensemble.loss
+    if isinstance(of, QueryGoal):
+        scalar = of.scalar(y, ranked.number)
+        better = of.lower_is_better
+    else:
+        assert isinstance(loss, CoupledLoss)
+        scalar = OwnLoss(loss, y, ranked.number)
+        better = True
+    F = ensemble.scores(leaves, offset)
+    averages = reduce == "mean"
+    c = _scalar_gradient(scalar, F, averages)
+    name = of.name if isinstance(of, QueryGoal) else "loss"
+    slices = ranked.number if reduce is None else None
+    queries = Queries(
+        ensemble,
+        leaves,
+        F,
+        y,
+        c,
+        name,
+        "sum",
+        slices=slices,
+        scalar=scalar,
+        averages=averages,
+        better=better,
+    )
+    return queries, ranked.ids if reduce is None else np.array([reduce])
+
+
+def _scalar_gradient(scalar: QueryScalar, F: F64, averages: bool) -> F64:
+    """(m, 1) the gradient of the sum, or the mean, of the numbers of all queries."""
+    c = scalar.at(F[:, 0]).gradient[:, None]
+    return c / (scalar.number[-1] + 1) if averages else c
 
 
 def make_queries(

@@ -16,9 +16,11 @@ from .._data import inputs
 from .._data.arrays import F64, Ids, Ints
 from .._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
 from .._data.row_labels import aligned, labels_of
+from .._model.coupled.loss import CoupledLoss
+from .._model.coupled.scalars import OwnLoss
 from .._model.early_stopping import Rounds
 from .._model.ensemble import Ensemble
-from .._model.goal import Goal, GoalRows, ReadyGoal
+from .._model.goal import Goal, GoalRows, QueryGoal, ReadyGoal
 from .._model.reading import Reading
 from .._model.training_set import TrainingSet
 from .leaf_equations import LeafEquations
@@ -96,17 +98,50 @@ class AlteredModel:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.source.name}{self.rows.in_words()})"
 
-    def loss(self, X: Any, y: Any = None, baseline: Any = None) -> F64:
-        """(m,) the model's own loss of each row."""
+    def loss(self, X: Any, y: Any = None, baseline: Any = None, qid: Any = None) -> F64:
+        """(m,) the model's own loss of each row; of a ranker (Q,) that of each query.
+
+        The loss of a ranker has weights of pairs that depend on scores. As in `Tracer.influence`,
+        they are those at the scores of the model that was traced.
+        """
         F = self.scores(X, baseline)
         y = self.source.own_labels(X) if y is None else aligned(y, labels_of(X), "y")
-        return self.source.ensemble.loss.value(F, self.source.labels(y, len(F), "y"))
+        codes = self.source.labels(y, len(F), "y")
+        e = self.source.ensemble
+        if not isinstance(e.loss, CoupledLoss):
+            return e.loss.value(F, codes)
+        number = np.zeros(len(F), np.intp)
+        if not e.loss.whole:
+            number = self._query_numbers(X, qid, len(F))
+        traced = e.scores(*self.source.rows(X, aligned(baseline, labels_of(X), "baseline")))
+        return OwnLoss(e.loss, codes, number).at(traced[:, 0]).values(F[:, 0])
 
-    def goal(self, goal: Goal | ReadyGoal, X: Any, y: Any = None, baseline: Any = None) -> float:
-        """The value of one of `goals` for these rows, as in ``of=goal``."""
+    def _query_numbers(self, X: Any, qid: Any, m: int) -> Ints:
+        """(m,) queries of these rows; an error if they are not given."""
+        ranked = self.source.test_queries(X, aligned(qid, labels_of(X), "qid"), m)
+        if ranked is None:
+            raise InvalidInput(
+                "this is a number of whole queries; pass qid= with the query of each row, or the sizes of the queries."
+            )
+        return ranked.number
+
+    def goal(
+        self,
+        goal: Goal | ReadyGoal | QueryGoal,
+        X: Any,
+        y: Any = None,
+        baseline: Any = None,
+        qid: Any = None,
+    ) -> float:
+        """The value of one of `goals` for these rows, as in ``of=goal``; the mean over queries."""
         F = self.scores(X, baseline)
         y = self.source.own_labels(X) if y is None else aligned(y, labels_of(X), "y")
         codes = None if y is None else self.source.labels(y, len(F), "y")
+        if isinstance(goal, QueryGoal):
+            if codes is None:
+                raise InvalidInput(f"{goal.name} needs the labels of the rows; pass y.")
+            number = self._query_numbers(X, qid, len(F))
+            return float(goal.scalar(codes, number).at(F[:, 0]).values(F[:, 0]).mean())
         return goal.bind(GoalRows(self.reading, codes, len(F), labels_of(X))).at(F)
 
 
@@ -187,6 +222,11 @@ def _check_changes(e: Ensemble, rows: TrainingSet, y: F64, w: F64) -> None:
     if rows.sample_weight is not None and e.weights_fixed and _reweights(e, w):
         raise UnsupportedModel(
             f"refit() cannot give rows other weights: {e.weights_fixed}; use retrain()."
+        )
+    if rows.added is not None and e.coupled:
+        raise UnsupportedModel(
+            f"refit() cannot add rows to a model with the {e.loss.name} loss, as their query is not known; use "
+            "retrain() of your own on the larger training set."
         )
     if rows.y is not None and e.labels_fixed and np.any(y != e.y):
         raise UnsupportedModel(

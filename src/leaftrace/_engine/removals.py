@@ -34,7 +34,8 @@ def has_block_removal(e: Ensemble) -> bool:
     one_tree_a_step = int(np.diff(e.step_trees).max()) == 1
     is_boosting = e.moves is None and e.sample is None
     solves_leaves = not e.joins_leaves and e.rule.statistic is None
-    return e.n_outputs == 1 and one_tree_a_step and is_boosting and solves_leaves
+    separate = e.n_outputs == 1 and not e.coupled
+    return separate and one_tree_a_step and is_boosting and solves_leaves
 
 
 def refit_without(work: Workspace, sets: Sequence[Ints]) -> LeafChanges:

@@ -38,7 +38,7 @@ from .._model.leaf_rule import LeafRule
 from .._model.start import condense_labels
 from .diagnosis import FirstValues
 from .fidelity import Fidelity, judge, refuse_diverged
-from .leaf_equations import Iteration, LeafEquations, SumsCoroutine, SumsRequest
+from .leaf_equations import Iteration, LeafEquations, SumsCoroutine, SumsRequest, centred
 from .node_slopes import NodeSlopes
 from .pooled_leaves import PoolSlopes
 from .rounding_noise import has_rounding_noise, rounding_note, scores_before, step_noise
@@ -68,6 +68,11 @@ class StepTrace:
     # effects over leaves. N is zero for leaves that depend on other nodes; for pooled leaves it gives
     # effects, without the learning rate
     slopes: NodeSlopes | PoolSlopes | None = None
+    # (M,) for centred leaves: the share of each in the weight of all; the values are the steps minus
+    # their mean by these shares
+    centre: F64 | None = None
+    # (M, M) for leaves that are solved all at once: derivatives of the steps in the sums of g
+    mix: F64 | None = None
 
     @property
     def lam_effect(self) -> F64:
@@ -163,7 +168,7 @@ def _without_noise(
 
 def _values_of(e: Ensemble, t: int, trace: StepTrace) -> F64:
     """(M, O) the recomputed leaf values of step t."""
-    return e.rate(t) * (trace.S[-1] + trace.scale[-1] * trace.s[-1])
+    return e.rate(t) * (trace.S[-1] + trace.scale[-1] * centred(trace.s[-1], trace.centre))
 
 
 def _first_values(e: Ensemble, trace: StepTrace) -> FirstValues:
@@ -278,7 +283,7 @@ def base_labels(e: Ensemble) -> tuple[F64, F64]:
 
 def largest_gradient(e: Ensemble, A: F64) -> float:
     """The largest absolute gradient of a row at scores A (n, K)."""
-    return float(np.abs(e.loss.gradient(e.loss.state(A), e.y)).max())
+    return float(np.abs(e.gradients(A)).max())
 
 
 def leaf_scales(e: Ensemble, gradient: float) -> F64:
@@ -370,6 +375,8 @@ def _linearise(equations: LeafEquations, path: list[Iteration]) -> StepTrace:
         N=np.stack(N),
         rows=path[0].sums.rows,
         slopes=slopes,
+        centre=path[-1].centre,
+        mix=path[-1].mix,
     )
 
 

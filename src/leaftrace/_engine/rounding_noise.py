@@ -65,7 +65,7 @@ def _gradient_sizes(e: Ensemble, t: int, A: F64) -> F64:
     """(M, O) sums of w |g| over the leaves of step t, at scores A (n, K)."""
     leaves = e.leaf_range(t)
     sizes = np.zeros((leaves.stop - leaves.start, e.leaf_outputs))
-    g = np.abs(e.loss.gradient(e.loss.state(A), e.y))
+    g = np.abs(e.gradients(A, t))
     trees = e.trees(t)
     for r in range(trees.start, trees.stop):
         first = e.first_output[r]
@@ -80,7 +80,7 @@ def score_rounding(e: Ensemble, A: F64) -> float:
     ``A``: (n, K) scores before the last step, where gradients are smallest. Only if the change there
     is worth a word are those of all steps computed.
     """
-    if not e.rounding.scores or e.rule.statistic is not None:
+    if not e.rounding.scores or e.rule.statistic is not None or e.coupled:
         return 0.0
     noise, size = _rounding_terms(e, A, e.n_steps)
     if noise <= SAID_FROM**2 * size:

@@ -16,6 +16,7 @@ from .._data.progress import progress
 from .._kernels import kernels
 from .._kernels.arguments import ScoredRows, TreeChain
 from .._kernels.numpy import sum_by_leaf
+from .._model.coupled.loss import PairPoint
 from .._model.ensemble import Ensemble
 from .leaf_equations import LeafSums, Result, SumsCoroutine, SumsRequest
 
@@ -127,7 +128,10 @@ class Step:
             k = sums[:, 2]
         else:
             G, h = self._general_sums(request.S)
-        return LeafSums(self.W, self.rows, G, h, k, self._count)
+        between = None
+        if self.ensemble.rule.pairwise is not None:
+            between = self._pairs_between()
+        return LeafSums(self.W, self.rows, G, h, k, self._count, between)
 
     # ---- one output, a loss with native kernels ----
 
@@ -194,6 +198,8 @@ class Step:
     def _general_sums(self, S: F64 | None) -> tuple[F64, F64]:
         """G (M, O) and h (M, O, O) at A + S."""
         e = self.ensemble
+        if e.coupled:
+            return self._coupled_sums()
         O = e.leaf_outputs
         sample = [None] * len(self.first) if e.sample is None else e.sample[e.trees(self.t)]
 
@@ -215,6 +221,31 @@ class Step:
 
         gradients, hessians = zip(*self._map_chunks(sums_of_chunk), strict=True)
         return np.sum(gradients, axis=0), np.sum(hessians, axis=0)
+
+    def _coupled_sums(self) -> tuple[F64, F64]:
+        """The same for a loss that couples rows, whose terms have the weights in them."""
+        e = self.ensemble
+        point = e.coupling.at(self.scores.A[:, 0], self.t)
+        one = np.ones(e.n_rows)
+        G = np.zeros((self.M, 1))
+        H = np.zeros((self.M, 1, 1))
+        for r, ids in enumerate(self.leaves, e.trees(self.t).start):
+            drawn = None if e.sample is None else e.sample[r]
+            sum_by_leaf(ids, e.rounding.apply(point.g[:, None], one, drawn), G)
+            sum_by_leaf(ids, e.rounding.apply(point.h[:, None, None], one, drawn), H)
+        return G, H
+
+    def _pairs_between(self) -> F64:
+        """(M, M) weights of pairs whose rows are in two leaves, of a step of one tree."""
+        e = self.ensemble
+        point = e.coupling.at(self.scores.A[:, 0], self.t)
+        assert isinstance(point, PairPoint)
+        ids = self.leaves[0].astype(np.intp)
+        a, b = (ids[x] for x in (point.pairs.a, point.pairs.b))
+        apart = a != b
+        place = a[apart] * self.M + b[apart]
+        sums = np.bincount(place, point.pair_weights[apart], self.M**2)
+        return sums.reshape(self.M, self.M).astype(np.float64)
 
     def _own_curvatures(self, state: F64, y: F64) -> F64:
         """(n, K / O, O, O) the second derivatives among the outputs of each tree."""

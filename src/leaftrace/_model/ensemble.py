@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from .._data.arrays import F64, Ids, Ints
 from .._kernels import kernels
+from .coupled.loss import CoupledLoss, CoupledRows, CoupledTerms, Places
 from .leaf_rule import LeafRule, Rounding, UnknownLimits
 from .leaf_rule import Statistic as Statistic
 from .losses import Loss
@@ -85,6 +86,7 @@ class Ensemble:
                                    report, as the cause where they differ; empty if there is none
     ``weights_fixed``, ``labels_fixed``  why leaf values for other weights or labels of rows cannot
                                    be computed from this description; empty if they can
+    ``places``                     queries of the rows, for a loss that couples them; None otherwise
     """
 
     loss: Loss
@@ -120,6 +122,7 @@ class Ensemble:
     suspected: str = ""
     weights_fixed: str = ""
     labels_fixed: str = ""
+    places: Places | None = None
 
     @property
     def n_rows(self) -> int:
@@ -221,6 +224,19 @@ class Ensemble:
             return "the starting score of this model is a quantile of the labels"
         return ""
 
+    @property
+    def coupled(self) -> bool:
+        """Whether the gradient of a row depends on the scores of other rows."""
+        return isinstance(self.loss, CoupledLoss)
+
+    @cached_property
+    def coupling(self) -> CoupledTerms:
+        """The loss with the training rows, for a loss that couples them."""
+        assert isinstance(self.loss, CoupledLoss)
+        assert self.places is not None
+        rows = CoupledRows(self.y, self.w, self.places.number, self.places.origin)
+        return self.loss.on(rows)
+
     def moves_before(self, t: int) -> Sequence[tuple[int, float]]:
         """Moves between step t - 1 and step t."""
         if self.moves is not None:
@@ -262,8 +278,20 @@ class Ensemble:
         A = np.tile(self.base, (self.n_rows, 1))
         return A if self.offset is None else A + self.offset
 
-    def second_derivatives(self, A: F64) -> F64:
-        """(n, K) the loss's second derivative in each score, at scores A (n, K)."""
+    def gradients(self, A: F64, t: int = 0) -> F64:
+        """(n, K) the loss's gradient in each score, at scores A (n, K) before step t."""
+        if self.coupled:
+            return self._unweighted(self.coupling.at(A[:, 0], t).g)
+        return self.loss.gradient(self.loss.state(A), self.y)
+
+    def _unweighted(self, terms: F64) -> F64:
+        """(n, 1) terms (n,) of rows of non-zero weight, divided by it."""
+        return np.divide(terms, self.w, out=np.zeros_like(terms), where=self.w > 0)[:, None]
+
+    def second_derivatives(self, A: F64, t: int = 0) -> F64:
+        """(n, K) the loss's second derivative in each score, at scores A (n, K) before step t."""
+        if self.coupled:
+            return self._unweighted(self.coupling.at(A[:, 0], t).h)
         out = np.empty_like(A)
         rows = max(1, DERIVATIVES_AT_ONCE // self.n_outputs**2)
         for start in range(0, len(A), rows):
@@ -334,6 +362,7 @@ class Ensemble:
             offset=None if self.offset is None else self.offset[index],
             sample=None if self.sample is None else take_sample(self.sample, index),
             removed=None if self.removed is None else self.removed[index],
+            places=None if self.places is None else self.places.take(index),
             recorded=None,
             further_records=(),
             whole=None,
@@ -342,9 +371,10 @@ class Ensemble:
     def keep(self, index: Ints) -> Ensemble:
         """An ensemble whose sums over rows are those of `take`.
 
-        Leaves on disk are not copied: the other rows stay, marked as removed, with weight zero.
+        Leaves on disk are not copied: the other rows stay, marked as removed, with weight zero. Rows
+        that are coupled would still act on each other, so theirs are copied.
         """
-        if not isinstance(self.leaves, np.memmap):
+        if not isinstance(self.leaves, np.memmap) or self.coupled:
             return self.take(index)
         removed = np.ones(self.n_rows, bool)
         removed[index] = False

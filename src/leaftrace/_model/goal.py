@@ -14,10 +14,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._data.arrays import F64
+from .._data.arrays import F64, Ints
 from .._data.errors import InvalidInput
 from .._data.inputs import class_codes
 from .._data.row_labels import aligned
+from .coupled.scalars import QueryScalar
 from .losses import Loss
 from .reading import Reading
 
@@ -160,4 +161,15 @@ class ReadyGoal:
 
     def bind(self, test: GoalRows) -> Goal:
         """The goal for these test rows."""
+        raise NotImplementedError
+
+
+class QueryGoal:
+    """A goal of each query of ranked test rows."""
+
+    name: ClassVar[str]
+    lower_is_better: ClassVar[bool] = False
+
+    def scalar(self, y: F64, number: Ints) -> QueryScalar:
+        """The goal for test rows with labels y (m,) and queries (m,)."""
         raise NotImplementedError

@@ -44,6 +44,29 @@ class UncertainStatistic(Statistic, Protocol):
 
 
 @dataclass(frozen=True)
+class PairwiseLeaves:
+    """Steps s (M,) of a tree that solve (L + (prior + l2) I - prior / M) s = -G, minus their mean.
+
+    L is the Laplacian of the weights of pairs between leaves. The step of the last leaf is zero before
+    the mean is subtracted, and its equation is left out.
+    """
+
+    prior: float
+    l2: float
+
+    def matrix(self, between: F64) -> F64:
+        """(M, M) -P K^-1, by which sums of gradients become steps; ``between``: (M, M) pair weights."""
+        M = len(between)
+        joint = between + between.T
+        K = np.diag(joint.sum(axis=1)) - joint
+        K = K + (self.prior + self.l2) * np.eye(M) - self.prior / M
+        out = np.zeros((M, M))
+        if M > 1:
+            out[:-1, :-1] = -np.linalg.inv(K[:-1, :-1])
+        return out - out.mean(axis=0)
+
+
+@dataclass(frozen=True)
 class LeafRule:
     """Formula for the step of a leaf from its rows: s = -(D + lam)^-1 G.
 
@@ -58,6 +81,12 @@ class LeafRule:
     ``l1`` is subtracted from |G|; ``max_step`` bounds |s|; a leaf with D below ``min_hessian``
     stays at zero. A leaf whose step is decided by one of them does not change with its rows.
 
+    ``centred``: the mean of the steps of all leaves, by the weight of their rows, is subtracted from
+    them; leaves without weight stay at zero.
+
+    ``pairwise``: the steps of all leaves solve one system of equations, from the weights of the pairs
+    that rows of different leaves are in.
+
     ``statistic`` replaces all of this.
     """
 
@@ -66,6 +95,8 @@ class LeafRule:
     l2_scales: bool = False
     lam_float32: bool = False
     diagonal: bool = False
+    centred: bool = False
+    pairwise: PairwiseLeaves | None = None
     iterations: int = 1
     backtracking: bool = False
     l1: float = 0.0

@@ -30,7 +30,9 @@ from .._engine.methods import (
 )
 from .._engine.queries import Of, Queries, Reduce
 from .._engine.subset_training import SubsetTraining
+from .._engine.whole_refits import values_by_refitting
 from .influence import FIRST_ORDER, REFITTED, SOFT_SPLITS, Influence, Unit, rank, top_table
+from .query_rows import whole_queries_influence
 from .retrained_rows import values_by_retraining
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class QueryArguments(NamedTuple):
     reduce: Reduce
     output: int | None
     baseline: Any
+    qid: Any = None
 
 
 def result_tables(
@@ -63,12 +66,19 @@ def result_tables(
 
 
 def rows_influence(
-    tracer: Tracer, query: QueryArguments, method: Method | None, rows: Any
+    tracer: Tracer, query: QueryArguments, method: Method | None, rows: Any, by: Any = None
 ) -> Influence:
     """Influence of training rows on queries by any method.
 
     ``rows``: training rows as the user gives them; None for all.
+    ``by``: "query" for that of whole training queries; None for that of rows.
     """
+    if by not in (None, "query"):
+        raise InvalidInput(f"by is {by!r}; it can be None, for rows, or 'query'.")
+    if by is not None and rows is not None:
+        raise InvalidInput(
+            "rows= names single rows, and by='query' asks for whole queries; leave one out."
+        )
     engine = tracer.engine
     method = LeafInfluence() if method is None else method
     if not isinstance(method, Method):
@@ -83,9 +93,20 @@ def rows_influence(
     some = None if rows is None else index
     if method.gives == "derivatives":
         refuse_jumping_rows(engine.work.trace, index)
+    if by is not None:
+
+        def of_documents() -> Real:
+            assert isinstance(method, (LeafInfluence, Baseline))
+            return _values(engine, queries, query.X_test, method, None)
+
+        kind = kind_of_change(engine, method)
+        return whole_queries_influence(
+            tracer, query, queries, test_index, method, of_documents, kind
+        )
     changed = None
     if isinstance(method, Retrain):
-        values, changed = values_by_retraining(engine, query.X_test, query.baseline, queries, index)
+        sets = list(index[:, None])
+        values, changed = values_by_retraining(engine, query.X_test, query.baseline, queries, sets)
     elif isinstance(method, RetrainingBaseline):
         values = method.values(_subset_training(tracer, query), queries, index)
     elif isinstance(method, SplitBaseline):
@@ -153,8 +174,10 @@ def _values(
         return values
     assert not isinstance(method, StructureInfluence)
     rows = np.arange(engine.n_rows) if index is None else index
-    if isinstance(method, LeafRefit) and engine.ensemble.not_smooth:
-        return engine.values_by_refitting(queries, method, rows)
+    e = engine.ensemble
+    if isinstance(method, LeafRefit) and (e.not_smooth or e.coupled):
+        sets = list(rows[:, None])
+        return values_by_refitting(engine.work, engine.rest, queries, method, sets)
     return engine.forward_values(queries, method, rows)
 
 
@@ -188,14 +211,22 @@ def removal_influence(
     **extra: Any,
 ) -> Influence:
     """An `Influence` about removing the training rows in `index`."""
+    e = tracer.engine.ensemble
+    action = "removed"
+    size = e.sample_weight[index]
+    if e.coupled and method.gives == "derivatives":
+        action = "weight_zero"
+        if isinstance(method, LeafInfluence) and method.change == "presence":
+            action = "absent"
+            size = np.ones(len(index))
     return Influence(
         finite_values(values),
         tracer.train_index[index],
         test_index,
         queries.of,
         repr(method),
-        "removed",
-        tracer.engine.ensemble.sample_weight[index],
+        action,
+        size,
         method.gives == "derivatives",
         lower_is_better=queries.lower_is_better,
         scored=method.gives == "scores",
@@ -231,6 +262,10 @@ def streamed_top(
             "SinglePoint."
         )
     tracer.engine.needs_derivatives()
+    if isinstance(method, LeafInfluence) and method.change == "presence":
+        raise InvalidInput(
+            "top() takes derivatives in weights; use influence(...).top(k) for presences."
+        )
     queries, test_index = tracer.engine.queries(*query)
     every_row = np.arange(tracer.n_rows)
     refuse_jumping_rows(tracer.engine.work.trace, every_row)
@@ -245,7 +280,9 @@ def streamed_top(
         return tops
 
     tops = in_smaller_pieces(tracer.engine.work, ranked)
-    name = f"{queries.of}_change_if_removed"
+    name = (
+        f"{queries.of}_change_if_{'weight_zero' if tracer.engine.ensemble.coupled else 'removed'}"
+    )
     rows = {"train_row": tracer.train_index, "position": every_row}
     kind = kind_of_change(tracer.engine, method)
     unit = Unit(kind, single_row_noise(tracer, queries, method))
@@ -262,6 +299,7 @@ def influence_estimate(
             "estimate() knows LeafInfluence, StructureInfluence and LeafRefit; for Retrain(), time one "
             "tracer.retrain()."
         )
+    tracer.engine.needs_separate_rows("estimate()")
     m = queries if isinstance(queries, (int, np.integer)) else inputs.row_count(queries)
     columns = 1 if reduce else int(m)
     index = row_numbers(rows, tracer.n_rows, labels=tracer.row_labels)
@@ -276,6 +314,7 @@ def candidates_influence(
 ) -> Influence:
     """Derivatives of queries in the weights of new rows, at weight zero."""
     engine = tracer.engine
+    engine.needs_separate_rows("score_candidates()")
     soft = _soft_candidates(method)
     engine.needs_derivatives()
     y_new = aligned(y_new, labels_of(X_new), "y_new", "X_new")

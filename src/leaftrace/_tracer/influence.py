@@ -24,6 +24,8 @@ REFITTED = "refitted, trees fixed"
 # Phrases for the actions whose effect `Influence.change` is, to put in a sentence.
 ACTION_PHRASES = {
     "removed": "without it",
+    "weight_zero": "with its weight at zero",
+    "absent": "without its pairs",
     "added": "with it added",
     "flipped": "with its label flipped",
     "relabelled": "with its label moved",
@@ -44,7 +46,8 @@ class Influence:
     ``test_index``   (queries,) labels of the test rows, or "mean" / "sum"
     ``of``           "loss", "prediction", "goal" or the name of a `Goal`
     ``method``       how it was computed
-    ``action``       the action whose effect tables show: rows "removed" or "added"; labels
+    ``action``       the action whose effect tables show: rows "removed" or "added"; with a loss
+                     that couples rows, "weight_zero" (its pairs stay) or "absent" (they go); labels
                      "flipped" (two classes), "relabelled" (to a given class) or "label_raised" (by
                      one, for numbers)
     ``weight``       (rows,) size of the action: sample weights for "removed", 1 - 2 y for
@@ -63,6 +66,7 @@ class Influence:
                      order, soft splits", "refitted, trees fixed" or "retrained"
     ``noise``        (queries,) the size from which a change stands out of retraining without a
                      random row, NaN where that was not measured; None: see `Tracer.noise_floor`
+    ``unit``         what a line is: a "row", or a whole "query" of a ranker's training rows
     """
 
     values: Real
@@ -81,6 +85,7 @@ class Influence:
     change_is: str = ""
     noise: F64 | None = None
     positions: Ints | None = None
+    unit: str = "row"
 
     def __post_init__(self) -> None:
         if not self.change_is:
@@ -99,7 +104,8 @@ class Influence:
         """
         if not self.derivative:
             return -self.values
-        direction = -self.weight if self.action == "removed" else self.weight
+        leaves = self.action in ("removed", "weight_zero", "absent")
+        direction = -self.weight if leaves else self.weight
         return self.values * direction.astype(self.values.dtype)[:, None]
 
     @property
@@ -143,6 +149,8 @@ class Influence:
 
     def row_columns(self) -> dict[str, np.ndarray]:
         """Columns (rows,) of a table that name the rows of this result."""
+        if self.unit == "query":
+            return {"train_query": self.train_index}
         positions = np.arange(len(self.values)) if self.positions is None else self.positions
         label = "new_row" if self.action == "added" else "train_row"
         return {label: self.train_index, "position": positions}
@@ -244,7 +252,8 @@ class Influence:
     def __repr__(self) -> str:
         rows, queries = self.shape
         noun = "query" if queries == 1 else "queries"
-        lines = [f"Influence of {rows:,} training rows on {queries:,} {noun} of {self.of}"]
+        lines_are = "training rows" if self.unit == "row" else "training queries"
+        lines = [f"Influence of {rows:,} {lines_are} on {queries:,} {noun} of {self.of}"]
         lines.append(f"  method: {self.method}")
         if rows and queries:
             lines += self._extremes()
@@ -275,7 +284,7 @@ class Influence:
                 size = f"score {burden[row]:+.3g}"
             else:
                 size = f"{phrase} the {self.of} changes by {change[row]:+.3g} ({self.change_is})"
-            lines.append(f"  most {effect}: row {self.train_index[row]}; {size}{suffix}")
+            lines.append(f"  most {effect}: {self.unit} {self.train_index[row]}; {size}{suffix}")
         return lines
 
     def _repr_html_(self) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .influence import Influence
 
 _FORMAT = "leaftrace-influence-1"
-_FACTS = ("of", "method", "action", "derivative", "lower_is_better", "scored", "change_is")
+_FACTS = ("of", "method", "action", "derivative", "lower_is_better", "scored", "change_is", "unit")
 _FACT_TYPES: dict[str, Any] = {
     "of": str,
     "method": str,
@@ -24,9 +24,10 @@ _FACT_TYPES: dict[str, Any] = {
     "lower_is_better": (bool, type(None)),
     "scored": bool,
     "change_is": str,
+    "unit": str,
 }
 _KINDS = {"Decimal", "Timestamp", "datetime", "date"}  # of names, that JSON does not have
-_ACTIONS = {"removed", "added", "flipped", "relabelled", "label_raised"}
+_ACTIONS = {"removed", "weight_zero", "absent", "added", "flipped", "relabelled", "label_raised"}
 
 
 def write_influence(influence: Influence, path: str | os.PathLike[str]) -> None:
@@ -80,6 +81,7 @@ def _fields(arrays: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any]:
         "lower_is_better": meta.get("lower_is_better"),
         "scored": meta.get("scored", False),
         "change_is": meta.get("change_is", ""),
+        "unit": meta.get("unit", "row"),
         "noise": arrays.get("noise"),
         "positions": arrays.get("positions"),
     }

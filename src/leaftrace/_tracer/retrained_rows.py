@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,20 +17,20 @@ if TYPE_CHECKING:
 
 
 def values_by_retraining(
-    engine: Engine, X: Any, baseline: Any, queries: Queries, index: Ints
+    engine: Engine, X: Any, baseline: Any, queries: Queries, sets: Sequence[Ints]
 ) -> tuple[Real, np.ndarray]:
-    """(rows, queries) by training again without each row; (rows,) whether trees changed."""
+    """(sets, queries) by training again without each set of rows; (sets,) whether trees changed."""
     offset = engine.source.rows(X, baseline)[1]
     engine.retrainings.confirm_eval_set()
 
-    def without_row(row: int) -> tuple[F64, bool]:
-        training = TrainingSet(engine.n_rows, engine.rest(np.array([row])))
+    def without_rows(rows: Ints) -> tuple[F64, bool]:
+        training = TrainingSet(engine.n_rows, engine.rest(rows))
         model = engine.retrainings.train(training, 1)
         scores = model.scores(X) + (0.0 if offset is None else offset)
         change = queries.change((scores - queries.scores)[:, :, None])[:, 0]
         return -change, model.structure_changed
 
-    models = engine.work.map(without_row, index.tolist())
-    done = list(progress(models, len(index), "retraining", "model"))
-    values = np.array([v for v, _ in done]).reshape(len(index), len(queries))
+    models = engine.work.map(without_rows, sets)
+    done = list(progress(models, len(sets), "retraining", "model"))
+    values = np.array([v for v, _ in done]).reshape(len(sets), len(queries))
     return values, np.array([changed for _, changed in done], dtype=bool)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +13,7 @@ from .._adapters.class_names import NamedClasses
 from .._data import frames, inputs
 from .._data.arrays import F64, Ints
 from .._data.parquet import Paths
-from .._data.row_labels import aligned, labels_of, positions_of, row_index
+from .._data.row_labels import aligned, labels_of, positions_of
 from .._engine.costs import Estimate
 from .._engine.engine import Engine
 from .._engine.fidelity import Fidelity
@@ -33,14 +32,15 @@ from .answers import (
     streamed_top,
 )
 from .display import tracer_html, tracer_text
+from .follow import followed
 from .influence import Influence
 from .label_answers import labels_influence
 from .neighbours import neighbour_table
-from .noise_floor import NoiseFloors
+from .query_rows import QueriesOfTraining
 from .training_rows import announce_duplicates, changed_training_set, read_files
 
 
-class Tracer(NoiseFloors):
+class Tracer(QueriesOfTraining):
     """A fitted model and its training rows: replays the training and traces predictions to rows.
 
     >>> tracer = Tracer(model, X_train, y_train)              # doctest: +SKIP
@@ -63,6 +63,7 @@ class Tracer(NoiseFloors):
     ``class_names``   names of the classes, in their order, for a model that has only numbers for
                       them (a saved LightGBM or XGBoost model); labels may then be given by name,
                       and tables show names
+    ``qid``           for rankers: the query of each training row, or the sizes of the queries
     ``eval_set``      (X, y) that stopped the training early, as in fit(): retraining stops again
                       by it. Without it, retrained models have as many rounds as the model
 
@@ -96,6 +97,7 @@ class Tracer(NoiseFloors):
         params: dict[str, Any] | None = None,
         class_names: Sequence[Any] | None = None,
         eval_set: Any = None,
+        qid: Any = None,
     ) -> None:
         # Not as a decorator, which would be the caller whose line warnings show.
         with memory_errors("building the tracer"):
@@ -104,8 +106,9 @@ class Tracer(NoiseFloors):
             y_train = aligned(y_train, index, "y_train", "X_train")
             sample_weight = aligned(sample_weight, index, "sample_weight", "X_train")
             baseline = aligned(baseline, index, "baseline", "X_train")
+            qid = aligned(qid, index, "qid", "X_train")
             source = open_model(
-                model, X_train, y_train, sample_weight, baseline, params or {}, class_names
+                model, X_train, y_train, sample_weight, baseline, params or {}, class_names, qid
             )
             self.engine = Engine(source, settings)
             self.X_train = X_train
@@ -224,6 +227,8 @@ class Tracer(NoiseFloors):
         rows: Any = None,
         output: int | None = None,
         baseline: Any = None,
+        qid: Any = None,
+        by: Literal["query"] | None = None,
     ) -> Influence:
         """Influence of the training rows (or of `rows`) on each test row.
 
@@ -236,9 +241,12 @@ class Tracer(NoiseFloors):
                     gradient of anything with respect to the raw predictions, as an array or a
                     function of them
         ``reduce``  "mean" or "sum": one column for the whole test set, at the price of one test row
+        ``qid``     queries of ranked test rows, as for `Tracer`. The loss of a ranker, and
+                    `goals.NDCG`, then have a column for each query
+        ``by``      "query": lines are whole training queries of a ranker instead of its rows
         """
-        query = QueryArguments(X_test, y_test, of, reduce, output, baseline)
-        return rows_influence(self, query, method, rows)
+        query = QueryArguments(X_test, y_test, of, reduce, output, baseline, qid)
+        return rows_influence(self, query, method, rows, by)
 
     def top(
         self,
@@ -251,9 +259,10 @@ class Tracer(NoiseFloors):
         of: Of = "loss",
         output: int | None = None,
         baseline: Any = None,
+        qid: Any = None,
     ) -> Any:
         """The table of `influence(...).top(k)`, with no more than a block of columns in memory."""
-        query = QueryArguments(X_test, y_test, of, None, output, baseline)
+        query = QueryArguments(X_test, y_test, of, None, output, baseline, qid)
         return streamed_top(self, query, method, k, effect)
 
     def label_influence(
@@ -367,22 +376,7 @@ class Tracer(NoiseFloors):
 
     def follow(self, retrained: RetrainedModel, *, n_jobs: int | None = None) -> Tracer:
         """A tracer of a model from `retrain`, with its training rows and the same settings, or `n_jobs`."""
-        training = retrained.rows
-        tracer = Tracer.__new__(Tracer)
-        settings = self.engine.settings
-        settings = replace(settings, n_jobs=n_jobs or settings.n_jobs)
-        tracer.engine = Engine(retrained.retrained.open(), settings)
-        tracer.X_train = training.table(self.X_train)
-        tracer.y_train = training.labels(self.y_train)
-        tracer.train_index = self.train_index[training.keep]
-        weights = training.weights(self._given_weight)
-        tracer._given_weight = inputs.weights(weights, tracer.n_rows)
-        if training.added is not None:
-            X_new, y_new, _ = training.added
-            names = row_index(X_new, len(y_new))
-            tracer.train_index = np.concatenate([tracer.train_index, names])
-        tracer.row_labels = None if self.row_labels is None else tracer.train_index
-        return tracer
+        return followed(self, Tracer.__new__(Tracer), retrained, n_jobs)
 
     def estimate(
         self,

@@ -22,8 +22,9 @@ from .._data.arrays import F64, Ints, Real
 from .._data.errors import InvalidInput, UnsupportedModel
 from .._data.progress import progress
 from .._engine.backward import expand_training, leaf_adjoint
+from .._engine.coupled_passes import CoupledPasses
 from .._engine.methods import Baseline, Gives
-from .._engine.queries import Queries, goal_gradient
+from .._engine.queries import Queries
 from .._engine.replay import Trace
 from .._engine.row_effects import PlacedRows, forward_scores
 from .._engine.workspace import Workspace
@@ -67,6 +68,8 @@ class BoostIn(Baseline):
                 "has it at the finished model's; use of='loss', 'prediction' or a goal (leaftrace.goals.Goal)."
             )
         stepwise = _StepwiseQueries(**{f.name: getattr(queries, f.name) for f in fields(queries)})
+        if work.trace.ensemble.coupled:
+            return _coupled_values(work, stepwise, index)
         work.prepare_effects()
 
         def values_of_block(columns: slice) -> Real:
@@ -124,32 +127,33 @@ class _StepwiseQueries(Queries):
         e = self.ensemble
         part = slice(None) if self.reduce else columns
         leaves = np.ascontiguousarray(self.leaves[:, part])
-        A = self.scores[part].copy()
+        A = self.scores.copy()
         out = zeros((len(e.values), e.leaf_outputs, width), dtype)
         for t in reversed(range(e.n_steps)):
-            e.move(t + 1, leaves, A, back=True)
-            c = e.factors[t] * self._gradient_at(A, part)
+            e.move(t + 1, self.leaves, A, back=True)
+            at_step = replace(self, gradient=e.factors[t] * self.gradient_at(A))
             here = out[e.leaf_range(t)]
             for ids, o in zip(leaves[e.trees(t)], e.first_output[e.trees(t)], strict=True):
-                tree_c = c[:, o : o + e.leaf_outputs]
-                if self.reduce:
+                outputs = slice(o, o + e.leaf_outputs)
+                if not self.reduce:
+                    here[ids, :, np.arange(len(ids))] = at_step.gradient[part, outputs]
+                    continue
+                for lane, s in enumerate(range(len(self))[columns]):
                     sums = np.zeros(here.shape[:2])
-                    sum_by_leaf(ids, tree_c, sums)
-                    here[:, :, 0] += sums
-                else:
-                    here[ids, :, np.arange(len(tree_c))] = tree_c
+                    sum_by_leaf(ids, at_step.slice_gradient(s)[:, outputs], sums)
+                    here[:, :, lane] += sums
         return out, np.zeros((e.n_outputs, width))
 
-    def _gradient_at(self, A: F64, part: slice) -> F64:
-        """(m, K) dQ/dF of these test rows at scores A."""
-        if self.goal is not None:
-            return goal_gradient(self.goal, A)
-        if self.of == "prediction":
-            c = self.gradient[part]
-        else:
-            assert self.y is not None
-            c = self.ensemble.loss.value_gradient(A, self.y[part])
-        return c / len(c) if self.reduce == "mean" else c
+
+def _coupled_values(work: Workspace, queries: Queries, index: Ints | None) -> Real:
+    """(rows, queries) of a model whose loss couples rows."""
+    passes = CoupledPasses(work)
+    blocks = [
+        passes.slopes(queries, columns, frozen=True, knock_on=False, through_lam=False).weights
+        for columns in blocks_of(len(queries))
+    ]
+    values = np.concatenate(blocks, axis=1).astype(work.dtype)
+    return values if index is None else values[index]
 
 
 def _needs_boosting(e: Ensemble, name: str) -> None:

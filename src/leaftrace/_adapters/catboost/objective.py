@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -18,13 +19,14 @@ from ..._model.further_losses.targets import (
     SquaredTargets,
 )
 from ..._model.general_losses import Huber, Tweedie
-from ..._model.leaf_rule import StatisticsByOutput
+from ..._model.leaf_rule import PairwiseLeaves, StatisticsByOutput
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from ..._model.separate_losses import OneVsAll
 from ..._model.start import BaseRule, LabelStatistic, LabelStatistics, Mean, MeanAndLogSpread
 from ..base import f32
 from .leaf_statistics import LogCoshMinimum, QuantileOfResiduals
 from .losses import Expectile, LogCosh, LogLinQuantile, Lq, Quantile, RelativeError
+from .ranking import COUPLED, read_ranking
 from .survival import AFT, survival_loss
 
 # The labels a loss takes: lowest, highest, in words.
@@ -52,6 +54,7 @@ LABELS: dict[str, tuple[float, float, str]] = {
     AFT: ANY_LABELS,
     "MultiLogloss": (0.0, 1.0, "0 and 1, a column for each output"),
     "MultiCrossEntropy": (0.0, 1.0, "probabilities from 0 to 1, a column for each output"),
+    **COUPLED,
 }
 TARGETS = ("MultiRMSE", "MultiLogloss", "MultiCrossEntropy")  # a label for each output
 # Losses whose vectors are solved one output at a time.
@@ -68,22 +71,30 @@ class Objective:
 
     ``statistic``: what the leaves of the method Exact are, None for other methods
     ``base_rule``: how a starting score comes from the data, None if it cannot
+    ``centred``: whether the mean of the leaves is subtracted from them
+    ``pairwise``: the rule of leaves that are solved all at once, None for others
     """
 
     loss: Loss
     statistic: Statistic | StatisticsByOutput | None
     base_rule: BaseRule | None
+    centred: bool = False
+    pairwise: PairwiseLeaves | None = None
 
 
-def read_objective(description: str, K: int, exact: bool) -> Objective:
+def read_objective(description: str, K: int, params: dict[str, Any]) -> Objective:
     """Translate CatBoost's description of a loss, such as "Quantile:alpha=0.7".
 
-    ``K`` counts the model's outputs; ``exact``: whether its leaves are of the method Exact."""
+    ``K`` counts the model's outputs."""
     name, _, settings = description.partition(":")
+    exact = params["leaf_estimation_method"] == "Exact"
     if name not in LABELS:
         raise UnsupportedModel(
             f"the loss '{description}' is not supported; supported losses are {', '.join(LABELS)}."
         )
+    if name in COUPLED:
+        loss, centred, pairwise = read_ranking(description, params)
+        return Objective(loss, None, None, centred, pairwise)
     if name == AFT:
         return Objective(survival_loss(settings), None, None)
     if name == "MultiQuantile":

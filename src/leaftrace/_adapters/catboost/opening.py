@@ -16,7 +16,13 @@ from .stages import take_stages
 
 
 def open_model(
-    model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    baseline: Any,
+    given: dict[str, Any],
+    qid: Any = None,
 ) -> CatBoostSource:
     """Open a fitted model with its training data.
 
@@ -44,7 +50,7 @@ def open_model(
     params |= given
     _refuse_settings(params)
     _refuse_model(model)
-    return CatBoostSource(model, params, X, y, sample_weight, baseline, own=own, rates=rates)
+    return CatBoostSource(model, params, X, y, sample_weight, baseline, qid, own=own, rates=rates)
 
 
 def load_model(path: str) -> catboost.CatBoost:

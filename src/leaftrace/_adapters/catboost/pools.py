@@ -11,7 +11,8 @@ import catboost
 import numpy as np
 
 from ..._data import frames
-from ..._data.arrays import Ids
+from ..._data.arrays import Ids, Ints
+from ..._data.errors import InvalidInput
 from ..._data.progress import progress
 from ..base import smallest_type
 
@@ -25,6 +26,17 @@ def readable_table(X: Any) -> Any:
     if frames.kind(X) == "polars" and _VERSION >= (1, 2, 10):
         return frames.categories_as_text(X)  # CatBoost reads categories as text anyway
     return frames.to_pandas(X)
+
+
+def sliced_pool(pool: catboost.Pool, keep: Ints) -> catboost.Pool:
+    """Return a Pool with some of the rows; an error where that is not possible."""
+    try:
+        return pool.slice(keep.tolist())
+    except catboost.CatBoostError as error:
+        raise InvalidInput(
+            "CatBoost takes only whole groups out of a Pool; leave out whole queries, or pass X_train and y_train as a "
+            f"table. It says: {error}"
+        ) from None
 
 
 def leaf_numbers(model: catboost.CatBoost, pool: catboost.Pool) -> Ids:

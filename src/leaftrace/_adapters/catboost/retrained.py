@@ -10,7 +10,7 @@ import catboost
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._data.arrays import F64
+from ..._data.arrays import F64, Ints
 from ..._model.early_stopping import Rounds
 from .users_model import with_content
 
@@ -24,8 +24,8 @@ class RetrainedCatBoost:
 
     model: catboost.CatBoost
     source: CatBoostSource
-    # table, labels, weights, given scores
-    training: tuple[Any, NDArray[Any], F64 | None, F64 | None]
+    # table, labels, weights, given scores, queries
+    training: tuple[Any, NDArray[Any], F64 | None, F64 | None, Ints | None]
     rounds: Rounds
 
     @cached_property

@@ -31,14 +31,15 @@ from ..._model.ensemble import Ensemble, LeafRule, Recorded
 from ..._model.further_losses.own import OwnFunctions
 from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
-from ..base import BaseSource, cumulative, f32, given_scores
+from ..base import BaseSource, coupled_places, cumulative, f32, given_scores, training_queries
 from ..split_columns import columns_of_training
 from . import objective as objectives
 from . import shrinkage
 from .model_json import Json, leaf_weights, model_to_json
 from .monotone import constraints, leaf_chains
 from .own_objective import TrainingObjective, own_objective, without_numba_warning
-from .pools import leaf_numbers, readable_table
+from .pools import leaf_numbers, readable_table, sliced_pool
+from .ranking import COUPLED, RANKING, cox_note, refuse_ignored_weights
 from .recorder import comparison_note, final_scores, recorded_scores
 from .retrained import RetrainedCatBoost
 from .retraining import StopIfUnwanted, retraining_params, stopped_early
@@ -74,6 +75,7 @@ class CatBoostSource(BaseSource):
         y: Any,
         sample_weight: Any,
         baseline: Any,
+        qid: Any = None,
         *,
         own: OwnFunctions | None = None,
         rates: F64 | None = None,
@@ -87,10 +89,9 @@ class CatBoostSource(BaseSource):
         values = np.asarray(model.get_leaf_values(), dtype=np.float64)
         self.values = values.reshape(int(self.counts.sum()), -1)
         self.loss_name = params["loss_function"].partition(":")[0]
-        exact = params["leaf_estimation_method"] == "Exact"
         if own is None:
             self.objective = objectives.read_objective(
-                params["loss_function"], self.values.shape[1], exact
+                params["loss_function"], self.values.shape[1], params
             )
         has_classes = own is not None or self.loss_name in objectives.CLASS_LOSSES
         classes = np.asarray(model.classes_ if has_classes else [])
@@ -105,6 +106,8 @@ class CatBoostSource(BaseSource):
             raise InvalidInput("y_train is missing; pass the labels the model was trained on.")
         labels = self.given_labels(y, n, "y_train")
         self._data = X, labels, inputs.weights(sample_weight, n), offset
+        qid = self.own_queries(X) if qid is None else qid
+        self.queries = training_queries(qid, n, self.loss_name in RANKING)
         self.ensemble = self._ensemble(leaves, offset)
 
     # ---- the ensemble ----
@@ -116,6 +119,9 @@ class CatBoostSource(BaseSource):
         class_weight = self._class_weights(codes)
         y = f32(codes)
         w = f32(sample_weight.astype(np.float32) * class_weight.astype(np.float32))
+        refuse_ignored_weights(self.loss_name, w)
+        if self.loss_name == "Cox":
+            self.notes = [*self.notes, *cox_note(len(y))]
         if self.loss_name == AFT:
             refuse_weights(w)
             self.notes = [UNWEIGHTED_ROWS]
@@ -157,12 +163,14 @@ class CatBoostSource(BaseSource):
             chains=leaf_chains(self._content, signs) if signs else None,
             rough_scores=rough_scores,
             recorded=None if weights is None else Recorded("weight", weights),
+            places=coupled_places(self.objective.loss, self.queries, len(y)),
             weights_fixed=UNWEIGHTED_ROWS if self.loss_name == AFT else "",
         )
 
     def _leaf_rule(self) -> LeafRule:
         params = self.params
-        newton = LEAF_METHODS[params["leaf_estimation_method"]]
+        # Losses that couple rows have in their h what leaves divide by.
+        newton = LEAF_METHODS[params["leaf_estimation_method"]] or self.loss_name in COUPLED
         iterations = int(params["leaf_estimation_iterations"])
         backtracks = params.get("leaf_estimation_backtracking", "No") != "No"
         return LeafRule(
@@ -174,6 +182,8 @@ class CatBoostSource(BaseSource):
             iterations=iterations,
             backtracking=iterations > 1 and backtracks,
             statistic=self.objective.statistic,
+            centred=self.objective.centred,
+            pairwise=self.objective.pairwise,
         )
 
     def _base(self, shrink: F64 | None) -> F64:
@@ -291,7 +301,11 @@ class CatBoostSource(BaseSource):
     def _training_pool(self) -> catboost.Pool:
         """The training rows with labels, weights and baseline, as a Pool."""
         X, y, sample_weight, offset = self._data
-        return self._pool(X, label=y, weight=sample_weight, baseline=offset)
+        more = {} if self.queries is None else {"group_id": self.queries.number}
+        return self._pool(X, label=y, weight=sample_weight, baseline=offset, **more)
+
+    def own_queries(self, X: Any) -> Any | None:
+        return X.get_group_id_hash() if isinstance(X, catboost.Pool) else None
 
     def own_labels(self, X: Any) -> Any | None:
         return X.get_label() if isinstance(X, catboost.Pool) and X.has_label() else None
@@ -352,7 +366,8 @@ class CatBoostSource(BaseSource):
         kept = "kept" if stopped_early(self.params) else "none"
         trees = len(model.get_tree_leaf_counts())
         rounds = Rounds(trees, len(self.counts), "repeated" if repeats else kept)
-        return RetrainedCatBoost(model, self, (table, labels, weights, baseline), rounds)
+        qid = None if self.queries is None else self.queries.take(rows.keep).number
+        return RetrainedCatBoost(model, self, (table, labels, weights, baseline, qid), rounds)
 
     def _eval_pools(self, eval_set: EvalSet | None) -> list[catboost.Pool] | None:
         """Return the rows that decide when to stop, as Pools."""
@@ -376,8 +391,9 @@ class CatBoostSource(BaseSource):
     ) -> tuple[Any, catboost.Pool]:
         """Return another training set as a table (or a Pool, if there is none) and as a Pool."""
         X = self._data[0]
-        if rows.y is None and rows.added is None:
-            pool = self._training_pool.slice(rows.keep.tolist())
+        sliced = self.queries is None or isinstance(X, catboost.Pool)  # only whole groups can be
+        if rows.y is None and rows.added is None and sliced:
+            pool = sliced_pool(self._training_pool, rows.keep)
             if rows.sample_weight is not None:
                 pool.set_weight(weights)
             return pool if isinstance(X, catboost.Pool) else rows.table(X), pool
@@ -386,7 +402,8 @@ class CatBoostSource(BaseSource):
                 "labels and rows of a Pool cannot be changed; pass X_train and y_train as a table."
             )
         table = rows.table(X)
-        return table, self._pool(table, label=labels, weight=weights, baseline=baseline)
+        more = {} if self.queries is None else {"group_id": self.queries.number[rows.keep]}
+        return table, self._pool(table, label=labels, weight=weights, baseline=baseline, **more)
 
     def same_structure(self, model: catboost.CatBoost) -> bool:
         """Return whether all training rows fall into the same leaves of another model."""

@@ -106,7 +106,9 @@ def draw_rows(
     if params["data_sample_strategy"] == "goss":
         goss = _Goss(params, e, sizes, check)
         return [check.choose(t, A, goss.draws(t, A)) for t, A in scores_by_step(e, e.n_steps)]
-    bags = _bags(params, e.y, balanced)
+    bags = (
+        _query_bags(params, e) if params.get("bagging_by_query") else _bags(params, e.y, balanced)
+    )
     return None if bags is None else _draw_bags(params, e, bags, check)
 
 
@@ -149,6 +151,18 @@ def _bags(params: dict[str, Any], y: F64, balanced: bool) -> Iterator[NDArray[An
     generators = BlockGenerators(int(params["bagging_seed"]), len(y))
     all_rows = np.ones(len(y), dtype=bool)
     return ((generators.draw(all_rows) < fraction).astype(np.uint8) for _ in count())
+
+
+def _query_bags(params: dict[str, Any], e: Ensemble) -> Iterator[NDArray[Any]] | None:
+    """Bag after bag of whole queries, (n,) 1 for their rows; None where LightGBM takes all rows."""
+    if params["bagging_freq"] <= 0 or params["bagging_fraction"] >= 1 or e.places is None:
+        return None
+    number = e.places.number
+    queries = int(number[-1]) + 1
+    generators = BlockGenerators(int(params["bagging_seed"]), queries)
+    every = np.ones(queries, dtype=bool)
+    fraction = params["bagging_fraction"]
+    return ((generators.draw(every) < fraction)[number].astype(np.uint8) for _ in count())
 
 
 class _Goss:

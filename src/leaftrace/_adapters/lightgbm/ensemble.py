@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from ..._data.arrays import F64, Ids
 from ..._data.errors import UnsupportedModel
+from ..._data.query_ids import QueryRows
+from ..._model.coupled.loss import Places
 from ..._model.ensemble import BASE, Ensemble, LeafRule
 from ..._model.further_losses.own import OwnFunctions, own_loss
 from ..._model.leaf_rule import Rounding
@@ -28,6 +30,7 @@ from .model import ParsedModel
 from .monotone import constrained_tree, directions
 from .objectives import INTENSITY, Objective, objective, steepness
 from .path_smooth import smoothing
+from .ranking import ranking_objective
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class LightGBMRun:
     ``offset``         (n, K) scores given in advance, or None
     ``version``        of LightGBM
     ``base``           (K,) the starting score, if it is not that of these labels
+    ``queries``        of a ranker, or None
     ``own``            the functions of an objective that the user wrote, or None
     ``classes``        number of classes for such an objective; 0 if labels are numbers
     """
@@ -79,6 +83,7 @@ class LightGBMRun:
     offset: F64 | None
     version: tuple[int, ...]
     base: F64 | None = None
+    queries: QueryRows | None = None
     own: OwnFunctions | None = None
     classes: int = 0
 
@@ -139,6 +144,7 @@ class LightGBMRun:
             rounding=replace(kind.rounding, draws=rounds_draws and weights.by_tree is None),
             weights_fixed=self._weights_fixed(kind),
             labels_fixed="" if weights.by_tree is None else "every class weighs them its own way",
+            places=None if self.queries is None else Places.of_training(self.queries.number),
         )
         return self._as_computed(e, params, schedule)
 
@@ -150,6 +156,8 @@ class LightGBMRun:
                 "weights of rows are intensities for cross_entropy_lambda, to which its gradients are not "
                 "proportional; train without them, or with cross_entropy."
             )
+        if self.queries is not None:
+            return ranking_objective(self.parsed.objective[0], params, self.queries)
         if self.own is None:
             return objective(self.parsed.objective[0], params, K, weighted, self.version)
         start = np.zeros((len(self.y), K)) if self.offset is None else self.offset
@@ -193,10 +201,12 @@ class LightGBMRun:
         return base, kind.base
 
     def _has_start(self, params: dict[str, Any]) -> bool:
-        """Whether there is a starting score.
+        """Whether there is a starting score, which rankers have not.
 
         Without boost_from_average a first tree of one leaf still holds it.
         """
+        if self.queries is not None:
+            return False
         first = self.without_splits[0] & (not self.parsed.averaged)
         if not params["boost_from_average"] and first.any() and not first.all():
             raise UnsupportedModel(

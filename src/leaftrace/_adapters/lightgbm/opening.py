@@ -12,6 +12,7 @@ from ..own_objectives import GIVE_OBJECTIVE
 from .model import ParsedModel
 from .monotone import METHODS, directions
 from .objectives import OBJECTIVES
+from .ranking import RANKING
 from .text import check_text
 
 VERSION = tuple(int(v) for v in re.findall(r"\d+", lgb.__version__)[:2])
@@ -23,8 +24,8 @@ def open_booster(model: Any) -> tuple[Any, lgb.Booster]:
         return model, model
     if not isinstance(model, lgb.LGBMModel):
         raise UnsupportedModel(
-            f"{type(model).__qualname__} is not a LightGBM model; pass a Booster, LGBMClassifier or LGBMRegressor "
-            "(of a CVBooster, one of its boosters with the rows of that fold)."
+            f"{type(model).__qualname__} is not a LightGBM model; pass a Booster, LGBMClassifier, LGBMRegressor or "
+            "LGBMRanker (of a CVBooster, one of its boosters with the rows of that fold)."
         )
     if not model.__sklearn_is_fitted__():
         raise UnsupportedModel(f"this {type(model).__name__} is not fitted; call fit() first.")
@@ -79,30 +80,42 @@ def refuse_unsupported(parsed: ParsedModel, params: dict[str, Any], own: bool) -
             "use_quantized_grad=True computes leaf values from gradients rounded at random; train with "
             "quant_train_renew_leaf=True, which computes them from the gradients themselves."
         )
-    if params.get("bagging_by_query"):
+    if parsed.objective[0] in RANKING and params["path_smooth"] > 0:
         raise UnsupportedModel(
-            "bagging_by_query draws queries, not rows; train with bagging_by_query=False."
+            f"path_smooth with objective='{parsed.objective[0]}' is not supported; train with path_smooth=0."
         )
+    _refuse_query_bags(parsed.objective[0], params)
     if parsed.averaged and params["data_sample_strategy"] == "goss":
         raise UnsupportedModel(
             "boosting='rf' with GOSS is not supported; use data_sample_strategy='bagging'."
         )
 
 
-def _refuse_objective(name: str) -> None:
-    """Raise for ranking, custom and other objectives that are not supported."""
-    if name in ("lambdarank", "rank_xendcg"):
+def _refuse_query_bags(name: str, params: dict[str, Any]) -> None:
+    """Raise for bags of queries that are not replayed."""
+    frequency = float(params["bagging_freq"])
+    if not params.get("bagging_by_query") or frequency <= 0 or params["bagging_fraction"] >= 1:
+        return
+    if name != "lambdarank":
         raise UnsupportedModel(
-            f"the ranking objective '{name}' is not supported: its gradients are of pairs of rows. The nearest "
-            "supported choice is 'regression' or 'cross_entropy' on the relevance."
+            "bagging_by_query is supported with objective='lambdarank' alone; train with bagging_by_query=False."
         )
+    if params["bagging_fraction"] / frequency > 0.5:
+        raise UnsupportedModel(
+            "with bagging_by_query and bagging_fraction / bagging_freq above 0.5, LightGBM adds trees to the scores of "
+            "wrong rows; train with bagging_by_query=False, or with a fraction / freq of 0.5 or less."
+        )
+
+
+def _refuse_objective(name: str) -> None:
+    """Raise for custom and other objectives that are not supported."""
     if not name:
         raise UnsupportedModel(
             "this model was trained with an objective of its own, which LightGBM does not store: "
             f"{GIVE_OBJECTIVE}."
         )
-    if name not in OBJECTIVES:
+    if name not in (*OBJECTIVES, *RANKING):
         raise UnsupportedModel(
             f"the objective {name!r} is not supported, for its derivatives are not known; supported objectives are "
-            f"{', '.join(OBJECTIVES)}."
+            f"{', '.join((*OBJECTIVES, *RANKING))}."
         )

@@ -34,9 +34,13 @@ def row_terms(
 
     Weights and terms are those of the rows, (n,).
     """
-    state = e.loss.state(A)
-    g = e.loss.gradient(state, e.y)
-    h = e.loss.hessian(state, e.y)
+    if e.coupled:
+        g = e.gradients(A, t)
+        h = e.second_derivatives(A, t)[:, :, None]
+    else:
+        state = e.loss.state(A)
+        g = e.loss.gradient(state, e.y)
+        h = e.loss.hessian(state, e.y)
     for r in range(*e.trees(t).indices(len(e.leaves))):
         o = slice(e.first_output[r], e.first_output[r] + 1)
         sample = np.ones(e.n_rows) if e.sample is None else np.asarray(e.sample[r], np.float64)

@@ -11,7 +11,7 @@ import lightgbm as lgb
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._data.arrays import F64
+from ..._data.arrays import F64, Ints
 from ..._data.forks import works_in_forks
 from ..._data.stopping import stop_if_unwanted
 from ..._model.early_stopping import Rounds
@@ -48,7 +48,8 @@ class RetrainedLightGBM:
 
     booster: lgb.Booster
     source: LightGBMSource
-    training: tuple[Any, NDArray[Any], F64, F64 | None]  # table, labels, weights, given scores
+    # table, labels, weights, given scores, sizes of queries
+    training: tuple[Any, NDArray[Any], F64, F64 | None, Ints | None]
     rounds: Rounds
 
     @cached_property

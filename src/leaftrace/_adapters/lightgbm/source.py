@@ -30,7 +30,7 @@ from ..._model.ensemble import Ensemble
 from ..._model.further_losses.own import OwnFunctions
 from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
-from ..base import BaseSource, f32, given_scores, pack_leaves
+from ..base import BaseSource, f32, given_scores, pack_leaves, training_queries
 from ..own_leaves import OwnLeaves
 from ..own_objectives import are_class_numbers, label_first, take_functions, takes_weights
 from ..split_columns import columns_of_training
@@ -40,6 +40,7 @@ from .model import parameters, read
 from .objectives import INTENSITY, objective
 from .opening import VERSION, open_booster, refuse_unsupported
 from .prediction import leaf_numbers
+from .ranking import RANKING, label_gains
 from .retraining import RetrainedLightGBM, stop_callback, training_objective
 from .splits import routes_of, split_columns, split_search
 from .stopping import known_rounds, stopped_early, stopping_params
@@ -63,13 +64,19 @@ ALIASES = {"early_stopping_rounds": "early_stopping_round"}
 
 
 def open_model(
-    model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    baseline: Any,
+    given: dict[str, Any],
+    qid: Any = None,
 ) -> LightGBMSource:
     """Open a model with its training data; ``given`` are parameters that the user states."""
     model, booster = open_booster(model)
     held = label_first(model.objective) if isinstance(model, lgb.LGBMModel) else None
     own, given = take_functions(given, held)
-    return LightGBMSource(model, booster, given, X, y, sample_weight, baseline, own=own)
+    return LightGBMSource(model, booster, given, X, y, sample_weight, baseline, qid, own=own)
 
 
 class LightGBMSource(BaseSource):
@@ -86,6 +93,7 @@ class LightGBMSource(BaseSource):
         y: Any,
         sample_weight: Any,
         baseline: Any,
+        qid: Any = None,
         *,
         own: OwnFunctions | None = None,
     ) -> None:
@@ -101,13 +109,13 @@ class LightGBMSource(BaseSource):
         refuse_unsupported(self.parsed, self._reported, own is not None)
         self._class_weights = self._class_weights_of_model()
         self._set_label_kind(y)
-        self._run = self._training_run(X, y, sample_weight, baseline)
+        self._run = self._training_run(X, y, sample_weight, baseline, qid)
         self.ensemble, self.params, self.notes = self._complete(self._run)
         if self.parsed.objective[0] == INTENSITY and own is None:
             self.notes.append("weights are intensities: influence is that of a copy of a row")
         self._steepness = self._run.steepness(self.params)
-        if self._loses_digits():
-            self.tolerance = 1e-6
+        if self._loses_digits() or self.queries is not None:
+            self.tolerance = 1e-6  # rankers add up pairs in float32
 
     def _parameters(self) -> tuple[dict[str, Any], list[str]]:
         """The parameters with those that the user gives, and the names of those with six digits."""
@@ -119,7 +127,9 @@ class LightGBMSource(BaseSource):
             )
         return params | self._given, [name for name in rounded if name not in self._given]
 
-    def _training_run(self, X: Any, y: Any, sample_weight: Any, baseline: Any) -> LightGBMRun:
+    def _training_run(
+        self, X: Any, y: Any, sample_weight: Any, baseline: Any, qid: Any
+    ) -> LightGBMRun:
         """Put the trees and the training rows together. Labels and weights may be in a Dataset."""
         if isinstance(X, lgb.Dataset):
             X.construct()
@@ -132,6 +142,8 @@ class LightGBMSource(BaseSource):
         codes = super().labels(y, n, "y_train")
         weight = inputs.weights(sample_weight, n)
         self._data = X, codes, weight, offset
+        qid = self.own_queries(X) if qid is None else qid
+        self.queries = training_queries(qid, n, self.parsed.objective[0] in RANKING)
         return LightGBMRun(
             parsed=self.parsed,
             leaves=leaves,
@@ -140,6 +152,7 @@ class LightGBMSource(BaseSource):
             class_weight=self._class_weight(codes),
             offset=offset,
             version=VERSION,
+            queries=self.queries,
             own=self.own,
             classes=0 if self.classes is None else len(self.classes),
         )
@@ -163,6 +176,9 @@ class LightGBMSource(BaseSource):
 
     def _set_label_kind(self, y: Any) -> None:
         """Set the range of labels, and the classes of a classifier."""
+        if self.parsed.objective[0] in RANKING:
+            self.label_range = (0.0, len(label_gains(self._reported)) - 1.0)
+            return
         K = self.parsed.outputs
         if isinstance(self.model, lgb.LGBMClassifier):
             self.classes = np.asarray(self.model.classes_)
@@ -191,6 +207,9 @@ class LightGBMSource(BaseSource):
 
     def own_labels(self, X: Any) -> Any | None:
         return X.construct().get_label() if isinstance(X, lgb.Dataset) else None
+
+    def own_queries(self, X: Any) -> Any | None:
+        return X.construct().get_group() if isinstance(X, lgb.Dataset) else None
 
     def _class_weight(self, y: F64) -> F64:
         """(n,) the wrapper's class_weight, by which it multiplies sample weights."""
@@ -303,9 +322,11 @@ class LightGBMSource(BaseSource):
         weight = cast(F64, rows.weights(sample_weight))
         offset = rows.offset(offset)
         training = rows.table(table)
+        queries = None if self.queries is None else self.queries.take(rows.keep)
         data = lgb.Dataset(
             training,
             label=codes,
+            group=None if queries is None else queries.sizes,
             weight=weight * self._class_weight(codes),
             init_score=offset if offset is None or self.parsed.outputs > 1 else offset[:, 0],
             categorical_feature=[
@@ -318,7 +339,7 @@ class LightGBMSource(BaseSource):
         return RetrainedLightGBM(
             booster,
             self,
-            (training, labels, weight, offset),
+            (training, labels, weight, offset, None if queries is None else queries.sizes),
             self._rounds(booster, rows.eval_set is not None),
         )
 

@@ -10,18 +10,21 @@ from numpy.typing import NDArray
 
 from ..._data.arrays import F64, Ids
 from ..._data.errors import UnsupportedModel
+from ..._data.query_ids import QueryRows
 from ..._data.wording import words
+from ..._model.coupled.loss import CoupledLoss
 from ..._model.ensemble import Ensemble, Recorded
 from ..._model.further_losses.own import OwnFunctions, own_loss
 from ..._model.leaf_rule import LeafRule, Rounding, StatisticsByOutput, UnknownLimits
 from ..._model.losses import Loss
 from ..._model.start import BaseRule, LabelStatistic, LabelStatistics
-from ..base import UNWEIGHTED, f32
+from ..base import UNWEIGHTED, coupled_places, f32
 from . import recover
 from .draws import Dart, Drawn, Moves, TreeMethod, draw_again
 from .model import Trees
 from .monotone import constrained_nodes
 from .objectives import QUANTILES, Quantile, as_float32, loss_and_factor, quantile_levels
+from .ranking import RankedRows, labels_fixed, ranking_loss
 from .start import starting_rule
 from .survival import AFT
 from .suspicions import suspected_bound, suspected_objective
@@ -52,6 +55,7 @@ class XGBoostRun:
     ``given``          names of parameters that the user gave
     ``notes``          findings that the user should read
     ``recovered``      some parameters are not those that the model reported
+    ``queries``        of a ranker, or None; ``sample_weight`` is then that of each row's query
     ``own``            the objective of training if the user wrote it; ``objective`` only gives the
                        response then
     ``classes``        number of classes, for such an objective; 0 if labels are numbers
@@ -72,6 +76,7 @@ class XGBoostRun:
     given: frozenset[str] = frozenset()
     notes: list[str] = field(default_factory=list)
     recovered: bool = False
+    queries: QueryRows | None = None
     own: OwnFunctions | None = None
     classes: int = 0
 
@@ -109,6 +114,8 @@ class XGBoostRun:
             rounding=Rounding(scores=True, derivatives=True, terms=True),
             weights_fixed=UNWEIGHTED if quantiles and not quantiles[0].weighted else "",
             suspected=self._suspected(),
+            labels_fixed=labels_fixed(self.params, self.queries),
+            places=coupled_places(loss, self.queries, len(self.y)),
         )
         return self._with_recovered(reported, rate_unit, hessian_factor)
 
@@ -120,6 +127,10 @@ class XGBoostRun:
 
     def _loss_and_factor(self) -> tuple[Loss, float]:
         """The loss, and the constant by which its second derivative is multiplied."""
+        if self.queries is not None:
+            start = self.base[0] + (0.0 if self.offset is None else self.offset[:, 0])
+            rows = RankedRows(self.y, self.queries, self.leaves, self.trees, start)
+            return ranking_loss(self.objective, self.params, rows), 1.0
         stored, factor = loss_and_factor(self.objective, self.params, len(self.base))
         if self.own is None:
             return stored, factor
@@ -154,6 +165,8 @@ class XGBoostRun:
         """The rule that estimated the starting score, if it was estimated."""
         is_given = self.params["boost_from_average"] != "1" or self.offset is not None
         if is_given or self.own is not None or self.objective == AFT:
+            return None
+        if isinstance(loss, CoupledLoss):  # some 1e-9, from gradients of all rows, which cancel
             return None
         label_rule: BaseRule | None = None
         if len(quantiles) == 1:

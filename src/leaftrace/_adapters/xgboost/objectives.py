@@ -10,6 +10,7 @@ from typing import cast
 import numpy as np
 
 from ..._data.arrays import F64, Ids
+from ..._model.coupled.cox import Cox
 from ..._model.further_losses.survival import AcceleratedTime, Distribution
 from ..._model.further_losses.targets import (
     LogisticTargets,
@@ -21,6 +22,7 @@ from ..._model.further_losses.targets import Terms as SeveralTerms
 from ..._model.general_losses import Gamma, Hinge, Pinball, PseudoHuber, SquaredLog, Tweedie
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from ..base import f32
+from .ranking import RANKING
 from .survival import AFT
 
 ANY = (-np.inf, np.inf)
@@ -42,6 +44,8 @@ OBJECTIVES = {  # and the range of their labels
     "reg:absoluteerror": ANY,
     "reg:quantileerror": ANY,
     AFT: ANY,
+    "survival:cox": ANY,
+    **RANKING,
 }
 QUANTILES = ("reg:absoluteerror", "reg:quantileerror")
 # Objectives of several targets at once.
@@ -137,6 +141,8 @@ def _loss(objective: str, params: Mapping[str, str]) -> Loss:
         return Tweedie(as_float32(params["tweedie_variance_power"]))
     if objective == "reg:pseudohubererror":
         return PseudoHuber(as_float32(params["huber_slope"]))
+    if objective == "survival:cox":
+        return Cox(float32=True)
     if objective in QUANTILES:
         name = objective.partition(":")[2].replace("error", " error")
         return Pinball(quantile_levels(params)[0], name)

@@ -119,9 +119,8 @@ def leaf_sums(e: Ensemble, steps: int) -> RecoverySums:
 
 def _step_sums(e: Ensemble, t: int, A: F64) -> tuple[F64, F64, F64, F64]:
     """(M, O) G, H, sums of w |g| and statistics of the leaves of step t, at the scores A."""
-    state = e.loss.state(A)
-    g = e.loss.gradient(state, e.y)
-    h = _second_derivatives(e, state)
+    g = e.gradients(A, t)
+    h = e.second_derivatives(A, t) if e.coupled else _second_derivatives(e, e.loss.state(A))
     shape = e.values[e.leaf_range(t)].shape
     G = np.zeros(shape)
     H = np.zeros(shape)

@@ -90,6 +90,8 @@ class RetrainedXGBoost:
         baseline = None if offset is None else offset + source.base
         rounds = None if source.opened.rounds is None else self.rounds.count
         opened = replace(source.opened, booster=self.booster, rounds=rounds)
+        queries = None if source.queries is None else source.queries.take(rows.keep).sizes
+        params = parameters(self.booster)
         return type(source)(
-            opened, learner(self.booster), parameters(self.booster), X, labels, weight, baseline
+            opened, learner(self.booster), params, X, labels, weight, baseline, qid=queries
         )

@@ -1,5 +1,5 @@
-"""XGBoost 2 and 3: Booster, XGBClassifier, XGBRegressor, XGBRFClassifier, XGBRFRegressor, and their
-.ubj and .json files.
+"""XGBoost 2 and 3: Booster, XGBClassifier, XGBRegressor, XGBRanker, XGBRFClassifier, XGBRFRegressor, and
+their .ubj and .json files.
 
 How XGBoost computes a leaf (scores, and g and h times the weight, in float32; their sums and the
 division in float64):
@@ -38,7 +38,7 @@ from ..._model.early_stopping import EvalRows, Rounds
 from ..._model.ensemble import Ensemble
 from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
-from ..base import BaseSource, f32, given_scores, native_values
+from ..base import BaseSource, f32, given_scores, native_values, training_queries
 from ..own_leaves import OwnLeaves
 from ..own_objectives import are_class_numbers, take_functions
 from ..split_columns import columns_of_training
@@ -54,12 +54,13 @@ from .model import (
 from .objectives import ANY, OBJECTIVES
 from .opening import OpenedModel, open_booster, refuse_unsupported, with_given
 from .prediction import leaves_of_rows, leaves_of_table, rounds_notes
+from .ranking import RANKING, group_fields, query_weights
 from .retraining import RetrainedXGBoost, training_objective
 from .splits import columns_of, split_search
 from .start import margin
 from .stopping import STOPPING_NAMES, StopIfUnwanted, reported_metrics
 from .survival import AFT, bounds_of_logs, log_bounds, own_bounds
-from .tables import MatrixBuilder, take_rows
+from .tables import MatrixBuilder, group_sizes, take_rows
 from .users_model import with_booster, with_leaf_values
 
 # Reported parameters that describe the run, and not how to run again.
@@ -70,7 +71,13 @@ _NOT_FOR_RETRAINING = {
 
 
 def open_model(
-    model: Any, X: Any, y: Any, sample_weight: Any, baseline: Any, given: dict[str, Any]
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    baseline: Any,
+    given: dict[str, Any],
+    qid: Any = None,
 ) -> XGBoostSource:
     """Open a model with its training data; ``given`` are parameters that the user states."""
     opened = open_booster(model)
@@ -83,7 +90,7 @@ def open_model(
     details = learner(opened.booster)
     refuse_unsupported(details, params, opened.own is not None)
     names = frozenset(ALIASES.get(name, name) for name in given)
-    return XGBoostSource(opened, details, params, X, y, sample_weight, baseline, names)
+    return XGBoostSource(opened, details, params, X, y, sample_weight, baseline, names, qid)
 
 
 class XGBoostSource(BaseSource):
@@ -104,6 +111,7 @@ class XGBoostSource(BaseSource):
         sample_weight: Any,
         baseline: Any,
         given: frozenset[str] = frozenset(),
+        qid: Any = None,
     ) -> None:
         self.given = given
         self.opened = opened
@@ -125,10 +133,13 @@ class XGBoostSource(BaseSource):
         self._read_trees(details)
         self.base = margin(self.objective, self._base_score(details))
         self.estimated = False  # whether the starting score comes from the labels
-        self.training = self._training_run(details, params, y, sample_weight, baseline)
+        self.training = self._training_run(details, params, y, sample_weight, baseline, qid)
         self.ensemble = self.training.ensemble()
         self.estimated = self.ensemble.base_rule is not None
         self.notes = self.training.notes
+        if self.objective == "survival:cox":
+            # The last bits of XGBoost's float32 exponentials of all rows remain in the smallest risk sets.
+            self.tolerance = 1e-5
 
     def _read_trees(self, details: dict[str, Any]) -> None:
         """Set the trees, and the number of rounds that the model predicts with."""
@@ -154,6 +165,7 @@ class XGBoostSource(BaseSource):
         y: Any,
         sample_weight: Any,
         baseline: Any,
+        qid: Any,
     ) -> XGBoostRun:
         """Put the trees and the training rows together. Labels and weights may be in a DMatrix."""
         if isinstance(self.X, xgb.DMatrix):
@@ -164,6 +176,10 @@ class XGBoostSource(BaseSource):
         n = leaves.shape[1]
         if y is None:
             raise InvalidInput("y_train is missing; pass the labels the model was trained on.")
+        qid = self.own_queries(self.X) if qid is None else qid
+        self.queries = training_queries(qid, n, self.objective in RANKING)
+        if sample_weight is not None and self.queries is not None:
+            sample_weight = query_weights(np.asarray(sample_weight, float), self.queries)
         return XGBoostRun(
             objective=self.objective,
             params=params,
@@ -181,6 +197,7 @@ class XGBoostSource(BaseSource):
             own=self.opened.own,
             classes=0 if self.classes is None else len(self.classes),
             notes=rounds_notes(self.booster, self.rounds, self._trained_rounds),
+            queries=self.queries,
         )
 
     # ---- rows ----
@@ -245,6 +262,9 @@ class XGBoostSource(BaseSource):
             return own_bounds(X)
         labels = X.get_label()
         return labels if labels.size else None
+
+    def own_queries(self, X: Any) -> Any | None:
+        return group_sizes(X) if isinstance(X, xgb.DMatrix) else None
 
     def as_trained(
         self, codes: F64, weight: F64, factor: F64, base_factor: F64 | None
@@ -361,8 +381,11 @@ class XGBoostSource(BaseSource):
         labels = rows.labels(t.y)
         is_aft = self.objective == AFT
         more: dict[str, Any] = bounds_of_logs(labels) if is_aft else {"label": labels}
-        if (weight := rows.weights(t.sample_weight)) is not None:
+        weight = rows.weights(t.sample_weight)
+        if weight is not None:
             more["weight"] = weight
+        if self.queries is not None:
+            more |= group_fields(self.queries.take(rows.keep), weight)
         if (offset := rows.offset(t.offset)) is not None:
             more["base_margin"] = offset + self.base
         if isinstance(self.X, xgb.DMatrix):

@@ -29,6 +29,7 @@ from .survival import AFT
 
 _DEFAULT = 0.5  # where nothing is estimated
 _LINKS: dict[str, Literal["identity", "log", "logit"]] = {
+    "survival:cox": "log",
     "reg:squarederror": "identity",
     "reg:logistic": "logit",
     "binary:logistic": "logit",

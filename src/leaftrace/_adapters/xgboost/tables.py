@@ -6,6 +6,7 @@ import re
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import xgboost as xgb
 from xgboost.core import XGBoostError
 
@@ -75,10 +76,16 @@ class MatrixBuilder:
         return {name: values.to_pylist() for name, values in found.to_arrow() if values is not None}
 
 
+def group_sizes(matrix: xgb.DMatrix) -> Ints | None:
+    """Sizes of the groups of a matrix; None if it has none."""
+    edges = matrix.get_uint_info("group_ptr")
+    return np.diff(edges).astype(np.int64) if edges.size > 1 else None
+
+
 def take_rows(matrix: xgb.DMatrix, keep: Ints) -> xgb.DMatrix:
     """Some rows of a matrix, without its labels and weights."""
     try:
-        return matrix.slice(keep.tolist())
+        return matrix.slice(keep.tolist(), allow_groups=True)
     except XGBoostError as error:
         raise InvalidInput(
             f"rows of this matrix cannot be taken; pass the table itself. XGBoost says: {error_reason(error)}"

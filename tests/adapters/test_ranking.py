@@ -1,0 +1,295 @@
+"""The contract of rankers: the replay is exact, and every number is that of a refit by a twin."""
+
+from dataclasses import replace
+from functools import cache
+
+import cases_ranking as data
+import lightgbm as lgb
+import numpy as np
+import pytest
+import ranking_twins as twins
+from raw_scores import raw_scores
+
+import leaftrace as lt
+from leaftrace._engine.coupled_passes import CoupledPasses
+from leaftrace._engine.queries import make_queries
+from leaftrace._engine.refit import refit_on
+from leaftrace._engine.replay import replay
+from leaftrace._engine.workspace import Workspace
+from leaftrace._model.leaf_rule import Rounding
+
+ROWS = [3, 40]
+QUERY = 4
+
+
+@cache
+def prepared(name):
+    case = data.CASES[name]()
+    tracer = lt.Tracer(
+        case.model, data.X, case.y, qid=data.SIZES, dtype="float64", **case.arguments
+    )
+    return case, tracer
+
+
+TWINNED = [name for name in data.CASES if name not in data.DRAWN]
+
+
+@pytest.fixture(params=data.CASES)
+def setting(request):
+    return prepared(request.param)
+
+
+@cache
+def smooth_passes(name):
+    """Return passes and the query at the model that a refit without rounding and tables gives.
+
+    There the twin's finite differences and the derivatives must agree to their last digits.
+    """
+    _, tracer = prepared(name)
+    e = tracer.engine.ensemble
+    trace = tracer.engine.work.trace
+    smooth = replace(e, loss=e.loss.for_test_rows(), rounding=Rounding())
+    smooth = replace(smooth, values=refit_on(trace, smooth).values)
+    work = Workspace(replay(smooth, 1e-6), np.dtype(float), 1, 1 << 30)
+    leaves = tracer.engine.source.rows(data.X_TEST)[0]
+    return CoupledPasses(work), make_queries(smooth, leaves, None, None, "prediction", "sum", None)
+
+
+def twin_refit(case, w=None, pi=None, orders=None, keep=None):
+    """Return the sum of test scores of the twin's refit, and the scores before its steps."""
+    number = np.repeat(np.arange(len(data.SIZES)), data.SIZES)
+    if keep is None:
+        keep = np.ones(data.N, bool)
+    elif case.kept_weights is not None:
+        w = case.kept_weights(keep)
+    sizes = np.bincount(number[keep])
+    w = case.w if w is None else w
+    values, scores = twins.refit(
+        case.query_terms, case.leaves(data.X)[:, keep], case.y[keep], sizes[sizes > 0], w[keep],
+        case.rate, case.l2, case.lam, case.centred, pi, orders, case.prior,
+    )  # fmt: skip
+    test = case.leaves(data.X_TEST)
+    return sum(v[ids] for v, ids in zip(values, test, strict=True)), scores
+
+
+def test_fidelity(setting):
+    _, tracer = setting
+    assert tracer.fidelity.exact, tracer.fidelity.verdict
+    assert tracer.fidelity.max_error < 1e-6
+
+
+@pytest.mark.parametrize("name", TWINNED)
+def test_derivatives_are_slopes_of_a_refit(name):
+    """Exact derivatives in weights and presences, with the order of scores held."""
+    case, _ = prepared(name)
+    passes, query = smooth_passes(name)
+    slopes = passes.slopes(query, slice(0, 1), frozen=False)
+    _, orders = twin_refit(case)
+    step = 1e-5
+    for row in ROWS:
+        e = step * np.eye(data.N)[row]
+        up = twin_refit(case, w=case.w + e, orders=orders)[0].sum()
+        down = twin_refit(case, w=case.w - e, orders=orders)[0].sum()
+        scale = np.abs(slopes.weights).max()
+        expected = case.scale * (up - down) / (2 * step)
+        np.testing.assert_allclose(slopes.weights[row, 0], expected, atol=3e-7 * scale)
+        up = twin_refit(case, pi=1 + e, orders=orders)[0].sum()
+        down = twin_refit(case, pi=1 - e, orders=orders)[0].sum()
+        scale = np.abs(slopes.presences).max()
+        expected = (up - down) / (2 * step)
+        np.testing.assert_allclose(slopes.presences[row, 0], expected, atol=3e-7 * scale)
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("name", data.CASES)
+def test_forward_and_backward_agree(name, frozen):
+    passes, query = smooth_passes(name)
+    rng = np.random.default_rng(0)
+    dw, dpi = rng.normal(size=(2, data.N))
+    slopes = passes.slopes(query, slice(0, 1), frozen=frozen)
+    changes = passes.leaf_changes(dw, dpi, frozen=frozen)
+    e = passes.work.trace.ensemble
+    forwards = (replace(e, values=changes, base=np.zeros(1)).scores(query.leaves)).sum()
+    backwards = slopes.weights[:, 0] @ dw + slopes.presences[:, 0] @ dpi
+    np.testing.assert_allclose(forwards, backwards, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", TWINNED)
+def test_refits_without_a_document_and_a_query(name):
+    """Refits against the twin's and the library's own.
+
+    The replay has the float32 numbers of training, the twin has not: 1e-4 of the largest score.
+    """
+    case, tracer = prepared(name)
+    number = np.repeat(np.arange(len(data.SIZES)), data.SIZES)
+    for keep in (np.arange(data.N) != ROWS[1], number != QUERY):
+        found = raw_scores(tracer.refit(without=~keep), data.X_TEST).ravel()
+        expected, _ = twin_refit(case, keep=keep)
+        np.testing.assert_allclose(found, expected, atol=case.tolerance * np.abs(expected).max())
+        if case.own_refit is not None:
+            own = case.own_refit(case, case.w, keep)
+            np.testing.assert_allclose(
+                found, own, atol=0.1 * case.tolerance * np.abs(expected).max()
+            )
+
+
+def test_leaf_refit_is_the_change_of_refits(setting):
+    _, tracer = setting
+    ask = {"qid": data.TEST_SIZES, "method": lt.LeafRefit()}
+    held = tracer.influence(data.X_TEST, of="prediction", rows=[ROWS[1]], method=lt.LeafRefit())
+    without = raw_scores(tracer.refit(without=[ROWS[1]]), data.X_TEST).ravel()
+    with_all = raw_scores(tracer.refit(without=[]), data.X_TEST).ravel()
+    np.testing.assert_allclose(-held.values[0], without - with_all, atol=1e-12)
+    whole = tracer.influence(data.X_TEST, of="prediction", by="query", **ask)
+    rows = tracer.rows_of_queries(QUERY)
+    assert len(rows) == data.SIZES[QUERY]
+    without = raw_scores(tracer.refit(without=rows), data.X_TEST).ravel()
+    np.testing.assert_allclose(-whole.values[QUERY], without - with_all, atol=1e-12)
+
+
+def test_queries_in_another_order(setting):
+    """A tracer of the same rows with queries in another order has the same numbers."""
+    case, tracer = setting
+    if any(case is prepared(name)[0] for name in data.DRAWN):
+        pytest.skip("draws go by the position of queries")
+    order = np.random.default_rng(5).permutation(len(data.SIZES))
+    rows = np.concatenate(
+        [np.arange(data.N)[q] for q in np.array(twins.queries_of(data.SIZES))[order]]
+    )
+    arguments = {
+        name: value[rows] if np.shape(value) == (data.N,) else value
+        for name, value in case.arguments.items()
+    }
+    other = lt.Tracer(
+        case.model, data.X[rows], case.y[rows], qid=data.SIZES[order], dtype="float64", **arguments
+    )
+    ask = {"qid": data.TEST_SIZES}
+    found = other.influence(data.X_TEST, case.y_test, **ask).values
+    expected = tracer.influence(data.X_TEST, case.y_test, **ask).values[rows]
+    np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+
+
+def test_columns_and_lines(setting):
+    """Columns are test queries or documents, lines are documents or training queries."""
+    case, tracer = setting
+    ask = {"qid": data.TEST_SIZES}
+    documents = tracer.influence(data.X_TEST, case.y_test, **ask)
+    assert documents.shape == (data.N, 4)
+    assert documents.action == "weight_zero"
+    mean = tracer.influence(data.X_TEST, case.y_test, reduce="mean", **ask)
+    np.testing.assert_allclose(mean.values[:, 0], documents.values.mean(axis=1), atol=1e-12)
+    queries = tracer.influence(data.X_TEST, case.y_test, by="query", **ask)
+    weighted = documents.values * tracer.sample_weight[:, None]
+    np.testing.assert_allclose(
+        queries.values[QUERY], weighted[tracer.rows_of_queries(QUERY)].sum(axis=0), atol=1e-12
+    )
+    assert tracer.influence(data.X_TEST, of="prediction").shape == (data.N, len(data.X_TEST))
+    goal = tracer.influence(data.X_TEST, case.y_test, of=lt.goals.NDCG(3), **ask)
+    assert goal.shape == (data.N, 4)
+    assert goal.effect_words == ("helpful", "harmful")
+    present = lt.LeafInfluence(change="presence")
+    absent = tracer.influence(data.X_TEST, case.y_test, method=present, **ask)
+    assert "loss_change_if_absent" in absent.top(1)
+    boostin = tracer.influence(
+        data.X_TEST, case.y_test, method=lt.baselines.BoostIn(), by="query", **ask
+    )
+    assert boostin.shape == (len(data.SIZES), 4)
+
+
+# ---- arguments ----
+
+
+def test_forms_of_qid():
+    case, tracer = prepared("LightGBM: lambdarank")
+    expected = tracer.influence(data.X_TEST, data.Y_TEST, qid=data.TEST_SIZES).values
+    names = np.repeat([f"q{i}" for i in range(len(data.SIZES))], data.SIZES)
+    named = lt.Tracer(case.model, data.X, case.y, qid=names, dtype="float64")
+    found = named.influence(data.X_TEST, data.Y_TEST, qid=np.repeat(list("abcd"), data.TEST_SIZES))
+    np.testing.assert_array_equal(found.values, expected)
+    assert found.test_index.tolist() == list("abcd")
+    assert named.queries.ids[:2].tolist() == ["q0", "q1"]
+    rows = lgb.Dataset(data.X, data.Y, group=data.SIZES, free_raw_data=False)
+    own = lt.Tracer(case.model, rows, dtype="float64")
+    np.testing.assert_array_equal(
+        own.influence(data.X_TEST, data.Y_TEST, qid=data.TEST_SIZES).values, expected
+    )
+
+
+def test_what_is_wrong_with_qid():
+    case, tracer = prepared("LightGBM: lambdarank")
+    with pytest.raises(lt.InvalidInput, match="this model is a ranker; pass qid="):
+        lt.Tracer(case.model, data.X, case.y)
+    with pytest.raises(lt.InvalidInput, match="add up to"):
+        lt.Tracer(case.model, data.X, case.y, qid=[3, 4])
+    scattered = np.arange(data.N) % 7
+    with pytest.raises(lt.InvalidInput, match="in several places"):
+        lt.Tracer(case.model, data.X, case.y, qid=scattered)
+    with pytest.raises(lt.InvalidInput, match="pass qid="):
+        tracer.influence(data.X_TEST, data.Y_TEST)
+    with pytest.raises(lt.InvalidInput, match="no query 99"):
+        tracer.rows_of_queries([99])
+    plain = lgb.train({**data.SMALL}, lgb.Dataset(data.X, data.Y), 2)
+    with pytest.raises(lt.InvalidInput, match="qid is for rankers"):
+        lt.Tracer(plain, data.X, data.Y, qid=data.SIZES)
+    with pytest.raises(lt.InvalidInput, match="no ranker"):
+        lt.Tracer(plain, data.X, data.Y).influence(data.X_TEST, data.Y_TEST, by="query")
+
+
+def test_ndcg_of_a_model_that_is_no_ranker():
+    model = lgb.train({**data.SMALL}, lgb.Dataset(data.X, data.Y), 4)
+    tracer = lt.Tracer(model, data.X, data.Y, dtype="float64")
+    found = tracer.influence(
+        data.X_TEST, data.Y_TEST, qid=data.TEST_SIZES, of=lt.goals.NDCG(), reduce="mean"
+    )
+    row = int(np.abs(found.values[:, 0]).argmax())
+    e = 5e-3
+    changes = []
+    for sign in (1, -1):
+        weights = np.ones(data.N) + sign * e * np.eye(data.N)[row]
+        F = tracer.refit(sample_weight=weights).scores(data.X_TEST)[:, 0]
+        scalar = lt.goals.NDCG().scalar(data.Y_TEST, np.repeat(np.arange(4), data.TEST_SIZES))
+        changes.append(scalar.at(F).values(F).mean())
+    np.testing.assert_allclose(
+        found.values[row, 0], (changes[0] - changes[1]) / (2 * e), rtol=1e-3
+    )  # LightGBM rounds gradients to float32, also in a refit
+
+
+def test_refusals():
+    _, tracer = prepared("LightGBM: lambdarank")
+    X = data.X_TEST
+    y = data.Y_TEST
+    qid = {"qid": data.TEST_SIZES}
+    with pytest.raises(lt.UnsupportedModel, match="StructureInfluence"):
+        tracer.influence(X, y, method=lt.StructureInfluence(), **qid)
+    with pytest.raises(lt.UnsupportedModel, match="TopKLeaves"):
+        tracer.influence(X, y, method=lt.LeafInfluence(lt.TopKLeaves(2)), **qid)
+    with pytest.raises(lt.InvalidInput, match="TopKLeaves"):
+        tracer.influence(X, y, method=lt.LeafRefit(lt.TopKLeaves(2)), **qid)
+    with pytest.raises(lt.InvalidInput, match="its presence is its weight"):
+        tracer.influence(X, y, method=lt.LeafInfluence(change="presence"), by="query", **qid)
+    for ask in (
+        lambda: tracer.label_influence(X, of="prediction"),
+        lambda: tracer.score_candidates(X, X, of="prediction"),
+        lambda: tracer.refit(added=(X, y)),
+        lambda: tracer.estimate(5),
+        lambda: lt.label_noise(tracer),
+        lambda: tracer.influence(X, y, method=lt.baselines.TREX(), **qid),
+    ):
+        with pytest.raises(lt.UnsupportedModel, match=r"rows|query"):
+            ask()
+
+
+def test_settings_that_are_refused():
+    """Settings whose leaf values are not replayed, or that the library gets wrong."""
+    qid = {"qid": data.SIZES}
+    mart = data.catboost_ranker("LambdaMart", None, l2=3.0)().model
+    with pytest.raises(lt.UnsupportedModel, match="CatBoost subtracts it"):
+        lt.Tracer(mart, data.X, data.Y, **qid)
+    pairs = data.catboost_ranker("PairLogit", None, w=data.W)().model
+    with pytest.raises(lt.UnsupportedModel, match="regulariser alone"):
+        lt.Tracer(pairs, data.X, data.Y, data.W.astype(np.float32), **qid)
+    bags = {"bagging_by_query": True, "bagging_fraction": 0.7, "bagging_freq": 1}
+    with pytest.raises(lt.UnsupportedModel, match="scores of wrong rows"):
+        lt.Tracer(data.lightgbm(**bags)().model, data.X, data.Y, **qid)
+    with pytest.raises(lt.UnsupportedModel, match="path_smooth with"):
+        lt.Tracer(data.lightgbm(path_smooth=2.0)().model, data.X, data.Y, **qid)
