@@ -10,8 +10,9 @@ import numpy as np
 
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..own_objectives import take_functions
+from .leaf_rule import LEAF_METHODS
 from .own_objective import held_objective, refuse_own_loss
-from .source import LEAF_METHODS, CatBoostSource
+from .source import CatBoostSource
 from .stages import take_stages
 
 

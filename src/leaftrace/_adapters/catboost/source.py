@@ -27,7 +27,7 @@ from ..._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
 from ..._data.parquet import PartedTable
 from ..._data.stopping import stop_if_unwanted
 from ..._model.early_stopping import EvalRows, EvalSet, Rounds
-from ..._model.ensemble import Ensemble, LeafRule, Recorded
+from ..._model.ensemble import Ensemble, Recorded
 from ..._model.further_losses.own import OwnFunctions
 from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
@@ -35,11 +35,12 @@ from ..base import BaseSource, coupled_places, cumulative, f32, given_scores, tr
 from ..split_columns import columns_of_training
 from . import objective as objectives
 from . import shrinkage
+from .leaf_rule import leaf_rule
 from .model_json import Json, leaf_weights, model_to_json
 from .monotone import constraints, leaf_chains
 from .own_objective import TrainingObjective, own_objective, without_numba_warning
 from .pools import leaf_numbers, readable_table, sliced_pool
-from .ranking import COUPLED, RANKING, cox_note, refuse_ignored_weights
+from .ranking import RANKING, cox_note, refuse_ignored_weights
 from .recorder import comparison_note, final_scores, recorded_scores
 from .retrained import RetrainedCatBoost
 from .retraining import StopIfUnwanted, retraining_params, stopped_early
@@ -52,8 +53,6 @@ from .training_leaves import TrainingLeaves, training_leaves
 from .users_model import own_predictions, with_leaf_values
 
 _SHRUNK = "with model_shrink_rate CatBoost rounds the scores of this loss to about five digits before each step"
-# Supported leaf_estimation_methods, and whether they divide by second derivatives.
-LEAF_METHODS = {"Newton": True, "Gradient": False, "Simple": False, "Exact": False}
 _NOTE = "target statistics of categories recomputed, in the random order of training, as part of the fixed structure"
 _NOT_CONFIRMED = (
     ", which the weights of the leaves do not confirm (likely other training rows or labels, or a model trained on "
@@ -146,7 +145,7 @@ class CatBoostSource(BaseSource):
             leaves = self._training_leaves(y, w, leaves, offset)
         return Ensemble(
             loss=self.objective.loss,
-            rule=self._leaf_rule(),
+            rule=leaf_rule(self.params, self.loss_name, self.objective, self.values.shape[1]),
             learning_rate=rate,
             leaves=leaves,
             first_output=np.zeros(T, np.int32),
@@ -165,25 +164,6 @@ class CatBoostSource(BaseSource):
             recorded=None if weights is None else Recorded("weight", weights),
             places=coupled_places(self.objective.loss, self.queries, len(y)),
             weights_fixed=UNWEIGHTED_ROWS if self.loss_name == AFT else "",
-        )
-
-    def _leaf_rule(self) -> LeafRule:
-        params = self.params
-        # Losses that couple rows have in their h what leaves divide by.
-        newton = LEAF_METHODS[params["leaf_estimation_method"]] or self.loss_name in COUPLED
-        iterations = int(params["leaf_estimation_iterations"])
-        backtracks = params.get("leaf_estimation_backtracking", "No") != "No"
-        return LeafRule(
-            newton,
-            l2=float(np.float32(params["l2_leaf_reg"])),
-            l2_scales=self.loss_name != AFT,
-            lam_float32=newton and self.values.shape[1] > 1,
-            diagonal=self.loss_name in objectives.DIAGONAL,
-            iterations=iterations,
-            backtracking=iterations > 1 and backtracks,
-            statistic=self.objective.statistic,
-            centred=self.objective.centred,
-            pairwise=self.objective.pairwise,
         )
 
     def _base(self, shrink: F64 | None) -> F64:

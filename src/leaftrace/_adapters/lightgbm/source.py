@@ -5,9 +5,8 @@ float64):
 
     value = learning_rate * clip(-T(G, lambda_l1) / (H + lambda_l2 + c), +-max_delta_step)
 
-with c = cat_l2 below a split of many categories against many. The first trees also hold the
-starting score. Random choices (rows of bagging and GOSS, trees of DART) are drawn again from the
-seeds that the model keeps.
+with c = cat_l2 below a split of many categories against many. The first trees also hold the starting
+score. Random choices (rows of bagging and GOSS, trees of DART) are drawn again from the seeds.
 """
 
 from __future__ import annotations

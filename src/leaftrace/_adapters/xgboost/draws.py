@@ -243,3 +243,14 @@ class _DartRun:
         for i in dropped:
             self.weight[i] = _f32(self.weight[i] * _f32(factor))
         self.weight += [_f32(1 / total)] * trees
+
+
+def tree_method(params: dict[str, str]) -> TreeMethod:
+    """The method that grew the trees; with "auto" the updaters show it."""
+    method = params["tree_method"]
+    if method != "auto":
+        return method if method in ("exact", "approx") else "hist"
+    updaters = params.get("updater_seq", "")
+    if "grow_colmaker" in updaters:
+        return "exact"
+    return "approx" if "grow_histmaker" in updaters else "hist"

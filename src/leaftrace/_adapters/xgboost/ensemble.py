@@ -20,7 +20,7 @@ from ..._model.losses import Loss
 from ..._model.start import BaseRule, LabelStatistic, LabelStatistics
 from ..base import UNWEIGHTED, coupled_places, f32
 from . import recover
-from .draws import Dart, Drawn, Moves, TreeMethod, draw_again
+from .draws import Dart, Drawn, Moves, draw_again, tree_method
 from .model import Trees
 from .monotone import constrained_nodes
 from .objectives import QUANTILES, Quantile, as_float32, loss_and_factor, quantile_levels
@@ -394,14 +394,3 @@ class XGBoostRun:
         if self.loaded:
             reason = "as a file keeps no training parameters"
         return f"{', '.join(shown)} recovered from the leaf values, {reason}"
-
-
-def tree_method(params: dict[str, str]) -> TreeMethod:
-    """The method that grew the trees; with "auto" the updaters show it."""
-    method = params["tree_method"]
-    if method != "auto":
-        return method if method in ("exact", "approx") else "hist"
-    updaters = params.get("updater_seq", "")
-    if "grow_colmaker" in updaters:
-        return "exact"
-    return "approx" if "grow_histmaker" in updaters else "hist"

@@ -15,7 +15,7 @@ from xgboost.core import XGBoostError
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._model.further_losses.own import OwnFunctions
 from ..own_objectives import label_first
-from .ensemble import tree_method
+from .draws import tree_method
 from .model import ALIASES, best_rounds, error_reason, parameters
 from .monotone import constraints_text
 from .objectives import OBJECTIVES, OF_TARGETS, QUANTILES, as_float32, quantile_levels

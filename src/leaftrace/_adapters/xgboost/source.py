@@ -1,8 +1,6 @@
-"""XGBoost 2 and 3: Booster, XGBClassifier, XGBRegressor, XGBRanker, XGBRFClassifier, XGBRFRegressor, and
-their .ubj and .json files.
+"""XGBoost 2 and 3: Booster, estimators of scikit-learn's kind, and their .ubj and .json files.
 
-How XGBoost computes a leaf (scores, and g and h times the weight, in float32; their sums and the
-division in float64):
+How XGBoost computes a leaf (scores, and g and h times the weight, in float32; the rest in float64):
 
     s = -T_alpha(G) / (H + lambda), within +-max_delta_step; 0 if H < min_child_weight
     value = learning_rate / num_parallel_tree * s
@@ -13,9 +11,7 @@ exp(max_delta_step)). In terms of the loss's own H that is
     s = -(1 / c) T_alpha(G) / (H + lambda / c)
 
 so the constant goes into the rule. Absolute and quantile error renew their leaves: there s is a
-quantile of the residuals.
-
-A base_margin takes the place of the base_score, for training rows and for others.
+quantile of the residuals. A base_margin takes the place of the base_score, for all rows.
 """
 
 from __future__ import annotations
