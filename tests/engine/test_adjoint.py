@@ -16,9 +16,9 @@ from leaftrace._engine.backward import (
 )
 from leaftrace._engine.forward import refit, tangent
 from leaftrace._engine.methods import AllPoints, SinglePoint
+from leaftrace._engine.placed_rows import candidate_rows
 from leaftrace._engine.queries import make_queries
 from leaftrace._engine.refit import refit_on
-from leaftrace._engine.row_effects import candidate_rows
 
 STEP = 2e-4  # truncation of order STEP^4, rounding of order 1e-16 / STEP
 every = settings(max_examples=150, deadline=None)

@@ -210,6 +210,24 @@ def test_first_order_of_labels_is_the_limit_of_refits():
     world.explorer.close()
 
 
+def test_whole_numbers_take_labels_with_a_fraction():
+    model, X, y, X_test, y_test = homes()
+    whole = y.round().astype(int)
+    model = lightgbm.LGBMRegressor(**model.get_params()).fit(X, whole)
+    basket = [{"rows": [7], "do": "relabel", "to": 300.5}]
+    other = whole.astype(float)
+    other[7] = 300.5
+    tracer = lt.Tracer(model, X, whole, n_jobs=1)
+    loss = tracer.refit(y=other).loss(X_test, y_test)
+    with lt.explore(tracer, X_test, y_test, open_browser=False) as explorer:
+        client = Client(explorer.address)
+        said = client.ask("refit", basket=basket, position=4)
+        assert said["all"]["after"] == pytest.approx(loss.mean(), rel=1e-12)
+        names = {}
+        exec(client.ask("script", basket=basket, position=4)["text"], names)
+        assert names["changed"](tracer)["y"].tolist() == other.tolist()
+
+
 def test_first_order_of_relabelled_classes(people):
     """Moving a label's mass from one class to the other is twice the way from it to the middle."""
     code = int(people.y[7] == "<=50K")  # the other class
@@ -491,26 +509,30 @@ def test_report_is_that_of_the_row(people):
 # ---- the latest request wins ----
 
 
-def test_an_older_request_ends_when_a_newer_one_comes(people):
+def test_an_older_request_ends_when_a_newer_one_comes(people, monkeypatch):
+    begun = threading.Semaphore(0)
+    begin = Latest.begin
+
+    def noted(self, client, kind):
+        check = begin(self, client, kind)
+        begun.release()
+        return check
+
+    monkeypatch.setattr(Latest, "begin", noted)
     answers = []
 
-    def ask(position):
-        question = {"position": position, "client": "one page"}
+    def ask(position, client):
+        question = {"position": position, "client": client}
         answers.append((position, people.client.request("POST", "api/row", question)[0]))
 
+    asked = [(1, "one page"), (2, "one page"), (3, "another page")]
+    threads = [threading.Thread(target=ask, args=given) for given in asked]
     with people.explorer.session.lock:  # as if something was being computed
-        threads = [threading.Thread(target=ask, args=(position,)) for position in (1, 2)]
         for thread in threads:
             thread.start()
-            time.sleep(0.3)
-        other = {"position": 3, "client": "another page"}
-        third = threading.Thread(
-            target=lambda: answers.append((3, people.client.request("POST", "api/row", other)[0]))
-        )
-        third.start()
-        time.sleep(0.2)
-    for thread in (*threads, third):
-        thread.join(20)
+            assert begun.acquire(timeout=60)
+    for thread in threads:
+        thread.join(60)
     assert sorted(answers) == [(1, 409), (2, 200), (3, 200)]
 
 

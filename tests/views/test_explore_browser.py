@@ -204,7 +204,7 @@ def test_the_address_holds_the_state(visit, people):
     state = {"row": 7, "basket": [{"rows": [3], "do": "remove"}], "tab": "groups", "by": "job"}
     page = visit(people, state)
     wait_for_level(page, "refitted")
-    assert page.locator("#chosen b").inner_text() == people.X_test.index[7]
+    assert page.locator("#chosen b.label").inner_text() == people.X_test.index[7]
     assert page.locator("#tab-groups").get_attribute("aria-selected") == "true"
     page.locator("#tab-behind").click()
     page.locator("#panel input[type=checkbox]").first.check()
@@ -305,8 +305,8 @@ def test_review_by_keyboard(visit, browser):
     page = visit(world, {"tab": "review"})
     page.locator("#review-now").focus()
     for key in ("w", "u", "ArrowDown", "k", "ArrowUp", "w"):
-        page.keyboard.press(key)
-        page.wait_for_timeout(150)
+        page.keyboard.press(key)  # faster than the server answers
+    wait_for_text(page, "#panel [role=status]", "3 labels reviewed")
     order = np.argsort(lt.label_noise(world.tracer).label_score, kind="stable")
     names = world.X.index[order].tolist()
     with page.expect_download() as download:

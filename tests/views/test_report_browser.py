@@ -4,47 +4,22 @@ Without a browser these tests are skipped; LEAFTRACE_REQUIRE_BROWSER=1 makes tha
 """
 
 import json
-import os
 import re
-import shutil
 import tempfile
 
 import hostile
 import numpy as np
 import pytest
+from chromium import DESKTOP, PHONE, chromium
 
 import leaftrace as lt
 from leaftrace._report import report
 
-BROWSER = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-QUIET = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
-DESKTOP = {"width": 1280, "height": 900}
-PHONE = {"width": 390, "height": 844}
-
-
-def missing(what):
-    if os.environ.get("LEAFTRACE_REQUIRE_BROWSER") == "1":
-        pytest.fail(f"LEAFTRACE_REQUIRE_BROWSER=1, but {what}")
-    pytest.skip(f"browser tests need Chromium and Playwright: {what}")
-
 
 @pytest.fixture(scope="module")
 def browser():
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        missing("the Python package playwright is not installed")
-    if BROWSER is None:
-        missing("there is no chromium, chromium-browser or google-chrome on the PATH")
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=BROWSER, args=QUIET)
+    with chromium() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

@@ -101,7 +101,9 @@ def change_columns(
 
 
 def _each(aims: Sequence[Aim] | Aim, n: int) -> Sequence[Aim]:
-    return [aims] * n if isinstance(aims, str) else aims
+    if aims == "lower" or aims == "higher" or aims == "":
+        return [aims] * n
+    return aims
 
 
 def shown_effects(effects: Any) -> dict[str, Any]:

@@ -27,9 +27,10 @@ from .._kernels import BLOCKS, block_width, kernels, zeros
 from .._kernels.arguments import StepLeaves
 from .._kernels.numpy import sum_by_leaf
 from .._model.ensemble import BASE, SHRINK, Ensemble
+from .placed_rows import PlacedRows
 from .queries import Queries
 from .replay import Trace
-from .row_effects import PlacedRows, base_effect, base_label_effect, direct_effects, label_effects
+from .row_effects import base_effect, base_label_effect, direct_effects, label_effects
 from .workspace import ROW_CHUNK, Workspace
 
 BeforeStep = Callable[[int, Real], None]

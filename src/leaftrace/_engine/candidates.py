@@ -12,9 +12,9 @@ from .._kernels import blocks_of
 from .backward import expand_candidates
 from .engine import Engine
 from .methods import LeafInfluence, StructureInfluence
+from .placed_rows import PlacedRows, candidate_rows
 from .queries import Queries
 from .refit import class_factors
-from .row_effects import PlacedRows, candidate_rows
 from .soft_splits import NewRows, block_of, structure_candidates
 
 LEAST_CHUNK = 4096  # new rows of a pass through soft splits, if the training rows are fewer

@@ -28,8 +28,8 @@ from .._model.ensemble import Ensemble
 from .backward import lam_adjoint, undo_moves
 from .leaf_equations import centred
 from .methods import AllPoints, LeafInfluence
+from .placed_rows import forward_scores, scores_backwards
 from .queries import Queries
-from .row_effects import forward_scores, scores_backwards
 from .workspace import Workspace
 
 BYTES_OF_PAIR = 128  # of a point, for each pair or row

@@ -111,7 +111,7 @@ class LargeChanges:
 
 
 def _jumps_of_gradient(loss: Loss) -> list[float]:
-    """Where the gradient of a loss jumps, in the variable u of its pieces; see `pieces`."""
+    """The places where the gradient of a loss jumps, in the variable u of its pieces; see `pieces`."""
     family, numbers = loss.changes
     if family not in ("residual", "margin", "relative"):
         return []

@@ -22,8 +22,9 @@ from .._kernels.arguments import TreePairs
 from .._kernels.numpy import sum_by_leaf
 from .._model.ensemble import Ensemble
 from .backward import LeafAdjoint, lam_adjoint
+from .placed_rows import PlacedRows
 from .queries import Queries
-from .row_effects import PlacedRows, empty_effects, fill_effects
+from .row_effects import empty_effects, fill_effects
 from .workspace import Workspace
 
 

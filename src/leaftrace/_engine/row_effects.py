@@ -16,8 +16,7 @@ for pooled leaves (see pooled_leaves.py), where an effect has a number for each 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -25,106 +24,10 @@ import numpy as np
 from .._data.arrays import F64, Ids, Real
 from .._kernels import kernels
 from .._kernels.arguments import LinearisedLeaves, ScoredRows, TreeChain
-from .._model.ensemble import Ensemble, take_sample
+from .._model.ensemble import Ensemble
+from .placed_rows import PlacedRows, forward_scores
 from .pooled_leaves import PoolSlopes
 from .replay import StepTrace, Trace
-
-
-@dataclass(frozen=True)
-class PlacedRows:
-    """Rows with the leaves that hold them: training rows, or candidates of weight zero."""
-
-    leaves: Ids  # (trees, n)
-    start: F64  # (n, K) score before the first step
-    y: F64
-    w: F64
-    factor: F64  # (n,) dw / d(sample weight)
-    base_factor: F64  # (n,) the same for the weight in the starting score
-    sample: Sequence[np.ndarray] | None = None  # for each tree (n,) how often it drew the row
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    def take(self, index: slice | np.ndarray) -> PlacedRows:
-        """Some of these rows, with their leaves in one piece of memory."""
-        rows = self._select(index)
-        return replace(rows, leaves=np.ascontiguousarray(rows.leaves))
-
-    def view(self, part: slice) -> PlacedRows:
-        """Some of these rows, with leaves that are not copied: each tree's lie apart in memory."""
-        return self._select(part)
-
-    def _select(self, index: slice | np.ndarray) -> PlacedRows:
-        return PlacedRows(
-            self.leaves[:, index],
-            self.start[index],
-            self.y[index],
-            self.w[index],
-            self.factor[index],
-            self.base_factor[index],
-            None if self.sample is None else take_sample(self.sample, index),
-        )
-
-    def drawn_weight(self, tree: int) -> F64:
-        """(n,) weight of each row in a tree."""
-        return self.w if self.sample is None else self.w * self.sample[tree]
-
-
-def training_rows(trace: Trace) -> PlacedRows:
-    """All training rows."""
-    e = trace.ensemble
-    base_factor = e.w_factor if e.base_factor is None else e.base_factor
-    return PlacedRows(e.leaves, e.start(), e.y, e.w, e.w_factor, base_factor, e.sample)
-
-
-def candidate_rows(
-    trace: Trace, leaves: Ids, start: F64, y: F64, factor: F64, base_factor: F64
-) -> PlacedRows:
-    """Rows that were never trained on.
-
-    A tree that drew rows counts as drawing these as often as the others on average, and gives them
-    the weight that it gives their class.
-    """
-    e = trace.ensemble
-    sample = None
-    if e.sample is not None:
-        sample = _expected_draws(e, e.sample, y)
-    return PlacedRows(leaves, start, y, np.zeros(len(y)), factor, base_factor, sample)
-
-
-def _expected_draws(e: Ensemble, sample: Sequence[np.ndarray], y: F64) -> list[F64]:
-    """For each tree (rows,) how often it would draw rows with labels y, times their class weight."""
-    if e.sample_class_weight is None:
-        # trees of a step can share one array, and then its mean, too
-        means = {id(draws): np.full(len(y), draws[e.w_factor > 0].mean()) for draws in sample}
-        return [means[id(draws)] for draws in sample]
-    trained = e.w_factor > 0
-    codes = e.y[trained].astype(int)
-    expected = []
-    for draws, class_weight in zip(sample, e.sample_class_weight, strict=True):
-        own = class_weight[codes]
-        counts = np.divide(draws[trained], own, out=np.zeros(len(own)), where=own > 0)
-        expected.append(counts.mean() * class_weight[y.astype(int)])
-    return expected
-
-
-def forward_scores(trace: Trace, rows: PlacedRows) -> Iterator[tuple[int, F64]]:
-    """(t, A^{t-1}) for each step; the array is reused."""
-    e = trace.ensemble
-    A = rows.start.copy()
-    for t in range(e.n_steps):
-        e.move(t, rows.leaves, A)
-        yield t, A
-
-
-def scores_backwards(trace: Trace, rows: PlacedRows) -> Iterator[tuple[int, F64]]:
-    """(t, A^{t-1}) from the last step to the first; the array is reused."""
-    e = trace.ensemble
-    A = e.scores(rows.leaves, rows.start - e.base)
-    for t in reversed(range(e.n_steps)):
-        e.move(t + 1, rows.leaves, A, back=True)  # A^{t-1} = A^t - f
-        yield t, A
-
 
 # ---- direct and knock-on effects ----
 
@@ -179,7 +82,7 @@ def step_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, V: Real, U: Rea
         for ids, v, u in zip(rows.leaves[e.trees(t)], V, U, strict=True):
             for effect in range(trace.effect_outputs):
                 _native_effects(trace, step, effect, ids[None], every_row, scored, v[None], u[None])
-    elif _has_native_classes(trace):
+    elif _has_native_classes(trace) and V.flags.c_contiguous and U.flags.c_contiguous:
         scored = ScoredRows(A, rows.y, rows.w)
         leaves = rows.leaves[e.trees(t)]
         _class_effects(trace, slice(t, t + 1), leaves, slice(0, len(rows)), scored, V, U)
@@ -241,7 +144,8 @@ def _has_native_classes(trace: Trace) -> bool:
     e = trace.ensemble
     one_iteration = all(len(step.scale) == 1 for step in trace.steps)
     is_softmax = e.n_outputs > 1 and e.loss.kernel == "softmax" and e.step_nodes is None
-    return is_softmax and (one_iteration or e.leaf_outputs == e.n_outputs)
+    one_effect = trace.effect_outputs == e.leaf_outputs
+    return is_softmax and one_effect and (one_iteration or e.leaf_outputs == e.n_outputs)
 
 
 def _class_effects(

@@ -30,8 +30,8 @@ from .._kernels.numpy_choice import Limits
 from .._model.ensemble import Ensemble
 from .._model.splits import SplitSearch, TreeNodes
 from .backward import LeafAdjoint, expand_candidates, expand_training, leaf_adjoint
+from .placed_rows import PlacedRows, scores_backwards
 from .queries import Queries
-from .row_effects import PlacedRows, scores_backwards
 from .split_bins import Codes, SplitBins, make_bins
 from .workspace import Workspace
 

@@ -18,17 +18,9 @@ from .._data.arrays import F64, Real
 from .._data.progress import progress
 from .._data.stopping import result_of, stoppable_threads
 from .._kernels import BLOCKS
+from .placed_rows import PlacedRows, forward_scores, scores_backwards, training_rows
 from .replay import Trace
-from .row_effects import (
-    PlacedRows,
-    direct_effects,
-    empty_effects,
-    fill_effects,
-    forward_scores,
-    scores_backwards,
-    step_effects,
-    training_rows,
-)
+from .row_effects import direct_effects, empty_effects, fill_effects, step_effects
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -134,7 +134,7 @@ class Basket:
             return Basket(self.tracer, factor, None, [])
         assert self.labels is not None
         rest = order[len(alone) :]
-        labels = y.copy()
+        labels = y.astype(self.labels.dtype)
         if self.tracer.classes is None:
             drawn = rest[: len(self.relabelled)]
             steps = self.labels[self.relabelled] - y[self.relabelled]
@@ -164,13 +164,23 @@ def read_basket(session: Session, items: Any) -> Basket:
         elif action == "weight":
             factor[rows] = _factor(item.get("to"))
         elif action == "relabel":
-            labels = tracer.y_train.copy() if labels is None else labels
-            labels[rows] = _label(session, item.get("to"))
+            labels = _relabel(tracer, labels, rows, _label(session, item.get("to")))
         else:
             raise InvalidInput(
                 f"an item says do={action!r}; it can be one of {', '.join(_ACTIONS)}."
             )
     return Basket(tracer, factor, labels, counts)
+
+
+def _relabel(tracer: Tracer, labels: np.ndarray | None, rows: Ints, label: Any) -> np.ndarray:
+    """The labels with another one for some rows, in a type that does not cut it."""
+    if labels is None:
+        labels = tracer.y_train.astype(float if tracer.classes is None else tracer.y_train.dtype)
+    labels[rows] = label
+    if not np.all(labels[rows] == label):  # such as a class whose name is longer than all others
+        labels = labels.astype(object)
+        labels[rows] = label
+    return labels
 
 
 def _rows_of(session: Session, item: Any) -> Ints:

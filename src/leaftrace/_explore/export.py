@@ -39,6 +39,8 @@ SEEN = {seen}  # losses on the page, refitted with the trees fixed
 def changed(tracer):
     """Arguments of `refit` and `retrain` for the changes."""
     y = np.array(tracer.y_train)
+    if any(isinstance(label, float) for label in RELABELLED.values()):
+        y = y.astype(float)
     weight = np.array(tracer.sample_weight)
     for row, label in RELABELLED.items():
         y[row] = label

@@ -24,9 +24,9 @@ from .._data.progress import progress
 from .._engine.backward import expand_training, leaf_adjoint
 from .._engine.coupled_passes import CoupledPasses
 from .._engine.methods import Baseline, Gives
+from .._engine.placed_rows import PlacedRows, forward_scores
 from .._engine.queries import Queries
 from .._engine.replay import Trace
-from .._engine.row_effects import PlacedRows, forward_scores
 from .._engine.workspace import Workspace
 from .._kernels import BLOCKS, blocks_of, zeros
 from .._kernels.numpy import sum_by_leaf

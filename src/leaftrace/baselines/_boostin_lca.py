@@ -22,8 +22,8 @@ from .._data.arrays import F64, Ints, Real
 from .._data.errors import UnsupportedModel
 from .._data.progress import progress
 from .._engine.methods import SplitBaseline
+from .._engine.placed_rows import forward_scores
 from .._engine.queries import Queries
-from .._engine.row_effects import forward_scores
 from .._engine.workspace import Workspace
 from .._model.ensemble import Ensemble
 from .._model.splits import TreeNodes

@@ -248,7 +248,9 @@ def _numbers_of_x(search: Search, F: F64) -> dict[str, tuple[Callable[[F64], flo
     numbers: dict[str, tuple[Callable[[F64], float], Aim]] = {}
     if np.isfinite(side.answer(F)):
         numbers[f"probability of {search.label} for x"] = (side.answer, "higher")
-    return numbers | {"loss of x": (side.loss, "lower"), "margin of x": (side.margin, "higher")}
+    numbers["loss of x"] = (side.loss, "lower")
+    numbers["margin of x"] = (side.margin, "higher")
+    return numbers
 
 
 def _effect_on_test_rows(

@@ -131,13 +131,13 @@ class CatBoostSource(BaseSource):
             rough_scores = shrinkage.shrink_roughly(shrink)
         if rough_scores is not None:
             self.notes = [_SHRUNK]
-        pools = self.values.shape[1] == 1 and self.objective.statistic is None
-        signs = constraints(self.params.get("monotone_constraints")) if pools else {}
         if self.own is not None:
             A = np.tile(self._base(shrink), (len(y), 1)) + (0.0 if offset is None else offset)
             self.objective = own_objective(
                 self.own, A, y, 0 if self.classes is None else len(self.classes)
             )
+        pools = self.values.shape[1] == 1 and self.objective.statistic is None
+        signs = constraints(self.params.get("monotone_constraints")) if pools else {}
         rate = float(f32(self.params["learning_rate"])) if self.rates is None else self.rates
         starts = self.loss_name in objectives.ALWAYS_STARTS or self.params.get("boost_from_average")
         averaged = bool(starts) and offset is None

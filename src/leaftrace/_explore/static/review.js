@@ -12,6 +12,7 @@ export function showReview(root, facts) {
   let open = true;
   let answer = null;
   let at = 0;
+  let told = Promise.resolve();
   const show = (focus) => {
     if (!open || !answer) return;
     replace(root, content());
@@ -28,16 +29,21 @@ export function showReview(root, facts) {
       problem(null);
     } catch (error) { problem(error); }
   };
-  const say = async (verdict) => {
+  const say = (verdict) => {
     const row = answer.training_rows[at];
-    const given = row.verdict === verdict ? null : verdict;
-    try {
-      const noted = await ask("verdict", { position: row.position, verdict: given }, `verdict ${row.position}`);
-      row.verdict = given;
+    const before = row.verdict;
+    row.verdict = before === verdict ? null : verdict;
+    const question = { position: row.position, verdict: row.verdict };
+    if (row.verdict) at = Math.min(at + 1, answer.training_rows.length - 1);
+    show(true); // at once: fingers are faster than answers, which are waited for one after the other
+    told = told.then(() => ask("verdict", question, "verdict")).then((noted) => {
       answer.reviewed = noted.reviewed;
-      if (given) at = Math.min(at + 1, answer.training_rows.length - 1);
-      show(true);
-    } catch (error) { problem(error); }
+      show(false);
+    }).catch((error) => {
+      row.verdict = before;
+      show(false);
+      problem(error);
+    });
   };
   const move = (step) => {
     at = Math.min(Math.max(at + step, 0), answer.training_rows.length - 1);

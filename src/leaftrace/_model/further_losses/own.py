@@ -68,6 +68,9 @@ class OwnLoss(Additive):
     def hessian(self, state: F64, y: F64) -> F64:
         return self._terms(state, y)[:, 1, :, None] * np.eye(self.n_outputs)
 
+    def hessian_diagonal(self, state: F64, y: F64) -> F64:
+        return self._terms(state, y)[:, 1]
+
     def jacobian(self, state: F64, y: F64) -> F64:
         return self._slopes(state, y)[:, 0]
 

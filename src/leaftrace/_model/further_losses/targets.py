@@ -50,6 +50,9 @@ class SeveralNumbers(Additive):
     def hessian(self, state: F64, y: F64) -> F64:
         return diagonal(self.terms(state, y).h)
 
+    def hessian_diagonal(self, state: F64, y: F64) -> F64:
+        return self.terms(state, y).h
+
     def third_dot(self, state: F64, y: F64, s: F64) -> F64:
         return self.terms(state, y).k * s[:, :, None]
 
