@@ -321,11 +321,11 @@ class LightGBMSource(BaseSource):
         weight = cast(F64, rows.weights(sample_weight))
         offset = rows.offset(offset)
         training = rows.table(table)
-        queries = None if self.queries is None else self.queries.take(rows.keep)
+        sizes = None if self.queries is None else self.queries.take(rows.keep).sizes
         data = lgb.Dataset(
             training,
             label=codes,
-            group=None if queries is None else queries.sizes,
+            group=sizes,
             weight=weight * self._class_weight(codes),
             init_score=offset if offset is None or self.parsed.outputs > 1 else offset[:, 0],
             categorical_feature=[
@@ -338,7 +338,7 @@ class LightGBMSource(BaseSource):
         return RetrainedLightGBM(
             booster,
             self,
-            (training, labels, weight, offset, None if queries is None else queries.sizes),
+            (training, labels, weight, offset, sizes),
             self._rounds(booster, rows.eval_set is not None),
         )
 

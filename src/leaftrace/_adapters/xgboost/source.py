@@ -47,7 +47,7 @@ from .model import (
     parameters,
     parse_trees,
 )
-from .objectives import ANY, OBJECTIVES
+from .objectives import ANY, OBJECTIVES, tolerance_of
 from .opening import OpenedModel, open_booster, refuse_unsupported, with_given
 from .prediction import leaves_of_rows, leaves_of_table, rounds_notes
 from .ranking import RANKING, group_fields, query_weights
@@ -92,11 +92,6 @@ def open_model(
 class XGBoostSource(BaseSource):
     """An XGBoost model with its training data."""
 
-    # Relative to the largest leaf value. Scores, derivatives and leaf values are rounded to
-    # float32, which the replay does too; a last bit (6e-8) remains where XGBoost's float32
-    # exponentials are not the rounded ones.
-    tolerance = 1e-6
-
     def __init__(
         self,
         opened: OpenedModel,
@@ -133,9 +128,7 @@ class XGBoostSource(BaseSource):
         self.ensemble = self.training.ensemble()
         self.estimated = self.ensemble.base_rule is not None
         self.notes = self.training.notes
-        if self.objective == "survival:cox":
-            # The last bits of XGBoost's float32 exponentials of all rows remain in the smallest risk sets.
-            self.tolerance = 1e-5
+        self.tolerance = tolerance_of(self.objective)
 
     def _read_trees(self, details: dict[str, Any]) -> None:
         """Set the trees, and the number of rounds that the model predicts with."""
