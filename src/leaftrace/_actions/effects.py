@@ -18,6 +18,7 @@ from .._data.tables import columns_of, table
 from .._model.losses import Loss, SquaredError
 
 Aim = Literal["lower", "higher", ""]  # where a number is better; empty: neither
+_SIGNS = {"lower": 1, "higher": -1, "": 0}
 CONTRADICTED = "no, see refitted"
 EFFECTS_CAPTION = "effects (after is before and change together)"
 # What a way of measuring is called where people read it.
@@ -65,12 +66,12 @@ def effects_table(effects: Sequence[Effect], kind: str = "") -> Any:
 
 
 def change_columns(
-    before: F64, ways: Mapping[str, F64], aims: Sequence[Aim] | Aim = "lower"
+    before: F64, ways: Mapping[str, F64], aims: Sequence[Aim] | None = None
 ) -> dict[str, Any]:
     """Columns of changes (n,): before, after, the change, whether it is better, and each way.
 
     ``ways``  changes by each way of measuring, the closest to training again last
-    ``aims``  where the numbers are better
+    ``aims``  where each number is better; None: lower
 
     Where a refit goes the other way than first order, a column says that first order does not hold.
     """
@@ -80,7 +81,9 @@ def change_columns(
         known = np.isfinite(changes)
         change[known] = changes[known]
         measured[known] = "first order" if way == "predicted" else way.removesuffix("_change")
-    signs = np.array([{"lower": 1, "higher": -1, "": 0}[aim] for aim in _each(aims, len(before))])
+    signs = np.ones(len(before), dtype=int)
+    if aims is not None:
+        signs = np.array([_SIGNS[aim] for aim in aims])
     with np.errstate(invalid="ignore"):
         judged = np.nan_to_num(np.sign(change) * signs).astype(int)
     # The words for 0, 1 and -1, which is the last place.
@@ -98,12 +101,6 @@ def change_columns(
         if against.any():
             columns["first_order_holds"] = np.where(against, CONTRADICTED, "yes").astype(object)
     return columns
-
-
-def _each(aims: Sequence[Aim] | Aim, n: int) -> Sequence[Aim]:
-    if aims == "lower" or aims == "higher" or aims == "":
-        return [aims] * n
-    return aims
 
 
 def shown_effects(effects: Any) -> dict[str, Any]:

@@ -306,7 +306,7 @@ def _most_moved(
     ways = {way: np.full(len(top), np.nan) for way in _WAYS}
     for way in ways.keys() & scores.keys():
         ways[way] = answer(scores[way]) - answer(start)
-    changes = change_columns(answer(start), ways, "")
+    changes = change_columns(answer(start), ways)
     del changes["verdict"]
     return columns | changes
 

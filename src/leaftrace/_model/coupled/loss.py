@@ -212,9 +212,10 @@ class CoupledLoss(Additive):
             "Retrain() or baselines.BoostIn(), refit() and retrain()."
         )
 
-    value = value_gradient = gradient = _refuse
-    hessian = hessian_diagonal = jacobian = third_dot = _refuse
-    label_gradient = label_hessian_dot = difference = _refuse
+    _refused: Any = _refuse
+    value = value_gradient = gradient = _refused
+    hessian = hessian_diagonal = jacobian = third_dot = _refused
+    label_gradient = label_hessian_dot = difference = _refused
 
 
 def test_rows(y: F64, number: Ints) -> CoupledRows:
