@@ -8,7 +8,7 @@ import pytest
 from kernel_calls import call_of_classes
 
 import leaftrace as lt
-from leaftrace._engine import row_effects
+from leaftrace._engine import placed_rows, row_effects
 from leaftrace._kernels import is_native, kernels
 from leaftrace._kernels import numpy as twins
 from leaftrace._model.losses import Softmax
@@ -55,7 +55,7 @@ def tracer():
 def test_effects_of_a_model(tracer, monkeypatch):
     """All steps at once, one step, and NumPy for any loss give the same effects."""
     trace = tracer.engine.work.trace
-    rows = row_effects.training_rows(trace)
+    rows = placed_rows.training_rows(trace)
     dtype = np.dtype(np.float64)
 
     def effects():
@@ -69,7 +69,7 @@ def test_effects_of_a_model(tracer, monkeypatch):
     for found, expected in zip(at_once, effects(), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12 * np.abs(expected).max())
     monkeypatch.undo()
-    for t, A in row_effects.forward_scores(trace, rows):
+    for t, A in placed_rows.forward_scores(trace, rows):
         trees = trace.ensemble.trees(t)
         V, U = (np.empty_like(full[trees]) for full in at_once)
         row_effects.step_effects(trace, rows, t, A, V, U)

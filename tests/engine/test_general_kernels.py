@@ -43,10 +43,9 @@ def test_every_loss_is_here():
     def below(cls):
         return {cls} if not cls.__subclasses__() else {cls}.union(*map(below, cls.__subclasses__()))
 
-    assert {type(loss) for loss in LOSSES} == (below(General) | below(SeparateOutputs)) - {
-        General,
-        SeparateOutputs,
-    }
+    every = (below(General) | below(SeparateOutputs)) - {General, SeparateOutputs}
+    in_numpy = {cls for cls in every if getattr(cls, "changes", None) == ("numpy", ())}
+    assert {type(loss) for loss in LOSSES} == every - in_numpy
 
 
 def rows_of(loss, n, rng):

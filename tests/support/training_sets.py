@@ -8,6 +8,11 @@ def other_labels(data, seed=0):
     rng = np.random.default_rng(seed)
     codes = data.codes.copy()
     rows = rng.choice(len(codes), len(codes) // 10, replace=False)
+    if codes.ndim > 1:  # several labels a row
+        codes[rows] = codes[np.roll(rows, 1)]
+        y = data.y.copy()
+        y[rows] = y[np.roll(rows, 1)]
+        return y, codes
     kinds = np.unique(codes)
     codes[rows] = (codes[rows] + 1) % len(kinds) if len(kinds) <= 3 else codes[np.roll(rows, 1)]
     label = dict(zip(data.codes, data.y, strict=True))

@@ -153,7 +153,7 @@ class Engine:
         if added is not None:
             X_new, y_new = added
             m = inputs.row_count(X_new)
-            new = X_new, inputs.vector(y_new, "the labels of added rows", m), np.ones(m)
+            new = X_new, self.source.given_labels(y_new, m, "the labels of added rows"), np.ones(m)
         return TrainingSet(self.n_rows, keep, labels, weights, new)
 
     def refit(self, training: TrainingSet) -> RefittedModel:

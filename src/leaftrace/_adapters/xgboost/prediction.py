@@ -20,6 +20,8 @@ from .model import Trees, best_rounds, error_reason
 from .splits import stored_values
 
 LEAF_BYTES = 32_000_000  # size of the leaf numbers that one call of XGBoost may return
+_PART_CELLS = 250_000  # values of a table that are read at once
+_LEAST_PART = 8192  # rows that are worth a matrix of their own
 
 
 def predict(booster: xgb.Booster, matrix: xgb.DMatrix, **options: Any) -> NDArray[Any]:
@@ -73,15 +75,41 @@ def leaves_of_table(
     trees: Trees,
     own: OwnLeaves,
 ) -> Ids:
-    """(trees, m) leaf numbers of the rows of a table, by our own traversal where it can be used."""
+    """(trees, m) leaf numbers of the rows of a table, by our own traversal where it can be used.
+
+    Rows are taken in parts, as XGBoost copies the values of a table to give them back."""
+    if isinstance(X, xgb.DMatrix) or hasattr(X, "tocsr"):  # which can be too wide for all values
+        return leaves_of_rows(booster, matrix_of(X), trees)
+    m = inputs.row_count(X)
+    columns = X.shape[1] if len(getattr(X, "shape", ())) == 2 else booster.num_features()
+    size = max(_LEAST_PART, _PART_CELLS // max(1, columns))
+    if m <= size:
+        return _leaves_of_part(booster, matrix_of, X, trees, own)
+    leaves = None
+    for start in range(0, m, size):
+        rows = np.arange(start, min(start + size, m))
+        part = _leaves_of_part(booster, matrix_of, inputs.take_rows(X, rows), trees, own)
+        if leaves is None:
+            leaves = np.empty((len(part), m), part.dtype)
+        leaves[:, rows[0] : rows[-1] + 1] = part
+    assert leaves is not None
+    return leaves
+
+
+def _leaves_of_part(
+    booster: xgb.Booster,
+    matrix_of: Callable[[Any], xgb.DMatrix],
+    X: Any,
+    trees: Trees,
+    own: OwnLeaves,
+) -> Ids:
+    """(trees, m) leaf numbers of the rows of a table that is read at once."""
     matrix = matrix_of(X)
 
     def by_library(rows: Ints | None) -> Ids:
         some = matrix if rows is None else matrix_of(inputs.take_rows(X, rows))
         return leaves_of_rows(booster, some, trees)
 
-    if isinstance(X, xgb.DMatrix) or hasattr(X, "tocsr"):  # which can be too wide for all values
-        return by_library(None)
     return own.find(matrix.num_row(), lambda: stored_values(matrix), by_library)
 
 

@@ -235,6 +235,11 @@ class XGBoostSource(BaseSource):
     def _matrix(self, X: Any, kind: type[xgb.DMatrix] = xgb.DMatrix, **fields: Any) -> xgb.DMatrix:
         return self._matrices.build(X, kind, **fields)
 
+    def given_labels(self, y: Any, length: int, name: str) -> NDArray[Any]:
+        if self.objective == AFT:
+            return inputs.intervals(y, name, length)
+        return super().given_labels(y, length, name)
+
     def labels(self, y: Any, length: int, name: str) -> F64:
         if self.objective == AFT and self.opened.own is None:
             return log_bounds(y, length, name)
