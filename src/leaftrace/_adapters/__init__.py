@@ -101,6 +101,10 @@ class Source(Protocol):
         Categories are numbers from 0, missing values are NaN."""
         ...
 
+    def given_labels(self, y: Any, length: int, name: str) -> NDArray[Any]:
+        """Return labels as they were given: (length,), or several columns."""
+        ...
+
     def labels(self, y: Any, length: int, name: str) -> F64:
         """Return labels as the loss takes them: class numbers, or numbers in its range."""
         ...

@@ -283,6 +283,9 @@ class Wrapped:
     def split_columns(self, X: Any) -> F64:
         return self.inner.split_columns(X)
 
+    def given_labels(self, y: Any, length: int, name: str) -> NDArray[Any]:
+        return self.inner.given_labels(y, length, name)
+
     def labels(self, y: Any, length: int, name: str) -> F64:
         return self.inner.labels(y, length, name)
 
