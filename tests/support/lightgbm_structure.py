@@ -112,6 +112,10 @@ def structure(case, kinds=None, class_weight=None, rates=None, **settings):
         rate = 1.0
         moves = [*[[]] * T, [(t, 1 / T) for t in range(T)]]
     drawn = bags(p, y, T)
+    for t, bag in enumerate(drawn or ()):
+        root = trees[t * K]["tree_structure"]
+        if root.get("internal_count", bag.sum()) != bag.sum():
+            raise ValueError(f"tree {t} of the model drew other rows than these {bag.sum():.0f}")
     if p["data_sample_strategy"] == "goss":
         drawn = goss(p, booster, case, derivatives, base)
     label_weight = label_weights(p, y)
