@@ -320,6 +320,7 @@ def test_review_by_keyboard(visit, browser):
     page.reload()
     page.wait_for_selector("#panel tbody tr")
     assert page.locator("#panel tbody tr").nth(1).inner_text().count("unsure") == 1  # kept
+    page.close()  # before the server it asks
     world.explorer.close()
 
 
