@@ -59,6 +59,20 @@ def classes(request):
 
 
 @pytest.fixture
+def serve():
+    """Serve a model for one test. Named before `visit`, it ends after the pages are closed."""
+    served = []
+
+    def made(world):
+        served.append(World(world))
+        return served[-1]
+
+    yield made
+    for world in served:
+        world.explorer.close()
+
+
+@pytest.fixture
 def visit(browser):
     """Open a page, and check at the end that there was no error, foreign request or script."""
     contexts = []
@@ -264,8 +278,8 @@ def test_relabel_and_reweight_by_the_list(visit, people):
     check_effect(page, people, people.worst, people.tracer.refit(y=y))
 
 
-def test_numbers_are_relabelled_by_typing(visit):
-    world = World(homes())
+def test_numbers_are_relabelled_by_typing(serve, visit):
+    world = serve(homes())
     page = visit(world)
     page.wait_for_selector("#panel tbody tr")
     row = harmful(world, world.worst, 1)[0]
@@ -279,7 +293,6 @@ def test_numbers_are_relabelled_by_typing(visit):
     after = world.loss(world.tracer.refit(y=y))
     wait_for_text(page, "#row-loss", f"{number(float(after[world.worst]))}")
     assert page.locator(".residuals rect").count() > 5
-    world.explorer.close()
 
 
 def test_a_group_fills_the_basket(visit, people):
@@ -300,8 +313,8 @@ def test_a_group_fills_the_basket(visit, people):
     assert seen == signed(expected.refitted[1, 0])
 
 
-def test_review_by_keyboard(visit, browser):
-    world = World(income(240))
+def test_review_by_keyboard(serve, visit, browser):
+    world = serve(income(240))
     page = visit(world, {"tab": "review"})
     page.locator("#review-now").focus()
     for key in ("w", "u", "ArrowDown", "k", "ArrowUp", "w"):
@@ -320,8 +333,6 @@ def test_review_by_keyboard(visit, browser):
     page.reload()
     page.wait_for_selector("#panel tbody tr")
     assert page.locator("#panel tbody tr").nth(1).inner_text().count("unsure") == 1  # kept
-    page.close()  # before the server it asks
-    world.explorer.close()
 
 
 def test_map_with_lasso_and_rectangle(visit, people):
@@ -391,8 +402,8 @@ def test_exports_open_offline(visit, browser, people, tmp_path):
     context.close()
 
 
-def test_hostile_texts_are_texts(visit):
-    world = World(hostile.hostile())
+def test_hostile_texts_are_texts(serve, visit):
+    world = serve(hostile.hostile())
     kind = hostile.COLUMNS[2]
     group = {"group": {"by": kind, "number": 1}, "do": "weight", "to": 2}
     page = visit(world, {"by": kind, "x": kind, "basket": [{"rows": [2], "do": "remove"}, group]})
@@ -404,7 +415,6 @@ def test_hostile_texts_are_texts(visit):
     assert hostile.LABELS[0] in text
     assert kind in text
     assert page.locator("img, iframe, body style, body script").count() == 0
-    world.explorer.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
