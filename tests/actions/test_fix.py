@@ -311,6 +311,8 @@ def test_the_cost_is_the_change_of_the_mean_loss_of_the_other_rows():
     np.testing.assert_allclose(
         [line["before"], line["retrained"]], [losses(base(name)).mean(), rise.mean()], rtol=1e-9
     )
+    told = "" if low <= 0 <= high else "worse" if low > 0 else "better"
+    assert line["verdict"] == told  # nothing is claimed within the interval
 
 
 def test_the_advice_warns_of_overfitting():

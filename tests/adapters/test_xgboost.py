@@ -309,7 +309,7 @@ def test_rows_drawn_again(params):
     ("objective", "shift"), [("reg:squaredlogerror", 0.0), ("reg:squarederror", 200.0)]
 )
 def test_scores_are_rounded_after_each_parallel_tree(objective, shift):
-    """With one rounding for the trees of a step, leaf values are off by more than 1e-6 of the largest."""
+    """Leaf values are off by more than 1e-6 of the largest if the trees of a step share one rounding."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 3))
     y = np.exp(X[:, 0] + 0.3 * rng.normal(size=120)) + shift

@@ -120,6 +120,13 @@ def shown_effects(effects: Any) -> dict[str, Any]:
     return {_TITLES.get(name, name): values for name, values in columns.items()}
 
 
+def judged(effect: Effect, interval: tuple[float, float] | None) -> Effect:
+    """An effect that is called neither better nor worse if the interval of its change has zero."""
+    if interval is None or not interval[0] <= 0 <= interval[1]:
+        return effect
+    return replace(effect, better="")
+
+
 def in_target_unit(effect: Effect, loss: Loss) -> Effect:
     """An effect on a mean loss; of squared errors as their root, which has the target's unit."""
     if not isinstance(loss, SquaredError):

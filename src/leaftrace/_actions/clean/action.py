@@ -20,10 +20,11 @@ from ..._data.progress import progress
 from ..._data.tables import table
 from ..._data.wording import words
 from ..._engine.refit import RetrainedModel
+from ..._model.losses import Loss
 from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
 from ..common import Finding, Interruptible, check_tracer, measure, stopping_note
-from ..effects import Effect, effects_table, in_target_unit
+from ..effects import Effect, effects_table, in_target_unit, judged
 from ..statistics import interval_in_words, paired_interval
 from .proposals import has_classes, relabel, remove, reweight
 from .rounds import Proposal, Round, Rounds
@@ -226,11 +227,17 @@ def _result(rounds: Rounds, X_holdout: Any, y_holdout: np.ndarray, interrupted: 
         interval=interval,
         rounds=tuple(rounds.rounds),
         interrupted=interrupted,
-        _effects=tuple(
-            in_target_unit(effect, rounds.tracer.engine.ensemble.loss) for effect in effects
-        ),
+        _effects=_shown(effects, interval, rounds.tracer.engine.ensemble.loss),
         _kind=rounds.tracer.table_kind,
     )
+
+
+def _shown(
+    effects: Sequence[Effect], interval: tuple[float, float] | None, loss: Loss
+) -> tuple[Effect, ...]:
+    """The effects in the target's unit; the first is on the hold-out rows, which have the interval."""
+    own = [judged(effect, interval) for effect in effects[:1]]
+    return tuple(in_target_unit(effect, loss) for effect in (*own, *effects[1:]))
 
 
 def _measured(

@@ -27,7 +27,7 @@ from ..common import (
     row_columns,
     stopping_note,
 )
-from ..effects import Aim, Effect, effects_table, in_target_unit
+from ..effects import Aim, Effect, effects_table, in_target_unit, judged
 from ..statistics import half_width
 from .advice import DONE, advice_of, is_small, title_of
 from .search import Action, Attempt, Search
@@ -178,7 +178,9 @@ def _result(
     cost = None if test is None else _cost(search, test)
     effects = _effects_on_x(search, training, F, refitted)
     if test is not None:
+        interval = None if cost is None else (cost[0] - cost[1], cost[0] + cost[1])
         on_others = _effect_on_test_rows(search, training, refitted, test, cost)
+        on_others = judged(on_others, interval)
         effects.append(in_target_unit(on_others, search.side.reading.loss))
     return Fix(
         title=title_of(search, already_right),

@@ -16,7 +16,7 @@ from ..._data.tables import table
 from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
 from ..common import Finding, Interruptible, measure, row_columns, stopping_note
-from ..effects import Effect, effects_table
+from ..effects import Effect, effects_table, judged
 from ..statistics import interval_in_words, paired_interval
 
 _COLUMNS = ("is_label_issue", "label_score", "given_label", "predicted_label")
@@ -167,7 +167,7 @@ class LabelNoise(Finding):
                 effect = replace(effect, retrained=float(differences.mean()))
         verdict = _verdict(effect, interval, action, len(rows))
         advice = " ".join([*self.notes, verdict]) + stopping_note(self.tracer, retrain)
-        return replace(self, advice=advice, interval=interval, _effect=effect)
+        return replace(self, advice=advice, interval=interval, _effect=judged(effect, interval))
 
     def _training_set(self, rows: Ints, action: str) -> TrainingSet:
         """The training set with these rows removed or relabelled as suggested."""
