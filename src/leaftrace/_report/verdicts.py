@@ -37,7 +37,7 @@ FEW_SIMILAR = "too few similar rows"
 UNPREDICTABLE = "unpredictable at this noise"
 EXCEPTION = "an exception among similar rows"
 NOTHING = "nothing stands out"
-_MAYBE = ": it may be wrong, or a column that would tell is missing."
+_MAYBE = ": that label may be wrong, or a column that would tell is missing."
 
 
 @dataclass(frozen=True)
