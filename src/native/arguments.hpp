@@ -23,8 +23,11 @@ using Maybe = std::optional<Array<T, D>>;
 template <class T>
 using AnyShape = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
 
-template <class Leaf>
-using Ids = Array<const Leaf, 2>;
+// Ids of leaves; `ids_of` checks the type of its numbers.
+template <int D>
+using AnyIds = nb::ndarray<nb::ro, nb::ndim<D>, nb::c_contig, nb::device::cpu>;
+using IdArray = AnyIds<2>;
+using MaybeIds = std::optional<IdArray>;
 using First = Array<const std::int32_t, 1>;
 using Edges = Array<const std::int64_t, 1>;
 using Vector = Array<const double, 1>;
@@ -94,17 +97,37 @@ std::vector<T> scratch_of(Index count) {
     return std::vector<T>(static_cast<std::size_t>(count));
 }
 
+// The numbers of an array of ids, which are 1, 2 or 4 bytes without a sign.
+template <class A>
+Ids ids_of(const A& array, const char* name) {
+    const nb::dlpack::dtype type = array.dtype();
+    const int bytes = type.bits / 8;
+    if (type.code != static_cast<std::uint8_t>(nb::dlpack::dtype_code::UInt) || type.lanes != 1 ||
+        (bytes != 1 && bytes != 2 && bytes != 4))
+        throw nb::type_error((std::string("leaftrace kernel: ") + name + " is not uint8, uint16 or uint32").c_str());
+    return {static_cast<const unsigned char*>(array.data()), bytes};
+}
+
+// Check that arrays of ids, of which the second may be missing, have one type.
+inline void check_types(const IdArray& leaf, const MaybeIds& other, const char* name) {
+    const int bytes = ids_of(leaf, "leaf").bytes;
+    if (other && ids_of(*other, name).bytes != bytes)
+        throw nb::type_error((std::string("leaftrace kernel: ") + name + " has another type than leaf").c_str());
+}
+
 // Check that the largest id is inside a table of M rows, in a pass that vectorises.
-template <class Leaf>
-void check_ids(const Leaf* ids, Index count, Index M) {
-    Leaf top = 0;
-    for (Index i = 0; i < count; ++i) top = ids[i] > top ? ids[i] : top;
-    check(count == 0 || static_cast<Index>(top) < M, "an id beyond its table");
+inline void check_ids(Ids ids, Index count, Index M) {
+    Index largest = 0;
+    with_ids(ids, [&](const auto* id) {
+        std::remove_const_t<std::remove_pointer_t<decltype(id)>> top = 0;
+        for (Index i = 0; i < count; ++i) top = id[i] > top ? id[i] : top;
+        largest = static_cast<Index>(top);
+    });
+    check(count == 0 || largest < M, "an id beyond its table");
 }
 
 // The same for ids that count from an offset.
-template <class Leaf>
-void check_ids(const Leaf* ids, Index count, Index offset, Index M) {
+inline void check_ids(Ids ids, Index count, Index offset, Index M) {
     check(0 <= offset && offset <= M, "an offset beyond its table");
     check_ids(ids, count, M - offset);
 }
@@ -126,33 +149,30 @@ inline void check_edges(const Edges& edges, const char* name, Index count, Index
 }
 
 // The leaves of a step. Ids are checked apart, where the lock is not held.
-template <class Leaf>
-StepLeaves<Leaf> step(const Ids<Leaf>& leaf, const First& first, Index O, Index K) {
+inline StepLeaves step(const IdArray& leaf, const First& first, Index O, Index K) {
     const Index R = leaf.shape(0), n = leaf.shape(1);
     shaped(leaf, "leaf", R, n);
     check_first(first, R, O, K);
-    return {leaf.data(), first.data(), R, n, n, O};
+    return {ids_of(leaf, "leaf"), first.data(), R, n, n, O};
 }
 
 // All trees of an ensemble: the leaf of row j in tree r is offset[r] + leaf[r, j] of M in all.
-template <class Leaf>
-StepLeaves<Leaf> forest(const Ids<Leaf>& leaf, const First& first, const Edges& offset, Index M, Index O, Index K) {
-    const auto at = step<Leaf>(leaf, first, O, K);
+inline StepLeaves forest(const IdArray& leaf, const First& first, const Edges& offset, Index M, Index O, Index K) {
+    const auto at = step(leaf, first, O, K);
     shaped(offset, "offset", at.R);
     for (Index r = 0; r < at.R; ++r) check_ids(at.tree(r), at.n, offset.data()[r], M);
     return at;
 }
 
 // Steps of one tree and one output each, with M leaves in all; ids are those of rows begin .. end - 1.
-template <class Leaf>
-StepLeaves<Leaf> steps(const Ids<Leaf>& leaf, const Edges& edges, Index begin, Index end, Index M) {
+inline StepLeaves steps(const IdArray& leaf, const Edges& edges, Index begin, Index end, Index M) {
     const Index R = leaf.shape(0), n = leaf.shape(1);
     shaped(leaf, "leaf", R, n);
     check_rows(begin, end, n);
     check_edges(edges, "edges", R, M, 1);
-    for (Index r = 0; r < R; ++r)
-        check_ids(leaf.data() + r * n + begin, end - begin, edges.data()[r + 1] - edges.data()[r]);
-    return {leaf.data(), nullptr, R, n, n, 1};
+    const StepLeaves at{ids_of(leaf, "leaf"), nullptr, R, n, n, 1};
+    for (Index r = 0; r < R; ++r) check_ids(at.tree(r) + begin, end - begin, edges.data()[r + 1] - edges.data()[r]);
+    return at;
 }
 
 template <class A>

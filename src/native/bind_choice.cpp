@@ -42,23 +42,31 @@ void run_parts(Body body, void* context, Index parts) {
     for (auto& thread : others) thread.join();
 }
 
-// Hands out consecutive parts of a vector whose size is counted first.
+constexpr std::size_t line = 64;  // bytes of a cache line; vectors that lie across two of them take twice as long
+
+// Hands out parts of a vector, each of which begins at a cache line. The vector has room for
+// `most_parts` gaps between them.
 template <class T>
 struct Parts {
-    std::vector<T>& all;
-    Index used = 0;
+    T* next;
+
+    explicit Parts(std::vector<T>& all) : next(all.data()) {}
 
     T* take(Index count) {
-        T* part = all.data() + used;
-        used += count;
+        const auto beyond = reinterpret_cast<std::uintptr_t>(next) % line;
+        T* part = next + (beyond ? (line - beyond) / sizeof(T) : 0);
+        next = part + count;
         return part;
     }
 };
 
+constexpr Index most_parts = 32;  // of a vector
+
 template <class T>
 void grow(std::vector<T>& all, Index count) {
     check(count <= Index(1) << 36, "sizes beyond any memory");
-    if (static_cast<Index>(all.size()) < count) all.resize(static_cast<std::size_t>(count));
+    const Index spare = most_parts * static_cast<Index>(line / sizeof(T));
+    if (static_cast<Index>(all.size()) < count + spare) all.resize(static_cast<std::size_t>(count + spare));
 }
 
 Index candidates(Index bins, std::uint8_t kind) {
@@ -84,15 +92,18 @@ ChoiceRoom<Real> lay_out(Room& room, const Choice<Real>& p, Index B) {
         r.candidate[f + 1] = r.candidate[f] + candidates(p.sizes[f], p.kinds[f]);
     }
     const Index cells = r.cell[p.d], C = r.candidate[p.d];
-    grow(room.ints, slots + p.n + p.N * (p.d + 1));
+    grow(room.ints, slots + 2 * p.n + p.N * (p.d + 1));
     Parts<std::int32_t> ints{room.ints};
     r.parent = ints.take(slots);
     r.rows = ints.take(p.n);
+    r.place = ints.take(p.n);
     r.columns = ints.take(p.N * p.d);
     r.counts = ints.take(p.N);
-    grow(room.bytes, p.N * (cells + p.d));
-    r.orders = room.bytes.data();
-    r.active = r.orders + p.N * cells;
+    grow(room.bytes, p.N * (cells + p.d) + p.n * p.d);
+    Parts<std::uint8_t> bytes{room.bytes};
+    r.orders = bytes.take(p.N * cells);
+    r.active = bytes.take(p.N * p.d);
+    r.codes = bytes.take(p.n * p.d);
     grow(room.numbers, p.n * S + p.N * cells * S + slots * S + p.choices + 5 * C + p.N * C * 4 * p.O + p.O + 2 * S + 256 +
                            3 * p.L);
     Parts<double> numbers{room.numbers};
@@ -112,13 +123,14 @@ ChoiceRoom<Real> lay_out(Room& room, const Choice<Real>& p, Index B) {
     r.keys = numbers.take(256);
     r.squares = numbers.take(3 * p.L);
     auto& all = room.reals(Real());
-    grow(all, 3 * p.N * cells * p.O * B + C * B + 2 * (1 + p.threads) * p.O * B);
+    grow(all, 3 * p.N * cells * p.O * B + C * B + 2 * (1 + p.threads) * p.O * B + p.n * p.O * 2 * (1 + p.K));
     Parts<Real> reals{all};
     r.felt = reals.take(p.N * cells * p.O * B);
     r.pull = reals.take(2 * p.N * cells * p.O * B);
     r.effect = reals.take(C * B);
     r.all = reals.take(2 * p.O * B);
     r.part = reals.take(2 * p.threads * p.O * B);
+    r.factors = reals.take(p.n * p.O * 2 * (1 + p.K));
     return r;
 }
 

@@ -11,8 +11,7 @@ namespace leaftrace {
 namespace {
 
 // Check that each step has its trees, its leaves and tables of them; inner iterations move all outputs.
-template <class Leaf>
-void check_steps(const ClassSteps<Leaf>& steps, Index begin, Index end) {
+void check_steps(const ClassSteps& steps, Index begin, Index end) {
     for (Index t = 0; t < steps.T; ++t) {
         const Index M = steps.edges[t + 1] - steps.edges[t], rows = steps.tables[t + 1] - steps.tables[t];
         check(rows % M == 0, "the tables of a step are not a multiple of its leaves");
@@ -21,16 +20,16 @@ void check_steps(const ClassSteps<Leaf>& steps, Index begin, Index end) {
     }
 }
 
-template <class Leaf, class Real>
+template <class Real>
 void bind_softmax_effects(nb::module_& m) {
     m.def("softmax_effects",
-          [](bool newton, Ids<Leaf> leaf, First first, Edges trees, Edges edges, Array<const double, 2> values, Edges tables,
+          [](bool newton, IdArray leaf, First first, Edges trees, Edges edges, Array<const double, 2> values, Edges tables,
              Array<const double, 2> shift, Array<const double, 2> s, Array<const double, 3> N, Index begin, Index end,
              Array<double, 2> A, Vector y, Vector w, Array<Real, 3> V, Array<Real, 4> U) {
               const Index R = leaf.shape(0), n = leaf.shape(1), K = A.shape(1), O = values.shape(1), J = s.shape(0);
               const Index T = static_cast<Index>(trees.shape(0)) - 1;
               at_least_one(K, "outputs");
-              const auto at = step<Leaf>(leaf, first, O, K);
+              const auto at = step(leaf, first, O, K);
               at_least_one(T, "steps");
               check_edges(trees, "trees", T, R, 1);
               check_edges(edges, "edges", T, values.shape(0), 1);
@@ -46,7 +45,7 @@ void bind_softmax_effects(nb::module_& m) {
               shaped(V, "V", R, n, O);
               shaped(U, "U", R, n, O, K);
               nb::gil_scoped_release release;
-              const ClassSteps<Leaf> steps{at,           T,            K,       trees.data(), edges.data(), tables.data(),
+              const ClassSteps steps{at,           T,            K,       trees.data(), edges.data(), tables.data(),
                                            values.data(), shift.data(), s.data(), N.data()};
               check_steps(steps, begin, end);
               for (Index j = begin; j < end; ++j)
@@ -62,9 +61,7 @@ void bind_softmax_effects(nb::module_& m) {
 }  // namespace
 
 void bind_classes(nb::module_& m) {
-    for_each_type([&](auto* leaf, auto* real) {
-        bind_softmax_effects<std::remove_pointer_t<decltype(leaf)>, std::remove_pointer_t<decltype(real)>>(m);
-    });
+    for_each_type([&](auto* real) { bind_softmax_effects<std::remove_pointer_t<decltype(real)>>(m); });
 }
 
 }  // namespace leaftrace

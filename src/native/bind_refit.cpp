@@ -18,16 +18,16 @@ void bind_top(nb::module_& m) {
               shaped(mask, "mask", M, B);
               k = k < M ? k : M;
               auto scratch = scratch_of<Real>((k + 1) * B);
-              kernels<std::uint8_t, Real>().top_leaves(M, B, k, sums.data(), mask.data(), scratch.data() + B,
+              kernels<Real>().top_leaves(M, B, k, sums.data(), mask.data(), scratch.data() + B,
                                                        scratch.data());
           },
           "sums"_a.noconvert(), "k"_a, "mask"_a.noconvert());
 }
 
-template <class Leaf, class Real>
+template <class Real>
 void bind_removal(nb::module_& m) {
     m.def("removal_step",
-          [](nb::handle loss, bool newton, Ids<Leaf> own, First first, Array<const double, 2> own_state,
+          [](nb::handle loss, bool newton, IdArray own, First first, Array<const double, 2> own_state,
              Array<const double, 3> move, Vector y, AnyShape<const double> w, Array<const double, 2> s,
              Array<const double, 3> D, Vector rows, Vector dlam, double c, Array<const Real, 3> dG,
              Array<const Real, 4> dH, Array<double, 3> dS, Maybe<const double, 1> bounds, Maybe<const double, 2> G,
@@ -36,7 +36,7 @@ void bind_removal(nb::module_& m) {
               const Index M = dG.shape(0), O = dG.shape(1), B = dG.shape(2), K = move.shape(1);
               family.check_outputs(K);
               at_least_one(B, "rows to remove");
-              const auto at = step<Leaf>(own, first, O, K);
+              const auto at = step(own, first, O, K);
               shaped(own, "own", at.R, B);
               check_ids(at.ids, at.R * B, M);
               shaped(own_state, "own_state", B, family.width(K));
@@ -60,11 +60,11 @@ void bind_removal(nb::module_& m) {
               }
               // This takes a few microseconds: releasing the GIL and taking it back would cost more.
               auto scratch = scratch_of<double>(K + O + O * O + at.R * O * B + (O * O + O + 1) * B);
-              const Removal<Leaf, Real> e{family.kind, family.numbers.data(), newton, at.R, K, M, O, B, at.ids, at.first,
+              const Removal<Real> e{family.kind, family.numbers.data(), newton, at.R, K, M, O, B, at.ids, at.first,
                                           own_state.data(), move.data(), y.data(), w.data(), w_stride, s.data(), D.data(),
                                           rows.data(), dlam.data(), c, dG.data(), dH.data(), dS.data(), pointer(bounds),
                                           pointer(G), pointer(lam), pointer(fixed), diagonal};
-              kernels<Leaf, Real>().removal_step(e, scratch.data());
+              kernels<Real>().removal_step(e, scratch.data());
           },
           "loss"_a.none(), "newton"_a, "own"_a.noconvert(), "first"_a.noconvert(), "own_state"_a.noconvert(),
           "move"_a.noconvert(), "y"_a.noconvert(), "w"_a.noconvert(), "s"_a.noconvert(), "D"_a.noconvert(),
@@ -74,9 +74,9 @@ void bind_removal(nb::module_& m) {
 }
 
 // The step whose changes have still to be added, or none.
-template <class Leaf, class Real>
+template <class Real>
 struct Before {
-    const Maybe<const Leaf, 2>& leaf;
+    const MaybeIds& leaf;
     const Maybe<const std::int32_t, 1>& first;
     const Maybe<const Real, 3>& d;
 };
@@ -88,19 +88,20 @@ struct Ranking {
     const Maybe<Real, 2>& sums;
 };
 
-template <class Leaf, class Real>
-Sweep<Leaf, Real> sweep_of(const Ids<Leaf>& leaf, const First& first, Index M, Index O, const Before<Leaf, Real>& before,
+template <class Real>
+Sweep<Real> sweep_of(const IdArray& leaf, const First& first, Index M, Index O, const Before<Real>& before,
                            const Ranking<Real>& ranking, const Array<Real, 3>& D) {
     const Index K = D.shape(1), B = width(D.shape(2));
-    const auto at = step<Leaf>(leaf, first, O, K);
+    check_types(leaf, before.leaf, "before");
+    const auto at = step(leaf, first, O, K);
     shaped(D, "D", at.n, K, B);
     check_ids(at.ids, at.R * at.n, M);
-    Sweep<Leaf, Real> s{at, K, B, false, false, {nullptr, nullptr, 0, 0, 0, 0}, nullptr, D.data(), nullptr, nullptr};
+    Sweep<Real> s{at, K, B, false, false, {{nullptr, at.ids.bytes}, nullptr, 0, 0, 0, 0}, nullptr, D.data(), nullptr, nullptr};
     check(bool(before.leaf) == bool(before.first) && bool(before.leaf) == bool(before.d),
           "before, first_before and d_before go together");
     if (before.leaf) {
         const Index M_before = before.d->shape(0), O_before = before.d->shape(1);
-        s.before = step<Leaf>(*before.leaf, *before.first, O_before, K);
+        s.before = step(*before.leaf, *before.first, O_before, K);
         shaped(*before.leaf, "before", s.before.R, at.n);
         shaped(*before.d, "d_before", M_before, O_before, B);
         check_ids(s.before.ids, s.before.R * at.n, M_before);
@@ -115,30 +116,30 @@ Sweep<Leaf, Real> sweep_of(const Ids<Leaf>& leaf, const First& first, Index M, I
     return s;
 }
 
-template <class Leaf, class Real>
+template <class Real>
 void bind_tangent(nb::module_& m) {
     m.def("advance",
-          [](Ids<Leaf> leaf, First first, Array<const Real, 3> d, Array<Real, 3> D) {
+          [](IdArray leaf, First first, Array<const Real, 3> d, Array<Real, 3> D) {
               const Index M = d.shape(0), O = d.shape(1), K = D.shape(1), B = width(D.shape(2));
-              const auto at = step<Leaf>(leaf, first, O, K);
+              const auto at = step(leaf, first, O, K);
               shaped(D, "D", at.n, K, B);
               shaped(d, "d", M, O, B);
               nb::gil_scoped_release release;
               check_ids(at.ids, at.R * at.n, M);
-              kernels<Leaf, Real>().advance(at, K, B, d.data(), D.data());
+              kernels<Real>().advance(at, K, B, d.data(), D.data());
           },
           "leaf"_a.noconvert(), "first"_a.noconvert(), "d"_a.noconvert(), "D"_a.noconvert());
 
     m.def("tangent_sums",
-          [](Ids<Leaf> leaf, First first, Maybe<const Leaf, 2> before, Maybe<const std::int32_t, 1> first_before,
+          [](IdArray leaf, First first, MaybeIds before, Maybe<const std::int32_t, 1> first_before,
              Maybe<const Real, 3> d_before, Maybe<const Real, 1> pick, Array<const Real, 4> U, Array<Real, 3> D,
              Maybe<Real, 2> ranking, Array<Real, 3> out) {
               const Index M = out.shape(0), O = out.shape(1);
-              const auto s = sweep_of<Leaf, Real>(leaf, first, M, O, {before, first_before, d_before}, {pick, ranking}, D);
+              const auto s = sweep_of<Real>(leaf, first, M, O, {before, first_before, d_before}, {pick, ranking}, D);
               shaped(U, "U", s.at.R, s.at.n, O, s.K);
               shaped(out, "out", M, O, s.B);
               nb::gil_scoped_release release;
-              kernels<Leaf, Real>().tangent_sums(s, U.data(), out.data());
+              kernels<Real>().tangent_sums(s, U.data(), out.data());
           },
           "leaf"_a.noconvert(), "first"_a.noconvert(),
           "before"_a.noconvert().none(), "first_before"_a.noconvert().none(), "d_before"_a.noconvert().none(),
@@ -146,10 +147,10 @@ void bind_tangent(nb::module_& m) {
           "out"_a.noconvert());
 }
 
-template <class Leaf, class Real>
+template <class Real>
 void bind_changes(nb::module_& m) {
     m.def("change_sums",
-          [](nb::handle loss, Ids<Leaf> leaf, First first, Maybe<const Leaf, 2> before,
+          [](nb::handle loss, IdArray leaf, First first, MaybeIds before,
              Maybe<const std::int32_t, 1> first_before, Maybe<const Real, 3> d_before, Maybe<const Real, 1> pick, Index form,
              AnyShape<nb::ro> state, Vector y, AnyShape<const Real> w, Maybe<const Real, 2> shift,
              Maybe<const Real, 3> inner, Maybe<const Real, 2> mask, Array<Real, 3> D, Maybe<Real, 2> ranking,
@@ -160,7 +161,7 @@ void bind_changes(nb::module_& m) {
               check(0 <= form && form <= 2, "form is not 0, 1 or 2");
               check(form != 1 || !(general || family.kind == LossKind::squared), "this loss works with D itself");
               check(form != 1 || !ranking, "leaves are ranked by D, not by exp(D) - 1");
-              auto s = sweep_of<Leaf, Real>(leaf, first, M, O, {before, first_before, d_before}, {pick, ranking}, D);
+              auto s = sweep_of<Real>(leaf, first, M, O, {before, first_before, d_before}, {pick, ranking}, D);
               s.exponential = form == 1;
               s.small = form == 2;
               family.check_outputs(s.K);
@@ -193,7 +194,7 @@ void bind_changes(nb::module_& m) {
                                     pointer(mask),
                                     dG.data(),
                                     dH.data()};
-              kernels<Leaf, Real>().change_sums(s, c, scratch.data());
+              kernels<Real>().change_sums(s, c, scratch.data());
           },
           "loss"_a.none(), "leaf"_a.noconvert(), "first"_a.noconvert(),
           "before"_a.noconvert().none(), "first_before"_a.noconvert().none(), "d_before"_a.noconvert().none(),
@@ -207,12 +208,11 @@ void bind_changes(nb::module_& m) {
 void bind_refit(nb::module_& m) {
     bind_top<float>(m);
     bind_top<double>(m);
-    for_each_type([&](auto* leaf, auto* real) {
-        using Leaf = std::remove_pointer_t<decltype(leaf)>;
+    for_each_type([&](auto* real) {
         using Real = std::remove_pointer_t<decltype(real)>;
-        bind_removal<Leaf, Real>(m);
-        bind_tangent<Leaf, Real>(m);
-        bind_changes<Leaf, Real>(m);
+        bind_removal<Real>(m);
+        bind_tangent<Real>(m);
+        bind_changes<Real>(m);
     });
 }
 

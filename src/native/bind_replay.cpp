@@ -9,10 +9,9 @@ using namespace nanobind::literals;
 namespace leaftrace {
 namespace {
 
-template <class Leaf>
 void bind_sums(nb::module_& m) {
     m.def("leaf_sums",
-          [](const std::string& loss, Array<const Leaf, 1> leaf, Array<const double, 2> state, Vector shift, Vector y,
+          [](const std::string& loss, AnyIds<1> leaf, Array<const double, 2> state, Vector shift, Vector y,
              Vector w, Array<double, 2> sums) {
               const LossKind kind = one_output_kind(loss);
               const Index n = leaf.shape(0), M = sums.shape(0);
@@ -22,17 +21,18 @@ void bind_sums(nb::module_& m) {
               shaped(w, "w", n);
               shaped(sums, "sums", M, 4);
               shaped(shift, "shift", M);
+              const Ids ids = ids_of(leaf, "leaf");
               const RowData d{kind, state.data(), y.data(), w.data()};
               nb::gil_scoped_release release;
-              check_ids(leaf.data(), n, M);
+              check_ids(ids, n, M);
               auto copies = scratch_of<double>(16 * M);
-              kernels<Leaf, float>().leaf_sums(d, leaf.data(), n, M, shift.data(), copies.data(), sums.data());
+              kernels<float>().leaf_sums(d, ids, n, M, shift.data(), copies.data(), sums.data());
           },
           "loss"_a, "leaf"_a.noconvert(), "state"_a.noconvert(), "shift"_a.noconvert(), "y"_a.noconvert(),
           "w"_a.noconvert(), "sums"_a.noconvert());
 
     m.def("replay_sums",
-          [](const std::string& loss, Ids<Leaf> leaf, bool skip, Edges edges, Vector values, Array<double, 2> A, Vector y,
+          [](const std::string& loss, IdArray leaf, bool skip, Edges edges, Vector values, Array<double, 2> A, Vector y,
              Vector w, Index rounding, Index begin, Index end, Array<double, 2> sums) {
               const LossKind kind = one_output_kind(loss);
               const Index n = leaf.shape(1), M = sums.shape(0);
@@ -43,44 +43,44 @@ void bind_sums(nb::module_& m) {
               shaped(sums, "sums", M, 8);
               check(0 <= rounding && rounding <= 7, "rounding is not a sum of 1, 2 and 4");
               nb::gil_scoped_release release;
-              const auto at = steps<Leaf>(leaf, edges, begin, end, M);
+              const auto at = steps(leaf, edges, begin, end, M);
               Index largest = 0;
               for (Index r = 0; r < at.R; ++r) largest = std::max<Index>(largest, edges.data()[r + 1] - edges.data()[r]);
               auto copies = scratch_of<double>(32 * largest);
-              kernels<Leaf, float>().replay_sums(kind, at, skip, edges.data(), values.data(), begin, end, A.data(),
+              kernels<float>().replay_sums(kind, at, skip, edges.data(), values.data(), begin, end, A.data(),
                                                  y.data(), w.data(), static_cast<int>(rounding), copies.data(), sums.data());
           },
           "loss"_a, "leaf"_a.noconvert(), "skip"_a, "edges"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
           "y"_a.noconvert(), "w"_a.noconvert(), "rounding"_a, "begin"_a, "end"_a, "sums"_a.noconvert());
 
     m.def("tree_scores",
-          [](Ids<Leaf> leaf, First first, Edges offset, Array<const double, 2> values, Array<double, 2> A) {
+          [](IdArray leaf, First first, Edges offset, Array<const double, 2> values, Array<double, 2> A) {
               const Index M = values.shape(0), O = values.shape(1), K = A.shape(1);
               shaped(values, "values", M, O);
               shaped(A, "A", leaf.shape(1), K);
               nb::gil_scoped_release release;
-              const auto at = forest<Leaf>(leaf, first, offset, M, O, K);
-              kernels<Leaf, float>().tree_scores(at, offset.data(), K, values.data(), A.data());
+              const auto at = forest(leaf, first, offset, M, O, K);
+              kernels<float>().tree_scores(at, offset.data(), K, values.data(), A.data());
           },
           "leaf"_a.noconvert(), "first"_a.noconvert(), "offset"_a.noconvert(), "values"_a.noconvert(),
           "A"_a.noconvert());
 
     m.def("tree_sums",
-          [](Ids<Leaf> leaf, First first, Edges offset, Array<const double, 2> c, Array<double, 2> out) {
+          [](IdArray leaf, First first, Edges offset, Array<const double, 2> c, Array<double, 2> out) {
               const Index M = out.shape(0), O = out.shape(1), K = c.shape(1);
               shaped(c, "c", leaf.shape(1), K);
               shaped(out, "out", M, O);
               nb::gil_scoped_release release;
-              const auto at = forest<Leaf>(leaf, first, offset, M, O, K);
-              kernels<Leaf, float>().tree_sums(at, offset.data(), K, c.data(), out.data());
+              const auto at = forest(leaf, first, offset, M, O, K);
+              kernels<float>().tree_sums(at, offset.data(), K, c.data(), out.data());
           },
           "leaf"_a.noconvert(), "first"_a.noconvert(), "offset"_a.noconvert(), "c"_a.noconvert(), "out"_a.noconvert());
 }
 
-template <class Leaf, class Real>
+template <class Real>
 void bind_effects(nb::module_& m) {
     m.def("row_effects",
-          [](const std::string& loss, bool newton, Ids<Leaf> leaf, Index begin, Index end, Edges edges, Vector values,
+          [](const std::string& loss, bool newton, IdArray leaf, Index begin, Index end, Edges edges, Vector values,
              Edges tables, Vector shift, Vector s, Vector N, Array<double, 1> A, Vector y, Vector w, Array<Real, 2> V,
              Array<Real, 2> U) {
               const LossKind kind = one_output_kind(loss);
@@ -96,12 +96,12 @@ void bind_effects(nb::module_& m) {
               shaped(V, "V", R, n);
               shaped(U, "U", R, n);
               nb::gil_scoped_release release;
-              const auto at = steps<Leaf>(leaf, edges, begin, end, M);
+              const auto at = steps(leaf, edges, begin, end, M);
               check_edges(tables, "tables", R, all, 0);
               for (Index r = 0; r < R; ++r)
                   check((tables.data()[r + 1] - tables.data()[r]) % (edges.data()[r + 1] - edges.data()[r]) == 0,
                         "the tables of a tree are not a multiple of its leaves");
-              kernels<Leaf, Real>().row_effects(kind, newton, at, begin, end, edges.data(), values.data(), tables.data(),
+              kernels<Real>().row_effects(kind, newton, at, begin, end, edges.data(), values.data(), tables.data(),
                                                 shift.data(), s.data(), N.data(), A.data(), y.data(), w.data(), V.data(),
                                                 U.data());
           },
@@ -113,12 +113,8 @@ void bind_effects(nb::module_& m) {
 }  // namespace
 
 void bind_replay(nb::module_& m) {
-    bind_sums<std::uint8_t>(m);
-    bind_sums<std::uint16_t>(m);
-    bind_sums<std::uint32_t>(m);
-    for_each_type([&](auto* leaf, auto* real) {
-        bind_effects<std::remove_pointer_t<decltype(leaf)>, std::remove_pointer_t<decltype(real)>>(m);
-    });
+    bind_sums(m);
+    for_each_type([&](auto* real) { bind_effects<std::remove_pointer_t<decltype(real)>>(m); });
 }
 
 }  // namespace leaftrace

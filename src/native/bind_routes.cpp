@@ -30,12 +30,13 @@ void check_nodes(const Routes& at, Index d, Index bits) {
     check(ok, "words do not go up from 0 to the number of bits' words");
 }
 
-template <class Real, class Leaf>
+template <class Real>
 void bind_find_leaves(nb::module_& m) {
     m.def("find_leaves",
           [](Array<const Real, 2> values, Edges edges, Array<const std::int32_t, 1> column, Vector threshold,
              Array<const std::int32_t, 2> children, Array<const std::uint8_t, 1> flags, Edges words,
-             Array<const std::uint32_t, 1> bits, Edges offset, Index begin, Index end, Array<Leaf, 2> leaves) {
+             Array<const std::uint32_t, 1> bits, Edges offset, Index begin, Index end,
+             nb::ndarray<nb::ndim<2>, nb::c_contig, nb::device::cpu> leaves) {
               const Index n = values.shape(0), d = values.shape(1), R = offset.shape(0), N = column.shape(0);
               shaped(values, "values", n, d);
               check_edges(edges, "edges", R, N, 0);
@@ -48,17 +49,18 @@ void bind_find_leaves(nb::module_& m) {
               shaped(offset, "offset", R);
               check_rows(begin, end, n);
               shaped(leaves, "leaves", R, n);
+              const int bytes = ids_of(leaves, "leaves").bytes;
               nb::gil_scoped_release release;
               const Routes at{edges.data(), column.data(), threshold.data(), children.data(), flags.data(),
                               words.data(),  bits.data(),   R};
               check_nodes(at, d, bits.shape(0));
-              constexpr auto most = static_cast<Index>(std::numeric_limits<Leaf>::max());
+              const Index most = (Index(1) << 8 * bytes) - 1;
               for (Index r = 0; r < R; ++r)
                   check(offset.data()[r] >= 0 && offset.data()[r] <= most - at.inner(r), "leaves has a type too small");
               const auto nodes = route_nodes<Real>(at);
               const bool plain = std::all_of(nodes.begin(), nodes.end(), [](const auto& x) { return x.flags <= missing_left; });
-              const auto find = plain ? find_leaves<true, Real, Leaf> : find_leaves<false, Real, Leaf>;
-              find(at, nodes, values.data(), d, n, offset.data(), begin, end, leaves.data());
+              const auto find = plain ? find_leaves<true, Real> : find_leaves<false, Real>;
+              find(at, nodes, values.data(), d, n, offset.data(), begin, end, static_cast<unsigned char*>(leaves.data()), bytes);
           },
           "values"_a.noconvert(), "edges"_a.noconvert(), "column"_a.noconvert(), "threshold"_a.noconvert(),
           "children"_a.noconvert(), "flags"_a.noconvert(), "words"_a.noconvert(), "bits"_a.noconvert(),
@@ -68,9 +70,7 @@ void bind_find_leaves(nb::module_& m) {
 }  // namespace
 
 void bind_routes(nb::module_& m) {
-    for_each_type([&](auto* leaf, auto* real) {
-        bind_find_leaves<std::remove_pointer_t<decltype(real)>, std::remove_pointer_t<decltype(leaf)>>(m);
-    });
+    for_each_type([&](auto* real) { bind_find_leaves<std::remove_pointer_t<decltype(real)>>(m); });
 }
 
 }  // namespace leaftrace

@@ -10,25 +10,20 @@ namespace leaftrace {
 
 extern std::string current_isa;  // in module.cpp
 
-template <class Leaf, class Real>
-const Kernels<Leaf, Real>& kernels() {
+template <class Real>
+const Kernels<Real>& kernels() {
 #ifdef LEAFTRACE_X86
-    if (current_isa == "avx512") return avx512::kernels<Leaf, Real>();
-    if (current_isa == "avx2") return avx2::kernels<Leaf, Real>();
+    if (current_isa == "avx512") return avx512::kernels<Real>();
+    if (current_isa == "avx2") return avx2::kernels<Real>();
 #endif
-    return baseline::kernels<Leaf, Real>();
+    return baseline::kernels<Real>();
 }
 
-// Call body(leaf, real) with null pointers of each type of ids and of numbers that kernels are compiled for.
+// Call body(real) with null pointers of each type of numbers that kernels are compiled for.
 template <class Body>
 void for_each_type(const Body& body) {
-    const auto with_leaf = [&](auto* leaf) {
-        body(leaf, static_cast<float*>(nullptr));
-        body(leaf, static_cast<double*>(nullptr));
-    };
-    with_leaf(static_cast<std::uint8_t*>(nullptr));
-    with_leaf(static_cast<std::uint16_t*>(nullptr));
-    with_leaf(static_cast<std::uint32_t*>(nullptr));
+    body(static_cast<float*>(nullptr));
+    body(static_cast<double*>(nullptr));
 }
 
 void bind_replay(nanobind::module_& m);

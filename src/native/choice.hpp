@@ -1,5 +1,5 @@
 // Soft choices of splits: the terms of one tree in a backward pass in which splits give way. The formulas and a
-// definition in NumPy are in src/leaftrace/_kernels/numpy_choice.py. Included once for each instruction set.
+// definition in NumPy are in src/leaftrace/_model/kernels/numpy_choice.py. Included once for each instruction set.
 #pragma once
 #include "choice_candidates.hpp"
 
@@ -19,6 +19,12 @@ struct ChoiceTables {
     Real* pull(Index v, Index f) const { return w.room.pull + (v * cells + w.room.cell[f]) * 2 * width(); }
     Real* effect(Index candidate) const { return w.room.effect + candidate * B; }
 
+    // The row a few places after r: rows of a leaf lie apart, and a processor does not foresee them.
+    Index ahead(Index r) const { return w.room.rows[r + 6 < w.p.n ? r + 6 : r]; }
+    LT_INLINE void fetch(const Real* from, Index begin, Index count) const {
+        for (Index i = 0; i < count; i += 64 / sizeof(Real)) __builtin_prefetch(from + begin + i);
+    }
+
     void add_rows() {
         const Index O = w.outputs();
         const auto& p = w.p;
@@ -27,8 +33,9 @@ struct ChoiceTables {
         w.for_leaves([&](Index l, Index) {
             Real* to = room.felt + room.parent[p.N + l] * cells * O * B;
             for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r) {
+                fetch(p.scores, (ahead(r) * p.K + p.first) * B, O * B);
                 const Real* from = p.scores + (room.rows[r] * p.K + p.first) * B;
-                const std::uint8_t* code = p.codes + room.rows[r] * p.d;
+                const std::uint8_t* code = room.codes + r * p.d;
                 for (Index f = 0; f < p.d; ++f) add<B>(to + (room.cell[f] + code[f]) * O * B, from, O);
             }
         });
@@ -162,19 +169,32 @@ struct ChoiceTables {
         }
     }
 
-    // The pull (2, O, B) on the row in place r, summed over the columns' tables of its node; columns (count) are active.
+    // The pull (2, O, B) on a row with these bins, summed over the active columns (count) of its node's table.
     void sum_pulls(const Real* from, const std::uint8_t* code, const std::int32_t* columns, Index count, Real* sum) {
         const Index O = w.outputs();
         if constexpr (one) {
-            using Unit = typename Lanes<Real, B>::Unit;
-            constexpr int units_of = 2 * Lanes<Real, B>::N;
+            // Slopes and squares are side by side, so that one query has a unit of two.
+            constexpr int together = B == 1 ? 2 : B;
+            using Unit = typename Lanes<Real, together>::Unit;
+            constexpr int units_of = 2 * B / together * Lanes<Real, together>::N;
             Unit total[units_of] = {};  // in registers
-            for (Index a = 0; a < count; ++a) {
-                const Index f = columns[a];
-                const Unit* x = units<B>(from + (w.room.cell[f] + code[f]) * 2 * B);
+            const auto cell_of = [&](Index a) {
+                return units<together>(from + (w.room.cell[columns[a]] + code[columns[a]]) * 2 * B);
+            };
+            Index a = 0;
+            if constexpr (B == 1) {  // short sums wait for each other, so there are two of them
+                Unit other = {};
+                for (; a + 1 < count; a += 2) {
+                    total[0] += *cell_of(a);
+                    other += *cell_of(a + 1);
+                }
+                total[0] += other;
+            }
+            for (; a < count; ++a) {
+                const Unit* x = cell_of(a);
                 for (int i = 0; i < units_of; ++i) total[i] += x[i];
             }
-            Unit* to = units<B>(sum);
+            Unit* to = units<together>(sum);
             for (int i = 0; i < units_of; ++i) to[i] = total[i];
         } else {
             for (Index i = 0; i < 2 * O * B; ++i) sum[i] = 0;
@@ -195,35 +215,61 @@ struct ChoiceTables {
             const Index count = room.counts[node];
             for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r) {
                 const Index j = room.rows[r];
-                const std::uint8_t* code = p.codes + j * p.d;
-                sum_pulls(from, code, columns, count, sum);
+                fetch(p.out, ahead(r) * B, B);
+                fetch(p.abar, ahead(r) * p.K * B, p.K * B);
+                sum_pulls(from, room.codes + r * p.d, columns, count, sum);
+                const Real* factors = room.factors + r * O * 2 * (1 + p.K);
                 for (Index o = 0; o < O; ++o) {
                     const Real *slopes = sum + o * B, *squares = sum + (O + o) * B;
-                    const double Q = p.by_weight ? 1 : p.h[j * O + o];
-                    add_scaled<B>(p.out + j * B, static_cast<Real>(-2 * p.drawn[j] * p.g[j * O + o]), slopes);
-                    add_scaled<B>(p.out + j * B, static_cast<Real>(-p.drawn[j] * Q), squares);
-                    for (Index k = 0; k < p.K; ++k) {
-                        const Index at = (j * O + o) * p.K + k;
-                        Real* abar = p.abar + (j * p.K + k) * B;
-                        add_scaled<B>(abar, static_cast<Real>(-2 * p.w[j] * p.j[at]), slopes);
-                        if (!p.by_weight) add_scaled<B>(abar, static_cast<Real>(-p.w[j] * p.k[at]), squares);
-                    }
+                    add_both(p.out + j * B, factors, slopes, squares);
+                    factors += 2;
+                    for (Index k = 0; k < p.K; ++k, factors += 2)
+                        add_both(p.abar + (j * p.K + k) * B, factors, slopes, squares);
                 }
             }
         });
+    }
+
+    // The same for one query and trees of one output, whose tables are so small that rows are taken as they lie.
+    void expand_rows_as_they_lie() {
+        const auto& p = w.p;
+        w.for_parts([&](Index part) {
+            const Index end = p.n * (part + 1) / p.threads;
+            for (Index j = p.n * part / p.threads; j < end; ++j) {
+                const Index node = w.room.parent[p.N + p.leaf[j]];
+                Real sum[2];
+                sum_pulls(w.room.pull + node * cells * 2, p.codes + j * p.d, w.room.columns + node * p.d,
+                          w.room.counts[node], sum);
+                Real factors[2];
+                w.weight_factors(j, 0, factors);
+                add_both(p.out + j, factors, sum, sum + 1);
+                for (Index k = 0; k < p.K; ++k) {
+                    w.score_factors(j, 0, k, factors);
+                    add_both(p.abar + j * p.K + k, factors, sum, sum + 1);
+                }
+            }
+        });
+    }
+
+    // to (B) += factors (2) times slopes (B) and squares (B)
+    LT_INLINE void add_both(Real* to, const Real* factors, const Real* slopes, const Real* squares) {
+        add_scaled<B>(to, factors[0], slopes);
+        add_scaled<B>(to, factors[1], squares);
     }
 };
 
 template <int B, bool one, class Real>
 void choice_terms(const Choice<Real>& p, const ChoiceRoom<Real>& room) {
-    ChoiceWork<Real, one> w{p, room, room.cell[p.d]};
+    ChoiceWork<Real, one> w{{p, room, room.cell[p.d]}};
     w.place_rows();
     w.share_leaves();
-    const bool carried = one && B == 1 && w.same_denominators();
-    w.add_terms(carried ? p.scores : nullptr);
+    constexpr bool alone = one && B == 1;
+    if (alone) w.carried = w.free_term();
+    w.copy_rows(!alone);
+    w.add_terms();
     w.temperatures();
     ChoiceTables<B, Real, one> tables{w, w.cells};
-    if (!carried) tables.add_rows();
+    if (w.carried < 0) tables.add_rows();
     for (Index begin = 0; begin < p.N;) {
         const Index c = p.choice[begin];
         Index end = begin;
@@ -237,7 +283,10 @@ void choice_terms(const Choice<Real>& p, const ChoiceRoom<Real>& room) {
         }
         begin = end;
     }
-    tables.expand_rows();
+    if constexpr (alone)
+        tables.expand_rows_as_they_lie();
+    else
+        tables.expand_rows();
 }
 
 }  // namespace

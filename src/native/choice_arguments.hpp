@@ -8,7 +8,7 @@ namespace leaftrace {
 using Body = void (*)(void* context, Index part);
 using RunParts = void (*)(Body body, void* context, Index parts);
 
-// One tree whose splits are chosen softly: see _kernels/numpy_choice.py. d columns in bins, N inner nodes, L leaves.
+// One tree whose splits are chosen softly: see _model/kernels/numpy_choice.py. d columns in bins, N inner nodes, L leaves.
 // Slots are inner nodes, parents first, then leaves.
 template <class Real>
 struct Choice {
@@ -34,13 +34,16 @@ template <class Real>
 struct ChoiceRoom {
     Index *cell, *candidate, *edges;  // (d + 1) filled in: where columns begin; (L + 1)
     Index *leaves, *shares;           // (L) leaves by their parents; (threads + 1) which of them each thread has
-    std::int32_t *parent, *rows;      // (N + L), (n)
+    std::int32_t *parent;             // (N + L)
+    std::int32_t *rows, *place;       // (n) rows in the order of their leaves; the place of each row in it
     std::int32_t *columns, *counts;   // (N, d), (N) the columns that have a pull at a node, and how many they are
     std::uint8_t *orders, *active;    // (N, cells), (N, d) whether a column is one of them
-    double *terms, *sums, *slot_sums, *tau;  // (n, S), (N, cells, S), (N + L, S), (choices)
+    std::uint8_t* codes;              // (n, d) by place
+    double *terms, *sums, *slot_sums, *tau;  // (n, S) by place, (N, cells, S), (N + L, S), (choices)
     double* squares;                         // (L, 3) sums of squares and products of the terms of one output
     double *gain, *left_rows, *right_rows, *last_rows, *chance;  // (C)
     double *sides, *slope, *left, *right, *keys;                 // (N, C, O, 4), (O), (S), (S), (256)
+    Real* factors;  // (n, O, 1 + K, 2) by place
     Real *felt, *pull, *effect, *all, *part;  // (N, cells, O, B), (N, cells, 2, O, B), (C, B), (2 O B), (threads, 2 O B)
 };
 

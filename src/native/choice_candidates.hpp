@@ -1,8 +1,7 @@
-// Soft choices of splits, the part without queries: rows in the order of their leaves, gains of candidate splits, and
-// the probabilities of a choice. Included once for each instruction set.
+// Soft choices of splits, the part without queries: gains of candidate splits, and the probabilities of a choice.
+// Included once for each instruction set.
 #pragma once
-#include "choice_arguments.hpp"
-#include "lanes.hpp"
+#include "choice_rows.hpp"
 
 namespace leaftrace {
 namespace LEAFTRACE_ISA {
@@ -35,15 +34,14 @@ struct Side {
 
 constexpr double least_exponent = -40;  // candidates less likely than that are left out
 
-// one: trees with one output, whose sizes are constants for the compiler.
 template <class Real, bool one>
-struct ChoiceWork {
-    const Choice<Real>& p;
-    ChoiceRoom<Real> room;
-    Index cells;
-
-    Index outputs() const { return one ? 1 : p.O; }
-    Index sums() const { return 3 * outputs() + 1; }
+struct ChoiceWork : ChoiceRows<Real, one> {
+    using Rows = ChoiceRows<Real, one>;
+    using Rows::cells;
+    using Rows::outputs;
+    using Rows::p;
+    using Rows::room;
+    using Rows::sums;
 
     const std::uint8_t* order_of(Index v, Index f) const { return room.orders + v * cells + room.cell[f]; }
     double* sums_of(Index v, Index f) const { return room.sums + (v * cells + room.cell[f]) * sums(); }
@@ -64,120 +62,6 @@ struct ChoiceWork {
         double Q = 0;
         for (Index o = 0; o < outputs(); ++o) Q += sums[outputs() + o];
         return sums[3 * outputs()] >= p.min_rows && Q >= p.min_hessian * static_cast<double>(outputs());
-    }
-
-    // Parents of all slots, and the rows in the order of their leaves.
-    void place_rows() {
-        for (Index v = 0; v < p.N; ++v) room.parent[p.left[v]] = room.parent[p.right[v]] = static_cast<std::int32_t>(v);
-        room.parent[0] = -1;
-        for (Index l = 0; l <= p.L; ++l) room.edges[l] = 0;
-        for (Index j = 0; j < p.n; ++j) ++room.edges[p.leaf[j] + 1];
-        for (Index l = 0; l < p.L; ++l) room.edges[l + 1] += room.edges[l];
-        for (Index j = 0; j < p.n; ++j) room.rows[room.edges[p.leaf[j]]++] = static_cast<std::int32_t>(j);
-        for (Index l = p.L; l > 0; --l) room.edges[l] = room.edges[l - 1];
-        room.edges[0] = 0;
-    }
-
-    // Share the leaves among the threads, by their number of rows; leaves with one parent stay together.
-    void share_leaves() {
-        Index place = 0;
-        for (Index v = 0; v < p.N; ++v) {
-            if (p.left[v] >= p.N) room.leaves[place++] = p.left[v] - p.N;
-            if (p.right[v] >= p.N) room.leaves[place++] = p.right[v] - p.N;
-        }
-        Index done = 0, part = 1;
-        room.shares[0] = 0;
-        for (Index i = 0; i < p.L && part < p.threads; ++i) {
-            const Index l = room.leaves[i];
-            const bool apart = i > 0 && room.parent[p.N + l] != room.parent[p.N + room.leaves[i - 1]];
-            if (apart && done * p.threads >= p.n * part) room.shares[part++] = i;
-            done += room.edges[l + 1] - room.edges[l];
-        }
-        for (; part <= p.threads; ++part) room.shares[part] = p.L;
-    }
-
-    // Call body(leaf, thread) for all leaves, on the threads.
-    template <class Each>
-    void for_leaves(const Each& body) {
-        struct Context {
-            ChoiceWork* work;
-            const Each* body;
-        } context{this, &body};
-        const Body run = [](void* at, Index part) {
-            const Context& c = *static_cast<Context*>(at);
-            const auto& room = c.work->room;
-            for (Index i = room.shares[part]; i < room.shares[part + 1]; ++i) (*c.body)(room.leaves[i], part);
-        };
-        if (p.threads == 1) return run(&context, 0);
-        p.run_parts(run, &context, p.threads);
-    }
-
-    // Whether the denominators of gain and value are the same, so that their sums are, too.
-    bool same_denominators() const { return p.newton != p.by_weight; }
-
-    // Terms of the row in place r: w g, the denominators of gain and value, and 1 for rows of non-zero weight. `carried`
-    // stands in the place of the second denominator, where it is the same as the first: see add_terms.
-    const double* row_terms(Index r, const Real* carried) {
-        const Index j = room.rows[r], O = outputs();
-        double* to = room.terms + r * sums();
-        for (Index o = 0; o < O; ++o) {
-            const double w = p.w[j], h = p.h[j * O + o];
-            to[o] = w * p.g[j * O + o];
-            to[O + o] = p.by_weight ? w : w * h;
-            to[2 * O + o] = p.newton ? w * h : w;
-        }
-        to[3 * O] = p.w[j] > 0;
-        if (one && carried) to[2] = static_cast<double>(carried[j * p.K + p.first]);
-        return to;
-    }
-
-    // Sums of the terms over the rows of every cell of every inner node, and of every slot. With `carried`, derivatives
-    // of one query in the scores of all rows, these are summed on the way, those of the test rows included, into felt.
-    void add_terms(const Real* carried) {
-        const Index S = sums();
-        const Index size = p.N * cells * S;
-        for (Index i = 0; i < size; ++i) room.sums[i] = 0;
-        for (Index i = 0; i < (p.N + p.L) * S; ++i) room.slot_sums[i] = 0;
-        for_leaves([&](Index l, Index) {
-            double* own = room.slot_sums + (p.N + l) * S;
-            double* to = room.sums + room.parent[p.N + l] * cells * S;
-            double* squares = room.squares + 3 * l;
-            squares[0] = squares[1] = squares[2] = 0;
-            for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r) {
-                const double* from = row_terms(r, carried);
-                if (one) {
-                    squares[0] += from[0] * from[0];
-                    squares[1] += from[0] * from[1];
-                    squares[2] += from[1] * from[1];
-                }
-                const std::uint8_t* code = p.codes + room.rows[r] * p.d;
-                for (Index i = 0; i < S; ++i) own[i] += from[i];
-                for (Index f = 0; f < p.d; ++f) {
-                    double* LT_RESTRICT cell = to + (room.cell[f] + code[f]) * S;
-                    for (Index i = 0; i < S; ++i) cell[i] += from[i];
-                }
-            }
-        });
-        for (Index j = 0; carried && j < p.m; ++j) {
-            double* to = room.sums + room.parent[p.N + p.query_leaf[j]] * cells * S;
-            const std::uint8_t* code = p.query_codes + j * p.d;
-            const double c = static_cast<double>(p.c[j]);
-            for (Index f = 0; f < p.d; ++f) to[(room.cell[f] + code[f]) * S + 2] += c;
-        }
-        for (Index v = p.N - 1; v > 0; --v) {
-            const double* LT_RESTRICT from = room.sums + v * cells * S;
-            double* LT_RESTRICT to = room.sums + room.parent[v] * cells * S;
-            for (Index i = 0; i < cells * S; ++i) to[i] += from[i];
-        }
-        for (Index v = p.N - 1; v >= 0; --v)
-            for (Index i = 0; i < S; ++i)
-                room.slot_sums[v * S + i] = room.slot_sums[p.left[v] * S + i] + room.slot_sums[p.right[v] * S + i];
-        if (!carried) return;
-        for (Index i = 0; i < p.N * cells; ++i) {
-            room.felt[i] = static_cast<Real>(room.sums[i * S + 2]);
-            room.sums[i * S + 2] = room.sums[i * S + 1];
-        }
-        for (Index i = 0; i < p.N + p.L; ++i) room.slot_sums[i * S + 2] = room.slot_sums[i * S + 1];
     }
 
     // The sum over the rows of a leaf of the squares of -slope (2 w g + slope Q), for one output.

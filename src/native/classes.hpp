@@ -10,9 +10,8 @@ namespace leaftrace {
 
 // All steps of an ensemble: the trees of step t are trees[t] .. trees[t + 1] - 1, its leaves edges[t] .. edges[t + 1] - 1,
 // and its tables (Q, M, ...) have the leaf rows tables[t] .. tables[t + 1] - 1.
-template <class Leaf>
 struct ClassSteps {
-    StepLeaves<Leaf> at;
+    StepLeaves at;
     Index T, K;
     const std::int64_t *trees, *edges, *tables;
     const double* values;       // (all leaves, O)
@@ -35,7 +34,7 @@ inline void moved_softmax(const double* p, const double* shift, Index K, double*
 }
 
 // Add the effects of a row, of class y and weight w, in a leaf with s (O) and N (O, O) of the outputs from `first`:
-// v (O) and u (O, K), as in _kernels/numpy_classes.py. With h s = r and r = p (s - p.s), the slope of the leaf's
+// v (O) and u (O, K), as in _model/kernels/numpy_classes.py. With h s = r and r = p (s - p.s), the slope of the leaf's
 // gradient is diag(p + r) - (p + r) p' - p r'. r has room for K numbers.
 template <class Real>
 void add_row_effects(bool newton, const double* p, Index K, Index y, double w, Index first, Index O, const double* s,
@@ -68,10 +67,10 @@ void add_row_effects(bool newton, const double* p, Index K, Index y, double w, I
 
 // V (R, n, O) and U (R, n, O, K) of the rows begin .. end - 1; A (end - begin, K) has the scores of these rows before
 // the first step, and moves on to those before the last.
-template <class Leaf, class Real>
-void softmax_effects(const ClassSteps<Leaf>& steps, bool newton, Index begin, Index end, double* A, const double* y,
+template <class Real>
+void softmax_effects(const ClassSteps& steps, bool newton, Index begin, Index end, double* A, const double* y,
                      const double* w, Real* V, Real* U) {
-    const StepLeaves<Leaf>& at = steps.at;
+    const StepLeaves& at = steps.at;
     const Index K = steps.K, O = at.O, n = at.n;
     constexpr Index tile = 256;
     std::vector<double> room(static_cast<std::size_t>(tile * K + 2 * K));
@@ -88,7 +87,7 @@ void softmax_effects(const ClassSteps<Leaf>& steps, bool newton, Index begin, In
             for (Index i = 0; i < count; ++i) softmax(scores + i * K, K, p + i * K);
             const Index M = steps.edges[t + 1] - steps.edges[t];
             for (Index tree = steps.trees[t]; tree < steps.trees[t + 1]; ++tree) {
-                const Leaf* leaf = at.tree(tree) + j0;
+                const Ids leaf = at.tree(tree) + j0;
                 for (Index i = 0; i < count; ++i) {
                     const Index j = j0 + i;
                     Real* v = V + (tree * n + j) * O;

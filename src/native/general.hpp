@@ -278,12 +278,14 @@ void change_row(const double* numbers, double A, double y, const Real* LT_RESTRI
 // Sums of changes for outputs that do not depend on each other: one output, or K with targets of 0 and 1.
 // The loss is called through a pointer, so that the pass is compiled once for all losses: one call a row is
 // cheap compared with its B columns.
-template <int B, class Leaf, class Real>
+template <int B, class Real>
 struct SeparateBody {
+    static constexpr bool several = false;
     using Unit = typename Lanes<Real, B>::Unit;
-    const Sweep<Leaf, Real> s;
+    const Sweep<Real> s;
     const Changes<Real> c;
     const Change<Real> change;
+    LT_INLINE void plain_row(Index j, Index l, const Unit* D) const { row(j, l, 0, D); }
     LT_INLINE void row(Index j, Index l, Index r, const Unit* D) const {
         const Index K = s.K, O = s.at.O, first = s.at.first[r];
         const Real wj = c.w[r * c.w_stride + j];

@@ -6,7 +6,10 @@
 #include "general.hpp"
 #include "lanes.hpp"
 #include "losses.hpp"
+#include "nodes.hpp"
+#include "queries.hpp"
 #include "removal.hpp"
+#include "scored.hpp"
 #include "sweep.hpp"
 #include "trees.hpp"
 
@@ -18,24 +21,25 @@ namespace {
 
 // Neighbouring rows often share a leaf, and adding to a number just stored waits for the store: rows use four
 // copies of the table of sums in turn, which are added up at the end.
-template <class Leaf>
-void leaf_sums(RowData d, const Leaf* leaf, Index n, Index M, const double* shift, double* copies, double* sums) {
+void leaf_sums(RowData d, Ids leaf, Index n, Index M, const double* shift, double* copies, double* sums) {
     with_loss(d.loss, [&](auto* tag) {
         using L = std::remove_pointer_t<decltype(tag)>;
         constexpr Index tile = 128;  // derivatives of a tile are vectorised; then each row adds four numbers
         double terms[tile][4] = {};
+        std::uint32_t ids[tile];
         for (Index j0 = 0; j0 < n; j0 += tile) {
             const Index count = n - j0 < tile ? n - j0 : tile;
+            copy_ids(leaf, j0, count, ids);
             LT_IVDEP
             for (Index i = 0; i < count; ++i) {
                 const Index j = j0 + i;
-                const L at(d.state + j * L::C, shift[leaf[j]], d.y[j]);
+                const L at(d.state + j * L::C, shift[ids[i]], d.y[j]);
                 terms[i][0] = d.w[j] * at.g;
                 terms[i][1] = d.w[j] * at.h;
                 terms[i][2] = d.w[j] * at.k;
             }
             for (Index i = 0; i < count; ++i) {
-                double* LT_RESTRICT to = copies + 4 * ((i & 3) * M + static_cast<Index>(leaf[j0 + i]));
+                double* LT_RESTRICT to = copies + 4 * ((i & 3) * M + static_cast<Index>(ids[i]));
                 for (int c = 0; c < 4; ++c) to[c] += terms[i][c];
             }
         }
@@ -44,80 +48,160 @@ void leaf_sums(RowData d, const Leaf* leaf, Index n, Index M, const double* shif
         sums[i] += (copies[i] + copies[i + 4 * M]) + (copies[i + 8 * M] + copies[i + 12 * M]);
 }
 
-template <int B, bool plain, class Leaf, class Real>
-void backward_rows(StepLeaves<Leaf> at, Index K_, const Real* U, const Real* fbar, Real* abar, StepLeaves<Leaf> next,
-                   Real* fbar_next) {
-    const Index K = plain ? 1 : K_, R = plain ? 1 : at.R, O = plain ? 1 : at.O, O_next = plain ? 1 : next.O;
-    for (Index j = 0; j < at.n; ++j) {
+// Rows begin .. end - 1 of a backward step.
+template <int B, class Real, class Id>
+void backward_rows(StepLeaves at, Id leaf, Index begin, Index end, Index K, const Real* U, const Real* fbar,
+                   Real* abar, StepLeaves next, Id next_leaf, Real* fbar_next) {
+    for (Index j = begin; j < end; ++j) {
         Real* LT_RESTRICT a = abar + j * K * B;
-        for (Index r = 0; r < R; ++r) {
-            const Real* u = U + (r * at.n + j) * O * K;
-            const Real* f = fbar + at.tree(r)[j] * O * B;
-            for (Index o = 0; o < O; ++o)
+        for (Index r = 0; r < at.R; ++r) {
+            const Real* u = U + (r * at.n + j) * at.O * K;
+            const Real* f = fbar + static_cast<Index>(leaf[r * at.stride + j]) * at.O * B;
+            for (Index o = 0; o < at.O; ++o)
                 for (Index k = 0; k < K; ++k) add_scaled<B>(a + k * B, u[o * K + k], f + o * B);
         }
         for (Index r = 0; r < next.R; ++r)
-            add<B>(fbar_next + next.tree(r)[j] * O_next * B, a + (plain ? 0 : next.first[r]) * B, O_next);
+            add<B>(fbar_next + static_cast<Index>(next_leaf[r * next.stride + j]) * next.O * B, a + next.first[r] * B, next.O);
+    }
+}
+
+// Sums of c (O) times from (O, B) onto a row of B numbers, which stays in registers.
+template <int B, int O, class Real>
+LT_INLINE void add_products(Real* LT_RESTRICT to_, const Real* LT_RESTRICT c, const Real* LT_RESTRICT from_) {
+    using Unit = typename Lanes<Real, B>::Unit;
+    Unit* to = units<B>(to_);
+    Unit sum[Lanes<Real, B>::N];
+    LT_UNITS(B) sum[i_] = to[i_];
+    for (int o = 0; o < O; ++o) {
+        const Unit* from = units<B>(from_ + o * B);
+        LT_UNITS(B) sum[i_] += c[o] * from[i_];
+    }
+    LT_UNITS(B) to[i_] = sum[i_];
+}
+
+// The same for one output and one tree a step, with O effects of a row.
+template <int B, int O, class Real>
+void backward_plain(StepLeaves at, Index begin, Index end, const Real* U, const Real* fbar, Real* abar, StepLeaves next,
+                    Real* fbar_next) {
+    constexpr Index tile = 256;
+    std::uint32_t leaf[tile], next_leaf[tile];
+    for (Index j0 = begin; j0 < end; j0 += tile) {
+        const Index count = end - j0 < tile ? end - j0 : tile;
+        copy_ids(at.ids, j0, count, leaf);
+        if (next.R) copy_ids(next.ids, j0, count, next_leaf);
+        for (Index i = 0; i < count; ++i) {
+            Real* LT_RESTRICT a = abar + (j0 + i) * B;
+            add_products<B, O>(a, U + (j0 + i) * O, fbar + static_cast<Index>(leaf[i]) * O * B);
+            if (next.R) add<B>(fbar_next + static_cast<Index>(next_leaf[i]) * B, a, 1);
+        }
     }
 }
 
 // The same for a single column, with four copies of the table of sums in turn as in leaf_sums.
-template <class Leaf, class Real>
-void backward_column(StepLeaves<Leaf> at, const Real* LT_RESTRICT U, const Real* LT_RESTRICT fbar,
-                     Real* LT_RESTRICT abar, StepLeaves<Leaf> next, Index M, Real* LT_RESTRICT fbar_next,
-                     Real* LT_RESTRICT copies) {
-    const Leaf *LT_RESTRICT leaf = at.ids, *LT_RESTRICT next_leaf = next.ids;
-    Index j = 0;
-    if (next.R)
-        for (; j + 4 <= at.n; j += 4)
+template <int O, class Leaf, class Real>
+void backward_column(const Leaf* LT_RESTRICT leaf, Index begin, Index end, const Real* LT_RESTRICT U,
+                     const Real* LT_RESTRICT fbar, Real* LT_RESTRICT abar, const Leaf* LT_RESTRICT next_leaf, Index M,
+                     Real* LT_RESTRICT fbar_next, Real* LT_RESTRICT copies) {
+    const auto moved = [&](Index j) {
+        Real a = abar[j];
+        for (int o = 0; o < O; ++o) a += U[j * O + o] * fbar[static_cast<Index>(leaf[j]) * O + o];
+        return a;
+    };
+    Index j = begin;
+    if (next_leaf)
+        for (; j + 4 <= end; j += 4)
             for (Index i = 0; i < 4; ++i) {
-                const Real a = abar[j + i] + U[j + i] * fbar[leaf[j + i]];
+                const Real a = moved(j + i);
                 abar[j + i] = a;
                 copies[i * M + next_leaf[j + i]] += a;
             }
-    for (; j < at.n; ++j) {
-        abar[j] += U[j] * fbar[leaf[j]];
-        if (next.R) copies[next_leaf[j]] += abar[j];
+    for (; j < end; ++j) {
+        abar[j] = moved(j);
+        if (next_leaf) copies[next_leaf[j]] += abar[j];
     }
-    for (Index l = 0; next.R && l < M; ++l)
+    for (Index l = 0; next_leaf && l < M; ++l)
         fbar_next[l] += (copies[l] + copies[M + l]) + (copies[2 * M + l] + copies[3 * M + l]);
+    for (Index l = 0; next_leaf && l < 4 * M; ++l) copies[l] = 0;
 }
 
-template <int B, class Leaf, class Real>
-void backward_step(StepLeaves<Leaf> at, Index K, const Real* U, const Real* fbar, Real* abar, StepLeaves<Leaf> next,
+// One of these two, for one column or several; the latter adds to copies alone.
+template <int B, int O, class Real>
+void backward_one_tree(StepLeaves at, Index begin, Index end, const Real* U, const Real* fbar, Real* abar,
+                       StepLeaves next, Index M, Real* fbar_next, Real* copies) {
+    if constexpr (B == 1)
+        with_ids_of<1>(at.ids, next.ids, [&](auto leaf, auto next_leaf) {
+            backward_column<O>(leaf, begin, end, U, fbar, abar, next.R ? next_leaf : nullptr, M, fbar_next, copies);
+        });
+    else
+        backward_plain<B, O>(at, begin, end, U, fbar, abar, next, copies);
+}
+
+// Sums over leaves are taken block by block: in float32, a sum of a million rows one by one has lost five digits.
+// A block has several rows for each leaf, so that adding its table costs little.
+template <int B, class Real>
+void backward_step(StepLeaves at, Index K, const Real* U, const Real* fbar, Real* abar, StepLeaves next,
                    Index M, Real* fbar_next, Real* copies) {
-    const bool plain = at.plain(K) && (next.R == 0 || next.plain(K));
-    if (plain && B == 1) return backward_column(at, U, fbar, abar, next, M, fbar_next, copies);
-    if (plain) return backward_rows<B, true>(at, K, U, fbar, abar, next, fbar_next);
-    backward_rows<B, false>(at, K, U, fbar, abar, next, fbar_next);
-}
-
-template <int B, bool scalar, class Leaf, class Real>
-void expand_rows(StepLeaves<Leaf> at, Index begin, Index end, const std::int64_t* offset, const Real* V,
-                 const Real* fbar, Real* out) {
-    constexpr Index tile = B == 1 ? 512 : 64;  // the sums of so many rows stay in the first cache for all trees
-    const Index O = scalar ? 1 : at.O;
-    for (Index j0 = begin; j0 < end; j0 += tile) {
-        const Index j1 = j0 + tile < end ? j0 + tile : end;
-        for (Index r = 0; r < at.R; ++r) {
-            const Leaf* LT_RESTRICT leaf = at.tree(r);
-            const Real* LT_RESTRICT f = fbar + offset[r] * O * B;
-            const Real* LT_RESTRICT v = V + r * at.n * O;
-            for (Index j = j0; j < j1; ++j)
-                for (Index o = 0; o < O; ++o) add_scaled<B>(out + j * B, v[j * O + o], f + (leaf[j] * O + o) * B);
+    const bool plain_next = next.R == 0 || next.plain(K);
+    const Index block = 4 * M > 4096 ? 4 * M : 4096;
+    const Index table = next.R ? M * next.O * B : 0;
+    for (Index begin = 0; begin < at.n; begin += block) {
+        const Index end = at.n - begin < block ? at.n : begin + block;
+        if (plain_next && at.plain(K))
+            backward_one_tree<B, 1>(at, begin, end, U, fbar, abar, next, M, fbar_next, copies);
+        else if (plain_next && at.paired(K))
+            backward_one_tree<B, 2>(at, begin, end, U, fbar, abar, next, M, fbar_next, copies);
+        else
+            with_ids_of<B>(at.ids, next.ids, [&](auto leaf, auto next_leaf) {
+                backward_rows<B>(at, leaf, begin, end, K, U, fbar, abar, next, next_leaf, copies);
+            });
+        for (Index i = 0; i < table; ++i) {
+            fbar_next[i] += copies[i];
+            copies[i] = 0;
         }
     }
 }
 
-template <int B, class Leaf, class Real>
-void expand(StepLeaves<Leaf> at, Index begin, Index end, const std::int64_t* offset, const Real* V, const Real* fbar,
-            Real* out) {
-    if (at.O == 1) return expand_rows<B, true>(at, begin, end, offset, V, fbar, out);
-    expand_rows<B, false>(at, begin, end, offset, V, fbar, out);
+// `fixed` is O if the compiler is to know it, otherwise 0.
+template <int B, int fixed, class Real>
+void expand_rows(StepLeaves at, Index begin, Index end, const std::int64_t* offset, const Real* V,
+                 const Real* fbar, Real* out) {
+    constexpr Index tile = B == 1 ? 512 : 64;  // the sums of so many rows stay in the first cache for all trees
+    const Index O = fixed ? fixed : at.O;
+    for (Index j0 = begin; j0 < end; j0 += tile) {
+        const Index j1 = j0 + tile < end ? j0 + tile : end;
+        for (Index r = 0; r < at.R; ++r) {
+            const Real* LT_RESTRICT f = fbar + offset[r] * O * B;
+            const Real* LT_RESTRICT v = V + (r * at.n + j0) * O;
+            const auto add_tree = [&](const auto* LT_RESTRICT leaf) {
+                for (Index i = 0; i < j1 - j0; ++i) {
+                    const Real* LT_RESTRICT row = f + static_cast<Index>(leaf[i]) * O * B;
+                    if constexpr (fixed != 0)
+                        add_products<B, fixed>(out + (j0 + i) * B, v + i * O, row);
+                    else
+                        for (Index o = 0; o < O; ++o) add_scaled<B>(out + (j0 + i) * B, v[i * O + o], row + o * B);
+                }
+            };
+            if constexpr (B == 1 && fixed == 1) {
+                with_ids(at.tree(r) + j0, add_tree);
+            } else {
+                std::uint32_t ids[tile];
+                copy_ids(at.tree(r), j0, j1 - j0, ids);
+                add_tree(static_cast<const std::uint32_t*>(ids));
+            }
+        }
+    }
 }
 
-template <int B, class Leaf, class Real>
-void advance(StepLeaves<Leaf> at, Index K, const Real* d, Real* D) {
+template <int B, class Real>
+void expand(StepLeaves at, Index begin, Index end, const std::int64_t* offset, const Real* V, const Real* fbar,
+            Real* out) {
+    if (at.O == 1) return expand_rows<B, 1>(at, begin, end, offset, V, fbar, out);
+    if (at.O == 2) return expand_rows<B, 2>(at, begin, end, offset, V, fbar, out);
+    expand_rows<B, 0>(at, begin, end, offset, V, fbar, out);
+}
+
+template <int B, class Real>
+void advance(StepLeaves at, Index K, const Real* d, Real* D) {
     for (Index j = 0; j < at.n; ++j)
         for (Index r = 0; r < at.R; ++r)
             add<B>(D + (j * K + at.first[r]) * B, d + at.tree(r)[j] * at.O * B, at.O);
@@ -147,14 +231,16 @@ void pair_rows(const Leaf* ids, Index trees, Index earlier, const std::int64_t* 
     }
 }
 
-template <class Leaf, class Real>
-void pair_sums(const Leaf* ids, Index trees, Index earlier, const std::int64_t* offset, const std::int32_t* first,
+template <class Real>
+void pair_sums(Ids ids_, Index trees, Index earlier, const std::int64_t* offset, const std::int32_t* first,
                const std::int64_t* order, const std::int64_t* edges, Index L, Index M, Index O, const Real* u, Index stride,
                double* sums, Real* out) {
     bool scalar = O == 1;
     for (Index r = 0; r < earlier; ++r) scalar = scalar && first[r] == 0;
-    if (scalar) return pair_rows<true>(ids, trees, earlier, offset, first, order, edges, L, M, O, u, stride, sums, out);
-    pair_rows<false>(ids, trees, earlier, offset, first, order, edges, L, M, O, u, stride, sums, out);
+    with_ids(ids_, [&](const auto* ids) {
+        if (scalar) return pair_rows<true>(ids, trees, earlier, offset, first, order, edges, L, M, O, u, stride, sums, out);
+        pair_rows<false>(ids, trees, earlier, offset, first, order, edges, L, M, O, u, stride, sums, out);
+    });
 }
 
 // Keep the k largest sums of each column in order by inserting one number after another; then mark the leaves
@@ -229,9 +315,9 @@ void with_block(Index B, const Body& body) {
 }
 #define LT_B (sizeof(*tag))
 
-template <class Leaf, class Real>
+template <class Real>
 struct Entry {
-    using At = StepLeaves<Leaf>;
+    using At = StepLeaves;
     static void backward(At at, Index K, Index B, const Real* U, const Real* f, Real* a, At next, Index M, Real* fn,
                          Real* copies) {
         with_block(B, [&](auto* tag) { backward_step<LT_B>(at, K, U, f, a, next, M, fn, copies); });
@@ -243,13 +329,24 @@ struct Entry {
     static void lift_(Index rows, Index inner, Index B, const Real* W, const Real* own, Real* felt) {
         with_block(B, [&](auto* tag) { lift<LT_B>(rows, inner, W, own, felt); });
     }
+    static void products(QueryRows rows, Index B, const Real* K, const Real* x, Real* out, Real* below,
+                         std::uint32_t* leaf) {
+        with_block(B, [&](auto* tag) { query_products<LT_B>(rows, K, x, out, below, leaf); });
+    }
+    static void shares(QueryRows rows, Index R, Index E, Index B, const Real* right, const Real* own, const Real* left,
+                       const Real* x, Real* out, Real* below, Real* sums) {
+        with_block(B, [&](auto* tag) { query_shares<LT_B>(rows, R, E, right, own, left, x, out, below, sums); });
+    }
+    static void nodes(NodeStep step, Index B, const Real* fbar, Real* out, Real* bar, Real* sums) {
+        with_block(B, [&](auto* tag) { node_adjoint<LT_B>(step, fbar, out, bar, sums); });
+    }
     static void advance_(At at, Index K, Index B, const Real* d, Real* D) {
         with_block(B, [&](auto* tag) { advance<LT_B>(at, K, d, D); });
     }
-    static void tangent(Sweep<Leaf, Real> s, const Real* U, Real* out) {
-        with_block(s.B, [&](auto* tag) { sweep<LT_B, false>(s, TangentBody<LT_B, Leaf, Real>{s.at.n, s.at.O, s.K, U, out}); });
+    static void tangent(Sweep<Real> s, const Real* U, Real* out) {
+        with_block(s.B, [&](auto* tag) { sweep<LT_B, false>(s, TangentBody<LT_B, Real>{s.at.n, s.at.O, s.K, U, out}); });
     }
-    static void change(Sweep<Leaf, Real> s, Changes<Real> c, Real* scratch) {
+    static void change(Sweep<Real> s, Changes<Real> c, Real* scratch) {
         const bool inner = c.inner;
         const auto as = [&](auto change, auto form, auto within, auto* tag) {
             using Body = ChangeBody<decltype(change), form.value, within.value, LT_B, Real>;
@@ -267,14 +364,14 @@ struct Entry {
             as(change, any, std::false_type{}, tag);
         };
         const auto several = [&](auto exponential, auto* tag) {
-            using Body = SoftmaxBody<exponential.value, LT_B, Leaf, Real>;
+            using Body = SoftmaxBody<exponential.value, LT_B, Real>;
             sweep<LT_B, exponential.value>(s, Body{s, c.state, c.w, c.shift, c.inner, c.mask, c.w_stride, c.dG, c.dH, scratch,
                                                    scratch + s.K});
         };
         const auto general = [&](auto* tag) {
             Change<Real> change = nullptr;
             with_general<Real>(c.kind, [&](auto* loss) { change = change_row<std::remove_pointer_t<decltype(loss)>, LT_B, Real>; });
-            sweep<LT_B, false>(s, SeparateBody<LT_B, Leaf, Real>{s, c, change});
+            sweep<LT_B, false>(s, SeparateBody<LT_B, Real>{s, c, change});
         };
         with_block(s.B, [&](auto* tag) {
             switch (c.kind) {
@@ -291,24 +388,22 @@ struct Entry {
 
 }  // namespace
 
-template <class Leaf, class Real>
-const Kernels<Leaf, Real>& kernels() {
-    using At = Entry<Leaf, Real>;
-    static constexpr Kernels<Leaf, Real> table{tree_scores<Leaf>, tree_sums<Leaf>,
-                                               leaf_sums<Leaf>, replay_sums<Leaf>, row_effects<Leaf, Real>,
-                                               At::backward,    At::expand_,
-                                               removal_step<Leaf, Real>, At::advance_,
+template <class Real>
+const Kernels<Real>& kernels() {
+    using At = Entry<Real>;
+    static constexpr Kernels<Real> table{tree_scores, tree_sums,
+                                               leaf_sums, replay_sums, row_effects<Real>,
+                                               At::backward,    backward_scored<Real>,
+                                               At::expand_,
+                                               removal_step<Real>, At::advance_,
                                                At::tangent,     At::change,
-                                               pair_sums<Leaf, Real>, top_leaves<Real>, At::lift_};
+                                               pair_sums<Real>, top_leaves<Real>, At::lift_,
+                                               At::products,    At::shares, At::nodes};
     return table;
 }
 
-template const Kernels<std::uint8_t, float>& kernels();
-template const Kernels<std::uint8_t, double>& kernels();
-template const Kernels<std::uint16_t, float>& kernels();
-template const Kernels<std::uint16_t, double>& kernels();
-template const Kernels<std::uint32_t, float>& kernels();
-template const Kernels<std::uint32_t, double>& kernels();
+template const Kernels<float>& kernels();
+template const Kernels<double>& kernels();
 
 }  // namespace LEAFTRACE_ISA
 }  // namespace leaftrace

@@ -1,4 +1,4 @@
-// The native kernels: raw arrays in, raw arrays out. src/leaftrace/_kernels/numpy.py defines each of them in
+// The native kernels: raw arrays in, raw arrays out. src/leaftrace/_model/kernels/numpy.py defines each of them in
 // a few lines of NumPy, and tests compare the two.
 //
 // Legend: n rows, R trees in a step, K outputs, O outputs of a leaf, M leaves of a step, B columns, Q inner
@@ -7,9 +7,46 @@
 #include <cstddef>
 #include <cstdint>
 
+#if defined(__GNUC__)
+#define LT_RESTRICT __restrict__
+#define LT_IVDEP _Pragma("GCC ivdep")
+#define LT_INLINE inline __attribute__((always_inline))
+#define LT_CALLED __attribute__((noinline))  // small code, where inlining is not worth its copies
+#else
+#define LT_RESTRICT __restrict
+#define LT_IVDEP
+#define LT_INLINE __forceinline
+#define LT_CALLED __declspec(noinline)
+#endif
+
 namespace leaftrace {
 
 using Index = std::ptrdiff_t;
+
+// Ids of leaves, in an array of 1, 2 or 4 bytes each. Kernels are compiled once for all three: those with much work a
+// row read ids one by one, others copy a tile of them to one type first (copy_ids), and those with a single column,
+// where reading the ids is much of the work, take them in their own type (with_ids).
+struct Ids {
+    const unsigned char* data;
+    int bytes;
+    template <class Id>
+    LT_INLINE const Id* as() const {
+        return reinterpret_cast<const Id*>(data);
+    }
+    LT_INLINE Index operator[](Index j) const {
+        if (bytes == 1) return data[j];
+        return bytes == 2 ? static_cast<Index>(as<std::uint16_t>()[j]) : static_cast<Index>(as<std::uint32_t>()[j]);
+    }
+    LT_INLINE Ids operator+(Index j) const { return {data + j * bytes, bytes}; }
+};
+
+// Call body(array) with the ids in their own type.
+template <class Body>
+LT_INLINE void with_ids(Ids ids, const Body& body) {
+    if (ids.bytes == 1) return body(ids.as<std::uint8_t>());
+    if (ids.bytes == 2) return body(ids.as<std::uint16_t>());
+    body(ids.as<std::uint32_t>());
+}
 
 // The first four have kernels of their own; the others are functions of a score and a label (general.hpp).
 enum class LossKind {
@@ -20,14 +57,15 @@ static inline bool is_general(LossKind kind) { return kind > LossKind::softmax; 
 
 // Leaves of one step: the leaf of row j in tree r is ids[r * stride + j], counted over all M leaves of the
 // step; tree r writes to outputs first[r] .. first[r] + O - 1.
-template <class Leaf>
 struct StepLeaves {
-    const Leaf* ids;
+    Ids ids;
     const std::int32_t* first;
     Index R, n, stride, O;
-    const Leaf* tree(Index r) const { return ids + r * stride; }
+    LT_INLINE Ids tree(Index r) const { return ids + r * stride; }
     // Whether there is one output and one tree, so that the sizes are constants for the compiler.
-    bool plain(Index K) const { return R == 1 && O == 1 && K == 1; }
+    LT_INLINE bool plain(Index K) const { return R == 1 && O == 1 && K == 1; }
+    // The same for trees of which a row has two effects.
+    LT_INLINE bool paired(Index K) const { return R == 1 && O == 2 && K == 1; }
 };
 
 // The rows in one inner iteration of a one-output step (K = 1): see _engine/replay.py.
@@ -41,12 +79,12 @@ struct RowData {
 // One pass over the rows of a step. The pass first adds the changes of the step before to the changes of
 // scores. These are stored as D, or (exponential) as exp(D) - 1: that needs no exponential per row, but |D|,
 // by which leaves are ranked, is not available.
-template <class Leaf, class Real>
+template <class Real>
 struct Sweep {
-    StepLeaves<Leaf> at;
+    StepLeaves at;
     Index K, B;
     bool exponential, small;  // small: |D| stays below the bound of the Taylor polynomials
-    StepLeaves<Leaf> before;
+    StepLeaves before;
     const Real* d_before;  // (M', O', B) changes of its leaves in the same form, or null
     Real* D;               // (n, K, B)
     const Real* pick;      // (n) nonzero for the rows by which leaves are ranked; null: all rows
@@ -69,14 +107,14 @@ struct Changes {
     Real *dG, *dH;  // (M, O, B), (M, O, O, B)
 };
 
-// The leaf equations of one inner iteration without row b in column b: see _kernels/numpy_removal.py.
-template <class Leaf, class Real>
+// The leaf equations of one inner iteration without row b in column b: see _model/kernels/numpy_removal.py.
+template <class Real>
 struct Removal {
     LossKind kind;
     const double* numbers;
     bool newton;
     Index R, K, M, O, B;
-    const Leaf* own;            // (R, B)
+    Ids own;                    // (R, B)
     const std::int32_t* first;  // (R)
     const double *state, *move, *y, *w;  // (B, C), (R, K, B), (B), (B) or (R, B) with a stride
     Index w_stride;
@@ -90,15 +128,55 @@ struct Removal {
     bool diagonal;
 };
 
-template <class Leaf, class Real>
+// Numbers of rows, in float64 or, to read fewer bytes, in float32; all ones if both are null.
+struct Column {
+    const double* wide;
+    const float* narrow;
+};
+
+// A step of one output and one tree in the backward pass of one column, for rows begin .. end - 1.
+template <class Real>
+struct Scored {
+    Ids leaf;  // (n)
+    Index begin, end, M, Q;
+    const double* values;         // (M), taken from the scores
+    const double *shift, *s, *N;  // (Q, M)
+    double* A;                    // (n) scores after the step; before it when done
+    Column y, w;                  // (n)
+    const Real* fbar;             // (M)
+    Real* abar;                   // (n)
+    Ids next_leaf;                // (n)
+    Index M_below;
+    Real *below, *out;  // (M_below), (n), or null
+};
+
+// Rows of a step by query: those of query q are edges[q] .. edges[q + 1] - 1. Their leaves in the step below are null
+// if there is none.
+struct QueryRows {
+    Ids leaf;
+    Index Q;
+    const std::int64_t* edges;
+    Ids next_leaf;
+};
+
+// A step of M leaves that depend on other nodes: see _engine/node_slopes.py.
+struct NodeStep {
+    Index M, S, D;  // leaves, splits, nodes that depend on others
+    const std::int32_t *value, *leaf, *leaf_above;  // (M) the node of a leaf's value, or -1; its own node; the split above
+    const std::int32_t *splits, *split_above;       // (S) the node of each split; the split above it, or -1
+    const std::int32_t *nodes, *pair;               // (D), (D, 2) in the order in which derivatives go back
+    const double *half, *slopes;                    // (D); (nodes with rows, 2)
+};
+
+template <class Real>
 struct Kernels {
     // A (n, K) += values[offset + leaf] over all trees; values (all leaves, O).
-    void (*tree_scores)(StepLeaves<Leaf>, const std::int64_t* offset, Index K, const double* values, double* A);
+    void (*tree_scores)(StepLeaves, const std::int64_t* offset, Index K, const double* values, double* A);
     // out (all leaves, O) at offset + leaf += c (n, K) over all rows and trees.
-    void (*tree_sums)(StepLeaves<Leaf>, const std::int64_t* offset, Index K, const double* c, double* out);
+    void (*tree_sums)(StepLeaves, const std::int64_t* offset, Index K, const double* c, double* out);
     // sums (M, 4) += w g, w h, w k over each leaf at score A + S; the fourth column is not used. copies has
     // 16 M zeros.
-    void (*leaf_sums)(RowData, const Leaf*, Index n, Index M, const double* shift, double* copies, double* sums);
+    void (*leaf_sums)(RowData, Ids, Index n, Index M, const double* shift, double* copies, double* sums);
 
     // The next two go through steps of one tree and one output each; leaves of tree r: edges[r] .. edges[r + 1].
     // Before each step but the first, the values of the tree before are added to A (n).
@@ -107,35 +185,38 @@ struct Kernels {
     // columns are not used. skip: the first tree only moves the scores. rounding: bit flags for float32: 1 the
     // terms w g and w h, 2 the derivatives before they are weighted, 4 the scores.
     // copies has room for 32 times the leaves of the largest tree.
-    void (*replay_sums)(LossKind, StepLeaves<Leaf>, bool skip, const std::int64_t* edges, const double* values, Index begin,
+    void (*replay_sums)(LossKind, StepLeaves, bool skip, const std::int64_t* edges, const double* values, Index begin,
                         Index end, double* A, const double* y, const double* w, int rounding, double* copies, double* sums);
     // V, U (R, n): direct and knock-on effects of rows begin .. end - 1; A has the scores of these rows. Leaf
     // tables shift, s, N: those of tree r are (Q, M) at tables[r] .. tables[r + 1].
-    void (*row_effects)(LossKind, bool newton, StepLeaves<Leaf>, Index begin, Index end, const std::int64_t* edges,
+    void (*row_effects)(LossKind, bool newton, StepLeaves, Index begin, Index end, const std::int64_t* edges,
                         const double* values, const std::int64_t* tables, const double* shift, const double* s,
                         const double* N, double* A, const double* y, const double* w, Real* V, Real* U);
 
     // abar += U' fbar[leaf]; then fbar_next += sums of abar over the next step's M leaves (next.R may be
-    // zero). copies has 4 M zeros.
-    void (*backward_step)(StepLeaves<Leaf>, Index K, Index B, const Real* U, const Real* fbar, Real* abar,
-                          StepLeaves<Leaf> next, Index M, Real* fbar_next, Real* copies);
+    // zero). O counts the effects of a row here, so it may be more than K. copies has M max(4, O B) zeros, with
+    // the O of the next step.
+    void (*backward_step)(StepLeaves, Index K, Index B, const Real* U, const Real* fbar, Real* abar,
+                          StepLeaves next, Index M, Real* fbar_next, Real* copies);
+    // The same for one column, from scores instead of U, and out += V fbar. copies has 4 M_below zeros.
+    void (*backward_scored)(LossKind, bool newton, Scored<Real>, Real* copies);
     // out (n, B) += sum over trees of V . fbar[offset + leaf], for rows begin .. end - 1.
-    void (*expand)(StepLeaves<Leaf>, Index B, Index begin, Index end, const std::int64_t* offset, const Real* V,
+    void (*expand)(StepLeaves, Index B, Index begin, Index end, const std::int64_t* offset, const Real* V,
                    const Real* fbar, Real* out);
 
     // dS += c ds. scratch has K + O + O O + R O B + (O O + O + 1) B numbers.
-    void (*removal_step)(Removal<Leaf, Real>, double* scratch);
+    void (*removal_step)(Removal<Real>, double* scratch);
     // D (n, K, B) += d[leaf].
-    void (*advance)(StepLeaves<Leaf>, Index K, Index B, const Real* d, Real* D);
+    void (*advance)(StepLeaves, Index K, Index B, const Real* d, Real* D);
     // out (M, O, B) += sums of U D.
-    void (*tangent_sums)(Sweep<Leaf, Real>, const Real* U, Real* out);
+    void (*tangent_sums)(Sweep<Real>, const Real* U, Real* out);
     // dG, dH += sums of the changes of w g and w h. scratch: (B + 1) K.
-    void (*change_sums)(Sweep<Leaf, Real>, Changes<Real>, Real* scratch);
+    void (*change_sums)(Sweep<Real>, Changes<Real>, Real* scratch);
     // out (L, M, O): sums of u (n, K) over the rows that leaf l of one tree shares with each leaf of earlier
     // trees. Row j is in leaf offset[r] + ids[j * trees + r] of earlier tree r, whose outputs begin at first[r].
     // The rows of leaf l are order[edges[l]] .. order[edges[l + 1] - 1]; row j's numbers are u[j * stride].
     // sums has M O numbers.
-    void (*pair_sums)(const Leaf* ids, Index trees, Index earlier, const std::int64_t* offset, const std::int32_t* first,
+    void (*pair_sums)(Ids ids, Index trees, Index earlier, const std::int64_t* offset, const std::int32_t* first,
                       const std::int64_t* order, const std::int64_t* edges, Index L, Index M, Index O, const Real* u,
                       Index stride, double* sums, Real* out);
     // mask (M, B) = 1 for the k leaves (0 < k <= M) with the largest sums of each column, otherwise 0; among
@@ -143,12 +224,26 @@ struct Kernels {
     void (*top_leaves)(Index M, Index B, Index k, const Real* sums, Real* mask, Real* best, Real* room);
     // felt (rows, B) += W (rows, inner) own (inner, B).
     void (*lift)(Index rows, Index inner, Index B, const Real* W, const Real* own, Real* felt);
+
+    // The next two are steps of the backward pass over losses that couple the rows of a query; x (M, B) is of the leaves
+    // of the step. Unless below is null, it gets the sums of out, or of its first part, over the leaves of the step below.
+
+    // out (n, B) += products of the queries' matrices and x of their rows; K has the matrices one after another, each
+    // column by column. leaf has room for the rows of the largest query.
+    void (*query_products)(QueryRows, Index B, const Real* K, const Real* x, Real* out, Real* below, std::uint32_t* leaf);
+    // out (n, E, B) += own (n, E) x + left (n, E, R) . sums over the query of right (n, R) x. sums has R B numbers.
+    void (*query_shares)(QueryRows, Index R, Index E, Index B, const Real* right, const Real* own, const Real* left,
+                         const Real* x, Real* out, Real* below, Real* sums);
+
+    // out (M, 2, B) = derivatives in the sums of g and h over each leaf, from those in the values, fbar (M, B). bar has
+    // B zeros for each node, sums room for 2 B numbers a split.
+    void (*node_adjoint)(NodeStep, Index B, const Real* fbar, Real* out, Real* bar, Real* sums);
 };
 
 #define LEAFTRACE_DECLARE(isa)                     \
     namespace isa {                                \
-    template <class Leaf, class Real>              \
-    const Kernels<Leaf, Real>& kernels();          \
+    template <class Real>              \
+    const Kernels<Real>& kernels();          \
     }
 LEAFTRACE_DECLARE(baseline)
 LEAFTRACE_DECLARE(avx2)

@@ -2,16 +2,6 @@
 #pragma once
 #include "kernels.hpp"
 
-#if defined(__GNUC__)
-#define LT_RESTRICT __restrict__
-#define LT_IVDEP _Pragma("GCC ivdep")
-#define LT_INLINE inline __attribute__((always_inline))
-#else
-#define LT_RESTRICT __restrict
-#define LT_IVDEP
-#define LT_INLINE __forceinline
-#endif
-
 #if defined(__AVX512F__)
 #define LT_NATIVE 64
 #elif defined(__AVX__)
@@ -51,6 +41,22 @@ LT_INLINE auto units(Real* p) {
     return reinterpret_cast<typename Lanes<Real, B>::Unit*>(p);
 }
 #define LT_UNITS(B) for (int i_ = 0; i_ < Lanes<Real, B>::N; ++i_)
+
+// The ids of `count` rows from row `begin` on, in one type for all kernels.
+LT_CALLED void copy_ids(Ids ids, Index begin, Index count, std::uint32_t* LT_RESTRICT to) {
+    with_ids(ids, [&](const auto* from) {
+        for (Index i = 0; i < count; ++i) to[i] = from[begin + i];
+    });
+}
+
+// Call body(a, b) with two arrays of ids of one type: with one column in their own type, otherwise as they are.
+template <int B, class Body>
+LT_INLINE void with_ids_of(Ids a, Ids b, const Body& body) {
+    if constexpr (B == 1)
+        with_ids(a, [&](auto* id) { body(id, reinterpret_cast<decltype(id)>(b.data)); });
+    else
+        body(a, b);
+}
 
 // to (O, B) += from (O, B).
 template <int B, class Real>

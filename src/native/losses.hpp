@@ -39,11 +39,40 @@ LT_INLINE double fast_exp(double x) {
     return p * scale;
 }
 
+// The same for numbers that are rounded to float32 in the end: the polynomial is one of float32, with a relative error
+// below 2e-7, as if x had been moved by so much.
+template <class Real>
+LT_INLINE double exp_to(double x) {
+    if constexpr (sizeof(Real) == 8) return fast_exp(x);
+    const double magic = 6755399441055744.0;
+    x = x < -708.0 ? -708.0 : x > 708.0 ? 708.0 : x;
+    const double t = x * 1.4426950408889634 + magic, k = t - magic;
+    const float r = static_cast<float>(x - k * 0.6931471805599453);
+    float p = 1.0f / 5040.0f;
+    p = p * r + 1.0f / 720.0f;
+    p = p * r + 1.0f / 120.0f;
+    p = p * r + 1.0f / 24.0f;
+    p = p * r + 1.0f / 6.0f;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    std::uint64_t bits;
+    std::memcpy(&bits, &t, 8);
+    bits = (bits + 1023) << 52;
+    double scale;
+    std::memcpy(&scale, &bits, 8);
+    return p * scale;
+}
+
 struct Squared {
     static constexpr int C = 1;
     double g, h = 1, k = 0;
     Squared(const double* state, double shift, double y) : g(state[0] + shift - y) {}
     Squared(double A, double y) : g(A - y) {}
+    // Derivatives in two steps, so that no loop over rows is long: a power of the score, and the rest.
+    template <class Real>
+    static double power(double A) { return A; }
+    static Squared at_power(double, double A, double y) { return {A, y}; }
     static constexpr double no_shift = 0;
 };
 
@@ -51,21 +80,27 @@ struct Logistic {
     static constexpr int C = 2;
     double g, h, k;
     Logistic(const double* state, double shift, double y) {
-        double p = state[0] * shift, q = state[1], sum = p + q;
-        p /= sum;
-        q /= sum;
-        g = p * (1 - y) - q * y;
-        h = p * q;
-        k = h * (q - p);
+        const double p = state[0] * shift, q = state[1], sum = p + q;
+        set(p / sum, q / sum, y);
     }
-    Logistic(double A, double y) {
-        const double e = fast_exp(A < 0 ? A : -A), large = 1 / (1 + e), small = e * large;
-        const double p = A > 0 ? large : small, q = A > 0 ? small : large;
-        g = p * (1 - y) - q * y;
-        h = p * q;
-        k = h * (q - p);
+    Logistic(double A, double y) { *this = at_power(power<double>(A), A, y); }
+    template <class Real>
+    static double power(double A) { return exp_to<Real>(A < 0 ? A : -A); }
+    static Logistic at_power(double e, double A, double y) {
+        const double large = 1 / (1 + e), small = e * large;
+        Logistic row;
+        row.set(A > 0 ? large : small, A > 0 ? small : large, y);
+        return row;
     }
     static constexpr double no_shift = 1;
+
+private:
+    Logistic() = default;
+    void set(double p, double q, double y) {
+        g = p * (1 - y) - q * y;
+        h = p * q;
+        k = h * (q - p);
+    }
 };
 
 struct Poisson {
@@ -79,6 +114,9 @@ struct Poisson {
         h = k = fast_exp(A);
         g = h - y;
     }
+    template <class Real>
+    static double power(double A) { return exp_to<Real>(A); }
+    static Poisson at_power(double e, double, double y) { return {&e, 1, y}; }
     static constexpr double no_shift = 1;
 };
 

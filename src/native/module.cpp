@@ -36,7 +36,7 @@ std::string current_isa = best_isa();
 }  // namespace leaftrace
 
 NB_MODULE(_native, m) {
-    m.attr("__doc__") = "Native kernels; leaftrace._kernels.numpy says what each one computes.";
+    m.attr("__doc__") = "Native kernels; leaftrace._model.kernels.numpy says what each one computes.";
     m.def("isa", [] { return leaftrace::current_isa; });
     m.def("set_isa", &leaftrace::set_isa, "isa"_a);
     leaftrace::bind_replay(m);

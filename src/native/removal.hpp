@@ -8,9 +8,18 @@ namespace leaftrace {
 namespace LEAFTRACE_ISA {
 namespace {
 
+// g and h of a general loss at a score.
+LT_CALLED void general_terms(LossKind kind, const double* numbers, double A, double y, double* g, double* h) {
+    with_general<double>(kind, [&](auto* tag) {
+        const std::remove_pointer_t<decltype(tag)> at(numbers, A, y);
+        *g = at.g;
+        *h = at.h;
+    });
+}
+
 // w g (O) and w h (O, O) of removed row b in tree r, at its moved score.
-template <class Leaf, class Real>
-void own_terms(const Removal<Leaf, Real>& e, Index r, Index b, double* p, double* g, double* h) {
+template <class Real>
+LT_CALLED void own_terms(const Removal<Real>& e, Index r, Index b, double* p, double* g, double* h) {
     const Index O = e.O, K = e.K, first = e.first[r], B = e.B;
     const double *move = e.move + r * K * B + b, y = e.y[b], w = e.w[r * e.w_stride + b];
     for (Index i = 0; i < O * O; ++i) h[i] = 0;
@@ -25,16 +34,13 @@ void own_terms(const Removal<Leaf, Real>& e, Index r, Index b, double* p, double
             for (Index c = 0; c < O; ++c) h[a * O + c] = w * pa * ((a == c ? 1.0 : 0.0) - p[first + c]);
         }
     } else if (is_general(e.kind)) {
-        with_general<double>(e.kind, [&](auto* tag) {
-            using L = std::remove_pointer_t<decltype(tag)>;
-            for (Index a = 0; a < O; ++a) {
-                const Index o = first + a;
-                const double target = K == 1 ? y : y == static_cast<double>(o) ? 1.0 : 0.0;
-                const L at(e.numbers, e.state[b * K + o] + move[o * B], target);
-                g[a] = w * at.g;
-                h[a * O + a] = w * at.h;
-            }
-        });
+        for (Index a = 0; a < O; ++a) {
+            const Index o = first + a;
+            const double target = K == 1 ? y : y == static_cast<double>(o) ? 1.0 : 0.0;
+            general_terms(e.kind, e.numbers, e.state[b * K + o] + move[o * B], target, g + a, h + a * O + a);
+            g[a] *= w;
+            h[a * O + a] *= w;
+        }
     } else {
         with_loss(e.kind, [&](auto* tag) {
             using L = std::remove_pointer_t<decltype(tag)>;
@@ -49,8 +55,8 @@ void own_terms(const Removal<Leaf, Real>& e, Index r, Index b, double* p, double
 
 // dS += c ds of one output o of leaf l, for columns begin .. end - 1, with g and h subtracted from the sums and
 // `gone` rows from the leaf.
-template <bool limited, class Leaf, class Real>
-LT_INLINE void one_output_leaf(const Removal<Leaf, Real>& e, Index l, Index o, Index begin, Index end, double g, double h,
+template <bool limited, class Real>
+LT_INLINE void one_output_leaf(const Removal<Real>& e, Index l, Index o, Index begin, Index end, double g, double h,
                                double gone) {
     const Index O = e.O, B = e.B, at = l * O + o;
     const Real *LT_RESTRICT dG = e.dG + at * B, *LT_RESTRICT dH = e.dH + (at * O + o) * B;
@@ -81,8 +87,8 @@ LT_INLINE void one_output_leaf(const Removal<Leaf, Real>& e, Index l, Index o, I
 
 // The same for a leaf whose outputs are solved together, all columns side by side: elimination without pivots,
 // as the matrices are symmetric and positive. room: (O + 2) O B numbers.
-template <class Leaf, class Real>
-void joint_leaf(const Removal<Leaf, Real>& e, Index l, Index begin, Index end, const double* g, const double* h, double gone,
+template <class Real>
+void joint_leaf(const Removal<Real>& e, Index l, Index begin, Index end, const double* g, const double* h, double gone,
                 double* LT_RESTRICT room) {
     const Index O = e.O, B = e.B;
     double *LT_RESTRICT T = room, *LT_RESTRICT x = room + O * O * B, *LT_RESTRICT ok = x + O * B;  // (O, O, B), (O, B), (B)
@@ -129,8 +135,8 @@ void joint_leaf(const Removal<Leaf, Real>& e, Index l, Index begin, Index end, c
 }
 
 // Solve all leaves as if they lost no row, then solve those that hold the removed rows again.
-template <class Leaf, class Real>
-void removal_step(const Removal<Leaf, Real> e, double* scratch) {
+template <class Real>
+void removal_step(const Removal<Real> e, double* scratch) {
     const Index O = e.O, B = e.B;
     double *p = scratch, *g = p + e.K, *h = g + O, *before = h + O * O, *room = before + e.R * O * B;
     const bool joint = O > 1 && !(e.bounds && e.diagonal);

@@ -80,11 +80,21 @@ inline int side_of(const RouteNode<Real>& node, Real x, const Routes& at, Index 
     return missing ? !(node.flags & missing_left) : right;
 }
 
+// Write an id to an array of ids that have 1, 2 or 4 bytes.
+inline void store_id(unsigned char* ids, int bytes, Index at, Index id) {
+    if (bytes == 1)
+        ids[at] = static_cast<std::uint8_t>(id);
+    else if (bytes == 2)
+        reinterpret_cast<std::uint16_t*>(ids)[at] = static_cast<std::uint16_t>(id);
+    else
+        reinterpret_cast<std::uint32_t*>(ids)[at] = static_cast<std::uint32_t>(id);
+}
+
 // leaves[r * n + j] = offset[r] + leaf of row j in tree r, for the rows begin .. end - 1. A row waits for each of its
 // comparisons, so several rows go through a tree side by side, all as many levels as the deepest of them needs.
-template <bool plain, class Real, class Leaf>
+template <bool plain, class Real>
 void find_leaves(const Routes& at, const std::vector<RouteNode<Real>>& all, const Real* values, Index d, Index n,
-                 const std::int64_t* offset, Index begin, Index end, Leaf* leaves) {
+                 const std::int64_t* offset, Index begin, Index end, unsigned char* leaves, int bytes) {
     constexpr Index tile = 256, side = 8;
     for (Index j0 = begin; j0 < end; j0 += tile) {
         const Index j1 = end - j0 < tile ? end : j0 + tile;
@@ -103,8 +113,7 @@ void find_leaves(const Routes& at, const std::vector<RouteNode<Real>>& all, cons
                         moving |= slot[i] < inner;
                     }
                 }
-                for (Index i = 0; i < count; ++i)
-                    leaves[r * n + j + i] = static_cast<Leaf>(offset[r] + slot[i] - inner);
+                for (Index i = 0; i < count; ++i) store_id(leaves, bytes, r * n + j + i, offset[r] + slot[i] - inner);
             }
         }
     }

@@ -43,47 +43,68 @@ LT_INLINE Unit expm1_of(Unit x, Real) {
     return e;
 }
 
-// Both sweeps call body.row(j, l, r, D_j) for each row j and each tree r, where l is the row's leaf. Values are
-// copied to locals before they are used: otherwise the compiler would load them again after every store through
-// a pointer.
+// A body behind a pointer.
+template <int B, class Real>
+struct CalledBody {
+    using Unit = typename Lanes<Real, B>::Unit;
+    void* body;
+    void (*call)(void* body, Index j, Index l, Index r, const Unit* D);
+    void row(Index j, Index l, Index r, const Unit* D) const { call(body, j, l, r, D); }
+};
+
+template <class Body, class Unit>
+void call_row(void* body, Index j, Index l, Index r, const Unit* D) {
+    static_cast<Body*>(body)->row(j, l, r, D);
+}
+
+// A sweep calls body.row(j, l, r, D_j) for each row j and each tree r, where l is the row's leaf, and
+// body.plain_row(j, l, D_j) where there is one output and one tree. Values are copied to locals before they are used:
+// otherwise the compiler would load them again after every store through a pointer.
 
 // One output, one tree a step.
-template <int B, bool exponential, bool ranked, class Leaf, class Real, class Body>
-void sweep_plain(const Sweep<Leaf, Real> s, Body body) {
+template <int B, bool exponential, bool ranked, class Real, class Body>
+void sweep_plain(const Sweep<Real> s, Body body) {
     using Unit = typename Lanes<Real, B>::Unit;
     constexpr int N = Lanes<Real, B>::N;
-    const Leaf *leaf = s.at.ids, *before = s.before.ids;
-    const Index n = s.at.n;
-    for (Index j = 0; j < n; ++j) {
-        const Index l = leaf[j];
-        Unit x[N];
-        Unit* D = units<B>(s.D + j * B);
-        LT_UNITS(B) x[i_] = D[i_];
-        if (s.d_before) {
-            const Unit* d = units<B>(s.d_before + before[j] * B);
-            LT_UNITS(B) D[i_] = x[i_] = composed<exponential>(x[i_], d[i_]);
+    constexpr Index tile = 256;
+    std::uint32_t leaf[tile], before[tile];
+    for (Index j0 = 0; j0 < s.at.n; j0 += tile) {
+        const Index count = s.at.n - j0 < tile ? s.at.n - j0 : tile;
+        copy_ids(s.at.ids, j0, count, leaf);
+        if (s.d_before) copy_ids(s.before.ids, j0, count, before);
+        for (Index i = 0; i < count; ++i) {
+            const Index j = j0 + i, l = leaf[i];
+            Unit x[N];
+            Unit* D = units<B>(s.D + j * B);
+            LT_UNITS(B) x[i_] = D[i_];
+            if (s.d_before) {
+                const Unit* d = units<B>(s.d_before + static_cast<Index>(before[i]) * B);
+                LT_UNITS(B) D[i_] = x[i_] = composed<exponential>(x[i_], d[i_]);
+            }
+            if (ranked) {
+                Unit* to = units<B>(s.ranking + l * B);
+                if (!s.pick || s.pick[j] != 0) LT_UNITS(B) to[i_] += absolute<Real>(x[i_]);
+            }
+            body.plain_row(j, l, x);
         }
-        if (ranked) {
-            Unit* to = units<B>(s.ranking + l * B);
-            if (!s.pick || s.pick[j] != 0) LT_UNITS(B) to[i_] += absolute<Real>(x[i_]);
-        }
-        body.row(j, l, 0, x);
     }
 }
 
-template <int B, bool exponential, class Leaf, class Real, class Body>
-void sweep_any(const Sweep<Leaf, Real> s, Body body) {
+// Several outputs or trees. Bodies of losses with one output are called through a pointer, so that this is compiled once
+// for all of them: a call a row and tree is cheap compared with their columns.
+template <int B, bool exponential, class Real, class Id, class Body>
+void sweep_any(const Sweep<Real> s, Id at_ids, Id before_ids, Body body) {
     using Unit = typename Lanes<Real, B>::Unit;
     constexpr int N = Lanes<Real, B>::N;
     for (Index j = 0; j < s.at.n; ++j) {
         Unit* D = units<B>(s.D + j * s.K * B);
         for (Index b = 0; s.d_before && b < s.before.R; ++b) {
-            const Unit* d = units<B>(s.d_before + s.before.tree(b)[j] * s.before.O * B);
+            const Unit* d = units<B>(s.d_before + static_cast<Index>(before_ids[b * s.before.stride + j]) * s.before.O * B);
             Unit* to = D + s.before.first[b] * N;
             for (Index c = 0; c < s.before.O * N; ++c) to[c] = composed<exponential>(to[c], d[c]);
         }
         for (Index r = 0; r < s.at.R; ++r) {
-            const Index l = s.at.tree(r)[j];
+            const Index l = static_cast<Index>(at_ids[r * s.at.stride + j]);
             const bool ranked = s.ranking && (!s.pick || s.pick[j] != 0);
             for (Index o = 0; ranked && o < s.at.O; ++o) {
                 Unit* to = units<B>(s.ranking + l * B);
@@ -94,22 +115,36 @@ void sweep_any(const Sweep<Leaf, Real> s, Body body) {
     }
 }
 
-template <int B, bool exponential, class Leaf, class Real, class Body>
-void sweep(const Sweep<Leaf, Real>& s, const Body& body) {
+template <int B, bool exponential, class Real, class Body>
+void sweep(const Sweep<Real>& s, Body body) {
+    using Unit = typename Lanes<Real, B>::Unit;
     const bool plain = s.at.plain(s.K) && (!s.d_before || s.before.plain(s.K));
-    if (!plain) return sweep_any<B, exponential>(s, body);
-    if constexpr (!exponential)
-        if (s.ranking) return sweep_plain<B, false, true>(s, body);
-    sweep_plain<B, exponential, false>(s, body);
+    if constexpr (!Body::several) {
+        if (plain && !s.ranking) return sweep_plain<B, exponential, false>(s, body);
+        if constexpr (!exponential)
+            if (plain) return sweep_plain<B, false, true>(s, body);
+    }
+    with_ids_of<B>(s.at.ids, s.before.ids, [&](auto at, auto before) {
+        if constexpr (Body::several)
+            sweep_any<B, exponential>(s, at, before, body);
+        else
+            sweep_any<B, exponential>(s, at, before, CalledBody<B, Real>{&body, call_row<Body, Unit>});
+    });
 }
 
-template <int B, class Leaf, class Real>
+template <int B, class Real>
 struct TangentBody {
+    static constexpr bool several = false;
     using Unit = typename Lanes<Real, B>::Unit;
     static constexpr int N = Lanes<Real, B>::N;
     const Index n, O, K;
     const Real* U;
     Real* out;
+    LT_INLINE void plain_row(Index j, Index l, const Unit* D) {
+        const Real u = U[j];
+        Unit* LT_RESTRICT to = units<B>(out + l * B);
+        LT_UNITS(B) to[i_] += u * D[i_];
+    }
     LT_INLINE void row(Index j, Index l, Index r, const Unit* D) {
         const Real* u = U + (r * n + j) * O * K;
         for (Index o = 0; o < O; ++o) {
@@ -193,8 +228,10 @@ struct PoissonChange {
 
 template <class Change, Form form, bool within, int B, class Real>  // within: in an inner iteration
 struct ChangeBody {
+    static constexpr bool several = false;
     using Unit = typename Lanes<Real, B>::Unit;
     const Changes<Real> c;
+    LT_INLINE void plain_row(Index j, Index l, const Unit* D) const { row(j, l, 0, D); }
     LT_INLINE void row(Index j, Index l, Index r, const Unit* D) const {
         const typename Change::template Row<form, Real> at(c.state + j * Change::C, within ? c.shift + l : nullptr);
         const Real wj = c.w[r * c.w_stride + j];
@@ -213,11 +250,12 @@ struct ChangeBody {
 
 // Several outputs. With E = exp(D) - 1: dp = p (E - mean) / (1 + mean), mean = sum p E;
 // dh = diag(dp) - dp (p + dp)' - p dp'.
-template <bool exponential, int B, class Leaf, class Real>
+template <bool exponential, int B, class Real>
 struct SoftmaxBody {
+    static constexpr bool several = true;  // outputs
     using Unit = typename Lanes<Real, B>::Unit;
     static constexpr int N = Lanes<Real, B>::N;
-    const Sweep<Leaf, Real> s;
+    const Sweep<Real> s;
     const Real *state, *w, *shift, *inner, *mask;
     const Index w_stride;
     Real *dG, *dH;

@@ -8,34 +8,35 @@ namespace leaftrace {
 namespace LEAFTRACE_ISA {
 namespace {
 
-template <class Leaf>
-void tree_scores(StepLeaves<Leaf> at, const std::int64_t* offset, Index K, const double* LT_RESTRICT values,
+inline void tree_scores(StepLeaves at, const std::int64_t* offset, Index K, const double* LT_RESTRICT values,
                  double* LT_RESTRICT A) {
     constexpr Index tile = 512;
     for (Index j0 = 0; j0 < at.n; j0 += tile) {
         const Index j1 = at.n - j0 < tile ? at.n : j0 + tile;
         for (Index r = 0; r < at.R; ++r) {
-            const Leaf* LT_RESTRICT leaf = at.tree(r);
             const double* LT_RESTRICT f = values + offset[r] * at.O;
-            if (K == 1)
-                for (Index j = j0; j < j1; ++j) A[j] += f[leaf[j]];
-            else
-                for (Index j = j0; j < j1; ++j)
-                    for (Index o = 0; o < at.O; ++o) A[j * K + at.first[r] + o] += f[leaf[j] * at.O + o];
+            with_ids(at.tree(r), [&](const auto* LT_RESTRICT leaf) {
+                if (K == 1)
+                    for (Index j = j0; j < j1; ++j) A[j] += f[leaf[j]];
+                else
+                    for (Index j = j0; j < j1; ++j)
+                        for (Index o = 0; o < at.O; ++o) A[j * K + at.first[r] + o] += f[leaf[j] * at.O + o];
+            });
         }
     }
 }
 
 // An addition to the sum of a leaf has to wait for the previous one; the sums of eight trees at once do not wait
 // for each other.
-template <class Leaf>
-void tree_sums(StepLeaves<Leaf> at, const std::int64_t* offset, Index K, const double* LT_RESTRICT c,
+inline void tree_sums(StepLeaves at, const std::int64_t* offset, Index K, const double* LT_RESTRICT c,
                double* LT_RESTRICT out) {
     constexpr Index side = 8;
     Index r = 0;
     for (; K == 1 && r + side <= at.R; r += side)
-        for (Index j = 0; j < at.n; ++j)
-            for (Index i = 0; i < side; ++i) out[offset[r + i] + at.tree(r + i)[j]] += c[j];
+        with_ids(at.tree(r), [&](const auto* LT_RESTRICT leaf) {
+            for (Index j = 0; j < at.n; ++j)
+                for (Index i = 0; i < side; ++i) out[offset[r + i] + leaf[i * at.stride + j]] += c[j];
+        });
     for (; r < at.R; ++r)
         for (Index j = 0; j < at.n; ++j)
             for (Index o = 0; o < at.O; ++o)
@@ -45,19 +46,21 @@ void tree_sums(StepLeaves<Leaf> at, const std::int64_t* offset, Index K, const d
 // Vectorised loops move the scores of a tile of rows and compute their derivatives; a last loop adds each row to
 // its leaf. Neighbouring rows often share a leaf, and adding to a number just stored waits for the store: rows use
 // four copies of the table of sums in turn, which are added up at the end.
-template <class Leaf>
-void sum_derivatives(LossKind kind, const Leaf* leaf, const Leaf* before, const double* d_before, Index begin, Index end,
+inline void sum_derivatives(LossKind kind, Ids leaf, Ids before, const double* d_before, Index begin, Index end,
                      Index M, double* A, const double* y, const double* w, int rounding, double* copies, double* sums) {
     for (Index i = 0; i < 32 * M; ++i) copies[i] = 0;
     with_loss(kind, [&](auto* tag) {
         using L = std::remove_pointer_t<decltype(tag)>;
         constexpr Index tile = 128;
         double moved[tile], g[tile], h[tile], k[tile];
+        std::uint32_t at_leaf[tile], at_before[tile];
         for (Index j0 = begin; j0 < end; j0 += tile) {
             const Index count = end - j0 < tile ? end - j0 : tile;
-            if (before)
-                for (Index i = 0; i < count; ++i) moved[i] = A[j0 + i] + d_before[before[j0 + i]];
-            else
+            copy_ids(leaf, j0, count, at_leaf);
+            if (d_before) {
+                copy_ids(before, j0, count, at_before);
+                for (Index i = 0; i < count; ++i) moved[i] = A[j0 + i] + d_before[at_before[i]];
+            } else
                 for (Index i = 0; i < count; ++i) moved[i] = A[j0 + i];
             if (rounding & 4)
                 for (Index i = 0; i < count; ++i) moved[i] = static_cast<float>(moved[i]);
@@ -86,7 +89,7 @@ void sum_derivatives(LossKind kind, const Leaf* leaf, const Leaf* before, const 
                     h[i] = static_cast<float>(h[i]);
                 }
             for (Index i = 0; i < count; ++i) {
-                double* LT_RESTRICT to = copies + 8 * ((i & 3) * M + static_cast<Index>(leaf[j0 + i]));
+                double* LT_RESTRICT to = copies + 8 * ((i & 3) * M + static_cast<Index>(at_leaf[i]));
                 const double wi = w[j0 + i];
                 to[0] += g[i];
                 to[1] += h[i];
@@ -100,14 +103,13 @@ void sum_derivatives(LossKind kind, const Leaf* leaf, const Leaf* before, const 
         sums[i] += (copies[i] + copies[i + 8 * M]) + (copies[i + 16 * M] + copies[i + 24 * M]);
 }
 
-template <class Leaf>
-void replay_sums(LossKind kind, StepLeaves<Leaf> at, bool skip, const std::int64_t* edges, const double* values,
+inline void replay_sums(LossKind kind, StepLeaves at, bool skip, const std::int64_t* edges, const double* values,
                  Index begin, Index end, double* A, const double* y, const double* w, int rounding, double* copies, double* sums) {
     constexpr Index tile = 4096;
     for (Index j0 = begin; j0 < end; j0 += tile) {
         const Index j1 = end - j0 < tile ? end : j0 + tile;
         for (Index r = skip; r < at.R; ++r) {
-            const Leaf* before = r ? at.tree(r - 1) : nullptr;
+            const Ids before = at.tree(r ? r - 1 : 0);
             const double* d_before = r ? values + edges[r - 1] : nullptr;
             sum_derivatives(kind, at.tree(r), before, d_before, j0, j1, edges[r + 1] - edges[r], A, y, w, rounding, copies,
                             sums + 8 * edges[r]);
@@ -116,44 +118,87 @@ void replay_sums(LossKind kind, StepLeaves<Leaf> at, bool skip, const std::int64
 }
 
 // The state of a score, as defined in _model/losses.py.
-inline void state_of(Squared*, double A, double* state) { state[0] = A; }
-inline void state_of(Poisson*, double A, double* state) { state[0] = fast_exp(A); }
-inline void state_of(Logistic*, double A, double* state) {
+LT_INLINE void state_of(Squared*, double A, double* state) { state[0] = A; }
+LT_INLINE void state_of(Poisson*, double A, double* state) { state[0] = fast_exp(A); }
+LT_INLINE void state_of(Logistic*, double A, double* state) {
     const double e = fast_exp(A < 0 ? A : -A), large = 1 / (1 + e), small = e * large;
     state[0] = A > 0 ? large : small;
     state[1] = A > 0 ? small : large;
 }
 
-template <class Leaf, class Real>
-void row_effects(LossKind kind, bool newton, StepLeaves<Leaf> at, Index begin, Index end, const std::int64_t* edges,
+// The tables of a tree's linearised leaves, (Q, M) each.
+struct LeafTables {
+    Index Q, M;
+    const double *shift, *s, *N;
+};
+
+// Direct and knock-on effects of up to `tile` rows in one tree, from their scores.
+template <class L, class Real>
+struct TileEffects {
+    static constexpr Index tile = 512;
+    bool newton;
+    double state[tile * L::C];
+
+    LT_CALLED void compute(LeafTables t, const std::uint32_t* leaf, const double* score, const double* y, const double* w,
+                           Index count, Real* v, Real* u) {
+        bool moved = t.Q > 1;
+        for (Index l = 0; l < t.M && !moved; ++l) moved = t.shift[l] != L::no_shift;
+        moved ? at_moved(t, leaf, score, y, w, count, v, u) : at_scores(t, leaf, score, y, w, count, v, u);
+    }
+
+    // A single iteration does not move the rows: their state is that of their scores.
+    void at_scores(LeafTables t, const std::uint32_t* LT_RESTRICT leaf, const double* LT_RESTRICT score,
+                   const double* LT_RESTRICT y, const double* LT_RESTRICT w, Index count, Real* LT_RESTRICT v,
+                   Real* LT_RESTRICT u) {
+        const double first = newton ? 0 : 1, second = newton ? 1 : 0;
+        LT_IVDEP
+        for (Index i = 0; i < count; ++i) state[i] = L::template power<Real>(score[i]);
+        LT_IVDEP
+        for (Index i = 0; i < count; ++i) {
+            const L row = L::at_power(state[i], score[i], y[i]);
+            const double s = t.s[leaf[i]], N = t.N[leaf[i]];
+            v[i] = static_cast<Real>(N * (row.g + (first + second * row.h) * s));
+            u[i] = static_cast<Real>(w[i] * N * (row.h + second * row.k * s));
+        }
+    }
+
+    void at_moved(LeafTables t, const std::uint32_t* LT_RESTRICT leaf, const double* LT_RESTRICT score,
+                  const double* LT_RESTRICT y, const double* LT_RESTRICT w, Index count, Real* LT_RESTRICT v,
+                  Real* LT_RESTRICT u) {
+        LT_IVDEP
+        for (Index i = 0; i < count; ++i) state_of(static_cast<L*>(nullptr), score[i], state + i * L::C);
+        for (Index i = 0; i < count; ++i) {
+            double direct = 0, knock_on = 0;
+            for (Index q = 0; q < t.Q; ++q) {
+                const Index l = q * t.M + static_cast<Index>(leaf[i]);
+                const L row(state + i * L::C, t.shift[l], y[i]);
+                direct += t.N[l] * (row.g + (newton ? row.h : 1.0) * t.s[l]);
+                knock_on += t.N[l] * (row.h + (newton ? row.k * t.s[l] : 0.0));
+            }
+            v[i] = static_cast<Real>(direct);
+            u[i] = static_cast<Real>(w[i] * knock_on);
+        }
+    }
+};
+
+template <class Real>
+void row_effects(LossKind kind, bool newton, StepLeaves at, Index begin, Index end, const std::int64_t* edges,
                  const double* values, const std::int64_t* tables, const double* shift, const double* s, const double* N,
                  double* LT_RESTRICT A, const double* y, const double* w, Real* V, Real* U) {
     with_loss(kind, [&](auto* tag) {
-        using L = std::remove_pointer_t<decltype(tag)>;
-        constexpr Index tile = 512;
-        double state[tile * L::C];
+        TileEffects<std::remove_pointer_t<decltype(tag)>, Real> effects{newton};
+        constexpr Index tile = effects.tile;
+        std::uint32_t leaf[tile];
         for (Index j0 = begin; j0 < end; j0 += tile) {
             const Index count = end - j0 < tile ? end - j0 : tile;
             double* LT_RESTRICT score = A + (j0 - begin);
             for (Index r = 0; r < at.R; ++r) {
-                const Leaf* LT_RESTRICT leaf = at.tree(r) + j0;
-                if (r)
-                    for (Index i = 0; i < count; ++i) score[i] += values[edges[r - 1] + at.tree(r - 1)[j0 + i]];
-                LT_IVDEP
-                for (Index i = 0; i < count; ++i) state_of(tag, score[i], state + i * L::C);
-                const Index M = edges[r + 1] - edges[r], Q = (tables[r + 1] - tables[r]) / M;
-                Real *LT_RESTRICT v = V + r * at.n + j0, *LT_RESTRICT u = U + r * at.n + j0;
-                for (Index i = 0; i < count; ++i) {
-                    double direct = 0, knock_on = 0;
-                    for (Index q = 0; q < Q; ++q) {
-                        const Index l = tables[r] + q * M + static_cast<Index>(leaf[i]);
-                        const L row(state + i * L::C, shift[l], y[j0 + i]);
-                        direct += N[l] * (row.g + (newton ? row.h : 1.0) * s[l]);
-                        knock_on += N[l] * (row.h + (newton ? row.k * s[l] : 0.0));
-                    }
-                    v[i] = static_cast<Real>(direct);
-                    u[i] = static_cast<Real>(w[j0 + i] * knock_on);
-                }
+                if (r)  // the ids of the tree before are still here
+                    for (Index i = 0; i < count; ++i) score[i] += values[edges[r - 1] + static_cast<Index>(leaf[i])];
+                copy_ids(at.tree(r), j0, count, leaf);
+                const Index M = edges[r + 1] - edges[r], Q = (tables[r + 1] - tables[r]) / M, l = tables[r];
+                effects.compute({Q, M, shift + l, s + l, N + l}, leaf, score, y + j0, w + j0, count, V + r * at.n + j0,
+                                U + r * at.n + j0);
             }
         }
     });

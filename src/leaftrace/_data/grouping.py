@@ -81,6 +81,13 @@ class SourceTables:
     test: Any = None
     reduced: bool = False  # the test rows are one query
     kind: str = ""  # of the tables that the result makes: see `frames.kind`
+    labels: Any = None  # of all rows of ``train``; None: not known
+
+    def label_of(self, i: int) -> Any:
+        """The label of the result's training row i; None: not known."""
+        if self.labels is None:
+            return None
+        return self.labels[i if self.rows is None else self.rows[i]]
 
     def train_groups(self, given: Any, n: int, bins: int) -> Groups:
         """Groups of the result's n training rows, by labels or by a column of ``train``."""

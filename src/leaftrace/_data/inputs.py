@@ -18,7 +18,7 @@ _LEAST_ROWS = 256  # of a part, however wide the table is
 def vector(values: Any, name: str, length: int) -> np.ndarray:
     """A one-dimensional array of this length, without missing values."""
     array = frames.to_numpy(values)
-    if array.ndim == 2 and 1 in array.shape:
+    if array.ndim == 0 or (array.ndim == 2 and 1 in array.shape):  # a single label, or a column
         array = array.ravel()
     if array.ndim != 1:
         raise InvalidInput(
@@ -106,6 +106,11 @@ def numbers(values: Any, name: str, length: int) -> F64:
     return array
 
 
+def optional_weights(values: Any, length: int) -> F64 | None:
+    """`weights`, or None for None, which takes no memory."""
+    return None if values is None else weights(values, length)
+
+
 def weights(values: Any, length: int) -> F64:
     """Sample weights: finite, not negative, not all zero. None means one for every row."""
     if values is None:
@@ -185,6 +190,20 @@ def random_numbers(seed: Any) -> np.random.Generator:
     if not is_whole(seed) or seed < 0:
         raise InvalidInput(f"seed is {seed!r}; it is a whole number, 0 or more.")
     return np.random.default_rng(int(seed))
+
+
+def as_table(X: Any, like: Any = None) -> Any:
+    """A row that is a pandas Series (``X.iloc[3]``) as a table of one row; other tables as they are.
+
+    ``like``: a table whose columns have the types that those of the row get.
+    """
+    if not hasattr(X, "iloc") or X.ndim != 1:
+        return X
+    row = X.to_frame().T.infer_objects()
+    types: Any = getattr(like, "dtypes", None)
+    if hasattr(types, "items") and list(row.columns) == list(like.columns):
+        row = row.astype(dict(types.items()))
+    return row
 
 
 def row_count(X: Any) -> int:

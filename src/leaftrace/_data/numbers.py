@@ -9,18 +9,19 @@ _LARGEST = 1e15  # from here on, and below the smallest, powers of ten are short
 _SMALLEST = 1e-4
 
 
-def number_text(x: float) -> str:
-    """A number with about four digits: ``1,234,568``, ``12.35``, ``0.00012``, ``1.2e-07``."""
+def number_text(x: float, digits: int = _DIGITS) -> str:
+    """A number with about so many digits: ``1,234,568``, ``12.35``, ``0.00012``, ``1.2e-07``."""
     if math.isnan(x):
         return "-"
     size = abs(x)
     if size >= _LARGEST or (0 < size < _SMALLEST):
-        return f"{x:.{_DIGITS}g}"
+        return f"{x:.{digits}g}"
     if size >= 1000:
         return f"{x:,.0f}"
-    return f"{x:.{_DIGITS}g}"
+    return f"{x:.{digits}g}"
 
 
-def change_text(x: float) -> str:
+def change_text(x: float, digits: int = _DIGITS) -> str:
     """A change, with its sign: ``+12.35``."""
-    return number_text(x) if math.isnan(x) or x < 0 else f"+{number_text(x)}"
+    text = number_text(x, digits)
+    return text if math.isnan(x) or x < 0 else f"+{text}"

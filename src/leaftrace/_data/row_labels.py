@@ -228,6 +228,10 @@ def labels_of(X: Any) -> np.ndarray | None:
 
 def duplicate_labels(labels: np.ndarray) -> list[Any]:
     """The labels that several rows share, in the order of the rows."""
+    if labels.dtype.kind in "biufM":  # a million Python objects would be larger than all else
+        ordered = np.sort(labels)
+        if not np.any(ordered[1:] == ordered[:-1]):
+            return []
     names = labels.tolist()
     if len(set(names)) == len(names):
         return []

@@ -15,31 +15,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._data.arrays import F64, Ids, Ints
-from .._kernels import kernels
+from .._data.arrays import F64, Ids, Ints, take_sample
 from .coupled.loss import CoupledLoss, CoupledRows, CoupledTerms, Places
-from .leaf_rule import LeafRule, Rounding, UnknownLimits
-from .leaf_rule import Statistic as Statistic
+from .kernels import kernels
+from .leaf_rule import LeafRule, Recorded, Rounding, UnknownLimits
+from .linear_leaves import LinearLeaves, columns_of, take_rows
 from .losses import Loss
 from .node_trees import StepNodes
 from .start import BaseRule
 
 BASE = -1  # stands for the starting score in moves
 SHRINK = -2  # stands there for a factor of all scores
-DERIVATIVES_AT_ONCE = 1 << 22  # second derivatives in pairs of scores that are held at a time
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """Numbers (leaves,) of one kind that the model recorded of its leaves, to check the rows by."""
-
-    kind: Literal["weight", "rows", "weighted rows", "hessian"]
-    values: F64
 
 
 @dataclass(frozen=True)
@@ -50,7 +41,8 @@ class Ensemble:
     ``first_output`` (trees,)      first output that a tree writes to
     ``step_trees``   (T + 1,)      trees of step t: step_trees[t] .. step_trees[t + 1]
     ``tree_leaves``  (trees + 1,)  leaves of each tree, likewise, in the model's list of all leaves
-    ``values``       (leaves, O)   leaf values as training computed them, learning rate included
+    ``values``       (leaves, O)   leaf values as training computed them, learning rate included;
+                                   (leaves, 2 + P) those of linear leaves
     ``learning_rate``              one number, or one for each step
     ``y``            (n,)          labels as the loss takes them; (n, Y) if a row has several
     ``w``            (n,)          weights as the loss uses them (class weights included)
@@ -60,12 +52,17 @@ class Ensemble:
     ``base_rule``                  how it came from the data; None if it was given
     ``base_factor``  (n,) or None  weight of each row in the starting score / sample weight; None
                                    means w_factor
+    ``shift``        (K,) or None  a constant that the finished model adds to all scores
     ``offset``       (n, K) or None  a score given for each row (baseline, base_margin, init_score)
     ``sample``                     for each tree (n,) how often a row was drawn; None: once
     ``sample_class_weight``        for each tree (C,) the weight of each class that ``sample``
                                    includes; None: it includes none
     ``moves``                      see the head of this module; None: boosting
+    ``added``                      for each step (n,) how often it is added to the scores of each training
+                                   row, which have ``leaves`` itself as their leaves; None: once
     ``leaf_l2``      (leaves,) or None  additional l2 of each leaf
+    ``leaf_gradient`` (leaves, O) or None  constants in the sums of g of leaves with rows: noise
+    ``leaf_shift``   (leaves, O) or None  constants in leaf values
     ``step_nodes``                 for each step the nodes of its trees, if leaves depend on other
                                    nodes (smoothed or monotone trees); otherwise None
     ``chains``                     for each step (chains, n) leaves whose values are pooled until they
@@ -87,6 +84,7 @@ class Ensemble:
     ``weights_fixed``, ``labels_fixed``  why leaf values for other weights or labels of rows cannot
                                    be computed from this description; empty if they can
     ``places``                     queries of the rows, for a loss that couples them; None otherwise
+    ``linear``                     leaves that are functions of columns: see linear_leaves.py; or None
     """
 
     loss: Loss
@@ -103,11 +101,15 @@ class Ensemble:
     base: F64
     base_rule: BaseRule | None = None
     base_factor: F64 | None = None
+    shift: F64 | None = None
     offset: F64 | None = None
     sample: Sequence[NDArray[Any]] | None = None
     sample_class_weight: Sequence[F64] | None = None
     moves: Sequence[Sequence[tuple[int, float]]] | None = None
+    added: Sequence[NDArray[Any]] | None = None
     leaf_l2: F64 | None = None
+    leaf_gradient: F64 | None = None
+    leaf_shift: F64 | None = None
     step_nodes: Sequence[StepNodes] | None = None
     chains: Sequence[Ints] | None = None
     fixed: NDArray[np.bool_] | None = None
@@ -123,6 +125,7 @@ class Ensemble:
     weights_fixed: str = ""
     labels_fixed: str = ""
     places: Places | None = None
+    linear: LinearLeaves | None = None
 
     @property
     def n_rows(self) -> int:
@@ -138,7 +141,12 @@ class Ensemble:
 
     @property
     def leaf_outputs(self) -> int:
-        return self.values.shape[1]
+        return self.values.shape[1] if self.linear is None else 1
+
+    @cached_property
+    def constants(self) -> Ensemble:
+        """The model with linear leaves, with the constants of these alone."""
+        return replace(self, values=self.values[:, :1], linear=None)
 
     @property
     def effect_outputs(self) -> int:
@@ -245,7 +253,8 @@ class Ensemble:
 
     def boosts(self, t: int) -> bool:
         """Whether the only move between step t - 1 and step t is to add step t - 1."""
-        return t > 0 and (self.moves is None or list(self.moves[t]) == [(t - 1, 1.0)])
+        adds_last = self.moves is None or list(self.moves[t]) == [(t - 1, 1.0)]
+        return t > 0 and adds_last and self.added is None
 
     def rate(self, t: int) -> float:
         """The learning rate of step t."""
@@ -292,13 +301,7 @@ class Ensemble:
         """(n, K) the loss's second derivative in each score, at scores A (n, K) before step t."""
         if self.coupled:
             return self._unweighted(self.coupling.at(A[:, 0], t).h)
-        out = np.empty_like(A)
-        rows = max(1, DERIVATIVES_AT_ONCE // self.n_outputs**2)
-        for start in range(0, len(A), rows):
-            part = slice(start, start + rows)
-            h = self.loss.hessian(self.loss.state(A[part]), self.y[part])
-            out[part] = np.einsum("nkk->nk", h)
-        return out
+        return self.loss.hessian_diagonal(self.loss.state(A), self.y)
 
     def move(
         self, t: int, leaves: Ids, A: F64, values: F64 | None = None, back: bool = False
@@ -313,33 +316,47 @@ class Ensemble:
             factor = -factor if back else factor
             if r == BASE:
                 A += factor * self.base
-            else:
-                self.add_leaf_values(r, factor * values[self.leaf_range(r)], leaves, A)
+                continue
+            once = A if self.added is None or leaves is not self.leaves else np.zeros_like(A)
+            self.add_leaf_values(r, factor * values[self.leaf_range(r)], leaves, once)
+            if self.added is not None and once is not A:
+                A += self.added[r][:, None] * once
 
     def add_leaf_values(self, t: int, table: F64, leaves: Ids, A: F64) -> None:
         """A (rows, K) += table[leaf] for all trees of step t; table (M, O), leaves (trees, rows)."""
-        for ids, o in zip(leaves[self.trees(t)], self.first_output[self.trees(t)], strict=True):
+        trees = self.trees(t)
+        first = self.first_output[trees]
+        if self.linear is not None:
+            here = self.linear.part(self.leaf_range(t))
+            for ids, o in zip(leaves[trees], first, strict=True):
+                A[:, o] += here.outputs(ids, columns_of(leaves), table)
+            return
+        if A.flags.c_contiguous:
+            ids = np.ascontiguousarray(leaves[trees])
+            kernels.tree_scores(ids, first, np.zeros(len(first), np.int64), table, A)
+            return
+        for ids, o in zip(leaves[trees], first, strict=True):
             A[:, o : o + table.shape[1]] += table[ids]
 
     def scores(self, leaves: Ids, offset: F64 | None = None) -> F64:
         """(m, K) raw scores of rows with these leaves."""
         A = np.tile(self.finished_base, (leaves.shape[1], 1))
         A = A + (0.0 if offset is None else offset)
-        kernels.tree_scores(
-            np.ascontiguousarray(leaves),
-            self.first_output,
-            self.tree_offset,
-            self.finished_values,
-            A,
-        )
+        if self.linear is not None:
+            for t in range(self.n_steps):
+                self.add_leaf_values(t, self.finished_values[self.leaf_range(t)], leaves, A)
+            return A
+        ids = np.ascontiguousarray(leaves)
+        kernels.tree_scores(ids, self.first_output, self.tree_offset, self.finished_values, A)
         return A
 
     @property
     def finished_base(self) -> F64:
         """(K,) the starting score in the finished model."""
-        return self.base * self.base_scale
+        base = self.base * self.base_scale
+        return base if self.shift is None else base + self.shift
 
-    @property
+    @cached_property
     def finished_values(self) -> F64:
         """(leaves, O) leaf values in the finished model, whose scores are their sums."""
         return self.values * np.repeat(self.factors, np.diff(self.step_leaves))[:, None]
@@ -353,14 +370,14 @@ class Ensemble:
         """The same model with some of its training rows."""
         return replace(
             self,
-            # C-contiguous, and eight times as fast as leaves[:, index]
-            leaves=np.take(self.leaves, index, axis=1),
+            leaves=take_rows(self.leaves, index),
             y=self.y[index],
             w=self.w[index],
             w_factor=self.w_factor[index],
             base_factor=None if self.base_factor is None else self.base_factor[index],
             offset=None if self.offset is None else self.offset[index],
             sample=None if self.sample is None else take_sample(self.sample, index),
+            added=None if self.added is None else take_sample(self.added, index),
             removed=None if self.removed is None else self.removed[index],
             places=None if self.places is None else self.places.take(index),
             recorded=None,
@@ -381,9 +398,3 @@ class Ensemble:
         w = np.where(removed, 0.0, self.w)
         whole = (len(index), float(w.sum()))
         return replace(self, w=w, removed=removed, recorded=None, whole=whole)
-
-
-def take_sample(sample: Sequence[NDArray[Any]], index: Any) -> list[NDArray[Any]]:
-    """Some rows of every tree's sample; trees that share one array still share one."""
-    taken = {id(s): s[index] for s in sample}
-    return [taken[id(s)] for s in sample]

@@ -164,6 +164,18 @@ class ReadyGoal:
         raise NotImplementedError
 
 
+@dataclass(frozen=True)
+class ShapGoal:
+    """SHAP values of features at test rows, as `goals.shap` makes it.
+
+    ``features``  their names or positions; None for all
+    ``several``   whether columns are features, not test rows
+    """
+
+    features: tuple[Any, ...] | None
+    several: bool
+
+
 class QueryGoal:
     """A goal of each query of ranked test rows."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._data.arrays import F64, Ids
-from .._kernels.numpy_removal import bounded_step
+from .kernels.numpy_removal import bounded_step
 
 
 class Statistic(Protocol):
@@ -40,6 +40,15 @@ class UncertainStatistic(Statistic, Protocol):
 
     def fits(self, leaf: Ids, M: int, residual: F64, values: F64) -> NDArray[np.bool_]:
         """(M,) whether these values (M,) are the statistic, too, but for rounding."""
+        ...
+
+
+@runtime_checkable
+class StepStatistic(Statistic, Protocol):
+    """A statistic with a number that comes from all training rows, drawn for the tree or not."""
+
+    def among(self, residual: F64, w: F64) -> Statistic:
+        """The statistic at the residuals (n,) and weights (n,) of all rows."""
         ...
 
 
@@ -129,6 +138,14 @@ class LeafRule:
     def step(self, G: F64, H: F64, D: F64) -> tuple[F64, NDArray[np.bool_]]:
         """The step s within these limits, and whether it changes with G and D = H + lam."""
         return bounded_step(G, H, D, self.l1, self.max_step, self.min_hessian)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Numbers (leaves,) of one kind that the model recorded of its leaves, to check the rows by."""
+
+    kind: Literal["weight", "rows", "weighted rows", "hessian"]
+    values: F64
 
 
 @dataclass(frozen=True)

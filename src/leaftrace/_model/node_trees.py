@@ -200,16 +200,19 @@ class StepNodes:
             out[splits] = out[left] + out[right]
         return out
 
-    def down_to_leaves(self, x: F64) -> F64:
-        """(M, ...) sums over the nodes at and above each leaf, of x (nodes with rows, ...)."""
-        if self._below is not None:
-            return _product(self._below.T, x)
-        x = x.copy()
-        for splits, left, right in reversed(self._sums):
-            above = x[splits]
-            x[left] += above
-            x[right] += above
-        return x[self.leaf]
+    @cached_property
+    def above(self) -> tuple[Ints, Ints, Ints]:
+        """Splits from the roots down, and places among them of those above.
+
+        (M,) of the split above each leaf, (S,) the nodes that are splits, (S,) of the split above
+        each; -1 where there is none.
+        """
+        order = [np.zeros(0, np.int64), *[splits for splits, *_ in reversed(self._sums)]]
+        splits = np.concatenate(order)
+        place = np.full(self.with_rows, -1)
+        place[splits] = np.arange(len(splits))
+        source = self.source[splits]
+        return place[self.source[self.leaf]], splits, np.where(source == splits, -1, place[source])
 
     @cached_property
     def _below(self) -> F64 | None:
@@ -301,8 +304,8 @@ class ActiveBounds:
 
 
 def _product(a: F64, x: F64) -> F64:
-    """The product of a (k, m) and x (m, ...)."""
-    return (a @ x.reshape(len(x), -1)).reshape(len(a), *x.shape[1:])
+    """The product of a (k, m) and x (m, ...), in the type of x."""
+    return (a.astype(x.dtype) @ x.reshape(len(x), -1)).reshape(len(a), *x.shape[1:])
 
 
 def _joined(trees: Sequence[NodeTree], name: str, default: float) -> F64:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..._data.arrays import F64
-from .loss import NO_STEP, CoupledLoss, CoupledRows, Slopes
+from .loss import NO_STEP, CoupledLoss, CoupledRows, Shares, Slopes
 
 MEAN_DRAW = 0.5  # for test rows
 
@@ -91,6 +91,31 @@ class CrossEntropyPoint:
         q = self.q[:, None]
         scores = r * (rbar - total(r * rbar))
         return Slopes(scores, weights, scores - q * (tbar - total(q * tbar)))
+
+    def shares(self, g_factor: F64, h_factor: F64) -> Shares:
+        """Go through `vjp`, with each number as coefficients of x, total(G r) and total(t2bar r)."""
+        G = self.w * g_factor
+        H = self.w * h_factor
+        r = self.r
+        v = self.v
+        of_rest = self._total(self.e) - self.e
+        one = np.ones_like(r)
+        none = np.zeros_like(r)
+        t2bar = np.stack([G - G * r / v, 1 / v, none])  # (3, n)
+        abar = np.stack([none, none, one]) - t2bar * r
+        ebar = np.stack([-G * r, one, none])
+        direct = np.stack([G * (1 + of_rest) + H * (1 - 2 * r), none, none])
+        of_a = self._total(self.a) - self.a
+        rbar = direct + t2bar * of_a + abar * (1 + self.a) / v + ebar * self.e / v
+        first = G * r
+        second = t2bar[0] * r + self._total(r / v) * first
+        in_sums = [self._total(r * c) for c in rbar[1:]]
+        third = r * rbar[0] + in_sums[0] * first + in_sums[1] * second
+        weights = np.where(self.w == 0, 0.0, g_factor * self.row_g + h_factor * self.row_h)
+        left = np.zeros((len(r), 2, 3))
+        left[:, 0] = np.stack([r * rbar[1], r * rbar[2], -r], axis=1)
+        right = np.stack([first, second, third], axis=1)
+        return Shares(right, np.stack([r * rbar[0], weights], axis=1), left)
 
     def jvp(self, dA: F64, dw: F64, dpi: F64, frozen: bool) -> tuple[F64, F64]:
         total = self._total

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..._data.arrays import F64
-from .loss import CoupledLoss, CoupledRows, Slopes
+from .loss import CoupledLoss, CoupledRows, Shares, Slopes
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,11 @@ class SquaresPoint:
         weights = self.r[:, None] * centred + hbar
         w = self.rows.w[:, None]
         return Slopes(w * centred, weights, w * weights)
+
+    def shares(self, g_factor: F64, h_factor: F64) -> Shares:
+        own = np.stack([self.rows.w * g_factor, self.r * g_factor + h_factor], axis=1)
+        left = np.stack([-self.rows.w, -self.r], axis=1)
+        return Shares((self.share * g_factor)[:, None], own, left[:, :, None])
 
     def jvp(self, dA: F64, dw: F64, dpi: F64, frozen: bool) -> tuple[F64, F64]:
         rows = self.rows
@@ -124,6 +129,19 @@ class SoftmaxPoint:
         Tbar = rows.spread(rows.sums(beta * p * gbar + self.curve[:, None] * hbar))
         weights = by_weight + self.u[:, None] * pull + y * Tbar - beta * y * gbar
         return Slopes(beta * p * pull, weights, rows.w[:, None] * weights)
+
+    def shares(self, g_factor: F64, h_factor: F64) -> Shares:
+        beta = self.loss.beta
+        p = self.p
+        y = self.rows.y
+        g = np.where(self.on, g_factor, 0.0)
+        h = np.where(self.on & self.loss.newton, h_factor, 0.0)
+        by_weight = np.zeros_like(g) if self.loss.newton else h_factor
+        by_p = beta * self.T * (g + beta * (1 - 2 * p) * h)  # of pbar in vjp
+        right = np.stack([p * by_p, beta * p * g + self.curve * h], axis=1)
+        in_weights = by_weight + self.u * by_p - beta * y * g
+        left = np.stack([-beta * p, np.zeros_like(p), -self.u, y], axis=1).reshape(-1, 2, 2)
+        return Shares(right, np.stack([beta * p * by_p, in_weights], axis=1), left)
 
     def jvp(self, dA: F64, dw: F64, dpi: F64, frozen: bool) -> tuple[F64, F64]:
         rows = self.rows

@@ -123,25 +123,18 @@ class LambdaPoint:
         self.loss = loss
         self.rows = rows
         self.pairs = pairs
-        d = pairs.difference(A)
-        rho = loss.rho(d)
-        phi = np.ones_like(d)
-        self.bend = np.zeros_like(d)  # f
+        self.varies = varies
+        self.d = pairs.difference(A)
+        rho = loss.rho(self.d)
+        phi = np.ones_like(self.d)
         if loss.score_normaliser:
-            distance = LEAST_DISTANCE + np.abs(d)
-            phi = np.where(varies[pairs.query], 1 / distance, 1.0)
-            self.bend = np.where(varies[pairs.query], -np.sign(d) / distance, 0.0)
+            phi = np.where(varies[pairs.query], 1 / (LEAST_DISTANCE + np.abs(self.d)), 1.0)
         self.D = D * phi
         sigma = loss.sigma
         self.lam = -sigma * self.D * rho
-        self.eta = loss.hessian_factor * sigma**2 * self.D * rho * (1 - rho)
-        smooth = smooth_rho(sigma * d)
-        slope = -sigma * smooth * (1 - smooth)  # rho'
-        self.lam_slope = -sigma * self.D * slope
-        self.eta_slope = loss.hessian_factor * sigma**2 * self.D * slope * (1 - 2 * smooth)
-        if not loss.newton:
-            self.eta = self.D
-            self.eta_slope = np.zeros_like(d)
+        self.eta = self.D
+        if loss.newton:
+            self.eta = loss.hessian_factor * sigma**2 * self.D * rho * (1 - rho)
         self._set_normaliser()
         factor = rows.spread(self.c)
         self.row_g = factor * pairs.scattered(self.lam, -1.0)
@@ -164,11 +157,24 @@ class LambdaPoint:
             self.c[has] = np.log2(1 + S[has]) / S[has]
             self.c_slope[has] = (1 / ((1 + S[has]) * np.log(2)) - self.c[has]) / S[has]
 
+    @cached_property
+    def _frozen_slopes(self) -> tuple[F64, F64]:
+        """lam' and eta' (P,) with phi held."""
+        sigma = self.loss.sigma
+        rho = smooth_rho(sigma * self.d)
+        curve = sigma**2 * self.D * (rho * (1 - rho))  # -sigma D rho'
+        if not self.loss.newton:
+            return curve, np.zeros_like(curve)
+        return curve, -self.loss.hessian_factor * sigma * curve * (1 - 2 * rho)
+
     def _slopes(self, frozen: bool) -> tuple[F64, F64]:
         """lam' and eta' (P,)."""
-        if frozen:
-            return self.lam_slope, self.eta_slope
-        return self.lam_slope + self.lam * self.bend, self.eta_slope + self.eta * self.bend
+        lam_slope, eta_slope = self._frozen_slopes
+        if frozen or not self.loss.score_normaliser:
+            return lam_slope, eta_slope
+        distance = LEAST_DISTANCE + np.abs(self.d)
+        bend = np.where(self.varies[self.pairs.query], -np.sign(self.d) / distance, 0.0)  # f
+        return lam_slope + self.lam * bend, eta_slope + self.eta * bend
 
     def vjp(self, gbar: F64, hbar: F64, frozen: bool) -> Slopes:
         rows = self.rows
@@ -186,6 +192,34 @@ class LambdaPoint:
         presences = pairs.scattered(lbar * self.lam + ebar * self.eta, 1.0)
         weights = self.scale * (gbar * self.row_g[:, None] + hbar * self.row_h[:, None])
         return Slopes(scores.T, weights, presences.T)
+
+    def score_matrices(self, g_factor: F64, h_factor: F64, frozen: bool) -> F64:
+        rows = self.rows
+        pairs = self.pairs
+        size = rows.spread(rows.sizes)  # (n,)
+        edges = np.cumsum(size) - size  # (n,) where what each row adds to others begins
+        place = edges - rows.spread(rows.starts)  # (n,) what j adds to i is at place[j] + i
+        cells = int(size.sum())
+        lam_slope, eta_slope = self._slopes(frozen)
+        factor = rows.spread(self.c) * self.w
+        g_factor = factor * g_factor
+        h_factor = factor * h_factor
+        by_a = g_factor[pairs.a] * lam_slope + h_factor[pairs.a] * eta_slope
+        by_b = h_factor[pairs.b] * eta_slope - g_factor[pairs.b] * lam_slope
+        out = np.bincount(place[pairs.b] + pairs.a, by_b, cells)
+        out -= np.bincount(place[pairs.a] + pairs.b, by_a, cells)
+        own = np.bincount(pairs.a, by_a, pairs.n) - np.bincount(pairs.b, by_b, pairs.n)
+        out[place + np.arange(len(rows))] = own
+        if not frozen and np.any(self.c_slope):
+            of_c = (g_factor * self.row_g + h_factor * self.row_h) / rows.spread(self.c) ** 2
+            moved = -2 * rows.spread(self.c_slope) * pairs.scattered(lam_slope, -1.0)
+            j = np.repeat(np.arange(len(rows)), size)
+            i = np.arange(cells) - place[j]
+            out += moved[i] * of_c[j]
+        return out.astype(np.float64, copy=False)
+
+    def weight_factors(self, g_factor: F64, h_factor: F64) -> F64:
+        return self.scale * (g_factor * self.row_g + h_factor * self.row_h)
 
     def jvp(self, dA: F64, dw: F64, dpi: F64, frozen: bool) -> tuple[F64, F64]:
         rows = self.rows

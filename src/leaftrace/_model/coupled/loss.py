@@ -22,9 +22,10 @@ hold in a tiny neighbourhood only, so `frozen` products hold these normalisers t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,8 @@ from ..._data.arrays import F64, Ints
 from ..._data.errors import UnsupportedModel
 from ..losses import Additive
 
+ROOM_FOR_RANKS = 4  # numbers for each row, when queries are ranked beside each other
+T = TypeVar("T")
 NO_STEP = -1  # stands for the step of test rows, for which nothing is drawn
 
 
@@ -104,10 +107,30 @@ class CoupledRows:
 
         Rows with equal scores keep their order.
         """
-        order = np.lexsort((-A, self.number))
-        ranks = np.empty(len(self), np.intp)
-        ranks[order] = np.arange(len(self)) - np.repeat(self.starts, self.sizes)
-        return ranks
+        widest = int(self.sizes.max(initial=0))
+        if len(self.sizes) * widest > ROOM_FOR_RANKS * len(self):
+            order = np.lexsort((-A, self.number))
+            ranks = np.empty(len(self), np.intp)
+            ranks[order] = np.arange(len(self)) - self.spread(self.starts)
+            return ranks
+        # Query by query beside each other, which is faster than one list.
+        there = np.arange(widest) < self.sizes[:, None]  # (Q, widest)
+        table = np.full(there.shape, np.inf)
+        table[there] = -A
+        places = np.empty(there.shape, np.intp)
+        order = np.argsort(table, axis=1, kind="stable")
+        np.put_along_axis(places, order, np.arange(widest)[None], axis=1)
+        return places[there]
+
+    def kept(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """compute(), once for each key: numbers of these rows that do not change with scores."""
+        if key not in self._kept:
+            self._kept[key] = compute()
+        return self._kept[key]
+
+    @cached_property
+    def _kept(self) -> dict[Hashable, Any]:
+        return {}
 
 
 @dataclass(frozen=True)
@@ -170,6 +193,43 @@ class PairPoint(Point, Protocol):
 
     def pair_jvp(self, dw: F64, dpi: F64) -> F64:
         """Changes (P,) of the weights of pairs."""
+        ...
+
+
+@runtime_checkable
+class MatrixPoint(Point, Protocol):
+    """A point in which a weight changes the terms of its own row alone."""
+
+    def score_matrices(self, g_factor: F64, h_factor: F64, frozen: bool) -> F64:
+        """Derivatives of `vjp` in the scores, for gbar = g_factor x and hbar = h_factor x, (n,) each.
+
+        They are matrices of the queries, one after another, column by column: for each row what its x
+        adds to the derivatives in the scores of all rows of its query.
+        """
+        ...
+
+    def weight_factors(self, g_factor: F64, h_factor: F64) -> F64:
+        """(n,) derivatives in the weights by the x of the row."""
+        ...
+
+
+class Shares(NamedTuple):
+    """Derivatives in the scores and in the weights of rows, by the x of the rows of their query.
+
+    They are own x + left . (sums over the query of right x).
+    """
+
+    right: NDArray[Any]  # (n, R)
+    own: NDArray[Any]  # (n, 2) in scores and in weights
+    left: NDArray[Any]  # (n, 2, R)
+
+
+@runtime_checkable
+class SharePoint(Point, Protocol):
+    """A point in which rows act on each other through few sums over their query."""
+
+    def shares(self, g_factor: F64, h_factor: F64) -> Shares:
+        """Derivatives of `vjp` for gbar = g_factor x and hbar = h_factor x, (n,) each."""
         ...
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..._data.arrays import F64, Ints
 from .loss import NO_STEP, CoupledRows
@@ -42,6 +43,8 @@ class FirstPlaces:
     weight: PairWeight
 
     def __call__(self, rows: CoupledRows, pairs: Pairs, ranks: Ints, t: int) -> WeightedPairs:
+        if np.all(ranks < self.k):
+            return WeightedPairs(pairs, self.weight(rows, pairs, ranks))
         chosen = pairs.take(np.minimum(ranks[pairs.a], ranks[pairs.b]) < self.k)
         return WeightedPairs(chosen, self.weight(rows, chosen, ranks))
 
@@ -52,27 +55,32 @@ class DrawnPairs:
 
     Rows that are left out take their pairs with them. Test rows have all pairs.
 
-    ``steps``   for each step the rows (P,) of higher and of lower label, by position in training
-    ``weight``  of pairs
+    ``steps``    for each step the rows (P,) of higher and of lower label, by position in training
+    ``weight``   of pairs
+    ``weights``  for each step weights (P,) that were drawn with the pairs; None: ``weight`` has all
     """
 
     steps: Sequence[tuple[Ints, Ints]]
     weight: PairWeight
+    weights: Sequence[F64] | None = None
 
     def __call__(self, rows: CoupledRows, pairs: Pairs, ranks: Ints, t: int) -> WeightedPairs:
-        if t != NO_STEP:
-            pairs = self._drawn(rows, t)
+        if t == NO_STEP:
+            return WeightedPairs(pairs, self.weight(rows, pairs, ranks))
+        pairs, kept = self._drawn(rows, t)
+        if self.weights is not None:
+            return WeightedPairs(pairs, self.weights[t][kept])
         return WeightedPairs(pairs, self.weight(rows, pairs, ranks))
 
-    def _drawn(self, rows: CoupledRows, t: int) -> Pairs:
-        """The pairs of step t whose rows are both there."""
+    def _drawn(self, rows: CoupledRows, t: int) -> tuple[Pairs, NDArray[np.bool_]]:
+        """The pairs of step t whose rows are both there, and which of all drawn these are."""
         a, b = self.steps[t]
         place = np.full(1 + max(int(np.max(x, initial=0)) for x in (a, b, rows.origin)), -1)
         place[rows.origin] = np.arange(len(rows))
         a = place[a]
         b = place[b]
         kept = (a >= 0) & (b >= 0)
-        return Pairs(a[kept], b[kept], rows.number[a[kept]], len(rows))
+        return Pairs(a[kept], b[kept], rows.number[a[kept]], len(rows)), kept
 
 
 @dataclass(frozen=True)
@@ -95,11 +103,15 @@ class NDCGGap:
     ideal_over: float
 
     def __call__(self, rows: CoupledRows, pairs: Pairs, ranks: Ints) -> F64:
-        gain = rows.y if self.gains is None else np.array(self.gains)[rows.y.astype(int)]
-        ideal = ideal_dcg(rows, gain, self.ideal_over)
-        inverse = np.divide(1.0, ideal, out=np.zeros_like(ideal), where=ideal > 0)
+        gain, inverse = rows.kept(self, lambda: self._of_labels(rows))
         gap = np.abs(pairs.difference(gain)) * np.abs(pairs.difference(discounts(ranks)))
         return gap * inverse[pairs.query]
+
+    def _of_labels(self, rows: CoupledRows) -> tuple[F64, F64]:
+        """Gains (n,), and the inverse of the ideal DCG (Q,) or 0: what does not change with scores."""
+        gain = rows.y if self.gains is None else np.array(self.gains)[rows.y.astype(int)]
+        ideal = ideal_dcg(rows, gain, self.ideal_over)
+        return gain, np.divide(1.0, ideal, out=np.zeros_like(ideal), where=ideal > 0)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .._data.arrays import F64, Ids, Ints, Real
+from ..._data.arrays import F64, Ids, Ints, Real
 from .checks import check_edges, check_rows, checked, require
 
 _MISSING_LEFT = 1

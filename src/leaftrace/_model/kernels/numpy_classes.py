@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .._data.arrays import F64, Ids, Ints, Real
-from .._model.losses import Softmax
+from ..._data.arrays import F64, Ids, Ints, Real
+from ..losses import Softmax
 from .checks import check_edges, check_first, check_ids, check_rows, checked, require
 
 

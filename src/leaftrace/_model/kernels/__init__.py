@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .._data.arrays import Real
-from .._model.losses import Loss
+from ..._data.arrays import Real
+from ..losses import Loss
 from . import numpy as twins
 from .checks import BLOCKS as BLOCKS
 from .checks import NUMPY_FAMILY

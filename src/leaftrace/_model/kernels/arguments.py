@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._data.arrays import F64, Ids, Ints, Real
-from .._model.losses import Loss
+from ..._data.arrays import F64, Ids, Ints, Real
+from ..losses import Loss
 
 
 class StepLeaves(NamedTuple):

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .._data.arrays import F64, Ids, Ints, Real
-from .._model.losses import Loss
+from ..._data.arrays import F64, Ids, Ints, Real
+from ..losses import Loss
 from .checks import (
     check_first,
     check_ids,

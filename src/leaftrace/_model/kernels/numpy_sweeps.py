@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from .._data.arrays import F64, Ids, Ints, Real
-from .._model.losses import Loss
+from ..._data.arrays import F64, Ids, Ints, Real
+from ..losses import Loss
 from .checks import (
     check_first,
     check_ids,

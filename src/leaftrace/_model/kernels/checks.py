@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .._data.arrays import Ids, Ints, Real
+from ..._data.arrays import Ids, Ints, Real
 
 BLOCKS = (1, 8, 32)  # numbers of columns in a block that the native kernels are compiled for
 
@@ -26,7 +26,7 @@ TYPES = {
     "int32": ("int32",),
     "int64": ("int64",),
     "real": ("float32", "float64"),
-    "state": ("float32", "float64"),  # of a loss: not always the type of the other numbers
+    "state": ("float32", "float64"),  # not always the type of the other numbers
     "float64": ("float64",),
     "mask": ("bool",),
 }

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._data.arrays import F64, Real
+from ..._data.arrays import F64, Real
 from .checks import checked, require
 
 LEAST_EXPONENT = -40.0  # candidates less likely than that are left out

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._data.arrays import F64, Ids, Ints, Real
-from .._model.losses import Logistic, Loss, Poisson, SquaredError
+from ..._data.arrays import F64, Ids, Ints, Real
+from ..losses import Loss
 from .checks import (
     check_chain,
     check_edges,
@@ -26,6 +26,12 @@ from .checks import (
 )
 from .numpy_choice import choice_terms as choice_terms
 from .numpy_classes import softmax_effects as softmax_effects
+from .numpy_effects import backward_scored as backward_scored
+from .numpy_effects import loss_of
+from .numpy_effects import row_effects as row_effects
+from .numpy_nodes import node_adjoint as node_adjoint
+from .numpy_queries import query_products as query_products
+from .numpy_queries import query_shares as query_shares
 from .numpy_removal import removal_step as removal_step
 from .numpy_routes import find_leaves as find_leaves
 from .numpy_sweeps import advance as advance
@@ -33,10 +39,6 @@ from .numpy_sweeps import change_sums as change_sums
 from .numpy_sweeps import sum_by_leaf as sum_by_leaf
 from .numpy_sweeps import tangent_sums as tangent_sums
 from .numpy_sweeps import top_leaves as top_leaves
-
-
-def _loss(kernel: str) -> Loss:
-    return {"squared": SquaredError(), "logistic": Logistic(), "poisson": Poisson()}[kernel]
 
 
 @checked(
@@ -55,7 +57,7 @@ def leaf_sums(loss: str, leaf: Ids, state: F64, shift: F64, y: F64, w: F64, sums
     check_name(loss)
     check_ids(leaf, len(sums))
     check_state(state, loss, 1, state.dtype)
-    fn = _loss(loss)
+    fn = loss_of(loss)
     at = fn.moved(state, shift[leaf][:, None])
     sum_by_leaf(leaf, w[:, None] * _derivatives(fn, at, y), sums[:, :3])
 
@@ -141,7 +143,7 @@ def replay_sums(
     check_chain(leaf, edges, begin, end, len(values))
     require(0 <= rounding <= 7, "rounding is not a sum of 1, 2 and 4")
     part = slice(begin, end)
-    fn = _loss(loss)
+    fn = loss_of(loss)
     for r in range(int(skip), len(leaf)):
         if r > 0:
             A[part, 0] += values[edges[r - 1] :][leaf[r - 1, part]]
@@ -155,74 +157,6 @@ def replay_sums(
             terms[:, :2] = terms[:, :2].astype(np.float32)
         here = sums[edges[r] : edges[r + 1], :5]
         sum_by_leaf(leaf[r, part], np.column_stack([terms, w[part], w[part] > 0]), here)
-
-
-@checked(
-    newton="bool",
-    leaf="ids R n",
-    begin="int",
-    end="int",
-    edges="int64 R+1",
-    values="float64 M",
-    tables="int64 R+1",
-    shift="float64 all",
-    s="float64 all",
-    N="float64 all",
-    A="out float64 rows",
-    y="float64 n",
-    w="float64 n",
-    V="out real R n",
-    U="out real R n",
-)
-def row_effects(
-    loss: str,
-    newton: bool,
-    leaf: Ids,
-    begin: int,
-    end: int,
-    edges: Ints,
-    values: F64,
-    tables: Ints,
-    shift: F64,
-    s: F64,
-    N: F64,
-    A: F64,
-    y: F64,
-    w: F64,
-    V: Real,
-    U: Real,
-) -> None:
-    """V, U (R, n): direct and knock-on effects of rows begin .. end - 1 on their leaves' values.
-
-    Steps are as in `replay_sums`. A (end - begin,) has the scores of these rows; shift, s, N of
-    tree r are (Q, M) at tables[r] .. tables[r + 1].
-    """
-    check_name(loss)
-    check_chain(leaf, edges, begin, end, len(values))
-    require(len(A) == end - begin, f"A has shape {A.shape}, expected {(end - begin,)}")
-    check_edges("tables", tables, len(s), least=0)
-    is_multiple = np.diff(tables) % np.diff(edges) == 0
-    require(bool(is_multiple.all()), "the tables of a tree are not a multiple of its leaves")
-    part = slice(begin, end)
-    fn = _loss(loss)
-    y = y[part]
-    w = w[part]
-    for r, ids in enumerate(leaf[:, part]):
-        if r > 0:
-            A += values[edges[r - 1] :][leaf[r - 1, part]]
-        state = fn.state(A[:, None])
-        v = np.zeros(len(y))
-        u = np.zeros(len(y))
-        here = slice(tables[r], tables[r + 1])
-        iterations = (x[here].reshape(-1, edges[r + 1] - edges[r]) for x in (shift, s, N))
-        for shift_q, s_q, N_q in zip(*iterations, strict=True):
-            at = fn.moved(state, shift_q[ids][:, None])
-            step = s_q[ids]
-            h = fn.hessian(at, y)[:, 0, 0]
-            v += N_q[ids] * (fn.gradient(at, y)[:, 0] + (h if newton else 1.0) * step)
-            u += N_q[ids] * (h + newton * fn.third_dot(at, y, step[:, None])[:, 0, 0])
-        V[r, part] = v
-        U[r, part] = w * u
 
 
 @checked(
@@ -247,9 +181,8 @@ def backward_step(
 ) -> None:
     """abar (n, K, B) += U' fbar[leaf], then fbar_next += sums of abar over the next step's leaves.
 
-    U (R, n, O, K), fbar (M, O, B).
+    U (R, n, O, K), fbar (M, O, B). O counts the effects of a row here, so it may be more than K.
     """
-    check_first(first, fbar.shape[1], abar.shape[1])
     check_ids(leaf, len(fbar))
     check_together(next_leaf=next_leaf, next_first=next_first, fbar_next=fbar_next)
     if next_leaf is not None and next_first is not None and fbar_next is not None:
