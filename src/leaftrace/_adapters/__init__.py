@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -24,8 +24,10 @@ from .._model.early_stopping import Rounds
 from .._model.ensemble import Ensemble
 from .._model.splits import SplitSearch
 from .._model.training_set import TrainingSet
+from .._model.tree_paths import TreePaths
 from .base import NO_QUERIES
 from .class_names import open_with_names
+from .wrappers.one_model import UnwrappedSource, base_names, unwrap
 
 
 class Retrained(Protocol):
@@ -81,6 +83,11 @@ class Source(Protocol):
         """Queries of the training rows of a ranker; None for other models."""
         ...
 
+    @property
+    def unit(self) -> Callable[[F64], F64] | None:
+        """Function from raw scores (m, 1) to predictions in another unit, (m, 1); None: in the same."""
+        ...
+
     def test_queries(self, X: Any, qid: Any, m: int) -> QueryRows | None:
         """Return the queries of m test rows, as given or as X itself carries them, or None."""
         ...
@@ -99,6 +106,10 @@ class Source(Protocol):
         """Return the columns (m, d) that splits compare, for rows to predict.
 
         Categories are numbers from 0, missing values are NaN."""
+        ...
+
+    def tree_paths(self, X: Any) -> TreePaths:
+        """Return the sides that rows to predict take at all splits, with the covers of leaves."""
         ...
 
     def given_labels(self, y: Any, length: int, name: str) -> NDArray[Any]:
@@ -147,8 +158,8 @@ class Source(Protocol):
 LIBRARIES = ("catboost", "xgboost", "lightgbm", "sklearn")  # also the names of the packages here
 _SUPPORTED = (
     "model of CatBoost, XGBoost, LightGBM or scikit-learn (HistGradientBoosting, GradientBoosting, RandomForest, "
-    "ExtraTrees), a Pipeline that ends in one, or the path of a CatBoost .cbm or .json, XGBoost .ubj or .json or "
-    "LightGBM .txt file"
+    "ExtraTrees), a Pipeline or a search that ends in one, a model made of such models, or the path of a CatBoost "
+    ".cbm or .json, XGBoost .ubj or .json or LightGBM .txt file"
 )
 
 
@@ -257,12 +268,17 @@ def _open(model: Any, X: Any, columns: TrainingColumns, params: dict[str, Any]) 
     if isinstance(model, LoadedModel):
         with content_errors(model.path):
             return _open_loaded(model.library, model.model, X, columns, params)
-    return _open_loaded(_library_of_model(model), model, X, columns, params)
+    return _open_loaded(None, model, X, columns, params)
 
 
 def _open_loaded(
-    library: str, model: Any, X: Any, columns: TrainingColumns, params: dict[str, Any]
+    library: str | None, model: Any, X: Any, columns: TrainingColumns, params: dict[str, Any]
 ) -> Source:
+    """Open a model in memory. ``library``: that wrote it, if that is known."""
+    wrapped = _open_wrapper(model, X, columns, params)
+    if wrapped is not None:
+        return wrapped
+    library = library or _library_of_model(model)
     if library == "sklearn" and hasattr(model, "named_steps"):
         return _open_pipeline(model, X, columns, params)
     y, sample_weight, baseline, qid = columns
@@ -281,6 +297,37 @@ def _library_of_model(model: Any) -> str:
     raise UnsupportedModel(
         f"leaftrace cannot read a {type(model).__module__}.{type(model).__qualname__}; pass a {_SUPPORTED}."
     )
+
+
+def _open_wrapper(
+    model: Any, X: Any, columns: TrainingColumns, params: dict[str, Any]
+) -> Source | None:
+    """Open the model in a wrapper around one; None if this is no such wrapper."""
+    inside = unwrap(model)
+    if inside is not None:
+        inner, rewrap = inside
+        name = type(model).__name__
+        return UnwrappedSource(_open(inner, X, columns, params), name, rewrap)
+    names = base_names(model)
+
+    def open_inner(inside: Any, rows: Any, y: Any) -> Source:
+        return _open(inside, rows, columns._replace(y=y), params)
+
+    if "sklearn.TransformedTargetRegressor" in names:
+        from .wrappers.target import TransformedTargetSource
+
+        return TransformedTargetSource(model, open_inner, X, columns.y)
+    if "autogluon.AbstractModel" in names:
+        from .wrappers.autogluon import AutoGluonModelSource
+
+        source = AutoGluonModelSource(model)
+        source.inner = open_inner(model.model, source.transform(X), columns.y)
+        return source
+    if "flaml.AutoML" in names:
+        from .wrappers.tuned import AutoMLSource
+
+        return AutoMLSource(model, open_inner, X, columns.y)
+    return None
 
 
 def _open_pipeline(

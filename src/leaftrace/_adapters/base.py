@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .._data import frames, inputs
 from .._data.arrays import F64, Ids
-from .._data.errors import InvalidInput
+from .._data.errors import InvalidInput, UnsupportedModel
 from .._data.parquet import PartedTable
 from .._data.progress import progress
 from .._data.query_ids import QueryRows, read_queries
@@ -21,14 +21,17 @@ from .._model.reading import Reading
 from .._model.separate_losses import OneVsAll
 from .._model.splits import SplitSearch
 from .._model.training_set import TrainingSet
+from .._model.tree_paths import TreePaths
 
 if TYPE_CHECKING:
     from . import Retrained, Source
 
 
 def f32(x: Any) -> F64:
-    """Round x to float32 and return it as float64."""
-    return np.asarray(x, np.float32).astype(np.float64)
+    """Round x to float32 and return it as float64; x itself if rounding changes nothing."""
+    rounded = np.asarray(x, np.float32).astype(np.float64)
+    is_plain = isinstance(x, np.ndarray) and x.dtype == np.float64 and x.flags.c_contiguous
+    return x if is_plain and np.array_equal(x, rounded) else rounded  # not kept twice
 
 
 def cumulative(counts: Any) -> NDArray[np.int64]:
@@ -49,6 +52,21 @@ def pack_leaves(
     for r, tree in enumerate(ids):
         out[r] = np.asarray(tree) + offset[r]
     return out
+
+
+def are_elsewhere(leaves: Ids) -> bool:
+    """Return whether the leaves of the rows stay on a cluster, and these are a shape without numbers.
+
+    Nothing can be compared with them here; the replay on the cluster does that."""
+    return leaves.size > 0 and not any(leaves.strides)
+
+
+def refuse_elsewhere(leaves: Ids, what: str) -> None:
+    """Raise if the leaves of the rows stay on a cluster. ``what`` needs them."""
+    if are_elsewhere(leaves):
+        raise UnsupportedModel(
+            f"{what} need all training rows at once, so this model cannot be traced on a cluster; trace it in memory."
+        )
 
 
 def smallest_type(count: int) -> type[np.unsignedinteger[Any]]:
@@ -139,6 +157,7 @@ class BaseSource:
     label_range: tuple[float, float] = (-np.inf, np.inf)
     queries: QueryRows | None = None
     targets: int | None = None
+    unit: Callable[[F64], F64] | None = None
 
     def given_labels(self, y: Any, length: int, name: str) -> NDArray[Any]:
         """Return labels as they were given: (length,), or (length, targets)."""
@@ -179,6 +198,9 @@ class BaseSource:
         raise NotImplementedError
 
     def split_columns(self, X: Any) -> F64:
+        raise NotImplementedError
+
+    def tree_paths(self, X: Any) -> TreePaths:
         raise NotImplementedError
 
     def training_rows(self, X: Any, baseline: Any) -> tuple[Ids, F64 | None]:
@@ -271,6 +293,10 @@ class Wrapped:
     def queries(self) -> QueryRows | None:
         return self.inner.queries
 
+    @property
+    def unit(self) -> Callable[[F64], F64] | None:
+        return self.inner.unit
+
     def test_queries(self, X: Any, qid: Any, m: int) -> QueryRows | None:
         return self.inner.test_queries(X, qid, m)
 
@@ -282,6 +308,9 @@ class Wrapped:
 
     def split_columns(self, X: Any) -> F64:
         return self.inner.split_columns(X)
+
+    def tree_paths(self, X: Any) -> TreePaths:
+        return self.inner.tree_paths(X)
 
     def given_labels(self, y: Any, length: int, name: str) -> NDArray[Any]:
         return self.inner.given_labels(y, length, name)

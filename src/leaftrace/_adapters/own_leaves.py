@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .._data.arrays import Ids, Ints, Real
 from .._data.stopping import available_cores
-from .._kernels import is_native, kernels
+from .._model.kernels import is_native, kernels
 from .._model.routes import NodeRoutes, join_routes
 from .base import smallest_type
 

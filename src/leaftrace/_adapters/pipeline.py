@@ -16,6 +16,7 @@ from .._data.parquet import PartedTable
 from .._model.early_stopping import map_eval_set
 from .._model.ensemble import Ensemble
 from .._model.training_set import TrainingSet
+from .._model.tree_paths import TreePaths
 from .base import Wrapped, for_sklearn
 
 if TYPE_CHECKING:
@@ -41,6 +42,12 @@ class PipelineSource(Wrapped):
         pipeline.steps = [*self.pipeline.steps[:-1], (self.pipeline.steps[-1][0], model)]
         return pipeline
 
+    def around(self, inner: Source) -> Source:
+        """Return another model after the same steps."""
+        source = copy(self)
+        source.inner = inner
+        return source
+
     def refitted_model(self, e: Ensemble) -> Any:
         return self.with_last_step(self.inner.refitted_model(e))
 
@@ -53,6 +60,14 @@ class PipelineSource(Wrapped):
 
     def split_columns(self, X: Any) -> F64:
         return self.inner.split_columns(self.transform(X))
+
+    def tree_paths(self, X: Any) -> TreePaths:
+        paths = self.inner.tree_paths(self.transform(X))
+        try:
+            names = self.pipeline[:-1].get_feature_names_out()
+        except (AttributeError, ValueError):  # a step does not name its columns
+            return paths
+        return replace(paths, names=[str(name) for name in names])
 
     def own_labels(self, X: Any) -> Any | None:
         return None
@@ -84,6 +99,4 @@ class RetrainedPipeline:
         return self.source.with_last_step(self.inner.own_model())
 
     def open(self) -> Source:
-        source = PipelineSource(self.source.pipeline)
-        source.inner = self.inner.open()
-        return source
+        return self.source.around(self.inner.open())

@@ -30,14 +30,14 @@ class LogCosh(General):
 
 @dataclass(frozen=True)
 class Lq(General):
-    """L = |A - y|^q, q >= 2."""
+    """L = |A - y|^q. Leaves of q < 2 are gradient steps, and h is not used."""
 
     q: float
     name: str = "Lq"
 
     @property
     def changes(self) -> KernelFamily:
-        return "power", (self.q,)
+        return ("power", (self.q,)) if self.q >= 2 else ("numpy", ())
 
     def value(self, A: F64, y: F64) -> F64:
         return np.abs(A[..., 0] - y) ** self.q
@@ -47,6 +47,9 @@ class Lq(General):
         r = A - y
         a = np.abs(r)
         sign = np.sign(r)
+        if q < 2:  # the slope of g is infinite where a row is hit exactly, and zero stands for it
+            j = np.where(a > 0, q * (q - 1) * np.where(a > 0, a, 1.0) ** (q - 2), 0.0)
+            return q * sign * a ** (q - 1), j, np.ones_like(j), np.zeros_like(j)
         h = q * (q - 1) * a ** (q - 2)
         k = (q - 2) * sign * h / np.where(a > 0, a, 1.0)
         return q * sign * a ** (q - 1), h, h, k

@@ -11,7 +11,6 @@ import numpy as np
 
 from ..._data.arrays import F64
 from ..._data.errors import UnsupportedModel
-from ..._model.ensemble import Statistic
 from ..._model.further_losses.targets import (
     LogisticTargets,
     NormalDistribution,
@@ -19,7 +18,7 @@ from ..._model.further_losses.targets import (
     SquaredTargets,
 )
 from ..._model.general_losses import Huber, Tweedie
-from ..._model.leaf_rule import PairwiseLeaves, StatisticsByOutput
+from ..._model.leaf_rule import PairwiseLeaves, Statistic, StatisticsByOutput
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from ..._model.separate_losses import OneVsAll
 from ..._model.start import BaseRule, LabelStatistic, LabelStatistics, Mean, MeanAndLogSpread
@@ -100,10 +99,6 @@ def read_objective(description: str, K: int, params: dict[str, Any]) -> Objectiv
     if name == "MultiQuantile":
         return _several_quantiles(settings, exact)
     numbers = _numbers(settings)
-    if name == "Lq" and numbers["q"] < 2:
-        raise UnsupportedModel(
-            f"the loss '{description}' has no second derivative; use Lq with q of 2 or more, or MAE."
-        )
     quantile = _quantile(name, numbers)
     statistic = None
     if exact:

@@ -6,12 +6,13 @@ import json
 from typing import Any
 
 import catboost
-import numpy as np
 
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..own_objectives import take_functions
+from .langevin import is_noisy
 from .leaf_rule import LEAF_METHODS
 from .own_objective import held_objective, refuse_own_loss
+from .ranking import refuse_unknown_pairs, take_pairs
 from .source import CatBoostSource
 from .stages import take_stages
 
@@ -43,6 +44,7 @@ def open_model(
     refuse_own_loss(str(params["loss_function"]), own is not None)
     shrinks = bool(params.get("model_shrink_rate"))
     rates, given = take_stages(given, model.tree_count_, shrinks)
+    pairs, given = take_pairs(given)
     if unknown := sorted(set(given) - set(params)):
         raise InvalidInput(
             f"params has {', '.join(unknown)}, which this CatBoost model does not report; use the names of "
@@ -50,8 +52,9 @@ def open_model(
         )
     params |= given
     _refuse_settings(params)
-    _refuse_model(model)
-    return CatBoostSource(model, params, X, y, sample_weight, baseline, qid, own=own, rates=rates)
+    refuse_unknown_pairs(X, pairs)
+    more = {"own": own, "rates": rates, "pairs": pairs}
+    return CatBoostSource(model, params, X, y, sample_weight, baseline, qid, **more)
 
 
 def load_model(path: str) -> catboost.CatBoost:
@@ -76,21 +79,4 @@ def _refuse_settings(params: dict[str, Any]) -> None:
         raise UnsupportedModel(
             f"leaf_estimation_method='{method}' is not supported; use 'Newton' or 'Gradient'."
         )
-    noisy = params.get("langevin") or params.get("posterior_sampling")
-    if noisy and method != "Newton":
-        raise UnsupportedModel(
-            f"langevin and posterior_sampling add noise to leaf values with leaf_estimation_method='{method}'; train "
-            "with 'Newton', whose leaves have none, or without them."
-        )
-
-
-def _refuse_model(model: catboost.CatBoost) -> None:
-    """Raise for models whose scores or columns are not supported."""
-    if np.any(np.asarray(model.get_scale_and_bias()[0]) != 1):
-        raise UnsupportedModel(
-            "this model's predictions were rescaled (set_scale_and_bias); pass it as trained."
-        )
-    if model.get_text_feature_indices() or model.get_embedding_feature_indices():
-        raise UnsupportedModel(
-            "text and embedding features are not supported; train on numeric and category columns."
-        )
+    is_noisy(params)

@@ -1,8 +1,7 @@
 """The random order in which CatBoost goes through its training rows for target statistics.
 
 It follows from the seed. Training shuffles all rows, then blocks of rows once more for each fold;
-leaf values come from the last fold. All draws are 64-bit numbers of one generator: two PCG32
-streams side by side, which a third stream seeds.
+leaf values come from the last fold. All draws are 64-bit numbers of one generator.
 """
 
 from __future__ import annotations
@@ -12,14 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..._data.arrays import Ints
+from .generators import U64, draws
 
-_U64 = NDArray[np.uint64]
-_MULTIPLIER = np.uint64(6364136223846793005)
-_HALF = np.uint64(32)
-_WORD = np.uint64(0xFFFFFFFF)
 # Larger tables are sampled, with one draw a sampled row: for borders of numbers, and in each fold.
 _BORDER_SAMPLE = 200_000
 _FOLD_SAMPLE = 100_000
@@ -50,7 +45,7 @@ def training_orders(params: dict[str, Any], n: int) -> Iterator[Order]:
     size = int(params.get("fold_permutation_block") or 0) or min(256, n // 1000 + 1)
     blocks = -(-n // size)
     samples = _sampling_draws(n, folds)
-    numbers = _draws(int(params["random_seed"]), n - 1 + samples[0] + folds * (blocks - 1))
+    numbers = draws(int(params["random_seed"]), n - 1 + samples[0] + folds * (blocks - 1))
     shuffled_rows = _shuffled(numbers[: n - 1])
     for sampled in samples:
         start = n - 1 + sampled + (folds - 1) * (blocks - 1)  # the first fold is not shuffled
@@ -68,7 +63,7 @@ def _sampling_draws(n: int, folds: int) -> list[int]:
     return [in_folds]
 
 
-def _shuffled(numbers: _U64) -> Ints:
+def _shuffled(numbers: U64) -> Ints:
     """Return 0 .. len(numbers) in random order: each place swaps with one of those up to itself."""
     order = list(range(len(numbers) + 1))
     # CatBoost draws again beyond the largest multiple of i + 1 below 2^64: less than once in 10^12
@@ -77,23 +72,3 @@ def _shuffled(numbers: _U64) -> Ints:
     for i, j in enumerate(swaps.tolist(), 1):
         order[i], order[j] = order[j], order[i]
     return np.array(order, dtype=np.intp)
-
-
-def _draws(seed: int, count: int) -> _U64:
-    """Return the first ``count`` numbers of the generator with this seed."""
-    x = _pcg32(np.uint64(seed), np.uint64(0), 6)
-    high = _pcg32(x[0] | x[1] << _HALF, x[2], count)
-    low = _pcg32(x[3] | x[4] << _HALF, x[5], count)
-    return high << _HALF | low
-
-
-def _pcg32(state: np.uint64, sequence: np.uint64, count: int) -> _U64:
-    """Return the first ``count`` numbers of a PCG32 stream, all computed at once.
-
-    The stream is state <- multiplier * state + (2 sequence + 1)."""
-    powers = np.cumprod(np.full(count, _MULTIPLIER))  # modulo 2^64, like everything here
-    sums = np.cumsum(np.concatenate([[np.uint64(1)], powers[:-1]]), dtype=np.uint64)
-    x = powers * state + sums * (sequence << np.uint64(1) | np.uint64(1))
-    turn = x >> np.uint64(59)
-    word = (x >> np.uint64(18) ^ x) >> np.uint64(27) & _WORD
-    return (word >> turn | word << (_HALF - turn & np.uint64(31))) & _WORD

@@ -28,6 +28,16 @@ def readable_table(X: Any) -> Any:
     return frames.to_pandas(X)
 
 
+def column_kinds(model: catboost.CatBoost) -> dict[str, Any]:
+    """Return the columns of each kind that a fitted model has, as `Pool` takes them."""
+    kinds = {
+        "cat_features": model.get_cat_feature_indices(),
+        "text_features": model.get_text_feature_indices(),
+        "embedding_features": model.get_embedding_feature_indices(),
+    }
+    return {kind: columns for kind, columns in kinds.items() if columns}
+
+
 def sliced_pool(pool: catboost.Pool, keep: Ints) -> catboost.Pool:
     """Return a Pool with some of the rows; an error where that is not possible."""
     try:

@@ -67,22 +67,23 @@ def recorded_scores(model: catboost.CatBoost) -> F64 | None:
     return getattr(model, _ATTRIBUTE, None)
 
 
-def final_scores(start: Any, values: F64, counts: Any, leaves: Ids) -> F64:
-    """Return the scores (n, K) of rows with these leaves (trees, n).
+def recording_notes(
+    model: catboost.CatBoost, start: F64, values: F64, counts: Any, leaves: Ids, tolerance: float
+) -> list[str]:
+    """Compare the scores of rows with these leaves (trees, n) with those recorded, if there are any.
 
-    ``values`` (leaves, K) are those of all trees, ``counts`` (trees,) how many each tree has."""
-    scores = np.asarray(start, dtype=np.float64)
+    ``start`` (n, K) are scores before the first tree, ``values`` (leaves, K) those of all trees, and
+    ``counts`` (trees,) how many each tree has."""
+    recorded = recorded_scores(model)
+    if recorded is None or len(recorded) != leaves.shape[1]:
+        return []
+    scores = start
     tables = np.split(values, cumulative(counts)[1:-1])
     for ids, table in zip(leaves, tables, strict=True):
         scores = scores + table[ids]
-    return scores
-
-
-def comparison_note(recorded: F64, scores: F64, tolerance: float) -> str:
-    """Compare scores (n, K) of rows with recorded ones, for a note."""
     error = float(np.abs(scores - recorded).max()) / max(1.0, float(np.abs(recorded).max()))
     verb = "confirm" if error <= tolerance else "do not confirm"
-    return f"the recorded scores of all rows {verb} them (largest difference {error:.0e})"
+    return [f"the recorded scores of all rows {verb} them (largest difference {error:.0e})"]
 
 
 def _pool(
@@ -96,18 +97,34 @@ def _pool(
 
 
 def _training_scores(model: catboost.CatBoost, params: dict[str, Any], pool: catboost.Pool) -> F64:
-    """Return the scores (n, K) of the pool's rows at the end of training, baseline included.
-
-    This trains the model again, and once more for one tree, to find CatBoost's order of rows."""
-    again, evaluations = _train_recording(params, pool)
-    if not np.array_equal(again.get_leaf_values(), model.get_leaf_values()):
+    """Return the scores (n, K) of the pool's rows at the end of training, baseline included."""
+    scores = scores_by_tree(model, params, pool, slice(-1, None))
+    if scores is None:
         raise UnsupportedModel(
             "trained again with its own parameters this model comes out different, so its scores cannot be recorded; "
             "pass the rows, labels and weights of training, and train with a fixed random_seed and the same threads."
         )
-    shown = evaluations[-1][0]
-    scores = np.empty_like(shown)
-    scores[_order_of_rows(params, pool)] = shown
+    return scores[0]
+
+
+def scores_by_tree(
+    model: catboost.CatBoost,
+    params: dict[str, Any],
+    pool: catboost.Pool,
+    trees: slice = slice(None),
+) -> F64 | None:
+    """Return the scores (T, n, K) of the pool's rows after each of these trees.
+
+    This trains the model again, and once more for one tree, to find CatBoost's order of rows. None if
+    another model comes out."""
+    again, evaluations = _train_recording(params, pool)
+    if not np.array_equal(again.get_leaf_values(), model.get_leaf_values()):
+        return None
+    order = _order_of_rows(params, pool)
+    kept = evaluations[-len(model.get_tree_leaf_counts()) :][trees]
+    scores = np.empty((len(kept), *kept[0][0].shape))
+    for t, (shown, _) in enumerate(kept):
+        scores[t, order] = shown
     return scores
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import catboost
 
+from ..._data.errors import InvalidInput
 from ..._data.stopping import is_wanted
+from ..._model.early_stopping import EvalRows, EvalSet
 
 # Resolved parameters that describe the finished run and not how to run again.
 _NOT_FOR_RETRAINING = {
@@ -18,6 +21,9 @@ _NOT_FOR_RETRAINING = {
 }
 # Those that say when to stop by other rows.
 _STOPPING = {"use_best_model", "best_model_min_trees", "od_type", "od_wait", "od_pval"}
+# Resolved ones that CatBoost does not read as it writes them; those that the user gave replace them.
+_RESOLVED_TEXT = {"text_processing", "embedding_processing"}
+_TEXT = {*_RESOLVED_TEXT, "tokenizers", "dictionaries", "feature_calcers", "embedding_calcers"}
 _STATISTICS = {"simple_ctr", "combinations_ctr", "per_feature_ctr"}
 
 
@@ -32,7 +38,9 @@ def retraining_params(
     """Return parameters that train this model again, from those that it reports.
 
     ``repeat_stopping``: let other rows decide again when to stop, or keep the number of rounds."""
-    params = {k: v for k, v in reported.items() if k not in _NOT_FOR_RETRAINING}
+    left_out = _NOT_FOR_RETRAINING | _RESOLVED_TEXT
+    params = {k: v for k, v in reported.items() if k not in left_out}
+    params |= {k: v for k, v in model.get_params().items() if k in _TEXT}
     if not repeat_stopping:
         params = {k: v for k, v in params.items() if k not in _STOPPING}
         params["iterations"] = model.tree_count_
@@ -48,6 +56,21 @@ def retraining_params(
         "allow_writing_files": False,
         "logging_level": "Silent",
     }
+
+
+def eval_pools(
+    eval_set: EvalSet | None,
+    reported: dict[str, Any],
+    make_pool: Callable[[EvalRows], catboost.Pool],
+) -> list[catboost.Pool] | None:
+    """Return the rows that decide when to stop, as Pools."""
+    if eval_set is None:
+        return None
+    if not stopped_early(reported):
+        raise InvalidInput(
+            "this CatBoost model was trained without an eval_set that could stop it; leave eval_set out."
+        )
+    return [make_pool(rows) for rows in eval_set]
 
 
 class StopIfUnwanted:

@@ -14,7 +14,8 @@ With model_shrink_rate the scores shrink before each step: see shrinkage.py.
 from __future__ import annotations
 
 import json
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any
 
 import catboost
@@ -22,28 +23,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._data import inputs
-from ..._data.arrays import F64, Ids
-from ..._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
+from ..._data.arrays import F64, Ids, Ints
+from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.parquet import PartedTable
-from ..._data.stopping import stop_if_unwanted
-from ..._model.early_stopping import EvalRows, EvalSet, Rounds
-from ..._model.ensemble import Ensemble, Recorded
+from ..._model.coupled.lambdas import LambdaLoss
+from ..._model.ensemble import Ensemble, LeafRule, Recorded
 from ..._model.further_losses.own import OwnFunctions
 from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
-from ..base import BaseSource, coupled_places, cumulative, f32, given_scores, training_queries
+from ..._model.tree_paths import TreePaths
+from ..base import (
+    BaseSource,
+    coupled_places,
+    cumulative,
+    f32,
+    given_scores,
+    refuse_elsewhere,
+    training_queries,
+)
 from ..split_columns import columns_of_training
 from . import objective as objectives
 from . import shrinkage
+from .langevin import is_noisy, with_noise
 from .leaf_rule import leaf_rule
 from .model_json import Json, leaf_weights, model_to_json
 from .monotone import constraints, leaf_chains
-from .own_objective import TrainingObjective, own_objective, without_numba_warning
-from .pools import leaf_numbers, readable_table, sliced_pool
-from .ranking import RANKING, cox_note, refuse_ignored_weights
-from .recorder import comparison_note, final_scores, recorded_scores
-from .retrained import RetrainedCatBoost
-from .retraining import StopIfUnwanted, retraining_params, stopped_early
+from .own_objective import own_objective
+from .paths import tree_paths
+from .pools import column_kinds, leaf_numbers, readable_table
+from .ranking import RANKING, labels_fixed, ranking_notes, refuse_ignored_weights, with_pairs
+from .recorded_leaves import recorded_leaves
+from .recorder import recording_notes
+from .retrained import RetrainedCatBoost, retrain
+from .retraining import retraining_params
 from .split_values import SplitValues
 from .splits import split_search
 from .stages import refuse_stages
@@ -51,13 +63,9 @@ from .statistics import CategoricalRows, target_statistics
 from .survival import AFT, UNWEIGHTED_ROWS, log_bounds, refuse_weights
 from .training_leaves import TrainingLeaves, training_leaves
 from .users_model import own_predictions, with_leaf_values
+from .yeti import YETI, YetiPairs, YetiSeeds, YetiTrees, yeti_settings
 
 _SHRUNK = "with model_shrink_rate CatBoost rounds the scores of this loss to about five digits before each step"
-_NOTE = "target statistics of categories recomputed, in the random order of training, as part of the fixed structure"
-_NOT_CONFIRMED = (
-    ", which the weights of the leaves do not confirm (likely other training rows or labels, or a model trained on "
-    "rows in groups or by another version of CatBoost)"
-)
 
 
 class CatBoostSource(BaseSource):
@@ -78,10 +86,12 @@ class CatBoostSource(BaseSource):
         *,
         own: OwnFunctions | None = None,
         rates: F64 | None = None,
+        pairs: tuple[Ints, F64] | None = None,
     ) -> None:
         self.model = model
         self.own = own
         self.rates = rates  # (T,) learning rates, if they were given
+        self.pairs = pairs  # of a Pool: rows (P, 2) and weights (P,), if they were given
         self.params = params
         self.name = type(model).__name__
         self.counts = np.asarray(model.get_tree_leaf_counts(), dtype=np.int64)
@@ -108,6 +118,10 @@ class CatBoostSource(BaseSource):
         qid = self.own_queries(X) if qid is None else qid
         self.queries = training_queries(qid, n, self.loss_name in RANKING)
         self.ensemble = self._ensemble(leaves, offset)
+        if is_noisy(params):
+            refuse_elsewhere(leaves, "the noise of langevin and posterior_sampling")
+            self.ensemble, note = with_noise(self.ensemble, params)
+            self.notes = [*self.notes, note]
 
     # ---- the ensemble ----
 
@@ -119,8 +133,7 @@ class CatBoostSource(BaseSource):
         y = f32(codes)
         w = f32(sample_weight.astype(np.float32) * class_weight.astype(np.float32))
         refuse_ignored_weights(self.loss_name, w)
-        if self.loss_name == "Cox":
-            self.notes = [*self.notes, *cox_note(len(y))]
+        self.notes = [*self.notes, *ranking_notes(self.loss_name, len(y), self.params)]
         if self.loss_name == AFT:
             refuse_weights(w)
             self.notes = [UNWEIGHTED_ROWS]
@@ -130,51 +143,64 @@ class CatBoostSource(BaseSource):
             rough_scores = shrinkage.shrink_roughly(shrink)
         if rough_scores is not None:
             self.notes = [_SHRUNK]
+        starts = self.loss_name in objectives.ALWAYS_STARTS or self.params.get("boost_from_average")
+        averaged = bool(starts) and offset is None
+        scores = self._scores(shrink, y, w, averaged)
         if self.own is not None:
-            A = np.tile(self._base(shrink), (len(y), 1)) + (0.0 if offset is None else offset)
+            A = np.tile(scores.base, (len(y), 1)) + (0.0 if offset is None else offset)
             self.objective = own_objective(
                 self.own, A, y, 0 if self.classes is None else len(self.classes)
             )
+        rate = float(f32(self.params["learning_rate"])) if self.rates is None else self.rates
+        rule = leaf_rule(self.params, self.loss_name, self.objective, self.values.shape[1])
+        if self.pairs is not None:
+            number = np.zeros(len(y), np.intp) if self.queries is None else self.queries.number
+            loss = with_pairs(self.objective.loss, self.pairs, T, number)
+            self.objective = replace(self.objective, loss=loss)
+        if self.loss_name in YETI:
+            refuse_elsewhere(leaves, "the pairs of YetiRank")
+            given = np.zeros(len(y)) if offset is None else offset[:, 0]
+            self._draw_pairs(leaves, y, scores.base[0] + given, rule, rate)
         pools = self.values.shape[1] == 1 and self.objective.statistic is None
         signs = constraints(self.params.get("monotone_constraints")) if pools else {}
-        rate = float(f32(self.params["learning_rate"])) if self.rates is None else self.rates
-        starts = self.loss_name in objectives.ALWAYS_STARTS or self.params.get("boost_from_average")
-        averaged = bool(starts) and offset is None
         weights = self._leaf_weights(w)
-        if self._splits_on_targets:
-            leaves = self._training_leaves(y, w, leaves, offset)
+        values = shrinkage.values_before_shrinking(self.values, self.counts, shrink)
+        if self._splits_on_targets or self._reads_rows_before:
+            leaves = self._training_leaves(y, w, leaves, scores.finished, offset, weights)
         return Ensemble(
             loss=self.objective.loss,
-            rule=leaf_rule(self.params, self.loss_name, self.objective, self.values.shape[1]),
+            rule=rule,
             learning_rate=rate,
             leaves=leaves,
             first_output=np.zeros(T, np.int32),
             step_trees=np.arange(T + 1),
             tree_leaves=cumulative(self.counts),
-            values=shrinkage.values_before_shrinking(self.values, self.counts, shrink),
+            values=values,
             y=y,
             w=w,
             w_factor=class_weight,
-            base=self._base(shrink),
+            base=scores.base,
+            shift=scores.shift,
             base_rule=self.objective.base_rule if averaged else None,
             offset=offset,
-            moves=None if shrink is None else shrinkage.shrinking_moves(shrink),
+            moves=shrinkage.shrinking_moves(shrink, T, scores.scale),
             chains=leaf_chains(self._content, signs) if signs else None,
             rough_scores=rough_scores,
             recorded=None if weights is None else Recorded("weight", weights),
             places=coupled_places(self.objective.loss, self.queries, len(y)),
             weights_fixed=UNWEIGHTED_ROWS if self.loss_name == AFT else "",
+            labels_fixed=labels_fixed(self.loss_name, self.pairs),
         )
 
-    def _base(self, shrink: F64 | None) -> F64:
-        """Return the starting score (K,) before any shrinking."""
-        base = np.broadcast_to(self._bias, (self.values.shape[1],)).copy()
-        return base if shrink is None else base / np.prod(shrink)
+    def _scores(self, shrink: F64 | None, y: F64, w: F64, averaged: bool) -> shrinkage.Scores:
+        """Return the starting score and what was done to the scores after training.
 
-    @property
-    def _bias(self) -> F64:
-        """Starting score in the finished model: one number, or (K,)."""
-        return np.asarray(self.model.get_scale_and_bias()[1], dtype=np.float64)
+        ``averaged``: it is that of the data."""
+        start = None
+        if averaged and self.own is None and (rule := self.objective.base_rule) is not None:
+            start = partial(rule.fit, self.objective.loss, y, w)
+        shrinkage.refuse_scaled_baseline(self.model, self._data[3])
+        return shrinkage.Scores(self.model, self.values.shape[1], shrink, start)
 
     def _class_weights(self, codes: F64) -> F64:
         """Return the class weight (n,) of each row."""
@@ -194,32 +220,65 @@ class CatBoostSource(BaseSource):
             return np.asarray(self.model.get_leaf_weights())
         return leaf_weights(self.model, self._content)
 
+    def _draw_pairs(self, leaves: Ids, y: F64, A: F64, rule: LeafRule, rate: F64 | float) -> None:
+        """Put the pairs that YetiRank drew in training into the loss; scores A (n,) at the start."""
+        assert self.queries is not None
+        settings = yeti_settings(self.params, self._training_pool, len(y))
+        values = np.split(self.values[:, 0], cumulative(self.counts)[1:-1])
+        newton = self.params["leaf_estimation_method"] == "Newton"
+        trees = YetiTrees(leaves, values, rule, rule.lam(len(y), len(y)), rate, newton)
+        pairs, note = trees.pairs(YetiSeeds(YetiPairs(settings, y, self.queries.number)), A)
+        self.notes = [*self.notes, note]
+        assert isinstance(self.objective.loss, LambdaLoss)
+        loss = replace(self.objective.loss, pair_rule=pairs)
+        self.objective = replace(self.objective, loss=loss)
+
     # ---- target statistics ----
 
     @cached_property
     def _splits_on_targets(self) -> bool:
         """Whether any split looks at a target statistic of categories."""
         has_categories = bool(self.model.get_cat_feature_indices())
-        return has_categories and bool(target_statistics(self._content))
+        recomputed = has_categories and not self._reads_rows_before
+        return recomputed and bool(target_statistics(self._content))
 
-    def _training_leaves(self, y: F64, w: F64, leaves: Ids, offset: F64 | None) -> Ids:
-        """Return the leaves (trees, n) in training of a model that splits on target statistics.
+    @cached_property
+    def _reads_rows_before(self) -> bool:
+        """Whether training had numbers for columns that are not recomputed: see recorded_leaves.py."""
+        columns = self.model.get_text_feature_indices(), self.model.get_embedding_feature_indices()
+        limit = int(self.params.get("ctr_leaf_count_limit", 2**64 - 1))
+        limited = limit <= len(self._data[1]) and bool(self.model.get_cat_feature_indices())
+        return any(columns) or limited
 
-        ``leaves`` are those of the finished model. Notes on how they were confirmed are added."""
+    def _training_leaves(
+        self, y: F64, w: F64, leaves: Ids, base: F64, offset: F64 | None, weights: F64 | None
+    ) -> Ids:
+        """Return the leaves (trees, n) in training, where those of the finished model differ.
+
+        ``leaves`` are those of the finished model, ``base`` (K,) the score it starts from, and
+        ``weights`` (leaves,) those recorded. Notes on how the leaves were found are added."""
         if isinstance(self._data[0], PartedTable):
             raise UnsupportedModel(
-                "this model splits on target statistics of category columns, which depend on all rows at once, so it "
-                "cannot be read part by part; pass the whole table: Tracer(model, X_train, y_train)."
+                "this model splits on target statistics of category columns, or on text or embedding columns, which "
+                "depend on all rows at once, so it cannot be read part by part; pass the whole table: "
+                "Tracer(model, X_train, y_train)."
             )
+        start = base + (np.zeros((len(y), 1)) if offset is None else offset)
+        if self._reads_rows_before:
+            refuse_elsewhere(leaves, "text and embedding columns, and ctr_leaf_count_limit,")
+            params = retraining_params(self.model, self.params)
+            full = weights if np.ptp(w) == 0 else None
+            leaves, note = recorded_leaves(
+                self.model, params, self._training_pool, leaves, start, self.values, full
+            )
+            self.notes = [*self.notes, note]
+            return leaves
         found = self._in_training(y, w, leaves)
-        leaves = found.leaves
-        self.notes = [*self.notes, _NOTE + ("" if found.confirmed else _NOT_CONFIRMED)]
-        recorded = recorded_scores(self.model)
-        if recorded is not None and len(recorded) == len(y):
-            start = self._bias + (0.0 if offset is None else offset)
-            scores = final_scores(start, self.values, self.counts, leaves)
-            self.notes = [*self.notes, comparison_note(recorded, scores, self.tolerance)]
-        return leaves
+        further = recording_notes(
+            self.model, start, self.values, self.counts, found.leaves, self.tolerance
+        )
+        self.notes = [*self.notes, found.note, *further]
+        return found.leaves
 
     def _in_training(self, y: F64, w: F64, leaves: Ids) -> TrainingLeaves:
         """Return leaves and statistics of training rows, from the finished model's leaves."""
@@ -259,6 +318,10 @@ class CatBoostSource(BaseSource):
     def split_columns(self, X: Any) -> F64:
         return self._split_values.of_rows(X)
 
+    def tree_paths(self, X: Any) -> TreePaths:
+        leaves = self.rows(X)[0]
+        return tree_paths(self.model, self._split_values, leaves, lambda: self.split_columns(X))
+
     @cached_property
     def _split_values(self) -> SplitValues:
         return SplitValues(self._content, self.params, self._data[0], self._table, self._pool)
@@ -273,7 +336,7 @@ class CatBoostSource(BaseSource):
             return X
         X = self._table(X)
         try:
-            return catboost.Pool(X, cat_features=self.model.get_cat_feature_indices(), **extra)
+            return catboost.Pool(X, **column_kinds(self.model), **extra)
         except catboost.CatBoostError as error:
             raise InvalidInput(f"CatBoost cannot read these rows: {error}") from None
 
@@ -322,68 +385,7 @@ class CatBoostSource(BaseSource):
 
     def retrain(self, rows: TrainingSet, threads: int) -> RetrainedCatBoost:
         refuse_stages(self.rates)
-        repeats = rows.eval_set is not None
-        params = retraining_params(self.model, self.params, repeats) | {"thread_count": threads}
-        if self.own is not None:
-            params["loss_function"] = TrainingObjective(self.own)
-        _, y, weight, offset = self._data
-        labels = rows.labels(y)
-        weights = rows.weights(weight)
-        baseline = rows.offset(offset)
-        table, pool = self._table_and_pool(rows, labels, weights, baseline)
-        try:
-            with without_numba_warning():
-                model = catboost.CatBoost(params).fit(
-                    pool,
-                    eval_set=self._eval_pools(rows.eval_set),
-                    callbacks=[StopIfUnwanted()],
-                )
-        except catboost.CatBoostError as error:
-            raise LeaftraceError(
-                f"CatBoost cannot train the model again; it says: {error}"
-            ) from None
-        stop_if_unwanted()
-        kept = "kept" if stopped_early(self.params) else "none"
-        trees = len(model.get_tree_leaf_counts())
-        rounds = Rounds(trees, len(self.counts), "repeated" if repeats else kept)
-        qid = None if self.queries is None else self.queries.take(rows.keep).number
-        return RetrainedCatBoost(model, self, (table, labels, weights, baseline, qid), rounds)
-
-    def _eval_pools(self, eval_set: EvalSet | None) -> list[catboost.Pool] | None:
-        """Return the rows that decide when to stop, as Pools."""
-        if eval_set is None:
-            return None
-        if not stopped_early(self.params):
-            raise InvalidInput(
-                "this CatBoost model was trained without an eval_set that could stop it; leave eval_set out."
-            )
-        return [self._eval_pool(rows) for rows in eval_set]
-
-    def _eval_pool(self, rows: EvalRows) -> catboost.Pool:
-        """Return one set of these rows."""
-        if isinstance(rows.X, catboost.Pool):
-            return rows.X
-        self.labels(rows.y, len(rows.y), "the labels of eval_set")  # raises for wrong ones
-        return self._pool(rows.X, label=rows.y, weight=rows.weight)
-
-    def _table_and_pool(
-        self, rows: TrainingSet, labels: NDArray[Any], weights: F64 | None, baseline: F64 | None
-    ) -> tuple[Any, catboost.Pool]:
-        """Return another training set as a table (or a Pool, if there is none) and as a Pool."""
-        X = self._data[0]
-        sliced = self.queries is None or isinstance(X, catboost.Pool)  # only whole groups can be
-        if rows.y is None and rows.added is None and sliced:
-            pool = sliced_pool(self._training_pool, rows.keep)
-            if rows.sample_weight is not None:
-                pool.set_weight(weights)
-            return pool if isinstance(X, catboost.Pool) else rows.table(X), pool
-        if isinstance(X, catboost.Pool):
-            raise InvalidInput(
-                "labels and rows of a Pool cannot be changed; pass X_train and y_train as a table."
-            )
-        table = rows.table(X)
-        more = {} if self.queries is None else {"group_id": self.queries.number[rows.keep]}
-        return table, self._pool(table, label=labels, weight=weights, baseline=baseline, **more)
+        return retrain(self, rows, threads)
 
     def same_structure(self, model: catboost.CatBoost) -> bool:
         """Return whether all training rows fall into the same leaves of another model."""
@@ -392,6 +394,6 @@ class CatBoostSource(BaseSource):
 
     def _finished_leaves(self) -> Ids:
         """Return the leaves (trees, n) that the finished model puts its training rows in."""
-        if self._splits_on_targets:
+        if self._splits_on_targets or self._reads_rows_before:
             return leaf_numbers(self.model, self._training_pool)
         return self.ensemble.leaves

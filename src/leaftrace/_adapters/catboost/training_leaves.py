@@ -19,6 +19,12 @@ from .order import training_orders
 from .statistic_trees import NestedTrees, StatisticTrees, SymmetricTrees
 from .statistics import TARGET_KINDS, CategoricalRows, StatisticBins, target_statistics
 
+_NOTE = "target statistics of categories recomputed, in the random order of training, as part of the fixed structure"
+_NOT_CONFIRMED = (
+    ", which the weights of the leaves do not confirm (likely other training rows or labels, or a model trained on "
+    "rows in groups or by another version of CatBoost)"
+)
+
 
 @dataclass(frozen=True)
 class TrainingLeaves:
@@ -28,6 +34,11 @@ class TrainingLeaves:
     confirmed: bool
     trees: StatisticTrees
     bins: StatisticBins
+
+    @property
+    def note(self) -> str:
+        """A remark for the verdict on the replay."""
+        return _NOTE + ("" if self.confirmed else _NOT_CONFIRMED)
 
     def statistic(self, ctr: Json) -> Ids:
         """Return the bins (n,) of a target statistic that the rows had in training."""
@@ -75,10 +86,6 @@ def _refuse(content: Json, params: Json, rows: CategoricalRows, outputs: int) ->
         raise InvalidInput(
             "this model splits on target statistics of category columns, and a Pool does not give the categories of "
             "its rows; pass the table and the labels themselves: Tracer(model, X_train, y_train)."
-        )
-    if int(params.get("ctr_leaf_count_limit", 2**64 - 1)) <= len(rows.y):
-        raise UnsupportedModel(
-            "ctr_leaf_count_limit joins rare categories in a way not replayed here; train without it."
         )
     if outputs == 1 and _has_several_borders(params):
         raise UnsupportedModel(

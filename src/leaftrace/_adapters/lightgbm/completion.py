@@ -10,10 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._data.arrays import F64
+from ..._data.errors import UnsupportedModel
 from ..._model.ensemble import Ensemble, Recorded
-from .draws import DrawCheck, draw_rows
-from .ensemble import LightGBMRun, refitted
+from ..base import are_elsewhere
+from .draws import ADDED_NOTE, DrawCheck, draw_rows
+from .ensemble import LightGBMRun
+from .quantised import NOTE, rounds_gradients, with_rounded_sums
 from .recover import goss_sizes, recover_parameters, recover_rates, roughly_agree
+from .refitting import REFIT_FROM, refit_note, refitted
 
 _MAX_SPARE = 100  # iterations without a tree that are looked for
 
@@ -27,8 +31,17 @@ def complete_ensemble(
     which replace the model's own.
     """
     drawn, notes = _draw_again(run, params)
-    smoothed = params["path_smooth"] > 0
-    if rounded and not smoothed:
+    rounds = rounds_gradients(params)
+    if are_elsewhere(run.leaves):
+        if rounds:
+            raise UnsupportedModel(
+                "use_quantized_grad rounds the gradients of all rows at once, so it cannot be traced on a cluster; "
+                "trace it in memory, or train with quant_train_renew_leaf=True."
+            )
+        return _with_recorded_rows(run.ensemble(params, drawn), run, params), params, notes
+    # Leaf values that depend on more than the rows of a leaf show no digits of parameters.
+    shows_digits = not (params["path_smooth"] > 0 or rounds or params[REFIT_FROM] is not None)
+    if rounded and shows_digits:
         reported = params
         params = recover_parameters(lambda p: run.ensemble(p, drawn), reported, rounded)
         if names := [name for name in rounded if params[name] != reported[name]]:
@@ -37,12 +50,17 @@ def complete_ensemble(
             )
     e = run.ensemble(params, drawn)
     stored_rates = _stored_rates(run, params, e)
-    if stored_rates is not None and not smoothed and "learning_rate" not in given:
+    if stored_rates is not None and shows_digits and "learning_rate" not in given:
         e = recover_rates(e, stored_rates / run.steepness(params))
         if not refitted(params):
             notes.append("a schedule of learning rates recovered from the leaf values")
     if refitted(params):
-        notes.append("read as made by Booster.refit(decay_rate=0)")
+        notes.append(refit_note(params))
+    if e.added is not None:
+        notes.append(ADDED_NOTE)
+    if rounds and e.rule.statistic is None:
+        e = with_rounded_sums(e, params, run.steepness(params), run.has_constant_hessian)
+        notes.append(NOTE)
     return _with_recorded_rows(e, run, params), params, notes
 
 
@@ -62,6 +80,10 @@ def _draw_again(
 
     spare = min(max(int(params["num_iterations"]) - e.n_steps, 0), _MAX_SPARE)
     check = DrawCheck(e, run.counts, spare, values_agree)
+    if are_elsewhere(run.leaves):
+        if params["data_sample_strategy"] == "goss":
+            raise UnsupportedModel("GOSS draws rows by their gradients, which need all leaves.")
+        check = DrawCheck(e, None, 0, values_agree)
     drawn = draw_rows(params, e, run.parsed.objective[0] == "binary", sizes, check)
     if drawn is None or all(d.all() for d in drawn):
         return None, []

@@ -8,7 +8,7 @@ right shows in the number of rows that the model recorded for each leaf.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice, repeat
 from typing import Any
 
@@ -163,6 +163,35 @@ def _query_bags(params: dict[str, Any], e: Ensemble) -> Iterator[NDArray[Any]] |
     every = np.ones(queries, dtype=bool)
     fraction = params["bagging_fraction"]
     return ((generators.draw(every) < fraction)[number].astype(np.uint8) for _ in count())
+
+
+ADDED_NOTE = (
+    "with bagging_by_query and a fraction above 0.5, LightGBM adds trees to the scores of wrong rows while it trains, "
+    "which is replayed as it is"
+)
+
+
+def times_added(
+    params: dict[str, Any], drawn: Sequence[NDArray[Any]] | None
+) -> list[NDArray[Any]] | None:
+    """For each step (n,) how often LightGBM adds its tree to the scores of each row; None: once.
+
+    With bags of queries and a fraction above 0.5, it leaves the second half of its list of rows as it was, which
+    should name those out of the bag. So these get nothing, and the rows that stand there instead get the tree
+    once more: those of former bags, and the first row as often as there are places that were never written.
+    """
+    by_query = params.get("bagging_by_query") and drawn is not None
+    if not by_query or params["bagging_fraction"] / params["bagging_freq"] <= 0.5:
+        return None
+    assert drawn is not None
+    rows = np.zeros(len(drawn[0]), np.intp)
+    found = []
+    for bag in drawn:
+        inside = np.flatnonzero(bag)
+        rows[: len(inside)] = inside
+        more = np.bincount(rows[len(inside) :], minlength=len(rows))
+        found.append((bag > 0) + more.astype(np.float64))
+    return found
 
 
 class _Goss:

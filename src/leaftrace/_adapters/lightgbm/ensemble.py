@@ -26,11 +26,21 @@ from ..._model.node_trees import StepNodes, nodes_by_step
 from ..._model.start import BaseRule, Mean
 from ..base import UNWEIGHTED, f32
 from .dart import Moves, dart_schedule
+from .draws import times_added
+from .linear import SUSPICION, is_linear, linear_leaves, linear_values
 from .model import ParsedModel
 from .monotone import constrained_tree, directions
-from .objectives import INTENSITY, Objective, objective, steepness
+from .objectives import (
+    INTENSITY,
+    Objective,
+    label_weights,
+    objective,
+    one_against_all,
+    steepness,
+)
 from .path_smooth import smoothing
 from .ranking import ranking_objective
+from .refitting import REFIT_FROM, kept_values, refit_rates, refitted
 
 
 @dataclass(frozen=True)
@@ -103,6 +113,24 @@ class LightGBMRun:
         found = [c for c in counts if c is not None]
         return np.concatenate(found) if len(found) == len(counts) else None
 
+    @cached_property
+    def linear(self) -> bool:
+        """Whether leaves are linear functions."""
+        return is_linear(self.parsed)
+
+    @cached_property
+    def _values(self) -> F64:
+        """(leaves, 1) leaf values of the model, or those of linear leaves."""
+        if self.linear:
+            return linear_values(self.parsed)
+        return np.concatenate([tree.values for tree in self.parsed.trees])[:, None]
+
+    @property
+    def has_constant_hessian(self) -> bool:
+        """Whether h is the same for all rows, so that LightGBM does not look at it."""
+        constant = self.parsed.objective[0] in ("regression", "huber") and self.own is None
+        return constant and bool(np.all(self.sample_weight * self.class_weight == 1))
+
     def steepness(self, params: dict[str, Any]) -> float:
         """The factor by which the objective multiplies h."""
         return steepness(self.parsed.objective[0], params, self.parsed.outputs)
@@ -128,7 +156,7 @@ class LightGBMRun:
             first_output=np.tile(np.arange(K, dtype=np.int32), parsed.iterations),
             step_trees=parsed.step_trees,
             tree_leaves=parsed.tree_leaves,
-            values=np.concatenate([tree.values for tree in parsed.trees])[:, None],
+            values=self._values,
             y=f32(self.y),
             w=weights.w * weights.by_label,
             w_factor=self.class_weight * weights.by_label,
@@ -139,12 +167,16 @@ class LightGBMRun:
             sample=self._sample(weights.by_tree, bags),
             sample_class_weight=weights.by_class,
             moves=schedule.moves,
+            added=times_added(params, bags),
             leaf_l2=self._category_l2(params),
+            leaf_shift=kept_values(params),
             fixed=self._fixed_leaves(),
             rounding=replace(kind.rounding, draws=rounds_draws and weights.by_tree is None),
             weights_fixed=self._weights_fixed(kind),
             labels_fixed="" if weights.by_tree is None else "every class weighs them its own way",
             places=None if self.queries is None else Places.of_training(self.queries.number),
+            linear=linear_leaves(parsed, params, self.steepness(params)) if self.linear else None,
+            suspected=SUSPICION if self.linear else "",
         )
         return self._as_computed(e, params, schedule)
 
@@ -173,14 +205,14 @@ class LightGBMRun:
     def _row_weights(self, params: dict[str, Any]) -> _RowWeights:
         """The weights that leaves are computed with."""
         w = f32(self.sample_weight * self.class_weight)
-        by_label = _label_weights(self.parsed, params, self.y)
+        by_label = label_weights(self.parsed, params, self.y)
         differ = bool(np.any(w != 1) or np.any(by_label != 1))
         if by_label.ndim == 1:
             return _RowWeights(w, by_label, None, differ)
         K = self.parsed.outputs
         trees = range(len(self.parsed.trees))
         by_tree = [np.ascontiguousarray(by_label[:, r % K]) for r in trees]
-        sides = _one_against_all(self.parsed, params, np.arange(K), self.y)
+        sides = one_against_all(self.parsed, params, np.arange(K), self.y)
         by_class = [np.ascontiguousarray(sides[:, r % K]) for r in trees]
         return _RowWeights(w, np.ones(len(self.y)), by_tree, differ, by_class)
 
@@ -232,6 +264,9 @@ class LightGBMRun:
                 )
             rates, moves = dart_schedule(params, T, folded)
             return _Schedule(rates, moves, is_first)
+        if params[REFIT_FROM] is not None:
+            trees = self.parsed.trees[:: self.parsed.outputs]
+            return _Schedule(refit_rates(params, trees), None, is_first)
         return _Schedule(np.full(T, float(params["learning_rate"])), None, is_first)
 
     def _forest_schedule(self, folded: bool) -> _Schedule:
@@ -256,7 +291,8 @@ class LightGBMRun:
         factor = self.steepness(params)
         bound = params["max_delta_step"]
         return LeafRule(
-            l2=float(params["lambda_l2"]) / factor,
+            # Its 1e-15 decides the order of a ranker's rows in leaves of one value, such as -2 learning rates.
+            l2=(float(params["lambda_l2"]) + 1e-15) / factor,
             l1=float(params["lambda_l1"]),
             max_step=float(bound) * factor if bound > 0 else np.inf,
             statistic=kind.statistic,
@@ -274,7 +310,7 @@ class LightGBMRun:
             for tree in self.parsed.trees
         ]
         l2 = np.concatenate(many) * np.float64(params["cat_l2"]) / self.steepness(params)
-        computed_anew = params["use_quantized_grad"] or refitted(params)
+        computed_anew = _renewed(params)
         return l2 if l2.any() and not computed_anew else None
 
     def _fixed_leaves(self) -> NDArray[np.bool_] | None:
@@ -299,7 +335,9 @@ class LightGBMRun:
         step_factors = np.ones(e.n_steps) if self.parsed.averaged else e.factors
         factors = np.repeat(step_factors, self.parsed.outputs)  # (trees,)
         unshrunk = e.values / np.repeat(factors, leaves)[:, None]
-        e = replace(e, values=unshrunk - np.repeat(held_base, leaves)[:, None])
+        constants = unshrunk[:, :2]  # of linear leaves, too
+        constants -= np.repeat(held_base, leaves)[:, None]
+        e = replace(e, values=unshrunk)
         if e.rule.statistic is not None or refitted(params):
             return e
         if params["path_smooth"] > 0:
@@ -328,55 +366,13 @@ class LightGBMRun:
     def _node_l2(self, params: dict[str, Any]) -> list[F64]:
         """For each tree (2 L - 1,) more l2 of the nodes below splits of many categories."""
         l2 = np.float64(params["cat_l2"]) / self.steepness(params)
-        computed_anew = params["use_quantized_grad"] or refitted(params)
+        computed_anew = _renewed(params)
         max_onehot = np.inf if computed_anew else params["max_cat_to_onehot"]
         bins = self.parsed.bins
         return [l2 * tree.below_many_categories(bins, max_onehot) for tree in self.parsed.trees]
 
 
-def refitted(params: dict[str, Any]) -> bool:
-    """Whether the model was made by Booster.refit(decay_rate=0).
-
-    That computes all leaves anew, from zero scores and on all rows.
-    """
-    return float(params["refit_decay_rate"]) == 0
-
-
-def _label_weights(parsed: ParsedModel, params: dict[str, Any], y: F64) -> F64:
-    """(n,) is_unbalance and scale_pos_weight, which the starting score ignores.
-
-    (n, K) for one against all, unless all are one.
-    """
-    if parsed.objective[0] == "multiclassova":
-        weights = _one_against_all(parsed, params, y, y)
-        return weights if np.any(weights != 1) else np.ones(len(y))
-    if parsed.objective[0] != "binary":
-        return np.ones(len(y))
-    positive = y > 0
-    return np.where(positive, *_side_weights(params, positive))
-
-
-def _one_against_all(
-    parsed: ParsedModel, params: dict[str, Any], labels: NDArray[Any], y: F64
-) -> F64:
-    """(rows, K) weights of rows with these labels in the trees of each class.
-
-    ``y`` (n,): labels of the training rows, which decide the weights.
-    """
-    classes = range(parsed.outputs)
-    sides = [np.where(labels == k, *_side_weights(params, y == k)) for k in classes]
-    return np.stack(sides, axis=1)
-
-
-def _side_weights(params: dict[str, Any], positive: NDArray[np.bool_]) -> tuple[float, float]:
-    """Weights of positive and of negative rows."""
-    positives = np.count_nonzero(positive)
-    negatives = np.count_nonzero(~positive)
-    positive_weight = 1.0
-    negative_weight = 1.0
-    if params["is_unbalance"] and positives and negatives:
-        if positives > negatives:
-            negative_weight = positives / negatives
-        else:
-            positive_weight = negatives / positives
-    return positive_weight * float(params["scale_pos_weight"]), negative_weight
+def _renewed(params: dict[str, Any]) -> bool:
+    """Whether leaves are computed anew when their tree has been grown."""
+    quantised = params["use_quantized_grad"] and params["quant_train_renew_leaf"]
+    return bool(quantised) or refitted(params)

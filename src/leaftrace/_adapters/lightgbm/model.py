@@ -32,10 +32,11 @@ DEFAULTS = {
     "lambda_l2": 0.0, "drop_rate": 0.1, "max_drop": 50, "skip_drop": 0.5, "xgboost_dart_mode": 0,
     "uniform_drop": 0, "drop_seed": 4, "top_rate": 0.2, "other_rate": 0.1, "cat_l2": 10.0,
     "max_cat_to_onehot": 4, "monotone_constraints": "",
-    "monotone_constraints_method": "basic", "refit_decay_rate": 0.9, "path_smooth": 0.0,
-    "use_quantized_grad": 0, "quant_train_renew_leaf": 0, "is_unbalance": 0, "scale_pos_weight": 1.0,
+    "monotone_constraints_method": "basic", "refit_decay_rate": 0.9, "refit_from": None, "path_smooth": 0.0,
+    "use_quantized_grad": 0, "quant_train_renew_leaf": 0, "num_grad_quant_bins": 4, "stochastic_rounding": 1,
+    "seed": 0, "is_unbalance": 0, "scale_pos_weight": 1.0,
     "sigmoid": 1.0, "boost_from_average": 1, "alpha": 0.9, "fair_c": 1.0, "poisson_max_delta_step": 0.7,
-    "tweedie_variance_power": 1.5, "categorical_feature": "",
+    "tweedie_variance_power": 1.5, "linear_lambda": 0.0, "categorical_feature": "",
 }  # fmt: skip
 # What counts as missing at a split of numbers: nothing, in which case NaN is zero; zero and NaN; NaN.
 MISSING_NOTHING = 0
@@ -60,6 +61,8 @@ class Tree:
     ``category_sets`` the sets of categories that go left, as 32 bits a word
     ``missing``       (L - 1,) what is missing for a split of numbers: one of the constants above
     ``split_values``  (L - 1,) six digits of the value that a leaf in the split's place would have
+    ``constants``     (L,) intercepts of linear models; empty without these
+    ``slope_features``, ``slopes``  for each leaf the features of its linear model, and their slopes
     """
 
     values: F64
@@ -75,6 +78,9 @@ class Tree:
     category_sets: list[NDArray[np.uint32]]
     missing: Ints
     split_values: F64
+    constants: F64
+    slope_features: list[Ints]
+    slopes: list[F64]
 
     @cached_property
     def parent(self) -> Ints:
@@ -167,6 +173,7 @@ def _tree(fields: dict[str, str]) -> Tree:
     weights = numbers("leaf_weight", float)
     children = np.stack([numbers("left_child"), numbers("right_child")], axis=1)[: L - 1]
     words = numbers("cat_threshold", np.uint32)
+    ends = np.cumsum(numbers("num_features"))[:-1]
     return Tree(
         values=values,
         counts=counts if len(counts) == L else None,
@@ -181,6 +188,9 @@ def _tree(fields: dict[str, str]) -> Tree:
         category_sets=np.split(words, numbers("cat_boundaries")[1:-1]) if len(words) else [],
         missing=numbers("decision_type") >> 2 & 3,
         split_values=numbers("internal_value", float),
+        constants=numbers("leaf_const", float),
+        slope_features=np.split(numbers("leaf_features"), ends),
+        slopes=np.split(numbers("leaf_coeff", float), ends),
     )
 
 

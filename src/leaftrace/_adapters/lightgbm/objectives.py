@@ -1,4 +1,4 @@
-"""LightGBM's objectives: loss, factor of the second derivative, starting score, percentiles."""
+"""LightGBM's objectives: loss, factor of h, starting score, percentiles, weights of classes."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from ..._model.separate_losses import OneVsAll
 from ..._model.start import BaseRule, LabelStatistic, Mean
 from ..base import f32
+from .model import ParsedModel
 
 
 @dataclass(frozen=True)
@@ -243,3 +244,43 @@ def _percentile_objective(
     return Objective(
         loss, LabelStatistic(statistic.label_percentile), rounding, statistic=statistic
     )
+
+
+def label_weights(parsed: ParsedModel, params: dict[str, Any], y: F64) -> F64:
+    """(n,) is_unbalance and scale_pos_weight, which the starting score ignores.
+
+    (n, K) for one against all, unless all are one.
+    """
+    if parsed.objective[0] == "multiclassova":
+        weights = one_against_all(parsed, params, y, y)
+        return weights if np.any(weights != 1) else np.ones(len(y))
+    if parsed.objective[0] != "binary":
+        return np.ones(len(y))
+    positive = y > 0
+    return np.where(positive, *_side_weights(params, positive))
+
+
+def one_against_all(
+    parsed: ParsedModel, params: dict[str, Any], labels: NDArray[Any], y: F64
+) -> F64:
+    """(rows, K) weights of rows with these labels in the trees of each class.
+
+    ``y`` (n,): labels of the training rows, which decide the weights.
+    """
+    classes = range(parsed.outputs)
+    sides = [np.where(labels == k, *_side_weights(params, y == k)) for k in classes]
+    return np.stack(sides, axis=1)
+
+
+def _side_weights(params: dict[str, Any], positive: NDArray[np.bool_]) -> tuple[float, float]:
+    """Weights of positive and of negative rows."""
+    positives = np.count_nonzero(positive)
+    negatives = np.count_nonzero(~positive)
+    positive_weight = 1.0
+    negative_weight = 1.0
+    if params["is_unbalance"] and positives and negatives:
+        if positives > negatives:
+            negative_weight = positives / negatives
+        else:
+            positive_weight = negatives / positives
+    return positive_weight * float(params["scale_pos_weight"]), negative_weight

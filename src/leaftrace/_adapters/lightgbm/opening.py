@@ -9,6 +9,8 @@ import lightgbm as lgb
 
 from ..._data.errors import UnsupportedModel
 from ..own_objectives import GIVE_OBJECTIVE
+from .calls import expect_linear_trees
+from .linear import is_linear, refuse_linear_settings
 from .model import ParsedModel
 from .monotone import METHODS, directions
 from .objectives import OBJECTIVES
@@ -25,7 +27,7 @@ def open_booster(model: Any) -> tuple[Any, lgb.Booster]:
     if not isinstance(model, lgb.LGBMModel):
         raise UnsupportedModel(
             f"{type(model).__qualname__} is not a LightGBM model; pass a Booster, LGBMClassifier, LGBMRegressor or "
-            "LGBMRanker (of a CVBooster, one of its boosters with the rows of that fold)."
+            "LGBMRanker, or a CVBooster with the rows of its folds: Tracer.of_folds(cvbooster, X, y, folds)."
         )
     if not model.__sklearn_is_fitted__():
         raise UnsupportedModel(f"this {type(model).__name__} is not fitted; call fit() first.")
@@ -60,10 +62,9 @@ def refuse_unsupported(parsed: ParsedModel, params: dict[str, Any], own: bool) -
         )
     if not own:
         _refuse_objective(parsed.objective[0])
-    if any(tree.linear for tree in parsed.trees):
-        raise UnsupportedModel(
-            "linear_tree=True puts linear models into leaves; train with linear_tree=False."
-        )
+    if is_linear(parsed):
+        expect_linear_trees()
+        refuse_linear_settings(parsed, params, own, VERSION)
     method = params["monotone_constraints_method"]
     if len(directions(params)) and method not in METHODS:
         raise UnsupportedModel(
@@ -75,11 +76,6 @@ def refuse_unsupported(parsed: ParsedModel, params: dict[str, Any], own: bool) -
             f"path_smooth together with monotone_constraints_method={method!r} smooths some leaves by other numbers "
             "than usual, which is not replayed; train with monotone_constraints_method='basic', or without path_smooth."
         )
-    if params.get("use_quantized_grad") and not params.get("quant_train_renew_leaf"):
-        raise UnsupportedModel(
-            "use_quantized_grad=True computes leaf values from gradients rounded at random; train with "
-            "quant_train_renew_leaf=True, which computes them from the gradients themselves."
-        )
     if parsed.objective[0] in RANKING and params["path_smooth"] > 0:
         raise UnsupportedModel(
             f"path_smooth with objective='{parsed.objective[0]}' is not supported; train with path_smooth=0."
@@ -87,7 +83,8 @@ def refuse_unsupported(parsed: ParsedModel, params: dict[str, Any], own: bool) -
     _refuse_query_bags(parsed.objective[0], params)
     if parsed.averaged and params["data_sample_strategy"] == "goss":
         raise UnsupportedModel(
-            "boosting='rf' with GOSS is not supported; use data_sample_strategy='bagging'."
+            "boosting='rf' with GOSS is not supported: LightGBM multiplies the gradients of rows that it draws once "
+            "more for each tree. Use data_sample_strategy='bagging'."
         )
 
 
@@ -99,11 +96,6 @@ def _refuse_query_bags(name: str, params: dict[str, Any]) -> None:
     if name != "lambdarank":
         raise UnsupportedModel(
             "bagging_by_query is supported with objective='lambdarank' alone; train with bagging_by_query=False."
-        )
-    if params["bagging_fraction"] / frequency > 0.5:
-        raise UnsupportedModel(
-            "with bagging_by_query and bagging_fraction / bagging_freq above 0.5, LightGBM adds trees to the scores of "
-            "wrong rows; train with bagging_by_query=False, or with a fraction / freq of 0.5 or less."
         )
 
 

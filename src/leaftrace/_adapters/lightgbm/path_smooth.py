@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..._data.arrays import F64, Ints
 from ..._model.ensemble import Ensemble
@@ -46,7 +47,8 @@ def smoothing(
         r = node_sums.tree_number
         search = _share_search(parsed, params, e, node_sums, held_base[r], factors[r])
         tree = constrained_tree(parsed, search.tree)
-        found.append(replace(tree, l2=node_sums.l2, share=search.shares()))
+        sign = np.where(search.swapped, 0, search.sign)
+        found.append(replace(tree, l2=node_sums.l2, share=search.shares(), sign=sign))
     return found
 
 
@@ -156,6 +158,16 @@ class _ShareSearch:
             a[1:] = self.rows[1:] / (self.rows[1:] + self.smooth)
         return a
 
+    @property
+    def swapped(self) -> NDArray[np.bool_]:
+        """(L - 1,) monotone splits whose outputs are in the wrong order in the model itself.
+
+        Smoothing can do that after LightGBM has looked at the order.
+        """
+        left, right = self.tree.children.T
+        gap = self.sign * (self.out[right] - self.out[left])
+        return gap < -(self.accuracy[left] + self.accuracy[right])
+
     def _is_leaf(self, node: int) -> bool:
         return node >= len(self.tree.children)
 
@@ -200,6 +212,8 @@ class _ShareSearch:
         """A change of the node's output that is too small to matter for the nodes below it."""
         if self._is_leaf(node):
             return 0.0
+        if self.sign.any():  # outputs are bounds of others, without being mixed
+            return 0.05 * self.accuracy[-1]
         fewest = self.rows[self.tree.children[node]].min()
         return 0.05 * self.accuracy[-1] * (fewest + self.smooth) / self.smooth
 

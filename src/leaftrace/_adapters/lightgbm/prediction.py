@@ -10,6 +10,7 @@ import numpy as np
 
 from ..._data.errors import InvalidInput
 from ..._data.progress import progress
+from .calls import calling
 from .model import ParsedModel
 from .tables import table_length
 
@@ -19,7 +20,8 @@ LEAF_BYTES = 32_000_000  # size of the leaf numbers that one call of LightGBM ma
 def predict(booster: lgb.Booster, table: Any, **options: Any) -> np.ndarray:
     """(n, ...) booster.predict."""
     try:
-        found = np.asarray(booster.predict(table, **options))
+        with calling():
+            found = np.asarray(booster.predict(table, **options))
     except (ValueError, TypeError, lgb.basic.LightGBMError) as error:
         raise InvalidInput(f"LightGBM cannot read these rows: {error}") from None
     return found.reshape(table_length(table), -1)

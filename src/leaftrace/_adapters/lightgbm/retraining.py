@@ -22,6 +22,20 @@ from .users_model import with_booster
 if TYPE_CHECKING:
     from .source import LightGBMSource
 
+# Parameters that describe the finished run, its files or its machines, and not how to run again.
+NOT_FOR_RETRAINING = {
+    "data", "valid", "num_iterations", "early_stopping_round", "seed", "categorical_feature", "metric", "verbosity",
+    "label_column", "weight_column", "group_column", "ignore_column", "header", "two_round", "pre_partition",
+    "num_machines", "local_listen_port", "time_out", "machine_list_filename", "machines", "eval_at", "refit_from",
+}  # fmt: skip
+# Reported as 0 and 1, but taken as True and False only.
+SWITCHES = {
+    "deterministic", "force_col_wise", "force_row_wise", "extra_trees", "first_metric_only", "xgboost_dart_mode",
+    "uniform_drop", "use_quantized_grad", "quant_train_renew_leaf", "stochastic_rounding", "linear_tree",
+    "is_enable_sparse", "enable_bundle", "use_missing", "zero_as_missing", "feature_pre_filter", "is_unbalance",
+    "boost_from_average", "reg_sqrt", "lambdarank_norm", "bagging_by_query", "gpu_use_dp", "precise_float_parser",
+}  # fmt: skip
+
 
 def training_objective(functions: OwnFunctions) -> Callable[[Any, lgb.Dataset], tuple[Any, Any]]:
     """A user's objective as LightGBM's training takes it, with the weights of rows."""

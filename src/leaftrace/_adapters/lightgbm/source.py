@@ -27,38 +27,35 @@ from ..._data.forks import works_in_forks
 from ..._model.early_stopping import EvalRows, EvalSet, Rounds
 from ..._model.ensemble import Ensemble
 from ..._model.further_losses.own import OwnFunctions
+from ..._model.linear_leaves import as_trained
 from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, f32, given_scores, pack_leaves, training_queries
 from ..own_leaves import OwnLeaves
 from ..own_objectives import are_class_numbers, label_first, take_functions, takes_weights
 from ..split_columns import columns_of_training
+from .calls import calling
 from .completion import complete_ensemble
-from .ensemble import LightGBMRun, refitted
+from .ensemble import LightGBMRun
+from .linear import with_linear_values
 from .model import parameters, read
 from .objectives import INTENSITY, objective
 from .opening import VERSION, open_booster, refuse_unsupported
 from .prediction import leaf_numbers
 from .ranking import RANKING, label_gains
-from .retraining import RetrainedLightGBM, stop_callback, training_objective
-from .splits import routes_of, split_columns, split_search
+from .refitting import refitted, with_old_leaves
+from .retraining import (
+    NOT_FOR_RETRAINING,
+    SWITCHES,
+    RetrainedLightGBM,
+    stop_callback,
+    training_objective,
+)
+from .splits import routes_of, split_columns, split_search, tree_paths
 from .stopping import known_rounds, stopped_early, stopping_params
-from .tables import compared_numbers, model_table, table_length
+from .tables import compared_numbers, model_table, table_length, with_linear_columns
 from .users_model import with_booster, with_leaf_values
 
-# Parameters that describe the finished run, its files or its machines, and not how to run again.
-_NOT_FOR_RETRAINING = {
-    "data", "valid", "num_iterations", "early_stopping_round", "seed", "categorical_feature", "metric", "verbosity",
-    "label_column", "weight_column", "group_column", "ignore_column", "header", "two_round", "pre_partition",
-    "num_machines", "local_listen_port", "time_out", "machine_list_filename", "machines", "eval_at",
-}  # fmt: skip
-# Reported as 0 and 1, but taken as True and False only.
-_SWITCHES = {
-    "deterministic", "force_col_wise", "force_row_wise", "extra_trees", "first_metric_only", "xgboost_dart_mode",
-    "uniform_drop", "use_quantized_grad", "quant_train_renew_leaf", "stochastic_rounding", "linear_tree",
-    "is_enable_sparse", "enable_bundle", "use_missing", "zero_as_missing", "feature_pre_filter", "is_unbalance",
-    "boost_from_average", "reg_sqrt", "lambdarank_norm", "bagging_by_query", "gpu_use_dp", "precise_float_parser",
-}  # fmt: skip
 ALIASES = {"early_stopping_rounds": "early_stopping_round"}
 
 
@@ -100,8 +97,7 @@ class LightGBMSource(BaseSource):
         self.own = own
         self.name = type(model).__name__
         self.booster = booster
-        # The text ends with the best iteration, and so do predictions.
-        self.parsed = read(booster.model_to_string())
+        self.parsed = read(booster.model_to_string())  # up to the best iteration, as predictions
         # LightGBM reports it without the s, which its aliases have.
         self._given = {ALIASES.get(name, name): value for name, value in given.items()}
         self._reported, self._rounded = self._parameters()
@@ -112,9 +108,9 @@ class LightGBMSource(BaseSource):
         self.ensemble, self.params, self.notes = self._complete(self._run)
         if self.parsed.objective[0] == INTENSITY and own is None:
             self.notes.append("weights are intensities: influence is that of a copy of a row")
-        self._steepness = self._run.steepness(self.params)
-        if self._loses_digits() or self.queries is not None:
-            self.tolerance = 1e-6  # rankers add up pairs in float32
+        # Rankers add up pairs in float32; columns that almost follow from others multiply rounding.
+        if self._loses_digits() or self.queries is not None or self.ensemble.linear is not None:
+            self.tolerance = 1e-6
 
     def _parameters(self) -> tuple[dict[str, Any], list[str]]:
         """The parameters with those that the user gives, and the names of those with six digits."""
@@ -124,7 +120,8 @@ class LightGBMSource(BaseSource):
                 f"params has {', '.join(unknown)}, which this LightGBM model does not report; its parameters are "
                 f"{', '.join(sorted(params))}."
             )
-        return params | self._given, [name for name in rounded if name not in self._given]
+        params = with_old_leaves(params | self._given, self.parsed)
+        return params, [name for name in rounded if name not in self._given]
 
     def _training_run(
         self, X: Any, y: Any, sample_weight: Any, baseline: Any, qid: Any
@@ -135,6 +132,7 @@ class LightGBMSource(BaseSource):
             y = X.get_label() if y is None else y
             sample_weight = X.get_weight() if sample_weight is None else sample_weight
         leaves, offset = self.training_rows(X, baseline)
+        leaves = as_trained(with_linear_columns(self.parsed, leaves, X, self._table))
         n = leaves.shape[1]
         if y is None:
             raise InvalidInput("y_train is missing; pass the labels the model was trained on.")
@@ -163,8 +161,7 @@ class LightGBMSource(BaseSource):
     def _loses_digits(self) -> bool:
         """Whether some terms or parameters are not known to their last digit.
 
-        With one against all, class weights and GOSS's factor share a number; and not every
-        parameter is recovered to its last digit.
+        With one against all, class weights and GOSS's factor share a number.
         """
         goss = self._reported["data_sample_strategy"] == "goss"
         if goss and self.parsed.objective[0] == "multiclassova":
@@ -245,6 +242,7 @@ class LightGBMSource(BaseSource):
         leaves = self._own_leaves.find(
             m, lambda: compared_numbers(table), lambda rows: self._leaves(table, rows)
         )
+        leaves = with_linear_columns(self.parsed, leaves, X, self._table)
         return leaves, given_scores(baseline, "baseline", m, K)
 
     def _leaves(self, table: Any, rows: Ints | None) -> Ids:
@@ -268,6 +266,8 @@ class LightGBMSource(BaseSource):
     def split_columns(self, X: Any) -> F64:
         return split_columns(self.parsed, self.params, self._table(X))
 
+    tree_paths = works_in_forks(tree_paths)
+
     @works_in_forks
     def structure(self) -> bytes:
         return self.booster.model_to_string().partition("end of trees")[0].encode()
@@ -288,7 +288,8 @@ class LightGBMSource(BaseSource):
         return response[:, 1] if response.ndim == 2 and self.parsed.outputs == 1 else response
 
     def refitted_model(self, e: Ensemble) -> Any:
-        booster = with_leaf_values(self.booster, self.parsed, self.ensemble, e)
+        write = with_leaf_values if e.linear is None else with_linear_values
+        booster = write(self.booster, self.parsed, self.ensemble, e)
         return with_booster(self.model, booster)
 
     # ---- training again ----
@@ -301,10 +302,8 @@ class LightGBMSource(BaseSource):
                 "what Booster.refit() made cannot be retrained; trace the model it was made of."
             )
         X, y, sample_weight, offset = self._data
-        reported = {
-            k: v for k, v in self.params.items() if v != "" and k not in _NOT_FOR_RETRAINING
-        }
-        params = {k: bool(v) if k in _SWITCHES else v for k, v in reported.items()}
+        reported = {k: v for k, v in self.params.items() if v != "" and k not in NOT_FOR_RETRAINING}
+        params = {k: bool(v) if k in SWITCHES else v for k, v in reported.items()}
         params |= {"verbosity": -1, "metric": "None"}
         if self.own is not None:
             params["objective"] = training_objective(self.own)
@@ -316,11 +315,10 @@ class LightGBMSource(BaseSource):
             rows = replace(
                 rows, added=(self._table(new), super().labels(labels, len(labels), "y_new"), w)
             )
-        table = self._table(X)
         codes = replace(rows, y=codes).labels(y)
         weight = cast(F64, rows.weights(sample_weight))
         offset = rows.offset(offset)
-        training = rows.table(table)
+        training = rows.table(self._table(X))
         sizes = None if self.queries is None else self.queries.take(rows.keep).sizes
         data = lgb.Dataset(
             training,
@@ -333,7 +331,8 @@ class LightGBMSource(BaseSource):
             ],
             params=params,
         )
-        booster = self._train(params, data, rows.eval_set)
+        with calling():
+            booster = self._train(params, data, rows.eval_set)
         labels = codes if self.classes is None else self.classes[codes.astype(int)]
         return RetrainedLightGBM(
             booster,
@@ -346,7 +345,7 @@ class LightGBMSource(BaseSource):
         self, params: dict[str, Any], data: lgb.Dataset, eval_set: EvalSet | None
     ) -> lgb.Booster:
         """Train for as many rounds as the model has, or until early stopping on other rows."""
-        rates = np.asarray(self.ensemble.learning_rate) * self._steepness
+        rates = np.asarray(self.ensemble.learning_rate) * self._run.steepness(self.params)
         varies = bool(rates.ndim) and params["boosting"] != "dart"
         callbacks: list[Any] = [stop_callback]
         if varies:

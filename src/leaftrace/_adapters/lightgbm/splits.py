@@ -8,16 +8,23 @@ estimates the number of rows of a side from its H where the second derivatives o
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..._data.arrays import F64, Ints
+from ..._data.errors import UnsupportedModel
 from ..._model.routes import BY_CATEGORY, MISSING_LEFT, ZERO_MISSING, NodeRoutes
 from ..._model.splits import ColumnKind, SplitSearch, TreeNodes
+from ..._model.tree_paths import TreePaths, paths_of_routes
 from ..split_columns import numbers, splits_not_by_gain
-from .ensemble import LightGBMRun, refitted
+from .ensemble import LightGBMRun
 from .model import MISSING_NAN, MISSING_NOTHING, MISSING_ZERO, ParsedModel, Tree
+from .refitting import refitted
+from .tables import compared_numbers
+
+if TYPE_CHECKING:
+    from .source import LightGBMSource
 
 _ZERO = float(np.float32(1e-35))  # numbers up to this count as zero
 
@@ -85,6 +92,23 @@ def routes_of(tree: Tree) -> NodeRoutes:
         flags.astype(np.uint8),
         sets,
     )
+
+
+def tree_paths(self: LightGBMSource, X: Any) -> TreePaths:
+    """The sides that rows to predict take at all splits, with the covers of leaves: a method."""
+    parsed = self.parsed
+    cover = [tree.counts for tree in parsed.trees if tree.counts is not None]
+    if len(cover) < len(parsed.trees):
+        raise UnsupportedModel(
+            "this LightGBM model has no counts of the rows in its leaves, and SHAP values need them."
+        )
+    table = self._table(X)
+    values = compared_numbers(table.toarray() if hasattr(table, "toarray") else table)
+    assert values is not None
+    routes = [routes_of(tree) for tree in parsed.trees]
+    names = self.booster.feature_name()
+    is_named = names != [f"Column_{f}" for f in range(len(names))]  # as LightGBM itself calls them
+    return paths_of_routes(routes, cover, values, names if is_named else None)
 
 
 def _thresholds_of_zeros(thresholds: F64) -> F64:

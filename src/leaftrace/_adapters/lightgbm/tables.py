@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import lightgbm as lgb
@@ -9,9 +10,13 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
 from ..._data import frames, inputs
-from ..._data.arrays import Real
-from ..._data.errors import InvalidInput
+from ..._data.arrays import Ids, Real
+from ..._data.errors import InvalidInput, UnsupportedModel
+from ..._data.parquet import PartedTable
+from ..._model.linear_leaves import with_columns
 from ..split_columns import numbers
+from .linear import is_linear, linear_features
+from .model import ParsedModel
 from .opening import VERSION
 
 
@@ -48,6 +53,32 @@ def compared_numbers(table: Any) -> Real | None:
     if isinstance(table, np.ndarray):
         return table if table.dtype in (np.float32, np.float64) else table.astype(np.float32)
     return numbers(table)
+
+
+def with_linear_columns(
+    parsed: ParsedModel, leaves: Ids, X: Any, table_of: Callable[[Any], Any]
+) -> Ids:
+    """Leaves (trees, m) of the rows of X, with the columns that leaves read if they are linear.
+
+    ``table_of``: gives a user's table as the booster takes it.
+    """
+    if not is_linear(parsed):
+        return leaves
+    if isinstance(X, PartedTable):
+        raise UnsupportedModel(
+            "linear_tree=True needs the columns of all training rows in memory; pass the table itself."
+        )
+    table = table_of(X)
+    features = linear_features(parsed)
+    if issparse(table):
+        columns = table.tocsc()[:, features].toarray()
+    else:
+        found = compared_numbers(table)
+        assert found is not None
+        columns = found[:, features]
+    # A model of categories alone has no such columns; an empty one stands for them.
+    columns = columns.astype(np.float64) if len(features) else np.zeros((leaves.shape[1], 1))
+    return with_columns(leaves, columns)
 
 
 def _raw_data(dataset: lgb.Dataset) -> Any:

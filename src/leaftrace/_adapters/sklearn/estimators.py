@@ -50,14 +50,12 @@ _NEAREST = {
     "BaggingRegressor": "the nearest choice is RandomForestRegressor, which bags trees",
     "IsolationForest": "its trees know no labels; the nearest choice is ExtraTreesRegressor",
     "RandomTreesEmbedding": "its trees know no labels; the nearest choice is ExtraTreesRegressor",
-    "BaseSearchCV": "pass its best_estimator_",
     "CalibratedClassifierCV": _INSIDE,
     "_BaseHeterogeneousEnsemble": _INSIDE,
     "_MultiOutputEstimator": _INSIDE,
     "OneVsRestClassifier": _INSIDE,
     "OneVsOneClassifier": _INSIDE,
     "BaseThresholdClassifier": _INSIDE,
-    "TransformedTargetRegressor": "pass its regressor_ with the transformed labels it was trained on",
 }
 
 

@@ -22,9 +22,10 @@ from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from ..._data.arrays import F64, Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.parquet import PartedTable
-from ..._model.ensemble import Ensemble, LeafRule, Recorded, Statistic
+from ..._model.ensemble import Ensemble, Recorded
 from ..._model.further_losses.targets import QuantileTargets, SquaredTargets
 from ..._model.general_losses import Pinball
+from ..._model.leaf_rule import LeafRule, Statistic
 from ..._model.losses import Loss, SquaredError
 from ..._model.node_trees import StepNodes, monotone_tree, nodes_by_step
 from ..._model.separate_losses import Brier

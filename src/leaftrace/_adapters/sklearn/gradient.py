@@ -26,8 +26,9 @@ from sklearn.utils import check_array
 
 from ..._data.arrays import F64, Ids, Ints
 from ..._data.errors import InvalidInput, UnsupportedModel
-from ..._model.ensemble import Ensemble, LeafRule, Recorded, Statistic
+from ..._model.ensemble import Ensemble, Recorded
 from ..._model.general_losses import Huber, Pinball
+from ..._model.leaf_rule import LeafRule, Statistic
 from ..._model.losses import Logistic, Loss, Softmax, SquaredError
 from ..._model.splits import SplitSearch
 from ..._model.start import BaseRule, LabelStatistic, Mean
@@ -69,10 +70,6 @@ class GradientSource(SklearnSource):
                 f"by LeafRefit, {', '.join(_QUANTILES)}."
             )
         replayable = isinstance(p["random_state"], Integral)
-        if p["subsample"] < 1 and p["loss"] == "huber":
-            raise UnsupportedModel(
-                "the loss 'huber' is not supported with subsample below 1; train with subsample=1."
-            )
         if p["subsample"] < 1 and "sample_mask" not in p and not replayable:
             raise UnsupportedModel(
                 f"subsample={p['subsample']:g} drew rows that random_state={p['random_state']!r} cannot draw again; "

@@ -119,6 +119,16 @@ class HistTrees(Trees):
             X[~_is_known(X[:, f], known[place[f]]), f] = np.nan
         return X
 
+    def covers(self) -> F64:
+        return self.at_leaves([tree.nodes["count"] for tree in self.predictors]).astype(np.float64)
+
+    def features(self) -> Ints | None:
+        """Return the features in the order of their columns: categories come first."""
+        categorical = self.model.is_categorical_
+        if categorical is None:
+            return None
+        return np.append(np.flatnonzero(categorical), np.flatnonzero(~categorical))
+
     def node_bytes(self) -> bytes:
         arrays: list[Any] = []
         for tree in self.predictors:

@@ -51,18 +51,20 @@ class RoundedLogistic(Logistic):
         return (p * (1 - p))[:, None, None]
 
 
-@dataclass
+@dataclass(frozen=True)
 class HuberLeaf:
     """The median of the residuals plus the mean of what is beyond it, cut at delta.
 
-    Delta is a quantile of all absolute residuals."""
+    Delta is a quantile of all absolute residuals, those of rows that were not drawn included."""
 
     quantile: float
     name: str = "median with outliers cut"
 
-    def __call__(self, leaf: Ids, M: int, residual: F64, y: F64, w: F64) -> F64:
+    def among(self, residual: F64, w: F64) -> ResidualStatistic:
         percent: Any = 100 * self.quantile
         delta = _weighted_percentile(np.abs(residual[w > 0]), w[w > 0], percent)
         loss = HuberLoss(quantile=self.quantile, delta=float(delta))
-        statistic = ResidualStatistic(self.name, loss.fit_intercept_only, weighted=True)
-        return statistic(leaf, M, residual, y, w)
+        return ResidualStatistic(self.name, loss.fit_intercept_only, weighted=True)
+
+    def __call__(self, leaf: Ids, M: int, residual: F64, y: F64, w: F64) -> F64:
+        return self.among(residual, w)(leaf, M, residual, y, w)

@@ -21,6 +21,7 @@ from ..._data.forks import works_in_forks
 from ..._model.early_stopping import EvalSet, Rounds
 from ..._model.ensemble import Ensemble
 from ..._model.training_set import TrainingSet
+from ..._model.tree_paths import TreePaths, paths_of_routes
 from ..base import BaseSource, for_sklearn
 from ..split_columns import columns_of_training, numbers
 from .labels import WeightedLabels
@@ -124,6 +125,19 @@ class SklearnSource(BaseSource, ABC):
     @works_in_forks
     def split_columns(self, X: Any) -> F64:
         return numbers(self.read(X))
+
+    @works_in_forks
+    def tree_paths(self, X: Any) -> TreePaths:
+        trees = self.trees
+        rows = self.read(X)
+        rows = rows.toarray() if hasattr(rows, "toarray") else rows
+        return paths_of_routes(
+            [trees.routes(r) for r in range(len(trees.is_leaf))],
+            np.split(trees.covers(), trees.tree_leaves[1:-1]),
+            trees.compared(rows),
+            getattr(self.model, "feature_names_in_", None),
+            trees.features(),
+        )
 
     @property
     def _split_values(self) -> F64:

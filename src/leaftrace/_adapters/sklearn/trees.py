@@ -54,6 +54,14 @@ class Trees(ABC):
     def compared(self, X: Any) -> Real:
         """Return the values (n, d) that splits compare, of rows that `read` returned."""
 
+    @abstractmethod
+    def covers(self) -> F64:
+        """Return the cover (leaves,) of each leaf: the weight, or the number, of its rows."""
+
+    def features(self) -> Ints | None:
+        """Return the feature (d,) that each column of `compared` is, or None if it is its own."""
+        return None
+
     @cached_property
     def own_leaves(self) -> OwnLeaves:
         trees = [self.routes(r) for r in range(len(self.is_leaf))]
@@ -134,6 +142,9 @@ class ArrayTrees(Trees):
         parts = np.split(values, self.tree_leaves[1:-1])
         for tree, leaf, part in zip(self.trees, self.is_leaf, parts, strict=True):
             tree.value[leaf] = part.reshape(-1, *tree.value.shape[1:])
+
+    def covers(self) -> F64:
+        return self.weights()
 
     def weights(self) -> F64:
         """Return the weight (leaves,) of the rows each leaf was grown from."""

@@ -16,7 +16,7 @@ of each tree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -73,6 +73,17 @@ class Dart:
     weighted: bool  # sample_type: trees are dropped in proportion to their weight
     forest: bool  # normalize_type: all dropped trees have the weight of the new one, not each
     one_drop: bool = False
+
+
+def dart_settings(params: Mapping[str, str]) -> Dart:
+    """DART's settings, from parameters in float32."""
+    return Dart(
+        rate_drop=float(_f32(params["rate_drop"])),
+        skip_drop=float(_f32(params["skip_drop"])),
+        weighted=params["sample_type"] in ("1", "weighted"),
+        forest=params["normalize_type"] in ("1", "forest"),
+        one_drop=params["one_drop"] not in ("0", "False"),
+    )
 
 
 @dataclass(frozen=True)
@@ -245,7 +256,7 @@ class _DartRun:
         self.weight += [_f32(1 / total)] * trees
 
 
-def tree_method(params: dict[str, str]) -> TreeMethod:
+def tree_method(params: Mapping[str, str]) -> TreeMethod:
     """The method that grew the trees; with "auto" the updaters show it."""
     method = params["tree_method"]
     if method != "auto":

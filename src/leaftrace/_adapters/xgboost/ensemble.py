@@ -18,14 +18,15 @@ from ..._model.further_losses.own import OwnFunctions, own_loss
 from ..._model.leaf_rule import LeafRule, Rounding, StatisticsByOutput, UnknownLimits
 from ..._model.losses import Loss
 from ..._model.start import BaseRule, LabelStatistic, LabelStatistics
-from ..base import UNWEIGHTED, coupled_places, f32
+from ..base import UNWEIGHTED, are_elsewhere, coupled_places, f32
 from . import recover
-from .draws import Dart, Drawn, Moves, draw_again, tree_method
+from .draws import Drawn, Moves, dart_settings, draw_again, tree_method
+from .gradient_sampling import draws_by_gradient, with_drawn_rows
 from .model import Trees
 from .monotone import constrained_nodes
 from .objectives import QUANTILES, Quantile, as_float32, loss_and_factor, quantile_levels
 from .ranking import RankedRows, labels_fixed, ranking_loss
-from .start import starting_rule
+from .start import starting_rule, takes_newton_step
 from .survival import AFT
 from .suspicions import suspected_bound, suspected_objective
 
@@ -88,8 +89,10 @@ class XGBoostRun:
             label_weight if self.sample_weight is None else self.sample_weight * label_weight
         )
         w = f32(with_labels)
-        quantiles = self._quantiles()
-        base_rule = self._base_rule(loss, hessian_factor, w, quantiles)
+        levels = self._quantiles()
+        quantiles = levels if self._renews_leaves else []
+        base_rule = self._base_rule(loss, hessian_factor, w, levels)
+        ranks_rows = bool(quantiles) or (bool(levels) and base_rule is not None)
         drawn = self._draw_again()
         rate_unit = hessian_factor * self._parallel_trees
         reported = Ensemble(
@@ -112,11 +115,22 @@ class XGBoostRun:
             step_nodes=None if quantiles else constrained_nodes(self.params, self.trees),
             recorded=self._recorded(hessian_factor, bool(quantiles)),
             rounding=Rounding(scores=True, derivatives=True, terms=True),
-            weights_fixed=UNWEIGHTED if quantiles and not quantiles[0].weighted else "",
+            weights_fixed=UNWEIGHTED if ranks_rows and not levels[0].weighted else "",
             suspected=self._suspected(),
             labels_fixed=labels_fixed(self.params, self.queries),
             places=coupled_places(loss, self.queries, len(self.y)),
         )
+        if are_elsewhere(self.leaves):
+            if self._by_gradient:
+                raise UnsupportedModel(
+                    "sampling_method='gradient_based' draws among all rows at once, so it cannot be traced on a "
+                    "cluster; trace it in memory, or train with sampling_method='uniform'."
+                )
+            return reported
+        if self._by_gradient:
+            rounds = np.diff(self.trees.rounds).tolist()
+            cover = self.trees.cover
+            reported = with_drawn_rows(reported, self.params, rounds, cover, hessian_factor)
         return self._with_recovered(reported, rate_unit, hessian_factor)
 
     def _suspected(self) -> str:
@@ -141,18 +155,27 @@ class XGBoostRun:
 
     def _label_weight(self) -> F64:
         """(n,) factors of the weights that come from scale_pos_weight."""
-        if self.own is not None:
-            return np.ones(len(self.y))
-        if self.y.ndim == 2:
+        if self.own is not None or self.y.ndim == 2:
             return np.ones(len(self.y))
         return np.where(self.y == 1, as_float32(self.params.get("scale_pos_weight", 1)), 1.0)
+
+    @property
+    def _by_gradient(self) -> bool:
+        """Whether rows were drawn by their gradients."""
+        return draws_by_gradient(self.params)
 
     @property
     def _parallel_trees(self) -> int:
         return int(self.params["num_parallel_tree"])
 
+    @property
+    def _renews_leaves(self) -> bool:
+        """Whether leaves are quantiles of residuals; the method exact leaves them as Newton steps."""
+        renews = self.objective in QUANTILES and tree_method(self.params) != "exact"
+        return renews and self.own is None
+
     def _quantiles(self) -> list[Quantile]:
-        """The statistic that the leaves of each output are, for objectives that renew leaves."""
+        """The quantile of each output, for objectives that have them."""
         if self.objective not in QUANTILES or self.own is not None:
             return []
         levels = quantile_levels(self.params)
@@ -173,8 +196,9 @@ class XGBoostRun:
             label_rule = LabelStatistic(quantiles[0].label_quantile)
         elif quantiles:
             label_rule = LabelStatistics(tuple(q.label_quantile for q in quantiles))
+        newton = takes_newton_step(self.params)
         return starting_rule(
-            self.objective, loss, self.y, w, self.base_score, hessian_factor, label_rule
+            self.objective, loss, self.y, w, self.base_score, hessian_factor, label_rule, newton
         )
 
     def _leaf_rule(self, hessian_factor: float, quantiles: list[Quantile]) -> LeafRule:
@@ -207,33 +231,20 @@ class XGBoostRun:
             (np.diff(self.trees.rounds) // self.trees.width).tolist(),
             len(self.y),
             seed=int(params["seed"]),
-            subsample=as_float32(params["subsample"]),
+            subsample=1.0 if self._by_gradient else as_float32(params["subsample"]),
             method=tree_method(params),
             parallel=self._parallel_trees,
             seed_per_iteration=params["seed_per_iteration"] in ("1", "True"),
             columns_first=self.columns_first,
             learning_rate=as_float32(params["learning_rate"]),
-            dart=self._dart(),
+            dart=None if self.trees.weight is None else dart_settings(params),
         )
-        if drawn.sample is not None:
+        if drawn.sample is not None or self._by_gradient:
             self.notes.append(
                 f"rows drawn again (subsample={as_float32(params['subsample']):.6g}, seed={params['seed']}) and "
                 f"checked by the {'values' if self.trees.cover is None else 'cover'} of all leaves"
             )
         return drawn
-
-    def _dart(self) -> Dart | None:
-        """DART's settings; None for other boosters."""
-        if self.trees.weight is None:
-            return None
-        params = self.params
-        return Dart(
-            rate_drop=as_float32(params["rate_drop"]),
-            skip_drop=as_float32(params["skip_drop"]),
-            weighted=params["sample_type"] in ("1", "weighted"),
-            forest=params["normalize_type"] in ("1", "forest"),
-            one_drop=params["one_drop"] not in ("0", "False"),
-        )
 
     def _sample(self, drawn: Drawn) -> list[NDArray[np.bool_]] | None:
         """The rows of each tree; the trees that stand for one tree with vectors share them."""
@@ -316,7 +327,7 @@ class XGBoostRun:
         self.params |= {"reg_lambda": str(rule.l2 * hessian_factor), "reg_alpha": str(rule.l1)}
         if np.ndim(found.rate) == 0:
             self.params["learning_rate"] = str(float(found.rate) * rate_unit)
-        self.notes.append(self._recovery_note(found.names))
+        self.notes.append(recover.recovery_note(found.names, self.params, self.loaded))
         return replace(e, rule=rule, learning_rate=found.rate)
 
     @property
@@ -334,7 +345,7 @@ class XGBoostRun:
 
         A value that is not the default was set after loading.
         """
-        if not self.loaded or self.objective in QUANTILES:
+        if not self.loaded or self._renews_leaves:
             return {}
         return {
             name: default
@@ -383,14 +394,3 @@ class XGBoostRun:
             "min_child_weight": least,
             "max_delta_step": f"none, or at least {longest:.3g}",
         }
-
-    def _recovery_note(self, names: list[str]) -> str:
-        """A note with the recovered parameters of these names."""
-        shown = [
-            f"{name}={float(self.params[name]):.6g}" if name in self.params else name
-            for name in names
-        ]
-        reason = "as the model reports others"
-        if self.loaded:
-            reason = "as a file keeps no training parameters"
-        return f"{', '.join(shown)} recovered from the leaf values, {reason}"

@@ -19,9 +19,20 @@ from ..._model.further_losses.targets import (
     diagonal,
 )
 from ..._model.further_losses.targets import Terms as SeveralTerms
-from ..._model.general_losses import Gamma, Hinge, Pinball, PseudoHuber, SquaredLog, Tweedie
+from ..._model.general_losses import (
+    Gamma,
+    General,
+    Hinge,
+    Pinball,
+    PseudoHuber,
+    SquaredLog,
+    Terms,
+    Tweedie,
+    pieces,
+)
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from ..base import f32
+from .draws import tree_method
 from .ranking import RANKING
 from .survival import AFT
 
@@ -121,6 +132,24 @@ class LogisticTargets32(LogisticTargets):
         return SeveralTerms(p - y, diagonal(h), h, diagonal(h * (q - p)))
 
 
+@dataclass(frozen=True)
+class AbsoluteError(General):
+    """L = |A - y|, whose leaves are steps with h = 1: those of tree_method="exact"."""
+
+    name: str = "absolute error"
+    changes = pieces("residual", 0.0, 0.0, (-1.0, 0.0, 1.0), (0.0, 0.0, 1.0), (1.0, 0.0, 1.0))
+
+    def value(self, A: F64, y: F64) -> F64:
+        return np.abs(A[..., 0] - y)
+
+    def terms(self, A: F64, y: F64) -> Terms:
+        g = np.sign(A - y)
+        return g, np.zeros_like(g), np.ones_like(g), np.zeros_like(g)
+
+    def label_terms(self, A: F64, y: F64) -> tuple[F64, F64]:
+        return np.zeros_like(A), np.zeros_like(A)
+
+
 def loss_and_factor(objective: str, params: Mapping[str, str], outputs: int) -> tuple[Loss, float]:
     """The loss, and the constant by which XGBoost multiplies its second derivative."""
     if objective.startswith("multi:"):
@@ -153,6 +182,8 @@ def _loss(objective: str, params: Mapping[str, str]) -> Loss:
         return PseudoHuber(as_float32(params["huber_slope"]))
     if objective == "survival:cox":
         return Cox(float32=True)
+    if objective == "reg:absoluteerror" and tree_method(params) == "exact":
+        return AbsoluteError()
     if objective in QUANTILES:
         name = objective.partition(":")[2].replace("error", " error")
         return Pinball(quantile_levels(params)[0], name)

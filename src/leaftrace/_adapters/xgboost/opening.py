@@ -16,6 +16,7 @@ from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._model.further_losses.own import OwnFunctions
 from ..own_objectives import label_first
 from .draws import tree_method
+from .gradient_sampling import draws_by_gradient
 from .model import ALIASES, best_rounds, error_reason, parameters
 from .monotone import constraints_text
 from .objectives import OBJECTIVES, OF_TARGETS, QUANTILES, as_float32, quantile_levels
@@ -145,14 +146,15 @@ def refuse_unsupported(details: dict[str, Any], params: dict[str, str], own: boo
             "objectives of your own are supported for one target, and this model has "
             f"{params['num_target']}; train a model for each target."
         )
-    if as_float32(params["subsample"]) < 1 and params.get("sampling_method") == "gradient_based":
+    if draws_by_gradient(params) and booster == "dart":
         raise UnsupportedModel(
-            "sampling_method='gradient_based' draws rows by their gradients, which is not replayed; train with "
+            "sampling_method='gradient_based' with booster='dart' is not supported; train with "
             "sampling_method='uniform'."
         )
-    if not own and objective in QUANTILES and tree_method(params) == "exact":
+    several = int(params["num_target"]) > 1
+    if not own and several and objective in QUANTILES and tree_method(params) == "exact":
         raise UnsupportedModel(
-            f"with tree_method='exact' the leaves of {objective} are not quantiles; train with tree_method='hist'."
+            f"several outputs of {objective} with tree_method='exact' are not supported; train with tree_method='hist'."
         )
 
 

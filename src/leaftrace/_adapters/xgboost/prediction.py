@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from ..base import pack_leaves
 from ..own_leaves import OwnLeaves
 from .model import Trees, best_rounds, error_reason
 from .splits import stored_values
+from .tables import MatrixBuilder
 
 LEAF_BYTES = 32_000_000  # size of the leaf numbers that one call of XGBoost may return
 _PART_CELLS = 250_000  # values of a table that are read at once
@@ -69,26 +70,22 @@ def leaves_of_rows(booster: xgb.Booster, matrix: xgb.DMatrix, trees: Trees) -> I
 
 
 def leaves_of_table(
-    booster: xgb.Booster,
-    matrix_of: Callable[[Any], xgb.DMatrix],
-    X: Any,
-    trees: Trees,
-    own: OwnLeaves,
+    booster: xgb.Booster, matrices: MatrixBuilder, X: Any, trees: Trees, own: OwnLeaves
 ) -> Ids:
     """(trees, m) leaf numbers of the rows of a table, by our own traversal where it can be used.
 
     Rows are taken in parts, as XGBoost copies the values of a table to give them back."""
     if isinstance(X, xgb.DMatrix) or hasattr(X, "tocsr"):  # which can be too wide for all values
-        return leaves_of_rows(booster, matrix_of(X), trees)
+        return leaves_of_rows(booster, matrices.build(X), trees)
     m = inputs.row_count(X)
     columns = X.shape[1] if len(getattr(X, "shape", ())) == 2 else booster.num_features()
     size = max(_LEAST_PART, _PART_CELLS // max(1, columns))
     if m <= size:
-        return _leaves_of_part(booster, matrix_of, X, trees, own)
+        return _leaves_of_part(booster, matrices, X, trees, own)
     leaves = None
     for start in range(0, m, size):
         rows = np.arange(start, min(start + size, m))
-        part = _leaves_of_part(booster, matrix_of, inputs.take_rows(X, rows), trees, own)
+        part = _leaves_of_part(booster, matrices, inputs.take_rows(X, rows), trees, own)
         if leaves is None:
             leaves = np.empty((len(part), m), part.dtype)
         leaves[:, rows[0] : rows[-1] + 1] = part
@@ -97,19 +94,20 @@ def leaves_of_table(
 
 
 def _leaves_of_part(
-    booster: xgb.Booster,
-    matrix_of: Callable[[Any], xgb.DMatrix],
-    X: Any,
-    trees: Trees,
-    own: OwnLeaves,
+    booster: xgb.Booster, matrices: MatrixBuilder, X: Any, trees: Trees, own: OwnLeaves
 ) -> Ids:
     """(trees, m) leaf numbers of the rows of a table that is read at once."""
-    matrix = matrix_of(X)
+    values = matrices.plain_values(X)
+    matrix = matrices.build(X) if values is None else None
 
     def by_library(rows: Ints | None) -> Ids:
-        some = matrix if rows is None else matrix_of(inputs.take_rows(X, rows))
-        return leaves_of_rows(booster, some, trees)
+        if rows is None and matrix is not None:
+            return leaves_of_rows(booster, matrix, trees)
+        some = X if rows is None else inputs.take_rows(X, rows)
+        return leaves_of_rows(booster, matrices.build(some), trees)
 
+    if matrix is None:
+        return own.find(len(X), lambda: values, by_library)
     return own.find(matrix.num_row(), lambda: stored_values(matrix), by_library)
 
 

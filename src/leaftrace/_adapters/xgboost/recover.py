@@ -15,7 +15,7 @@ lambda give the same leaves. Then nothing is recovered: the user has to give the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -352,3 +352,12 @@ def _fewest_digits(x: float, unit: float, agrees: Callable[[float], bool]) -> fl
 def _to_digits(x: float, digits: int) -> float:
     """x with this many digits, rounded to float32 as XGBoost keeps it."""
     return as_float32(f"{x:.{digits}g}")
+
+
+def recovery_note(names: Sequence[str], params: Mapping[str, str], loaded: bool) -> str:
+    """A note with the recovered parameters of these names. ``loaded``: from a file."""
+    shown = [f"{name}={float(params[name]):.6g}" if name in params else name for name in names]
+    reason = "as the model reports others"
+    if loaded:
+        reason = "as a file keeps no training parameters"
+    return f"{', '.join(shown)} recovered from the leaf values, {reason}"

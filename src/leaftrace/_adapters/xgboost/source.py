@@ -52,7 +52,7 @@ from .opening import OpenedModel, open_booster, refuse_unsupported, with_given
 from .prediction import leaves_of_rows, leaves_of_table, rounds_notes
 from .ranking import RANKING, group_fields, query_weights
 from .retraining import RetrainedXGBoost, training_objective
-from .splits import columns_of, split_search
+from .splits import columns_of, split_search, tree_paths
 from .start import margin
 from .stopping import STOPPING_NAMES, StopIfUnwanted, reported_metrics
 from .survival import AFT, bounds_of_logs, log_bounds, own_bounds
@@ -193,7 +193,7 @@ class XGBoostSource(BaseSource):
 
     @works_in_forks
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
-        leaves = leaves_of_table(self.booster, self._matrix, X, self.trees, self._own_leaves)
+        leaves = leaves_of_table(self.booster, self._matrices, X, self.trees, self._own_leaves)
         if baseline is None and isinstance(X, xgb.DMatrix):
             own = X.get_base_margin()
             baseline = own if own.size else None
@@ -219,6 +219,8 @@ class XGBoostSource(BaseSource):
     @works_in_forks
     def split_columns(self, X: Any) -> F64:
         return columns_of(self._matrix(X))
+
+    tree_paths = works_in_forks(tree_paths)
 
     @works_in_forks
     def structure(self) -> bytes:

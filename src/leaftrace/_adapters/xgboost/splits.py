@@ -7,7 +7,7 @@ G / (H + reg_lambda); max_cat_threshold, which bounds how many go to one side, i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xgboost as xgb
@@ -15,11 +15,15 @@ from numpy.typing import NDArray
 from xgboost.core import XGBoostError
 
 from ..._data.arrays import F64
-from ..._data.errors import InvalidInput
+from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._model.splits import ColumnKind, SplitSearch
+from ..._model.tree_paths import TreePaths, paths_of_routes
 from .ensemble import XGBoostRun
 from .model import error_reason
 from .objectives import as_float32, loss_and_factor
+
+if TYPE_CHECKING:
+    from .source import XGBoostSource
 
 
 def split_search(run: XGBoostRun, types: Sequence[str] | None, values: F64) -> SplitSearch:
@@ -53,6 +57,18 @@ def _kind(categorical: bool, values: F64, one_hot: int) -> ColumnKind:
     if not categorical:
         return "missing"
     return "one-hot" if np.nanmax(values, initial=0) + 1 < one_hot else "sorted"
+
+
+def tree_paths(self: XGBoostSource, X: Any) -> TreePaths:
+    """The sides that rows to predict take at all splits, with the covers of leaves: a method."""
+    trees = self.trees
+    if trees.cover is None:
+        raise UnsupportedModel(
+            "XGBoost records no covers for trees with vectors in their leaves, and SHAP values need them."
+        )
+    cover = np.split(trees.cover, trees.edges[1:-1])
+    values = stored_values(self._matrix(X))
+    return paths_of_routes(trees.routes, cover, values, self.booster.feature_names)
 
 
 def columns_of(matrix: xgb.DMatrix) -> F64:

@@ -2,7 +2,8 @@
 
 The estimate depends on the objective and on the version that trained; a file keeps neither the
 version nor whether a link was applied. So every rule that some version had is tried, and the one
-that gives the model's own number is taken:
+that gives the model's own number is taken. Near even classes, logit(mean) and a Newton step from zero
+are the same number in float32 and have other slopes; the rule of the installed version is taken then.
 
     squarederror                       weighted mean
     logistic, poisson, gamma, tweedie  since 3.0 link(weighted mean), logitraw without the link;
@@ -17,14 +18,17 @@ that gives the model's own number is taken:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import xgboost as xgb
 
 from ..._data.arrays import F64, Ints
 from ..._model.losses import Loss
 from ..._model.start import BaseRule, Mean, NewtonStep
+from .objectives import as_float32
 from .survival import AFT
 
 _DEFAULT = 0.5  # where nothing is estimated
@@ -169,6 +173,12 @@ def margin(objective: str, base_score: F64) -> F64:
     return b.astype(np.float64)
 
 
+def takes_newton_step(params: Mapping[str, str]) -> bool:
+    """Whether the installed version takes a Newton step where it could take the link of the mean."""
+    before_links = int(xgb.__version__.partition(".")[0]) < 3
+    return before_links or as_float32(params.get("scale_pos_weight", 1)) != 1
+
+
 def starting_rule(
     objective: str,
     loss: Loss,
@@ -177,14 +187,19 @@ def starting_rule(
     stored: F64,
     hessian_factor: float,
     quantile: BaseRule | None,
+    newton: bool,
 ) -> BaseRule | None:
     """The rule by which an estimated base_score came from the data; None if nothing was estimated.
 
-    ``stored``: the base_score in the model; ``quantile``: the rule of a quantile objective.
+    ``stored``: the base_score in the model; ``quantile``: the rule of a quantile objective; ``newton``:
+    see `takes_newton_step`.
     """
     candidates = _candidates(objective, loss, y, w, hessian_factor, quantile)
+    candidates = candidates[::-1] if newton else candidates
     errors = [float(np.abs(c.number - stored).max()) for c in candidates]
-    best = candidates[int(np.argmin(errors))]
+    # One rounding in the rule and one in storing it; the mean of a million rows has no more.
+    as_near = 2 * np.finfo(np.float32).eps * float(np.abs(stored).max())
+    best = candidates[0 if errors[0] <= as_near else int(np.argmin(errors))]
     rule = best.rule
     # XGBoost computes in float32, so the error is relative to the largest number on the way.
     largest = max(float(np.abs(stored).max()), best.largest, 0.1)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import xgboost as xgb
+from numpy.typing import NDArray
 from xgboost.core import XGBoostError
 
 from ..._data import frames, inputs
@@ -47,6 +48,19 @@ class MatrixBuilder:
             return kind(X, missing=self.missing, enable_categorical=True, **fields)
         except (XGBoostError, ValueError) as error:
             raise InvalidInput(f"XGBoost cannot read these rows: {error_reason(error)}") from None
+
+    def plain_values(self, X: Any) -> NDArray[np.float32] | None:
+        """(m, d) the values of an array as a matrix would keep them, NaN for missing ones.
+
+        None for what XGBoost has to read itself: other tables, and arrays that it refuses."""
+        is_plain = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "fiu"
+        if not is_plain or X.shape[1] != len(self.columns):
+            return None
+        with np.errstate(over="ignore"):
+            values = np.asarray(X, np.float32)
+        if not np.isnan(self.missing):
+            values = np.where(values == np.float32(self.missing), np.float32(np.nan), values)
+        return None if np.isinf(values).any() else values
 
     def _in_order_of_training(self, X: Any) -> Any:
         """A DataFrame made of another kind of table, with categories in the order of training."""
