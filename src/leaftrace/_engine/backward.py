@@ -16,24 +16,26 @@ get the abar times that factor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from .._data.arrays import F64, Ids, Ints, Real
-from .._kernels import BLOCKS, block_width, kernels, zeros
-from .._kernels.arguments import StepLeaves
-from .._kernels.numpy import sum_by_leaf
 from .._model.ensemble import BASE, SHRINK, Ensemble
+from .._model.kernels import BLOCKS, block_width, kernels, zeros
+from .._model.kernels.arguments import StepLeaves
+from .._model.kernels.numpy import sum_by_leaf
+from .node_slopes import NodeSlopes
 from .placed_rows import PlacedRows
 from .queries import Queries
 from .replay import Trace
 from .row_effects import base_effect, base_label_effect, direct_effects, label_effects
-from .workspace import ROW_CHUNK, Workspace
+from .scored_pass import goes_by_scores, steps_by_scores
+from .workspace import Workspace, chunks_of
 
-BeforeStep = Callable[[int, Real], None]
+BeforeStep = Callable[[int, Real, Real], None]
 
 
 @dataclass(frozen=True)
@@ -62,23 +64,25 @@ def leaf_adjoint(
 
     ``knock_on``     False leaves out the effects of rows on other rows through later trees
     ``out``          (n, B), for effects that are not kept: see `single_pass_influence`
-    ``before_step``  is called with t and abar (n, K, B), the derivatives in the scores after step
-                     t, before the pass goes back over step t; what it adds to abar goes on to the
-                     steps below
+    ``before_step``  is called with t, abar (n, K, B) and fbar (M, O, B), the derivatives in the
+                     scores after step t and in its leaf values, before the pass goes back over
+                     step t; what it changes goes on to the steps below
     """
     e = work.trace.ensemble
     count = len(range(len(queries))[columns])
     B = block_width(count)
     fbar, base = queries.seeds(columns, B, work.dtype)
-    of_effects: list[Real] = []
+    of_effects = None
     if knock_on and not e.independent:
+        of_effects = _room_for_effects(work.trace, fbar)
         abar = zeros((e.n_rows, e.n_outputs, B), work.dtype)
         if work.keeps_effects:
-            steps = _steps_with_kept_effects(work, fbar, abar, before_step)
+            steps = _steps_with_kept_effects(work, fbar, abar, of_effects, before_step)
+        elif goes_by_scores(work.trace, B):
+            steps = steps_by_scores(work, fbar, abar, out, before_step)
         else:
-            steps = _steps_with_new_effects(work, fbar, abar, out, before_step)
-        for t, of_step in steps:
-            of_effects.insert(0, of_step)
+            steps = _steps_with_new_effects(work, fbar, abar, of_effects, out, before_step)
+        for t in steps:
             if not e.boosts(t):
                 undo_moves(e, t, abar, fbar, base)
         base += abar.sum(axis=0, dtype=np.float64)
@@ -86,50 +90,65 @@ def leaf_adjoint(
 
 
 def finish_pass(
-    trace: Trace, fbar: Real, base: F64, count: int, of_effects: Sequence[Real] = ()
+    trace: Trace, fbar: Real, base: F64, count: int, of_effects: Real | None = None
 ) -> LeafAdjoint:
     """Wrap up a finished backward pass, in which the derivatives in all leaf values are known.
 
-    ``of_effects``: for each step what `effect_adjoint` gives, if the pass had it.
+    ``of_effects``: (leaves, E, B) those in the effects of rows, if the pass had them.
     """
-    e = trace.ensemble
     lam = lam_adjoint(trace, fbar)
-    if e.joins_leaves:
-        steps = range(e.n_steps)
-        found = of_effects or [effect_adjoint(trace, t, fbar[e.leaf_range(t)]) for t in steps]
-        fbar = np.concatenate(found)
-    return LeafAdjoint(fbar, base, lam, count)
+    if of_effects is None:
+        of_effects = _room_for_effects(trace, fbar)
+        for t in range(trace.ensemble.n_steps):
+            effect_adjoint(trace, t, fbar, of_effects)
+    return LeafAdjoint(of_effects, base, lam, count)
+
+
+def _room_for_effects(trace: Trace, fbar: Real) -> Real:
+    """(leaves, E, B) room for what `effect_adjoint` gives for all steps: fbar itself, if it is that."""
+    if not trace.ensemble.joins_leaves:
+        return fbar
+    return zeros((len(fbar), trace.effect_outputs, fbar.shape[2]), fbar.dtype)
 
 
 def _steps_with_kept_effects(
-    work: Workspace, fbar: Real, abar: Real, before_step: BeforeStep | None
-) -> Iterator[tuple[int, Real]]:
-    """Go through the steps backwards, all rows at once.
+    work: Workspace,
+    fbar: Real,
+    abar: Real,
+    of_effects: Real,
+    before_step: BeforeStep | None,
+) -> Iterator[int]:
+    """Go through the steps backwards, all rows at once; yields each when it is done.
 
-    Yields each step when it is done, with the derivatives in the effects of rows on it.
+    ``of_effects``: (leaves, E, B) gets the derivatives in the effects of rows.
     """
     e = work.trace.ensemble
     for t, U in work.knock_on_backwards():
         if before_step is not None:
-            before_step(t, abar)
-        fbar_t = effect_adjoint(work.trace, t, fbar[e.leaf_range(t)])
+            before_step(t, abar, fbar[e.leaf_range(t)])
+        fbar_t = effect_adjoint(work.trace, t, fbar, of_effects)
         below = fbar[e.leaf_range(t - 1)] if e.boosts(t) else None
         backward_rows(work.trace, t, e.leaves, U, fbar_t, abar, below)
-        yield t, fbar_t
+        yield t
 
 
 def _steps_with_new_effects(
-    work: Workspace, fbar: Real, abar: Real, out: Real | None, before_step: BeforeStep | None
-) -> Iterator[tuple[int, Real]]:
+    work: Workspace,
+    fbar: Real,
+    abar: Real,
+    of_effects: Real,
+    out: Real | None,
+    before_step: BeforeStep | None,
+) -> Iterator[int]:
     """The same for effects that are not kept: each step computes its own."""
     e = work.trace.ensemble
     for t, A in work.scores_backwards():
         if before_step is not None:
-            before_step(t, abar)
-        fbar_t = effect_adjoint(work.trace, t, fbar[e.leaf_range(t)])
+            before_step(t, abar, fbar[e.leaf_range(t)])
+        fbar_t = effect_adjoint(work.trace, t, fbar, of_effects)
         below = fbar[e.leaf_range(t - 1)] if e.boosts(t) else None
         backward_chunks(work, t, A, fbar_t, abar, below, out)
-        yield t, fbar_t
+        yield t
 
 
 def backward_chunks(
@@ -159,13 +178,9 @@ def backward_chunks(
             expand_effects(leaves, np.zeros(len(V), np.int64), V, fbar, out[part])
         return sums
 
-    for sums in work.map(backward_chunk, _chunks(n)):
+    for sums in work.map(backward_chunk, chunks_of(n)):
         if below is not None:
             below += sums
-
-
-def _chunks(n: int) -> list[slice]:
-    return [slice(start, min(start + ROW_CHUNK, n)) for start in range(0, n, ROW_CHUNK)]
 
 
 def backward_rows(
@@ -174,23 +189,12 @@ def backward_rows(
     """Run step t of the backward pass for some rows.
 
     Adds U' fbar to abar (n, K, B), and sums of abar to the derivatives in the leaf values of the
-    step below, unless they are None. leaves (trees, n), U (R, n, O, K), fbar and below (M, O, B).
+    step below, unless they are None. leaves (trees, n), U (R, n, E, K), fbar (M, E, B), below (M', O, B).
     """
     e = trace.ensemble
     at = _step_leaves(e, t, leaves)
-    if e.joins_leaves:  # several effects of rows on leaves of one output come one after the other
-        for effect in range(1, U.shape[2]):
-            if U[:, :, effect].any():  # not if h is constant
-                kernels.backward_step(*at, *_one_effect(effect, U, fbar), abar, None, None, None)
-        U, fbar = _one_effect(0, U, fbar)
     at_below = (None, None) if below is None else _step_leaves(e, t - 1, leaves)
     kernels.backward_step(*at, U, fbar, abar, *at_below, below)
-
-
-def _one_effect(effect: int, U: Real, fbar: Real) -> tuple[Real, Real]:
-    """The part of U (R, n, E, K) and fbar (M, E, B) that belongs to one of the effects of rows."""
-    one = slice(effect, effect + 1)
-    return np.ascontiguousarray(U[:, :, one]), np.ascontiguousarray(fbar[:, one])
 
 
 def _step_leaves(e: Ensemble, t: int, leaves: Ids) -> StepLeaves:
@@ -198,18 +202,26 @@ def _step_leaves(e: Ensemble, t: int, leaves: Ids) -> StepLeaves:
     return StepLeaves(np.ascontiguousarray(leaves[trees]), e.first_output[trees])
 
 
-def effect_adjoint(trace: Trace, t: int, fbar: Real) -> Real:
-    """Derivatives of the queries in the sums of row effects over each leaf of step t.
+def effect_adjoint(trace: Trace, t: int, fbar: Real, of_effects: Real | None = None) -> Real:
+    """(M, E, B) derivatives of the queries in the sums of row effects over each leaf of step t.
 
-    A row's effect is a change of its leaf's value, so these are fbar (M, O, B) itself, unless rows
-    move other leaves, too. Then they are (M, E, B) for the E numbers that the effect of a row has.
+    A row's effect is a change of its leaf's value, so these are fbar (leaves, O, B) itself, unless
+    rows move other leaves, too. Then they are written to ``of_effects`` (leaves, E, B), for the E
+    numbers that the effect of a row has.
     """
+    leaves = trace.ensemble.leaf_range(t)
     slopes = trace.steps[t].slopes
+    here = fbar[leaves]
     if slopes is None:
-        return fbar
-    found = slopes.adjoint(fbar[:, 0])
-    missing = trace.effect_outputs - found.shape[1]
-    return np.pad(found, [(0, 0), (0, missing), (0, 0)]) if missing else found
+        return here
+    if of_effects is None:
+        out = np.zeros((len(here), trace.effect_outputs, fbar.shape[2]), fbar.dtype)
+    else:
+        out = of_effects[leaves]
+    if isinstance(slopes, NodeSlopes):
+        return slopes.adjoint(here[:, 0], out)
+    out[:, : slopes.effects] = slopes.adjoint(here[:, 0])
+    return out
 
 
 def lam_adjoint(trace: Trace, fbar: Real) -> F64:
@@ -232,8 +244,9 @@ def undo_moves(e: Ensemble, t: int, abar: Real, fbar: Real, base: F64) -> None:
             base += factor * abar.sum(axis=0, dtype=np.float64)
             continue
         leaves = fbar[e.leaf_range(r)]
+        times = factor if e.added is None else factor * e.added[r][:, None, None]
         for ids, o in zip(e.leaves[e.trees(r)], e.first_output[e.trees(r)], strict=True):
-            sum_by_leaf(ids, factor * abar[:, o : o + e.leaf_outputs], leaves)
+            sum_by_leaf(ids, times * abar[:, o : o + e.leaf_outputs], leaves)
 
 
 # ---- from leaves to rows ----
@@ -249,7 +262,7 @@ def single_pass_influence(work: Workspace, queries: Queries, columns: slice) -> 
     n = len(work.rows)
     out = zeros((n, block_width(count)), work.dtype)
     adjoint = leaf_adjoint(work, queries, columns, out=out)
-    for part in _chunks(n):
+    for part in chunks_of(n):
         _to_weight_derivatives(work, adjoint, work.rows.view(part), out[part])
     return out[:, :count]
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._data.arrays import F64, Ids, Ints, Real
-from .._kernels import blocks_of
+from .._model.kernels import blocks_of
 from .backward import expand_candidates
 from .engine import Engine
+from .linear_passes import LinearPasses
 from .methods import LeafInfluence, StructureInfluence
 from .placed_rows import PlacedRows, candidate_rows
 from .queries import Queries
@@ -44,20 +45,42 @@ def candidate_values(
     ``labels``: for each labeling (rows,) labels of the new rows.
     """
     work = engine.work
-    adjoint_of = engine.adjoint(queries, engine.plan(LeafInfluence(), len(queries), len(new)))
+    expansion_of = _expansions(engine, queries, len(new))
     chunks = work.row_chunks(np.arange(len(new)))
     labelings = [_placed(engine, new, y) for y in labels]
 
     def values_of_block(columns: slice) -> Real:
-        adjoint = adjoint_of(columns)
+        expand = expansion_of(columns)
         by_labeling = []
         for rows in labelings:
-            parts = [expand_candidates(work, adjoint, rows.take(part)) for part in chunks]
+            parts = [expand(rows.take(part)) for part in chunks]
             by_labeling.append(np.concatenate(parts))
         return np.stack(by_labeling)
 
     blocks = work.map(values_of_block, blocks_of(len(queries)))
     return np.concatenate(list(blocks), axis=2)
+
+
+def _expansions(
+    engine: Engine, queries: Queries, rows: int
+) -> Callable[[slice], Callable[[PlacedRows], Real]]:
+    """A function that runs the backward pass for some columns, and gives one from rows to their slopes."""
+    work = engine.work
+    if engine.ensemble.linear is not None:
+        passes = LinearPasses(work)
+
+        def linear_expansion(columns: slice) -> Callable[[PlacedRows], Real]:
+            adjoint = passes.adjoint(queries, columns)
+            return lambda part: passes.weight_slopes(adjoint, part).astype(work.dtype)
+
+        return linear_expansion
+    adjoint_of = engine.adjoint(queries, engine.plan(LeafInfluence(), len(queries), rows))
+
+    def expansion(columns: slice) -> Callable[[PlacedRows], Real]:
+        adjoint = adjoint_of(columns)
+        return lambda part: expand_candidates(work, adjoint, part)
+
+    return expansion
 
 
 def structure_candidate_values(

@@ -15,9 +15,9 @@ from typing import Literal
 
 import numpy as np
 
-from .._kernels import BLOCKS, block_width, kernels
-from .._kernels.arguments import StepLeaves
 from .._model.ensemble import Ensemble
+from .._model.kernels import BLOCKS, block_width, kernels
+from .._model.kernels.arguments import StepLeaves
 from .free_memory import size_in_words
 from .leaf_space import has_leaf_form, space_bytes
 from .methods import LeafInfluence, LeafRefit, SinglePoint, TopKLeaves
@@ -35,7 +35,7 @@ PRICES = {
     "refit": {1: 3.6, 8: 0.6, 32: 0.58},
     "pairs": 4.0,  # for one row in one pair of trees
     "solve": 0.026,  # for one pair of leaves and one column
-    "choices": {1: 7.0, 8: 1.0, 32: 0.57},  # also for one column that splits compare
+    "choices": {1: 4.8, 8: 0.61, 32: 0.33},  # also for one column that splits compare
     "candidates": {1: 98.0, 8: 30.0, 32: 11.0},  # for one bin at an inner node, not for rows
 }
 PROBE = 0.16  # nanoseconds that the probe in `machine` takes for a row and column on that machine

@@ -21,14 +21,15 @@ import numpy as np
 from .._data.arrays import F64, Ids, Ints, Real
 from .._data.errors import UnsupportedModel
 from .._data.progress import progress
-from .._kernels import block_width, blocks_of
-from .._kernels.numpy import sum_by_leaf
 from .._model.coupled.loss import PairPoint, Point, Slopes
 from .._model.ensemble import Ensemble
+from .._model.kernels import block_width, blocks_of
+from .._model.kernels.numpy import sum_by_leaf
 from .backward import lam_adjoint, undo_moves
+from .coupled_matrices import QueryMatrices
 from .leaf_equations import centred
 from .methods import AllPoints, LeafInfluence
-from .placed_rows import forward_scores, scores_backwards
+from .placed_rows import exact_scores_backwards, forward_scores
 from .queries import Queries
 from .workspace import Workspace
 
@@ -50,14 +51,20 @@ class CoupledPasses:
     def __init__(self, work: Workspace) -> None:
         self.work = work
         self._points: list[Point] | None = None
+        self._matrices: dict[bool, QueryMatrices] = {}  # by whether normalisers are frozen
+        self._limit = 0  # on memory when they were made
 
     # ---- points ----
+
+    def _first_point(self) -> Point:
+        """The point before the first step."""
+        e = self.work.trace.ensemble
+        return e.coupling.at(e.start()[:, 0], 0)
 
     def _keeps_points(self) -> bool:
         """Whether the points of all steps fit in memory."""
         e = self.work.trace.ensemble
-        first = e.coupling.at(e.start()[:, 0], 0)
-        pairs = getattr(first, "pairs", None)
+        pairs = getattr(self._first_point(), "pairs", None)
         size = e.n_rows + (0 if pairs is None else len(pairs.a))
         return e.n_steps * size * BYTES_OF_PAIR <= self.work.memory_limit // 4
 
@@ -77,11 +84,13 @@ class CoupledPasses:
         if self._points is None and self._keeps_points():
             self._points = [point for _, point in self._computed_forwards()]
         if self._points is not None:
-            yield from reversed(list(enumerate(self._points)))
-            return
-        trace = self.work.trace
-        for t, A in scores_backwards(trace, self.work.rows):
-            yield t, trace.ensemble.coupling.at(A[:, 0].copy(), t)
+            return reversed(list(enumerate(self._points)))
+        return self._computed_backwards()
+
+    def _computed_backwards(self) -> Iterator[tuple[int, Point]]:
+        e = self.work.trace.ensemble
+        for t, A in exact_scores_backwards(self.work.trace, self.work.rows):
+            yield t, e.coupling.at(A[:, 0].copy(), t)
 
     # ---- backwards ----
 
@@ -92,10 +101,32 @@ class CoupledPasses:
         knock_on = isinstance(method.update_set, AllPoints)
         frozen = method.normalisers == "frozen"
         blocks = blocks_of(len(queries), self.work.block)
+        matrices = self._query_matrices(frozen) if method.change == "weight" else None
         for columns in progress(blocks, len(queries), "influence", "query", self.work.block):
-            slopes = self.slopes(queries, columns, frozen=frozen, knock_on=knock_on)
-            values = slopes.weights if method.change == "weight" else slopes.presences
-            yield columns, (values if index is None else values[index]).astype(self.work.dtype)
+            if matrices is not None:
+                values = matrices.weight_slopes(queries, columns, knock_on)
+            else:
+                slopes = self.slopes(queries, columns, frozen=frozen, knock_on=knock_on)
+                values = slopes.weights if method.change == "weight" else slopes.presences
+            kept = values if index is None else values[index]
+            yield columns, kept.astype(self.work.dtype, copy=False)
+
+    def _query_matrices(self, frozen: bool) -> QueryMatrices | None:
+        """The matrices of all queries; None where the pass goes row by row."""
+        if self.work.memory_limit < self._limit:  # an answer ran out of memory since
+            self._matrices = {}
+        if frozen not in self._matrices:
+            work = self.work
+            first = self._first_point()
+            of_all, of_one = QueryMatrices.bytes_of(work.trace.ensemble, first, work.dtype.itemsize)
+            if of_one > work.memory_limit // 4:
+                return None
+            keep = of_all + of_one <= work.memory_limit // 4
+            source = self._computed_backwards if keep else self._backwards
+            found = QueryMatrices(work, first, source, frozen, keep)
+            self._matrices = {frozen: found}
+            self._limit = work.memory_limit
+        return self._matrices[frozen]
 
     def slopes(
         self,

@@ -20,14 +20,14 @@ from .._data.errors import FidelityError, FidelityWarning, InvalidInput, Unsuppo
 from .._data.progress import progress
 from .._data.row_labels import aligned, labels_of, row_numbers
 from .._data.wording import words
-from .._kernels import BLOCKS, blocks_of
 from .._model.ensemble import Ensemble
+from .._model.kernels import BLOCKS, blocks_of
+from .._model.linear_leaves import in_one_piece, refuse_linear
 from .._model.reading import Reading
 from .._model.training_set import TrainingSet
 from . import forward
 from .backward import (
     LeafAdjoint,
-    expand_labels,
     expand_training,
     leaf_adjoint,
     single_pass_influence,
@@ -36,13 +36,15 @@ from .costs import Plan, plan_influence, plan_structure
 from .coupled_passes import CoupledPasses, refuse_coupled
 from .fidelity import Fidelity
 from .free_memory import available_memory
+from .leaf_queries import queries_about
 from .leaf_space import LeafSpace, build_leaf_space
+from .linear_passes import LinearPasses
+from .linear_replay import replayed
 from .methods import LeafInfluence, LeafRefit, StructureInfluence
-from .queries import Of, Queries, Reduce, queries_for
+from .queries import Of, Queries, Reduce
 from .refit import RefittedModel, RetrainedModel, alter, refit_on
 from .refit_point import RefitPoint
 from .removals import has_block_removal, refit_without
-from .replay import replay
 from .retrainings import Retrainings
 from .settings import Settings, thread_pool
 from .soft_splits import SoftQueries, SoftSplits, soft_splits, structure_blocks
@@ -62,7 +64,7 @@ class Engine:
         self.source = source
         self.settings = settings
         with thread_pool(settings.n_jobs) as threads:
-            trace = replay(source.ensemble, source.tolerance, source.notes, threads)
+            trace = replayed(source.ensemble, source.tolerance, source.notes, threads)
         self.fidelity: Fidelity = trace.fidelity
         if not self.fidelity.exact:
             self._report_fidelity()
@@ -190,6 +192,11 @@ class Engine:
         """Raise an error for a loss that couples rows. ``what``: is not for such losses."""
         refuse_coupled(self.ensemble, what)
 
+    def needs_constant_leaves(self, what: str) -> None:
+        """Raise an error for leaves that are linear functions. ``what``: is not for them."""
+        if self.ensemble.linear is not None:
+            refuse_linear(what)
+
     def queries(
         self,
         X: Any,
@@ -201,7 +208,7 @@ class Engine:
         qid: Any = None,
     ) -> tuple[Queries, np.ndarray]:
         """The queries about these test rows, and the names of their columns."""
-        return queries_for(self.source, X, y, of, reduce, output, baseline, qid)
+        return queries_about(self.source, X, y, of, reduce, output, baseline, qid)
 
     def plan(
         self, method: LeafInfluence | StructureInfluence | LeafRefit, columns: int, rows: int
@@ -220,6 +227,9 @@ class Engine:
         work = self.work
         if self.ensemble.coupled:
             yield from self.coupled.blocks(queries, method, index)
+            return
+        if self.ensemble.linear is not None:
+            yield from LinearPasses(work).blocks(queries, method, index)
             return
         plan = self.plan(method, len(queries), self.n_rows if index is None else len(index))
         in_one_pass = plan.form == "row form" and not work.keeps_effects and index is None
@@ -242,6 +252,7 @@ class Engine:
     def soft_splits(self) -> SoftSplits:
         """The splits of the model as choices among candidates."""
         self.needs_separate_rows("StructureInfluence()")
+        self.needs_constant_leaves("StructureInfluence()")
         return soft_splits(self.source)
 
     def soft_queries(self, queries: Queries, X: Any) -> SoftQueries:
@@ -277,6 +288,7 @@ class Engine:
         e = self.ensemble
         work = self.work
         self.needs_separate_rows("the update set TopKLeaves")
+        self.needs_constant_leaves("the update set TopKLeaves")
         if isinstance(method, LeafInfluence):
             work.prepare_effects()
         elif np.count_nonzero(e.w) < 2:
@@ -296,35 +308,6 @@ class Engine:
         blocks = work.map(values_of_block, blocks_of(len(index)))
         done = progress(blocks, len(index), "training rows", "row", BLOCKS[-1])
         return np.concatenate([np.zeros((0, len(queries))), *done]).astype(work.dtype)
-
-    def label_slopes(self, queries: Queries, index: Ints, target: int | None) -> Real:
-        """(rows, queries) derivatives in the labels of these training rows.
-
-        ``target``: the class that label mass goes to, for several classes; the number of the label,
-        for rows with several.
-        """
-        work = self.work
-        self.needs_separate_rows("label_influence()")
-        e = self.ensemble
-        adjoint_of = self.adjoint(queries, self.plan(LeafInfluence(), len(queries), len(index)))
-
-        def slopes_of_chunk(adjoint: LeafAdjoint, chunk: Ints) -> Real:
-            rows = work.rows.take(chunk)
-            slopes = expand_labels(work, adjoint, rows)  # (rows, columns, Y)
-            if target is None:
-                return slopes[..., 0]
-            if e.y.ndim == 2:
-                return slopes[..., target]
-            own = rows.y.astype(int)[:, None, None]
-            own_slopes = np.take_along_axis(slopes, own, axis=2)[..., 0]
-            return slopes[..., target] - own_slopes
-
-        def slopes_of_block(columns: slice) -> Real:
-            adjoint = adjoint_of(columns)
-            return np.concatenate([slopes_of_chunk(adjoint, c) for c in work.row_chunks(index)])
-
-        blocks = work.map(slopes_of_block, blocks_of(len(queries)))
-        return np.concatenate(list(blocks), axis=1)
 
     # ---- passes for actions and views ----
 
@@ -346,7 +329,7 @@ class Engine:
 
         def scores_of_row(j: int) -> F64:
             refitted = refit_on(work.trace, e.keep(self.rest(sets[j])), threads)
-            at = np.ascontiguousarray(leaves[:, [j]])
+            at = in_one_piece(leaves[:, [j]])
             return scores[[j]] + refitted.scores(at) - e.scores(at)
 
         with thread_pool(self.settings.n_jobs) as threads:
@@ -381,6 +364,8 @@ class Engine:
         """(m, K) first-order changes of the scores of X along a direction (n,) of weights."""
         self.needs_derivatives()
         self.needs_separate_rows("a path along weights")
+        if self.ensemble.linear is not None:
+            return LinearPasses(self.work).score_changes(direction, self.source.rows(X)[0])
         changes = forward.along(self.work, direction)
         return changes.score_changes(self.ensemble, self.source.rows(X)[0])[..., 0]
 

@@ -24,8 +24,9 @@ import numpy as np
 
 from .._data.arrays import F64, Ids, Ints, Real
 from .._data.errors import InvalidInput
-from .._kernels import kernels, kernels_of, zeros
-from .._kernels.arguments import (
+from .._model.ensemble import Ensemble
+from .._model.kernels import kernels, kernels_of, zeros
+from .._model.kernels.arguments import (
     InnerIteration,
     LossTerms,
     RemovedRows,
@@ -33,9 +34,8 @@ from .._kernels.arguments import (
     StepLimits,
     Sweep,
 )
-from .._kernels.numpy import sum_by_leaf
-from .._kernels.numpy_removal import without_rows
-from .._model.ensemble import Ensemble
+from .._model.kernels.numpy import sum_by_leaf
+from .._model.kernels.numpy_removal import without_rows
 from .._model.leaf_rule import LeafRule
 from .._model.node_trees import StepNodes
 from .forward_block import ForwardBlock

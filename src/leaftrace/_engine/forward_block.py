@@ -11,9 +11,9 @@ from itertools import pairwise
 import numpy as np
 
 from .._data.arrays import F64, Ids, Ints, Real
-from .._kernels import block_width, kernels, zeros
-from .._kernels.arguments import InnerIteration, StepLeaves, Sweep
 from .._model.ensemble import BASE, SHRINK, Ensemble
+from .._model.kernels import block_width, kernels, zeros
+from .._model.kernels.arguments import InnerIteration, StepLeaves, Sweep
 from .large_changes import LargeChanges
 from .methods import AllPoints, SinglePoint, TopKLeaves, UpdateSet
 from .workspace import Workspace

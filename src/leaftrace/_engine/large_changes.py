@@ -22,7 +22,7 @@ import numpy as np
 
 from .._data.arrays import F64, Ints, Real
 from .._data.errors import InvalidInput
-from .._kernels.arguments import RemovedRows
+from .._model.kernels.arguments import RemovedRows
 from .._model.losses import Loss
 from .methods import AllPoints, UpdateSet
 from .refit import refit_on
@@ -149,7 +149,7 @@ def _has_floors(trace: Trace) -> bool:
     The floor follows the largest second derivative, which differences do not.
     """
     e = trace.ensemble
-    if e.leaf_outputs == 1 or e.rule.diagonal:
+    if e.leaf_outputs == 1 or e.rule.diagonal or not e.rule.newton:
         return False
     largest = max(np.einsum("qmaa->qma", step.D).max(initial=0.0) for step in trace.steps)
     return bool(e.lam < np.finfo(np.float32).eps * largest)

@@ -120,6 +120,9 @@ class LeafEquations:
         sums: LeafSums = yield SumsRequest(S)
         if rule.statistic is not None:
             return self._from_statistic(sums, c)
+        if self.ensemble.leaf_gradient is not None:
+            constants = self.ensemble.leaf_gradient[self.ensemble.leaf_range(self.t)]
+            sums = replace(sums, G=sums.G + np.where(sums.rows[:, None] > 0, constants, 0.0))
         centre = sums.W / (sums.W.sum() or 1.0) if rule.centred else None
         if rule.pairwise is not None:
             return self._pairwise(rule.pairwise, sums, c, centre)
@@ -152,6 +155,15 @@ class LeafEquations:
             path.append((yield from self.iterate(path[-1].after(), c)))
         return path
 
+    def values(self, S: F64) -> F64:
+        """(M, O) leaf values from the sum S (M, O) of all inner iterations."""
+        return self.ensemble.rate(self.t) * S + self._shift
+
+    @property
+    def _shift(self) -> F64 | float:
+        shift = self.ensemble.leaf_shift
+        return 0.0 if shift is None else shift[self.ensemble.leaf_range(self.t)]
+
     def recorded(self, kind: str, first: Iteration) -> F64:
         """(M,) the numbers that the model recorded of its leaves, recomputed."""
         if kind == "hessian":
@@ -174,12 +186,13 @@ class LeafEquations:
     def _regularised(self, H: F64) -> F64:
         """(M, O, O) D = H + lam."""
         O = self.ensemble.leaf_outputs
-        floor = 0.0
-        if O > 1 and not self.ensemble.rule.diagonal:
+        lam = self.lam
+        rule = self.ensemble.rule
+        if O > 1 and rule.newton and not rule.diagonal:
             # A softmax Hessian is singular along (1, ..., 1); CatBoost keeps it solvable by a
             # floor under lam.
-            floor = np.finfo(np.float32).eps * np.einsum("maa->ma", H).max(axis=1)
-        return H + np.maximum(self.lam, floor)[:, None, None] * np.eye(O)
+            lam = np.maximum(lam, np.finfo(np.float32).eps * np.einsum("maa->ma", H).max(axis=1))
+        return H + lam[:, None, None] * np.eye(O)
 
     def _slope_from_sums(self, sums: LeafSums, s: F64) -> F64 | None:
         """J (M, O, O), if it follows from the sums of one output."""
@@ -192,7 +205,7 @@ class LeafEquations:
     def _solve(self, G: F64, H: F64, D: F64) -> tuple[F64, F64]:
         """The step s (M, O), and D^-1 (M, O, O), zero for leaves that do not move."""
         e = self.ensemble
-        D_inverse = inverse(D)
+        D_inverse = inverse(D, signed=e.rule.l2 < 0)
         if e.rule.limited:
             s, moves = e.rule.step(G, np.einsum("maa->ma", H), np.einsum("maa->ma", D))
             D_inverse = D_inverse * moves[..., None]
@@ -207,7 +220,7 @@ class LeafEquations:
         e = self.ensemble
         here = e.leaf_range(self.t)
         fixed = np.zeros(self.M, bool) if e.fixed is None else e.fixed[here]
-        s[fixed] = e.values[here][fixed] / e.rate(self.t)
+        s[fixed] = (e.values[here] - self._shift)[fixed] / e.rate(self.t)
         return fixed
 
     def _from_nodes(self, sums: LeafSums, H: F64, c: float) -> Iteration:
@@ -241,9 +254,13 @@ class LeafEquations:
         return Iteration(c, None, s, replace(sums, G=np.zeros_like(s)), nothing, nothing, None)
 
 
-def inverse(D: F64) -> F64:
-    """(M, O, O) inverses; zero for leaves that have none (no rows, and lam = 0)."""
-    ok = np.einsum("maa->ma", D).min(axis=1) > 0
+def inverse(D: F64, *, signed: bool = False) -> F64:
+    """(M, O, O) inverses; zero for leaves that have none (no rows, and lam = 0).
+
+    ``signed``: a negative l2 makes some D negative, which have inverses too.
+    """
+    diagonal = np.einsum("maa->ma", D)
+    ok = (np.abs(diagonal) if signed else diagonal).min(axis=1) > 0
     if D.shape[-1] == 1:
         with np.errstate(over="ignore"):  # of a leaf that is infinite then, which is refused
             return np.where(ok, 1 / np.where(ok, D[:, 0, 0], 1), 0)[:, None, None]

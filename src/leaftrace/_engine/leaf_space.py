@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._data.arrays import Ids, Real
-from .._kernels import block_width, kernels
-from .._kernels.arguments import TreePairs
-from .._kernels.numpy import sum_by_leaf
 from .._model.ensemble import Ensemble
+from .._model.kernels import block_width, kernels
+from .._model.kernels.arguments import TreePairs
+from .._model.kernels.numpy import sum_by_leaf
 from .backward import LeafAdjoint, lam_adjoint
 from .placed_rows import PlacedRows
 from .queries import Queries

@@ -158,10 +158,19 @@ class LeafRefit(_WithUpdateSet):
 
 @dataclass(frozen=True)
 class Retrain:
-    """Q(with) - Q(without) by training again without the row, with the model's own parameters."""
+    """Q(with) - Q(without) by training again without the row, with the model's own parameters.
 
+    ``time_limit``  seconds after which no more model is trained: the answer is then about the first
+                    rows that were asked for, as many as were done
+    """
+
+    time_limit: float | None = None
     gives: ClassVar[Gives] = "changes"
     differentiates: ClassVar[bool] = False
+
+    def __repr__(self) -> str:
+        limit = "" if self.time_limit is None else f"time_limit={self.time_limit}"
+        return f"Retrain({limit})"
 
 
 class Baseline(ABC):
@@ -220,3 +229,17 @@ Method = (
 
 FastLeafInfluence = LeafInfluence
 FastLeafRefit = LeafRefit
+
+
+def moves_leaves(method: Method) -> bool:
+    """Whether a method knows how leaf values move, the trees being fixed."""
+    if isinstance(method, LeafInfluence):
+        return runs_backward(method)
+    return isinstance(method, LeafRefit)
+
+
+def runs_backward(method: Method) -> bool:
+    """Whether a method gives all training rows at once by a backward pass."""
+    if isinstance(method, LeafInfluence):
+        return not isinstance(method.update_set, TopKLeaves)
+    return isinstance(method, StructureInfluence)

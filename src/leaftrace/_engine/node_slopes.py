@@ -10,34 +10,23 @@ where a = b is the node above for smoothing, and the pair of the active bound fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._data.arrays import F64, Ints, Real
+from .._model.kernels import BLOCKS, block_width, blocks_of, kernels
 from .._model.node_trees import ActiveBounds, NodeSteps, StepNodes
 
 
-@dataclass(frozen=True)
-class _Dependence:
-    """Nodes of a round whose outputs depend on those of pairs of nodes, half of `half` on each."""
+class _Dependence(NamedTuple):
+    """Nodes of a round whose outputs depend on those of pairs of nodes, `half` on each."""
 
     nodes: Ints  # (k,)
     pair: Ints  # (k, 2)
-    half: F64  # (k, 1) rest / 2
-    sources: Ints  # the nodes in pairs, each once
-    sorted: Ints  # (2 k,) places in `nodes`, sorted by the node in their pair
-    starts: Ints  # where the places of each source begin
-
-    @staticmethod
-    def of(nodes: Ints, active: ActiveBounds) -> _Dependence:
-        """The dependence of these nodes by what decides their outputs."""
-        pair = active.pair[nodes]
-        by_source = np.argsort(pair.ravel(), kind="stable")
-        sources, starts = np.unique(pair.ravel()[by_source], return_index=True)
-        half = 0.5 * active.rest[nodes, None]
-        return _Dependence(nodes, pair, half, sources, by_source // 2, starts)
+    half: F64  # (k,) rest / 2
 
 
 class NodeSlopes:
@@ -62,26 +51,46 @@ class NodeSlopes:
         self.slopes = np.stack([own, own * steps.s[:, 0]], axis=1)  # (N, 2)
         depends = active.rest > 0
         rounds = [group.nodes[depends[group.nodes]] for group in nodes.rounds]
-        self._order = [_Dependence.of(kept, active) for kept in rounds if len(kept)]
+        self._rounds = [
+            _Dependence(kept, active.pair[kept], 0.5 * active.rest[kept]) for kept in rounds
+        ]
 
-    def adjoint(self, fbar: Real) -> Real:
-        """(M, 2, B) derivatives of queries in the sums, from those in the values, fbar (M, B)."""
+    @cached_property
+    def _backwards(self) -> tuple[Any, ...]:
+        """The step as `kernels.node_adjoint` takes it."""
         nodes = self.nodes
-        bar = np.zeros((nodes.N, fbar.shape[1]))
-        bar[nodes.value] = fbar * self.live[:, None]
-        for group in reversed(self._order):
-            moved = group.half * bar[group.nodes]
-            bar[group.sources] += np.add.reduceat(moved[group.sorted], group.starts)
-        by_sum = self.slopes[:, :, None] * bar[: nodes.with_rows, None]
-        return nodes.down_to_leaves(by_sum).astype(fbar.dtype)
+        nothing = _Dependence(np.zeros(0, np.int32), np.zeros((0, 2), np.int32), np.zeros(0))
+        rounds = [nothing, *reversed(self._rounds)]
+        source, pair, half = (np.concatenate(field) for field in zip(*rounds, strict=True))
+        value = np.where(self.live, nodes.value, -1)
+        numbers = (value, nodes.leaf, *nodes.above, source, pair)
+        return nodes.N, *(x.astype(np.int32) for x in numbers), half, self.slopes
+
+    def adjoint(self, fbar: Real, out: Real | None = None) -> Real:
+        """(M, 2, B) derivatives of queries in the sums, from those in the values, fbar (M, B).
+
+        They are written to ``out``, if it is given.
+        """
+        M, B = fbar.shape
+        if out is None:
+            out = np.empty((M, 2, B), fbar.dtype)
+        if B in BLOCKS:
+            kernels.node_adjoint(*self._backwards, np.ascontiguousarray(fbar), out)
+            return out
+        for columns in blocks_of(B):
+            part = fbar[:, columns]
+            width = block_width(part.shape[1])
+            padded = np.pad(part, [(0, 0), (0, width - part.shape[1])])
+            out[:, :, columns] = self.adjoint(padded)[:, :, : part.shape[1]]
+        return out
 
     def tangent(self, sums: F64) -> F64:
         """(M, B) changes of the values, from changes of the sums (M, 2, B)."""
         nodes = self.nodes
         out = np.zeros((nodes.N, sums.shape[2]))
         out[: nodes.with_rows] = np.einsum("ne,neb->nb", self.slopes, nodes.node_sums(sums))
-        for group in self._order:
-            out[group.nodes] += group.half * out[group.pair].sum(axis=1)
+        for nodes_of, pair, half in self._rounds:
+            out[nodes_of] += half[:, None] * out[pair].sum(axis=1)
         return out[nodes.value] * self.live[:, None]
 
     def gradient_slopes(self, fbar: Real) -> Real:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .._data.arrays import F64, Ids
-from .._model.ensemble import Ensemble, take_sample
+from .._data.arrays import F64, Ids, take_sample
+from .._model.ensemble import Ensemble
+from .._model.linear_leaves import in_one_piece
 from .replay import Trace
 
 
@@ -30,7 +32,7 @@ class PlacedRows:
     def take(self, index: slice | np.ndarray) -> PlacedRows:
         """Some of these rows, with their leaves in one piece of memory."""
         rows = self._select(index)
-        return replace(rows, leaves=np.ascontiguousarray(rows.leaves))
+        return replace(rows, leaves=in_one_piece(rows.leaves))
 
     def view(self, part: slice) -> PlacedRows:
         """Some of these rows, with leaves that are not copied: each tree's lie apart in memory."""
@@ -106,3 +108,21 @@ def scores_backwards(trace: Trace, rows: PlacedRows) -> Iterator[tuple[int, F64]
     for t in reversed(range(e.n_steps)):
         e.move(t + 1, rows.leaves, A, back=True)  # A^{t-1} = A^t - f
         yield t, A
+
+
+def exact_scores_backwards(trace: Trace, rows: PlacedRows) -> Iterator[tuple[int, F64]]:
+    """The same scores as `forward_scores` to the last bit, for losses that ask which are equal.
+
+    Some are kept on the way forwards, and those between them computed again from there.
+    """
+    e = trace.ensemble
+    stride = math.isqrt(max(1, e.n_steps - 1)) + 1
+    kept = [A.copy() for t, A in forward_scores(trace, rows) if t % stride == 0]
+    for start in reversed(range(0, e.n_steps, stride)):
+        between = [kept.pop()]
+        for t in range(start + 1, min(start + stride, e.n_steps)):
+            A = between[-1].copy()
+            e.move(t, rows.leaves, A)
+            between.append(A)
+        for t in reversed(range(start, start + len(between))):
+            yield t, between.pop()

@@ -18,14 +18,16 @@ from .._data.arrays import F64, Ids, Ints
 from .._data.errors import InvalidInput
 from .._data.query_ids import QueryRows
 from .._data.row_labels import aligned, labels_of, row_index
-from .._kernels import kernels, zeros
 from .._model.coupled.loss import CoupledLoss
 from .._model.coupled.scalars import OwnLoss, QueryScalar
 from .._model.ensemble import Ensemble
-from .._model.goal import Goal, GoalRows, QueryGoal, ReadyGoal, squeezed
+from .._model.further_losses.numeric_derivative import derivative
+from .._model.goal import Goal, GoalRows, QueryGoal, ReadyGoal, ShapGoal, squeezed
+from .._model.kernels import kernels, zeros
+from .._model.linear_leaves import refuse_linear
 from .._model.reading import Reading
 
-Of = str | np.ndarray | Callable[[F64], Any] | Goal | ReadyGoal | QueryGoal
+Of = str | np.ndarray | Callable[[F64], Any] | Goal | ReadyGoal | QueryGoal | ShapGoal
 Reduce = Literal["mean", "sum"] | None
 
 
@@ -47,6 +49,10 @@ class Queries:
     scalar: QueryScalar | None = None
     averages: bool = False
     better: bool | None = None  # whether a lower `scalar` is better
+    # Predictions (m, 1) from scores (m, 1), where predictions are in another unit than scores.
+    unit: Callable[[F64], F64] | None = None
+
+    of_scores = True  # they are functions of scores; those of leaf values are in leaf_queries.py
 
     def __len__(self) -> int:
         return len(self._slice_sizes) if self.reduce else self.leaves.shape[1]
@@ -75,6 +81,8 @@ class Queries:
 
         (leaves, O, width) and (K, width): the start of a backward pass.
         """
+        if self.ensemble.linear is not None:
+            refuse_linear("this question")
         fbar = zeros((len(self.ensemble.values), self.ensemble.leaf_outputs, width), dtype)
         base = np.zeros((self.ensemble.n_outputs, width))
         if self.reduce:
@@ -123,7 +131,16 @@ class Queries:
             moved = np.moveaxis(self.scores[:, :, None] + dF, 2, 0)  # (B, m, K)
             change = loss.value(moved, self.y) - loss.value(self.scores, self.y)
             return self.reduced(change.T)
+        if self.unit is not None:
+            before = self.unit(self.scores)
+            moved = [self.unit(self.scores + d) - before for d in np.moveaxis(dF, 2, 0)]
+            return self.reduced(np.concatenate(moved, axis=1))
         return self.slope(dF)
+
+    def change_between(self, before: Ensemble, after: Ensemble) -> F64:
+        """(queries,) Q in one model minus Q in another, both with the same trees."""
+        moved = after.scores(self.leaves) - before.scores(self.leaves)
+        return self.change(moved[:, :, None])[:, 0]
 
     def _over_queries(self, x: F64) -> F64:
         """(1, B) the mean or sum of numbers (Q, B) of queries of ranked rows."""
@@ -139,6 +156,8 @@ class Queries:
         if self.of == "loss":
             assert self.y is not None
             return loss.value_gradient(F, self.y)
+        if self.unit is not None:
+            return unit_slopes(self.unit, F)
         return self.gradient  # of predictions, and of anything that was given by its gradient alone
 
     def slope(self, dF: F64) -> F64:
@@ -194,11 +213,19 @@ def queries_for(
     queries = make_queries(
         source.ensemble, leaves, offset, codes, of, reduce, output, source.classes, labels
     )
+    if queries.of == "prediction" and source.unit is not None:
+        slopes = unit_slopes(source.unit, queries.scores)
+        queries = replace(queries, unit=source.unit, gradient=slopes)
     if queries.goal is not None:
         return queries, np.array([queries.of])
     if reduce:
         return queries, np.array([reduce])
     return queries, row_index(X, m)
+
+
+def unit_slopes(unit: Callable[[F64], F64], F: F64) -> F64:
+    """(m, 1) slopes of predictions in another unit in the scores F (m, 1)."""
+    return derivative(lambda x, rows: unit(x[:, None]), F[:, 0], try_complex=False)
 
 
 def _is_loss(of: Of) -> bool:
@@ -300,6 +327,8 @@ def make_queries(
         goal.at(F)  # raises an error if it has no value
         c = goal_gradient(goal, F)
         return Queries(ensemble, leaves, F, y, c, goal.name, "sum", goal)
+    if isinstance(of, ShapGoal):
+        raise InvalidInput("goals.shap() is for influence() of leaftrace.Tracer.")
     if isinstance(of, type) and issubclass(of, (Goal, ReadyGoal)):
         raise InvalidInput(f"of is the class {of.__name__}; make a goal of it: {of.__name__}(...).")
     name = "the function given as of=" if callable(of) else "the array given as of="
@@ -319,7 +348,7 @@ def _named_gradient(ensemble: Ensemble, F: F64, y: F64 | None, of: str, output: 
             raise InvalidInput(
                 f"this model predicts {F.shape[1]} numbers for a row; say with output=0, 1, ... which one is meant."
             )
-        return _output_gradient(F, output)
+        return output_gradient(F, output)
     raise InvalidInput(
         f"of is '{of}'; it can be 'loss', 'prediction', a goal, an array of gradients or a function."
     )
@@ -348,7 +377,7 @@ def _given_gradient(of: Any, F: F64, name: str) -> F64:
     return c
 
 
-def _output_gradient(F: F64, output: int | None) -> F64:
+def output_gradient(F: F64, output: int | None) -> F64:
     """(m, K) 1 for the output that is meant: the given one, or that of the predicted class."""
     m, K = F.shape
     if output is None:

@@ -21,9 +21,11 @@ from .._model.coupled.scalars import OwnLoss
 from .._model.early_stopping import Rounds
 from .._model.ensemble import Ensemble
 from .._model.goal import Goal, GoalRows, QueryGoal, ReadyGoal
+from .._model.linear_leaves import as_trained, joined_rows
 from .._model.reading import Reading
 from .._model.training_set import TrainingSet
 from .leaf_equations import LeafEquations
+from .linear_steps import refitted_functions
 from .replay import Trace
 from .steps import Step, TrainingScores, run_on_rows
 from .unknown_limits import check_iterations
@@ -83,6 +85,7 @@ class AlteredModel:
         self, X: Any, y: Any = None, sample_weight: Any = None, baseline: Any = None
     ) -> float:
         """The accuracy of a classifier, or the R² of a model of numbers, as in scikit-learn."""
+        X = inputs.as_table(X)
         F = self.scores(X, baseline)
         labels = labels_of(X)
         y = self.source.own_labels(X) if y is None else aligned(y, labels, "y")
@@ -104,6 +107,7 @@ class AlteredModel:
         The loss of a ranker has weights of pairs that depend on scores. As in `Tracer.influence`,
         they are those at the scores of the model that was traced.
         """
+        X = inputs.as_table(X)
         F = self.scores(X, baseline)
         y = self.source.own_labels(X) if y is None else aligned(y, labels_of(X), "y")
         codes = self.source.labels(y, len(F), "y")
@@ -134,6 +138,7 @@ class AlteredModel:
         qid: Any = None,
     ) -> float:
         """The value of one of `goals` for these rows, as in ``of=goal``; the mean over queries."""
+        X = inputs.as_table(X)
         F = self.scores(X, baseline)
         y = self.source.own_labels(X) if y is None else aligned(y, labels_of(X), "y")
         codes = None if y is None else self.source.labels(y, len(F), "y")
@@ -170,6 +175,7 @@ class RefittedModel(AlteredModel):
         return self.source.refitted_model(self.ensemble)
 
     def scores(self, X: Any, baseline: Any = None) -> F64:
+        X = inputs.as_table(X)
         baseline = aligned(baseline, labels_of(X), "baseline")
         return self.ensemble.scores(*self.source.rows(X, baseline))
 
@@ -196,6 +202,7 @@ class RetrainedModel(AlteredModel):
         return self.retrained.rounds
 
     def scores(self, X: Any, baseline: Any = None) -> F64:
+        X = inputs.as_table(X)
         baseline = aligned(baseline, labels_of(X), "baseline")
         offset = self.source.rows(X, baseline)[1]
         return self.retrained.scores(X) + (0.0 if offset is None else offset)
@@ -281,7 +288,7 @@ def _with_added_rows(
         removed = np.append(removed, np.zeros(len(codes), bool))
     return replace(
         altered,
-        leaves=np.concatenate([altered.leaves, leaves], axis=1),
+        leaves=joined_rows(altered.leaves, leaves),
         y=np.concatenate([altered.y, codes]),
         w=w,
         removed=removed,
@@ -325,7 +332,7 @@ def _new_rows(source: Source, X: Any, y: NDArray[Any]) -> tuple[Ids, F64]:
         raise InvalidInput(
             "this model was trained with a baseline, which new rows lack; they cannot be added."
         )
-    return leaves, source.labels(y, len(y), "y_new")
+    return as_trained(leaves), source.labels(y, len(y), "y_new")
 
 
 def refit_on(trace: Trace, rest: Ensemble, threads: Executor | None = None) -> Ensemble:
@@ -339,12 +346,15 @@ def refit_on(trace: Trace, rest: Ensemble, threads: Executor | None = None) -> E
     scores = TrainingScores(rest)
     values = np.zeros_like(e.values)
     for t, step_trace in enumerate(trace.steps):
+        if rest.linear is not None:
+            values[e.leaf_range(t)] = refitted_functions(rest, t, scores, values, threads)
+            continue
         step = Step(rest, t, threads)
         step.advance(scores, values)
         equations = LeafEquations(rest, t)
         path = run_on_rows(equations.iterate_with_scales(step_trace.scale.tolist()), step)
         check_iterations(trace.strictest_rule, equations, path)
-        values[e.leaf_range(t)] = e.rate(t) * path[-1].after()
+        values[e.leaf_range(t)] = equations.values(path[-1].after())
     if not np.isfinite(values).all():
         raise LeaftraceError(
             "with this training set the leaf values of the model are not finite numbers: some leaves are left with "

@@ -13,11 +13,13 @@ import numpy as np
 
 from .._adapters import Source
 from .._data.arrays import F64, Real
-from .._kernels import blocks_of
+from .._model.kernels import blocks_of
 from .backward import expand_training, leaf_adjoint
+from .linear_passes import LinearPasses
+from .linear_replay import replayed
+from .methods import LeafInfluence
 from .queries import Queries
 from .refit import RefittedModel, alter
-from .replay import replay
 from .soft_splits import SoftQueries, SoftSplits, structure_blocks
 from .split_bins import Codes
 from .workspace import Workspace
@@ -37,9 +39,10 @@ class RefitPoint:
     ) -> None:
         refitted = model.ensemble
         e = replace(alter(source, model.rows), base=refitted.base, values=refitted.values)
-        trace = replay(e, source.tolerance, (), threads)
+        trace = replayed(e, source.tolerance, (), threads)
         self.work = Workspace(trace, like.dtype, like.n_jobs, like.memory_limit)
-        self.work.prepare_effects()
+        if trace.linear is None:
+            self.work.prepare_effects()
         self._n = like.trace.ensemble.n_rows
         self._kept = model.rows.keep if e.n_rows < self._n else None
 
@@ -49,6 +52,9 @@ class RefitPoint:
         ``queries``: about the model itself; their derivatives are taken here.
         """
         here = queries.at(self.work.trace.ensemble)
+        if self.work.trace.linear is not None:
+            parts = LinearPasses(self.work).blocks(here, LeafInfluence(), None)
+            return self._all_rows([values for _, values in parts])
         blocks = [
             expand_training(self.work, leaf_adjoint(self.work, here, columns), None)
             for columns in blocks_of(len(here), self.work.block)
@@ -56,16 +62,22 @@ class RefitPoint:
         return self._all_rows(blocks)
 
     def soft_slopes(
-        self, queries: Queries, splits: SoftSplits, codes: Codes, temperature: float
+        self,
+        queries: Queries,
+        splits: SoftSplits,
+        codes: Codes,
+        temperature: float,
+        whole_leaves: bool = False,
     ) -> F64:
         """(n, queries) the same through soft choices of splits.
 
-        ``codes``: (m, d) bins of the test rows.
+        ``codes``         (m, d) bins of the test rows
+        ``whole_leaves``  leaves go all their way, and splits alone give way
         """
         if self._kept is not None:
             splits = replace(splits, codes=np.ascontiguousarray(splits.codes[self._kept]))
         asked = SoftQueries(queries.at(self.work.trace.ensemble), codes)
-        parts = structure_blocks(self.work, splits, asked, temperature, None)
+        parts = structure_blocks(self.work, splits, asked, temperature, None, whole_leaves)
         return self._all_rows([values for _, values in parts])
 
     def _all_rows(self, blocks: list[Real]) -> F64:

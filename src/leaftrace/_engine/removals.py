@@ -34,7 +34,7 @@ def has_block_removal(e: Ensemble) -> bool:
     one_tree_a_step = int(np.diff(e.step_trees).max()) == 1
     is_boosting = e.moves is None and e.sample is None
     solves_leaves = not e.joins_leaves and e.rule.statistic is None
-    separate = e.n_outputs == 1 and not e.coupled
+    separate = e.n_outputs == 1 and not e.coupled and e.linear is None
     return separate and one_tree_a_step and is_boosting and solves_leaves
 
 

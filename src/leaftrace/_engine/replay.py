@@ -39,6 +39,7 @@ from .._model.start import condense_labels
 from .diagnosis import FirstValues
 from .fidelity import Fidelity, judge, refuse_diverged
 from .leaf_equations import Iteration, LeafEquations, SumsCoroutine, SumsRequest, centred
+from .linear_steps import LinearStep
 from .node_slopes import NodeSlopes
 from .pooled_leaves import PoolSlopes
 from .rounding_noise import has_rounding_noise, rounding_note, scores_before, step_noise
@@ -88,12 +89,15 @@ class Trace:
 
     ``base_labels``  labels and weights that give the starting score; few that stand for those of
                      all training rows, if the rule for the starting score is smooth
+    ``linear``       the linear functions of the leaves of each step, whose constants are in
+                     ``steps``; None if leaves are constants
     """
 
     ensemble: Ensemble
     steps: list[StepTrace]
     fidelity: Fidelity
     base_labels: tuple[F64, F64]
+    linear: Sequence[LinearStep] | None = None
 
     @cached_property
     def strictest_rule(self) -> LeafRule | None:
@@ -130,7 +134,7 @@ def replay(
     e = ensemble
     refuse_diverged(e)
     scores = TrainingScores(e)
-    scales = leaf_scales(e, largest_gradient(e, scores.A))
+    scales = leaf_scales(e, largest_gradient(e, scores.A), tolerance)
     all_sums = sums_of_all_steps(e, scores.A, threads)
     steps: list[ReplayedStep] = []
     searching = True
@@ -147,7 +151,7 @@ def replay(
     if has_rounding_noise(e):
         steps = _without_noise(e, steps, scales, tolerance)
     notes = [*notes, *rounding_note(e, scores.A)]
-    return _trace(e, steps, (e.y, e.base_weight), base_labels(e), scales[-1], tolerance, notes)
+    return judged(e, steps, (e.y, e.base_weight), base_labels(e), scales[-1], tolerance, notes)
 
 
 def _without_noise(
@@ -155,20 +159,21 @@ def _without_noise(
 ) -> list[ReplayedStep]:
     """The steps, with errors only where rounding of the gradients does not explain them."""
     suspects = {t for t, step in enumerate(steps) if not step.error <= tolerance}
-    judged = list(steps)
+    found = list(steps)
     for t, A in scores_before(e, suspects):
         trace = steps[t].trace
         values = _values_of(e, t, trace)
         noise = step_noise(e, t, A, values, np.einsum("maa->ma", trace.D[0]))
         beyond = np.abs(values - e.values[e.leaf_range(t)]) - noise
         error = float(np.maximum(beyond, 0).max() / scales[t])
-        judged[t] = replace(steps[t], error=error, leaf=int(beyond.max(axis=1).argmax()))
-    return judged
+        found[t] = replace(steps[t], error=error, leaf=int(beyond.max(axis=1).argmax()))
+    return found
 
 
 def _values_of(e: Ensemble, t: int, trace: StepTrace) -> F64:
     """(M, O) the recomputed leaf values of step t."""
-    return e.rate(t) * (trace.S[-1] + trace.scale[-1] * centred(trace.s[-1], trace.centre))
+    S = trace.S[-1] + trace.scale[-1] * centred(trace.s[-1], trace.centre)
+    return LeafEquations(e, t).values(S)
 
 
 def _first_values(e: Ensemble, trace: StepTrace) -> FirstValues:
@@ -192,7 +197,7 @@ def replay_from_sums(
     """
     e = ensemble
     refuse_diverged(e)
-    scales = leaf_scales(e, gradient)
+    scales = leaf_scales(e, gradient, tolerance)
     coroutines = {t: replay_step(e, t, scales[t], tolerance) for t in range(e.n_steps)}
     requests = {t: next(coroutine) for t, coroutine in coroutines.items()}
     finished = {}
@@ -205,7 +210,7 @@ def replay_from_sums(
             except StopIteration as end:
                 finished[t] = end.value
     steps = [finished[t] for t in range(e.n_steps)]
-    return _trace(e, steps, labels, labels, scales[-1], tolerance, notes)
+    return judged(e, steps, labels, labels, scales[-1], tolerance, notes)
 
 
 def replay_step(
@@ -226,7 +231,7 @@ def replay_step(
     else:
         scales = [1.0] * e.rule.iterations
         iterations = yield from equations.iterate_with_scales(scales, first)
-    difference = np.abs(e.rate(t) * iterations[-1].after() - target).max(axis=1)
+    difference = np.abs(equations.values(iterations[-1].after()) - target).max(axis=1)
     error = float(difference.max() / scale)
     leaf = int(difference.argmax())
     return ReplayedStep(_linearise(equations, iterations), error, leaf, weight_error)
@@ -245,7 +250,7 @@ def _recorded_error(equations: LeafEquations, first: Iteration) -> float:
     return float(np.abs(found - recorded).max(initial=0.0) / (scope.max(initial=0.0) or 1.0))
 
 
-def _trace(
+def judged(
     e: Ensemble,
     steps: Sequence[ReplayedStep],
     all_labels: tuple[F64, F64],
@@ -286,16 +291,19 @@ def largest_gradient(e: Ensemble, A: F64) -> float:
     return float(np.abs(e.gradients(A)).max())
 
 
-def leaf_scales(e: Ensemble, gradient: float) -> F64:
+def leaf_scales(e: Ensemble, gradient: float, tolerance: float) -> F64:
     """(T,) the leaf value that errors of each step are relative to: the largest one up to that step.
 
     Leaves of later steps do not count, as they explode where training diverges: beside them any
     error of the steps before would seem small. If all values are rounding noise, it is a small part
-    of the largest value that a leaf could have with this largest gradient.
+    of the largest value that a leaf could have with this largest gradient. It is never so small that the
+    rounding of a sum of starting scores over all rows, in float64, is beyond the tolerance.
     """
     possible = float(np.max(e.learning_rate)) * gradient
     largest = [np.abs(e.values[e.leaf_range(t)]).max(initial=0.0) for t in range(e.n_steps)]
-    scales = np.maximum(np.maximum.accumulate(largest), 1e-6 * possible)
+    last_bit = np.finfo(np.float64).eps * float(np.abs(e.base).max())
+    least = max(1e-6 * possible, 10 * np.sqrt(e.n_rows) * last_bit / tolerance)
+    scales = np.maximum(np.maximum.accumulate(largest), least)
     return np.where(scales > 0, scales, 1.0)
 
 
@@ -343,8 +351,8 @@ class _BacktrackingSearch:
         return (yield from self._visit(0, path or [replace(full, c=0.0)]))
 
     def _is_match(self, path: list[Iteration]) -> bool:
-        rate = self.equations.ensemble.rate(self.equations.t)
-        error = float(np.abs(rate * path[-1].after() - self.target).max()) / self.scale
+        found = self.equations.values(path[-1].after())
+        error = float(np.abs(found - self.target).max()) / self.scale
         if error < self.best_error:
             self.best_error = error
             self.best = path

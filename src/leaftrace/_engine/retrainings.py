@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from statistics import median
+
 from .._adapters import Retrained, Source
 from .._model.early_stopping import EvalSet, Rounds, different_stop, rounds_in_words
 from .._model.training_set import TrainingSet
@@ -19,14 +22,25 @@ class Retrainings:
         self._source = source
         self._settings = settings
         self._confirmed: list[EvalSet] = []
+        self._seconds: list[float] = []
 
     def train(self, training: TrainingSet, threads: int) -> Retrained:
         """The model trained again on this set, by the tracer's eval_set unless it has its own."""
         training = training.stopped_by(self._settings.eval_set)
         self._confirm(training.eval_set, training.n)
+        start = time.perf_counter()
         retrained = self._source.retrain(training, threads)
+        if threads == 1:
+            self._seconds.append(time.perf_counter() - start)
         self.rounds.append(retrained.rounds)
         return retrained
+
+    def seconds_of_one(self) -> float:
+        """Seconds of a retraining on one thread: the median of those so far, or of one that is done now."""
+        if not self._seconds:
+            self.train(TrainingSet.unchanged(self._source.ensemble.n_rows), 1)
+            self.rounds.pop()  # nobody asked for it
+        return median(self._seconds)
 
     def confirm_eval_set(self) -> None:
         """Try the tracer's eval_set, before several retrainings at once use it."""

@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterator
 import numpy as np
 
 from .._data.arrays import F64
-from .._kernels.numpy import sum_by_leaf
 from .._model.ensemble import Ensemble
+from .._model.kernels.numpy import sum_by_leaf
 from .._model.leaf_rule import UncertainStatistic
 from .._model.value_noise import value_noise
 

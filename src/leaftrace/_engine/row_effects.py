@@ -22,9 +22,10 @@ from typing import NamedTuple
 import numpy as np
 
 from .._data.arrays import F64, Ids, Real
-from .._kernels import kernels
-from .._kernels.arguments import LinearisedLeaves, ScoredRows, TreeChain
 from .._model.ensemble import Ensemble
+from .._model.kernels import kernels
+from .._model.kernels.arguments import LinearisedLeaves, ScoredRows, TreeChain
+from .._model.linear_leaves import refuse_linear
 from .placed_rows import PlacedRows, forward_scores
 from .pooled_leaves import PoolSlopes
 from .replay import StepTrace, Trace
@@ -35,6 +36,8 @@ from .replay import StepTrace, Trace
 def empty_effects(trace: Trace, n: int, dtype: np.dtype) -> tuple[Real, Real]:
     """Uninitialised V (trees, n, O) and U (trees, n, O, K)."""
     e = trace.ensemble
+    if e.linear is not None:
+        refuse_linear("this question")
     V = np.empty((len(e.first_output), n, trace.effect_outputs), dtype)
     return V, np.empty((*V.shape, e.n_outputs), dtype)
 
@@ -49,7 +52,7 @@ def direct_effects(trace: Trace, rows: PlacedRows, dtype: np.dtype) -> Real:
 def fill_effects(trace: Trace, rows: PlacedRows, part: slice, V: Real, U: Real) -> None:
     """Compute V and U of some of these rows, for all steps."""
     e = trace.ensemble
-    if _has_native_effects(e) and e.moves is None and len(e.leaves) == e.n_steps:
+    if has_native_effects(e) and e.moves is None and len(e.leaves) == e.n_steps:
         every_step = slice(0, e.n_steps)
         for effect in range(trace.effect_outputs):
             A = rows.start[part, 0].copy()
@@ -75,7 +78,7 @@ def step_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, V: Real, U: Rea
     e = trace.ensemble
     if e.step_nodes is not None:
         _effects_on_sums(trace, rows, t, A, V, U)
-    elif _has_native_effects(e):
+    elif has_native_effects(e):
         every_row = slice(0, len(rows))
         scored = ScoredRows(A[:, 0], rows.y, rows.w)
         step = slice(t, t + 1)
@@ -91,7 +94,7 @@ def step_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, V: Real, U: Rea
     _multiply_by_draws(rows, e.trees(t), slice(0, len(rows)), V, U)
 
 
-def _has_native_effects(e: Ensemble) -> bool:
+def has_native_effects(e: Ensemble) -> bool:
     """Whether a kernel computes V and U, from scores of one output."""
     return e.n_outputs == 1 and e.loss.kernel is not None and e.step_nodes is None
 
@@ -127,7 +130,7 @@ def _native_effects(
         part.stop,
         chain.edges,
         chain.values,
-        *_linearised_leaves(trace, steps, effect),
+        *linearised_leaves(trace, steps, effect),
         *scored,
         direct,
         knock_on,
@@ -159,7 +162,7 @@ def _class_effects(
     O = e.leaf_outputs
     trees = e.step_trees[steps.start : steps.stop + 1]
     edges = e.step_leaves[steps.start : steps.stop + 1]
-    tables = _linearised_leaves(trace, steps, 0)
+    tables = linearised_leaves(trace, steps, 0)
     kernels.softmax_effects(
         e.rule.newton,
         np.ascontiguousarray(leaves),
@@ -179,7 +182,7 @@ def _class_effects(
     )
 
 
-def _linearised_leaves(trace: Trace, steps: slice, effect: int) -> LinearisedLeaves:
+def linearised_leaves(trace: Trace, steps: slice, effect: int) -> LinearisedLeaves:
     """The linearised leaves of these steps, one after another, for one of the effects of rows."""
     traces = trace.steps[steps]
     edges = np.concatenate([[0], np.cumsum([step.s.size for step in traces])])

@@ -1,14 +1,15 @@
 """Soft choices of splits in the backward pass: `StructureInfluence`.
 
 The pass is that of backward.py, with two more terms for each row and inner node, which
-_kernels/numpy_choice.py defines. The program that is differentiated is training with fixed trees in
+_model/kernels/numpy_choice.py defines. The program that is differentiated is training with fixed trees in
 which tree t gives row j, besides its leaf's value, the sum over the nodes v that hold j of
 
     sum_s (pi_s - pi_s at the training's own weights and scores) rate r_c(j,s)
 
 with the children's values r and the temperature held constant. At the training's own weights the
 sum is zero and the model is the model; its derivative is the derivative of the choices. One node
-gives way at a time, and two leaves stand for the subtree that would grow below it.
+gives way at a time, and two leaves stand for the subtree that would grow below it. Leaves go a share
+of their way (`leaf_shares`).
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from .._data.arrays import F64, Ids, Ints, Real
 from .._data.errors import UnsupportedModel
 from .._data.progress import progress
 from .._data.wording import words
-from .._kernels import BLOCKS, block_width, blocks_of, kernels, zeros
-from .._kernels.numpy_choice import Limits
 from .._model.ensemble import Ensemble
+from .._model.kernels import BLOCKS, block_width, blocks_of, kernels, zeros
+from .._model.kernels.numpy_choice import Limits
 from .._model.splits import SplitSearch, TreeNodes
 from .backward import LeafAdjoint, expand_candidates, expand_training, leaf_adjoint
 from .placed_rows import PlacedRows, scores_backwards
@@ -98,6 +99,24 @@ def choice_l2(e: Ensemble, by_weight: bool) -> float:
     return max(e.lam, LEAST_ROWS * row)
 
 
+def leaf_shares(work: Workspace, temperature: float) -> F64 | None:
+    """(leaves, O) how far leaf values go: value + share (change of the value); None for all the way.
+
+    A leaf of rows that the model is sure of has hardly any second derivative D, and its slope is
+    unbounded. Another training has other leaves, which seldom hold such rows alone. So leaves answer
+    as if they had the l2 of soft choices: the share is D / (D + what their own l2 lacks), and the
+    value at the training's own weights stays. Towards temperature zero nothing is lacking.
+    """
+    e = work.trace.ensemble
+    lacking = temperature * (choice_l2(e, by_weight=False) - e.lam)
+    if not e.rule.newton or lacking <= 0:
+        return None
+    # Those of the first inner iteration; a step without any does not move, whatever its share.
+    first = [np.einsum("qmoo->mo", step.D[:1]) for step in work.trace.steps]
+    D = np.maximum(np.concatenate(first), 0)
+    return D / (D + lacking)
+
+
 class SoftQueries(NamedTuple):
     """Queries, and the bins (m, d) of their test rows."""
 
@@ -123,16 +142,20 @@ def structure_blocks(
     asked: SoftQueries,
     temperature: float,
     index: Ints | None,
+    whole_leaves: bool = False,
 ) -> Iterator[tuple[slice, Real]]:
     """StructureInfluence, block by block: (columns, values (rows, columns)).
 
     The threads share the rows of a block, so there is one block at a time.
+
+    ``whole_leaves``: leaves go all their way, and splits alone give way
     """
     work.prepare_effects()
     block = block_of(work, splits)
 
     def influence_on(columns: slice) -> tuple[slice, Real]:
-        return columns, structure_influence(work, splits, asked, columns, temperature, index)
+        soft = _SoftPass(work, splits, asked, columns, temperature, whole_leaves=whole_leaves)
+        return columns, structure_influence(soft, index)
 
     count = len(asked.queries)
     return progress(map(influence_on, blocks_of(count, block)), count, "influence", "query", block)
@@ -145,18 +168,10 @@ class NewRows(NamedTuple):
     codes: Codes
 
 
-def structure_influence(
-    work: Workspace,
-    splits: SoftSplits,
-    asked: SoftQueries,
-    columns: slice,
-    temperature: float,
-    index: Ints | None,
-) -> Real:
+def structure_influence(soft: _SoftPass, index: Ints | None) -> Real:
     """(rows, columns) dQ/dw of the training rows, or of those in `index`, through soft splits."""
-    soft = _SoftPass(work, splits, asked, columns, temperature)
     adjoint = soft.run()
-    values = expand_training(work, adjoint, index)
+    values = expand_training(soft.work, adjoint, index)
     rows = slice(None) if index is None else index
     values += soft.weight_derivatives(rows)[:, : adjoint.columns]
     return values
@@ -201,6 +216,7 @@ class _SoftPass:
         columns: slice,
         temperature: float,
         new: NewRows | None = None,
+        whole_leaves: bool = False,
     ) -> None:
         self.work = work
         self.e = work.trace.ensemble
@@ -217,6 +233,7 @@ class _SoftPass:
         self.y = _joined(rows.y for rows in self.rows)
         self.scores = [scores_backwards(work.trace, rows) for rows in self.rows]
         self.lam = choice_l2(self.e, splits.search.by_weight)
+        self.leaf_shares = None if whole_leaves else leaf_shares(work, temperature)
         queries = asked.queries
         width = block_width(len(range(len(queries))[columns]))
         is_large = splits.codes.size * width >= LARGE_TREE
@@ -229,10 +246,11 @@ class _SoftPass:
 
     def run(self) -> LeafAdjoint:
         """Run the backward pass, through which `out` gets its terms."""
+        adjoint = leaf_adjoint(self.work, self.asked.queries, self.columns, before_step=self.step)
         if self.e.independent:
             for t in range(self.e.n_steps):
-                self.step(t, self._no_scores(self.e.n_rows))
-        return leaf_adjoint(self.work, self.asked.queries, self.columns, before_step=self.step)
+                self.step(t, self._no_scores(self.e.n_rows), adjoint.fbar[self.e.leaf_range(t)])
+        return adjoint
 
     def weight_derivatives(self, rows: slice | Ints) -> Real:
         """(rows, B) derivatives in the sample weights of some rows, through the choices."""
@@ -243,9 +261,11 @@ class _SoftPass:
         """(count, K, B) zeros: derivatives in scores that no tree depends on."""
         return zeros((count, self.e.n_outputs, self.out.shape[1]), self.dtype)
 
-    def step(self, t: int, abar: Real) -> None:
-        """Add the terms of the trees of step t to abar (n, K, B) and to `out`."""
+    def step(self, t: int, abar: Real, fbar: Real) -> None:
+        """Add the terms of the trees of step t to abar (n, K, B) and to `out`; fbar (M, O, B) by shares."""
         e = self.e
+        if self.leaf_shares is not None:
+            fbar *= self.leaf_shares[e.leaf_range(t)][:, :, None].astype(self.dtype)
         A = _joined(next(scores)[1] for scores in self.scores)
         derivatives = _RowDerivatives(e, A, self.y)
         new = len(self.y) - len(abar)

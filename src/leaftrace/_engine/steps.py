@@ -13,11 +13,12 @@ import numpy as np
 
 from .._data.arrays import F64
 from .._data.progress import progress
-from .._kernels import kernels
-from .._kernels.arguments import ScoredRows, TreeChain
-from .._kernels.numpy import sum_by_leaf
 from .._model.coupled.loss import PairPoint
 from .._model.ensemble import Ensemble
+from .._model.kernels import kernels
+from .._model.kernels.arguments import ScoredRows, TreeChain
+from .._model.kernels.numpy import sum_by_leaf
+from .._model.leaf_rule import StepStatistic
 from .leaf_equations import LeafSums, Result, SumsCoroutine, SumsRequest
 
 if TYPE_CHECKING:
@@ -88,6 +89,15 @@ class Step:
             self._sum_weights()
         scores.mark_moved()
 
+    def stand(self, scores: TrainingScores) -> None:
+        """Take sums at scores that somebody else has brought to this step."""
+        self.scores = scores
+        scores.mark_moved()
+        if has_native_sums(self.ensemble):
+            self.use_sums(self._native_sums_here(scores.A))
+        else:
+            self._sum_weights()
+
     def _move(self, A: F64, values: F64 | None) -> None:
         """Bring scores A (n, K) from the step before to this one, rounded as in training.
 
@@ -151,6 +161,11 @@ class Step:
             sums = _chain_sums(e, chain, rows, self.threads, first_only_moves=True)
             return sums[chain.edges[1] :]
         self._move(A, values)
+        return self._native_sums_here(A)
+
+    def _native_sums_here(self, A: F64) -> F64:
+        """(M, 8) sums at the scores A (n, 1) of this step."""
+        e = self.ensemble
         edges = np.array([0, self.M])
         no_move = np.zeros(self.M)
         parts = [
@@ -295,9 +310,12 @@ class Step:
         ):
             rows = e.drawn_rows(first_tree + r)
             for i, o in enumerate(range(first, first + e.leaf_outputs)):
-                y = e.labels_of(o)[rows]
-                residual = y - self.scores.A[rows, o]
-                s[:, i] += e.rule.statistic_of(o)(ids[rows], self.M, residual, y, w[rows])
+                y = e.labels_of(o)
+                residual = y - self.scores.A[:, o]
+                statistic = e.rule.statistic_of(o)
+                if isinstance(statistic, StepStatistic):
+                    statistic = statistic.among(residual, e.w)
+                s[:, i] += statistic(ids[rows], self.M, residual[rows], y[rows], w[rows])
         return s
 
     @cached_property
@@ -308,8 +326,10 @@ class Step:
             return None
         count = np.zeros(self.M)
         for r, ids in enumerate(self.leaves, e.trees(self.t).start):
-            drawn = np.ones(e.n_rows) if e.sample is None else e.sample[r] > 0
-            sum_by_leaf(ids, drawn * (e.w_factor > 0), count)
+            drawn = e.w_factor > 0
+            if e.sample is not None:
+                drawn &= e.sample[r] > 0
+            sum_by_leaf(ids, drawn.astype(np.float64), count)
         return count
 
 

@@ -28,17 +28,17 @@ def values_by_refitting(
     """
     if not isinstance(method.update_set, AllPoints):
         raise InvalidInput(
-            f"{type(method.update_set).__name__} is not for this model, whose leaves are refitted as a whole "
-            "(quantiles, smoothed along their paths, or of a ranker); use LeafRefit() without an update set."
+            f"{type(method.update_set).__name__} is not for this question: the leaves of this model are refitted as a "
+            "whole (quantiles, smoothed along their paths, of a ranker, or SHAP values were asked for); use "
+            "LeafRefit() without an update set."
         )
     e = work.trace.ensemble
     # The model itself has the rounding of its library, which a refit without a row does not repeat.
-    before = refit_on(work.trace, e).scores(queries.leaves)
+    before = refit_on(work.trace, e)
 
     def without_rows(rows: Ints) -> F64:
         refitted = refit_on(work.trace, e.keep(rest(rows)))
-        change = refitted.scores(queries.leaves) - before
-        return -queries.change(change[:, :, None])[:, 0]
+        return -queries.change_between(before, refitted)
 
     models = work.map(without_rows, sets)
     done = progress(models, len(sets), "training rows", "row")

@@ -17,7 +17,7 @@ import numpy as np
 from .._data.arrays import F64, Real
 from .._data.progress import progress
 from .._data.stopping import result_of, stoppable_threads
-from .._kernels import BLOCKS
+from .._model.kernels import BLOCKS
 from .placed_rows import PlacedRows, forward_scores, scores_backwards, training_rows
 from .replay import Trace
 from .row_effects import direct_effects, empty_effects, fill_effects, step_effects
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 ROW_CHUNK = 1 << 16
 T = TypeVar("T")
 S = TypeVar("S")
+
+
+def chunks_of(n: int) -> list[slice]:
+    """Rows 0 .. n - 1 in chunks of `ROW_CHUNK`."""
+    return [slice(start, min(start + ROW_CHUNK, n)) for start in range(0, n, ROW_CHUNK)]
 
 
 class Workspace:
@@ -136,6 +141,12 @@ class Workspace:
         """(t, A^{t-1}) from the last step to the first; the array is reused."""
         return scores_backwards(self.trace, self.rows)
 
+    @cached_property
+    def finished_scores(self) -> F64:
+        """(n, K) scores of the training rows after the last step."""
+        e = self.trace.ensemble
+        return e.scores(self.rows.leaves, self.rows.start - e.base)
+
     @property
     def state_dtype(self) -> np.dtype:
         """The type of states that passes read.
@@ -183,6 +194,20 @@ class Workspace:
             return self.trace.ensemble.loss.state(A).astype(self.state_dtype)
 
     # ---- weights ----
+
+    @cached_property
+    def narrow_labels(self) -> tuple[Real, Real | None]:
+        """(n,) labels and weights in as few bytes as hold them exactly: a pass reads them in every step.
+
+        Weights are None if all are one.
+        """
+        y = self.rows.y
+        w = None if np.all(self.rows.w == 1) else self.rows.w
+        with np.errstate(over="ignore"):
+            y32 = y.astype(np.float32)
+            w32 = None if w is None else w.astype(np.float32)
+        exact_weights = w is None or w32 is None or np.array_equal(w, w32)
+        return (y32, w32) if exact_weights and np.array_equal(y, y32) else (y, w)
 
     @cached_property
     def w(self) -> Real:
