@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,11 +12,11 @@ from .._data import inputs
 from .._data.arrays import F64, Ints, Real
 from .._data.errors import InvalidInput, LeaftraceError
 from .._data.grouping import SourceTables
-from .._data.row_labels import aligned, labels_of, row_index, row_numbers
-from .._engine.candidates import Candidates, candidate_values, structure_candidate_values
-from .._engine.costs import Estimate
+from .._data.row_labels import row_numbers
+from .._data.time_limit import TimeLimit
 from .._engine.engine import Engine
-from .._engine.jumps import refuse_jumping_candidates, refuse_jumping_rows
+from .._engine.jumps import refuse_jumping_rows
+from .._engine.leaf_queries import refuse_other_methods
 from .._engine.less_memory import empty_answer, in_smaller_pieces
 from .._engine.methods import (
     Baseline,
@@ -26,11 +27,13 @@ from .._engine.methods import (
     RetrainingBaseline,
     SplitBaseline,
     StructureInfluence,
-    TopKLeaves,
+    moves_leaves,
+    runs_backward,
 )
 from .._engine.queries import Of, Queries, Reduce
 from .._engine.subset_training import SubsetTraining
 from .._engine.whole_refits import values_by_refitting
+from .._model.ensemble import Ensemble
 from .influence import FIRST_ORDER, REFITTED, SOFT_SPLITS, Influence, Unit, rank, top_table
 from .query_rows import whole_queries_influence
 from .retrained_rows import values_by_retraining
@@ -51,6 +54,11 @@ class QueryArguments(NamedTuple):
     qid: Any = None
 
 
+def asked(tracer: Tracer, X_test: Any, *others: Any) -> QueryArguments:
+    """The arguments of a call, with a single row (a Series) as a table."""
+    return QueryArguments(inputs.as_table(X_test, tracer.X_train), *others)
+
+
 def result_tables(
     tracer: Tracer, train: Any, rows: Ints | None, test: Any, queries: Queries
 ) -> SourceTables:
@@ -59,7 +67,8 @@ def result_tables(
     ``rows``: which rows of the table `train` the result is about; None for all.
     """
     reduced = queries.reduce is not None
-    return SourceTables(train, rows, None if reduced else test, reduced, tracer.table_kind)
+    labels = tracer.y_train if train is tracer.X_train else None
+    return SourceTables(train, rows, None if reduced else test, reduced, tracer.table_kind, labels)
 
 
 # ---- removal of training rows ----
@@ -89,6 +98,7 @@ def rows_influence(
     if method.differentiates:
         engine.needs_derivatives()
     queries, test_index = engine.queries(*query)
+    refuse_other_methods(queries, moves_leaves(method))
     index = row_numbers(rows, engine.n_rows, labels=tracer.row_labels)
     some = None if rows is None else index
     if method.gives == "derivatives":
@@ -104,12 +114,20 @@ def rows_influence(
             tracer, query, queries, test_index, method, of_documents, kind
         )
     changed = None
+    done = ""
     if isinstance(method, Retrain):
         sets = list(index[:, None])
-        values, changed = values_by_retraining(engine, query.X_test, query.baseline, queries, sets)
+        limit = TimeLimit(method.time_limit)
+        values, changed = values_by_retraining(
+            engine, query.X_test, query.baseline, queries, sets, limit
+        )
+        if limit.passed:
+            index = some = index[: limit.begun]
+            done = f", {limit.begun:,} of {len(sets):,} rows"
     elif isinstance(method, RetrainingBaseline):
         values = method.values(_subset_training(tracer, query), queries, index)
     elif isinstance(method, SplitBaseline):
+        engine.needs_constant_leaves(repr(method))
         trees = engine.source.split_search().trees
         values = method.values(engine.work, trees, queries, index)
     else:
@@ -124,7 +142,8 @@ def rows_influence(
         "noise": single_row_noise(tracer, queries, method),
         "change_is": kind_of_change(engine, method),
     }
-    return removal_influence(tracer, values, index, test_index, queries, method, **extra)
+    found = removal_influence(tracer, values, index, test_index, queries, method, **extra)
+    return replace(found, method=found.method + done)
 
 
 def _subset_training(tracer: Tracer, query: QueryArguments) -> SubsetTraining:
@@ -152,7 +171,8 @@ def kind_of_change(engine: Engine, method: Method) -> str:
 
 def single_row_noise(tracer: Tracer, queries: Queries, method: Method) -> F64 | None:
     """(queries,) sizes from which effects of a single row stand out, if they were measured."""
-    found = None if method.gives == "scores" else tracer.noise_of(queries, 1)
+    is_measured = method.gives != "scores" and queries.of_scores
+    found = tracer.noise_of(queries, 1) if is_measured else None
     return None if found is None else found[0]
 
 
@@ -165,6 +185,7 @@ def _values(
 ) -> Real:
     """(rows, queries) by the pass of the method, for some training rows or, with None, for all."""
     if isinstance(method, Baseline):
+        engine.needs_constant_leaves(repr(method))
         return method.values(engine.work, queries, index, engine.source.classes)
     if not isinstance(method, LeafRefit) and runs_backward(method):
         count = engine.n_rows if index is None else len(index)
@@ -175,17 +196,16 @@ def _values(
     assert not isinstance(method, StructureInfluence)
     rows = np.arange(engine.n_rows) if index is None else index
     e = engine.ensemble
-    if isinstance(method, LeafRefit) and (e.not_smooth or e.coupled):
+    if isinstance(method, LeafRefit) and _is_refitted_whole(e, queries):
         sets = list(rows[:, None])
         return values_by_refitting(engine.work, engine.rest, queries, method, sets)
     return engine.forward_values(queries, method, rows)
 
 
-def runs_backward(method: Any) -> bool:
-    """Whether a method gives all training rows at once by a backward pass."""
-    if isinstance(method, LeafInfluence):
-        return not isinstance(method.update_set, TopKLeaves)
-    return isinstance(method, StructureInfluence)
+def _is_refitted_whole(e: Ensemble, queries: Queries) -> bool:
+    """Whether LeafRefit is a refit of all leaves without each row."""
+    whole = bool(e.not_smooth) or e.coupled or e.linear is not None
+    return whole or not queries.of_scores
 
 
 def _backward_blocks(
@@ -287,101 +307,3 @@ def streamed_top(
     kind = kind_of_change(tracer.engine, method)
     unit = Unit(kind, single_row_noise(tracer, queries, method))
     return top_table(tops, rows, test_index, name, tracer.table_kind, unit)
-
-
-def influence_estimate(
-    tracer: Tracer, queries: Any, method: Method | None, reduce: Reduce, rows: Any
-) -> Estimate:
-    """The expected cost of `Tracer.influence`. ``queries``: test rows, or their number."""
-    method = LeafInfluence() if method is None else method
-    if not isinstance(method, (LeafInfluence, StructureInfluence, LeafRefit)):
-        raise InvalidInput(
-            "estimate() knows LeafInfluence, StructureInfluence and LeafRefit; for Retrain(), time one "
-            "tracer.retrain()."
-        )
-    tracer.engine.needs_separate_rows("estimate()")
-    m = queries if isinstance(queries, (int, np.integer)) else inputs.row_count(queries)
-    columns = 1 if reduce else int(m)
-    index = row_numbers(rows, tracer.n_rows, labels=tracer.row_labels)
-    return tracer.engine.plan(method, columns, len(index)).estimate
-
-
-# ---- rows that are not in the training set ----
-
-
-def candidates_influence(
-    tracer: Tracer, query: QueryArguments, X_new: Any, y_new: Any, method: Method | None
-) -> Influence:
-    """Derivatives of queries in the weights of new rows, at weight zero."""
-    engine = tracer.engine
-    engine.needs_separate_rows("score_candidates()")
-    soft = _soft_candidates(method)
-    engine.needs_derivatives()
-    y_new = aligned(y_new, labels_of(X_new), "y_new", "X_new")
-    leaves, offset = engine.source.rows(X_new)
-    refuse_jumping_candidates(engine.work.trace, leaves)
-    queries, test_index = engine.queries(*query)
-    m = leaves.shape[1]
-    start = np.tile(engine.ensemble.base, (m, 1)) + (0.0 if offset is None else offset)
-    new = Candidates(X_new, leaves, start)
-
-    def values_under(labels: list[F64]) -> Real:
-        if soft is None:
-            return candidate_values(engine, queries, new, labels)
-        return structure_candidate_values(engine, queries, query.X_test, new, labels, soft)
-
-    scores = engine.ensemble.scores(leaves, offset)
-    values, per_label = in_smaller_pieces(
-        engine.work, lambda: _values_of_new_rows(engine, values_under, scores, y_new)
-    )
-    return Influence(
-        finite_values(values),
-        row_index(X_new, m),
-        test_index,
-        queries.of,
-        "candidates at weight zero" + (f", {soft!r}" if soft else ""),
-        "added",
-        np.ones(m),
-        per_label=per_label,
-        lower_is_better=queries.lower_is_better,
-        tables=result_tables(tracer, X_new, None, query.X_test, queries),
-        change_is=SOFT_SPLITS if soft else FIRST_ORDER,
-    )
-
-
-def _soft_candidates(method: Method | None) -> StructureInfluence | None:
-    """The method if splits are soft, or None for those of trees as they are."""
-    if method is None or method == LeafInfluence():
-        return None
-    if isinstance(method, StructureInfluence):
-        return method
-    raise InvalidInput(
-        f"method is {method!r}; score_candidates() takes LeafInfluence() without an update set, or "
-        "StructureInfluence(). For effects that are not of first order, use refit(added=...) or retrain(added=...)."
-    )
-
-
-def _values_of_new_rows(
-    engine: Engine, values_under: Callable[[list[F64]], Real], scores: F64, y_new: Any
-) -> tuple[Real, dict[Any, Real] | None]:
-    """(rows, queries) values of new rows, and their values under each label of a classifier.
-
-    They are under the labels y_new, or, if these are None, expected under the model's prediction.
-
-    ``values_under``  a function of several labelings (rows,) that gives (labelings, rows, queries)
-    ``scores``        (rows, K) of the new rows
-    """
-    m = len(scores)
-    if y_new is not None:
-        labels = engine.labels(y_new, m, "y_new")
-        return values_under([labels])[0], None
-    response = engine.reading.response(scores)  # (m, classes) or (m,)
-    if response.ndim == 1:
-        # The effect is linear in the label, so its expectation is that of the mean label.
-        return values_under([response])[0], None
-    classes = engine.reading.with_numbered_classes().classes
-    assert classes is not None
-    labelings = [np.full(m, float(code)) for code in range(len(classes))]
-    by_label = values_under(labelings)
-    expected = np.einsum("cnq,nc->nq", by_label, response)
-    return expected.astype(engine.work.dtype), dict(zip(classes.tolist(), by_label, strict=True))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._data.tables import notebook
-from .._kernels import is_native
+from .._model.kernels import is_native
 
 if TYPE_CHECKING:
     from .tracer import Tracer

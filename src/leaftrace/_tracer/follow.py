@@ -28,7 +28,7 @@ def followed(
     tracer.y_train = training.labels(original.y_train)
     tracer.train_index = original.train_index[training.keep]
     weights = training.weights(original._given_weight)
-    tracer._given_weight = inputs.weights(weights, tracer.n_rows)
+    tracer._given_weight = inputs.optional_weights(weights, tracer.n_rows)
     if training.added is not None:
         X_new, y_new, _ = training.added
         names = row_index(X_new, len(y_new))

@@ -13,6 +13,7 @@ from .._data.arrays import F64, Ints, Real
 from .._data.errors import InvalidInput
 from .._data.grouping import SourceTables
 from .._data.tables import notebook, table, wide_table
+from .exports import as_opendataval, as_pydvl
 from .influence_file import read_fields, write_influence
 from .noise_floor import noise_marks
 
@@ -182,6 +183,15 @@ class Influence:
         change = self.change.mean(axis=1, dtype=float)
         worth = change if self.action == "removed" else -change
         return -worth if self.lower_is_better is False else worth
+
+    def to_pydvl(self) -> Any:
+        """`data_values` as a ValuationResult of pyDVL, which sorts, slices and plots them."""
+        positions = np.arange(len(self.values)) if self.positions is None else self.positions
+        return as_pydvl(self.data_values(), self.train_index, positions, f"leaftrace {self.method}")
+
+    def to_opendataval(self) -> Any:
+        """`data_values` as a finished DataEvaluator of OpenDataVal, for its experiments."""
+        return as_opendataval(self.data_values())
 
     def by(self, groups: Any, test_groups: Any = None, *, bins: int = 5) -> Any:
         """Totals over groups of training rows: a line for each query and group, or slice and group.

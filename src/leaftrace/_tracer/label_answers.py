@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._data.arrays import F64, Ints
 from .._data.errors import InvalidInput
 from .._data.row_labels import row_numbers
 from .._engine.engine import Engine
+from .._engine.label_slopes import label_slopes
 from .._engine.less_memory import in_smaller_pieces
 from .answers import QueryArguments, finite_values, result_tables
 from .influence import Influence
@@ -25,12 +25,13 @@ def labels_influence(tracer: Tracer, query: QueryArguments, to: Any, rows: Any) 
     """
     engine = tracer.engine
     engine.needs_derivatives()
-    target = _target_class(engine, to)
+    target = target_class(engine, to)
     queries, test_index = engine.queries(*query)
     index = row_numbers(rows, engine.n_rows, labels=tracer.row_labels)
     some = None if rows is None else index
-    values = in_smaller_pieces(engine.work, lambda: engine.label_slopes(queries, index, target))
-    action, size = _label_action(engine, index)
+    values = in_smaller_pieces(engine.work, lambda: label_slopes(engine, queries, index, target))
+    action = label_action(engine)
+    size = 1 - 2 * engine.ensemble.y[index] if action == "flipped" else np.ones(len(index))
     return Influence(
         finite_values(values),
         tracer.train_index[index],
@@ -45,7 +46,7 @@ def labels_influence(tracer: Tracer, query: QueryArguments, to: Any, rows: Any) 
     )
 
 
-def _target_class(engine: Engine, to: Any) -> int | None:
+def target_class(engine: Engine, to: Any) -> int | None:
     """The number of the class that labels move to, or of the label, for rows with several.
 
     None for models of one output, and of several for one label.
@@ -57,7 +58,7 @@ def _target_class(engine: Engine, to: Any) -> int | None:
                 f"rows of this model have {e.y.shape[1]} labels; say with to=0, 1, ... which of them changes."
             )
         return int(to)
-    if e.n_outputs == 1 or e.loss.several_numbers:
+    if e.n_outputs == 1 or engine.source.classes is None:
         if to is not None:
             raise InvalidInput(
                 "to= names the class that labels move to, for models of three or more classes."
@@ -70,11 +71,8 @@ def _target_class(engine: Engine, to: Any) -> int | None:
     return int(engine.labels(np.array([to]), 1, "to")[0])
 
 
-def _label_action(engine: Engine, index: Ints) -> tuple[str, F64]:
-    """The change of labels whose effect tables show, and how far it goes for each row."""
-    e = engine.ensemble
-    if e.n_outputs > 1 and not e.loss.several_numbers:
-        return "relabelled", np.ones(len(index))
+def label_action(engine: Engine) -> str:
+    """The change of labels whose effect tables show."""
     if engine.source.classes is None:
-        return "label_raised", np.ones(len(index))
-    return "flipped", 1 - 2 * e.y[index]
+        return "label_raised"
+    return "relabelled" if engine.ensemble.n_outputs > 1 else "flipped"

@@ -30,7 +30,7 @@ from .._engine.methods import LeafInfluence
 from .._engine.queries import Queries
 from .._engine.replay import Trace
 from .._engine.workspace import Workspace
-from .._kernels import block_width, blocks_of
+from .._model.kernels import block_width, blocks_of
 from .answers import removal_influence, single_row_noise
 from .influence import Influence, Unit, largest
 
@@ -63,6 +63,7 @@ def neighbour_table(
     if k < 1:
         raise InvalidInput(f"k is {k}; ask for 1 or more neighbours.")
     engine = tracer.engine
+    engine.needs_constant_leaves("neighbours()")
     y_test = engine.test_labels(X_test, y_test)
     scores, test_index = engine.queries(X_test, None, "prediction", None, output, baseline)
     queries = scores  # on which the influence is shown

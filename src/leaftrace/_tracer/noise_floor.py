@@ -25,6 +25,7 @@ from .._data.errors import InvalidInput
 from .._data.progress import progress
 from .._data.student import student
 from .._data.tables import table
+from .._data.time_limit import TimeLimit
 from .._engine.queries import Queries
 from .._model.training_set import TrainingSet
 
@@ -173,6 +174,7 @@ class NoiseFloors:
         repeats: int = 10,
         seed: int = 0,
         baseline: Any = None,
+        time_limit: float | None = None,
     ) -> NoiseFloor:
         """Train again a few times without random rows, to see which effects stand out of that.
 
@@ -189,8 +191,10 @@ class NoiseFloors:
                      `removal_impact`
         ``repeats``  how many retrainings, 3 or more; few make the bound wide
         ``seed``     of the random rows
+        ``time_limit``  seconds after which no more retraining is begun, once there are 3
         """
-        floor = _measure(self.engine, X, y, removed, repeats, seed, baseline, self.X_train)
+        limit = TimeLimit(time_limit)
+        floor = _measure(self.engine, X, y, removed, repeats, seed, baseline, self.X_train, limit)
         self.floors = (*self.floors, floor)
         return floor
 
@@ -232,6 +236,7 @@ def _measure(
     seed: int,
     baseline: Any,
     X_train: Any,
+    limit: TimeLimit,
 ) -> NoiseFloor:
     """Retrain without random rows and compare the scores of X."""
     if not inputs.is_whole(repeats) or repeats < FEWEST:
@@ -252,15 +257,23 @@ def _measure(
         scores = engine.retrainings.train(training, 1).scores(X)
         return scores + (0.0 if offset is None else offset) - queries.scores
 
-    models = engine.work.map(moves_without, draws)
+    models = engine.work.map(moves_without, limit.items(draws, lambda: limit.begun >= FEWEST))
     moves = np.array(list(progress(models, len(draws), "noise floor", "model")))
     losses = None
     if y is not None:
         losses = queries.change(np.ascontiguousarray(np.moveaxis(moves, 0, 2))).T
     note = engine.retrainings.in_words(first)
+    if limit.passed:
+        note = f"{limit.in_words(limit.begun, len(draws), 'retrainings')} {note}".strip()
     kind = frames.kind(X_train)
     return NoiseFloor(
-        np.array(draws), moves, test_index, losses, note, np.array(queries.leaves), kind
+        np.array(draws[: limit.begun]),
+        moves,
+        test_index,
+        losses,
+        note,
+        np.array(queries.leaves),
+        kind,
     )
 
 

@@ -11,6 +11,7 @@ from .._data.arrays import F64, Ints, Real
 from .._data.errors import InvalidInput
 from .._data.grouping import SourceTables
 from .._data.query_ids import QueryRows
+from .._data.time_limit import TimeLimit
 from .._engine.engine import Engine
 from .._engine.methods import Baseline, LeafInfluence, LeafRefit, Method, Retrain
 from .._engine.queries import Queries
@@ -124,5 +125,11 @@ def _values_without(
 ) -> tuple[Real, np.ndarray | None]:
     """(sets, queries) Q(with) - Q(without) each set, by refitting or training again."""
     if isinstance(method, Retrain):
-        return values_by_retraining(engine, query.X_test, query.baseline, queries, sets)
+        if method.time_limit is not None:
+            raise InvalidInput(
+                "by='query' asks about all queries; use Retrain() without time_limit."
+            )
+        return values_by_retraining(
+            engine, query.X_test, query.baseline, queries, sets, TimeLimit(None)
+        )
     return values_by_refitting(engine.work, engine.rest, queries, method, sets), None

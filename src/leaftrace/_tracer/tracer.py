@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -12,42 +11,42 @@ from .._adapters import open_model
 from .._adapters.class_names import NamedClasses
 from .._data import frames, inputs
 from .._data.arrays import F64, Ints
-from .._data.parquet import Paths
 from .._data.row_labels import aligned, labels_of, positions_of
 from .._engine.costs import Estimate
 from .._engine.engine import Engine
 from .._engine.fidelity import Fidelity
-from .._engine.free_memory import available_memory
 from .._engine.less_memory import memory_errors
-from .._engine.methods import LeafInfluence, LeafRefit, Method, StructureInfluence
+from .._engine.methods import LeafInfluence, LeafRefit, Method, Retrain, StructureInfluence
 from .._engine.queries import Of, Reduce
 from .._engine.refit import RefittedModel, RetrainedModel
 from .._engine.settings import settings_of
 from .._model.early_stopping import read_eval_set
 from .answers import (
-    QueryArguments,
-    candidates_influence,
-    influence_estimate,
+    asked,
     rows_influence,
     streamed_top,
 )
+from .candidate_answers import candidates_influence
 from .display import tracer_html, tracer_text
+from .estimates import influence_estimate
 from .follow import followed
 from .influence import Influence
 from .label_answers import labels_influence
 from .neighbours import neighbour_table
+from .openings import Openings
 from .query_rows import QueriesOfTraining
-from .training_rows import announce_duplicates, changed_training_set, read_files
+from .training_rows import announce_duplicates, changed_training_set
 
 
-class Tracer(QueriesOfTraining):
+class Tracer(Openings, QueriesOfTraining):
     """A fitted model and its training rows: replays the training and traces predictions to rows.
 
     >>> tracer = Tracer(model, X_train, y_train)              # doctest: +SKIP
     >>> tracer.influence(X_test, y_test).top(5)               # doctest: +SKIP
 
-    ``model``         a fitted model of CatBoost, XGBoost, LightGBM or scikit-learn, a Pipeline that
-                      ends in one, or the path of a saved one
+    ``model``         a fitted model of CatBoost, XGBoost, LightGBM or scikit-learn, a Pipeline or
+                      search that ends in one, or the path of a saved one. A model made of others
+                      (Voting*, Stacking*, CalibratedClassifierCV) gives a `MembersTracer`
     ``X_train, y_train, sample_weight``  exactly what the model was trained on, in the same order; a
                       CatBoost Pool or an XGBoost DMatrix can stand for all of them
     ``baseline``      scores given to the training rows before the first tree, if the model was
@@ -63,7 +62,8 @@ class Tracer(QueriesOfTraining):
     ``class_names``   names of the classes, in their order, for a model that has only numbers for
                       them (a saved LightGBM or XGBoost model); labels may then be given by name,
                       and tables show names
-    ``qid``           for rankers: the query of each training row, or the sizes of the queries
+    ``qid``           for rankers: the query of each training row, or the sizes of the queries; as many
+                      values as rows are the former
     ``eval_set``      (X, y) that stopped the training early, as in fit(): retraining stops again
                       by it. Without it, retrained models have as many rounds as the model
 
@@ -80,7 +80,7 @@ class Tracer(QueriesOfTraining):
     X_train: Any  # as given
     y_train: np.ndarray  # (n,) as given, or class names; (n, Y) for several labels a row
     engine: Engine  # the replayed model; actions and views are built on it
-    _given_weight: F64  # (n,)
+    _given_weight: F64 | None  # (n,); None: one for every row
 
     def __init__(
         self,
@@ -113,59 +113,18 @@ class Tracer(QueriesOfTraining):
             self.engine = Engine(source, settings)
             self.X_train = X_train
             self._set_labels(index)
-            self._given_weight = inputs.weights(sample_weight, self.n_rows)
+            self._given_weight = inputs.optional_weights(sample_weight, self.n_rows)
             labels = source.own_labels(X_train) if y_train is None else y_train
             self.y_train = inputs.label_array(labels)
             if isinstance(source, NamedClasses):
                 self.y_train = source.named(self.y_train)
 
-    @classmethod
-    def from_files(
-        cls,
-        model: Any,
-        files: Paths,
-        *,
-        target: str,
-        weight: str | None = None,
-        baseline: str | Sequence[str] | None = None,
-        index: str | None = None,
-        columns: Sequence[str] | None = None,
-        cache: str | os.PathLike[str] | None = None,
-        memory_limit: int | None = None,
-        **settings: Any,
-    ) -> Tracer:
-        """A tracer of a model whose training table is in Parquet files and need not fit in memory.
-
-        >>> tracer = Tracer.from_files(model, "train/*.parquet", target="income", cache="leaves")   # doctest: +SKIP
-
-        The rows are read once, part by part, for their leaves, which stay on disk. All methods then
-        give the same results as in memory, to rounding. Some 100 bytes a row are in memory, beside
-        what `memory_limit` allows. `X_train` is no table in memory, but reads rows and columns when
-        they are needed: `X_train.take(rows)`, `X_train["age"]`.
-
-        ``files``     a pattern, a folder, or a list of files in the order of the rows
-        ``target, weight, baseline``  columns with the labels, sample weights and scores given to
-                      the rows (several for models of several outputs)
-        ``index``     a column with names of the rows, for tables; by default positions
-        ``columns``   those that the model was trained on; by default all the others
-        ``cache``     a folder that keeps the leaves for the next time, as long as model and files
-                      are the same: the model's contents; name, size, time of change and footer of
-                      each file. Old ones are not removed. By default a temporary folder, removed
-                      with the tracer
-        ``memory_limit, **settings``  as those of `Tracer`
-        """
-        limit = memory_limit or available_memory() // 2
-        scores = [baseline] if isinstance(baseline, str) else list(baseline or [])
-        rows = read_files(files, target, weight, scores, index, columns, cache, limit // 2)
-        tracer = cls(model, **rows.arguments, memory_limit=memory_limit, **settings)
-        tracer._set_labels(rows.labels)
-        return tracer
-
     def _set_labels(self, labels: np.ndarray | None) -> None:
         """Take the labels (n,) of the training rows; None: they have positions only."""
         self.row_labels = labels
         self.train_index = np.arange(self.n_rows) if labels is None else labels
-        announce_duplicates(self.train_index, stacklevel=3)
+        if labels is not None:
+            announce_duplicates(labels, stacklevel=3)
 
     @property
     def fidelity(self) -> Fidelity:
@@ -184,7 +143,8 @@ class Tracer(QueriesOfTraining):
         Rows that training held out have the weight they were given, which retraining needs.
         """
         e = self.engine.ensemble
-        return np.where(e.w_factor > 0, e.sample_weight, self._given_weight)
+        given = 1.0 if self._given_weight is None else self._given_weight
+        return np.where(e.w_factor > 0, e.sample_weight, given)
 
     @property
     def classes(self) -> np.ndarray | None:
@@ -242,10 +202,10 @@ class Tracer(QueriesOfTraining):
                     function of them
         ``reduce``  "mean" or "sum": one column for the whole test set, at the price of one test row
         ``qid``     queries of ranked test rows, as for `Tracer`. The loss of a ranker, and
-                    `goals.NDCG`, then have a column for each query
+                    `goals.ndcg`, then have a column for each query
         ``by``      "query": lines are whole training queries of a ranker instead of its rows
         """
-        query = QueryArguments(X_test, y_test, of, reduce, output, baseline, qid)
+        query = asked(self, X_test, y_test, of, reduce, output, baseline, qid)
         return rows_influence(self, query, method, rows, by)
 
     def top(
@@ -262,7 +222,7 @@ class Tracer(QueriesOfTraining):
         qid: Any = None,
     ) -> Any:
         """The table of `influence(...).top(k)`, with no more than a block of columns in memory."""
-        query = QueryArguments(X_test, y_test, of, None, output, baseline, qid)
+        query = asked(self, X_test, y_test, of, None, output, baseline, qid)
         return streamed_top(self, query, method, k, effect)
 
     def label_influence(
@@ -283,7 +243,7 @@ class Tracer(QueriesOfTraining):
         labels move to: values are the rate at which Q changes as the row's label mass goes from its
         class to that one.
         """
-        query = QueryArguments(X_test, y_test, of, reduce, output, baseline)
+        query = asked(self, X_test, y_test, of, reduce, output, baseline)
         return labels_influence(self, query, to, rows)
 
     def score_candidates(
@@ -306,7 +266,7 @@ class Tracer(QueriesOfTraining):
         under each label. With class weights, a row has that of its class. `method` can also be
         StructureInfluence().
         """
-        query = QueryArguments(X_test, y_test, of, reduce, output, baseline)
+        query = asked(self, X_test, y_test, of, reduce, output, baseline)
         return candidates_influence(self, query, X_new, y_new, method)
 
     def neighbours(
@@ -335,7 +295,9 @@ class Tracer(QueriesOfTraining):
         ``output``  of several outputs, the one whose score is meant; by default that of the
                     predicted class
         """
-        return neighbour_table(self, X_test, y_test, k, by, output, baseline)
+        return neighbour_table(
+            self, inputs.as_table(X_test, self.X_train), y_test, k, by, output, baseline
+        )
 
     @memory_errors("refitting the model")
     def refit(
@@ -382,11 +344,13 @@ class Tracer(QueriesOfTraining):
         self,
         queries: Any,
         *,
-        method: LeafInfluence | StructureInfluence | LeafRefit | None = None,
+        method: LeafInfluence | StructureInfluence | LeafRefit | Retrain | None = None,
         reduce: Reduce = None,
         rows: Any = None,
     ) -> Estimate:
         """Seconds and bytes that `influence` will take for these test rows (or this many of them).
+
+        Passes over a few rows are timed for it, and for `Retrain()` one training if none was done before.
 
         >>> tracer.estimate(10_000)                               # doctest: +SKIP
         Estimate(about 12 s, 1.4 GB; row form)
