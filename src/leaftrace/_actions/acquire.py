@@ -31,14 +31,16 @@ import numpy as np
 from .._data import inputs
 from .._data.arrays import F64, Ids, Ints
 from .._data.errors import InvalidInput, UnsupportedModel
+from .._data.numbers import change_text, number_text
 from .._data.progress import progress
 from .._data.row_labels import aligned, labels_of, row_index
 from .._data.tables import table
 from .._engine.refit import AlteredModel
+from .._model.losses import Loss
 from .._tracer.influence import FIRST_ORDER
 from .._tracer.tracer import Tracer
 from .common import Finding, Interruptible, check_tracer, stopping_note
-from .effects import Effect, effects_table, in_target_unit
+from .effects import Effect, effects_table, in_target_unit, judged, unit_of
 from .statistics import interval_in_words, paired_interval
 
 _NOT_RETRAINED = "Not retrained: only a retrained model shows what these labels are worth."
@@ -115,14 +117,15 @@ class Acquisition(Finding):
         advice = _NOT_RETRAINED
         ways = ("refitted", "retrained") if retrain else ("refitted",)
         with Interruptible():
-            for way in progress(ways, len(ways), "checking", "model"):
+            for way in progress(ways, len(ways), "checking", "model", left=""):
                 model = self._model_with_rows(labels, way)
                 if model is None:
                     continue
                 change = model.loss(*judging) - before
                 effect = replace(effect, **{way: float(change.mean())})
                 if way == "retrained":
-                    advice = _verdict(before, change)
+                    advice = _verdict(before, change, self.tracer.engine.ensemble.loss)
+                    effect = judged(effect, paired_interval(change))
         return replace(self, outcome=effect, advice=advice + stopping_note(self.tracer, retrain))
 
     def _model_with_rows(self, labels: np.ndarray, way: str) -> AlteredModel | None:
@@ -270,13 +273,16 @@ def spread_out(score: F64, leaves: Ids, k: int, diversity: float) -> tuple[Ints,
     return chosen, similarity
 
 
-def _verdict(before: F64, change: F64) -> str:
+def _verdict(before: F64, change: F64, loss: Loss) -> str:
     """Advice from the losses (m,) of the hold-out rows and their changes."""
     low, high = paired_interval(change)
+    unit = unit_of(loss)
+    mean = float(before.mean())
     what = "Keep them" if high < 0 else "No improvement"
     return (
-        f"{what}: retrained with their labels, the mean loss of the hold-out changes by "
-        f"{change.mean():+.4g} ({interval_in_words(low, high)}) from {before.mean():.4g}."
+        f"{what}: retrained with their labels, the {unit.name} of the hold-out changes by "
+        f"{change_text(unit.change(mean, change.mean()), 4)} "
+        f"({interval_in_words(*unit.interval(mean, low, high))}) from {number_text(unit.level(mean), 4)}."
     )
 
 

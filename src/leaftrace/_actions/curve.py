@@ -14,12 +14,16 @@ import numpy as np
 from .._data import inputs
 from .._data.arrays import F64, Ints
 from .._data.errors import InvalidInput
+from .._data.numbers import change_text, number_text
 from .._data.progress import progress
 from .._data.row_labels import row_numbers
 from .._data.tables import table
+from .._data.time_limit import TimeLimit
+from .._engine.many_refits import losses_without
 from .._tracer.influence import Influence
 from .._tracer.tracer import Tracer
 from .common import Finding, Interruptible, check_tracer, mean_loss
+from .effects import LossUnit, unit_of
 
 _SHARES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # of the training rows
 
@@ -34,6 +38,7 @@ def removal_curve(
     retrain: bool = False,
     draws: int = 3,
     seed: int = 0,
+    time_limit: float | None = None,
 ) -> RemovalCurve:
     """Loss of held-out rows without the first rows of an order, and without as many random rows.
 
@@ -48,9 +53,11 @@ def removal_curve(
     ``retrain``  also train the model again at each point, for the order and for random rows
     ``draws``    number of random orders, whose mean is given
     ``seed``     seed of the random orders
+    ``time_limit``  seconds after which no more point is computed
 
     Ctrl-C ends the work with the points that are finished; retraining comes last.
     """
+    limit = TimeLimit(time_limit)
     check_tracer(tracer)
     if draws < 1:
         raise InvalidInput(f"draws is {draws}; compare with 1 random order or more.")
@@ -63,28 +70,41 @@ def removal_curve(
     # (refitted and retrained, orders, points)
     losses = np.full((2, 1 + draws, 1 + len(sizes)), np.nan)
     losses[:, :, 0] = mean_loss(tracer, X_hold, y_hold)
-    ways = [tracer.refit, tracer.retrain] if retrain else [tracer.refit]
+    jobs = [(o, i, orders[o][:c]) for i, c in enumerate(sizes, 1) for o in range(1 + draws)]
     with Interruptible() as run:
-        for by_way, make in zip(losses, ways, strict=False):
-            jobs = [(o, i, orders[o][:c]) for i, c in enumerate(sizes, 1) for o in range(1 + draws)]
-            for o, i, gone in progress(jobs, len(jobs), f"{make.__name__} without rows", "model"):
-                by_way[o, i] = mean_loss(make(gone), X_hold, y_hold)
+        sets = (gone for _, _, gone in limit.items(jobs))
+        by_row = losses_without(tracer.engine, sets, X_hold, y_hold)
+        by_row = progress(by_row, len(jobs), "refit without rows", "model")
+        for (o, i, _), found in zip(jobs, by_row, strict=False):
+            losses[0, o, i] = found.mean()
+        allowed = limit.items(jobs if retrain else [])
+        for o, i, gone in progress(allowed, len(jobs), "retrain without rows", "model"):
+            losses[1, o, i] = mean_loss(tracer.retrain(gone), X_hold, y_hold)
     refitted, retrained = losses[:, 0]
     random_refitted, random_retrained = losses[:, 1:].mean(axis=1)
     removed = np.append(0, sizes)
+    unit = unit_of(tracer.engine.ensemble.loss)
+    name = f"{unit.name[0].upper()}{unit.name[1:]}"
     if np.isfinite(retrained[1:]).any():
-        advice = _advice(removed, retrained, random_retrained, "retrained")
+        advice = _advice(removed, retrained, random_retrained, "retrained", unit)
     else:
-        advice = _advice(removed, refitted, random_refitted, "refitted")
+        advice = _advice(removed, refitted, random_refitted, "refitted", unit)
+    if run.interrupted:
+        advice = f"Interrupted. {advice}"
+    elif limit.passed:
+        done = int(np.isfinite(losses[:, :, 1:]).sum())
+        wanted = len(jobs) * (2 if retrain else 1)
+        advice = f"{limit.in_words(done, wanted, 'models')} {advice}"
     return RemovalCurve(
-        title=f"Mean loss of {inputs.row_count(X_hold):,} held-out rows as training rows leave",
-        advice=f"Interrupted. {advice}" if run.interrupted else advice,
+        title=f"{name} of {inputs.row_count(X_hold):,} held-out rows as training rows leave",
+        advice=advice,
         removed=removed,
         refitted=refitted,
         retrained=retrained,
         random_refitted=random_refitted,
         random_retrained=random_retrained,
-        interrupted=run.interrupted,
+        interrupted=run.interrupted or limit.passed,
+        unit=unit,
         _kind=tracer.table_kind,
     )
 
@@ -96,7 +116,8 @@ class RemovalCurve(Finding):
     ``removed``               numbers of removed training rows; the first point is the model itself
     ``refitted, retrained``   without the first rows of the order
     ``random_refitted, random_retrained``  without as many random rows, mean over the draws
-    ``interrupted``           whether Ctrl-C ended it
+    ``interrupted``           whether Ctrl-C or the time limit ended it
+    ``unit``                  how people read these losses: of squared errors as RMSE
     """
 
     title: str
@@ -107,12 +128,23 @@ class RemovalCurve(Finding):
     random_refitted: F64
     random_retrained: F64
     interrupted: bool
+    unit: LossUnit
     _kind: str
 
     @property
     def table(self) -> Any:
+        return table(self._columns, self._kind)
+
+    @property
+    def shown(self) -> Any:
+        columns = self._columns
+        levels = {name: self.unit.level(values) for name, values in columns.items()}
+        return table(levels | {"removed": columns["removed"]}, self._kind)
+
+    @property
+    def _columns(self) -> dict[str, Any]:
         names = ("removed", "refitted", "random_refitted", "retrained", "random_retrained")
-        return table({name: getattr(self, name) for name in names}, self._kind)
+        return {name: getattr(self, name) for name in names}
 
 
 def _removal_order(tracer: Tracer, order: Any, X_hold: Any) -> Ints:
@@ -166,23 +198,26 @@ def _check_classes(tracer: Tracer, gone: Ints) -> None:
         )
 
 
-def _advice(removed: Ints, losses: F64, random_losses: F64, way: str) -> str:
+def _advice(removed: Ints, losses: F64, random_losses: F64, way: str, unit: LossUnit) -> str:
     """Advice from the losses of the order and of random rows. ``way``: refitted or retrained."""
     if np.isnan(losses[1:]).all():
         return "No point was finished."
+    name = unit.renamed("loss")
+    losses = unit.level(losses)
+    random_losses = unit.level(random_losses)
     best = int(np.nanargmin(losses))
     before = losses[0]
     if best == 0:
         return (
-            f"The loss is lowest with all rows ({before:.4g}, {way}): "
+            f"The {name} is lowest with all rows ({number_text(before, 4)}, {way}): "
             "there is nothing to remove in this order."
         )
     random = ""
     if not np.isnan(random_losses[best]):
-        random = f" (as many random rows: {random_losses[best] - before:+.2g})"
+        random = f" (as many random rows: {change_text(random_losses[best] - before, 2)})"
     text = (
-        f"The loss is lowest without the first {removed[best]:,} rows: {before:.4g} before, "
-        f"{losses[best] - before:+.2g} {way}{random}. The point was chosen by the rows that "
+        f"The {name} is lowest without the first {removed[best]:,} rows: {number_text(before, 4)} before, "
+        f"{change_text(losses[best] - before, 2)} {way}{random}. The point was chosen by the rows that "
         "measured it: confirm it on others."
     )
     if way == "retrained":

@@ -6,10 +6,10 @@ end of the path is exact. What it leaves out, the splits that give way, is added
     change = refitted change + integral over s of (soft - fixed),
     soft, fixed = -sum_{i in g} w_i dL/dw_i at the refit with weights (1 - s) w,
 
-with soft choices of splits (`StructureInfluence`) and with the trees fixed (`LeafInfluence`). The
-integral is by the midpoint rule. A step costs a refit and a backward pass with soft choices, which
-takes as long as a few trainings of the model: training again is faster. A path has no noise of its own
-and needs no training. docs/actions.md measures both.
+with soft choices of splits (those of `StructureInfluence`; leaves go all their way) and with the
+trees fixed (`LeafInfluence`). The integral is by the midpoint rule. A step costs a refit and a
+backward pass with soft choices, which takes as long as a few trainings of the model: training again
+is faster. A path has no noise of its own and needs no training. docs/actions.md measures both.
 """
 
 from __future__ import annotations
@@ -55,7 +55,11 @@ class SoftPath:
         weight[rows] = (1 - s) * own
         point = engine.refit_point(tracer.refit(sample_weight=weight))
         soft = point.soft_slopes(
-            self.queries, engine.soft_splits, self.codes, StructureInfluence().temperature
+            self.queries,
+            engine.soft_splits,
+            self.codes,
+            StructureInfluence().temperature,
+            whole_leaves=True,
         )
         return -own @ (soft[rows] - point.slopes(self.queries)[rows])
 

@@ -21,14 +21,17 @@ from .._data import inputs
 from .._data.arrays import F64, Ints
 from .._data.errors import InvalidInput, UnsupportedModel
 from .._data.grouping import Groups, as_text, groups_of
-from .._data.progress import progress
+from .._data.numbers import change_text
+from .._data.progress import duration, progress
 from .._data.row_labels import aligned, labels_of
 from .._data.tables import table
+from .._data.time_limit import TimeLimit
 from .._data.wording import words
+from .._engine.many_refits import losses_without
 from .._engine.refit import AlteredModel
 from .._tracer.tracer import Tracer
 from .common import Finding, Interruptible, check_tracer, stopping_note
-from .effects import change_columns, shown_effects
+from .effects import NOT_MEASURED, LossUnit, change_columns, shown_effects, unit_of
 from .group_path import SoftPath, check_steps
 
 
@@ -43,6 +46,7 @@ def group_effects(
     path: int = 0,
     retrain: bool = False,
     bins: int = 5,
+    time_limit: float | None = None,
 ) -> GroupEffects:
     """Changes of the loss of each slice of test rows without each group of training rows.
 
@@ -60,11 +64,13 @@ def group_effects(
     ``retrain``      train the model again without each group
     ``bins``         number of groups of about equal size for a column of many numbers; if one
                      column makes the groups and the slices, both have the same bins
+    ``time_limit``   seconds after which no more model is refitted or trained again
 
     The first-order sum is a poor estimate for whole groups, and a refit does not see splits that
     only the group would make. Groups with the largest effect known so far come first, and Ctrl-C
     ends the work with those that are finished.
     """
+    limit = TimeLimit(time_limit)
     check_tracer(tracer, "group_effects")
     m = inputs.row_count(X_test)
     if m == 0:
@@ -97,18 +103,27 @@ def group_effects(
         return _slice_losses(make(rows.rows(g)), slices, X_test, y) - before
 
     ways = (
-        (refit, "refit", refitted, partial(without, tracer.refit)),
         (steps > 0, "path", path_change, along_path),
         (retrain, "retrain", retrained, partial(without, tracer.retrain)),
     )
     with Interruptible() as run:
+        if refit:
+            order = _by_size(predicted)
+            sets = (rows.rows(g) for g in limit.items(order))
+            losses = losses_without(tracer.engine, sets, X_test, y)
+            losses = progress(losses, len(order), "refit without groups", "group")
+            for g, by_row in zip(order, losses, strict=False):
+                refitted[g] = slices.means(by_row[:, None])[:, 0] - before
         for wanted, name, changes, change_without in ways:
             if wanted:
                 order = _by_size(_last_known(predicted, refitted, path_change, retrained))
-                for g in progress(order, len(order), f"{name} without groups", "group"):
+                for g in progress(
+                    limit.items(order), len(order), f"{name} without groups", "group"
+                ):
                     changes[g] = change_without(g)
+    unit = unit_of(tracer.engine.ensemble.loss)
     found = GroupEffects(
-        title=_title(rows, slices),
+        title=_title(unit, rows, slices),
         advice="",
         groups=rows,
         slices=slices,
@@ -117,9 +132,13 @@ def group_effects(
         refitted=refitted,
         path_change=path_change,
         retrained=retrained,
+        unit=unit,
         _kind=tracer.table_kind,
     )
-    return replace(found, advice=_advice(found, run.interrupted) + stopping_note(tracer, retrain))
+    ended = "Interrupted" if run.interrupted else ""
+    if limit.passed:
+        ended = f"The time limit of {duration(limit.seconds)} ended it"
+    return replace(found, advice=_advice(found, ended) + stopping_note(tracer, retrain))
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,6 +148,7 @@ class GroupEffects(Finding):
     ``groups, slices``   the parts of the training and test rows: names, code (the part of each
                          row), count
     ``before``           (slices,) mean loss of the model as it is
+    ``unit``             how people read these losses, and the tables here show them
     ``predicted, refitted, path_change, retrained``  (groups, slices) changes: first order with trees
                          fixed; refitted with trees fixed; along a path with soft splits; retrained
     """
@@ -142,6 +162,7 @@ class GroupEffects(Finding):
     refitted: F64
     path_change: F64
     retrained: F64
+    unit: LossUnit
     _kind: str
 
     @property
@@ -151,24 +172,32 @@ class GroupEffects(Finding):
 
     @property
     def table(self) -> Any:
-        """A line for each slice and group; groups with the largest effect on a slice come first."""
+        """A line for each slice and group; groups with the largest effect on a slice come first.
+
+        Losses that are squared errors are here as their root, in the unit of the target. A group is
+        "unclear" if the refit and the one retraining without it have opposite signs."""
         change = np.nan_to_num(self.change)
         g = np.argsort(-np.abs(change), axis=0, kind="stable").T.ravel()
         s = np.repeat(np.arange(len(self.slices)), len(self.groups))
         # The words for changes 0, > 0 and < 0 (the last place) without the group.
         words = np.array(["none", "helpful", "harmful"], dtype=object)
-        ways = {"predicted": self.predicted, "refitted": self.refitted}
-        if np.isfinite(self.path_change).any():
-            ways["path_change"] = self.path_change
-        ways["retrained"] = self.retrained
+        effect = words[np.sign(change[g, s]).astype(int)]
+        effect[(self.refitted * self.retrained)[g, s] < 0] = "unclear"
+        ways = self.in_unit()
+        if not np.isfinite(self.path_change).any():
+            del ways["path_change"]
+        columns = change_columns(
+            self.unit.level(self.before)[s], {way: v[g, s] for way, v in ways.items()}
+        )
+        columns["verdict"][np.isfinite(self.retrained[g, s])] = NOT_MEASURED
         return table(
             {
                 "slice": self.slices.names[s],
                 "test_rows": self.slices.count[s],
                 "group": self.groups.names[g],
                 "rows": self.groups.count[g],
-                "effect": words[np.sign(change[g, s]).astype(int)],
-                **change_columns(self.before[s], {way: v[g, s] for way, v in ways.items()}),
+                "effect": effect,
+                **columns,
             },
             self._kind,
         )
@@ -176,6 +205,14 @@ class GroupEffects(Finding):
     @property
     def shown(self) -> Any:
         return shown_effects(self.table)
+
+    def in_unit(self) -> dict[str, F64]:
+        """(groups, slices) changes by each way, in the unit in which people read the loss."""
+        ways = {
+            way: self.unit.change(self.before, getattr(self, way))
+            for way in ("refitted", "path_change", "retrained")
+        }
+        return {"predicted": self.unit.slope(self.before, self.predicted), **ways}
 
 
 def _training_groups(tracer: Tracer, groups: Any, bins: int) -> Groups:
@@ -232,31 +269,35 @@ def _by_size(changes: F64) -> Ints:
     return np.argsort(-size, kind="stable")
 
 
-def _title(groups: Groups, slices: Groups) -> str:
+def _title(unit: LossUnit, groups: Groups, slices: Groups) -> str:
     by_slice = f" by {slices.by}" if slices.by else ""
     by_group = f" by {groups.by}" if groups.by else ""
     return (
-        f"Change of the loss of slices of test rows{by_slice} "
+        f"Change of the {unit.name} of slices of test rows{by_slice} "
         f"without groups of training rows{by_group}"
     )
 
 
-def _advice(found: GroupEffects, interrupted: bool) -> str:
-    """Advice on the group and the slice where the loss falls most."""
+def _advice(found: GroupEffects, ended: str) -> str:
+    """Advice on the group and the slice where the loss falls most.
+
+    ``ended``: what ended the work before all groups were done; empty if they are.
+    """
     refitted = found.refitted
     retrained = found.retrained
     change = found.change
     lowest = np.where(np.isnan(change), np.inf, change)
     g, s = np.unravel_index(lowest.argmin(), lowest.shape)
-    text = "Every group lowers the loss of every slice: there is none to leave out."
+    name = found.unit.name
+    text = f"Every group lowers the {name} of every slice: there is none to leave out."
     if lowest[g, s] < 0:
         text = _largest_fall(found, int(g), int(s), lowest[g, s])
     if np.isnan(refitted).all() and np.isnan(retrained).all():
         text += f" To first order only, which says little of whole groups: {words().do_refit}."
-    if interrupted:
+    if ended:
         done = np.isfinite(np.stack([refitted, retrained])[:, :, 0]).sum(axis=1)
         text = (
-            f"Interrupted: {done[0]} of {len(found.groups)} groups were refitted, "
+            f"{ended}: {done[0]} of {len(found.groups)} groups were refitted, "
             f"{done[1]} retrained. {text}"
         )
     return text
@@ -271,10 +312,14 @@ def _largest_fall(found: GroupEffects, g: int, s: int, change: float) -> str:
         way = "along a path, soft splits"
     if np.isfinite(found.retrained[g, s]):
         way = "retrained"
-    before = found.before[s]
+    unit = found.unit
+    once = f" ({NOT_MEASURED})" if way == "retrained" else ""
+    before = unit.level(found.before[s])
+    read_as = unit.slope if way == "predicted" else unit.change
+    change = float(read_as(found.before[s], change))
     share = f" ({100 * change / before:+.1f} %)" if before > 0 else ""
     return (
-        f"Without the group `{found.groups.phrase(g)}` the loss of the slice "
-        f"`{found.slices.phrase(s)}` falls most: {change:+.3g}{share}, {way}. It was found and "
+        f"Without the group `{found.groups.phrase(g)}` the {unit.name} of the slice "
+        f"`{found.slices.phrase(s)}` falls most: {change_text(change, 3)}{share}, {way}{once}. It was found and "
         "measured on the same test rows: confirm it on others before you leave the group out."
     )

@@ -9,6 +9,7 @@ The same rows are judged before and after a change, so their losses are compared
 from __future__ import annotations
 
 from .._data.arrays import F64
+from .._data.numbers import change_text
 from .._data.student import student
 
 
@@ -29,4 +30,4 @@ def paired_interval(differences: F64, confidence: float = 0.95) -> tuple[float, 
 
 def interval_in_words(low: float, high: float) -> str:
     """The interval as advice mentions it."""
-    return f"95 % interval {low:+.3g} to {high:+.3g}"
+    return f"95 % interval {change_text(low, 3)} to {change_text(high, 3)}"

@@ -24,7 +24,7 @@ from .._engine.backward import expand_labels, leaf_adjoint
 from .._engine.methods import Baseline
 from .._engine.queries import Queries
 from .._engine.workspace import Workspace
-from .._kernels import BLOCKS, blocks_of
+from .._model.kernels import BLOCKS, blocks_of
 from .._model.losses import SquaredError
 
 

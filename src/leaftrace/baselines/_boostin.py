@@ -28,9 +28,9 @@ from .._engine.placed_rows import PlacedRows, forward_scores
 from .._engine.queries import Queries
 from .._engine.replay import Trace
 from .._engine.workspace import Workspace
-from .._kernels import BLOCKS, blocks_of, zeros
-from .._kernels.numpy import sum_by_leaf
 from .._model.ensemble import Ensemble
+from .._model.kernels import BLOCKS, blocks_of, zeros
+from .._model.kernels.numpy import sum_by_leaf
 from ._rows import RowScore
 
 

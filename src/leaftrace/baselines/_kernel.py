@@ -23,8 +23,8 @@ from .._data.errors import InvalidInput
 from .._data.progress import progress
 from .._engine.queries import Queries
 from .._engine.workspace import Workspace
-from .._kernels import blocks_of
 from .._model.ensemble import Ensemble
+from .._model.kernels import blocks_of
 from .._model.reading import Reading
 from .._tracer.neighbours import at_leaves, shared_sums
 

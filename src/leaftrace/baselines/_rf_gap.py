@@ -19,8 +19,8 @@ from .._data.errors import InvalidInput, UnsupportedModel
 from .._engine.methods import Baseline
 from .._engine.queries import Queries
 from .._engine.workspace import Workspace
-from .._kernels import blocks_of
 from .._model.ensemble import Ensemble
+from .._model.kernels import blocks_of
 from .._tracer.neighbours import at_leaves, shared_sums
 from ._kernel import signed_by_labels
 from ._rows import needs_loss

@@ -24,8 +24,8 @@ from .._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
 from .._engine.methods import Baseline
 from .._engine.queries import Queries
 from .._engine.workspace import Workspace
-from .._kernels import kernels
 from .._model.ensemble import Ensemble
+from .._model.kernels import kernels
 from ._kernel import Weighting, by_training_rows, check_weighting, embedding
 
 TOLERANCE = 1e-7  # for the gradient at the optimum, relative to that at W = 0
@@ -69,7 +69,7 @@ class TREX(Baseline):
         a = embedding(e, self.weighting)
         W, alpha = fit(e, a, self.l2)  # (leaves, K), (n, K)
         given = queries.scores - e.scores(queries.leaves)  # (m, K) baseline of the test rows
-        start = e.base * e.base_scale + given
+        start = e.finished_base + given
         surrogate = replace(queries, scores=_scores(e, queries.leaves, a, W, start))
 
         def effect(rows: Ints, K: Real) -> Real:
@@ -82,7 +82,7 @@ def fit(e: Ensemble, a: F64, l2: float) -> tuple[F64, F64]:
     """W (leaves, K) of the surrogate, and alpha (n, K)."""
     surrogate = _Surrogate(e, a, l2)
     W = np.zeros((len(a), e.n_outputs))
-    A = np.tile(e.base * e.base_scale, (e.n_rows, 1)) + (0.0 if e.offset is None else e.offset)
+    A = np.tile(e.finished_base, (e.n_rows, 1)) + (0.0 if e.offset is None else e.offset)
     size = np.inf
     first = np.inf
     if not e.loss.jacobian(e.loss.state(A), e.y).any():

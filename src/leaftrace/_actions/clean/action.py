@@ -6,7 +6,7 @@ Changes are tried by retraining, and the outcome is judged on rows that had no p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, Literal
@@ -16,6 +16,7 @@ import numpy as np
 from ..._data import inputs
 from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput
+from ..._data.numbers import change_text
 from ..._data.progress import progress
 from ..._data.tables import table
 from ..._data.wording import words
@@ -24,7 +25,7 @@ from ..._model.losses import Loss
 from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
 from ..common import Finding, Interruptible, check_tracer, measure, stopping_note
-from ..effects import Effect, effects_table, in_target_unit, judged
+from ..effects import Effect, LossUnit, effects_table, in_target_unit, judged, unit_of
 from ..statistics import interval_in_words, paired_interval
 from .proposals import has_classes, relabel, remove, reweight
 from .rounds import Proposal, Round, Rounds
@@ -87,7 +88,8 @@ def clean(
         best=TrainingSet.unchanged(tracer.n_rows),
     )
     with Interruptible() as run:
-        for _ in progress(islice(rounds.run(), max_rounds), max_rounds, "cleaning", "round"):
+        tried = islice(rounds.run(), max_rounds)
+        for _ in progress(tried, max_rounds, "cleaning", "round", left="at most"):
             pass
     return _result(rounds, X_holdout, y_holdout, run.interrupted)
 
@@ -124,6 +126,7 @@ class Clean(Finding):
     rounds: tuple[Round, ...]
     interrupted: bool
     _effects: tuple[Effect, ...]
+    _unit: LossUnit
     _kind: str
 
     @property
@@ -131,7 +134,27 @@ class Clean(Finding):
         """The rounds: the action, how many training rows differ from the given ones, the loss of
         all validation rows, the change of the loss of the half that judged, and whether it was
         kept."""
-        columns = {
+        return table(self._columns, self._kind)
+
+    @property
+    def shown(self) -> Any:
+        """The rounds as people read them: losses of squared errors as RMSE."""
+        if not self._unit.squared:
+            return self.table
+        columns = self._columns
+        before = np.array([r.judged_before for r in self.rounds])
+        change = self._unit.change(before, np.array([r.judged for r in self.rounds]))
+        columns["judged_change"] = change
+        losses = np.array(columns["validation_loss"])
+        named = {
+            "validation_RMSE" if name == "validation_loss" else name: values
+            for name, values in columns.items()
+        }
+        return table(named | {"validation_RMSE": self._unit.level(losses)}, self._kind)
+
+    @property
+    def _columns(self) -> dict[str, Any]:
+        return {
             "round": list(range(1, len(self.rounds) + 1)),
             "action": [r.action for r in self.rounds],
             "batch": [r.share for r in self.rounds],
@@ -140,7 +163,6 @@ class Clean(Finding):
             "judged_change": [r.judged for r in self.rounds],
             "kept": [r.kept for r in self.rounds],
         }
-        return table(columns, self._kind)
 
     @property
     def effects(self) -> Any:
@@ -228,6 +250,7 @@ def _result(rounds: Rounds, X_holdout: Any, y_holdout: np.ndarray, interrupted: 
         rounds=tuple(rounds.rounds),
         interrupted=interrupted,
         _effects=_shown(effects, interval, rounds.tracer.engine.ensemble.loss),
+        _unit=unit_of(rounds.tracer.engine.ensemble.loss),
         _kind=rounds.tracer.table_kind,
     )
 
@@ -237,7 +260,8 @@ def _shown(
 ) -> tuple[Effect, ...]:
     """The effects in the target's unit; the first is on the hold-out rows, which have the interval."""
     own = [judged(effect, interval) for effect in effects[:1]]
-    return tuple(in_target_unit(effect, loss) for effect in (*own, *effects[1:]))
+    others = [replace(effect, better="") for effect in effects[1:]]  # they chose the rows
+    return tuple(in_target_unit(effect, loss) for effect in (*own, *others))
 
 
 def _measured(
@@ -274,11 +298,13 @@ def _advice(
         if not rounds.rounds:
             why = "no round was finished"
         return f"{stopped}No improvement: {why}. Keep the training set as it is."
-    change = effects[0].retrained
+    unit = unit_of(rounds.tracer.engine.ensemble.loss)
+    before = effects[0].before
+    change = float(unit.change(before, effects[0].retrained))
+    ends = interval_in_words(*unit.interval(before, *interval))
     result = (
-        f"retrained, the loss of the hold-out rows changes by {change:+.3g} "
-        f"({change / effects[0].before:+.1%}; {interval_in_words(*interval)}, "
-        "Student's t of the paired differences)"
+        f"retrained, the {unit.name} of the hold-out rows changes by {change_text(change, 3)} "
+        f"({change / unit.level(before):+.1%}; {ends}, Student's t of the paired differences)"
     )
     if interval[1] >= 0:
         return f"{stopped}No improvement: {result}. Keep the training set as it is."

@@ -33,6 +33,7 @@ class Round:
     ``rows``             training rows that differ from those of the first model
     ``validation_loss``  of all validation rows, retrained
     ``judged``           change of the loss of the half that judged
+    ``judged_before``    that loss before
     ``kept``             whether the change was kept
     ``change``           the training set, with this change and all that were kept before
     """
@@ -42,6 +43,7 @@ class Round:
     rows: int
     validation_loss: float
     judged: float
+    judged_before: float
     kept: bool
     change: TrainingSet
 
@@ -94,10 +96,11 @@ class Rounds:
                 model = self.tracer.retrain(trial)
                 after = model.loss(self.X, self.y)
                 judged = float((after - losses)[judging].mean())
+                before = float(losses[judging].mean())
                 kept = judged < 0
                 rows = self._changed_rows(trial, TrainingSet.unchanged(trial.n))
                 self.rounds.append(
-                    Round(action, share, rows, float(after.mean()), judged, kept, trial)
+                    Round(action, share, rows, float(after.mean()), judged, before, kept, trial)
                 )
                 if kept:
                     self.best = trial

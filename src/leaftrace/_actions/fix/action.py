@@ -177,6 +177,7 @@ def _result(
     refitted = search.tracer.refit(training)
     cost = None if test is None else _cost(search, test)
     effects = _effects_on_x(search, training, F, refitted)
+    mean_before = np.nan if test is None else float(test.losses.mean())
     if test is not None:
         interval = None if cost is None else (cost[0] - cost[1], cost[0] + cost[1])
         on_others = _effect_on_test_rows(search, training, refitted, test, cost)
@@ -184,7 +185,7 @@ def _result(
         effects.append(in_target_unit(on_others, search.side.reading.loss))
     return Fix(
         title=title_of(search, already_right),
-        advice=advice_of(search, F, cost, already_right, interrupted)
+        advice=advice_of(search, F, cost, mean_before, already_right, interrupted)
         + stopping_note(search.tracer),
         fixed=already_right or search.fixed,
         small=is_small(len(search.rows), search.tracer.n_rows),
@@ -230,6 +231,7 @@ def _effects_on_x(
             change(scalar, refitted),
             change(scalar, search.model),
             better=aim,
+            certain=True,  # about the very model that is returned
         )
         for name, (scalar, aim) in scalars.items()
     ]

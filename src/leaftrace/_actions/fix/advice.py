@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..._data.arrays import F64
-from ..._data.numbers import number_text
+from ..._data.numbers import change_text, number_text
 from ..._data.wording import words
-from ..._model.losses import SquaredError
+from ..effects import unit_of
 from ..statistics import interval_in_words
 from .search import Search
 
@@ -23,11 +23,11 @@ def title_of(search: Search, already_right: bool) -> str:
     if not count:
         return "Not fixed"
     rows = f"{count:,} training row{'s' * (count != 1)} {DONE[search.action]}"
-    if not search.fixed:
-        return f"Not fixed with {rows}"
     if is_small(count, search.tracer.n_rows):
-        return f"Fixed with {rows}"
+        return f"Fixed with {rows}" if search.fixed else f"Not fixed with {rows}"
     share = count / search.tracer.n_rows
+    if not search.fixed:
+        return f"No small set fixes it: not even with {rows}, {share:.1%} of all, is it right"
     return f"No small set fixes it: only with {rows}, {share:.1%} of all, is it right"
 
 
@@ -40,6 +40,7 @@ def advice_of(
     search: Search,
     F: F64,
     cost: tuple[float, float] | None,
+    before: float,
     already_right: bool,
     interrupted: bool,
 ) -> str:
@@ -47,6 +48,7 @@ def advice_of(
 
     ``F`` (K,)       scores of x before
     ``cost``         see `Fix`
+    ``before``       mean loss of the test rows before; NaN without them
     ``interrupted``  whether Ctrl-C ended the search
     """
     if already_right:
@@ -58,17 +60,17 @@ def advice_of(
         return stopped + "No model was retrained, so nothing is confirmed."
     tried = f"{len(search.attempts)} retraining{'s' * (len(search.attempts) != 1)}"
     margins = _way_of_x(search, F)
-    if not search.fixed:
-        at_limit = search.size >= search.limit and not interrupted
-        hint = f" {words().max_rows} allows more." if at_limit else ""
-        return f"{stopped}After {tried}, {margins}, which is still the wrong side.{hint}"
     many = ""
     if not is_small(len(search.rows), search.tracer.n_rows):
         many = (
             " So many rows are not a few wrong ones: the training data as a whole speak for the "
             "prediction. Look for what tells x apart from rows like it."
         )
-    others = _cost_in_words(cost, search)
+    if not search.fixed:
+        at_limit = search.size >= search.limit and not interrupted and not many
+        hint = f" {words().max_rows} allows more." if at_limit else ""
+        return f"{stopped}After {tried}, {margins}, which is still the wrong side.{many}{hint}"
+    others = _cost_in_words(cost, before, search)
     return (
         f"{stopped}{_DOING[search.action]} them makes x right, confirmed by training again "
         f"({tried}): {margins}.{many} {others}"
@@ -85,11 +87,13 @@ def _way_of_x(search: Search, F: F64) -> str:
             f"the error goes from {number_text(abs(side.error(F)))} to "
             f"{number_text(abs(side.error(after)))} (at most {number_text(side.tolerance)} is right)"
         )
-    return f"the margin goes from {side.margin(F):.3g} to {side.margin(after):.3g}"
+    return f"the margin goes from {number_text(side.margin(F), 3)} to {number_text(side.margin(after), 3)}"
 
 
-def _cost_in_words(cost: tuple[float, float] | None, search: Search) -> str:
+def _cost_in_words(cost: tuple[float, float] | None, before: float, search: Search) -> str:
     """The effect of a fix on other predictions, and what to do about it.
+
+    ``before``: their mean loss.
 
     To relabel rows is suggested only if other predictions gain.
     """
@@ -105,9 +109,9 @@ def _cost_in_words(cost: tuple[float, float] | None, search: Search) -> str:
     mean, half = cost
     low = mean - half
     high = mean + half
-    squared = isinstance(search.side.reading.loss, SquaredError)
-    unit = " of half the squared error" if squared else ""
-    change = f"the mean loss of the test rows changes by {mean:+.3g}{unit} ({interval_in_words(low, high)})"
+    unit = unit_of(search.side.reading.loss)
+    interval = interval_in_words(*unit.interval(before, low, high))
+    change = f"the {unit.name} of the test rows changes by {change_text(unit.change(before, mean), 3)} ({interval})"
     if low > 0:
         return (
             f"But {change}: this overfits x. "

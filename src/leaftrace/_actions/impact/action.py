@@ -7,6 +7,7 @@ decisions and losses are read from each. The result can be put on record.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,21 +21,23 @@ from ..._data import inputs
 from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput
 from ..._data.json_values import json_value
+from ..._data.numbers import change_text, number_text
 from ..._data.progress import progress
 from ..._data.row_labels import row_index, row_numbers
 from ..._data.tables import columns_of, table
 from ..._data.wording import words
-from ..._engine.refit import RetrainedModel
+from ..._engine.refit import AlteredModel, RetrainedModel
 from ..._model.hashes import hash_model
 from ..._model.reading import Reading
-from ..._tracer.noise_floor import noise_bounds, noise_marks, size_bound
+from ..._tracer.noise_floor import FEWEST, noise_bounds, noise_marks, size_bound
 from ..._tracer.tracer import Tracer
 from ..common import Interruptible, check_tracer, stopping_note
-from ..effects import Aim, Effect, change_columns, effects_table, in_target_unit
+from ..effects import Aim, Effect, change_columns, effects_table, in_target_unit, judgement
 from .audit import data_record, model_record, utc_time
+from .membership import GroupRuns, group_runs, membership_columns
 from .result import RemovalImpact
 
-_FORMAT = "leaftrace-removal-impact-1"
+_FORMAT = "leaftrace-removal-impact-2"
 _SHOWN = 20  # test rows in the table
 _LOSS = "mean loss"
 _WAYS = ("predicted", "refitted", "retrained")
@@ -65,7 +68,7 @@ def removal_impact(
                   then
     ``controls``  how many random groups of the same size to remove and retrain for comparison:
                   training again chooses other splits whichever rows are removed, and this shows how
-                  much of a move comes from that
+                  much of a move, or of the membership test, comes from that
     ``seed``      seed of the random groups
     ``when``      the time to put on record; None: now
 
@@ -81,22 +84,27 @@ def removal_impact(
         raise InvalidInput("controls are retrained, so they need retrain=True.")
     y_test = tracer.engine.test_labels(X_test, y_test)
     codes = None if y_test is None else tracer.engine.labels(y_test, m, "y_test")
-    time = utc_time(when)
+    recorded = utc_time(when)
     reading = tracer.engine.reading.with_numbered_classes()
-    runs = _run(tracer, reading, gone, X_test, retrain, controls, seed)
+    runs = _run(tracer, reading, gone, (X_test, codes), retrain, controls, seed)
     unit = "probabilities" if reading.has_probabilities else "predictions"
     noise = tracer.noise_moves(X_test, len(gone))
+    if noise is None and len(runs.control_moves) >= FEWEST:
+        noise = np.array(runs.control_moves)
     effects = _effects(reading, unit, runs.scores, codes, noise)
     shown = tuple(
         in_target_unit(effect, reading.loss) if effect.of == _LOSS else effect for effect in effects
     )
     names = row_index(X_test, m)
+    compared = group_runs(tracer, gone, runs.models, runs.scores, codes)
+    membership = membership_columns(compared, runs.compared)
     most_moved = _most_moved(reading, runs.scores, names, y_test)
     audit = {
         "format": _FORMAT,
-        "time": time,
+        "time": recorded,
         **_record(tracer, gone, X_test, y_test, runs.retrained),
         "effects": _lines(effects_table(shown)),
+        "membership": _lines(membership),
         "controls": runs.controls,
         "interrupted": runs.interrupted,
     }
@@ -112,6 +120,7 @@ def removal_impact(
         interrupted=runs.interrupted,
         _table=table(most_moved, tracer.table_kind),
         _effects=shown,
+        _membership=membership,
         _kind=tracer.table_kind,
         _audit=json_value(audit),
     )
@@ -133,37 +142,63 @@ class _Runs:
     """Finished computations of a removal.
 
     ``scores``       (m, K) of the test rows: "before", and in each way that is finished
-    ``retrained``    the model retrained without the rows
+    ``models``       the models of "before", "refitted" and "retrained"
     ``controls``     mean moves without random groups of rows
+    ``control_moves``  (m, K) changes of the scores by each of them
+    ``compared``     the membership test of each of these groups
     ``interrupted``  whether Ctrl-C ended it
     """
 
     scores: dict[str, F64]
-    retrained: RetrainedModel | None = None
+    models: dict[str, AlteredModel] = field(default_factory=dict)
     controls: list[float] = field(default_factory=list)
+    control_moves: list[F64] = field(default_factory=list)
+    compared: list[GroupRuns] = field(default_factory=list)
     interrupted: bool = False
+
+    @property
+    def retrained(self) -> RetrainedModel | None:
+        """The model retrained without the rows."""
+        model = self.models.get("retrained")
+        return model if isinstance(model, RetrainedModel) else None
 
 
 def _run(
     tracer: Tracer,
     reading: Reading,
     gone: Ints,
-    X: Any,
+    test: tuple[Any, F64 | None],
     retrain: bool,
     controls: int,
     seed: int,
 ) -> _Runs:
-    """Compute the scores of X without these rows in each way, then the controls."""
-    before = tracer.engine.unchanged.scores(X)
-    runs = _Runs({"before": before})
+    """Compute scores of test rows (X, codes) without these rows in each way, then the controls."""
+    X, codes = test
+    unchanged = tracer.engine.unchanged
+    before = unchanged.scores(X)
+    runs = _Runs({"before": before}, {"before": unchanged})
+    seconds = 0.0
     with Interruptible() as run:
         ways = _scores_without(tracer, gone, X, retrain)
-        for way, F, model in progress(ways, 2 + retrain, "removal", "model"):
+        start = time.monotonic()
+        for way, F, model in progress(ways, 2 + retrain, "removal", "model", left=""):
             runs.scores[way] = F
-            runs.retrained = model
-        random_groups = _scores_without_random_rows(tracer, len(gone), X, controls, seed)
-        for F in progress(random_groups, controls, "controls", "model"):
-            runs.controls.append(float(moves(reading, before, F).mean()))
+            if model is not None:
+                runs.models[way] = model
+            seconds = time.monotonic() - start  # that the last of them took: the training
+            start = time.monotonic()
+        rng = inputs.random_numbers(seed)
+        for _ in progress(range(controls), controls, "controls", "model", seconds=seconds):
+            drawn = rng.choice(tracer.n_rows, len(gone), replace=False)
+            models: dict[str, AlteredModel] = {
+                "before": unchanged,
+                "refitted": tracer.refit(drawn),
+                "retrained": tracer.retrain(drawn),
+            }
+            scores = {way: model.scores(X) for way, model in models.items()}
+            runs.compared.append(group_runs(tracer, drawn, models, scores, codes))
+            runs.controls.append(float(moves(reading, before, scores["retrained"]).mean()))
+            runs.control_moves.append(scores["retrained"] - before)
     if "refitted" not in runs.scores:
         raise KeyboardInterrupt  # too early: there is no result yet
     runs.interrupted = run.interrupted
@@ -172,26 +207,18 @@ def _run(
 
 def _scores_without(
     tracer: Tracer, gone: Ints, X: Any, retrain: bool
-) -> Iterator[tuple[str, F64, RetrainedModel | None]]:
-    """Scores (m, K) of X without these rows: to first order, refitted, retrained."""
+) -> Iterator[tuple[str, F64, AlteredModel | None]]:
+    """Scores (m, K) of X without these rows, to first order, refitted and retrained, with the models."""
     if not tracer.engine.ensemble.not_smooth:
         direction = np.zeros(tracer.n_rows)
         direction[gone] = -tracer.sample_weight[gone]
         before = tracer.engine.unchanged.scores(X)
         yield "predicted", before + tracer.engine.score_changes_along(X, direction), None
-    yield "refitted", tracer.refit(gone).scores(X), None
+    refitted = tracer.refit(gone)
+    yield "refitted", refitted.scores(X), refitted
     if retrain:
         model = tracer.retrain(gone)
         yield "retrained", model.scores(X), model
-
-
-def _scores_without_random_rows(
-    tracer: Tracer, size: int, X: Any, count: int, seed: int
-) -> Iterator[F64]:
-    """Scores (m, K) of X after retraining without as many rows drawn at random."""
-    rng = inputs.random_numbers(seed)
-    for _ in range(count):
-        yield tracer.retrain(rng.choice(tracer.n_rows, size, replace=False)).scores(X)
 
 
 def _record(
@@ -262,7 +289,8 @@ def _effects(
             bound = noise_bounds(random[None])[0] if signed else size_bound(random)
             mark = str(noise_marks(list(changes.values())[-1], bound))
         aim: Aim = "lower" if name == _LOSS else ""
-        return Effect(name, before, **changes, above_noise=mark, better=aim)
+        of_ways = [changes.get(way, np.nan) for way in _WAYS]
+        return Effect(name, before, *of_ways, above_noise=mark, better=aim)
 
     effects = [
         effect(f"mean move of {unit}", 0.0, lambda F: moves(reading, start, F).mean()),
@@ -317,27 +345,28 @@ def _advice(unit: str, effects: Sequence[Effect], runs: _Runs, m: int) -> str:
     mean, largest, *others = effects
     if np.isnan(mean.retrained):
         return (
-            f"{stopped}With the trees as they are, {unit} move by {mean.refitted:.2g} on average "
-            f"and {largest.refitted:.2g} at most. Training again may also choose other splits: "
+            f"{stopped}With the trees as they are, {unit} move by {number_text(mean.refitted, 2)} on average "
+            f"and {number_text(largest.refitted, 2)} at most. Training again may also choose other splits: "
             f"{words().do_retrain}."
         )
     text = (
-        f"{stopped}Trained again, {unit} move by {mean.retrained:.2g} on average and "
-        f"{largest.retrained:.2g} at most"
+        f"{stopped}Trained again, {unit} move by {number_text(mean.retrained, 2)} on average and "
+        f"{number_text(largest.retrained, 2)} at most"
     )
     for effect in others:
         if effect.of == "decisions changed":
             text += f"; {effect.of}: {effect.retrained:,.0f} of {m:,}"
         else:
-            text += f"; {effect.of} changes by {effect.retrained:+.2g}"
+            told = judgement(effect, "above the noise of retraining")
+            text += f"; {effect.of} changes by {change_text(effect.retrained, 2)} ({told})"
     if runs.controls:
         return (
-            f"{text}. Random groups of the same size move {unit} by {min(runs.controls):.2g} to "
-            f"{max(runs.controls):.2g}."
+            f"{text}. Random groups of the same size move {unit} by {number_text(min(runs.controls), 2)} to "
+            f"{number_text(max(runs.controls), 2)}."
         )
     if mean.retrained > 2 * mean.refitted:
         return (
-            f"{text}. With the trees as they are it would be {mean.refitted:.2g} on average: much "
+            f"{text}. With the trees as they are it would be {number_text(mean.refitted, 2)} on average: much "
             "of the rest may be other splits, chosen whichever rows go. "
             f"{words().use_controls} compares with random groups."
         )

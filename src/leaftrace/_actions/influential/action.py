@@ -18,11 +18,11 @@ from ..._tracer.influence import FIRST_ORDER, SOFT_SPLITS
 from ..._tracer.noise_floor import noise_marks
 from ..._tracer.tracer import Tracer
 from ..common import Interruptible, check_tracer, row_columns, stopping_note
-from ..effects import Effect
+from ..effects import Effect, unit_of
 from ..statistics import paired_interval
 from .confirmation import Confirmation, check_repeats, confirm_sets
 from .result import Direction, InfluentialSet, advice_of, title_of
-from .search import NOTHING, Found, Method, Question, adaptive, exhaustive, one_shot
+from .search import AS_IT_IS, NOTHING, Found, Method, Question, adaptive, exhaustive, one_shot
 
 _SIGNS: dict[str, int] = {"raise": 1, "lower": -1}
 
@@ -81,7 +81,9 @@ def influential_set(
                 chosen[sign] = exhaustive(question, sign)
                 continue
             steps = adaptive(question, sign, int(rounds), scores.ranking, method)
-            for found in progress(steps, min(question.k, int(rounds)), "removing rows", "round"):
+            for found in progress(
+                steps, min(question.k, int(rounds)), "removing rows", "round", left="at most"
+            ):
                 chosen[sign] = found
     sign = max(signs, key=lambda sign: sign * chosen[sign].change)
     found = chosen[sign]
@@ -167,7 +169,9 @@ def _question(
             if method is not None:
                 raise
             method = LeafInfluence()
-    return Question(tracer, queries, codes, allowed, int(k)), method or StructureInfluence()
+    unit = unit_of(queries.ensemble.loss) if queries.of == "loss" else AS_IT_IS
+    question = Question(tracer, queries, codes, allowed, int(k), unit, _value(queries))
+    return question, method or StructureInfluence()
 
 
 def _value(queries: Queries) -> float:
@@ -180,11 +184,15 @@ def _value(queries: Queries) -> float:
     return float(queries.slope(queries.scores[:, :, None])[0, 0])
 
 
-def _in_words(queries: Queries) -> str:
+def _in_words(question: Question) -> str:
     """The number in words."""
+    queries = question.queries
     m = len(queries.scores)
     if queries.goal is not None:
         return f"{queries.of} of {m:,} test rows"
+    if queries.of == "loss":
+        unit = question.unit
+        return f"{unit.of_row} of a test row" if m == 1 else f"{unit.name} of {m:,} test rows"
     return f"{queries.of} of a test row" if m == 1 else f"mean {queries.of} of {m:,} test rows"
 
 
@@ -211,7 +219,7 @@ def _result(
     effects = [
         Effect(
             name,
-            _value(question.queries),
+            float(question.unit.level(question.before)),
             float(scores.fixed[one.rows].sum()),
             one.change,
             float(retrained.mean()),
@@ -220,7 +228,7 @@ def _result(
         )
         for (name, one), retrained in zip(sets.items(), changes, strict=True)
     ]
-    of = _in_words(question.queries)
+    of = _in_words(question)
     advice = "No row that may leave moves it that way."
     confirmed = None if confirmation is None else changes[0]
     if len(found.rows):
@@ -250,6 +258,13 @@ def _result(
     )
 
 
+def _column(question: Question) -> str:
+    """The name of the number in a column's name."""
+    if not question.unit.squared:
+        return question.queries.of
+    return question.unit.of_row if len(question.queries.scores) == 1 else question.unit.name
+
+
 def _table(scores: _FirstOrder, found: Found) -> Any:
     """The rows in the order of removal."""
     tracer = scores.question.tracer
@@ -261,7 +276,7 @@ def _table(scores: _FirstOrder, found: Found) -> Any:
             "round": found.rounds,
             **row_columns(tracer, rows),
             "given_label": tracer.y_train[rows],
-            f"{scores.question.queries.of}_change_if_removed": scores.ranking[rows],
+            f"{_column(scores.question)}_change_if_removed": scores.ranking[rows],
             "change_is": np.full(len(rows), SOFT_SPLITS if soft else FIRST_ORDER, dtype=object),
             "refitted_so_far": found.refitted,
         },

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..._data.arrays import F64, Ints
+from ..._data.numbers import change_text, number_text
 from ..common import Finding
 from ..effects import Effect, effects_table
 from ..statistics import interval_in_words
@@ -23,7 +24,8 @@ class InfluentialSet(Finding):
     ``labels``     their labels: of the index of X_train, or positions
     ``rounds``     (rows,) the round in which each left, from 1
     ``direction``  "raise" or "lower": where the number goes without them
-    ``of``         the number, in words
+    ``of``         the number, in words: a loss that is half the squared error is the error of one
+                   test row, or the RMSE of several, as are all changes here
     ``method``     by which rows were ranked, and whose changes the table shows
     ``before``     the number in the model as it is
     ``predicted``  its change without the rows to first order, trees fixed
@@ -69,9 +71,9 @@ class InfluentialSet(Finding):
     def __repr__(self) -> str:
         if not len(self.rows):
             return f"InfluentialSet(no rows {self.direction} the {self.of})"
-        known = f"{self.refitted:+.3g} refitted"
+        known = f"{change_text(self.refitted, 3)} refitted"
         if np.isfinite(self.retrained):
-            known += f", {self.retrained:+.3g} retrained"
+            known += f", {change_text(self.retrained, 3)} retrained"
         rows = "1 row" if len(self.rows) == 1 else f"{len(self.rows):,} rows"
         return f"InfluentialSet(without {rows} the {self.of} changes by {known})"
 
@@ -94,15 +96,15 @@ def advice_of(
     ``changes``: (retrainings,) changes without the set; None if none was trained.
     """
     text = (
-        f"Refitted with the trees as they are, the change is {found.refitted:+.3g}; first order says "
-        f"{found.predicted:+.3g}. As many rows chosen all at once by first order give "
-        f"{one_shot.refitted:+.3g}."
+        f"Refitted with the trees as they are, the change is {change_text(found.refitted, 3)}; first order says "
+        f"{change_text(found.predicted, 3)}. As many rows chosen all at once by first order give "
+        f"{change_text(one_shot.refitted, 3)}."
     )
     if changes is None:
         return f"{text} Training again takes other splits, too: confirm=5 shows what it does."
     stands = "above" if abs(found.retrained) > noise else "not above"
     return (
-        f"{text} Retrained {len(changes)} times, it is {found.retrained:+.3g} "
-        f"({interval_in_words(*interval)}), {stands} the {noise:.2g} from which a retraining stands out of "
-        f"those without random rows; for the rows chosen at once it is {one_shot.retrained:+.3g}."
+        f"{text} Retrained {len(changes)} times, it is {change_text(found.retrained, 3)} "
+        f"({interval_in_words(*interval)}), {stands} the {number_text(noise, 2)} from which a retraining stands out of "
+        f"those without random rows; for the rows chosen at once it is {change_text(one_shot.retrained, 3)}."
     )

@@ -28,10 +28,12 @@ from ..._engine.refit import RefittedModel
 from ..._engine.split_bins import Codes
 from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
+from ..effects import LossUnit
 
 Method = StructureInfluence | LeafInfluence | LeafRefit
 SHORTLIST = 32  # rows that a round tries by exact refits; more for rounds of many rows
 MOST_SETS = 100_000  # that an exhaustive search goes through
+AS_IT_IS = LossUnit(squared=False)
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Question:
     ``codes``    (m, d) bins of its test rows, for soft splits; None: not needed
     ``allowed``  (n,) whether a row may be removed
     ``k``        largest number of rows to remove
+    ``unit``     how people read the number; changes are in this unit
+    ``before``   the number itself, not in this unit
     """
 
     tracer: Tracer
@@ -49,6 +53,8 @@ class Question:
     codes: Codes | None
     allowed: np.ndarray
     k: int
+    unit: LossUnit = AS_IT_IS
+    before: float = 0.0
 
     def refit(self, rows: Ints) -> RefittedModel:
         """The model refitted without these rows."""
@@ -58,14 +64,19 @@ class Question:
     def refitted_changes(self, sets: Sequence[Ints]) -> F64:
         """(sets,) changes of the number without each set of rows, by exact refits."""
         moved = self.tracer.engine.score_changes_without(sets, self.queries.leaves)
-        return np.concatenate([self.queries.change(dF)[0] for dF in moved])
+        changes = np.concatenate([self.queries.change(dF)[0] for dF in moved])
+        return self.unit.change(self.before, changes)
 
     def change(self, scores: F64) -> float:
         """Change of the number if its test rows have these scores (m, K)."""
-        return float(self.queries.change((scores - self.queries.scores)[:, :, None])[0, 0])
+        change = self.queries.change((scores - self.queries.scores)[:, :, None])[0, 0]
+        return float(self.unit.change(self.before, change))
 
     def first_order(self, model: RefittedModel, method: Method) -> F64:
-        """(n,) change of the number if a row leaves this model too, to first order."""
+        """(n,) change of the number if a row leaves this model too, to first order.
+
+        In the unit it is a slope at the model as it is, whichever model this is: that leaves the
+        order of the rows alone."""
         engine = self.tracer.engine
         point = engine.refit_point(model)
         if isinstance(method, StructureInfluence):
@@ -75,7 +86,8 @@ class Question:
             )
         else:
             slopes = point.slopes(self.queries)
-        return -engine.ensemble.sample_weight * slopes[:, 0]
+        change = -engine.ensemble.sample_weight * slopes[:, 0]
+        return np.nan_to_num(self.unit.slope(self.before, change))  # NaN where no error is left
 
     def ranked(self, gain: F64) -> Ints:
         """Rows that may be removed, those of the largest gain first, equal ones by position."""

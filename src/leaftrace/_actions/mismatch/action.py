@@ -24,6 +24,8 @@ from ..._engine.refit import RefittedModel, RetrainedModel
 from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
 from ..common import Interruptible, check_tracer, first_order, stopping_note
+from ..effects import in_target_unit, unit_of
+from ..effects import judged as judge
 from ..statistics import paired_interval
 from .group_weights import descend, measured_slopes
 from .partition import (
@@ -107,10 +109,14 @@ def mismatch(
         return Mismatch(_TITLE, advice, groups, weight, parts.unseen, tracer.table_kind)
     training = tracer.engine.training_set(sample_weight=weight)
     model = _retrained(tracer, training) if retrain and not interrupted else None
-    judged = _judged(tracer, X_test, y, parts, others, training, model)
+    loss = tracer.engine.ensemble.loss
+    judged = tuple(
+        in_target_unit(judge(effect, (effect.low, effect.high)), loss)
+        for effect in _judged(tracer, X_test, y, parts, others, training, model)
+    )
     return Mismatch(
         _TITLE,
-        advice_of(groups, judged) + stopping_note(tracer, model is not None),
+        advice_of(groups, judged, unit_of(loss)) + stopping_note(tracer, model is not None),
         groups,
         weight,
         parts.unseen,

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from ..._data.arrays import F64, Ints
+from ..._data.numbers import change_text, number_text
 from ..._data.tables import table
 from ..._engine.refit import RetrainedModel
 from ..common import Finding
-from ..effects import Effect, effects_table
+from ..effects import Effect, LossUnit, effects_table
 from ..statistics import interval_in_words
 
 INCREASE = "increase the weight"
@@ -30,7 +31,7 @@ class Judged(Effect):
 
     @property
     def improved(self) -> bool:
-        """Whether the loss fell by retraining and already with the trees fixed.
+        """Whether the loss (or RMSE) fell by retraining and already with the trees fixed.
 
         The second excludes gains that only come from the chance of other splits.
         """
@@ -77,19 +78,22 @@ class Mismatch(Finding):
         return effects_table(self.judged, self._kind)
 
 
-def advice_of(groups: dict[str, Any], effects: Sequence[Judged]) -> str:
-    """Advice from the columns of the table and the effects; those on the unseen rows come first."""
+def advice_of(groups: dict[str, Any], effects: Sequence[Judged], unit: LossUnit) -> str:
+    """Advice from the columns of the table and the effects; those on the unseen rows come first.
+
+    ``unit``: that of the effects."""
+    loss = unit.renamed("loss")
     judged = effects[0]
     interval = interval_in_words(judged.low, judged.high)
     if np.isnan(judged.retrained):
         return (
-            "Not retrained: with the trees as they are, the loss of unseen rows changes by "
-            f"{judged.refitted:+.3g} ({interval}). Retraining may say otherwise; ask for "
-            "retrain=True before you use these weights."
+            "Not retrained: with the trees as they are, "
+            f"the {loss} of unseen rows changes by {change_text(judged.refitted, 3)} ({interval}). "
+            "Retraining may say otherwise; ask for retrain=True before you use these weights."
         )
     result = (
-        "retrained with these weights, the loss of unseen rows changes by "
-        f"{judged.retrained:+.3g} ({interval})"
+        f"retrained with these weights, the {loss} of unseen rows changes by "
+        f"{change_text(judged.retrained, 3)} ({interval})"
     )
     if not judged.improved:
         return f"No improvement: {result}. Keep the weights as they are."
@@ -99,7 +103,7 @@ def advice_of(groups: dict[str, Any], effects: Sequence[Judged]) -> str:
         "serve."
     )
     if len(effects) > 2:
-        cost = f"The loss of the others changes by {effects[2].retrained:+.3g}."
+        cost = f"The {loss} of the others changes by {change_text(effects[2].retrained, 3)}."
     return (
         f"{changes[0].upper()}{changes[1:]}: {result}. The weights are in `sample_weight`. {cost}"
     )
@@ -109,7 +113,7 @@ def _changes(groups: dict[str, Any]) -> str:
     """The changes of weights in words, the most important first."""
     lines = zip(groups["group"], groups["direction"], groups["factor"], strict=True)
     changes = [
-        f"{direction} of `{group}` (x {factor:.2g})"
+        f"{direction} of `{group}` (x {number_text(factor, 2)})"
         for group, direction, factor in lines
         if direction != LEAVE
     ]

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..._data.arrays import F64, Real
+from ..._engine.linear_passes import LinearPasses
 from ..._engine.replay import StepTrace
 from ..._model.ensemble import Ensemble
 from ..._tracer.tracer import Tracer
@@ -39,6 +40,9 @@ def path(tracer: Tracer) -> Iterator[tuple[F64, F64]]:
     A = e.start()
     own = np.zeros((e.n_rows, e.n_outputs))
     alone = np.zeros(e.n_rows)
+    if e.linear is not None:
+        yield from _linear_path(tracer, A, own)
+        return
     has_effects = e.rule.statistic is None
     if has_effects:
         effects = ((t, V) for t, V, _ in work.effects_forwards())
@@ -53,6 +57,19 @@ def path(tracer: Tracer) -> Iterator[tuple[F64, F64]]:
     e.move(e.n_steps, e.leaves, A)
     if e.independent:
         _average_other_trees(e, A, own, alone)
+    yield A, own
+
+
+def _linear_path(tracer: Tracer, A: F64, own: F64) -> Iterator[tuple[F64, F64]]:
+    """The same for leaves that are linear functions, from the start A and no pull."""
+    e = tracer.engine.ensemble
+    passes = LinearPasses(tracer.engine.work)
+    for t in range(e.n_steps):
+        e.move(t, e.leaves, A)
+        if t and e.moves is None:
+            yield A, own
+        passes.add_own_pull(t, A, own)
+    e.move(e.n_steps, e.leaves, A)
     yield A, own
 
 

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from ..._data import inputs
 from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput
+from ..._data.numbers import change_text, number_text
 from ..._data.progress import progress
 from ..._data.tables import table
 from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
 from ..common import Finding, Interruptible, measure, row_columns, stopping_note
-from ..effects import Effect, effects_table, judged
+from ..effects import Effect, LossUnit, effects_table, in_target_unit, judged, unit_of
 from ..statistics import interval_in_words, paired_interval
 
 _COLUMNS = ("is_label_issue", "label_score", "given_label", "predicted_label")
@@ -165,9 +166,12 @@ class LabelNoise(Finding):
                 differences = after - self.tracer.engine.unchanged.loss(X_hold, y_hold)
                 interval = paired_interval(differences)
                 effect = replace(effect, retrained=float(differences.mean()))
-        verdict = _verdict(effect, interval, action, len(rows))
+        unit = unit_of(self.tracer.engine.ensemble.loss)
+        verdict = _verdict(effect, interval, unit, action, len(rows))
         advice = " ".join([*self.notes, verdict]) + stopping_note(self.tracer, retrain)
-        return replace(self, advice=advice, interval=interval, _effect=judged(effect, interval))
+        loss = self.tracer.engine.ensemble.loss
+        shown = in_target_unit(judged(effect, interval), loss)
+        return replace(self, advice=advice, interval=interval, _effect=shown)
 
     def _training_set(self, rows: Ints, action: str) -> TrainingSet:
         """The training set with these rows removed or relabelled as suggested."""
@@ -197,15 +201,23 @@ class LabelNoise(Finding):
                 )
 
 
-def _verdict(effect: Effect, interval: tuple[float, float] | None, action: str, count: int) -> str:
+def _verdict(
+    effect: Effect,
+    interval: tuple[float, float] | None,
+    unit: LossUnit,
+    action: str,
+    count: int,
+) -> str:
     """Advice after `confirm`: the action is suggested only if the hold-out rows confirm it."""
     doing = f"{'Relabelling' if action == 'relabel' else 'Removing'} {count:,} rows"
     if interval is None:
         return f"Not retrained, so nothing is confirmed and to {action} rows is not suggested."
     low, high = interval
+    before = effect.before
     change = (
-        f"retrained, the hold-out loss of {effect.before:.4g} changes by {effect.retrained:+.3g} "
-        f"({interval_in_words(low, high)})"
+        f"retrained, the hold-out {unit.renamed('loss')} of {number_text(unit.level(before), 4)} changes by "
+        f"{change_text(unit.change(before, effect.retrained), 3)} "
+        f"({interval_in_words(*unit.interval(before, low, high))})"
     )
     if high < 0:
         return f"{doing} is suggested: {change}. Look at some of them first."

@@ -24,6 +24,7 @@ from ..._data.arrays import F64
 from ..._data.errors import InvalidInput
 from ..._data.progress import progress
 from ..._data.row_labels import aligned, labels_of, row_index
+from ..._data.time_limit import TimeLimit
 from ..._engine.methods import LeafInfluence, Method, StructureInfluence
 from ..._engine.queries import Of, Reduce
 from ..._model.goal import Goal, ReadyGoal
@@ -56,6 +57,7 @@ def ensemble_influence(
     fit: FitFunction | None = None,
     n_jobs: int | None = None,
     eval_set: Any = None,
+    time_limit: float | None = None,
 ) -> EnsembleInfluence:
     """Influence of training rows, averaged over models of other seeds on bags of the rows.
 
@@ -88,10 +90,13 @@ def ensemble_influence(
     ``n_jobs``        threads of the tracers; None means all cores
     ``eval_set``      the rows by which `fit` stops early, as `Tracer` takes them: retrainings of
                       members stop by them, too
+    ``time_limit``    seconds after which no more member is trained, once there are two and every row
+                      has a value
 
     Ctrl-C ends it with the members that are finished, if they are two or more. It keeps in memory
     two matrices of the size of the answer, one member's values and, for ranks, members x rows.
     """
+    limit = TimeLimit(time_limit)
     n = inputs.row_count(X)
     sizes = _bag_sizes(make_model, members, bag, score_left_out, n, method)
     members = int(members)
@@ -110,12 +115,13 @@ def ensemble_influence(
     weights = np.ones(n) if weight is None else weight
     done = _Finished()
     with Interruptible():
-        for number, rows in enumerate(progress(bags, members, "members", "model")):
+        allowed = limit.items(bags, lambda: done.is_enough())
+        for number, rows in enumerate(progress(allowed, members, "members", "model")):
             member = training.train(seed + number, rows)
             done = done.add(member, queries.influence(member), weights)
-    if len(done.members) < 2 or not np.all(done.moments.count):
+    if not done.is_enough():
         raise KeyboardInterrupt  # too early: there is no average of all rows yet
-    return _result(queries, done, members)
+    return _result(queries, done, members, limit)
 
 
 def _draw_bags_in_turn(
@@ -249,6 +255,10 @@ class _Finished:
         moments = moments.add(rows, values * values.dtype.type(share))
         return _Finished((*self.members, member), (*self.changes, change), moments, found.own)
 
+    def is_enough(self) -> bool:
+        """Whether there is an average of all rows."""
+        return len(self.members) >= 2 and bool(np.all(self.moments.count))
+
     def _twin(self, member: Member, change: F64) -> Member | None:
         """The last member of all rows before this one, if both have the same changes."""
         if not member.bag.all():
@@ -259,7 +269,9 @@ class _Finished:
         return None
 
 
-def _result(queries: MemberQueries, done: _Finished, requested: int) -> EnsembleInfluence:
+def _result(
+    queries: MemberQueries, done: _Finished, requested: int, limit: TimeLimit
+) -> EnsembleInfluence:
     """The result of the finished members. ``requested``: number of members."""
     assert done.last_influence is not None
     influence = _average(queries, done, done.last_influence)
@@ -272,7 +284,10 @@ def _result(queries: MemberQueries, done: _Finished, requested: int) -> Ensemble
     advice = _advice(changes, int(np.asarray(top["stable"]).sum()))
     if count < requested:
         title = f"{title} of {requested}"
-        advice = f"Interrupted after {count} of {requested} members. {advice}"
+        ended = f"Interrupted after {count} of {requested} members."
+        if limit.passed:
+            ended = limit.in_words(count, requested, "members")
+        advice = f"{ended} {advice}"
     return EnsembleInfluence(
         title=title,
         advice=advice,

@@ -14,6 +14,7 @@ from ..._data.errors import InvalidInput
 from ..._engine.methods import Method
 from ..._engine.queries import Of, Queries, Reduce
 from ..._model.early_stopping import Rounds
+from ..._model.losses import Loss
 from ..._tracer.influence import Influence
 from ..._tracer.tracer import Tracer
 from ..bags import Bag
@@ -157,9 +158,9 @@ class MemberQueries:
 
     def effects(
         self, member: Member, rows: Ints, retrain: bool
-    ) -> tuple[F64, list[str], list[Rounds]]:
+    ) -> tuple[F64, list[str], list[Rounds], Loss]:
         """(4, queries): the queries before, and their changes without these rows, predicted,
-        refitted and retrained; the names of the queries; and the rounds of retrainings."""
+        refitted and retrained; the names of the queries; the rounds of retrainings; and the loss."""
         tracer = self.training.trace(member)
         gone = np.flatnonzero(np.isin(member.rows, rows))
         X, y = self._test_rows(member)
@@ -174,7 +175,8 @@ class MemberQueries:
                 score_change = make(gone).scores(X) - queries.scores
                 sizes[line] = queries.change(score_change[:, :, None])[:, 0]
         names = self.names(queries.of, test_index, queries.reduce is not None)
-        return sizes, names, tracer.engine.retrainings.rounds
+        engine = tracer.engine
+        return sizes, names, engine.retrainings.rounds, engine.ensemble.loss
 
     def names(self, of: str, test_index: np.ndarray, reduced: bool) -> list[str]:
         """Names of the mean over the queries and, if there are several, of each."""

@@ -9,13 +9,16 @@ import numpy as np
 
 from ..._data.arrays import F64, Real
 from ..._data.errors import InvalidInput
+from ..._data.numbers import change_text, number_text
 from ..._data.progress import progress
 from ..._data.row_labels import labels_of, row_numbers
 from ..._data.tables import table
 from ..._model.early_stopping import Rounds, rounds_in_words
+from ..._model.losses import Loss
 from ..._tracer.influence import Influence, rank
 from ..common import Finding, Interruptible
-from ..effects import Effect, effects_table
+from ..effects import Effect, LossUnit, effects_table, in_target_unit, judged, unit_of
+from ..statistics import paired_interval
 from .members import Member, MemberQueries
 from .moments import rank_intervals, size_ranks, summary
 
@@ -90,42 +93,63 @@ class EnsembleInfluence(Finding):
         by_member: list[F64] = []  # (before, predicted, refitted, retrained; queries) of each
         names: list[str] = []
         rounds: list[Rounds] = []
+        loss: Loss | None = None
         with Interruptible():
             for member in progress(self.members, len(self.members), "retraining", "model"):
-                sizes, names, of_member = queries.effects(member, index, retrain)
+                sizes, names, of_member, loss = queries.effects(member, index, retrain)
                 rounds += of_member
                 by_member.append(sizes)
-        if not by_member:
+        if not by_member or loss is None:
             raise KeyboardInterrupt
-        sizes = np.mean(by_member, axis=0)
-        if len(names) > 1:
-            sizes = np.column_stack([sizes.mean(axis=1), sizes])
-        effects = tuple(
-            Effect(name, *size.tolist(), better="lower" if "loss" in name else "")
+        sizes = _with_mean(np.mean(by_member, axis=0), len(names))
+        is_loss = "loss" in names[0]
+        effects = [
+            Effect(name, *size.tolist(), better="lower" if is_loss else "")
             for name, size in zip(names, sizes.T, strict=True)
-        )
+        ]
+        if len(by_member) > 1 and retrain:
+            changes = _with_mean(np.array(by_member)[:, 3], len(names))  # (members, effects)
+            effects = [
+                judged(effect, paired_interval(change))
+                for effect, change in zip(effects, changes.T, strict=True)
+            ]
+        if is_loss:
+            effects = [in_target_unit(effect, loss) for effect in effects]
+        unit = unit_of(loss) if is_loss else LossUnit(False)
         mean_sizes = np.array(by_member).mean(axis=2)
-        advice = _verdict(mean_sizes, len(index), names[0], same_rows=X is None)
+        advice = _verdict(mean_sizes, len(index), names[0], unit, same_rows=X is None)
         note = rounds_in_words(rounds)
-        return replace(self, _effects=effects, advice=f"{advice} {note}".strip())
+        return replace(self, _effects=tuple(effects), advice=f"{advice} {note}".strip())
 
 
-def _verdict(sizes: F64, count: int, name: str, same_rows: bool) -> str:
+def _with_mean(sizes: F64, count: int) -> F64:
+    """Sizes (lines, queries) with their mean over the queries in front, where there are several.
+
+    ``count``: number of effects, which are the mean and each query."""
+    return sizes if count == 1 else np.column_stack([sizes.mean(axis=1), sizes])
+
+
+def _verdict(sizes: F64, count: int, name: str, unit: LossUnit, same_rows: bool) -> str:
     """Advice of `confirm` from the sizes (members, 4) of the effect on the mean of the queries.
 
     ``count``      number of removed rows
     ``name``       of the effect
+    ``unit``       in which people read it
     ``same_rows``  whether the influence is on the same test rows
     """
     retrained = sizes[:, 3]
     members = len(sizes)
     refit_only = bool(np.isnan(retrained).any())
-    changes = sizes[:, 2] if refit_only else retrained
-    error = f" (standard error {changes.std(ddof=1) / np.sqrt(members):.2g})" if members > 1 else ""
+    changes = unit.change(sizes[:, 0], sizes[:, 2] if refit_only else retrained)
+    error = (
+        f" (standard error {number_text(changes.std(ddof=1) / np.sqrt(members), 2)})"
+        if members > 1
+        else ""
+    )
     how = "refitting their leaves" if refit_only else "training them again"
     advice = (
         f"Removing {count} row{'s' * (count > 1)} from {members} members and {how} "
-        f"changes the {name} by {changes.mean():+.3g}{error}."
+        f"changes the {unit.renamed(name)} by {change_text(changes.mean(), 3)}{error}."
     )
     if refit_only:
         advice += " Retraining may also choose other splits."

@@ -2,3 +2,5 @@
 
 from .action import data_values as data_values
 from .result import DataValues as DataValues
+from .source_result import SourceValues as SourceValues
+from .sources import source_values as source_values

@@ -26,9 +26,11 @@ from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
 from ..._data.grouping import SourceTables
 from ..._data.progress import progress
+from ..._data.time_limit import TimeLimit
 from ..._tracer.influence import Influence
 from ..._tracer.tracer import Tracer
 from ..common import Interruptible, check_tracer, stopping_note
+from ..effects import unit_of
 from ..stability.moments import summary
 from .averages import reliability, strata_of
 from .members import BagModels, CandidateMethod, Member, bags_in_turn, checked_method
@@ -52,6 +54,7 @@ def data_values(
     bag: float | Sequence[float] = 0.1,
     method: CandidateMethod | None = None,
     seed: int = 0,
+    time_limit: float | None = None,
 ) -> DataValues:
     """Values of the training rows to a validation set, averaged over small bags.
 
@@ -73,6 +76,7 @@ def data_values(
                   of each are drawn. Many sizes down to few rows make it resemble Shapley's value
     ``method``    LeafInfluence(), which None stands for, or StructureInfluence()
     ``seed``      seed of the bags; the models have that of the tracer's model
+    ``time_limit``  seconds after which no more model is trained, once every row has a value
 
     Bags are drawn without replacement from the rows that have a weight, each row as often as any
     other. Classes keep their shares, and a bag without any row of a class gets one in the place of
@@ -86,6 +90,7 @@ def data_values(
     threads of the tracer share the members. Ctrl-C ends it with the members that are finished, if
     each row has a value by then.
     """
+    limit = TimeLimit(time_limit)
     check_tracer(tracer)
     method = checked_method(method)
     _check_smooth(tracer)
@@ -101,14 +106,19 @@ def data_values(
     models = BagModels(tracer, X_val, y_val, method)
     done = _Finished(members, len(sizes), weight)
     with Interruptible() as run:
-        trained = engine.work.map(models.member, bags)
+        trained = engine.work.map(models.member, limit.items(bags, done.has_all_rows))
         for member in progress(trained, members, "values", "model"):
             done.add(member)
             if done.is_enough():
                 break
     if run.interrupted and not done.has_all_rows():
         raise KeyboardInterrupt  # too early: there is no average of all rows yet
-    return _result(tracer, X_val, method, done, run.interrupted)
+    ended = ""
+    if run.interrupted:
+        ended = f"Interrupted after {len(done.members)} members."
+    elif limit.passed and not done.is_enough():
+        ended = limit.in_words(len(done.members), members, "members")
+    return _result(tracer, X_val, method, done, ended)
 
 
 class _Finished:
@@ -157,6 +167,10 @@ class _Finished:
     def values(self) -> F64:
         """(members, n) values; NaN for the rows of a bag."""
         return -self.weight * self.slopes()
+
+    def losses(self) -> F64:
+        """(members,) mean validation losses."""
+        return np.array([member.loss for member in self.members])
 
     def sizes(self) -> Ints:
         """(members,) of the bags."""
@@ -249,9 +263,9 @@ def _class_codes(tracer: Tracer) -> Ints | None:
 
 
 def _result(
-    tracer: Tracer, X_val: Any, method: CandidateMethod, done: _Finished, interrupted: bool
+    tracer: Tracer, X_val: Any, method: CandidateMethod, done: _Finished, ended: str
 ) -> DataValues:
-    """The result of the finished members."""
+    """The result of the finished members. ``ended``: why there are no more of them; empty if all are."""
     sizes = done.sizes()
     if not done.has_all_rows():
         refused = f" ({done.refused[-1].refused.rstrip('.')})" if done.refused else ""
@@ -274,10 +288,11 @@ def _result(
         tables=SourceTables(tracer.X_train, None, X_val, True, tracer.table_kind),
         change_is=CHANGE_IS,
     )
+    unit = unit_of(tracer.engine.ensemble.loss)
     found = DataValues(
         title=(
-            f"Values of {tracer.n_rows:,} training rows to the mean loss of {inputs.row_count(X_val):,} validation "
-            f"rows, by {in_words}"
+            f"Values of {tracer.n_rows:,} training rows: by how much each lowers the {unit.name} of "
+            f"{inputs.row_count(X_val):,} validation rows, by {in_words}"
         ),
         advice="",
         values=influence.data_values(),
@@ -285,12 +300,14 @@ def _result(
         influence=influence,
         by_member=by_member,
         bag_sizes=sizes,
+        unit=unit,
+        mean_loss=float(summary(done.losses()[:, None], strata)[0][0]),
         reliability=done.reliability(),
         asked=done.wanted,
-        interrupted=interrupted,
+        interrupted=bool(ended),
         _tracer=tracer,
     )
-    return replace(found, advice=_advice(found, done) + stopping_note(tracer))
+    return replace(found, advice=_advice(found, done, ended) + stopping_note(tracer))
 
 
 def _sizes_in_words(sizes: Any) -> str:
@@ -299,13 +316,10 @@ def _sizes_in_words(sizes: Any) -> str:
     return f"{', '.join(others)} and {last} rows" if others else f"{last} rows"
 
 
-def _advice(found: DataValues, done: _Finished) -> str:
+def _advice(found: DataValues, done: _Finished, ended: str) -> str:
     """Advice from the values and their errors."""
-    count = len(done.members)
     harmful = int((found.values < -2 * found.error).sum())
-    parts = []
-    if found.interrupted:
-        parts.append(f"Interrupted after {count} members.")
+    parts = [ended] if ended else []
     if done.refused:
         parts.append(
             f"{len(done.refused)} models of bags were left out, which cannot be traced: "

@@ -24,12 +24,14 @@ class Member(NamedTuple):
     ``size``    number of rows in the bag
     ``slopes``  (n,) derivatives of the mean validation loss in the weights of the rows, at weight
                 zero; NaN for those in the bag
+    ``loss``    mean validation loss of its model
     ``leaves``  mean number of leaves of its trees
     ``refused``  why the model could not be traced; empty if it was
     """
 
     size: int
     slopes: F64
+    loss: float = np.nan
     leaves: float = np.nan
     refused: str = ""
 
@@ -87,20 +89,21 @@ class BagModels:
         size = int(bag.sum())
         slopes = np.full(len(bag), np.nan)
         try:
-            traced = self._traced(bag)
+            model = self._trained(bag)
+            traced = self.tracer.follow(model, n_jobs=1)
         except (FidelityError, UnsupportedModel) as error:
             return Member(size, slopes, refused=str(error))
         left_out = np.flatnonzero(~bag)
         slopes[left_out] = self._slopes(traced, left_out)
         ensemble = traced.engine.ensemble
-        return Member(size, slopes, len(ensemble.values) / len(ensemble.leaves))
+        loss = float(model.loss(self.X_val, self.y_val).mean())
+        return Member(size, slopes, loss, len(ensemble.values) / len(ensemble.leaves))
 
-    def _traced(self, bag: Bag) -> Tracer:
-        """A tracer of the model that a bag gives, on one thread: members run side by side."""
+    def _trained(self, bag: Bag) -> RetrainedModel:
+        """The model that a bag gives, trained on one thread: members run side by side."""
         engine = self.tracer.engine
         training = TrainingSet(len(bag), np.flatnonzero(bag))
-        retrained = engine.retrainings.train(training, 1)
-        return self.tracer.follow(RetrainedModel(engine.source, training, retrained), n_jobs=1)
+        return RetrainedModel(engine.source, training, engine.retrainings.train(training, 1))
 
     def _slopes(self, traced: Tracer, rows: Ints) -> F64:
         """(rows,) derivatives of the mean validation loss in the weights of these rows."""

@@ -11,10 +11,12 @@ import numpy as np
 from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput
 from ..._data.tables import table
+from ..._tracer.exports import as_opendataval, as_pydvl
 from ..._tracer.influence import Influence
 from ..._tracer.tracer import Tracer
 from ..common import Finding
 from ..curve import RemovalCurve, removal_curve
+from ..effects import LossUnit
 from ..stability.moments import Strata, rank_intervals, size_ranks, summary
 from .averages import strata_of
 
@@ -31,9 +33,12 @@ class DataValues(Finding):
     ``influence``  the same as an `Influence`: derivatives, in the paper's sign. It can be saved
     ``by_member``  (members, n) values by each member; NaN for the rows of its bag
     ``bag_sizes``  (members,) number of rows in each bag
+    ``unit``       how people read the loss, and tables show the values: of squared errors by how much
+                   a row lowers their root (RMSE) over all members, in the unit of the target
+    ``mean_loss``  mean validation loss of the members, every size of bags alike
     ``reliability``  rank correlation to expect with the values by as many other bags; 1 is best
     ``asked``      number of members that were requested; None: until ranks were stable
-    ``interrupted``  whether Ctrl-C ended it
+    ``interrupted``  whether Ctrl-C or the time limit ended it
     """
 
     title: str
@@ -43,6 +48,8 @@ class DataValues(Finding):
     influence: Influence
     by_member: F64
     bag_sizes: Ints
+    unit: LossUnit
+    mean_loss: float
     reliability: float
     asked: int | None
     interrupted: bool
@@ -78,6 +85,18 @@ class DataValues(Finding):
         """All rows in the order of training, with the columns of `top`."""
         return self._lines(np.arange(len(self.values)))
 
+    def to_pydvl(self) -> Any:
+        """The values as a ValuationResult of pyDVL, with their errors."""
+        names = self.influence.train_index
+        rows = np.arange(len(self.values))
+        return as_pydvl(
+            self.values, names, rows, "leaftrace data_values", self.error, len(self.bag_sizes)
+        )
+
+    def to_opendataval(self) -> Any:
+        """The values as a finished DataEvaluator of OpenDataVal, for its experiments."""
+        return as_opendataval(self.values)
+
     def by(self, groups: Any, *, bins: int = 5) -> Any:
         """Totals and means over groups of training rows, the group of most value a row first.
 
@@ -99,9 +118,9 @@ class DataValues(Finding):
         columns = {
             "group": parts.names,
             "rows": parts.count,
-            "total": total,
-            "mean": mean,
-            "standard_error": error,
+            "total": self._in_unit(total),
+            "mean": self._in_unit(mean),
+            "standard_error": self._in_unit(error),
         }
         ordered = {name: column[order] for name, column in columns.items()}
         return table(ordered, self._tracer.table_kind)
@@ -147,6 +166,10 @@ class DataValues(Finding):
         every = np.arange(len(self.values))
         return rank_intervals(self.by_member, every, self._strata, size=np.asarray)
 
+    def _in_unit(self, values: F64) -> F64:
+        """Falls of the mean loss as those of its root, where that is its unit."""
+        return self.unit.slope(self.mean_loss, values)
+
     def _lines(self, rows: Ints) -> Any:
         """The table of these rows."""
         low, high = self._rank_intervals
@@ -154,8 +177,8 @@ class DataValues(Finding):
         return table(
             {
                 **{name: column[rows] for name, column in names.items()},
-                "value": self.values[rows],
-                "standard_error": self.error[rows],
+                "value": self._in_unit(self.values[rows]),
+                "standard_error": self._in_unit(self.error[rows]),
                 "rank": size_ranks(self.values, rows),
                 "rank_low": low[rows],
                 "rank_high": high[rows],
