@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ._actions.clean.action import Clean, clean
     from ._actions.curve import RemovalCurve, removal_curve
     from ._actions.fix.action import Fix, fix
+    from ._actions.gate import Gate, gate
     from ._actions.groups import GroupEffects, group_effects
     from ._actions.impact.action import RemovalImpact, removal_impact
     from ._actions.influential import InfluentialSet, influential_set
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ._actions.noise.action import LabelNoise, label_noise
     from ._actions.stability.action import EnsembleInfluence, ensemble_influence
     from ._actions.values.action import DataValues, data_values
+    from ._actions.values.source_result import SourceValues
+    from ._actions.values.sources import source_values
     from ._adapters import record_catboost
     from ._data.errors import (
         FidelityError,
@@ -48,11 +51,12 @@ if TYPE_CHECKING:
         TopKLeaves,
     )
     from ._engine.refit import RefittedModel, RetrainedModel
-    from ._explore import Explorer, explore
-    from ._report import Report, report
     from ._tracer.influence import Influence
+    from ._tracer.members import MembersTracer
     from ._tracer.noise_floor import NoiseFloor
     from ._tracer.tracer import Tracer
+    from ._views.explore import Explorer, explore
+    from ._views.report import Report, report
 
 __version__ = "0.1.0"
 
@@ -70,6 +74,7 @@ __all__ = [
     "FidelityError",
     "FidelityWarning",
     "Fix",
+    "Gate",
     "GroupEffects",
     "IndexWarning",
     "Influence",
@@ -79,6 +84,7 @@ __all__ = [
     "LeafInfluence",
     "LeafRefit",
     "LeaftraceError",
+    "MembersTracer",
     "Mismatch",
     "NoiseFloor",
     "RefittedModel",
@@ -88,6 +94,7 @@ __all__ = [
     "Retrain",
     "RetrainedModel",
     "SinglePoint",
+    "SourceValues",
     "StructureInfluence",
     "TopKLeaves",
     "Tracer",
@@ -100,6 +107,7 @@ __all__ = [
     "ensemble_influence",
     "explore",
     "fix",
+    "gate",
     "goals",
     "group_effects",
     "influential_set",
@@ -110,27 +118,32 @@ __all__ = [
     "removal_curve",
     "removal_impact",
     "report",
+    "source_values",
 ]
 
 # A module is imported when one of its names is first used: importing leaftrace takes no time, and
-# the command can answer Ctrl-C before NumPy is loaded. `dask` is not in __all__: `import *` would
-# import it, and it need not be installed.
+# the command can answer Ctrl-C before NumPy is loaded. `cleanlab`, `dask`, `mlflow` and `spark` are
+# not in __all__: `import *` would import them, and they need not be installed.
 _MODULES = {
     "baselines": "baselines",
+    "cleanlab": "cleanlab",
     "dask": "dask",
     "goals": "goals",
+    "mlflow": "mlflow",
     "plot": "plot",
+    "spark": "spark",
     "_actions.acquire": "Acquisition acquire",
     "_actions.clean": "Clean clean",
     "_actions.curve": "RemovalCurve removal_curve",
     "_actions.fix": "Fix fix",
+    "_actions.gate": "Gate gate",
     "_actions.groups": "GroupEffects group_effects",
     "_actions.impact": "RemovalImpact removal_impact",
     "_actions.influential": "InfluentialSet influential_set",
     "_actions.mismatch": "Mismatch mismatch",
     "_actions.noise": "LabelNoise label_noise",
     "_actions.stability": "EnsembleInfluence ensemble_influence",
-    "_actions.values": "DataValues data_values",
+    "_actions.values": "DataValues SourceValues data_values source_values",
     "_adapters": "record_catboost",
     "_data.errors": (
         "FidelityError FidelityWarning IndexWarning InvalidInput LeaftraceError UnsupportedModel"
@@ -142,9 +155,10 @@ _MODULES = {
         "StructureInfluence TopKLeaves"
     ),
     "_engine.refit": "RefittedModel RetrainedModel",
-    "_explore": "Explorer explore",
-    "_report": "Report report",
+    "_views.explore": "Explorer explore",
+    "_views.report": "Report report",
     "_tracer.influence": "Influence",
+    "_tracer.members": "MembersTracer",
     "_tracer.noise_floor": "NoiseFloor",
     "_tracer.tracer": "Tracer",
 }

@@ -8,15 +8,19 @@ the Axes. Colour-blind readers can distinguish the colours. Signs, words, hatche
 the same information, so pictures can also be read when printed in grey.
 """
 
+from ._beside_shap import beside_shap
 from ._curves import distribution, fidelity, noise, removal_curve
 from ._effects import effects
+from ._features import features
 from ._groups import groups
 from ._rows import top
 from ._side_by_side import side_by_side
 
 __all__ = [
+    "beside_shap",
     "distribution",
     "effects",
+    "features",
     "fidelity",
     "groups",
     "noise",

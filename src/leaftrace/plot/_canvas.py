@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from .._data import frames
 from .._data.cells import short
 from .._data.errors import InvalidInput, LeaftraceError
+from .._data.numbers import change_text
 from .._data.tables import columns_of
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 # The ways in which an effect is measured: see `_actions/common.py`.
 WAYS = ("predicted", "refitted", "retrained")
+CHARACTERS = 10  # of a title, to an inch
 MAX_NAME = 10_000  # characters of a name that are read; of these, `display_name` shows a few
 
 
@@ -48,6 +51,13 @@ def axes(ax: Axes | None, width: float = 7.0, height: float = 4.0) -> Axes:
             f"ax is a {type(ax).__name__}; pass one matplotlib Axes, or None for a new figure."
         )
     return ax
+
+
+def diverging_colours(below: str = HARM, above: str = HELP) -> Any:
+    """Colours for numbers below zero, over white to those above; first harm, then help."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("around zero", [below, "white", above])
 
 
 def expect(result: Any, kind: type, how: str) -> None:
@@ -82,8 +92,24 @@ def display_name(x: Any, limit: int = 28) -> str:
 
 
 def signed(x: float) -> str:
-    """A change with its sign, to two digits."""
-    return f"{x:+.2g}".replace("-", "−") if np.isfinite(x) else "–"
+    """A change with its sign, to two digits or as a whole number."""
+    if not np.isfinite(x):
+        return "–"
+    return (f"{x:+,.0f}" if 100 <= abs(x) < 1000 else change_text(x, 2)).replace("-", "−")
+
+
+def conclude(ax: Axes, text: str, pad: float | None = None) -> None:
+    """Set the title: a sentence that says what is seen, in lines that fit the picture.
+
+    ``pad``: points between it and the axes, for what stands there; None: as usual."""
+    width = ax.get_position().width * ax.figure.bbox.width / ax.figure.dpi  # inches
+    lines = textwrap.wrap(text, max(24, int(CHARACTERS * width)), break_long_words=True)
+    ax.set_title("\n".join(lines), fontsize="medium", pad=pad)
+
+
+def count_of(k: int, noun: str) -> str:
+    """A number of things: `1 row`, `1,200 rows`."""
+    return f"{k:,} {noun}{'' if k == 1 else 's'}"
 
 
 def hide_frame(ax: Axes) -> None:

@@ -14,12 +14,32 @@ from .._data.row_labels import row_numbers
 from .._engine.fidelity import Fidelity
 from .._tracer.influence import Influence
 from .._tracer.tracer import Tracer
-from ._canvas import GREY, HARM, HELP, STYLES, axes, display_name, expect, hide_frame, whole_numbers
+from ._canvas import (
+    GREY,
+    HARM,
+    HELP,
+    STYLES,
+    axes,
+    conclude,
+    count_of,
+    display_name,
+    expect,
+    hide_frame,
+    signed,
+    whole_numbers,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 POINTS = 500  # of a curve over rows, on a logarithmic axis
+# What rows of each side share among them.
+_SHARED = {
+    "harmful": "all harm",
+    "helpful": "all help",
+    "raises": "what raises it",
+    "lowers": "what lowers it",
+}
 
 
 def distribution(influence: Influence, *, ax: Axes | None = None) -> Axes:
@@ -39,10 +59,14 @@ def distribution(influence: Influence, *, ax: Axes | None = None) -> Axes:
         )
     ax = axes(ax)
     k = _log_spaced(n)
+    halves: dict[str, int] = {}
     for word, sign, line in zip(influence.effect_words, (1, -1), ("--", "-"), strict=True):
         totals = _sorted_totals(influence, sign)
         share = np.cumsum(totals) / (totals.sum() or 1.0)
-        label = _half_label(word, share, n) if totals.any() else f"{word}: none"
+        label = f"{word}: none"
+        if totals.any():
+            halves[word] = int(np.searchsorted(share, 0.5)) + 1
+            label = f"{word}: half of it from {_rows_and_share(halves[word], n)}"
         ax.plot(k, share[k - 1], line, color=STYLES[word]["color"], linewidth=2, label=label)
     ax.plot(k, k / n, ":", color=GREY, label="all rows alike")
     _rows_axis(ax, n)
@@ -50,8 +74,17 @@ def distribution(influence: Influence, *, ax: Axes | None = None) -> Axes:
     ax.set_xlabel(f"most important of {n:,} training rows")
     ax.set_ylabel(f"their share of effects on the {display_name(influence.of)}")
     ax.legend(frameon=False, loc="best")
+    conclude(ax, _who_carries(halves, n))
     hide_frame(ax)
     return ax
+
+
+def _who_carries(halves: dict[str, int], n: int) -> str:
+    """The title of `distribution`: how many rows have half of the effects of a side."""
+    if not halves:
+        return "No training row has any effect"
+    word, half = next(iter(halves.items()))
+    return f"Half of {_SHARED[word]} comes from {_rows_and_share(half, n)}"
 
 
 def _sorted_totals(influence: Influence, sign: int) -> F64:
@@ -61,11 +94,9 @@ def _sorted_totals(influence: Influence, sign: int) -> F64:
     return np.sort(sizes.sum(axis=1, dtype=float))[::-1]
 
 
-def _half_label(word: str, share: F64, n: int) -> str:
-    """How many rows have half of all effects, for the legend."""
-    half = int(np.searchsorted(share, 0.5)) + 1
-    rows = "rows" if half > 1 else "row"
-    return f"{word}: half of it from {half:,} {rows} ({100 * half / n:.2g} %)"
+def _rows_and_share(k: int, n: int) -> str:
+    """A number of the n rows, and their share."""
+    return f"{count_of(k, 'row')} ({100 * k / n:.2g} %)"
 
 
 def noise(noise: LabelNoise, is_noisy: Any = None, *, ax: Axes | None = None) -> Axes:
@@ -97,8 +128,22 @@ def noise(noise: LabelNoise, is_noisy: Any = None, *, ax: Axes | None = None) ->
     ax.set_xlabel(f"k most surprising of {n:,} training rows")
     ax.set_ylabel("score" if is_wrong is None else "score, precision")
     ax.legend(frameon=False, loc="best")
+    conclude(ax, _surprises(issues, n, None if is_wrong is None else is_wrong[order]))
     hide_frame(ax)
     return ax
+
+
+def _surprises(issues: int, n: int, is_wrong: np.ndarray | None) -> str:
+    """The title of `noise`.
+
+    ``is_wrong`` (n,): whether the label of each row is wrong, most surprising first; None: not known."""
+    if is_wrong is None or not is_wrong.any():
+        return (
+            f"{issues:,} of {count_of(n, 'label')} surprise the model so much that they are flagged"
+        )
+    k = int(is_wrong.sum())
+    among = int(is_wrong[:k].sum())
+    return f"Of the {count_of(k, 'most surprising label')}, {among:,} are wrong ({k * k / n:.0f} at random)"
 
 
 def _draw_precision(ax: Axes, k: Ints, is_wrong: np.ndarray) -> None:
@@ -127,16 +172,46 @@ def removal_curve(curve: RemovalCurve, *, ax: Axes | None = None) -> Axes:
         known = np.isfinite(losses)
         if known[1:].any():
             removed = curve.removed[known]
-            ax.plot(removed, losses[known], style, color=colour, label=label, markersize=5)
-    ax.axhline(curve.refitted[0], color=GREY, linewidth=0.8)
+            ax.plot(
+                removed,
+                curve.unit.level(losses[known]),
+                style,
+                color=colour,
+                label=label,
+                markersize=5,
+            )
+    ax.axhline(curve.unit.level(curve.refitted[0]), color=GREY, linewidth=0.8)
     ax.set_xlabel("training rows removed")
-    ax.set_ylabel("mean loss of the held-out rows")
+    ax.set_ylabel(f"{curve.unit.name} of the held-out rows")
     ax.xaxis.set_major_formatter("{x:,.0f}")
     whole_numbers(ax)
     if ax.get_legend_handles_labels()[0]:
         ax.legend(frameon=False)
+    conclude(ax, _best_point(curve))
     hide_frame(ax)
     return ax
+
+
+def _best_point(curve: RemovalCurve) -> str:
+    """The title of `removal_curve`: where the loss is lowest, beside as many random rows."""
+    again = bool(np.isfinite(curve.retrained[1:]).any())
+    way = "retrained" if again else "refitted"
+    losses = curve.unit.level(curve.retrained if again else curve.refitted)
+    random = curve.unit.level(curve.random_retrained if again else curve.random_refitted)
+    if np.isnan(losses[1:]).all():
+        return "No point was finished"
+    best = int(np.nanargmin(losses))
+    name = curve.unit.name
+    if best == 0:
+        return f"The {name} is lowest with all rows: removing rows in this order does not help"
+    change = losses[best] - losses[0]
+    text = f"Without the first {count_of(int(curve.removed[best]), 'row')} the {name} changes by "
+    text += f"{signed(change)}, {way}"
+    by_chance = random[best] - losses[0]
+    if np.isfinite(by_chance):
+        beside = "no better than" if by_chance <= change else "beside"
+        text += f", {beside} {signed(by_chance)} for random rows"
+    return text
 
 
 def fidelity(fidelity: Fidelity | Tracer, *, ax: Axes | None = None) -> Axes:
@@ -156,7 +231,7 @@ def fidelity(fidelity: Fidelity | Tracer, *, ax: Axes | None = None) -> Axes:
     whole_numbers(ax)
     ax.set_ylabel("largest relative error of a leaf")
     verdict = "exact" if fidelity.exact else "NOT exact"
-    ax.set_title(f"The replay is {verdict}: largest error {fidelity.max_error:.1e}")
+    conclude(ax, f"The replay is {verdict}: largest error {fidelity.max_error:.1e}")
     hide_frame(ax)
     return ax
 

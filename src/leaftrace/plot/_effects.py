@@ -18,15 +18,18 @@ from ._canvas import (
     HELP,
     WAYS,
     axes,
+    conclude,
     display_name,
     expect_columns,
     hide_frame,
+    signed,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MAX_LINES = 20  # effects that are drawn
+_LOSSES = ("loss", "RMSE", "error")  # words in names of losses
 APART = 30.0  # factor between the largest and the smallest effect from which no scale fits both
 # Of each way of measuring: shape, colour of its edge, colour inside.
 _MARKERS = {
@@ -44,12 +47,14 @@ class _Lines:
     ``values``     (lines, 3) effects, predicted, refitted and retrained
     ``own_units``  whether each line is in units of its largest effect
     ``left_out``   effects that are not drawn, the smallest ones
+    ``conclusion`` a sentence about them
     """
 
     labels: list[str]
     values: F64
     own_units: bool
     left_out: int
+    conclusion: str
 
 
 def effects(result: Any, *, ax: Axes | None = None) -> Axes:
@@ -70,6 +75,7 @@ def effects(result: Any, *, ax: Axes | None = None) -> Axes:
     ax.margins(x=0.1)
     ax.set_xlabel(_change_label(lines))
     ax.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
+    conclude(ax, lines.conclusion, pad=26)  # above the legend
     hide_frame(ax)
     return ax
 
@@ -79,16 +85,41 @@ def _lines(result: Any) -> _Lines:
     names, values = _measured(result)
     size = np.nan_to_num(np.abs(values)).max(axis=1)
     chosen = np.sort(np.argsort(-size, kind="stable")[:MAX_LINES])
+    one_quantity = isinstance(result, GroupEffects)  # all effects are on the same loss
+    main = int(size.argmax()) if one_quantity else _first_loss(names)
+    conclusion = _conclusion(names, values, main)
     values = values[chosen]
     size = size[chosen]
     labels = [names[i] for i in chosen]
     size[size == 0] = size.max() or 1.0  # lines without any change have no size of their own
-    one_quantity = isinstance(result, GroupEffects)  # all effects are on the same loss
     own_units = size.max() > APART * size.min() and not one_quantity
     if own_units:
         values = values / size[:, None]
         labels = [f"{label} (1 = {s:.2g})" for label, s in zip(labels, size, strict=True)]
-    return _Lines(labels, values, own_units, len(names) - len(chosen))
+    return _Lines(labels, values, own_units, len(names) - len(chosen), conclusion)
+
+
+def _first_loss(names: list[str]) -> int:
+    """The first effect on a loss, which has a better and a worse; or else the first of all."""
+    losses = (i for i, name in enumerate(names) if any(word in name for word in _LOSSES))
+    return next(losses, 0)
+
+
+def _conclusion(names: list[str], values: F64, main: int) -> str:
+    """The title: the main effect by the last way it was measured, and whether first order held.
+
+    ``values``: (effects, 3)."""
+    known = np.isfinite(values)
+    last = np.where(known.any(axis=1), len(WAYS) - 1 - known[:, ::-1].argmax(axis=1), 0)
+    measured = np.take_along_axis(values, last[:, None], axis=1)[:, 0]
+    text = f"{names[main]}: {signed(measured[main])}, {WAYS[last[main]]}"
+    with np.errstate(invalid="ignore"):
+        against = int((values[:, 0] * measured < 0).sum())
+    if against:
+        text += f"; first order has the wrong sign in {against} of {len(names)}"
+    elif (last > 0).any() and known[:, 0].any():
+        text += "; first order has the right sign everywhere"
+    return text
 
 
 def _measured(result: Any) -> tuple[list[str], F64]:
@@ -97,7 +128,8 @@ def _measured(result: Any) -> tuple[list[str], F64]:
         slices = [display_name(result.slices.phrase(s)) for s in range(len(result.slices))]
         groups = [display_name(result.groups.phrase(g)) for g in range(len(result.groups))]
         names = [f"{s}, without {g}" for s in slices for g in groups]
-        columns = {way: getattr(result, way).T.ravel() for way in WAYS}
+        changes = result.in_unit()
+        columns = {way: changes[way].T.ravel() for way in WAYS}
     else:
         columns = _effect_columns(result)
         names = [display_name(x, 48) for x in columns["of"]]

@@ -12,7 +12,7 @@ from .._actions.groups import GroupEffects
 from .._data.arrays import F64
 from .._data.errors import InvalidInput
 from .._data.grouping import Groups
-from ._canvas import WAYS, axes, display_name, expect_columns, signed
+from ._canvas import WAYS, axes, conclude, display_name, diverging_colours, expect_columns, signed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,6 +30,7 @@ class _Grid:
     ``change``          (groups, slices)
     ``what``            what changes, for the colour bar
     ``by``              names of the columns that made the groups and the slices, if known
+    ``loss``            the name of the number that changes, if lower is better
     """
 
     groups: list[str]
@@ -37,6 +38,7 @@ class _Grid:
     change: F64
     what: str
     by: tuple[str, str] = ("", "")
+    loss: str = ""
 
 
 def groups(result: Any, *, show: str | None = None, ax: Axes | None = None) -> Axes:
@@ -61,12 +63,30 @@ def groups(result: Any, *, show: str | None = None, ax: Axes | None = None) -> A
     known = grid.change[np.isfinite(grid.change)]
     bound = np.abs(known).max(initial=0.0) or 1.0
     cells = np.ma.masked_invalid(grid.change)
-    image = ax.imshow(cells, "RdBu", vmin=-bound, vmax=bound, aspect="auto")
+    image = ax.imshow(cells, diverging_colours(), vmin=-bound, vmax=bound, aspect="auto")
     if grid.change.size <= MAX_WRITTEN:
         _write_numbers(ax, grid.change, bound)
     _label_sides(ax, grid, slanted)
     ax.figure.colorbar(image, ax=ax, label=grid.what)
+    conclude(ax, _conclusion(grid))
     return ax
+
+
+def _conclusion(grid: _Grid) -> str:
+    """The title: the group without which a slice gains most, or moves most."""
+    known = np.nan_to_num(grid.change)
+    if not known.any():
+        return "No group changes anything"
+    g, s = np.unravel_index(known.argmin() if grid.loss else np.abs(known).argmax(), known.shape)
+    slice_of = f" of {grid.slices[s]}" if len(grid.slices) > 1 else ""
+    change = signed(float(known[g, s]))
+    if not grid.loss:
+        return (
+            f"The group {grid.groups[g]} moves it most{slice_of and f', that{slice_of}'}: {change}"
+        )
+    if known[g, s] >= 0:
+        return f"Every group helps: the {grid.loss} rises without any of them"
+    return f"Without the group {grid.groups[g]} the {grid.loss}{slice_of} falls most: {change}"
 
 
 def _check_size(grid: _Grid) -> None:
@@ -99,7 +119,7 @@ def _label_sides(ax: Axes, grid: _Grid, slanted: bool) -> None:
 
 def _grid_of_effects(result: GroupEffects, show: str | None) -> _Grid:
     """The result of group_effects, measured in the way that is asked for."""
-    changes = {way: getattr(result, way) for way in WAYS}
+    changes = result.in_unit()
     if show not in (None, *WAYS):
         raise InvalidInput(
             f"show is {show!r}; it can be 'predicted', 'refitted', 'retrained' or None."
@@ -107,9 +127,10 @@ def _grid_of_effects(result: GroupEffects, show: str | None) -> _Grid:
     show = show or next(way for way in reversed(WAYS) if np.isfinite(changes[way]).any())
     if not np.isfinite(changes[show]).any():
         raise InvalidInput(f"show is '{show}', but group_effects was not asked for it.")
-    what = f"change of the loss\nwithout the group, {show}\n(+ it helps, − it harms)"
+    what = f"change of the {result.unit.name}\nwithout the group, {show}\n(+ it helps, − it harms)"
     by = (result.groups.by, result.slices.by)
-    return _Grid(_with_counts(result.groups), _with_counts(result.slices), changes[show], what, by)
+    names = (_with_counts(result.groups), _with_counts(result.slices))
+    return _Grid(*names, changes[show], what, by, result.unit.name)
 
 
 def _with_counts(parts: Groups) -> list[str]:
@@ -139,7 +160,7 @@ def _grid_of_table(table: Any, show: str | None) -> _Grid:
     change[g, s] = np.asarray(table[column])
     of, _, action = column.partition("_change_if_")
     what = f"change of the {display_name(of)}\nif the group is {action},\nsummed over its rows"
-    return _Grid(groups, slices, change, what)
+    return _Grid(groups, slices, change, what, loss="loss" if of == "loss" else "")
 
 
 def _numbered(values: Any, counts: Any = None) -> tuple[list[str], NDArray[np.intp]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._data.row_labels import row_numbers
 from .._tracer.influence import ACTION_PHRASES, Influence, rank
-from ._canvas import GREY, STYLES, axes, display_name, expect, hide_frame, signed
+from ._canvas import GREY, STYLES, axes, conclude, display_name, expect, hide_frame, signed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,15 +38,17 @@ def top(influence: Influence, test_row: int = 0, k: int = 10, *, ax: Axes | None
             label = _LEGEND.get(effect, f"{effect} rows")
             bars = ax.barh(at, change, label=label, **STYLES[effect])
             ax.bar_label(bars, [signed(c) for c in change], padding=3, fontsize="small")
-    names = [display_name(column.train_index[row]) for rows, _, _ in sides for row in rows]
-    ax.set_yticks(np.arange(len(order)), [f"row {names[i]}" for i in order])
+    names = [_row_name(column, int(row)) for rows, _, _ in sides for row in rows]
+    ax.set_yticks(np.arange(len(order)), [names[i] for i in order])
+    if len(order) and column.tables.labels is not None:
+        ax.set_ylabel("training row (label)")
     ax.set_ylim(len(order) - 0.4, -0.6)
     ax.margins(x=0.2)
     ax.axvline(0, color=GREY, linewidth=0.8)
     if column.noise is not None and not np.isnan(column.noise[0]):
         _draw_noise(ax, float(column.noise[0]))
     ax.set_xlabel(_change_label(column))
-    ax.set_title(f"Training rows behind {query_name(column.test_index[0])}")
+    conclude(ax, _conclusion(column, sides))
     if len(order):
         ax.legend(frameon=False)
     else:
@@ -54,6 +56,31 @@ def top(influence: Influence, test_row: int = 0, k: int = 10, *, ax: Axes | None
         ax.text(0.5, 0.5, text, ha="center", va="center", transform=ax.transAxes)
     hide_frame(ax)
     return ax
+
+
+def _row_name(influence: Influence, row: int) -> str:
+    """A training row of the result by its name, and its label beside it."""
+    label = influence.tables.label_of(row)
+    beside = "" if label is None else f" ({display_name(label, 16)})"
+    return f"{influence.unit} {display_name(influence.train_index[row])}{beside}"
+
+
+def _conclusion(influence: Influence, sides: list[Any]) -> str:
+    """The title: which row does most on the side that matters first, and whether that is noise."""
+    query = query_name(influence.test_index[0])
+    verb = {"harmful": "harms", "raises": "raises"}.get(influence.effect_words[0], "moves")
+    rows, _, changes = sides[0]
+    if not len(rows):
+        return f"No training row {verb} {query}"
+    noise = np.nan if influence.noise is None else float(influence.noise[0])
+    largest = max(np.abs(change).max(initial=0.0) for _, _, change in sides)
+    if largest <= noise:
+        return f"No training row moves {query} by more than retraining does"
+    name = f"{influence.unit} {display_name(influence.train_index[rows[0]], 18)}"
+    text = f"{name[0].upper()}{name[1:]} {verb} {query} most"
+    if abs(float(changes[0])) <= noise:
+        text += ", but no more than retraining moves it"
+    return text
 
 
 def _draw_noise(ax: Axes, noise: float) -> None:

@@ -10,18 +10,19 @@ import numpy as np
 from .._actions.common import check_tracer
 from .._data import inputs
 from .._data.cells import CellValue, open_cell_tables
-from .._data.comparison import HIGHER, LOWER, OTHER, SAME, compare
+from .._data.comparison import HIGHER, LOWER, OTHER, SAME, Comparison, compare
 from .._data.errors import InvalidInput
 from .._tracer.influence import Influence, Ranked, rank
 from .._tracer.tracer import Tracer
-from ._canvas import axes, display_name, signed
+from ._canvas import axes, conclude, display_name, signed
 from ._rows import query_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _SIGNS = {SAME: "", HIGHER: "▲ ", LOWER: "▼ ", OTHER: "≠ "}
-_SHADES = {SAME: "white", HIGHER: "#F5C9A8", LOWER: "#A9D3EE", OTHER: "#DDDDDD"}
+# Greys: orange and blue mean harm and help in all pictures, and the signs tell higher from lower.
+_SHADES = {SAME: "white", HIGHER: "#E2E2E2", LOWER: "#E2E2E2", OTHER: "#CFCFCF"}
 
 
 def side_by_side(
@@ -60,7 +61,28 @@ def side_by_side(
         f"▲ higher, ▼ lower, ≠ other than in the test row{more}\n"
         f"numbers with signs: change of the {influence.of}, to first order, without the row"
     )
+    conclude(ax, _conclusion(tracer, influence, y, ranked, shown))
     return ax
+
+
+def _conclusion(
+    tracer: Tracer, influence: Influence, y: Any, ranked: Ranked, shown: Comparison
+) -> str:
+    """The title: the row of largest effect, its label, and how many values it shares."""
+    query = query_name(influence.test_index[0])
+    rows, effects, _ = ranked
+    if not len(rows):
+        return f"No training row has an effect on {query}"
+    verb = {"harmful": "harms", "helpful": "helps"}.get(effects[0], effects[0])
+    same = sum(mark == SAME for mark in shown.marks[0])
+    label = ""
+    if y is not None:
+        same_label = tracer.y_train[rows[0]] == y[0]
+        label = f"{'the same label' if same_label else 'another label'}, "
+    return (
+        f"Row {display_name(tracer.train_index[rows[0]], 18)} {verb} {query} most: {label}"
+        f"{same} of the {len(shown.columns)} values shown are alike"
+    )
 
 
 def _check(tracer: Any, x: Any, columns: int) -> None:

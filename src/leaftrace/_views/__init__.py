@@ -1,0 +1,1 @@
+"""The report, the explorer and the command line: what people see."""

@@ -1,0 +1,1 @@
+"""leaftrace in other tools; each module needs the package of its name."""
