@@ -56,7 +56,7 @@ def paper_model(adult):
 @pytest.fixture(params=["baseline", "avx2", "avx512"])
 def isa(request):
     """Runs a test on each instruction set that this machine has."""
-    from leaftrace._kernels import kernels
+    from leaftrace._model.kernels import kernels
 
     before = kernels.isa()
     try:

@@ -175,7 +175,7 @@ def test_a_claim_that_does_not_hold_is_told(tmp_path, monkeypatch):
 
 
 def test_the_command(tmp_path, capfd, monkeypatch):
-    from leaftrace._cli import main
+    from leaftrace._views.cli import main
 
     monkeypatch.chdir(FOLDER.parent)
     assert main(["paper", "nothing"]) == 2

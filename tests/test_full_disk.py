@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 import leaftrace as lt
-from leaftrace._cli.tables import write_table
 from leaftrace._data.leaf_cache import LeafCache
+from leaftrace._views.cli.tables import write_table
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="sets a limit on the size of files")
 ROOM = 2048  # bytes that a file may have; what is saved here is larger

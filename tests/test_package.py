@@ -14,31 +14,37 @@ import leaftrace as lt
 SOURCE = Path(lt.__file__).parent
 NAMES = {
     "Acquisition", "AllPoints", "Clean", "EnsembleInfluence", "Estimate", "Explorer", "FastLeafInfluence",
-    "FastLeafRefit", "Fidelity", "FidelityError", "FidelityWarning", "Fix", "GroupEffects", "IndexWarning", "Influence",
-    "InvalidInput", "LabelNoise", "LeafInfluence", "LeafRefit", "LeaftraceError", "Mismatch", "NoiseFloor",
-    "RefittedModel", "RemovalCurve", "DataValues", "data_values", "InfluentialSet", "influential_set",
-    "RemovalImpact", "Report", "Retrain", "RetrainedModel", "SinglePoint", "StructureInfluence",
+    "FastLeafRefit", "Fidelity", "FidelityError", "FidelityWarning", "Fix", "Gate", "GroupEffects", "IndexWarning",
+    "Influence", "InvalidInput", "LabelNoise", "LeafInfluence", "LeafRefit", "LeaftraceError", "MembersTracer",
+    "Mismatch", "NoiseFloor", "RefittedModel", "RemovalCurve", "DataValues", "data_values", "InfluentialSet",
+    "influential_set", "RemovalImpact", "Report", "Retrain", "RetrainedModel", "SinglePoint", "SourceValues",
+    "source_values", "StructureInfluence",
     "TopKLeaves", "Tracer", "UnsupportedModel",
-    "__version__", "acquire", "baselines", "clean", "ensemble_influence", "explore", "fix", "goals", "group_effects",
-    "label_noise", "mismatch", "plot", "record_catboost", "removal_curve", "removal_impact", "report",
+    "__version__", "acquire", "baselines", "clean", "ensemble_influence", "explore", "fix", "gate", "goals",
+    "group_effects", "label_noise", "mismatch", "plot", "record_catboost", "removal_curve", "removal_impact",
+    "report",
 }  # fmt: skip
 
 # model -> Ensemble -> Trace -> method -> Influence -> view: a module imports only from those of its own entry and of
 # the entries before it. The NumPy twins of the kernels compute with the losses, so these come first.
 ORDER = [
-    "_data", "_model.losses", "_model.general_losses", "_kernels", "_model", "goals", "_adapters",
+    "_data", "_model.losses", "_model.general_losses", "_model.kernels", "_model", "goals", "_adapters",
     "_engine.node_slopes", "_engine.pooled_leaves", "_engine.leaf_equations", "_engine.unknown_limits", "_engine.steps",
+    "_engine.linear_steps",
     "_engine.diagnosis", "_engine.fidelity",
-    "_engine.rounding_noise", "_engine.replay", "_engine.refit", "_engine.jumps", "_engine.placed_rows",
-    "_engine.row_effects",
+    "_engine.rounding_noise", "_engine.replay", "_engine.linear_replay", "_engine.refit", "_engine.jumps",
+    "_engine.placed_rows", "_engine.row_effects",
     "_engine.free_memory", "_engine.settings", "_engine.retrainings", "_engine.workspace", "_engine.less_memory",
-    "_engine.queries", "_engine.subset_training",
-    "_engine.methods", "_engine.whole_refits", "_engine.backward", "_engine.coupled_passes",
+    "_engine.queries", "_engine.leaf_queries", "_engine.subset_training",
+    "_engine.methods", "_engine.whole_refits", "_engine.scored_pass", "_engine.backward", "_engine.coupled_matrices",
+    "_engine.coupled_passes", "_engine.linear_passes",
     "_engine.split_bins", "_engine.soft_splits", "_engine.leaf_space",
     "_engine.costs", "_engine.large_changes",
     "_engine.forward_block", "_engine.forward", "_engine.removals", "_engine.refit_point", "_engine.engine",
-    "_engine.candidates", "_tracer", "dask", "baselines",
-    "_actions", "_report", "plot", "_explore", "_cli",
+    "_engine.many_refits",
+    "_engine.candidates", "_engine.label_slopes", "_tracer", "_tracer.cluster", "dask", "spark", "baselines",
+    "_actions", "integrations.cleanlab", "_views.column_use", "_views.report", "integrations", "plot", "_views",
+    "_views.cli",
 ]  # fmt: skip
 MODULES = {
     ".".join(p.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): p
@@ -94,7 +100,7 @@ def test_every_module_has_its_place():
 def test_only_adapters_know_a_booster():
     """Only adapters import a booster, except for the demonstration, which trains a model."""
     boosters = {"catboost", "xgboost", "lightgbm", "sklearn"}
-    for module in set(INSIDE) - {"_cli.demo"}:
+    for module in set(INSIDE) - {"_views.cli.demo"}:
         if not module.startswith("_adapters"):
             assert not boosters & {
                 name.partition(".")[0] for name in libraries_of(MODULES[module])
@@ -132,7 +138,7 @@ def test_without_the_native_module(tmp_path):
     )
     code = (
         f"import sys; sys.path[:0] = {[str(tmp_path), *sys.path]}; import leaftrace; "
-        "from leaftrace._kernels import is_native; print(is_native(), leaftrace.__file__)"
+        "from leaftrace._model.kernels import is_native; print(is_native(), leaftrace.__file__)"
     )
     out = subprocess.run(
         [sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True
@@ -141,7 +147,7 @@ def test_without_the_native_module(tmp_path):
 
 
 def test_twins_by_environment():
-    code = "from leaftrace._kernels import is_native; print(is_native())"
+    code = "from leaftrace._model.kernels import is_native; print(is_native())"
     env = {**os.environ, "LEAFTRACE_KERNELS": "numpy"}
     out = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env

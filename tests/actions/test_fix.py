@@ -127,8 +127,13 @@ def test_fixed_is_what_the_library_says_after_training_again(name, action):
             == any(a.retrained > 0 for a in result.attempts)
         )
         assert result.small == (len(result.rows) <= max(5, 0.02 * len(data.y)))
-        how = "Fixed" if result.small else "No small set"
-        assert result.title.startswith(how if result.fixed else "Not fixed")
+        if result.small:
+            assert result.title.startswith("Fixed" if result.fixed else "Not fixed")
+        else:
+            how = "only" if result.fixed else "not even"
+            assert result.title.startswith(f"No small set fixes it: {how} with")
+            assert "not a few wrong ones" in result.advice
+            assert "allows more" not in result.advice
         gains = result.cost is not None and sum(result.cost) < 0
         if result.fixed and action == "relabel" and not gains:
             assert ("not suggested" in result.advice) or ("overfits" in result.advice)

@@ -77,9 +77,10 @@ def test_confirm_judges_by_the_rows_left_out():
         again = light(member.seed).fit(data.X[rest], data.y[rest])
         for model, losses in ((member.model, before), (again, after)):
             losses.append(np.mean((model.predict(data.X[outside]) - data.y[outside]) ** 2) / 2)
-    assert effects.of[0] == "mean loss of the rows left out of each bag"
-    assert effects.before[0] == pytest.approx(np.mean(before), rel=1e-5)
-    assert effects.retrained[0] == pytest.approx(np.mean(after) - np.mean(before), rel=1e-3)
+    assert effects.of[0] == "RMSE of the rows left out of each bag"
+    old, new = (np.sqrt(2 * np.mean(losses)) for losses in (before, after))
+    assert effects.before[0] == pytest.approx(old, rel=1e-5)
+    assert effects.retrained[0] == pytest.approx(new - old, rel=1e-3)
 
 
 def test_a_goal():

@@ -83,8 +83,10 @@ def test_bags_in_turn_without_left_out_rows():
     test = data.X_test[:2], data.y_test[:2]
     found = ensemble_influence(light, data.X, data.y, *test, members=4, bag=[1.0, 0.5], n_jobs=1)
     assert [bool(np.isnan(change).any()) for change in found.changes] == [False, True] * 2
+    changes = np.nanmean(found.changes, axis=0)
+    # Passes in float32: changes that nearly cancel have fewer digits than the largest.
     np.testing.assert_allclose(
-        found.influence.change.mean(axis=1), np.nanmean(found.changes, axis=0), rtol=1e-4
+        found.influence.change.mean(axis=1), changes, rtol=1e-4, atol=1e-7 * np.abs(changes).max()
     )
 
 

@@ -106,6 +106,7 @@ def test_it_is_the_mean_of_a_plain_loop(name):
     live = (weight > 0).sum()
     assert found.bag_sizes.tolist() == 4 * [round(0.2 * live), round(0.4 * live)]
     expected = np.full((8, n), np.nan)
+    losses = np.zeros(8)
     for k, size in enumerate(found.bag_sizes):
         bag = np.isnan(found.by_member[k])
         assert bag.sum() == size
@@ -116,6 +117,7 @@ def test_it_is_the_mean_of_a_plain_loop(name):
             take(rows.X, rest), rows.X_test, rows.y_test, data.y[rest], reduce="mean", method=method
         ).values[:, 0]
         expected[k, rest] = -weight[rest] * slopes
+        losses[k] = traced.refit().loss(rows.X_test, rows.y_test).mean()
     # Passes are in float32.
     close = {"rtol": 1e-4, "atol": 1e-5 * np.nanmax(np.abs(expected))}
     np.testing.assert_allclose(found.by_member, expected, **close)
@@ -128,25 +130,30 @@ def test_it_is_the_mean_of_a_plain_loop(name):
     ]
     np.testing.assert_allclose(found.error, np.sqrt(squared[0] + squared[1]) / 2, **close)
     np.testing.assert_allclose(found.influence.data_values(), found.values, **close)
-    check_tables(found, data)
+    # Of squared errors, tables show falls of sqrt(2 L), of which dL / sqrt(2 L) is the first order.
+    root = np.sqrt(losses[0::2].mean() + losses[1::2].mean()) if tracer.classes is None else 1.0
+    check_tables(found, data, root)
 
 
-def check_tables(found, data):
+def check_tables(found, data, root):
+    assert ("lowers the RMSE of" in found.title) == (root != 1.0)
+    shown = found.to_frame()["value"].to_numpy()
+    np.testing.assert_allclose(shown * root, found.values, rtol=1e-5)
+    np.testing.assert_allclose(found.to_frame()["standard_error"] * root, found.error, rtol=1e-5)
     whole = found.to_frame()
     assert list(whole.columns) == [
         "train_row", "position", "value", "standard_error", "rank", "rank_low", "rank_high",
     ]  # fmt: skip
     assert whole["train_row"].tolist() == list(getattr(data.X, "index", range(len(data.y))))
-    np.testing.assert_array_equal(whole["value"], found.values)
     higher = [1 + (found.values > value).sum() for value in found.values]
     assert whole["rank"].tolist() == higher
     assert (whole["rank_low"] <= whole["rank_high"]).all()
     best = found.top(3)
     worst = found.top(3, worst=True)
-    ordered = np.sort(found.values)
+    ordered = np.sort(shown)
     np.testing.assert_array_equal(best["value"], ordered[::-1][:3])
     np.testing.assert_array_equal(worst["value"], ordered[:3])
-    assert (found.values[best["position"]] == best["value"]).all()
+    assert (shown[best["position"]] == best["value"]).all()
     assert found.table["value"].tolist() == [*ordered[::-1][:10], *ordered[:10][::-1]]
     assert found.title in repr(found)
     assert f"about {found.reliability:.2f}" in found._repr_html_()
@@ -360,7 +367,7 @@ def test_models_without_splits(monkeypatch):
     for bag in (30 / len(y), (30 / len(y), 0.5)):
         with pytest.raises(lt.LeaftraceError, match=words):
             lt.data_values(tracer, X, y, bag=bag)
-    member = BagModels._traced
+    member = BagModels._trained
     calls = []
 
     def refuses_one(self, bag):
@@ -369,7 +376,7 @@ def test_models_without_splits(monkeypatch):
             raise lt.FidelityError("not exact.")
         return member(self, bag)
 
-    monkeypatch.setattr(BagModels, "_traced", refuses_one)
+    monkeypatch.setattr(BagModels, "_trained", refuses_one)
     found = lt.data_values(tracer, X, y, bag=50 / len(y), members=6)
     assert len(found.by_member) == 5
     assert "Trees of so few rows have 2.0 leaves in the mean" in found.advice

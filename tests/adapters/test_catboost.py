@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import oracle
 import pytest
-from catboost_models import CASES, case, structure_of, tracer_of
+from catboost import CatBoostRegressor
+from catboost_models import CASES, QUIET, case, structure_of, tracer_of
 from contract import extreme_and_other_rows
 from raw_scores import raw_scores
 
@@ -189,3 +190,30 @@ def test_leaves_of_many_rows(monkeypatch):
     monkeypatch.setattr(pools, "ROWS_AT_ONCE", 100)
     for pool in (catboost.Pool(X), catboost.Pool(X, group_id=np.arange(250) // 7)):
         np.testing.assert_array_equal(pools.leaf_numbers(model, pool), model.calc_leaf_indexes(X).T)
+
+
+def test_rescaled_model():
+    """set_scale_and_bias forgets the bias of training, which follows from the labels."""
+    c = case("rmse default rule")
+    model = CatBoostRegressor(**QUIET, iterations=5).fit(c.X, c.y)
+    before = lt.Tracer(model, c.X, c.y, dtype="float64")
+    plain = model.predict(c.X_test)
+    base = model.get_scale_and_bias()[1]
+    model.set_scale_and_bias(-2.0, 7.0)
+    tracer = lt.Tracer(model, c.X, c.y, dtype="float64")
+    assert tracer.fidelity.max_error < 1e-12
+    refitted = before.refit(without=[3]).predict(c.X_test)
+    expected = -2 * (refitted - base) + 7
+    np.testing.assert_allclose(tracer.refit(without=[3]).predict(c.X_test), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        tracer.refit(without=[3]).model.predict(c.X_test), expected, atol=1e-12
+    )
+    again = before.retrain(without=[3]).predict(c.X_test)
+    expected = -2 * (again - base) + 7
+    np.testing.assert_allclose(tracer.retrain(without=[3]).predict(c.X_test), expected, atol=1e-12)
+    values = tracer.influence(c.X_test, of="prediction").values
+    expected = -2 * before.influence(c.X_test, of="prediction").values
+    np.testing.assert_allclose(values, expected, atol=1e-12)
+    np.testing.assert_allclose(model.predict(c.X_test), -2 * (plain - base) + 7, atol=1e-12)
+    with pytest.raises(lt.UnsupportedModel, match=r"rescaled .* with a baseline"):
+        lt.Tracer(model, c.X, c.y, baseline=np.zeros(len(c.y)))

@@ -68,7 +68,7 @@ def test_leaves_are_those_of_training(kw):
     data = frame(many=True)
     w = weights(400)
     model = trained(data, w, **kw)
-    expected = recorded_leaves(model, data.X, data.y, w, CATEGORIES)
+    expected = recorded_leaves(model, data.X, data.y, w, cat_features=CATEGORIES)
     np.testing.assert_array_equal(leaves_of(model, data, w), expected)
     finished = final_leaves(model, Pool(data.X, cat_features=CATEGORIES))
     assert np.mean(expected != finished) > 0.02
@@ -90,7 +90,7 @@ def test_statistics_of_numbers(kw):
     if kw.get("loss_function") == "MAE":  # its leaves are often the same number
         leaves_of(model, data)
         return
-    expected = recorded_leaves(model, data.X, data.y, None, CATEGORIES)
+    expected = recorded_leaves(model, data.X, data.y, None, cat_features=CATEGORIES)
     np.testing.assert_array_equal(leaves_of(model, data), expected)
 
 
@@ -106,7 +106,7 @@ def test_statistics_of_classes(kw):
     data = three_kinds()
     w = weights(400)
     model = trained(data, w, **kw)
-    expected = recorded_leaves(model, data.X, data.y, w, CATEGORIES)
+    expected = recorded_leaves(model, data.X, data.y, w, cat_features=CATEGORIES)
     np.testing.assert_array_equal(leaves_of(model, data, w), expected)
     again = lt.Tracer(model, data.X, data.y, w).retrain(without=[])
     assert not again.structure_changed
@@ -117,7 +117,7 @@ def test_leaves_that_have_the_same_value():
     data = frame(many=True)
     model = trained(data, iterations=8)
     with pytest.raises(AssertionError, match="two leaves have the same value"):
-        recorded_leaves(model, data.X, data.y, None, CATEGORIES)
+        recorded_leaves(model, data.X, data.y, None, cat_features=CATEGORIES)
     tracer = lt.Tracer(model, data.X, data.y)
     assert tracer.fidelity.exact
     assert "target statistics of categories recomputed" in tracer.fidelity.verdict
@@ -225,10 +225,21 @@ def test_what_is_not_the_training_data():
         lt.Tracer(model, data.X, labels, w)
 
 
+def test_limited_statistics_are_recorded():
+    data = frame("number", many=True)
+    model = trained(data, ctr_leaf_count_limit=5, iterations=8)
+    tracer = lt.Tracer(model, data.X, data.y)
+    assert "recorded by training the model again" in tracer.fidelity.verdict
+    assert tracer.fidelity.max_error <= 1e-9
+    found = tracer.engine.ensemble.leaves
+    expected = recorded_leaves(model, data.X, data.y, None, cat_features=CATEGORIES)
+    np.testing.assert_array_equal(found, expected)
+    with says(lt.FidelityError, "comes out different"):
+        lt.Tracer(model, data.X, data.y[::-1])
+
+
 def test_refusals():
     data = frame(many=True)
-    with says(lt.UnsupportedModel, "ctr_leaf_count_limit", "train without it"):
-        lt.Tracer(trained(data, ctr_leaf_count_limit=5), data.X, data.y)
     with says(lt.UnsupportedModel, "on a GPU", "task_type='CPU'", "one_hot_max_size"):
         lt.Tracer(trained(data), data.X, data.y, params={"task_type": "GPU"})
     numbers = frame("number", many=True)

@@ -167,19 +167,6 @@ def test_a_loss_that_keeps_exponentials_shrinks_roughly(loss, kind):
     assert slope == pytest.approx(values[row], rel=0.03)
 
 
-@pytest.mark.parametrize(
-    ("loss", "words"),
-    [
-        ("Lq:q=1.5", ["the loss 'Lq:q=1.5'", "q of 2 or more"]),
-    ],
-)
-def test_losses_that_are_refused(loss, words):
-    data = numbers("positive")
-    model = CatBoost({**SMALL, "iterations": 2, "loss_function": loss}).fit(data.X, data.y)
-    with says(lt.UnsupportedModel, *words):
-        lt.Tracer(model, data.X, data.y)
-
-
 @pytest.mark.parametrize("setting", ["langevin", "posterior_sampling"])
 def test_newton_leaves_have_no_noise(setting):
     _, tracer = traced("RMSE", numbers(), **{setting: True})

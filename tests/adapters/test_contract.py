@@ -208,7 +208,9 @@ def test_weight_zero_is_removal(smooth):
     values = whole.influence(X, y, reduce="mean").values
     rest = without.influence(X, y, reduce="mean").values
     np.testing.assert_allclose(values[kept], rest, atol=accuracy(case) * np.abs(values).max())
-    assert np.all(whole.influence(X, y, method=lt.LeafRefit(), rows=[5, 9]).values == 0)
+    removed = whole.influence(X, y, method=lt.LeafRefit(), rows=[5, 9]).values
+    # Bounds of monotone constraints are averages of leaves, rounded once more.
+    np.testing.assert_allclose(removed, 0, atol=1e-15)
 
 
 @pytest.mark.filterwarnings("ignore::leaftrace.IndexWarning")  # the row has its label twice

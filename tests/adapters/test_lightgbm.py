@@ -71,7 +71,7 @@ def test_two_lines():
             },
             "monotone_constraints_method='basic', or without path_smooth",
         ),
-        (NUMBERS, {"linear_tree": True}, "linear_tree=False"),
+        (NUMBERS, {"linear_tree": True, "path_smooth": 2.0}, "linear_tree=False"),
         (
             BINARY,
             {
@@ -99,13 +99,6 @@ def test_intensities_are_refused():
         lt.Tracer(model, data.X, data.y, np.full(len(data.y), 2.0))
 
 
-@pytest.mark.skipif(VERSION < (4, 6), reason="fails checks of its own")
-def test_quantised_gradients_are_refused():
-    model = train(rounds=3, use_quantized_grad=True)
-    with pytest.raises(lt.UnsupportedModel, match="quant_train_renew_leaf=True"):
-        lt.Tracer(model, NUMBERS.X, NUMBERS.codes)
-
-
 def test_what_is_no_fitted_model():
     with pytest.raises(lt.UnsupportedModel, match="LGBMRegressor is not fitted; call fit"):
         lt.Tracer(lgb.LGBMRegressor(), NUMBERS.X, NUMBERS.y)
@@ -118,7 +111,7 @@ def test_what_is_no_fitted_model():
         return_cvbooster=True,
     )
     with pytest.raises(
-        lt.UnsupportedModel, match=r"CVBooster is not a LightGBM model; .* one of its boosters"
+        lt.UnsupportedModel, match=r"CVBooster is not a LightGBM model; .*Tracer.of_folds"
     ):
         lt.Tracer(folds["cvbooster"], NUMBERS.X, NUMBERS.y)
 
@@ -481,8 +474,45 @@ def test_refitted_models():
     np.testing.assert_allclose(found, again.predict(NUMBERS.X_test), atol=1e-12)
     with pytest.raises(lt.UnsupportedModel, match="trace the model it was made of"):
         tracer.retrain(without=[1])
+    decayed = model.refit(X, y, decay_rate=0.5, weight=w)
     with pytest.raises(lt.FidelityError):
-        lt.Tracer(model.refit(X, y, decay_rate=0.5, weight=w), X, y, w)
+        lt.Tracer(decayed, X, y, w)
+    tracer = lt.Tracer(decayed, X, y, w, params={"refit_from": model})
+    assert tracer.fidelity.max_error <= 1e-12
+    assert "Booster.refit(decay_rate=0.5)" in tracer.fidelity.verdict
+    with pytest.raises(lt.InvalidInput, match="a model with other trees"):
+        lt.Tracer(decayed, X, y, w, params={"refit_from": train(num_leaves=5)})
+
+
+@pytest.mark.skipif(VERSION < (4, 6), reason="fails checks of its own")
+@pytest.mark.parametrize(
+    ("data", "settings"),
+    [
+        (BINARY, {"objective": "binary", "num_grad_quant_bins": 16, "seed": 5}),
+        (CLASSES, MULTICLASS),
+        (frame("number", many=True), {"stochastic_rounding": False}),
+    ],
+)
+def test_quantised_gradients(data, settings):
+    tracer = traced(data, use_quantized_grad=True, **settings)
+    assert tracer.fidelity.max_error <= 1e-12
+    assert "rounded again as in training" in tracer.fidelity.verdict
+    bags = {"bagging_freq": 1, "bagging_fraction": 0.5}
+    model = train(data, 2, use_quantized_grad=True, **settings, **bags)
+    with pytest.raises(lt.UnsupportedModel, match="quant_train_renew_leaf=True"):
+        lt.Tracer(model, data.X, data.codes)
+
+
+def test_outputs_that_smoothing_swaps():
+    """LightGBM looks at the order of two outputs before it smooths them, and then they may swap."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(900, 5))
+    y = (X[:, 0] - X[:, 1] + 0.5 * rng.normal(size=900) > 0).astype(float)
+    params = {**SMALL, "objective": "binary", "num_leaves": 20, "min_data_in_leaf": 20}
+    params |= {"monotone_constraints": [1, -1, 0, 0, 0], "path_smooth": 10.0}
+    model = lgb.train(params, lgb.Dataset(X, y), 7)
+    tracer = lt.Tracer(model, X, y)
+    assert tracer.fidelity.max_error <= 1e-12
 
 
 # ---- tables ----

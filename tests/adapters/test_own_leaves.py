@@ -13,8 +13,8 @@ from sklearn.ensemble import (
 
 import leaftrace as lt
 from leaftrace._adapters import own_leaves
-from leaftrace._kernels import is_native
-from leaftrace._kernels import numpy as twins
+from leaftrace._model.kernels import is_native
+from leaftrace._model.kernels import numpy as twins
 from leaftrace._model.routes import NodeRoutes
 
 pytestmark = pytest.mark.skipif(not is_native(), reason="the twin is slower than the libraries")

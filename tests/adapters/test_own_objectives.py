@@ -51,6 +51,33 @@ def test_softmax_as_an_own_objective_gives_what_softmax_gives():
     np.testing.assert_allclose(*probabilities, atol=1e-6)
 
 
+def test_labels_of_classes_that_a_booster_does_not_name():
+    """LightGBM stores three outputs and no classes; whole numbers below three are class numbers."""
+    data = three_classes()
+    settings = {"num_class": 3, "num_leaves": 5, "verbosity": -1, "num_threads": 1}
+
+    def own(scores, y):
+        p = softmax(scores)
+        return p - np.eye(3)[y.astype(int)], 1.5 * p * (1 - p)
+
+    def train(params):
+        return lgb.train({**settings, **params}, lgb.Dataset(data.X, data.codes), 6)
+
+    named = train({"objective": "multiclass", "boost_from_average": False})
+    nameless = train({"objective": lambda scores, rows: own(scores, rows.get_label())})
+    rows = {"X_train": data.X, "y_train": data.codes, "dtype": "float64"}
+    tracer = lt.Tracer(nameless, **rows, params={"objective": own})
+    ask = {"of": "prediction", "output": 2}
+    expected = lt.Tracer(named, **rows).label_influence(data.X_test, to=1, **ask)
+    found = tracer.label_influence(data.X_test, to=1, **ask)
+    # derivatives of float32 gradients: the leaves of the two models differ in their last bits
+    tolerance = 1e-6 * np.abs(expected.values).max()
+    np.testing.assert_allclose(found.values, expected.values, atol=tolerance)
+    assert found.action == expected.action
+    with pytest.raises(lt.InvalidInput, match="say with to= which class"):
+        tracer.label_influence(data.X_test, **ask)
+
+
 def test_soft_splits_of_an_own_objective():
     def logistic(margin, y):
         p = 1 / (1 + np.exp(-margin))

@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import cache
 
 import cases_ranking as data
+import catboost
 import lightgbm as lgb
 import numpy as np
 import pytest
@@ -67,6 +68,7 @@ def twin_refit(case, w=None, pi=None, orders=None, keep=None):
     values, scores = twins.refit(
         case.query_terms, case.leaves(data.X)[:, keep], case.y[keep], sizes[sizes > 0], w[keep],
         case.rate, case.l2, case.lam, case.centred, pi, orders, case.prior,
+        *(None if x is None else x[:, keep] for x in (case.bags, case.times)),
     )  # fmt: skip
     test = case.leaves(data.X_TEST)
     return sum(v[ids] for v, ids in zip(values, test, strict=True)), scores
@@ -114,6 +116,42 @@ def test_forward_and_backward_agree(name, frozen):
     np.testing.assert_allclose(forwards, backwards, rtol=1e-9)
 
 
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("name", data.CASES)
+def test_matrices_of_queries_are_the_pass_row_by_row(name, frozen):
+    passes, query = smooth_passes(name)
+    method = lt.LeafInfluence(normalisers="frozen" if frozen else "exact")
+    row_by_row = "Pairwise" in name or "bags of queries" in name
+    assert (passes._query_matrices(frozen) is None) == row_by_row
+    [(_, found)] = passes.blocks(query, method, None)
+    expected = passes.slopes(query, slice(0, 1), frozen=frozen).weights
+    np.testing.assert_allclose(found, expected, atol=1e-10 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("form", ["kept", "each pass", "row by row"])
+@pytest.mark.parametrize("change", ["weight", "presence"])
+def test_less_memory_gives_the_same(form, change):
+    """Also where scores are equal before a step, which decides ranks and normalisers."""
+    X = np.round(np.random.default_rng(0).normal(size=(120, 2)), 1)
+    y = np.random.default_rng(1).integers(0, 4, 120).astype(float)
+    groups = lgb.Dataset(X, y, group=np.full(10, 12))
+    params = {"objective": "lambdarank", "num_leaves": 4, "min_data_in_leaf": 5, "verbosity": -1}
+    model = lgb.train(params, groups, 11)
+    method = lt.LeafInfluence(change=change)
+    values = []
+    for limit in (1 << 30, {"kept": 1 << 23, "each pass": 1_000_000, "row by row": 1 << 16}[form]):
+        tracer = lt.Tracer(model, X, y, qid=np.full(10, 12), dtype="float64", memory_limit=limit)
+        found = tracer.influence(X[:4], of="prediction", method=method)
+        values.append(found.values)
+    np.testing.assert_allclose(values[0], values[1], atol=1e-12 * np.abs(values[0]).max())
+    if change == "weight":
+        matrices = tracer.engine.coupled._query_matrices(frozen=True)
+        is_kept = None if matrices is None else matrices.kept is not None
+        assert is_kept == {"kept": True, "each pass": False, "row by row": None}[form]
+    elif form == "row by row":
+        assert not tracer.engine.coupled._keeps_points()
+
+
 @pytest.mark.parametrize("name", TWINNED)
 def test_refits_without_a_document_and_a_query(name):
     """Refits against the twin's and the library's own.
@@ -133,6 +171,22 @@ def test_refits_without_a_document_and_a_query(name):
             )
 
 
+def test_leaves_of_one_value_are_ordered_as_lightgbm_orders_them():
+    """First leaves are often -2 learning rates but for LightGBM's 1e-15, and their order matters to the next."""
+    rng = np.random.default_rng(928)
+    sizes = rng.integers(1, 13, 10)
+    number = np.repeat(np.arange(10), sizes)
+    X = rng.normal(size=(len(number), 3))
+    y = np.clip(np.round(X[:, 0] + rng.normal(size=len(number))), 0, 1)
+    params = {"objective": "lambdarank", "num_leaves": 6, "min_data_in_leaf": 3, "verbosity": -1}
+    model = lgb.train({**params, "num_threads": 1}, lgb.Dataset(X, y, group=sizes), 4)
+    keep = number != 1
+    again = model.refit(X[keep], y[keep], decay_rate=0.0, group=np.delete(sizes, 1))
+    found = raw_scores(lt.Tracer(model, X, y, qid=sizes).refit(without=~keep), X)
+    # LightGBM adds pairs in float32; rows in another order differ by 0.04.
+    np.testing.assert_allclose(found, again.predict(X, raw_score=True), atol=1e-5)
+
+
 def test_leaf_refit_is_the_change_of_refits(setting):
     _, tracer = setting
     ask = {"qid": data.TEST_SIZES, "method": lt.LeafRefit()}
@@ -150,7 +204,7 @@ def test_leaf_refit_is_the_change_of_refits(setting):
 def test_queries_in_another_order(setting):
     """A tracer of the same rows with queries in another order has the same numbers."""
     case, tracer = setting
-    if any(case is prepared(name)[0] for name in data.DRAWN):
+    if case.bags is not None or any(case is prepared(name)[0] for name in data.DRAWN):
         pytest.skip("draws go by the position of queries")
     order = np.random.default_rng(5).permutation(len(data.SIZES))
     rows = np.concatenate(
@@ -184,7 +238,7 @@ def test_columns_and_lines(setting):
         queries.values[QUERY], weighted[tracer.rows_of_queries(QUERY)].sum(axis=0), atol=1e-12
     )
     assert tracer.influence(data.X_TEST, of="prediction").shape == (data.N, len(data.X_TEST))
-    goal = tracer.influence(data.X_TEST, case.y_test, of=lt.goals.NDCG(3), **ask)
+    goal = tracer.influence(data.X_TEST, case.y_test, of=lt.goals.ndcg(3), **ask)
     assert goal.shape == (data.N, 4)
     assert goal.effect_words == ("helpful", "harmful")
     present = lt.LeafInfluence(change="presence")
@@ -215,6 +269,17 @@ def test_forms_of_qid():
     )
 
 
+def test_as_many_values_as_rows_are_names_of_queries():
+    """Sizes that are all one could be names; a ranker of single documents is exact with names."""
+    X = np.arange(2.0)[:, None]
+    pool = catboost.Pool(X, [0, 1], group_id=[0, 1])
+    settings = {"loss_function": "PairLogit", "iterations": 2, "verbose": 0, "thread_count": 1}
+    model = catboost.CatBoost({**settings, "allow_writing_files": False}).fit(pool)
+    assert lt.Tracer(model, X, [0, 1], qid=["a", "b"]).fidelity.exact
+    with pytest.raises(lt.FidelityError):
+        lt.Tracer(model, X, [0, 1], qid=[1, 1])
+
+
 def test_what_is_wrong_with_qid():
     case, tracer = prepared("LightGBM: lambdarank")
     with pytest.raises(lt.InvalidInput, match="this model is a ranker; pass qid="):
@@ -239,7 +304,7 @@ def test_ndcg_of_a_model_that_is_no_ranker():
     model = lgb.train({**data.SMALL}, lgb.Dataset(data.X, data.Y), 4)
     tracer = lt.Tracer(model, data.X, data.Y, dtype="float64")
     found = tracer.influence(
-        data.X_TEST, data.Y_TEST, qid=data.TEST_SIZES, of=lt.goals.NDCG(), reduce="mean"
+        data.X_TEST, data.Y_TEST, qid=data.TEST_SIZES, of=lt.goals.ndcg(), reduce="mean"
     )
     row = int(np.abs(found.values[:, 0]).argmax())
     e = 5e-3
@@ -247,7 +312,7 @@ def test_ndcg_of_a_model_that_is_no_ranker():
     for sign in (1, -1):
         weights = np.ones(data.N) + sign * e * np.eye(data.N)[row]
         F = tracer.refit(sample_weight=weights).scores(data.X_TEST)[:, 0]
-        scalar = lt.goals.NDCG().scalar(data.Y_TEST, np.repeat(np.arange(4), data.TEST_SIZES))
+        scalar = lt.goals.ndcg().scalar(data.Y_TEST, np.repeat(np.arange(4), data.TEST_SIZES))
         changes.append(scalar.at(F).values(F).mean())
     np.testing.assert_allclose(
         found.values[row, 0], (changes[0] - changes[1]) / (2 * e), rtol=1e-3
@@ -282,14 +347,63 @@ def test_refusals():
 def test_settings_that_are_refused():
     """Settings whose leaf values are not replayed, or that the library gets wrong."""
     qid = {"qid": data.SIZES}
-    mart = data.catboost_ranker("LambdaMart", None, l2=3.0)().model
-    with pytest.raises(lt.UnsupportedModel, match="CatBoost subtracts it"):
-        lt.Tracer(mart, data.X, data.Y, **qid)
+    yeti = data.catboost_ranker("YetiRank:mode=MRR", None)().model
+    with pytest.raises(lt.UnsupportedModel, match="the mode Classic is"):
+        lt.Tracer(yeti, data.X, data.Y, **qid)
     pairs = data.catboost_ranker("PairLogit", None, w=data.W)().model
     with pytest.raises(lt.UnsupportedModel, match="regulariser alone"):
         lt.Tracer(pairs, data.X, data.Y, data.W.astype(np.float32), **qid)
-    bags = {"bagging_by_query": True, "bagging_fraction": 0.7, "bagging_freq": 1}
-    with pytest.raises(lt.UnsupportedModel, match="scores of wrong rows"):
-        lt.Tracer(data.lightgbm(**bags)().model, data.X, data.Y, **qid)
     with pytest.raises(lt.UnsupportedModel, match="path_smooth with"):
         lt.Tracer(data.lightgbm(path_smooth=2.0)().model, data.X, data.Y, **qid)
+
+
+@pytest.mark.parametrize("loss", ["PairLogit", "PairLogitPairwise"])
+def test_pairs_of_a_pool(loss):
+    """Pairs that were given instead of all those of different labels, against a refit pair by pair."""
+    rng = np.random.default_rng(3)
+    starts = np.cumsum(data.SIZES) - data.SIZES
+    pairs = []
+    for start, size in zip(starts, data.SIZES, strict=True):
+        pairs += [start + rng.choice(size, 2, replace=False) for _ in range(min(size - 1, 4))]
+    pairs = np.array(pairs)
+    weight = np.float32(rng.random(len(pairs)) + 0.5)
+    pool = catboost.Pool(data.X, data.Y, group_id=data.NUMBER, pairs=pairs, pairs_weight=weight)
+    settings = {"loss_function": loss, "iterations": 4, "depth": 2, "verbose": 0}
+    model = catboost.CatBoost({**settings, "allow_writing_files": False}).fit(pool)
+    given = {"pairs": pairs, "pairs_weight": weight}
+    tracer = lt.Tracer(model, data.X, data.Y, qid=data.SIZES, params=given, dtype="float64")
+    assert tracer.fidelity.max_error < 1e-9
+    whole = lt.Tracer(model, pool, params=given, dtype="float64")
+    ask = {"qid": data.TEST_SIZES}
+    np.testing.assert_array_equal(
+        tracer.influence(data.X_TEST, data.Y_TEST, **ask).values,
+        whole.influence(data.X_TEST, data.Y_TEST, **ask).values,
+    )
+    # The twin: four steps of pairs, with the terms of PairLogit
+    if loss == "PairLogit":
+        A = np.zeros(data.N)
+        leaves = model.calc_leaf_indexes(data.X).T
+        p = model.get_all_params()
+        rate = float(np.float32(p["learning_rate"]))
+        for t, ids in enumerate(leaves):
+            g = np.zeros(data.N)
+            h = np.zeros(data.N)
+            for (a, b), v in zip(pairs, weight.astype(float), strict=True):
+                rho = 1 / (1 + np.exp(A[a] - A[b]))
+                g[[a, b]] += [-v * rho, v * rho]
+                h[[a, b]] += v * rho * (1 - rho)
+            s = -np.bincount(ids, g, 4) / (np.bincount(ids, h, 4) + p["l2_leaf_reg"])
+            W = np.bincount(ids, minlength=4)
+            s = np.where(W > 0, s - W @ s / W.sum(), 0.0)
+            e = tracer.engine.ensemble
+            np.testing.assert_allclose(e.values[e.leaf_range(t), 0], rate * s, atol=1e-9)
+            A = A + rate * s[ids]
+    with pytest.raises(lt.InvalidInput, match="pairs, which it does not give back"):
+        lt.Tracer(model, pool)
+    with pytest.raises(lt.FidelityError):
+        lt.Tracer(model, data.X, data.Y, qid=data.SIZES)
+    with pytest.raises(lt.UnsupportedModel, match="pairs of its own"):
+        tracer.retrain(without=[3])
+    for wrong in ([[0, 1, 2]], [[0, data.N]], [[0, data.N - 1]]):
+        with pytest.raises(lt.InvalidInput, match=r"params\['pairs'\]"):
+            lt.Tracer(model, data.X, data.Y, qid=data.SIZES, params={"pairs": np.array(wrong)})

@@ -1,5 +1,6 @@
 """Real retraining without rows."""
 
+import lightgbm as lgb
 import numpy as np
 import pytest
 from catboost import CatBoostClassifier, CatBoostRegressor, Pool
@@ -160,3 +161,19 @@ def test_errors_of_catboost_in_training():
     model = CatBoostRegressor(iterations=3, **QUIET).fit(X, y)
     with pytest.raises(lt.LeaftraceError, match=r"cannot train .* it says: .*targets are equal"):
         lt.Tracer(model, X, y).retrain(y=np.ones(40))
+
+
+def test_linear_trees_are_trained_one_at_a_time():
+    """Two threads that train LightGBM's linear trees end the process; they take turns."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4))
+    y = X[:, 0] * X[:, 1] + X[:, 2]
+    params = {"linear_tree": True, "linear_lambda": 0.1, "num_leaves": 6, "verbosity": -1}
+    model = lgb.train(params, lgb.Dataset(X, y, free_raw_data=False), 5)
+    tracer = lt.Tracer(model, X, y, n_jobs=2)
+    rows = np.arange(12)
+    found = tracer.influence(X[:3], of="prediction", method=lt.Retrain(), rows=rows).values
+    keep = rows[0] != np.arange(200)
+    other = lgb.train(params, lgb.Dataset(X[keep], y[keep]), 5)
+    expected = model.predict(X[:3]) - other.predict(X[:3])
+    np.testing.assert_allclose(found[0], expected, atol=1e-6)  # passes are in float32

@@ -19,6 +19,7 @@ from xgboost_reading import VERSION, matrix
 import leaftrace as lt
 from leaftrace._adapters.xgboost import draws, start
 from leaftrace._adapters.xgboost.objectives import Quantile
+from leaftrace._adapters.xgboost.tables import MatrixBuilder
 from leaftrace._model.general_losses import Hinge
 from leaftrace._model.losses import Logistic, Poisson, Softmax
 
@@ -95,11 +96,38 @@ def two_targets():
 REFUSED = {
     "gblinear": (lambda: xgb.XGBRegressor(booster="gblinear", n_jobs=1).fit(NUMBERS.X, NUMBERS.y), "gbtree"),
     "targets": (two_targets, "2 targets.*each target"),
-    "exact quantiles": (lambda: trained(objective="reg:absoluteerror", tree_method="exact"), "tree_method='hist'"),
     "not fitted": (lambda: xgb.XGBRegressor(), "XGBRegressor is not fitted"),
     "no trees": (lambda: xgb.train({"nthread": 1}, xgb.DMatrix(NUMBERS.X, NUMBERS.y), 0), "no trees"),
     "a matrix": (lambda: xgb.DMatrix(NUMBERS.X), "DMatrix is not an XGBoost model"),
 }  # fmt: skip
+
+
+@pytest.mark.skipif(VERSION < (3, 2), reason="older versions sample by gradients on GPUs only")
+def test_rows_drawn_by_gradients():
+    sampled = {"sampling_method": "gradient_based", "tree_method": "hist"}
+    exact(trained(subsample=0.5, nthread=2, **sampled))
+    exact(trained(**sampled))  # without subsample nothing is drawn
+    model = trained(subsample=0.5, booster="dart", **sampled)
+    with pytest.raises(lt.UnsupportedModel, match="booster='dart' is not supported"):
+        lt.Tracer(model, NUMBERS.X, NUMBERS.y)
+
+
+@pytest.mark.skipif(VERSION < (3, 2), reason="older versions sample by gradients on GPUs only")
+def test_a_row_of_weight_zero_has_no_chance_to_be_drawn():
+    """Its influence is that of a row with hardly any weight, which is not drawn.
+
+    It is the last row, so that the draws of others stay as they are."""
+    sampled = {"sampling_method": "gradient_based", "tree_method": "hist", "subsample": 0.4}
+
+    def influence(weight):
+        w = np.r_[np.ones(len(NUMBERS.y) - 1), weight]
+        tracer = lt.Tracer(trained(**sampled, weight=w), NUMBERS.X, NUMBERS.y, w)
+        return tracer.influence(NUMBERS.X_test, NUMBERS.y_test, reduce="mean").values[:, 0]
+
+    # A weight of 1e-6 changes all by about as much.
+    np.testing.assert_allclose(
+        influence(0.0), influence(1e-6), atol=1e-5 * np.abs(influence(0.0)).max()
+    )
 
 
 @pytest.mark.parametrize("setting", REFUSED)
@@ -107,13 +135,6 @@ def test_refusals(setting):
     make, message = REFUSED[setting]
     with pytest.raises(lt.UnsupportedModel, match=message):
         lt.Tracer(make(), NUMBERS.X, NUMBERS.y)
-
-
-@pytest.mark.skipif(VERSION < (3, 2), reason="older versions sample by gradients on GPUs only")
-def test_gradient_based_sampling_is_refused():
-    with pytest.raises(lt.UnsupportedModel, match="sampling_method='uniform'"):
-        lt.Tracer(trained(subsample=0.5, sampling_method="gradient_based"), NUMBERS.X, NUMBERS.y)
-    exact(trained(sampling_method="gradient_based"))  # without subsample nothing is drawn
 
 
 def test_a_custom_objective_that_the_booster_does_not_store():
@@ -598,6 +619,28 @@ def test_rules_of_starting_scores(rule, loss, y):
     assert by_label.shape == (len(y), loss.n_outputs, loss.n_outputs)
 
 
+@pytest.mark.parametrize("scale_pos_weight", [1.0, 1.004])
+def test_a_start_that_two_rules_give(scale_pos_weight):
+    """Near even classes, logit(mean) and a Newton step are one float32; without a row they are not."""
+    y = np.tile([0, 1], 512)
+    y[0] = scale_pos_weight == 1
+    X = np.zeros((len(y), 1))
+    params = {"objective": "binary:logistic", "scale_pos_weight": scale_pos_weight, "nthread": 1}
+
+    def start(rows):
+        booster = xgb.train({**params, "eta": 1e-9}, xgb.DMatrix(X[rows], y[rows]), 1)
+        return booster, margins(booster, X[:1])
+
+    booster, _ = start(slice(None))
+    tracer = lt.Tracer(booster, X, y)
+    keep = (y == 1) | (np.arange(len(y)) >= 200)
+    _, without = start(keep)
+    found = raw_scores(tracer.refit(without=~keep), X[:1])
+    np.testing.assert_allclose(
+        found, without, atol=1e-6
+    )  # logits of float32 shares; the rules differ by 1e-3
+
+
 @pytest.mark.parametrize("scale_pos_weight", [1, 3])
 @pytest.mark.parametrize("share", [0.0006, 0.9994])
 def test_few_rows_of_a_class(share, scale_pos_weight):
@@ -668,6 +711,32 @@ def test_leaves_of_many_rows_are_asked_for_in_parts(name, monkeypatch):
     monkeypatch.setattr("leaftrace._adapters.xgboost.prediction.LEAF_BYTES", 1)  # a round at a time
     parts = lt.Tracer(case.model, *rows, **case.tracer)
     np.testing.assert_array_equal(whole.engine.ensemble.leaves, parts.engine.ensemble.leaves)
+
+
+@pytest.mark.parametrize("missing", [np.nan, -1.0])
+def test_plain_arrays_are_read_without_a_matrix_of_all_rows(missing, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 3)).round(1)
+    X[rng.random(X.shape) < 0.2] = missing
+    X[5, 1] = np.nan
+    y = X[:, 0] > 0
+    model = xgb.XGBClassifier(n_estimators=4, max_depth=3, n_jobs=1, missing=missing).fit(X, y)
+    expected = lt.Tracer(model, pd.DataFrame(X), y).engine.ensemble.leaves
+    sizes = []
+    build = MatrixBuilder.build
+
+    def counted(self, X, *more, **fields):
+        sizes.append(len(X))
+        return build(self, X, *more, **fields)
+
+    monkeypatch.setattr(MatrixBuilder, "build", counted)
+    for rows in (X, np.asfortranarray(X), np.float32(X)):
+        found = lt.Tracer(model, rows, y).engine.ensemble.leaves
+        np.testing.assert_array_equal(found, expected)
+    assert max(sizes) < 100  # those that are compared with the library
+    X[700, 2] = np.inf
+    with pytest.raises(lt.InvalidInput, match="XGBoost cannot read these rows"):
+        lt.Tracer(model, X, y)
 
 
 # ---- right data that is not to be refused, wrong data that is ----

@@ -46,12 +46,22 @@ def tangent_values(work, queries, update_set):
 
 
 def slopes_of(loss_at, n):
-    """Slopes of loss_at(i, .) at 0. Where two steps disagree, a bound or an l1 term begins to decide in between."""
+    """Slopes of loss_at(i, .) at 0.
+
+    Where two steps disagree, a bound or an l1 term begins to decide in between. Where the two sides
+    disagree, there is a kink at 0 itself: without the only row of a leaf, pooled leaves are equal."""
     fine, coarse = (
         [oracle.slope(lambda e, i=i: loss_at(i, e), h) for i in range(n)] for h in (STEP, 4 * STEP)
     )
     assume(np.allclose(fine, coarse, rtol=1e-4, atol=1e-7))
+    left, right = ([one_sided(loss_at, i, h) for i in range(n)] for h in (-STEP, STEP))
+    assume(np.allclose(left, right, rtol=1e-3, atol=1e-6))  # their errors are of order STEP^2
     return fine
+
+
+def one_sided(loss_at, i, h):
+    """The slope of loss_at(i, .) at 0 from values on one side, with an error of order h^2."""
+    return (4 * loss_at(i, h) - loss_at(i, 2 * h) - 3 * loss_at(i, 0)) / (2 * h)
 
 
 def mean_loss(structure, fitted, test_steps, y_test):

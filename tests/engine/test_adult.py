@@ -87,8 +87,8 @@ def test_update_sets_are_the_transcription(adult, paper_model, update_set):
 def test_default_classifier(adult):
     """1,000 trees with ten backtracked Newton steps each, on a part of Adult small enough for the oracle."""
     X, y, X_test, y_test = adult
-    X = X[:4000]
-    y = y[:4000]
+    X = X[:1500]
+    y = y[:1500]
     model = CatBoostClassifier(**QUIET).fit(X, y)
     assert model.get_all_params()["leaf_estimation_iterations"] == 10
     check(
@@ -105,7 +105,8 @@ def test_default_classifier(adult):
 def test_default_regressor(adult):
     """1,000 trees with the base score from the data."""
     X, y, X_test, y_test = adult
-    X, y = X[:4000], X[:4000, 0].astype(float) / 10  # age
+    y = X[:1500, 0].astype(float) / 10  # age
+    X = X[:1500]
     keep = np.arange(1, X.shape[1])
     y_test = X_test[:3, 0].astype(float) / 10
     X = np.ascontiguousarray(X[:, keep])

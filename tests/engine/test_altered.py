@@ -60,6 +60,7 @@ UNWEIGHTED = {
     "LightGBM: quantile, bagging",
     "scikit-learn: HistGradientBoosting, absolute error",
     "scikit-learn: GradientBoosting, quantile, subsample",
+    "scikit-learn: GradientBoosting, huber, subsample",
 }
 CLASSES_BY_TREE = {
     "LightGBM: multiclassova, weights, scale_pos_weight",

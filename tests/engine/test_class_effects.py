@@ -9,8 +9,8 @@ from kernel_calls import call_of_classes
 
 import leaftrace as lt
 from leaftrace._engine import placed_rows, row_effects
-from leaftrace._kernels import is_native, kernels
-from leaftrace._kernels import numpy as twins
+from leaftrace._model.kernels import is_native, kernels
+from leaftrace._model.kernels import numpy as twins
 from leaftrace._model.losses import Softmax
 from leaftrace._model.separate_losses import Brier, OneVsAll
 

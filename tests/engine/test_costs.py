@@ -7,6 +7,7 @@ from catboost_models import QUIET, case
 
 import leaftrace as lt
 from leaftrace._engine import costs
+from leaftrace._tracer import estimates
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,46 @@ def test_an_estimate_reads_well():
     assert "2 h 3 min" in repr(costs.Estimate(7380, 0, "forwards"))
 
 
-def test_retraining_is_not_estimated(shallow):
+def test_retraining_is_estimated_by_one_training(shallow):
     model, X, y, *_ = shallow
-    with pytest.raises(lt.InvalidInput, match=r"tracer\.retrain"):
-        lt.Tracer(model, X, y).estimate(3, method=lt.Retrain())
+    tracer = lt.Tracer(model, X, y, n_jobs=1)
+    ten, one = (
+        tracer.estimate(3, method=lt.Retrain(), rows=rows) for rows in (list(range(10)), [4])
+    )
+    assert ten.form == "retraining"
+    assert ten.seconds == pytest.approx(10 * one.seconds)
+    assert len(tracer.engine.retrainings._seconds) == 1
+    tracer.engine.retrainings._seconds = [2.0, 9.0, 3.0]
+    assert tracer.estimate(3, method=lt.Retrain(), rows=[4, 7]).seconds == 6
+    with pytest.raises(lt.InvalidInput, match="LeafRefit and Retrain"):
+        tracer.estimate(3, method=lt.baselines.BoostIn())
+
+
+def test_trials_are_extended_by_a_straight_line(monkeypatch):
+    monkeypatch.setattr(estimates, "_time_of", lambda work, count: 0.5 + 2e-3 * count)
+    assert estimates._line(print, 100, 400, 10_000) == pytest.approx(0.5 + 20)
+    assert estimates._line(print, 100, 400, 10_000, n_jobs=2) == pytest.approx(0.5 + 10)
+    assert estimates._line(print, 400, 400, 800) == pytest.approx(2 * 1.3)
+    monkeypatch.setattr(estimates, "_time_of", lambda work, count: 7e-3 * count)
+    assert estimates._line(print, 100, 400, 10_000) == pytest.approx(70)
+
+
+def test_finding_the_leaves_of_test_rows_counts(shallow, monkeypatch):
+    model, X, y, *_ = shallow
+    tracer = lt.Tracer(model, X, y, n_jobs=1)
+    monkeypatch.setattr(
+        estimates, "_line", lambda work, few, many, n, n_jobs=1: 7.0 * n if n == 3000 else 0.0
+    )
+    large, small = (tracer.estimate(m, reduce="mean").seconds for m in (3000, 2999))
+    assert large - small == pytest.approx(21_000)
+
+
+@pytest.mark.parametrize("limit", [None, 50_000])
+def test_trials_do_not_change_answers(limit):
+    c = case("multiclass weights")
+    tracers = [lt.Tracer(c.model, c.X, c.y, c.weight, memory_limit=limit) for _ in range(2)]
+    for kw in ({}, {"method": lt.LeafRefit(), "rows": [0, 5]}, {"reduce": "mean"}):
+        tracers[0].estimate(c.X_test, **kw)
+        assert not tracers[0].engine.work.has_effects or kw
+        first, second = (t.influence(c.X_test, c.y_test, **kw).values for t in tracers)
+        np.testing.assert_array_equal(first, second)

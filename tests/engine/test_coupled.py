@@ -10,7 +10,7 @@ from leaftrace._model.coupled.cox import Cox
 from leaftrace._model.coupled.cross_entropy import CrossEntropyNDCG
 from leaftrace._model.coupled.group_losses import QuerySoftmax, QuerySquares
 from leaftrace._model.coupled.lambdas import LambdaLoss
-from leaftrace._model.coupled.loss import CoupledRows
+from leaftrace._model.coupled.loss import CoupledRows, MatrixPoint, SharePoint
 from leaftrace._model.coupled.pair_rules import EqualWeights, FirstPlaces, NDCGGap, PrecisionGap
 from leaftrace._model.coupled.scalars import OwnLoss, SmoothNDCG, ndcg
 
@@ -102,6 +102,47 @@ def test_products_are_transposes(setting, world, frozen):
         + slopes.presences.T @ directions[2]
     )
     np.testing.assert_allclose(forwards, backwards, rtol=1e-11)
+
+
+def test_ranks_in_a_table_and_in_a_list(world, monkeypatch):
+    """Both ways to rank, with equal and infinite scores, against a sort of each query."""
+    y, w, A, _ = world
+    rows = CoupledRows(y, w, NUMBER, np.arange(N))
+    A = np.where(np.arange(N) % 5 == 0, -np.inf, np.round(A))
+    expected = np.concatenate(
+        [np.argsort(np.argsort(-A[query], kind="stable")) for query in twins.queries_of(SIZES)]
+    )
+    np.testing.assert_array_equal(rows.ranks(A), expected)
+    monkeypatch.setattr("leaftrace._model.coupled.loss.ROOM_FOR_RANKS", 0)
+    np.testing.assert_array_equal(rows.ranks(A), expected)
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_matrices_are_products(setting, world, frozen):
+    """Matrices of queries, dense or by shares, times x are `vjp` of x times the factors."""
+    *_, A, rng = world
+    loss, rows = setting
+    point = loss.on(rows).at(A, 0)
+    g_factor, h_factor = rng.normal(size=(2, N))
+    x = rng.normal(size=(N, 3))
+    slopes = point.vjp(g_factor[:, None] * x, h_factor[:, None] * x, frozen)
+    if isinstance(point, SharePoint):
+        right, own, left = point.shares(g_factor, h_factor)
+        sums = rows.spread(rows.sums(right[:, :, None] * x[:, None]))
+        found = own[:, :, None] * x[:, None] + np.einsum("nor,nrb->nob", left, sums)
+        np.testing.assert_allclose(found[:, 0], slopes.scores, atol=1e-12)
+        np.testing.assert_allclose(found[:, 1], slopes.weights, atol=1e-12)
+    elif isinstance(point, MatrixPoint):
+        flat = point.score_matrices(g_factor, h_factor, frozen)
+        parts = np.split(flat, np.cumsum(SIZES**2)[:-1])
+        queries = np.split(np.arange(N), np.cumsum(SIZES)[:-1])
+        for part, query in zip(parts, queries, strict=True):
+            found = part.reshape(len(query), len(query)).T @ x[query]
+            np.testing.assert_allclose(found, slopes.scores[query], atol=1e-12)
+        weights = point.weight_factors(g_factor, h_factor)[:, None] * x
+        np.testing.assert_allclose(weights, slopes.weights, atol=1e-12)
+    else:
+        assert loss.whole
 
 
 def test_losses_have_the_gradient(setting, world):

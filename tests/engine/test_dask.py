@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import xgboost as xgb
 from catboost import CatBoostClassifier, CatBoostRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
 import leaftrace as lt
 from leaftrace._model.general_losses import PseudoHuber
@@ -24,10 +25,10 @@ dd = pytest.importorskip("dask.dataframe")
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
-from leaftrace.dask import Tracer, _part  # noqa: E402
-from leaftrace.dask._aligned import with_aligned_arrays  # noqa: E402
-from leaftrace.dask._cluster import Cluster  # noqa: E402
-from leaftrace.dask._stand_in import stand_in_rows  # noqa: E402
+from leaftrace._tracer.cluster.dask.aligned import aligned  # noqa: E402
+from leaftrace._tracer.cluster.dask.cluster import DaskCluster  # noqa: E402
+from leaftrace._tracer.cluster.labels import stand_in_rows, summarise_labels  # noqa: E402
+from leaftrace.dask import Tracer  # noqa: E402
 
 N = 1200
 M = 5
@@ -145,10 +146,107 @@ def test_answers_are_those_of_one_process(name, client):
     for ask in (
         ({}, {"reduce": "mean"}) if CASES[name].plan == "leaves" else ({"of": "prediction"},)
     ):
-        values = far.influence(X_test, y_test, **ask).compute()
+        values = far.influence(X_test, y_test, **ask).values.compute()
         np.testing.assert_allclose(values, near.influence(X_test, y_test, **ask).values, **same)
     top = far.top(X_test[:2], y_test[:2], 3)
     pd.testing.assert_frame_equal(top, near.top(X_test[:2], y_test[:2], 3), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["LightGBM", "CatBoost, three classes"])
+def test_results_over_partitions(name, client):
+    """Results have the methods of those in memory, with the same tables."""
+    model, X, y, w, X_test, y_test = made(name)
+    far = Tracer(model, *map(spread, (X, y, w)), client=client, dtype="float64")
+    near = lt.Tracer(model, X, y, w, dtype="float64")
+    to = {} if name == "LightGBM" else {"to": 2}
+    goal = {"of": lt.goals.MeanLoss()} if name == "LightGBM" else {"reduce": "sum"}
+    pairs = [
+        (far.influence(X_test, y_test), near.influence(X_test, y_test)),
+        (far.influence(X_test, y_test, **goal), near.influence(X_test, y_test, **goal)),
+        (far.label_influence(X_test, y_test, **to), near.label_influence(X_test, y_test, **to)),
+    ]
+    for there, here in pairs:
+        brought = there.compute()
+        assert there.shape == here.shape
+        np.testing.assert_allclose(brought.values, here.values, rtol=1e-7, atol=1e-11)
+        assert brought.train_index.tolist() == here.train_index.tolist()
+        same = {"rtol": 1e-6, "check_exact": False}
+        pd.testing.assert_frame_equal(there.top(2), here.top(2), **same)
+        pd.testing.assert_frame_equal(there.mean().top(2), here.mean().top(2), **same)
+        tables = [there.by(spread(X["kind"].astype(str))), here.by(X["kind"].astype(str))]
+        pd.testing.assert_frame_equal(*tables, **same)
+    new = [t.score_candidates(X_test, X_test, y_test, reduce="mean") for t in (far, near)]
+    np.testing.assert_allclose(new[0].values, new[1].values, rtol=1e-7, atol=1e-11)
+    mask = X["kind"] == "red"
+    refitted = [far.refit(without=spread(mask)), near.refit(without=mask)]
+    np.testing.assert_allclose(*(r.scores(X_test) for r in refitted), rtol=1e-7, atol=1e-11)
+    worst = [
+        far.refit(without=far.top(X_test, y_test)),
+        near.refit(without=near.top(X_test, y_test)),
+    ]
+    np.testing.assert_allclose(*(r.scores(X_test) for r in worst), rtol=1e-7, atol=1e-11)
+
+
+@pytest.mark.parametrize("at_client", [False, True])
+def test_group_effects(at_client, client, monkeypatch):
+    """Refits without each group give the losses of refits in memory, in blocks of any size."""
+    monkeypatch.setattr("leaftrace._tracer.cluster.group_effects.GROUPS_AT_ONCE", 2)
+    model, X, y, w, X_test, y_test = made("CatBoost")
+    if at_client:
+        w = None
+        model = lightgbm(data_sample_strategy="goss", learning_rate=0.5)(X, y, None)
+    far = Tracer(model, *map(spread, (X, y, w)), client=client, dtype="float64")
+    near = lt.Tracer(model, X, y, w, dtype="float64")
+    assert (far.local is not None) == at_client
+    kind = X["kind"].astype(str)
+    found = far.group_effects(spread(kind), X_test, y_test)
+    expected = near.influence(X_test, y_test, reduce="mean").by(kind)
+    assert found["group"].tolist() == ["blue", "green", "red"]
+    assert found["rows"].tolist() == kind.value_counts().sort_index().tolist()
+    same = {"rtol": 1e-7, "atol": 1e-11}
+    np.testing.assert_allclose(found["predicted"], expected["loss_change_if_removed"], **same)
+    before = near.refit(without=[]).loss(X_test, y_test).mean()
+    losses = [near.refit(without=kind == g).loss(X_test, y_test).mean() for g in found["group"]]
+    np.testing.assert_allclose(found["refitted"], np.array(losses) - before, rtol=1e-6, atol=1e-8)
+    assert "refitted" not in far.group_effects(spread(kind), X_test, y_test, refit=False)
+    with pytest.raises(lt.InvalidInput, match="all training rows are in one group"):
+        far.group_effects(spread(kind).map_partitions(lambda part: part * 0), X_test, y_test)
+
+
+def test_partitions_that_do_not_fit(client):
+    """Rows in another order are put in order; other rows, or none, are refused with a sentence."""
+    model, X, y, w, X_test, y_test = made("LightGBM")
+    shuffled = spread(y).map_partitions(lambda part: part[::-1])
+    far = Tracer(model, spread(X), shuffled, spread(w), client=client, dtype="float64")
+    near = lt.Tracer(model, X, y, w, dtype="float64")
+    values = far.influence(X_test, y_test).values.compute()
+    np.testing.assert_allclose(values, near.influence(X_test, y_test).values, rtol=1e-7, atol=1e-11)
+    shorter = spread(y).map_partitions(lambda part: part[1:])
+    with pytest.raises(lt.InvalidInput, match="299 rows and that of sample_weight 300"):
+        Tracer(model, spread(X), shorter, spread(w), client=client)
+    renamed = spread(y).map_partitions(lambda part: part.set_axis(range(len(part)), axis=0))
+    with pytest.raises(lt.InvalidInput, match="index"):
+        Tracer(model, spread(X), renamed, spread(w), client=client)
+    unreadable = spread(X).map_partitions(
+        lambda part: part / "0" if part.index[0] == "r300" else part
+    )
+    with pytest.raises(
+        lt.LeaftraceError, match="partition of the training rows cannot be computed"
+    ):
+        Tracer(model, unreadable, spread(y), spread(w), client=client)
+
+
+def test_chunks_of_unknown_size(client):
+    X, labels, _ = world()
+    X = X[list("abcd")].to_numpy()
+    y = labels["two"]
+    model = lightgbm()(X[:N], y[:N], None)
+    rows = da.from_array(X[:N], chunks=(500, -1))
+    rows = rows[(rows[:, 0] < np.inf) | True]
+    assert np.isnan(rows.chunks[0]).all()
+    far = Tracer(model, rows, da.from_array(y[:N], chunks=500), client=client)
+    near = lt.Tracer(model, X[:N], y[:N])
+    pd.testing.assert_frame_equal(far.top(X[N:], y[N:], 2), near.top(X[N:], y[N:], 2), rtol=1e-4)
 
 
 def test_arrays(client):
@@ -180,7 +278,7 @@ def test_an_empty_partition(name, plan, client):
     assert empty[0].map_partitions(len).compute().tolist()[-1] == 0
     far = Tracer(model, *empty, client=client, plan=plan, dtype="float64")
     near = lt.Tracer(model, X, y, w, dtype="float64")
-    values = far.influence(X_test, y_test).compute()
+    values = far.influence(X_test, y_test).values.compute()
     np.testing.assert_allclose(values, near.influence(X_test, y_test).values, rtol=1e-7, atol=1e-11)
     pd.testing.assert_frame_equal(
         far.top(X_test, y_test, 2), near.top(X_test, y_test, 2), rtol=1e-6
@@ -231,7 +329,7 @@ def test_models_trained_on_the_cluster(library, client):
     assert traced.fidelity.exact
     values = lt.Tracer(local, *near, dtype="float64").influence(X[N:], y[N:]).values
     np.testing.assert_allclose(
-        traced.influence(X[N:], y[N:]).compute(), values, rtol=1e-7, atol=1e-11
+        traced.influence(X[N:], y[N:]).values.compute(), values, rtol=1e-7, atol=1e-11
     )
 
 
@@ -242,7 +340,7 @@ def test_a_worker_dies_in_the_middle(plan, client, monkeypatch):
     far = Tracer(model, *map(spread, (X, y, w)), client=client, plan=plan, dtype="float64")
     pids = client.run(os.getpid)
     sums = []
-    step = Cluster.add_up
+    step = DaskCluster.add_up
 
     def killing(self, parts):
         sums.append(1)
@@ -250,9 +348,9 @@ def test_a_worker_dies_in_the_middle(plan, client, monkeypatch):
             os.kill(next(iter(pids.values())), signal.SIGKILL)
         return step(self, parts)
 
-    monkeypatch.setattr(Cluster, "add_up", killing)
+    monkeypatch.setattr(DaskCluster, "add_up", killing)
     top = far.top(X_test, y_test, 4)
-    values = far.influence(X_test, y_test).compute()
+    values = far.influence(X_test, y_test).values.compute()
     assert sums
     assert set(client.run(os.getpid).values()) != set(pids.values())
     near = lt.Tracer(model, X, y, w, dtype="float64")
@@ -291,7 +389,7 @@ def test_adult(adult, paper_model, client):
     far = Tracer(paper_model, *rows, client=client)
     near = lt.Tracer(paper_model, X, y)
     ask = X_test[:300], y_test[:300]
-    values = far.influence(*ask, reduce="mean").compute()
+    values = far.influence(*ask, reduce="mean").values.compute()
     expected = near.influence(*ask, reduce="mean").values
     assert np.abs(values - expected).max() <= 1e-6 * np.abs(expected).max()
 
@@ -326,7 +424,7 @@ def test_stand_ins_have_the_sums_of_the_labels():
     rng = np.random.default_rng(0)
     y = rng.normal(size=5000) + 1e3
     w = rng.random(5000) / 3
-    parts = [_part.summarise_labels(y[i::3], w[i::3]) for i in range(3)]
+    parts = [summarise_labels(y[i::3], w[i::3]) for i in range(3)]
     for_all = parts[0] + parts[1] + parts[2]
     few, weight = stand_in_rows(for_all)
     assert len(few) < 10
@@ -335,33 +433,76 @@ def test_stand_ins_have_the_sums_of_the_labels():
     np.testing.assert_allclose([weight.sum(), weight @ few], [w.sum(), w @ y], rtol=1e-14)
 
 
-# ---- what is refused ----
+# ---- models for which all rows together decide numbers of each ----
 
 
-@pytest.mark.parametrize(
-    ("fit", "why"),
-    [
-        (lightgbm(subsample=0.5, subsample_freq=1), "rows drawn for each tree"),
-        (xgboost(subsample=0.5), "drew or weighed rows"),
-        (lightgbm(boosting_type="dart"), "not plain boosting"),
-        (lightgbm(path_smooth=3.0), "monotone constraints, path_smooth"),
-        (xgboost(monotone_constraints="(1)"), "monotone constraints, path_smooth"),
-        (lightgbm(class_weight="balanced"), "class weights by the share"),
-        (catboost(one_hot_max_size=2), "needs all rows at once"),
-    ],
-    ids=["bagging", "subsample", "dart", "smoothing", "monotone", "balanced", "target statistics"],
-)
-def test_models_that_need_all_rows(fit, why, client):
-    X, *_ = world()
-    y = (X["kind"] == "red").astype(int) ^ (np.arange(N + M) % 9 == 0)
-    model = fit(X[:N], y[:N], None)
-    with pytest.raises(lt.LeaftraceError, match=why):
-        Tracer(model, spread(X[:N]), spread(y[:N]), client=client)
+@dataclass
+class Hard:
+    fit: Any
+    at_client: bool = False
+    plan: str | None = None
+    target: str = "two"
+
+
+HARD = {
+    "bagging": Hard(lightgbm(subsample=0.5, subsample_freq=2)),
+    "bags by label": Hard(lightgbm(pos_bagging_fraction=0.6, subsample_freq=1), plan="rows"),
+    "GOSS": Hard(lightgbm(data_sample_strategy="goss", learning_rate=0.5), at_client=True),
+    "LightGBM, DART": Hard(lightgbm(boosting_type="dart", drop_rate=0.6)),
+    "smoothing": Hard(lightgbm(path_smooth=3.0)),
+    "LightGBM, balanced": Hard(lightgbm(class_weight="balanced")),
+    "quantile": Hard(lightgbm(lgb.LGBMRegressor, objective="quantile"), True, None, "number"),
+    "subsample": Hard(xgboost(subsample=0.5), target="three"),
+    "XGBoost, DART": Hard(xgboost(booster="dart", rate_drop=0.5, subsample=0.7)),
+    "monotone": Hard(xgboost(monotone_constraints="(1)")),
+    "CatBoost, balanced": Hard(catboost(auto_class_weights="Balanced")),
+    "target statistics": Hard(catboost(one_hot_max_size=2), at_client=True),
+    "forest": Hard(
+        lambda X, y, w: RandomForestClassifier(5, max_depth=4, random_state=0).fit(X, y), True
+    ),
+    "held out": Hard(
+        lambda X, y, w: HistGradientBoostingClassifier(
+            max_iter=TREES, max_leaf_nodes=7, early_stopping=True, random_state=0
+        ).fit(X, y),
+        at_client=True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_models_for_which_all_rows_decide(name, client):
+    hard = HARD[name]
+    X, labels, _ = world()
+    y = pd.Series(labels[hard.target], X.index)
+    if name == "target statistics":
+        y = (X["kind"] == "red").astype(int) ^ (np.arange(N + M) % 9 == 0)
+    if name in ("forest", "held out"):
+        X = X[list("abcd")].fillna(0.0)
+    model = hard.fit(X[:N], y[:N], None)
+    far = Tracer(
+        model, spread(X[:N]), spread(y[:N]), client=client, plan=hard.plan, dtype="float64"
+    )
+    near = lt.Tracer(model, X[:N], y[:N], dtype="float64")
+    assert (far.local is not None) == hard.at_client
+    assert far.fidelity.exact
+    ask = {"of": "prediction", "output": 0, "reduce": "mean"}
+    if name != "quantile":
+        values = far.influence(X[N:], **ask).values
+        np.testing.assert_allclose(
+            np.asarray(values), near.influence(X[N:], **ask).values, rtol=1e-7, atol=1e-11
+        )
+    gone = np.arange(0, N, 7)
+    np.testing.assert_allclose(
+        far.refit(without=gone).scores(X[N:]),
+        near.refit(without=gone).scores(X[N:]),
+        rtol=1e-7,
+        atol=1e-11,
+    )
 
 
 def test_other_rows_than_those_of_training(client):
     model, X, y, w, *_ = made("LightGBM")
-    with pytest.raises(lt.FidelityError, match="shuffled labels"):
+    with pytest.raises(lt.FidelityError, match="the replay differs from the model from step 1"):
         Tracer(model, spread(X), spread(1 - y), spread(w), client=client)
 
 
@@ -383,7 +524,7 @@ def test_methods_that_need_all_rows(client):
     model, X, y, w, X_test, y_test, *_ = made("LightGBM")
     tracer = Tracer(model, spread(X), spread(y), spread(w), client=client)
     for ask in (tracer.influence, tracer.top):
-        with pytest.raises(lt.InvalidInput, match=r"LeafInfluence\(\) alone"):
+        with pytest.raises(lt.InvalidInput, match=r"LeafInfluence\(\) alone.*from_files"):
             ask(X_test, y_test, method=lt.StructureInfluence())
 
 
@@ -426,8 +567,10 @@ def test_arrays_that_lie_anywhere_in_a_message():
     def arrays(holder, pair, named):
         return [holder.x, *holder.more, *pair, named]
 
-    found = with_aligned_arrays(
-        arrays, Holder(anywhere, [anywhere]), (anywhere, anywhere), named=anywhere
+    found = arrays(
+        aligned(Holder(anywhere, [anywhere])),
+        aligned((anywhere, anywhere)),
+        aligned({"x": anywhere})["x"],
     )
     assert all(x.flags.aligned for x in found)
     np.testing.assert_array_equal(found, [np.arange(3.0)] * 5)

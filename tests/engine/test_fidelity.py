@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 import xgboost as xgb
 from boosters import numbers
-from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+)
 
 import leaftrace as lt
 from leaftrace._engine.fidelity import judge
@@ -119,6 +123,19 @@ def test_a_starting_score_that_is_rounding_alone():
     model = HistGradientBoostingClassifier(max_iter=2, class_weight="balanced").fit(X, y)
     assert 0 < np.abs(model._baseline_prediction).max() < 1e-15
     assert lt.Tracer(model, X, y).fidelity.exact
+
+
+def test_leaves_that_are_the_rounding_of_a_mean():
+    """A forest without splits: the mean of labels around -100, whose last bit is large beside their spread."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 3))
+    y = -100 + 1e-3 * rng.normal(size=30)
+    w = 10 ** rng.uniform(-2, 2, 30)
+    model = ExtraTreesRegressor(3, ccp_alpha=1e-3, random_state=0).fit(X, y, w)
+    assert lt.Tracer(model, X, y, w).fidelity.exact
+    other = y + np.r_[1e-6, np.zeros(29)]
+    with pytest.raises(lt.FidelityError, match="other labels"):
+        lt.Tracer(model, X, other, w)
 
 
 def test_second_derivatives_far_below_lambda():

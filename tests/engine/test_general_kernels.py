@@ -9,9 +9,8 @@ import leaftrace as lt
 from leaftrace._adapters.catboost.losses import Expectile, LogCosh, Lq, Quantile, RelativeError
 from leaftrace._adapters.lightgbm.objectives import AbsoluteError
 from leaftrace._adapters.sklearn.losses import Exponential
+from leaftrace._adapters.xgboost import objectives as xgboost_objectives
 from leaftrace._engine import forward, forward_block
-from leaftrace._kernels import BLOCKS, is_native, kernels
-from leaftrace._kernels import numpy as twins
 from leaftrace._model.general_losses import (
     Fair,
     Gamma,
@@ -24,6 +23,8 @@ from leaftrace._model.general_losses import (
     SquaredLog,
     Tweedie,
 )
+from leaftrace._model.kernels import BLOCKS, is_native, kernels
+from leaftrace._model.kernels import numpy as twins
 from leaftrace._model.losses import Logistic, Poisson, Softmax, SquaredError
 from leaftrace._model.separate_losses import Brier, OneVsAll, SeparateOutputs
 
@@ -33,7 +34,7 @@ LOSSES = [
     Gamma(), Tweedie(1.3), Exponential(), Huber(0.6), Huber(0.6, flat=False), Expectile(0.3), Hinge(), Pinball(0.3),
     Quantile(0.3, 0.2), Quantile(0.3, 0.0), RelativeError(), AbsoluteError(), AbsoluteError(relative=True),
     PseudoHuber(0.8), Fair(1.2), Lq(2.0), Lq(2.7), Lq(4.0), SquaredLog(), SquaredLog(0.4), ScaledLogistic(0.7),
-    LogCosh(), OneVsAll(3, 0.7), Brier(3),
+    LogCosh(), OneVsAll(3, 0.7), Brier(3), xgboost_objectives.AbsoluteError(),
 ]  # fmt: skip
 OWN = [SquaredError(), Logistic(), Poisson(), Softmax(3)]
 names = [f"{type(loss).__name__} {loss.changes[0]}" for loss in LOSSES]

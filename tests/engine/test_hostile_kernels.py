@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from kernel_calls import B, M, N, calls
 
-from leaftrace._kernels import is_native, kernels
-from leaftrace._kernels import numpy as twins
+from leaftrace._model.kernels import is_native, kernels
+from leaftrace._model.kernels import numpy as twins
 from leaftrace._model.losses import Logistic, Softmax
 
 CALLS = calls()
@@ -259,7 +259,7 @@ import resource
 import sys
 import numpy as np
 from kernel_calls import calls
-from leaftrace._kernels import kernels
+from leaftrace._model.kernels import kernels
 _, arguments = calls()["choice_terms, 3 of 3"]
 alone = [value.copy() if isinstance(value, np.ndarray) else value for value in arguments.values()]
 place = list(arguments).index("threads")

@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+import tracemalloc
 
+import lightgbm as lgb
 import numpy as np
 import pytest
 
@@ -94,6 +96,22 @@ def test_building_stays_within_the_memory_limit():
     """The libraries copy the rows that they predict; all at once would take 60 MB and more."""
     for library, peak, leaves in run(BUILD):
         assert int(peak) < 20_000_000 + int(leaves) + 100 * 150_000, library
+
+
+def test_building_keeps_few_numbers_of_each_row():
+    """The peak of NumPy's and Python's memory: numbers and weights of rows are not kept twice."""
+    n = 50_000
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 2))
+    y = np.float32(X[:, 0] + rng.normal(size=n))
+    settings = {"num_leaves": 4, "verbosity": -1, "num_threads": 1}
+    model = lgb.train(settings, lgb.Dataset(X, y), 2)
+    lt.Tracer(model, X, y)  # imports
+    tracemalloc.start()
+    lt.Tracer(model, X, y)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100 * n  # a dozen numbers; it was 160 with labels of rows as Python objects
 
 
 @LINUX

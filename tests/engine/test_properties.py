@@ -182,7 +182,7 @@ def test_candidates_without_labels():
 
 def test_numpy_twins_give_the_same_answers(c, monkeypatch):
     from leaftrace._engine import backward, forward, forward_block, row_effects, steps
-    from leaftrace._kernels import numpy as twins
+    from leaftrace._model.kernels import numpy as twins
 
     native = tracer_of(c)
     methods = [

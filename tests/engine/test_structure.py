@@ -16,7 +16,8 @@ from xgboost import XGBClassifier, XGBRegressor, XGBRFRegressor
 
 import leaftrace as lt
 from leaftrace._engine import soft_splits
-from leaftrace._kernels import numpy as twins
+from leaftrace._engine.scored_pass import goes_by_scores
+from leaftrace._model.kernels import numpy as twins
 
 N = 60
 STEP = 1e-5  # of weights: differences of the program are exact to about 1e-9
@@ -71,6 +72,7 @@ CASES = {
     "RandomForest": (RandomForestClassifier(n_estimators=3, max_depth=2, random_state=0), 3, {}),
     "CatBoost": (CatBoostRegressor(**CAT), 0, {"missing": True}),
     "CatBoost, Lossguide": (CatBoostClassifier(**CAT, grow_policy="Lossguide", max_leaves=4), 2, {}),
+    "CatBoost, class weights": (CatBoostClassifier(**CAT, class_weights=[1, 2.5]), 2, {}),
     "CatBoost, three classes": (CatBoostClassifier(**CAT), 3, {}),
 }  # fmt: skip
 
@@ -116,12 +118,20 @@ def test_influence_is_the_slope_of_the_soft_program(opened, name):
 def test_a_low_temperature_gives_leaf_influence(opened):
     tracer, X = opened("XGBoost")
     fixed = tracer.influence(X[:5], of="prediction").values
-    soft = tracer.influence(X[:5], of="prediction", method=lt.StructureInfluence(1e-4)).values
+    soft = tracer.influence(X[:5], of="prediction", method=lt.StructureInfluence(1e-13)).values
     np.testing.assert_allclose(soft, fixed, atol=1e-12)
 
 
 @pytest.mark.parametrize(
-    "name", ["XGBoost, missing values", "XGBoost, categories", "CatBoost, three classes"]
+    "name",
+    [
+        "XGBoost, missing values",
+        "XGBoost, categories",
+        "GradientBoosting",
+        "CatBoost, Lossguide",
+        "CatBoost, class weights",
+        "CatBoost, three classes",
+    ],
 )
 def test_the_twin_gives_the_same(opened, name, monkeypatch):
     """One query has a way of its own through the kernel, in which it is summed with the terms of rows."""
@@ -158,6 +168,23 @@ def test_blocks_threads_rows_and_memory_change_nothing(opened):
         lt.Tracer(model, X, y, fidelity="warn").influence(X[:40], y[:40], method=method).values
     )
     np.testing.assert_allclose(rounded, whole, atol=2e-5 * np.abs(whole).max())
+
+
+def test_one_query_with_little_memory(opened):
+    """Effects that are not kept are computed in the pass over scores, which gives the same."""
+    tracer, X = opened("XGBoost")
+    y = np.asarray(tracer.y_train)
+    model = tracer.engine.source.refitted_model(tracer.engine.ensemble)
+    ask = {"method": lt.StructureInfluence(), "reduce": "mean"}
+    kept, small = (
+        lt.Tracer(model, X, y, dtype="float64", fidelity="warn", memory_limit=limit)
+        for limit in (None, 1_000)
+    )
+    assert goes_by_scores(small.engine.work.trace, 1)
+    assert not small.engine.work.keeps_effects
+    expected = kept.influence(X[:40], y[:40], **ask).values
+    found = small.influence(X[:40], y[:40], **ask).values
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_tables_say_what_they_show(opened):

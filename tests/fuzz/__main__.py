@@ -16,12 +16,14 @@ from .summary import Summary
 from .tasks import TASKS
 
 FILES_SHARE = 5  # every fifth seed is a damaged file
+RANKERS_SHARE = 8  # every eighth of the others is a ranker
 
 
 def arguments():
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seed", type=int, help="run this seed alone and show what it found")
     parser.add_argument("--files", action="store_true", help="the seed is one of a damaged file")
+    parser.add_argument("--rankers", action="store_true", help="the seed is one of a ranker")
     parser.add_argument(
         "--library", choices=list(LIBRARIES), help="the seed is one of this library alone"
     )
@@ -33,17 +35,18 @@ def arguments():
     parser.add_argument("--minutes", type=float, default=2.0, help="how long to run fresh seeds")
     parser.add_argument("--first", type=int, help="where fresh seeds begin; by default anywhere")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--only", choices=list(TASKS), help="one of the two tasks")
+    parser.add_argument("--only", choices=list(TASKS), help="one of the tasks")
     return parser.parse_args()
 
 
 def run_one(given):
     """Run one seed, and print its configuration and findings. Return the exit code."""
-    draw, run = TASKS["files" if given.files else "models"]
+    task = "files" if given.files else "rankers" if given.rankers else "models"
+    draw, run = TASKS[task]
     configuration = draw(given.seed)
     if given.library is not None:
         configuration = draw_configuration(Draw(given.seed), given.library)
-    if given.shrink and not given.files:
+    if given.shrink and task == "models":
         configuration, outcome = shrink(configuration, run)
     else:
         outcome = run(configuration)
@@ -57,7 +60,8 @@ def run_one(given):
 def fresh_seeds(first, only):
     """Yield (task, seed) pairs."""
     for seed in itertools.count(first):
-        yield only or ("files" if seed % FILES_SHARE == 0 else "models"), seed
+        others = "rankers" if seed % RANKERS_SHARE == 1 else "models"
+        yield only or ("files" if seed % FILES_SHARE == 0 else others), seed
 
 
 def main():

@@ -75,10 +75,10 @@ def run(configuration):
     return out
 
 
-def trained_case(configuration, out):
+def trained_case(configuration, out, make=case_of):
     """Return the case with its model, or None if the library refuses to train it."""
     try:
-        case = case_of(configuration)
+        case = make(configuration)
         _ = case.model  # trains it
     except Exception as error:
         out.note("untrainable", "training", described(error))

@@ -10,6 +10,7 @@ import contextlib
 import io
 import json
 import pickle
+import re
 import shutil
 import tempfile
 import warnings
@@ -25,7 +26,7 @@ from cli_world import DATA, FEATURES, build
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 import leaftrace as lt
-from leaftrace._cli import main
+from leaftrace._views.cli import main
 
 from .checks import asked
 from .damage import damaged
@@ -131,7 +132,10 @@ def read_model(folder, file, content, out):
 
 def without_notices(said):
     """Return the lines of stderr that are an error."""
-    return [line for line in said.splitlines() if not any(notice in line for notice in NOTICES)]
+    lines = [line for line in said.splitlines() if not any(notice in line for notice in NOTICES)]
+    return [
+        line for line in lines if not re.search(r"\(\d+\.\d s\)$", line)
+    ]  # time that a part took
 
 
 def command_line(folder, argv):

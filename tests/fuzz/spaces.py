@@ -6,7 +6,7 @@ A configuration is a dict of plain values: ``library``, ``model``, ``data`` (see
 
 from __future__ import annotations
 
-from . import catboost_space, lightgbm_space, sklearn_space, xgboost_space
+from . import catboost_space, further_space, lightgbm_space, sklearn_space, xgboost_space
 from .data import WEIGHTS
 
 LIBRARIES = {
@@ -14,6 +14,7 @@ LIBRARIES = {
     "XGBoost": xgboost_space,
     "CatBoost": catboost_space,
     "scikit-learn": sklearn_space,
+    "further": further_space,
 }
 
 

@@ -57,7 +57,7 @@ class Summary:
 
 def command(task, seed, library=None):
     """Return the command that repeats a seed, of all libraries or of one."""
-    more = " --files" if task == "files" else ""
+    more = "" if task == "models" else f" --{task}"
     if library is not None:
         more += f" --library {library}"
     return f"python -m tests.fuzz{more} --seed {seed}"

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from boosters import Case, binary, frame, numbers, split, three_classes, weights
 from catboost import CatBoost, CatBoostClassifier, CatBoostRegressor, Pool
-from catboost_structure import QUIET, own_refit, raw, structure
+from catboost_structure import QUIET, kinds_of, own_refit, raw, structure
 
 RISING = [1, 0, -1, 1, 0, 0, -1, 0, 0, 0]
 SMALL = {**QUIET, "iterations": 25, "depth": 4}
@@ -31,10 +31,7 @@ def make(
     **kw,
 ):
     def fit(X, y, sample_weight, given):
-        categories = None
-        if hasattr(X, "dtypes"):
-            categories = [i for i, t in enumerate(X.dtypes) if str(t) == "category"]
-        pool = Pool(X, y, weight=sample_weight, baseline=given, cat_features=categories)
+        pool = Pool(X, y, weight=sample_weight, baseline=given, **kinds_of(X))
         held = (data.X_test, data.y_test) if early else None
         return estimator(**{**SMALL, **kw}).fit(pool, eval_set=held)
 
@@ -72,6 +69,17 @@ def three_kinds():
     return split(pd.concat([d.X, d.X_test]), np.array(["A", "B", "C"])[codes.astype(int)], codes)
 
 
+def texts_and_vectors():
+    """Return data with a text column and a column of vectors."""
+    d = frame("number", many=True)
+    X = pd.concat([d.X, d.X_test])
+    words = [f"{kind} {town} town" for kind, town in zip(X["kind"], X["town"], strict=True)]
+    vectors = np.random.default_rng(4).normal(size=(len(X), 4)) + X[["a"]].fillna(0).to_numpy()
+    X = X[["c", "d"]].assign(words=words, vector=[list(map(float, v)) for v in vectors])
+    score = np.r_[d.y, d.y_test]
+    return split(X, score, score)
+
+
 def cases():
     """Yield (name, data, arguments of `make`) of all settings."""
     baseline = np.random.default_rng(7).normal(size=len(binary().y))
@@ -106,6 +114,10 @@ def cases():
     yield "one-vs-all, weights", three_classes(text=True), {
         "loss_function": "MultiClassOneVsAll", "weighted": True, "depth": 3,
     }  # fmt: skip
+    yield "softmax, gradient steps without l2", three_classes(), {
+        "loss_function": "MultiClass", "leaf_estimation_method": "Gradient", "l2_leaf_reg": 0, "depth": 2,
+        "iterations": 6,
+    }  # fmt: skip
     yield (
         "tweedie",
         numbers("positive"),
@@ -117,6 +129,11 @@ def cases():
         {"loss_function": "Huber:delta=0.6", "weighted": True, "iterations": 12},
     )
     yield "lq", numbers(), {"loss_function": "Lq:q=2.5"}
+    yield "lq, gradient steps", numbers(), {"loss_function": "Lq:q=1.5", "iterations": 8}
+    yield "langevin, gradient steps, weights", numbers(), {
+        "loss_function": "RMSE", "langevin": True, "diffusion_temperature": 100, "model_shrink_rate": 0,
+        "leaf_estimation_method": "Gradient", "iterations": 8, "weighted": True,
+    }  # fmt: skip
     yield "expectile", numbers(), {"loss_function": "Expectile:alpha=0.7", "iterations": 12}
     yield (
         "log-cosh, Newton",
@@ -166,6 +183,9 @@ def cases():
     yield "combinations of categories, Ordered", frame(many=True), {
         "estimator": classifier, "weighted": True, "on_targets": True, "boosting_type": "Ordered", "depth": 5,
         "max_ctr_complexity": 4, "one_hot_max_size": 3, "random_seed": 11,
+    }  # fmt: skip
+    yield "text and embeddings, weights", texts_and_vectors(), {
+        "estimator": regressor, "weighted": True, "on_targets": True, "iterations": 8,
     }  # fmt: skip
     yield "categories, multiclass, Lossguide", three_kinds(), {
         "estimator": classifier, "weighted": True, "on_targets": True, "grow_policy": "Lossguide", "max_leaves": 8,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import lightgbm as lgb
 import numpy as np
 from boosters import Case, Data, binary, frame, numbers, three_classes, weights
 from lightgbm_formulas import VERSION
-from lightgbm_structure import DEFAULTS, structure
+from lightgbm_structure import DEFAULTS, leaf_values, structure
 from scipy.sparse import csr_matrix
 
 QUIET = {"verbosity": -1, "num_threads": 1, "force_row_wise": True}
@@ -37,8 +39,10 @@ def train(data, rounds=15, weighted=False, baseline=None, callbacks=(), **settin
         return raw(again, case.data.X_test)
 
     drawn = params.get("bagging_freq", 0) > 0 or params.get("data_sample_strategy") == "goss"
+    rounded = params.get("use_quantized_grad") and not params.get("quant_train_renew_leaf")
     can_refit = params.get("boosting", "gbdt") == "gbdt" and not drawn
-    can_refit &= not params.get("path_smooth") and params.get("boost_from_average") is False
+    can_refit &= not params.get("path_smooth") and not params.get("use_quantized_grad")
+    can_refit &= params.get("boost_from_average") is False
     return Case(
         name="",
         data=data,
@@ -48,7 +52,7 @@ def train(data, rounds=15, weighted=False, baseline=None, callbacks=(), **settin
         weight=weights(len(data.codes)) if weighted else None,
         baseline=baseline,
         smooth=params.get("objective") not in ("regression_l1", "quantile", "mape"),
-        ordered=drawn,
+        ordered=drawn or rounded,
         counts_rows=True,
         own_refit=refit if can_refit else None,
     )
@@ -188,6 +192,29 @@ def continued():
     return case
 
 
+def refitted_with_decay():
+    """Return a case of a model that was refitted to other rows, and keeps a part of its old values."""
+    case = train(numbers(), 8, weighted=True, boost_from_average=False, lambda_l2=0.5)
+    rows = np.arange(0, len(case.data.codes), 2)
+    old = case.fit(case.data.X[rows], case.data.y[rows] + 0.3, None, None)
+
+    def fit(X, y, weight, given):
+        return old.refit(X, y, decay_rate=0.7, weight=weight)
+
+    def read(case):
+        made, steps = structure(case, boost_from_average=False, lambda_l2=0.5)
+        leaves = [leaf_values(tree) for tree in old.dump_model()["tree_info"]]
+        return replace(made, lr=0.3 * 0.15, shift=[0.7 * v for v in leaves]), steps
+
+    case.fit = fit
+    case.structure = read
+    case.tracer = {"params": {"refit_from": old}}
+    case.own_refit = lambda case, w: raw(
+        old.refit(case.data.X, case.data.y, decay_rate=0.7, weight=w), case.data.X_test
+    )
+    return case
+
+
 def half_zero(case):
     """Return the case with the weights of half its rows set to zero."""
     is_zero = np.random.default_rng(8).random(len(case.weight)) < 0.5
@@ -295,6 +322,7 @@ CASES = {
     "sparse, zero_as_missing, extra_trees": sparse,
     "schedule of learning rates, weights": schedule,
     "continued training": continued,
+    "refitted with decay": refitted_with_decay,
     "path_smooth, l2": lambda: train(numbers(), path_smooth=4.0, lambda_l2=0.5),
     "monotone, weights, penalties": lambda: train(
         numbers(),
@@ -358,6 +386,9 @@ CASES = {
     "mape": lambda: train(numbers("positive"), objective="mape"),
 }
 if VERSION >= (4, 6):  # earlier versions fail in a check of LightGBM itself
+    CASES["quantised, weights"] = lambda: train(
+        numbers(), 8, True, use_quantized_grad=True, boost_from_average=False, lambda_l2=0.5
+    )
     CASES["quantised, leaves renewed"] = lambda: train(
         numbers(), use_quantized_grad=True, quant_train_renew_leaf=True
     )

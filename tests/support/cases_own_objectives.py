@@ -103,7 +103,7 @@ def xgboost_case(data, objective, loss, K=1, **params):
         return xgb.train(params, matrix(X, label=y, weight=w), 10, obj=train)
 
     def structure(case):
-        found, steps = xgboost_structure(case)
+        found, steps = xgboost_structure(case, own=True)
         return in_oracle(found, objective, loss, K), steps
 
     return Case(

@@ -7,6 +7,7 @@ from typing import Any
 
 import catboost
 import lightgbm as lgb
+import lightgbm_draws
 import numpy as np
 import ranking_twins as twins
 import xgboost as xgb
@@ -39,6 +40,8 @@ class Case:
     ``arguments``    further arguments of Tracer
     ``kept_weights``  kept rows -> (n,) weights without the others, if these change then
     ``scale``        of weights in ``w`` by sample weights
+    ``bags``         (trees, n) 1 for rows of the queries that LightGBM drew, or None
+    ``times``        (trees, n) how often each tree is added to the score of a row, or None
     ``tolerance``    of refits, relative to the largest score
     """
 
@@ -58,6 +61,8 @@ class Case:
     y_test: np.ndarray = None
     kept_weights: Callable | None = None
     tolerance: float = 1e-4
+    bags: np.ndarray | None = None
+    times: np.ndarray | None = None
 
     def __post_init__(self):
         self.y = Y if self.y is None else self.y
@@ -91,6 +96,27 @@ def lightgbm_refit(case, w, keep):
     return refitted.predict(X_TEST, raw_score=True)
 
 
+def query_bags(model, fraction):
+    """Return (trees, n) 1 for rows of the queries that each tree drew, for less than 1024 queries."""
+    random = lightgbm_draws.Random(3)  # the default of bagging_seed
+    drawn = [[random.next() < fraction for _ in SIZES] for _ in range(model.num_trees())]
+    return np.repeat(np.array(drawn, float), SIZES, axis=1)
+
+
+def times_added(bags):
+    """Return (trees, n) how often LightGBM adds each tree to the scores of rows.
+
+    It goes through a list of all rows: first those of the bag, then what stood there before."""
+    listed = np.zeros(bags.shape[1], int)
+    times = np.zeros_like(bags)
+    for bag, out in zip(bags, times, strict=True):
+        inside = np.flatnonzero(bag)
+        listed[: len(inside)] = inside
+        for row in listed:
+            out[row] += 1
+    return times
+
+
 def lightgbm(w=None, k=30, sigma=1.0, norm=True, gains=gain, l2=0.0, **params):
     def make():
         settings = {
@@ -105,10 +131,12 @@ def lightgbm(w=None, k=30, sigma=1.0, norm=True, gains=gain, l2=0.0, **params):
                 A, y, order, pi, k, gains, sigma, phi=norm, c=c, ideal_over=k
             )
 
+        by_query = "bagging_freq" in params
+        bags = query_bags(model, params["bagging_fraction"]) if by_query else None
         return Case(
             model, terms, partial(lightgbm_leaves, model), 0.2, l2, w=w,
-            own_refit=lightgbm_refit if w is None else None,
-            arguments={"sample_weight": w},
+            own_refit=lightgbm_refit if w is None and not by_query else None,
+            arguments={"sample_weight": w}, bags=bags, times=times_added(bags) if by_query else None,
         )  # fmt: skip
 
     return make
@@ -185,7 +213,11 @@ def catboost_leaves(model, rows):
     return model.calc_leaf_indexes(rows).T
 
 
-def catboost_ranker(loss, terms, w=None, l2=3.0, centred=False, together=False, **params):
+def catboost_ranker(
+    loss, terms, w=None, l2=3.0, centred=False, together=False, subtracts=False, **params
+):
+    """Return a maker of a case. ``subtracts``: l2 is subtracted from second derivatives."""
+
     def make():
         settings = {
             "iterations": ROUNDS,
@@ -209,7 +241,7 @@ def catboost_ranker(loss, terms, w=None, l2=3.0, centred=False, together=False, 
         rate = float(np.float32(0.2))
         return Case(
             model, terms, partial(catboost_leaves, model), rate, w=own, centred=centred,
-            l2=l2 if together else 0.0, lam=0.0 if together else l2,
+            l2=l2 if together else 0.0, lam=0.0 if together else -l2 if subtracts else l2,
             prior=float(np.float32(0.1)) if together else None,
             arguments={} if w is None else {"sample_weight": weights}, tolerance=1e-9,
         )  # fmt: skip
@@ -254,6 +286,9 @@ CASES = {
     "LightGBM: lambdarank, label_gain": lightgbm(
         label_gain="0,1,2,10", gains=lambda y: np.array([0.0, 1, 2, 10])[np.int_(y)]
     ),
+    "LightGBM: lambdarank, bags of queries": lightgbm(
+        bagging_by_query=True, bagging_fraction=0.7, bagging_freq=1
+    ),
     "LightGBM: rank_xendcg, drawn numbers": lightgbm(objective="rank_xendcg", objective_seed=7),
     "LightGBM: rank_xendcg with weights, drawn numbers": lightgbm(w=W, objective="rank_xendcg"),
     "XGBoost: rank:ndcg": xgboost("rank:ndcg"),
@@ -283,6 +318,13 @@ CASES = {
         "PairLogitPairwise", pairwise_logit, l2=5.0, centred=True, together=True
     ),
     "CatBoost: LambdaMart": catboost_ranker("LambdaMart", partial(lambda_mart, k=np.inf), l2=0.0),
+    "CatBoost: LambdaMart, l2": catboost_ranker(
+        "LambdaMart", partial(lambda_mart, k=np.inf), l2=0.25, subtracts=True
+    ),
+    "CatBoost: YetiRank, drawn pairs": catboost_ranker("YetiRank", None, l2=0.0),
+    "CatBoost: YetiRankPairwise, drawn pairs": catboost_ranker(
+        "YetiRankPairwise:permutations=4", None, l2=5.0, rsm=0.7, random_seed=3
+    ),
     "CatBoost: LambdaMart, 3 places, sigma 2": catboost_ranker(
         "LambdaMart:metric=NDCG;top=3;sigma=2;norm=false",
         partial(lambda_mart, k=3, ideal_over=3, sigma=2.0, phi=False, c="none"),

@@ -38,9 +38,12 @@ def trained(make):
 
     def fit(X, y, sample_weight, baseline):
         assert baseline is None
+        model = make()
+        if model.random_state is None:
+            model.set_params(random_state=0)  # a failure can be seen again
         # With so few rows, threads would mostly wait for each other.
         with threadpool_limits(1, "openmp"):
-            return make().fit(X, y, sample_weight=sample_weight)
+            return model.fit(X, y, sample_weight=sample_weight)
 
     return fit
 
@@ -234,6 +237,15 @@ CASES = {
         lambda: GradientBoostingClassifier(
             n_estimators=8, init="zero", max_leaf_nodes=6, learning_rate=0.3
         ),
+    ),
+    "GradientBoosting, huber, subsample": lambda: gradient(
+        "gradient huber",
+        numbers(),
+        lambda: GradientBoostingRegressor(
+            loss="huber", alpha=0.8, n_estimators=8, subsample=0.6, random_state=4
+        ),
+        smooth=False,
+        ordered=True,
     ),
     "GradientBoosting, huber, weights": lambda: gradient(
         "gradient huber",

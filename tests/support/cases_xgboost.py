@@ -6,8 +6,8 @@ import boosters
 import numpy as np
 import xgboost as xgb
 from boosters import Case
-from xgboost_reading import booster_of, matrix, raw, rounds_of
-from xgboost_structure import refresh, structure
+from xgboost_reading import VERSION, booster_of, matrix, raw, rounds_of
+from xgboost_structure import QUANTILES, refresh, structure
 
 
 def coded(data):
@@ -36,6 +36,8 @@ def boosted(name, data, rounds=15, refreshed=False, weight=False, baseline=None,
     if objective.startswith("multi:"):
         params["num_class"] = 3
 
+    exact = params.get("tree_method") == "exact"
+
     def fit(X, y, w, margin):
         return xgb.train(params, matrix(X, label=y, weight=w, base_margin=margin), rounds)
 
@@ -45,7 +47,8 @@ def boosted(name, data, rounds=15, refreshed=False, weight=False, baseline=None,
         fit,
         weight,
         baseline=baseline,
-        smooth=objective not in ("reg:absoluteerror", "reg:quantileerror"),
+        smooth=objective not in QUANTILES or (exact and "base_score" in params),
+        sides_only=objective in QUANTILES and exact,
         ordered=params.get("subsample", 1) < 1,
         own_refit=refresh(params) if refreshed else None,
     )
@@ -277,7 +280,31 @@ CASES = {
     ),
     "monotone, loaded from a file": loaded_monotone,
     "absolute error": lambda: boosted("mae", boosters.numbers(), 10, objective="reg:absoluteerror"),
+    "absolute error, exact": lambda: boosted(
+        "mae", boosters.numbers(), 5, objective="reg:absoluteerror", tree_method="exact", base_score=0.15, reg_alpha=0.4
+    ),
+    "quantile error, exact, weights": lambda: boosted(
+        "quantile",
+        boosters.numbers(),
+        8,
+        weight=True,
+        objective="reg:quantileerror",
+        quantile_alpha=0.3,
+        tree_method="exact",
+    ),
     "quantile error, weights, subsample": lambda: boosted(
         "quantile", boosters.numbers(), 9, weight=True, objective="reg:quantileerror", quantile_alpha=0.3, subsample=0.8
     ),
 }  # fmt: skip
+if VERSION >= (3, 2):  # earlier versions draw by gradients on GPUs only
+    CASES["subsample by gradients, weights"] = lambda: boosted(
+        "rows",
+        binary(),
+        6,
+        weight=True,
+        objective="binary:logistic",
+        tree_method="hist",
+        subsample=0.5,
+        sampling_method="gradient_based",
+        base_score=0.4,
+    )

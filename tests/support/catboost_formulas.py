@@ -43,7 +43,9 @@ def tweedie(p):
 def lq(q):
     def derivatives(A, y):
         r = A - y[:, None]
-        return column(q * np.sign(r) * np.abs(r) ** (q - 1), q * (q - 1) * np.abs(r) ** (q - 2))
+        g = q * np.sign(r) * np.abs(r) ** (q - 1)
+        # CatBoost has no second derivative of q below 2, and gradient steps instead.
+        return column(g, q * (q - 1) * np.abs(r) ** (q - 2) if q >= 2 else np.ones_like(r))
 
     return {"derivatives": derivatives, "loss_value": lambda F, y: np.abs(F[:, 0] - y) ** q}
 
@@ -123,6 +125,7 @@ SETTINGS = {
     "Tweedie:variance_power=1.3": tweedie(1.3),
     "Huber:delta=0.6": huber(0.6),
     "Lq:q=2.5": lq(2.5),
+    "Lq:q=1.5": lq(1.5),
     "Expectile:alpha=0.7": expectile(0.7),
     "MultiClassOneVsAll": {
         "derivatives": one_vs_all,

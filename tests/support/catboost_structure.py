@@ -81,16 +81,28 @@ def train_recording(params, pool):
     return model, list(Scores.seen)
 
 
-def recorded_leaves(model, X, y, w, cat_features):
-    """Return the leaves (trees, n) of the rows during training, from CatBoost's own scores."""
+def kinds_of(X):
+    """Return the columns of each kind as arguments of Pool, by types and names of columns."""
+    if not hasattr(X, "dtypes"):
+        return {}
+    categories = [i for i, t in enumerate(X.dtypes) if str(t) == "category"]
+    named = {"text_features": "words", "embedding_features": "vector"}
+    others = {kind: [name] for kind, name in named.items() if name in X.columns}
+    return {"cat_features": categories, **others}
+
+
+def recorded_leaves(model, X, y, w, **kinds):
+    """Return the leaves (trees, n) of the rows during training, from CatBoost's own scores.
+
+    ``kinds``: columns of each kind, as Pool takes them."""
     params = {**model.get_params(), "loss_function": model.get_all_params()["loss_function"]}
-    again, seen = train_recording(params, Pool(X, y, weight=w, cat_features=cat_features))
+    again, seen = train_recording(params, Pool(X, y, weight=w, **kinds))
     np.testing.assert_array_equal(again.get_leaf_values(), model.get_leaf_values())
     # CatBoost calls the metric with rows in its own order, which does not depend on the labels. A
     # training with row numbers as labels shows that order.
     other = {k: v for k, v in params.items() if k not in ("class_weights", "auto_class_weights")}
     other |= {"loss_function": "RMSE", "iterations": 1, "boost_from_average": False}
-    numbered = Pool(X, np.arange(len(y), dtype=float), cat_features=cat_features)
+    numbered = Pool(X, np.arange(len(y), dtype=float), **kinds)
     _, recorded = train_recording(other, numbered)
     rows = recorded[0][1].astype(int)
     bias = np.asarray(model.get_scale_and_bias()[1], float)
@@ -113,13 +125,13 @@ def structure(case):
     d = case.data
     p = model.get_all_params()
     counts, values = leaf_table(model)
-    categories = model.get_cat_feature_indices()
+    kinds = kinds_of(d.X)
     offset = 0.0
     if case.baseline is not None:
         offset = np.float32(case.baseline).astype(float).reshape(len(d.y), -1)
-    ids = final_leaves(model, Pool(d.X, cat_features=categories))
+    ids = final_leaves(model, Pool(d.X, **kinds))
     if getattr(case, "on_targets", False):
-        ids = recorded_leaves(model, d.X, d.y, case.weight, categories)
+        ids = recorded_leaves(model, d.X, d.y, case.weight, **kinds)
     factor = np.ones(len(d.y))
     if p.get("class_weights"):
         factor = np.float32(p["class_weights"]).astype(float)[d.codes.astype(int)]
@@ -151,7 +163,9 @@ def structure(case):
         out = shrinking(out, p, values)
     if count > 1 and p["leaf_estimation_backtracking"] != "No":
         out = backtracked(out, case, values, count)
-    tests = final_leaves(model, Pool(d.X_test, cat_features=categories))
+    if p.get("langevin"):
+        out = noisy(out, case, values)
+    tests = final_leaves(model, Pool(d.X_test, **kinds))
     return out, [[(leaves, L, 0)] for leaves, L in zip(tests, counts, strict=True)]
 
 
@@ -206,6 +220,19 @@ def backtracked(out, case, values, count):
         scales.append(found_path(out, t, A, y, w, target, count))
         A = A + target[out.steps[t][0][0]]
     return replace(out, scales=scales)
+
+
+def noisy(out, case, values):
+    """Return the structure with the noise that the leaf values of a model of gradient steps have."""
+    y = case.data.codes
+    lam = out.l2 * case.w.sum() / len(y)
+    A = np.full((len(y), 1), float(case.model.get_scale_and_bias()[1]))
+    noise = []
+    for [(ids, L, _)], value in zip(out.steps, values, strict=True):
+        G = np.bincount(ids, case.w * out.derivatives_of(A, y)[0][:, 0], L)
+        noise.append(-value[:, 0] / out.lr * (np.bincount(ids, case.w, L) + lam) - G)
+        A = A + value[ids]
+    return replace(out, more_gradient=noise)
 
 
 def own_refit(case, w):

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import xgboost
 
-from leaftrace._cli import main
+from leaftrace._views.cli import main
 
 DATA = ["--train", "train.csv", "--target", "repaid", "--weight", "w"]
 TEST = ["--test", "test.csv"]

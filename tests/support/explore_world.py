@@ -6,6 +6,8 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pandas as pd
+import pytest
+from adult import DATA
 from lightgbm import LGBMClassifier, LGBMRegressor
 
 import leaftrace as lt
@@ -56,6 +58,46 @@ def homes(n=400):
     return model, X[:300], y[:300], X[300:], y[300:]
 
 
+def adult():
+    """Return the same for rows of Adult, with its categories."""
+    folder = real_data("adult")
+    train, test = (
+        pd.read_parquet(folder / f"{part}.parquet").sample(n, random_state=0)
+        for part, n in (("train", 1200), ("test", 300))
+    )
+    both = pd.concat([train, test], keys=["train", "test"])
+    y = both.pop("income").astype(str)
+    texts = [c for c in both if not pd.api.types.is_numeric_dtype(both[c])]
+    both[texts] = both[texts].astype("category")
+    X, X_test = (
+        both.loc[part].set_axis([f"{part}{i}" for i in both.loc[part].index])
+        for part in ("train", "test")
+    )
+    y, y_test = (y.loc[part].to_numpy(object) for part in ("train", "test"))
+    model = LGBMClassifier(n_estimators=15, **SETTINGS).fit(X, y)
+    return model, X, y, X_test, y_test
+
+
+def wine():
+    """Return the same for wines, whose quality is one of seven classes."""
+    table = pd.read_parquet(real_data("wine_quality") / "wine_quality.parquet")
+    rare = table[table.quality.isin([3, 9])]  # all classes are in the training rows
+    rest = table.drop(rare.index).sample(1000, random_state=0)
+    train = pd.concat([rare, rest[:800]])
+    X, X_test = (part.drop(columns=["quality", "color"]) for part in (train, rest[800:]))
+    y, y_test = (part.quality.to_numpy() for part in (train, rest[800:]))
+    model = LGBMClassifier(n_estimators=5, **SETTINGS).fit(X, y)
+    return model, X, y, X_test, y_test
+
+
+def real_data(name):
+    """The folder of a data set, which is not part of this repository; without it, skip the test."""
+    folder = DATA / name
+    if not folder.is_dir():
+        pytest.skip(f"there is no folder {name} in LEAFTRACE_DATA")
+    return folder
+
+
 def tracer_of(world):
     """Return a tracer of a world."""
     model, X, y, _, _ = world
@@ -90,3 +132,31 @@ class Client:
         got, _, content = self.request("POST", f"api/{name}", question)
         assert got == status, content
         return json.loads(content)
+
+
+class World:
+    """A served model.
+
+    ``loss``: (m,) of the test rows by a model, computed from its own predictions."""
+
+    def __init__(self, world):
+        self.model, self.X, self.y, self.X_test, self.y_test = world
+        self.tracer = tracer_of(world)
+        self.explorer = lt.explore(self.tracer, self.X_test, self.y_test, open_browser=False)
+        self.client = Client(self.explorer.address)
+        self.ask = self.client.ask
+
+    def loss(self, model):
+        if self.tracer.classes is None:
+            return (self.y_test - model.predict(self.X_test)) ** 2 / 2
+        p = model.predict_proba(self.X_test)
+        own = np.searchsorted(self.model.classes_, self.y_test)
+        return -np.log(p[np.arange(len(p)), own])
+
+    def shown(self, loss):
+        """A loss as the page shows it: of squared errors, in the unit of the target."""
+        return np.sqrt(2 * loss) if self.tracer.classes is None else loss
+
+
+def removal(*rows):
+    return [{"rows": list(rows), "do": "remove"}]

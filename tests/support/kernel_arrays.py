@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from leaftrace._kernels import kernels
-from leaftrace._kernels import numpy as twins
+from leaftrace._model.kernels import kernels
+from leaftrace._model.kernels import numpy as twins
 
 N = 300  # rows
 M = 7  # leaves of a tree

@@ -5,7 +5,6 @@ import inspect
 import numpy as np
 
 from leaftrace._adapters.catboost.losses import LogCosh, Lq
-from leaftrace._kernels import numpy as twins
 from leaftrace._model.general_losses import (
     Fair,
     Huber,
@@ -14,6 +13,7 @@ from leaftrace._model.general_losses import (
     SquaredLog,
     Tweedie,
 )
+from leaftrace._model.kernels import numpy as twins
 from leaftrace._model.losses import Logistic, Poisson, Softmax, SquaredError
 from leaftrace._model.separate_losses import OneVsAll
 
@@ -70,6 +70,10 @@ def calls():
             "row_effects", loss, True, rows[0], 1, N - 1, *rows[1:], *tables, real(N - 2), real(N), real(N),
             *np.zeros((2, 2, N)),
         )  # fmt: skip
+        found[f"backward_scored, {loss}"] = call(
+            "backward_scored", loss, True, leaves(N), 1, N - 1, real(M), *real(3, 2, M), real(N), real(N), real(N),
+            real(M), real(N), leaves(N), real(M), real(N),
+        )  # fmt: skip
     for K in (1, 3):
         offset = np.array([0, M])
         trees = leaves(2, N), first(2), offset
@@ -97,6 +101,15 @@ def calls():
         f"choice_terms, {O} of {K}": call_of_choices(O, K) for O, K in ((1, 1), (1, 3), (3, 3))
     }
     found["lift"] = call("lift", real(6, 4), real(4, B), real(6, B))
+    edges = np.array([0, 4, 5, N])
+    rows = leaves(N), edges
+    found["query_products"] = call(
+        "query_products", *rows, real(16 + 1 + 36), real(M, B), real(N, B), leaves(N), real(M, B)
+    )
+    found["query_shares"] = call(
+        "query_shares", *rows, real(N, 2), real(N, 3), real(N, 3, 2), real(M, B), real(N, 3, B), leaves(N), real(M, B)
+    )  # fmt: skip
+    found["node_adjoint"] = call_of_nodes()
     found["find_leaves"] = call_of_routes()
     found |= {f"softmax_effects, {O} of 3": call_of_classes(O) for O in (1, 3)}
     for loss in LOSSES:
@@ -118,6 +131,21 @@ def call_of_choices(O, K):
         np.arange(4, dtype=np.uint8), *nodes, np.array([0.3, 0.1, 0.2, 0.5, 0.1, 1.0, 0.7]), False, True,
         True, 0, 2, real(N, K, B), real(N, K, B), real(N, B),
     )  # fmt: skip
+
+
+def call_of_nodes():
+    """Return a call about two trees, of three leaves and of one, and a node without rows for a leaf's value."""
+    numbers = (
+        [5, -1, 3, 6],
+        [2, 3, 4, 5],
+        [0, 1, 1, -1],
+        [0, 1],
+        [-1, 0],
+        [6, 4, 3],
+        [[4, 3], [1, 1], [0, 2]],
+    )
+    nodes = (np.array(x, np.int32) for x in numbers)
+    return call("node_adjoint", 7, *nodes, real(3), real(6, 2), real(4, B), real(4, 2, B))
 
 
 def call_of_routes():

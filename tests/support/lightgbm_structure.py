@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from lightgbm_draws import bags, dart, goss
+from lightgbm_draws import bags, dart, goss, quantised
 from lightgbm_formulas import formulas, quantile_leaves, start
 from lightgbm_growth import GrownTree
 from oracle import Structure
@@ -16,7 +16,8 @@ DEFAULTS = {
     "top_rate": 0.2, "other_rate": 0.1, "drop_rate": 0.1, "skip_drop": 0.5, "max_drop": 50, "drop_seed": 4,
     "uniform_drop": False, "xgboost_dart_mode": False, "boost_from_average": True, "num_class": 1, "sigmoid": 1.0,
     "is_unbalance": False, "scale_pos_weight": 1.0, "alpha": 0.9, "fair_c": 1.0, "poisson_max_delta_step": 0.7,
-    "tweedie_variance_power": 1.5, "monotone_constraints": (), "monotone_constraints_method": "basic",
+    "tweedie_variance_power": 1.5, "use_quantized_grad": False, "quant_train_renew_leaf": False,
+    "monotone_constraints": (), "monotone_constraints_method": "basic",
 }  # fmt: skip
 
 
@@ -27,6 +28,14 @@ def nodes(tree):
     left = nodes(tree["left_child"])
     right = nodes(tree["right_child"])
     return [(tree, left[0][1] + right[0][1]), *left, *right]
+
+
+def leaf_values(tree):
+    """Return the leaf values (L,) of a tree of `dump_model`."""
+    leaves = [node for node, _ in nodes(tree["tree_structure"]) if "leaf_value" in node]
+    values = np.empty(len(leaves))
+    values[[leaf["leaf_index"] for leaf in leaves]] = [leaf["leaf_value"] for leaf in leaves]
+    return values
 
 
 def many_categories(split, kinds):
@@ -133,6 +142,10 @@ def structure(case, kinds=None, class_weight=None, rates=None, **settings):
             [d * (counts[t * K + k] > 1) for k, d in enumerate(step)]
             for t, step in enumerate(drawn)
         ]
+    if p["use_quantized_grad"] and not p["quant_train_renew_leaf"]:
+        assert not p["boost_from_average"]
+        more["more_gradient"], in_h = quantised(booster, case, derivatives)
+        more["more_l2"] = [[h] for h in in_h]
     dumped = [tree["tree_structure"] for tree in trees]
     if kinds is not None:
         l2 = [more_l2(tree, L, kinds, p["cat_l2"]) for tree, L in zip(dumped, counts, strict=True)]

@@ -23,6 +23,8 @@ class Structure:
     ``sample[t][r]``     how often tree r of step t drew each row
     ``moves[t]``         (step, factor) added to the scores before step t; step -1 is the base
     ``more_l2[t][r]``    (L,) l2 of each leaf in addition to ``l2``
+    ``more_gradient[t]``  (L,) constants in the sums of g of a step of one tree, in leaves with rows
+    ``shift[t]``         (L,) constants in the leaf values of a step of one tree
     ``nodes[t][r]``      the root (`oracle_nodes.Node`) of a tree whose leaves depend on other nodes
     ``chains[t]``        lists of leaves of step t, a tree of one output, whose values must not fall
     ``diagonal``         a vector leaf is solved one output at a time
@@ -35,6 +37,7 @@ class Structure:
     ``base_value``       (y, w) -> (K,), with w before class weights
     ``leaf``             (ids, L, residual, y, w) -> (L,), a statistic of the rows drawn instead of
                          a Newton step
+    ``leaf_of_step``     (residual, w) of all rows, drawn or not -> such a function
     """
 
     loss: str
@@ -54,12 +57,15 @@ class Structure:
     max_step: float = np.inf
     min_hessian: float = 0.0
     more_l2: list | None = None
+    more_gradient: list | None = None
+    shift: list | None = None
     nodes: list | None = None
     chains: list | None = None
     derivatives: object = None
     loss_value: object = None
     base_value: object = None
     leaf: object = None
+    leaf_of_step: object = None
     diagonal: bool = False
     class_weight: object = 1.0
 
@@ -205,6 +211,8 @@ def tree_value(structure, ids, L, o, scales, A, y, w, lam, t=0, r=0):
         g, h = structure.derivatives_of(B, y)
         G = leaf_total(ids, w[:, None] * g[:, o : o + O], L)
         W = np.bincount(ids, w, L)
+        if structure.more_gradient:
+            G = G + np.where(W > 0, structure.more_gradient[t], 0.0)[:, None]
         if structure.newton:
             D = leaf_total(ids, w[:, None, None] * h[:, o : o + O, o : o + O], L)
             D = D * np.eye(O) if structure.diagonal else D
@@ -216,7 +224,7 @@ def tree_value(structure, ids, L, o, scales, A, y, w, lam, t=0, r=0):
         step = np.zeros((L, O))
         step[some] = -np.linalg.solve(D[some], soft(G[some], structure.l1)[..., None])[..., 0]
         if structure.min_hessian:
-            step[H[:, 0, 0] < structure.min_hessian] = 0
+            step[np.einsum("laa->la", H) < structure.min_hessian] = 0  # each output by itself
         step = np.clip(step, -structure.max_step, structure.max_step)
         if structure.chains:
             step = pooled(S + step, D[:, 0, 0], structure.chains[t]) - S
@@ -251,7 +259,9 @@ def from_nodes(structure, root, ids, L, o, A, y, w, lam):
         G = (w * g[:, o])[here].sum()
         H = (w * h[:, o, o])[here].sum()
         D = H + lam + node.l2
-        live = D > 0 and structure.min_hessian <= H
+        # Slopes at weight zero go below it, where a bound of zero is still no bound.
+        bounded = structure.min_hessian and structure.min_hessian > H
+        live = D > 0 and not bounded
         s = -soft(G, structure.l1) / D if live else 0.0
         return np.clip(s, -structure.max_step, structure.max_step)
 
@@ -276,7 +286,11 @@ def refit(structure, y, w, n=None):
         for r, (ids, L, o) in enumerate(step):
             here = w if structure.sample is None else w * structure.sample[t][r]
             more = 0.0 if structure.more_l2 is None else structure.more_l2[t][r]
+            if structure.leaf_of_step:
+                structure = replace(structure, leaf=structure.leaf_of_step(y - A[:, o], w))
             found = tree_value(structure, ids, L, o, scales, A, y, here, lam + more, t, r)
+            if structure.shift:
+                found = found + structure.shift[t][:, None]
             values[-1].append(found)
     return base, values
 

@@ -76,6 +76,8 @@ def refit(
     pi=None,
     orders=None,
     prior=None,
+    bags=None,
+    times=None,
 ):
     """Return leaf values (steps of (M,)) and the scores before each step, of trees with these leaves.
 
@@ -84,6 +86,8 @@ def refit(
     ``centred``      whether the mean of the leaves, by the weight of their rows, is subtracted
     ``leaves``       (trees, n)
     ``prior``        of leaves that are solved together, or None
+    ``bags``         (trees, n) whether a row was drawn; None: all
+    ``times``        (trees, n) how often a tree is added to the score of a row; None: once
     ``orders``       (trees, n) scores that ranks are taken from; None: the scores themselves
     """
     n = len(y)
@@ -100,16 +104,19 @@ def refit(
             g[rows], h[rows] = query_terms(
                 A[rows], y[rows], order[rows], pi[rows], t, rows, w[rows]
             )
+        if bags is not None:
+            g = g * bags[t]
+            h = h * bags[t]
         M = int(ids.max()) + 1
         D = np.bincount(ids, h, M) + l2 + lam * w.mean()
-        s = -np.bincount(ids, g, M) / np.where(D > 0, D, 1.0)
+        s = -np.bincount(ids, g, M) / np.where(D != 0, D, 1.0)
         if prior is not None:
             s = solved_together(g, ids, y, sizes, w, pi, prior, l2)
         if centred:
             W = np.bincount(ids, w, M)
             s = np.where(W > 0, s - W @ s / W.sum(), 0.0)
         values.append(rate * s)
-        A = A + values[-1][ids]
+        A = A + (1 if times is None else times[t]) * values[-1][ids]
     return values, np.array(scores)
 
 

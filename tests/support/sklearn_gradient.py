@@ -28,16 +28,18 @@ def first_quantile(y, w, q, given):
 
 
 def huber_leaf(quantile):
-    def values(ids, L, residual, y, w):
+    """Return (residual, w) -> leaf function, with delta from the rows of all leaves."""
+
+    def of_step(residual, w):
         delta = lower_quantile(np.abs(residual[w > 0]), w[w > 0], quantile)
 
         def leaf(r, v):
             m = lower_quantile(r, v, 0.5)
             return m + np.average(np.clip(r - m, -delta, delta), weights=v)
 
-        return by_leaf(leaf)(ids, L, residual, y, w)
+        return by_leaf(leaf)
 
-    return values
+    return of_step
 
 
 def gradient_structure(case):
@@ -79,7 +81,7 @@ def gradient_structure(case):
     elif p["loss"] == "huber":
         delta = model._loss.closs.delta
         more |= {
-            "leaf": huber_leaf(level),
+            "leaf_of_step": huber_leaf(level),
             "base_value": lambda y, w: np.array([first_quantile(y, w, 0.5, case.weight)]),
         }
         more["loss_value"] = lambda F, y: huber_value(y - F[:, 0], delta)

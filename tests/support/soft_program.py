@@ -5,9 +5,10 @@ The trees are fixed. Tree t gives a row, besides its leaf's value, for each node
     sum over candidate splits s of (pi_s - pi_s at the training's own weights) rate value of the row's side under s
 
 with values and temperatures from the training's own weights, and an l2 of at least 16 average rows
-in gains and values of sides. Everything is a loop over nodes and candidates, each candidate a mask
-of rows; nothing is shared with the library but the description of the model (leaves, nodes, loss,
-leaf rule).
+in gains and values of sides. A leaf with Newton steps goes a share of its way from the training's own
+value, D / (D + what its l2 lacks to 16 average rows, times the temperature). Everything is a loop
+over nodes and candidates, each candidate a mask of rows; nothing is shared with the library but the
+description of the model (leaves, nodes, loss, leaf rule).
 """
 
 from __future__ import annotations
@@ -86,10 +87,18 @@ class SoftProgram:
     ``leaves``       (trees, n + m)
     ``temperature``
 
-    ``w``: (n,) weights to take as the training's own; None for those of the model.
+    ``w``: (n,) weights to take as the training's own; None for those of the model. ``whole_leaves``:
+    leaves go all their way.
     """
 
-    def __init__(self, tracer: Any, X: Any, temperature: float, w: F64 | None = None) -> None:
+    def __init__(
+        self,
+        tracer: Any,
+        X: Any,
+        temperature: float,
+        w: F64 | None = None,
+        whole_leaves: bool = False,
+    ) -> None:
         source = tracer.engine.source
         self.e = source.ensemble if w is None else replace(source.ensemble, w=w)
         self.search = source.split_search()
@@ -100,14 +109,18 @@ class SoftProgram:
         self.leaves = np.concatenate([self.e.leaves, test_leaves], axis=1).astype(int)
         self.temperature = temperature
         # At least as much as 16 rows of average weight and second derivative.
-        h = (
-            1.0
-            if self.search.by_weight
-            else derivatives(self.e, np.tile(self.e.base, (self.n, 1)))[1]
-        )
+        h = 1.0 if self.search.by_weight else derivatives(self.e, self.scores_at_start())[1]
         self.l2 = max(self.e.lam, 16 * float((self.e.w[:, None] * h).mean()))
+        row_l2 = (self.e.w[:, None] * derivatives(self.e, self.scores_at_start())[1]).mean()
+        self.lacking = temperature * max(16 * float(row_l2) - self.e.lam, 0)
+        if whole_leaves or not self.e.rule.newton:
+            self.lacking = 0.0
+        self.own_leaves: dict[tuple[int, int], tuple[F64, F64]] = {}
         self.own: dict[tuple[int, int], Any] = {}
         self.scores(self.e.w)  # the training's own point
+
+    def scores_at_start(self) -> F64:
+        return np.tile(self.e.base, (self.n, 1))
 
     # ---- the trees ----
 
@@ -298,5 +311,11 @@ class SoftProgram:
                     "n,nab->ab", w[mask[: self.n]], e.loss.hessian(state, e.y)[mask[: self.n]]
                 )
                 step = -np.linalg.solve(h + lam * np.eye(len(step)), s.G)
-            out[mask] = rate * np.clip(step, -e.rule.max_step, e.rule.max_step)
+            step = np.clip(step, -e.rule.max_step, e.rule.max_step)
+            if (r, leaf) not in self.own_leaves:
+                D = np.maximum(s.R + lam, 0)
+                share = D / (D + self.lacking) if self.lacking else np.ones_like(D)
+                self.own_leaves[r, leaf] = step, share
+            own, share = self.own_leaves[r, leaf]
+            out[mask] = rate * (own + share * (step - own))
         return out

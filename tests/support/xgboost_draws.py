@@ -33,6 +33,47 @@ def rows_by_congruence(word, n, subsample):
     return np.array(drawn, float)
 
 
+def factors_by_gradient(g, h, word, subsample):
+    """Return how often a tree counts rows (n,) that are drawn by their gradients, with one thread."""
+    n = len(g)
+    f = np.float32
+    size = np.sqrt(g * g + f(0.1) * (h * h))
+    rows = int(n * f(subsample))
+    ordered = np.sort(size)
+    total = f(0)
+    for i, x in enumerate(ordered):
+        total = total + x
+        left = f(rows) - f(n - i - 1)
+        following = ordered[i + 1] if i + 1 < n else f(np.inf)
+        if left > 0 and x < total / left <= following:
+            break
+    p = size / (total / left)
+    x = word()
+    out = []
+    for chance in p:
+        if chance >= 1:
+            out.append(1.0)
+            continue
+        x = x * 16807 % 2**63
+        out.append(float(f(1) / chance) if f(x - 1) / f(2**63 - 1) <= chance else 0.0)
+    return np.array(out)
+
+
+def draws_by_gradient(p, w, trees_before, derivatives):
+    """Return how often each tree counts each row, of a model of one tree a round.
+
+    ``trees_before(t)``: scores (n, 1) before tree t; ``derivatives``: scores -> g, h."""
+    word = words(int(p["seed"]))
+    word()
+    out = []
+    for t in range(int(p["rounds"])):
+        g, h = derivatives(trees_before(t))
+        g = np.float32(w * np.float32(g[:, 0]))
+        h = np.float32(w * np.float32(h[:, 0, 0]))
+        out.append(factors_by_gradient(g, h, word, float(np.float32(p["subsample"]))))
+    return out
+
+
 def draws(n, p, trees, dart=None):
     """Return (rows of each tree, dropped trees of each round).
 

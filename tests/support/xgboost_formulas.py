@@ -50,6 +50,10 @@ def derivatives(objective, p):
             s = 2 * t - 1
             counts = (s * A < 1).astype(float)
             return -s * counts, counts[..., None]
+        if objective == "reg:absoluteerror":  # without quantiles for leaves
+            return np.sign(A - t), np.ones((*A.shape, 1))
+        if objective == "reg:quantileerror":
+            return np.where(t <= A, 1 - alpha_of(p), -alpha_of(p)), np.ones((*A.shape, 1))
         return A - t, np.ones((*A.shape, 1))
 
     return of_rows
@@ -80,7 +84,7 @@ def loss_value(objective, p):
         if objective == "binary:hinge":
             return np.maximum(0, 1 - (2 * y - 1) * f)
         if objective == "reg:absoluteerror":
-            return np.abs(y - f) / 2
+            return np.abs(y - f) / (1 if p["tree_method"] == "exact" else 2)
         if objective == "reg:quantileerror":
             a = alpha_of(p)
             return np.maximum(a * (y - f), (a - 1) * (y - f))

@@ -10,15 +10,18 @@ import numpy as np
 import xgboost as xgb
 from oracle import Structure
 from oracle_nodes import tree_of
-from xgboost_draws import dart_moves, draws
+from xgboost_draws import dart_moves, draws, draws_by_gradient
 from xgboost_formulas import alpha_of, base_value, derivatives, f32, link, loss_value, quantile_leaf
 from xgboost_reading import booster_of, config_of, matrix, raw, steps_of
 
+QUANTILES = ("reg:absoluteerror", "reg:quantileerror")
 
-def structure(case, given=None):
+
+def structure(case, given=None, own=False):
     """Return the structure of a case, and the steps of its test rows.
 
-    ``given`` has training parameters that the model does not store."""
+    ``given`` has training parameters that the model does not store; ``own``: the objective that it stores is not
+    the one it was trained with."""
     model = case.model
     data = case.data
     p = config_of(case.model) | (given or {})
@@ -49,19 +52,22 @@ def structure(case, given=None):
         moves = dart_moves(dropped, npt * K, rate)
     else:
         rows, _ = draws(n, p, counts)
+    if p.get("sampling_method") == "gradient_based":
+        rows = rows_by_gradient(case, p, len(steps))
     if float(p["subsample"]) < 1:
         edges = np.cumsum([0, *[len(step) for step in steps]])
         sample = [rows[a:b] for a, b in pairwise(edges)]
     # A leaf exactly at min_child_weight (by default one row of weight one) becomes zero with any less
     # weight. The derivative is the one for more weight, so the oracle's bound is a little lower, out of
     # the reach of finite differences.
-    slack = 0.01 if objective == "reg:squarederror" and case.weight is None else 0.0
+    constant_h = not own and objective in ("reg:squarederror", *QUANTILES)
+    slack = 0.01 if constant_h and case.weight is None else 0.0
     leaf = None
-    if objective in ("reg:absoluteerror", "reg:quantileerror"):
+    if objective in QUANTILES and p["tree_method"] != "exact":
         alpha = 0.5 if objective == "reg:absoluteerror" else alpha_of(p)
         leaf = quantile_leaf(alpha, case.weight is not None)
     found = Structure(
-        loss=objective,
+        loss="own" if own else objective,
         steps=steps,
         K=K,
         O=K if vectors else 1,
@@ -86,6 +92,23 @@ def structure(case, given=None):
         class_weight=np.where(data.codes == 1, spw, 1.0) if "scale_pos_weight" in p else 1.0,
     )
     return found, steps_of(model, data.X_test)
+
+
+def rows_by_gradient(case, p, rounds):
+    """Return how often each tree counts each row."""
+    rows = matrix(case.data.X)
+
+    def before(t):
+        model = case.model[:t] if t else None
+        if model is None:
+            details = json.loads(bytes(case.model.save_raw("json")))["learner"]
+            start = json.loads(details["learner_model_param"]["base_score"])
+            return np.full((len(case.w), 1), link(p["objective"], np.ravel(start)[0]))
+        return model.predict(rows, output_margin=True)[:, None].astype(float)
+
+    g_h = derivatives(p["objective"], p)
+    settings = {**p, "rounds": rounds}
+    return draws_by_gradient(settings, case.w, before, lambda A: g_h(A, case.data.codes))
 
 
 def monotone_nodes(booster, constraints, counts):

@@ -2,7 +2,9 @@
 
 import json
 import pickle
+import shlex
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import catboost
@@ -14,7 +16,10 @@ import xgboost
 from cli_world import DATA, REFIT_PARAMETERS, TEST, answer, people
 
 import leaftrace as lt
-from leaftrace._cli import main
+from leaftrace._views.cli import main
+from leaftrace._views.cli.explanation import Explanation, next_command
+from leaftrace._views.cli.options import Options
+from leaftrace._views.report.verdicts import EXCEPTION, RIGHT, UNUSUAL, WRONG_LABELS, Verdict
 
 # ---- the same numbers as the library ----
 
@@ -95,6 +100,44 @@ def test_worst_are_those_of_largest_loss(world, here, capsys):
     np.testing.assert_allclose(
         [one["loss"] for one in said["test_rows"]], -np.log(np.sort(p)[:5]), rtol=1e-6
     )
+
+
+def test_explain_ends_with_a_command_that_runs(here, capsys):
+    """It is spelled with the user's own files and options, and a shell can read it."""
+    pd.read_csv("test.csv").to_csv("my test.csv", index=False)
+    call = ("explain", "lgb.txt", *DATA, "--test", "my test.csv", "--id", "uid", "--worst", "12")
+    said = answer(capsys, *call)
+    command = said["next"]["command"]
+    words = shlex.split(command)
+    assert words[:3] == ["leaftrace", words[1], "lgb.txt"]
+    kinds = [one["verdict"] for one in said["test_rows"]]
+    assert words[1] == ("fix" if WRONG_LABELS in kinds else "noise")
+    assert set(DATA) | {"--id", "uid"} <= set(words)
+    assert main([*call]) == 0
+    assert capsys.readouterr().out.rstrip().endswith(command)
+    assert main(words[1:]) in (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (WRONG_LABELS, "fix m.txt --train 'a b.csv' --target y --test t.csv --row T7 --id i"),
+        (EXCEPTION, "noise m.txt --train 'a b.csv' --target y --id i"),
+        (UNUSUAL, "explore m.txt --train 'a b.csv' --target y --test t.csv --id i"),
+    ],
+)
+def test_the_next_command_follows_the_verdicts(kind, words):
+    options = Options(
+        model="m.txt", train="a b.csv", target="y", id="i", param=["x=1", "z=2"], allow_pickle=True
+    )
+    found = Explanation(
+        [{"test_row": "T1", "position": 1}, {"test_row": "T7", "position": 7}],
+        verdicts=[Verdict(RIGHT, ""), Verdict(kind, "because.")],
+    )
+    _, command = next_command(found, options, "t.csv")
+    assert command == f"leaftrace {words} --param x=1 --param z=2 --allow-pickle"
+    assert next_command(Explanation(), options, "t.csv") is None
+    assert next_command(found, replace(options, baseline="b"), "t.csv") is None
 
 
 def test_without_labels_it_is_about_predictions(here, capsys):
@@ -405,7 +448,7 @@ def test_ctrl_c_while_explaining(here, capsys, monkeypatch):
     def press(self, *_):
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("leaftrace._report.explained_rows.ExplainedRows.influence", press)
+    monkeypatch.setattr("leaftrace._views.report.explained_rows.ExplainedRows.influence", press)
     assert main(["explain", "lgb.txt", *DATA, *TEST, "--html", "stopped.html"]) == 130
     assert "the report was not written" in capsys.readouterr().err
     assert not Path("stopped.html").exists()

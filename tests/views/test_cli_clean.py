@@ -14,7 +14,7 @@ import xgboost
 from cli_world import answer
 
 import leaftrace as lt
-from leaftrace._cli import main
+from leaftrace._views.cli import main
 
 TABLES = ["--jobs", "1", "--val", "val.csv", "--hold", "hold.csv"]
 MODEL = {"n_estimators": 8, "num_leaves": 5, "n_jobs": 1, "verbose": -1, "random_state": 0}

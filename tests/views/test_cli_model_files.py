@@ -11,7 +11,7 @@ import time
 import pytest
 from cli_world import DATA
 
-from leaftrace._cli import main, trial
+from leaftrace._views.cli import main, trial
 
 
 class Calls:
@@ -112,6 +112,16 @@ def test_catboost_crashes_elsewhere(here):
     run = subprocess.run(call, capture_output=True, text=True, check=False)
     assert run.returncode == 2
     assert len(run.stderr.splitlines()) == 1
+
+
+def test_catboost_models_are_written_elsewhere_first(here, monkeypatch):
+    """Damaged trees can crash CatBoost while it writes them as JSON, which leaftrace asks for."""
+    from leaftrace._adapters import catboost
+
+    written = []
+    monkeypatch.setattr(catboost, "model_to_json", written.append)
+    trial._try_model("cat.cbm", "catboost")
+    assert len(written) == 1
 
 
 def test_a_whole_file_is_tried_once(here, capsys, starts):

@@ -11,7 +11,7 @@ from cli_world import DATA, REFIT_PARAMETERS, TEST, answer
 from lightgbm import LGBMClassifier, LGBMRegressor
 
 import leaftrace as lt
-from leaftrace._cli import main
+from leaftrace._views.cli import main
 
 CALL = [*DATA, "--jobs", "1"]
 NAMES = {"no", "yes"}

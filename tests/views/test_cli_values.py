@@ -4,7 +4,7 @@ import numpy as np
 from cli_world import DATA, TEST, answer
 
 import leaftrace as lt
-from leaftrace._cli import main
+from leaftrace._views.cli import main
 
 
 def test_values_are_the_librarys(world, here, capsys):
@@ -27,3 +27,18 @@ def test_values_are_the_librarys(world, here, capsys):
 def test_a_wrong_bag(here, capsys):
     assert main(["values", "lgb.txt", *DATA, *TEST, "--bag", "a tenth"]) == 2
     assert "write shares of the rows such as 0.1" in capsys.readouterr().err
+
+
+def test_sources_are_the_librarys(world, here, capsys):
+    _, train, test, models = world
+    model, prepare, more = models["lgb.txt"]
+    call = ["sources", "lgb.txt", *DATA, *TEST, *more, "--by", "source"]
+    said = answer(capsys, *call)
+    tracer = lt.Tracer(model, prepare(train), train.repaid.to_numpy(), train.w.to_numpy())
+    found = lt.source_values(
+        tracer, train["source"].to_numpy(), prepare(test), test.repaid.to_numpy()
+    )
+    assert sorted(line["source"] for line in said["table"]) == sorted(found.sources.tolist())
+    shown = {line["source"]: line["value"] for line in said["table"]}
+    np.testing.assert_allclose([shown[name] for name in found.sources], found.values, rtol=1e-5)
+    np.testing.assert_allclose(said["total"], found.values.sum(), atol=1e-9)

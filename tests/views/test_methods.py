@@ -8,7 +8,7 @@ from cli_world import DATA, TEST, answer
 from lightgbm import LGBMClassifier
 
 import leaftrace as lt
-from leaftrace._cli import main
+from leaftrace._views.cli import main
 
 METHODS = {
     "leaf": (lt.LeafInfluence(), "first order, trees fixed"),

@@ -92,7 +92,9 @@ def test_top(any_model):
     change = -influence.values[:, 3] * tracer.sample_weight  # without the row
     order = np.argsort(change)
     expected = [*order[:4], *order[-4:]]
-    assert list(bars(ax)) == [f"row {i}" for i in expected]
+    labels = [f"{c.y[i]:.6g}" if isinstance(c.y[i], float) else c.y[i] for i in expected]
+    assert list(bars(ax)) == [f"row {i} ({x})" for i, x in zip(expected, labels, strict=True)]
+    assert ax.get_ylabel() == "training row (label)"
     np.testing.assert_allclose(list(bars(ax).values()), change[expected], rtol=1e-5)
     harmful, helpful = ax.containers
     assert (harmful.get_label(), helpful.get_label()) == ("harmful rows", "helpful rows")
@@ -111,7 +113,7 @@ def test_top_says_raises_and_lowers_of_a_prediction(binary):
     assert ax.get_xlabel() == "change of the prediction without it (first order, trees fixed)"
     refit = tracer.influence(c.X_test[:1], c.y_test[:1], method=lt.LeafRefit(), rows=[4])
     ax = drawn(plot.top(refit))
-    assert list(bars(ax)) == ["row 4"]
+    assert list(bars(ax)) == [f"row 4 ({c.y[4]:g})"]
     assert ax.get_xlabel() == "change of the loss without it (refitted, trees fixed)"
 
 

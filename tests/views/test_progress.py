@@ -1,6 +1,8 @@
 """Progress: a bar on a terminal, an occasional line elsewhere, nothing for short work."""
 
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import xgboost
 
 import leaftrace as lt
 from leaftrace._data import progress as module
-from leaftrace._data.progress import ProgressLines, bar, duration, progress
+from leaftrace._data.progress import ProgressLines, TerminalBar, bar, duration, progress
 
 
 class Clock:
@@ -17,6 +19,7 @@ class Clock:
     def __init__(self, monkeypatch):
         self.now = 100.0
         monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(module, "_TICK", 1e6)  # no looks besides those of the test
 
     def items(self, count, seconds):
         for i in range(count):
@@ -32,6 +35,57 @@ def test_lines_say_how_long_it_takes(monkeypatch, capsys):
         "refitting: 17 of 40 models in 17 s, about 23 s left",
         "refitting: 32 of 40 models in 32 s, about 8 s left",
     ]
+
+
+def test_the_first_part_pays_for_what_all_share(monkeypatch, capsys):
+    """Two seconds of preparation before 600 quick rows are not 20 minutes of work."""
+    clock = Clock(monkeypatch)
+
+    def items():
+        clock.now += 2.0
+        yield 0
+        yield from clock.items(599, 0.01)
+
+    list(progress(items(), 600, "choosing", "row"))
+    assert capsys.readouterr().err == "choosing: 1 of 600 rows in 2 s\n"
+
+
+def test_work_says_that_it_goes_on_before_a_part_is_done(monkeypatch, capsys):
+    clock = Clock(monkeypatch)
+    with bar(4, "controls", "model", seconds=10.0) as shown:
+        shown.tick()
+        clock.now += 3
+        shown.tick()
+        clock.now += 1
+        shown.tick()  # not again so soon
+        clock.now += 16
+        shown.update(1)
+    with bar(2, "retraining", "model", left="") as shown:
+        clock.now += 5
+        shown.tick()
+        clock.now += 25
+        shown.update(1)
+    with bar(8, "cleaning", "round", left="at most") as shown:
+        clock.now += 4
+        shown.update(1)
+    assert capsys.readouterr().err.splitlines() == [
+        "controls: 0 of 4 models in 3 s, about 37 s left",
+        "controls: 1 of 4 models in 20 s, about 60 s left",
+        "retraining: 0 of 2 models in 5 s",
+        "retraining: 1 of 2 models in 30 s",
+        "cleaning: 1 of 8 rounds in 4 s, at most 28 s left",
+    ]
+
+
+def test_a_thread_looks_at_the_outermost_work(monkeypatch, capsys):
+    monkeypatch.setattr(module, "_TICK", 0.01)
+    monkeypatch.setattr(module, "SECONDS_TO_FIRST_LINE", 0.03)
+    before = threading.active_count()
+    with bar(2, "outer", "model"), bar(2, "inner", "step"):
+        time.sleep(0.2)
+    time.sleep(0.05)
+    assert capsys.readouterr().err == "outer: 0 of 2 models in 0 s\n"
+    assert threading.active_count() <= before
 
 
 def test_items_that_stand_for_several(monkeypatch, capsys):
@@ -72,10 +126,15 @@ def test_spans(seconds, words):
 
 
 def test_a_bar_on_a_terminal(monkeypatch):
-    from tqdm.auto import tqdm
-
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    assert isinstance(bar(5, "x", "step"), tqdm)
+    monkeypatch.setattr(module, "SECONDS_TO_BAR", 0.0)
+    with bar(5, "fitting", "step") as shown:
+        assert isinstance(shown, TerminalBar)
+        shown.tick()
+        assert "left" not in str(shown._bar)
+        shown.update(1)
+        shown.update(1)
+        assert "2/5step in 00:00, about 0 s left" in str(shown._bar)
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     assert isinstance(bar(5, "x", "step"), ProgressLines)
     monkeypatch.setattr(sys, "stderr", None)  # as in a program without a console

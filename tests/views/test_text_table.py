@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from leaftrace._cli.text_table import print_table
+from leaftrace._views.cli.text_table import print_table
 
 COLUMNS = {
     "train_row": np.array(["FL031251", "a name that is longer than the others"], dtype=object),

@@ -7,16 +7,20 @@ import pytest
 
 import leaftrace as lt
 from leaftrace._data.cells import open_cell_tables
-from leaftrace._report.explained_rows import both_sides, choose_rows
-from leaftrace._report.unusual import unusual_values
-from leaftrace._report.verdicts import (
+from leaftrace._views.report.explained_rows import both_sides, choose_rows
+from leaftrace._views.report.similar import SIMILAR, similar_rows
+from leaftrace._views.report.unusual import unusual_values
+from leaftrace._views.report.verdicts import (
     EXCEPTION,
+    REFITTED,
+    RETRAINED,
     RIGHT,
-    SIMILAR,
+    STILL_WRONG,
     UNPREDICTABLE,
     UNUSUAL,
     WRONG_LABELS,
-    _similar_rows,
+    Verdict,
+    rests_on,
     summary,
     verdicts,
 )
@@ -41,11 +45,11 @@ def world():
     return model, lt.Tracer(model, X, y, n_jobs=1), X, y
 
 
-def judge(tracer, X, y):
+def judge(tracer, X, y, **how):
     X = X.astype({"town": tracer.X_train.town.dtype})
     rows = choose_rows(tracer, X, y, np.arange(len(X)), 1)
     sides = list(both_sides(rows.influence(np.arange(len(X))), 5))
-    return verdicts(rows, sides, *open_cell_tables(tracer.X_train, X, ()))
+    return verdicts(rows, sides, *open_cell_tables(tracer.X_train, X, ()), **how)
 
 
 def at(x, u, town="Ulm"):
@@ -66,8 +70,12 @@ def test_each_verdict_on_data_that_calls_for_it(world):
     assert "r600" in wrong.facts
     assert unusual.kind == UNUSUAL
     assert "u = -9.0 (no training row is as low)" in unusual.facts
+    assert [one.evidence for one in (right, exception, wrong)] == ["", STILL_WRONG, REFITTED]
     assert summary([right, wrong, wrong]) == (
         "Verdicts on 3 test rows: possibly wrong labels behind it (2), predicted right (1)."
+    )
+    assert rests_on([right, wrong, wrong]) == (
+        f"Evidence: {REFITTED} (2). Noise of retraining: not measured."
     )
 
 
@@ -78,7 +86,7 @@ def test_wrong_labels_are_confirmed_by_the_refit(world):
     [verdict] = judge(tracer, asked, np.array([1]))
     assert tracer.engine.unchanged.predict(asked)[0] == 0
     gone = np.arange(600, 605)
-    assert verdict.facts.startswith("refitted without only the 5 training rows")
+    assert verdict.facts.startswith("without only the 5 training rows")
     assert tracer.refit(gone).predict(asked)[0] == 1
 
 
@@ -86,7 +94,7 @@ def test_similar_rows_are_those_that_share_leaves_in_the_library(world):
     model, tracer, X, y = world
     rows = choose_rows(tracer, X.iloc[:3], y[:3], None, 3)
     leaves = model.predict(X, pred_leaf=True)
-    for j, found in enumerate(_similar_rows(rows, np.arange(3))):
+    for j, found in enumerate(similar_rows(rows, np.arange(3))):
         share = (leaves == leaves[j]).mean(axis=1)
         nearest = np.sort(share)[::-1][:SIMILAR]
         assert found.closeness == pytest.approx(nearest.mean(), rel=1e-6)
@@ -108,3 +116,52 @@ def test_unusual_values_are_counted(world):
         unusual_values(*open_cell_tables(X, asked, ()), np.array([0]))
     )
     assert unusual_values(*open_cell_tables(X, asked, ["town"]), np.array([0])) == [[]]
+
+
+def test_wrong_labels_are_confirmed_by_retraining(world):
+    """A suspicion of wrong labels is kept only if training again without them gives the right class."""
+    model, tracer, X, y = world
+    asked = at(3.0, 1.0).astype({"town": X.town.dtype})
+    [verdict] = judge(tracer, asked, np.array([1]), retrain=True)
+    assert (verdict.kind, verdict.evidence) == (WRONG_LABELS, RETRAINED)
+    again = lightgbm.LGBMClassifier(**model.get_params()).fit(X[:600], y[:600])
+    assert again.predict(asked)[0] == 1
+
+
+def test_noise_of_retraining_is_in_the_verdict(world):
+    """A row that models without a random row are right about by chance is not blamed on labels."""
+    model, _, X, y = world
+    tracer = lt.Tracer(model, X, y, n_jobs=1)  # a floor belongs to its tracer
+    asked = pd.concat([at(x, 6.5) for x in np.linspace(-2, 2, 30)]).astype({"town": X.town.dtype})
+    score = model.predict_proba(asked)[:, 1]
+    close = asked.iloc[[np.abs(score - 0.5).argmin(), np.abs(score - 0.5).argmax()]]
+    wrong = 1 - model.predict(close)
+    floor = tracer.noise_floor(close, wrong, repeats=6)
+    after = score_of(model, close)[None] + floor.moves[..., 0]  # (repeats, rows)
+    right = ((after > 0) == wrong).sum(axis=0)
+    near, far = judge(tracer, close, wrong)
+    assert right[0] >= 2
+    assert not right[1]
+    assert near.kind == UNPREDICTABLE
+    assert near.facts.startswith(f"{right[0]} of 6 models trained again")
+    assert near.evidence == RETRAINED
+    assert far.evidence != RETRAINED
+    before = model.predict_proba(close)[:, 1]
+    moved = np.abs(1 / (1 + np.exp(-after)) - before).max(axis=0)
+    assert f"by up to {moved[1]:.4g}"[:12] in far.noise
+    assert "not measured" not in rests_on([near, far])
+    assert str(Verdict(RIGHT, "")) == "Predicted right."
+
+
+def score_of(model, X):
+    return model.predict(X, raw_score=True)
+
+
+def test_many_rows_are_compared_by_a_sample(world, monkeypatch):
+    _, tracer, X, y = world
+    monkeypatch.setattr("leaftrace._views.report.similar.MAX_COMPARED", 0)
+    monkeypatch.setattr("leaftrace._views.report.similar._LEAST", 200)
+    rows = choose_rows(tracer, X.iloc[:3], y[:3], None, 3)
+    [found, *_] = similar_rows(rows, np.arange(3))
+    assert found.words == "20 most similar of 200 training rows"
+    assert set(found.rows) <= set(np.linspace(0, 604, 200).astype(int))

@@ -9,13 +9,13 @@ import hostile
 import numpy as np
 import pytest
 from chromium import DESKTOP, PHONE, chromium
-from explore_world import grains, homes, income, tracer_of
+from explore_world import adult, grains, homes, income, tracer_of, wine
 
 import leaftrace as lt
 from leaftrace._data.stopping import Stopped, is_wanted
-from leaftrace._explore import effects
-from leaftrace._explore.basket import Basket
-from leaftrace._report.page import number, percent, signed
+from leaftrace._views.explore import effects
+from leaftrace._views.explore.basket import Basket
+from leaftrace._views.report.page import number, percent, signed
 
 TABS = ("behind", "groups", "review", "map", "whatif")
 LONG = 30_000  # milliseconds to wait at most, on a busy machine
@@ -51,9 +51,11 @@ def people():
     made.explorer.close()
 
 
-@pytest.fixture(scope="module", params=["income", "grains"])
+@pytest.fixture(scope="module", params=["income", "grains", "adult", "wine"])
 def classes(request):
-    made = World({"income": income, "grains": grains}[request.param]())
+    """Made-up people and grains, and real rows of Adult and of wine, in seven classes."""
+    worlds = {"income": income, "grains": grains, "adult": adult, "wine": wine}
+    made = World(worlds[request.param]())
     yield made
     made.explorer.close()
 
@@ -179,6 +181,52 @@ def test_ask_remove_see(visit, classes, monkeypatch):
     assert not box.is_checked()
 
 
+@pytest.mark.parametrize("press", ["mouse", "key"])
+def test_a_click_is_not_lost_when_numbers_arrive(visit, people, monkeypatch, press):
+    """A button that is pressed while its panel is drawn again does what it says."""
+    held = threading.Event()
+    refit = effects.refitted
+    monkeypatch.setattr(effects, "refitted", lambda *given: (held.wait(60), refit(*given))[1])
+    page = visit(people, {"basket": [{"rows": [1], "do": "remove"}]})
+    wait_for_level(page, "first order")
+    if press == "mouse":
+        page.locator("#undo").hover()
+        page.mouse.down()
+    else:
+        page.locator("#undo").focus()
+        page.keyboard.down(" ")
+    with page.expect_response("**/controls"):
+        held.set()
+    page.wait_for_timeout(100)  # the page has the answer
+    if press == "mouse":
+        page.mouse.up()
+    else:
+        page.keyboard.up(" ")
+    page.wait_for_selector("#basket .items", state="detached")
+
+
+def test_every_panel_opens(visit, browser, classes, tmp_path):
+    """Groups fill the basket, the map, the review and What if answer, and the report opens offline."""
+    page = visit(classes, {"by": str(classes.X.columns[0])})
+    for tab in TABS[1:]:
+        page.locator(f"#tab-{tab}").click()
+        page.wait_for_selector(f".panel-{tab} table, .panel-{tab} svg, .panel-{tab} input")
+        if tab == "groups":
+            page.locator(".panel-groups button.cell").first.click()
+            page.wait_for_selector("#basket .items li")
+            wait_for_level(page, "refitted")
+        if tab == "map":
+            page.wait_for_selector(".map circle")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Report").click()
+    download.value.save_as(tmp_path / "report.html")
+    context = browser.new_context(offline=True)
+    report = context.new_page()
+    report.goto(f"file://{tmp_path}/report.html")
+    assert report.locator(".case").count() == 1
+    context.close()
+
+
 def check_effect(page, world, position, model):
     """The table of effects has the numbers of this model."""
     before = world.loss(world.tracer.refit())
@@ -291,7 +339,9 @@ def test_numbers_are_relabelled_by_typing(serve, visit):
     y = world.y.copy()
     y[row] = 321
     after = world.loss(world.tracer.refit(y=y))
-    wait_for_text(page, "#row-loss", f"{number(float(after[world.worst]))}")
+    wait_for_text(page, "#row-loss", number(float(np.sqrt(2 * after[world.worst]))))
+    assert "error" in page.locator("#row-loss th").inner_text()
+    assert "RMSE" in page.locator("#all-loss th").inner_text()
     assert page.locator(".residuals rect").count() > 5
 
 
@@ -417,11 +467,13 @@ def test_hostile_texts_are_texts(serve, visit):
     assert page.locator("img, iframe, body style, body script").count() == 0
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(visit, people, scheme):
+@pytest.mark.parametrize(
+    ("scheme", "size"), [("light", DESKTOP), ("dark", DESKTOP), ("light", PHONE)]
+)
+def test_axe_finds_nothing(visit, people, scheme, size):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     basket = [{"rows": [3, 8], "do": "remove"}]
-    page = visit(people, {"basket": basket}, color_scheme=scheme)
+    page = visit(people, {"basket": basket}, color_scheme=scheme, viewport=size)
     for tab in TABS:
         page.locator(f"#tab-{tab}").click()
         page.wait_for_selector(f".panel-{tab} table, .panel-{tab} svg, .panel-{tab} input")

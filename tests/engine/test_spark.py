@@ -1,0 +1,243 @@
+"""Training rows in a Spark DataFrame give the answers of memory, even if an executor is lost."""
+
+import gc
+import os
+import shutil
+import signal
+import sys
+from functools import cache
+
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import pytest
+import xgboost as xgb
+from catboost import CatBoostClassifier
+
+import leaftrace as lt
+
+pyspark = pytest.importorskip("pyspark")
+pytestmark = [
+    pytest.mark.skipif(
+        shutil.which("java") is None, reason="Spark needs Java; install a Java runtime, 17 or newer"
+    ),
+    pytest.mark.skipif(os.name == "nt", reason="Spark on Windows needs more than Java"),
+    pytest.mark.filterwarnings("ignore"),  # of pyspark about itself
+]
+
+N = 1200
+M = 5
+NAMES = ["a", "b", "c", "kind"]
+SAME = {"rtol": 1e-7, "atol": 1e-11}
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+@pytest.fixture(scope="module")
+def spark():
+    """A cluster of two executors, each a process of its own."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_HOME"] = os.path.dirname(pyspark.__file__)
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "512m",
+        "spark.log.level": "OFF",
+        # An executor that a test has killed does not come back: do not wait for it.
+        "spark.shuffle.io.maxRetries": "1",
+        "spark.shuffle.io.retryWait": "100ms",
+        # Java processes that end soon are not worth compiling for speed.
+        "spark.driver.extraJavaOptions": SHORT_LIVED,
+        "spark.executor.extraJavaOptions": SHORT_LIVED,
+    }
+    builder = SparkSession.builder.master("local-cluster[2,1,512]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
+    gc.collect()  # sockets that pyspark does not close
+
+
+@cache
+def world():
+    rng = np.random.default_rng(1)
+    X = pd.DataFrame(rng.normal(size=(N + M, 3)), columns=list("abc"))
+    X["kind"] = pd.Categorical(rng.choice(["red", "green", "blue"], N + M))
+    score = (X["a"] - X["b"] * (X["kind"] == "red") + rng.normal(size=N + M)).to_numpy()
+    X.loc[rng.random(N + M) < 0.1, "b"] = np.nan
+    y = {"two": (score > 0.1).astype(int), "three": np.digitize(score, [-0.6, 0.7])}
+    return X, y, rng.random(N + M) + 0.2
+
+
+def table_of(y):
+    X, _, w = world()
+    return X[:N].assign(kind=X["kind"][:N].astype(str), y=y[:N], w=w[:N], id=np.arange(N) + 100)
+
+
+@cache
+def frame_of(spark, target):
+    """Return a DataFrame whose rows are not in the order of training, kept by the executors."""
+    table = table_of(world()[1][target])
+    return spark.createDataFrame(table.sample(frac=1, random_state=0)).repartition(3).persist()
+
+
+def lightgbm(**kw):
+    return lgb.LGBMClassifier(n_estimators=3, num_leaves=7, verbosity=-1, n_jobs=1, **kw)
+
+
+MODELS = {
+    "LightGBM": (lightgbm(), "two"),
+    "LightGBM, GOSS": (lightgbm(data_sample_strategy="goss", learning_rate=0.5), "two"),
+    "XGBoost, subsample": (
+        xgb.XGBClassifier(
+            n_estimators=3, max_depth=3, n_jobs=1, enable_categorical=True, subsample=0.6
+        ),
+        "three",
+    ),
+    "CatBoost": (
+        CatBoostClassifier(
+            iterations=3,
+            depth=3,
+            leaf_estimation_iterations=2,
+            one_hot_max_size=10,
+            cat_features=["kind"],
+            verbose=0,
+            allow_writing_files=False,
+            thread_count=1,
+        ),
+        "two",
+    ),
+}
+
+
+@cache
+def fitted(name):
+    """Return the model, its tracer in memory, and the labels of all rows."""
+    model, target = MODELS[name]
+    X, labels, w = world()
+    y = labels[target]
+    model.fit(X[:N], y[:N], sample_weight=w[:N])
+    return model, lt.Tracer(model, X[:N], y[:N], w[:N], dtype="float64"), y
+
+
+def traced(spark, name, model=None, **how):
+    from leaftrace.spark import Tracer
+
+    own, near, y = fitted(name)
+    columns = {"features": NAMES, "label": "y", "weight": "w", "order": "id"}
+    far = Tracer(model or own, frame_of(spark, MODELS[name][1]), **columns, dtype="float64", **how)
+    return far, near, y
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_answers_are_those_of_memory(name, spark):
+    far, near, y = traced(spark, name)
+    X = world()[0]
+    assert far.fidelity.exact
+    assert far.n_rows == N
+    assert (far.local is not None) == (name == "LightGBM, GOSS")
+    found = far.influence(X[N:], y[N:], reduce="mean")
+    assert found.columns == ["id", "value"]
+    values = found.toPandas().sort_values("id")
+    assert values["id"].tolist() == list(range(100, N + 100))
+    expected = near.influence(X[N:], y[N:], reduce="mean").values[:, 0]
+    np.testing.assert_allclose(values["value"], expected, **SAME)
+    top = far.top(X[N:], y[N:], 2)
+    expected = near.top(X[N:], y[N:], 2)
+    if far.local is None:
+        assert (top["id"] - 100).tolist() == expected["train_row"].tolist()
+    change = "loss_change_if_removed"
+    np.testing.assert_allclose(top[change], expected[change], rtol=1e-6)
+    far.close()
+
+
+def test_an_executor_is_lost(spark):
+    """Executors die between and during passes, the leaves that they kept with them."""
+    far, near, y = traced(spark, "LightGBM", plan="rows")
+    X = world()[0]
+    with open(f"/proc/{executor_of(far)}/cmdline") as file:
+        assert "CoarseGrainedExecutorBackend" in file.read()
+    os.kill(executor_of(far), signal.SIGKILL)
+    values = far.influence(X[N:], y[N:]).toPandas().sort_values("id")
+    expected = near.influence(X[N:], y[N:]).values
+    np.testing.assert_allclose(np.stack(values["values"]), expected, **SAME)
+    os.kill(executor_of(far), signal.SIGKILL)
+    refitted = far.refit(without="id % 7 = 0 and kind = 'red'")
+    gone = (np.arange(100, N + 100) % 7 == 0) & (X["kind"][:N] == "red").to_numpy()
+    there = near.refit(without=gone)
+    np.testing.assert_allclose(refitted.scores(X[N:]), there.scores(X[N:]), **SAME)
+    predicted = refitted.transform(far.frame).toPandas().sort_values("id")
+    np.testing.assert_array_equal(predicted["prediction"], there.predict(X[:N]))
+    groups = far.by("kind", X[N:], y[N:])
+    expected = near.influence(X[N:], y[N:], reduce="mean").by(X["kind"][:N])
+    assert groups["group"].tolist() == expected["group"].tolist()
+    for column in ("rows", "total", "loss_change_if_removed"):
+        np.testing.assert_allclose(groups[column], expected[column], **SAME)
+    effects = far.group_effects("kind = 'red'", X[N:], y[N:])
+    assert effects["group"].tolist() == [False, True]
+    red = (X["kind"][:N] == "red").to_numpy()
+    losses = [near.refit(without=gone).loss(X[N:], y[N:]).mean() for gone in (~red, red)]
+    before = near.refit(without=[]).loss(X[N:], y[N:]).mean()
+    np.testing.assert_allclose(effects["refitted"], np.array(losses) - before, rtol=1e-6, atol=1e-9)
+
+
+def executor_of(far):
+    """Return the process of an executor that computes with a partition."""
+
+    def executor_above(part):  # the Python process of a task, which a daemon has started
+        import os
+
+        with open(f"/proc/{os.getppid()}/stat") as file:
+            return [int(file.read().rpartition(")")[2].split()[1])]
+
+    return far.engine.cluster.total(executor_above)[0]
+
+
+def test_native_text(spark):
+    """SynapseML keeps a LightGBM model as text."""
+    far, near, y = traced(spark, "LightGBM", fitted("LightGBM")[0].booster_.model_to_string())
+    X = world()[0]
+    expected = near.influence(X[N:], y[N:], reduce="sum").values[:, 0]
+    values = far.influence(X[N:], y[N:], reduce="sum").toPandas().sort_values("id")["value"]
+    np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-7)  # six digits of parameters
+
+
+def test_a_table_without_rows(spark):
+    from leaftrace._tracer.cluster.spark.rows import arrow_table
+
+    table = arrow_table(spark.range(3).where("id > 5"))
+    assert (table.column_names, table.num_rows) == (["id"], 0)
+
+
+def test_bad_input(spark, tmp_path):
+    from leaftrace.spark import Tracer
+
+    model, _, y = fitted("LightGBM")
+    frame = spark.createDataFrame(table_of(y)).coalesce(1)
+    columns = {"features": NAMES, "label": "y", "weight": "w", "order": "id"}
+    with pytest.raises(lt.InvalidInput, match="frame is a DataFrame; pass a pyspark DataFrame"):
+        Tracer(model, world()[0], **columns)
+    with pytest.raises(lt.InvalidInput, match="no column 'age'"):
+        Tracer(model, frame, **columns | {"features": ["age"]})
+    with pytest.raises(lt.InvalidInput, match="negative values"):
+        Tracer(model, frame.selectExpr(*NAMES, "y", "id", "-w as w"), **columns)
+    with pytest.raises(lt.FidelityError, match="the replay differs"):
+        Tracer(model, frame.selectExpr(*NAMES, "1 - y as y", "id", "w"), **columns)
+    drawn, _, y = fitted("XGBoost, subsample")
+    twice = (
+        spark.createDataFrame(table_of(y))
+        .coalesce(1)
+        .selectExpr(*NAMES, "y", "w", "id % 600 as id")
+    )
+    with pytest.raises(lt.InvalidInput, match=r"'id' has .* for several rows"):
+        Tracer(drawn, twice, **columns)
+    frame.write.parquet(str(tmp_path / "rows"))
+    damaged = spark.read.parquet(str(tmp_path / "rows"))
+    next((tmp_path / "rows").glob("part*.parquet")).write_bytes(b"no parquet")
+    with pytest.raises(lt.LeaftraceError, match="Spark could not compute with a partition"):
+        Tracer(model, damaged, **columns)

@@ -1,0 +1,1 @@
+"""Tests against packages that leaftrace works with: `make test-integrations` installs them."""
