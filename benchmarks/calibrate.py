@@ -22,8 +22,8 @@ from leaftrace._engine.replay import replay
 from leaftrace._engine.soft_splits import SoftQueries, SoftSplits, structure_influence
 from leaftrace._engine.split_bins import MAX_BINS, make_bins
 from leaftrace._engine.workspace import Workspace
-from leaftrace._kernels import BLOCKS
 from leaftrace._model.ensemble import Ensemble, LeafRule
+from leaftrace._model.kernels import BLOCKS
 from leaftrace._model.losses import Logistic
 from leaftrace._model.splits import ColumnKind, SplitSearch, TreeNodes
 

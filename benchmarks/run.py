@@ -18,13 +18,14 @@ from pathlib import Path
 import numpy as np
 from catboost import CatBoostClassifier
 
+import estimates
 import leaftrace as lt
 import million
 import peers
 import trainings
-from leaftrace import _kernels
 from leaftrace._engine import costs
-from leaftrace._kernels import numpy as twins
+from leaftrace._model import kernels as package
+from leaftrace._model.kernels import numpy as twins
 from measuring import PAPER, QUIET, Table, markdown, median, ratio, show
 
 ROOT = Path(__file__).parents[1]
@@ -38,6 +39,7 @@ REMOVALS = 512
 WITH_KERNELS = (
     "_model.ensemble",
     "_engine.backward",
+    "_engine.scored_pass",
     "_engine.row_effects",
     "_engine.queries",
     "_engine.steps",
@@ -108,11 +110,11 @@ def kernels_against_twins(data) -> Table:
         native = name != "NumPy twins"
         if native:
             try:
-                _kernels.kernels.set_isa(name)
+                package.kernels.set_isa(name)
             except ValueError:
                 continue
         for module in modules:
-            module.kernels = _kernels.kernels if native else twins
+            module.kernels = package.kernels if native else twins
         tracer = lt.Tracer(model, X, y, n_jobs=1)
         tracer.influence(X_test[:32], y_test[:32])
         times[name] = median(
@@ -160,6 +162,7 @@ def sections(data, quick: bool) -> dict[str, Callable[[], str]]:
         "Splits that give way": lambda: f"{SOFT}\n\n{trainings.section(data)}",
         "Removing rows": lambda: f"{REFIT}\n\n{markdown(removals(data))}",
         "Many queries": lambda: f"{FORMS}\n\n{markdown(many_queries())}",
+        "Estimates": lambda: f"{TRIALS}\n\n{estimates.section()}",
         "Kernels": lambda: f"{TWINS}\n\n{markdown(kernels_against_twins(data))}",
         "A million rows": million.section,
     }
@@ -173,6 +176,8 @@ of test rows, and of the mean loss of all test rows, is given in trainings of th
 REFIT = "LeafRefit removes a training row and recomputes all leaf values."
 FORMS = """The row form passes over all rows for each block of queries. The leaf form solves a linear system over
 leaves instead ([The mathematics](mathematics.md#leaf-space))."""
+TRIALS = """`tracer.estimate` times the passes of the answer over a few rows. Both times are of one thread; the
+measured one is its time on the processor."""
 TWINS = "Each native kernel has a twin in NumPy that computes the same."
 
 
@@ -184,7 +189,7 @@ def written_sections() -> dict[str, str]:
 
 def head(rows: int) -> str:
     """Return the beginning of the page."""
-    isa = _kernels.kernels.isa()
+    isa = package.kernels.isa()
     threads = len(os.sched_getaffinity(0))
     versions = f"CatBoost {version('catboost')} and NumPy {np.__version__}"
     return f"""# Benchmarks

@@ -14,13 +14,15 @@ import os
 import re
 from pathlib import Path
 
-from scale_data import FEATURES, files_of
+from scale_agreement import TREES as AGREEMENT_TREES
+from scale_data import FEATURES
 from scale_runs import LEAVES, TREES, measure
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 BEGIN = "<!-- measured by benchmarks/scale.py -->"
 END = "<!-- end -->"
 GB = 1e9
+FIND = 50  # nanoseconds to find the leaf of a row in a tree, and to read the row
 Lines = list[list[str]]
 
 
@@ -54,13 +56,14 @@ def block_width(queries: float) -> int:
 
 
 def expected(
-    n: float, trees: float, leaves: float, queries: float, workers: float, partitions: float
+    n: float, trees: float, leaves: float, queries: float, workers: float
 ) -> dict[str, float]:
     """Return the costs by the formulas in docs/scale.md, for one output in float32.
 
     ``workers`` have one thread each."""
     from leaftrace._engine.costs import PRICES, machine
-    from leaftrace.dask._tracer import ROUND, WIRE
+    from leaftrace._tracer.cluster.dask.tracer import PRICES as DASK
+    from leaftrace._tracer.cluster.spark.tracer import PRICES as SPARK
 
     ns = 1e-9 * machine()
     blocks = -(-queries // 32)
@@ -71,16 +74,18 @@ def expected(
     step = 2 * PRICES["effects"] + width * (backward + expand)
     W = (trees * leaves) ** 2 / 2 * 4  # bytes
     build = (PRICES["pairs"] * trees / 2 + PRICES["effects"]) * per_worker
-    build += partitions / workers * W / WIRE
+    build += W / DASK.wire
     solve = PRICES["solve"] * ns * queries * (trees * leaves) ** 2 / 2
     solve += blocks * (PRICES["effects"] + width * expand) * per_worker
     id_bytes = 1 if leaves <= 256 else 2
     return {
-        "row form": blocks * (step * per_worker + trees * ROUND),
-        "row form bytes": partitions * blocks * width * trees * leaves * 4,
+        "find leaves": FIND * per_worker,
+        "row form on Spark": blocks * (step * per_worker + trees * SPARK.round),
+        "row form": blocks * (step * per_worker + trees * DASK.round),
+        "row form bytes": workers * blocks * width * trees * leaves * 4,
         "leaf form": build + solve,
         "leaf form, W known": solve,
-        "leaf form bytes": partitions * W,
+        "leaf form bytes": workers * W,
         "memory a worker": n / workers * (trees * id_bytes + 40 + 8 + 4 * width),
     }
 
@@ -120,8 +125,7 @@ def cluster_table(folder: Path, small: int) -> str:
     ):
         for rows in (small // 10, small):
             found = measure("cluster", folder, rows, plan)
-            partitions = len(files_of(folder, rows))
-            first, ten = (expected(rows, TREES, LEAVES, q, 2, partitions) for q in (1, 10))
+            first, ten = (expected(rows, TREES, LEAVES, q, 2) for q in (1, 10))
             line = [
                 f"{rows:,}",
                 form,
@@ -148,16 +152,38 @@ def cluster_table(folder: Path, small: int) -> str:
     return table(head, lines)
 
 
+def spark_table(folder: Path, small: int, n: int) -> str:
+    """Measure on Spark, in two threads of this machine."""
+    names = ["open", "mean loss, all rows", "top 100 of 10 test rows"]
+    sizes = ["bytes shuffled for both", "bytes of all processes"]
+    lines = []
+    for rows in sorted({small // 10, small, n}):
+        found = measure("spark", folder, rows)
+        cells = [clock(found[name]) for name in names] + [size(found[name]) for name in sizes]
+        lines.append([f"{rows:,}", *cells])
+    return table(["rows", *names, *sizes], lines)
+
+
+def agreement_table(found: dict[str, float]) -> str:
+    """Return the differences between clusters and memory, a line for each model."""
+    names = list(dict.fromkeys(name.split("; ")[0] for name in found if "; " in name))
+    places = ["Dask", "Spark"]
+    lines = [[name, *(f"{found[f'{name}; {place}']:.0e}" for place in places)] for name in names]
+    return table(["", *places], lines)
+
+
 def costs_table() -> str:
     """Return the costs by the formulas for three large tasks."""
     lines = []
     for rows, trees, workers in ((1e7, 100, 2), (1e8, 500, 64), (1e9, 1000, 800)):
-        cost = expected(rows, trees, LEAVES, 1, workers, 4 * workers)
+        cost = expected(rows, trees, LEAVES, 1, workers)
         line = [
             f"{rows:,.0f}",
             f"{trees}",
             f"{workers}",
+            clock(cost["find leaves"]),
             clock(cost["row form"]),
+            clock(cost["row form on Spark"]),
             size(cost["row form bytes"]),
             clock(cost["leaf form"]),
             size(cost["leaf form bytes"]),
@@ -168,7 +194,9 @@ def costs_table() -> str:
         "rows",
         "trees",
         "threads",
-        "row form",
+        "find leaves, once",
+        "row form on Dask",
+        "row form on Spark",
         "bytes moved",
         "leaf form, first time",
         "bytes moved",
@@ -181,21 +209,24 @@ def report(folder: Path, n: int, small: int, limit: int) -> str:
     """Measure everything and return the part of the page."""
     files = files_table(folder, n, small, limit)
     cluster = cluster_table(folder, small)
-    differences = measure("agree", folder, small)
-    del differences["peak"]
-    agreement = table(list(differences), [[f"{x:.0e}" for x in differences.values()]])
+    spark = spark_table(folder, small, n)
+    agreement = agreement_table(measure("agree", folder, small))
     cores = os.cpu_count()
     limit_words = f"`memory_limit` of {size(limit)}"
     return f"""LightGBM, {TREES} trees of {LEAVES} leaves, {FEATURES} numbers per row, {cores} cores, {limit_words}:
 
 {files}
 
-On a cluster of two processes (one thread each) on the same machine:
+On a Dask cluster of two processes (one thread each) on the same machine:
 
 {cluster}
 
-Influence of {small:,} rows on the mean loss: largest difference between the cluster and memory
-(float64, 20 trees), relative to the largest value:
+On Spark in two threads of the same machine (`local[2]`), in the leaf form:
+
+{spark}
+
+Influence of {small:,} rows on the mean loss: largest difference between a cluster and memory
+(float32, {AGREEMENT_TREES} trees), relative to the largest value:
 
 {agreement}
 

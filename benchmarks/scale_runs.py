@@ -15,17 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
+from scale_agreement import TWO_PROCESSES, agree, two_threads
 from scale_data import NAMES, files_of, in_memory, test_rows
 
 TREES = 100
 LEAVES = 31
-TWO_PROCESSES = {
-    "n_workers": 2,
-    "threads_per_worker": 1,
-    "processes": True,
-    "dashboard_address": ":0",
-    "silence_logs": 50,
-}
 
 
 def measure(what: str, folder: Path, n: int, *more: object) -> dict[str, float]:
@@ -137,71 +131,48 @@ def cluster(folder: Path, n: int, plan: str) -> dict[str, float]:
     return seconds
 
 
-def fitted(library: str, X: np.ndarray, y: np.ndarray):
-    """Train a model of 20 trees."""
-    if library == "LightGBM":
-        import lightgbm as lgb
+def spark(folder: Path, n: int) -> dict[str, float]:
+    """Measure on Spark in two threads of this machine."""
+    from pyspark.sql import functions
 
-        return lgb.LGBMClassifier(n_estimators=20, verbosity=-1).fit(X, y)
-    if library == "XGBoost":
-        import xgboost as xgb
+    from leaftrace.spark import Tracer
 
-        return xgb.XGBClassifier(n_estimators=20, max_depth=5).fit(X, y)
-    from catboost import CatBoostClassifier
+    X, y = test_rows()
+    seconds = {}
+    session = two_threads()
+    session.range(10).mapInArrow(lambda batches: batches, "id bigint").collect()  # starts Python
 
-    return CatBoostClassifier(iterations=20, depth=5, verbose=0, allow_writing_files=False).fit(
-        X, y
-    )
+    def shuffled() -> float:
+        executors = session.sparkContext._jsc.sc().statusStore().executorList(True)
+        return sum(executors.apply(i).totalShuffleWrite() for i in range(executors.size()))
 
-
-def three_classes(x: list) -> np.ndarray:
-    """Return classes made from the first three columns."""
-    return np.digitize(x[0] + x[1] * x[2], [-0.7, 0.7])
-
-
-def agree(folder: Path, n: int) -> dict[str, float]:
-    """Return the largest difference between the answers of the cluster and of memory.
-
-    It is relative to the largest value, for each library and number of classes."""
-    import dask.dataframe as dd
-    from distributed import Client, LocalCluster
-
-    X, y = in_memory(folder, n)
-    X_test, y_test = test_rows()
-    found = {}
-    with LocalCluster(**TWO_PROCESSES) as local, Client(local) as client:
-        frame = dd.read_parquet(files_of(folder, n), split_row_groups=False)[[*NAMES, "y"]]
-        classes = frame.map_partitions(
-            lambda f: f["y"] * 0 + three_classes([f[c] for c in NAMES[:3]]), meta=("y", "int64")
-        )
-        labels = {
-            "two classes": (y, frame["y"], y_test),
-            "three classes": (
-                three_classes(list(X.T[:3])),
-                classes,
-                three_classes(list(X_test.T[:3])),
-            ),
-        }
-        for library in ("CatBoost", "XGBoost", "LightGBM"):
-            for name, (in_memory_y, cluster_y, test_y) in labels.items():
-                near = (X, in_memory_y)
-                far = (frame[NAMES], cluster_y)
-                test = (X_test, test_y)
-                found[f"{library}, {name}"] = difference(library, near, far, test, client)
-    return found
+    frame = session.read.parquet(*files_of(folder, n))
+    frame = frame.withColumn("id", functions.monotonically_increasing_id())
+    start = time.perf_counter()
+    tracer = Tracer(model_of(folder, n), frame, features=NAMES, label="y", order="id")
+    seconds["open"] = time.perf_counter() - start
+    before = shuffled()
+    start = time.perf_counter()
+    tracer.influence(X, y, reduce="mean").agg(functions.sum("value")).collect()
+    seconds["mean loss, all rows"] = time.perf_counter() - start
+    start = time.perf_counter()
+    tracer.top(X[:10], y[:10], 100)
+    seconds["top 100 of 10 test rows"] = time.perf_counter() - start
+    seconds["bytes shuffled for both"] = shuffled() - before
+    processes = [*all_processes()]
+    seconds["bytes of all processes"] = sum(processes)
+    session.stop()
+    return seconds
 
 
-def difference(library: str, near: tuple, far: tuple, test: tuple, client) -> float:
-    """Return the largest relative difference of mean-loss influences, in memory and on the cluster."""
-    import leaftrace as lt
-    from leaftrace.dask import Tracer
+def all_processes():
+    """Yield the largest resident size of this process and of all below it."""
+    import psutil
 
-    model = fitted(library, *near)
-    tracer = lt.Tracer(model, *near, dtype="float64")
-    expected = tracer.influence(*test, reduce="mean").values
-    tracer = Tracer(model, *far, client=client, dtype="float64", plan="leaves")
-    values = tracer.influence(*test, reduce="mean").compute()
-    return float(np.abs(values - expected).max() / np.abs(expected).max())
+    for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+        with open(f"/proc/{process.pid}/status") as file:
+            peak = [line for line in file if line.startswith("VmHWM")]
+        yield from (1024 * float(line.split()[1]) for line in peak)
 
 
 MEASUREMENTS = {
@@ -209,6 +180,7 @@ MEASUREMENTS = {
     "memory": memory,
     "files": files,
     "cluster": cluster,
+    "spark": spark,
     "agree": agree,
 }
 

@@ -1,9 +1,13 @@
 """Beyond the paper: how well methods predict retraining, for every data set and library.
 
+python experiments/paper_attribution.py StructureInfluence     # methods whose names begin so, at full size
+
+measures some methods again, after a change of their code, and keeps the lines of the others.
 contenders.py has the methods, attribution.py the measures, paper_curves.py what acting does."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -24,7 +28,8 @@ from contenders import (
 )
 from matplotlib.figure import FigureBase
 from models import KINDS, LIBRARIES
-from results import COLOURS, Section, axes, legend, markdown
+from paper import assemble
+from results import COLOURS, Section, axes, folder_of, legend, markdown
 from store import cached, code, hashed
 from tqdm import tqdm
 
@@ -71,12 +76,35 @@ def run(full: bool) -> Section:
     return section(pd.DataFrame(lines).astype({"lds": float}), size)
 
 
-def lines_of(name: str, library: str, size: Size) -> list[dict[str, Any]]:
-    """Return a line for each method, on one data set with one library."""
+def run_again(methods: str) -> Section:
+    """Measure the methods whose names begin so at full size, and keep the lines of the others.
+
+    The retrainings must be those of the kept lines, which are compared to the digits of the file."""
+    kept = pd.read_csv(folder_of(full=True) / "attribution.csv")
+    place = ["data", "library", "method"]
+    lines = [
+        line
+        for name in FULL.data
+        for library in FULL.libraries
+        for line in lines_of(name, library, FULL, methods)
+    ]
+    found = pd.DataFrame(lines).set_index(place)
+    both = kept.set_index(place)
+    same = found.index[found.index.get_level_values("method").isin(RETRAINED)]
+    if not np.allclose(found.loc[same], both.loc[same], rtol=1e-4):
+        raise SystemExit(
+            "the retrainings are not those of docs/paper/attribution.csv; run all methods again."
+        )
+    both.loc[found.index, found.columns] = found
+    return section(both.reset_index().astype({"lds": float}), FULL)
+
+
+def lines_of(name: str, library: str, size: Size, methods: str = "") -> list[dict[str, Any]]:
+    """Return a line for each method whose name begins so, on one data set with one library."""
     world = World(name, library, size)
     head = {"data": name, "library": library}
     lines = []
-    ways = contenders(world)
+    ways = {label: way for label, way in contenders(world).items() if label.startswith(methods)}
     for label in tqdm(ways, desc=world.name, unit="method", leave=False):
         lines.append({**head, "method": label, **line(world, ways[label])})
     for label, count in zip(RETRAINED, (1, size.repeats), strict=True):
@@ -390,3 +418,8 @@ def figure(lds: pd.DataFrame, size: Size) -> FigureBase:
     panels[0].invert_yaxis()
     legend(drawn, panels[0], "right", 1)
     return drawn
+
+
+if __name__ == "__main__":
+    print(run_again(sys.argv[1]).write("attribution", full=True).read_text())
+    print(f"Page: {assemble(full=True)}")

@@ -20,7 +20,7 @@ from data import FOLDER
 import leaftrace as lt
 
 HALVES = 60
-GOAL = lt.goals.NDCG(10)
+GOAL = lt.goals.ndcg(10)
 SETTINGS = {"num_leaves": 15, "min_child_samples": 20, "verbosity": -1, "n_jobs": 1}
 MODELS = {
     "default normalisers, 20 trees": {"n_estimators": 20},

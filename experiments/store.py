@@ -28,7 +28,7 @@ FOLDER = Path(
     os.environ.get("LEAFTRACE_CACHE", Path(__file__).parents[1] / "build" / "experiments")
 )
 # Packages on which influences depend
-COMPUTES = ("_actions", "_adapters", "_engine", "_kernels", "_model", "baselines")
+COMPUTES = ("_actions", "_adapters", "_engine", "_model", "baselines")
 LIBRARIES = ("catboost", "lightgbm", "numpy", "scikit-learn", "xgboost")
 
 Arrays = dict[str, np.ndarray]

@@ -27,7 +27,7 @@ def load(folder: Path) -> None:
 
 def pytest_report_header() -> str:
     """Name the file whose kernels run, which must be the one that was loaded."""
-    from leaftrace._kernels import kernels
+    from leaftrace._model.kernels import kernels
 
     assert kernels is sys.modules[NAME], "other kernels are in use"
     return f"kernels: {kernels.__file__}"

@@ -1,7 +1,8 @@
 """Check that an installed leaftrace works: native kernels, an exact replay, a report.
 
-`make dist` runs this, and cibuildwheel for every wheel. It needs scikit-learn, pandas and jinja2. Run
-it outside the repository, so that the installed package is the one imported.
+`make dist` runs this, and cibuildwheel for every wheel. It needs scikit-learn, pandas and jinja2; with
+--kernels, which looks at the native kernels alone, nothing but NumPy. Run it outside the repository, so
+that the installed package is the one imported.
 """
 
 from __future__ import annotations
@@ -10,11 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sklearn.datasets import load_breast_cancer
-from sklearn.ensemble import HistGradientBoostingClassifier
-
 import leaftrace as lt
-from leaftrace._kernels import is_native
+from leaftrace._model.kernels import is_native
 
 
 def main() -> None:
@@ -22,6 +20,15 @@ def main() -> None:
     source = Path(__file__).parents[1] / "src"
     assert source not in here.parents, f"this is the source tree, not an installation: {here}"
     assert is_native(), "the native kernels are missing"
+    if "--kernels" not in sys.argv:
+        try_model()
+
+
+def try_model() -> None:
+    """Trace a model of scikit-learn and make a report of it."""
+    from sklearn.datasets import load_breast_cancer
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
     data: Any = load_breast_cancer(as_frame=True)
     test = data.frame.index % 5 == 0
     X = data.data[~test]

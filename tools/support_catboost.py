@@ -142,6 +142,13 @@ def texts():
     return CatBoost({**SMALL, "loss_function": "Logloss"}).fit(pool), X, CLASSES, {}
 
 
+def vectors():
+    numbers = np.random.default_rng(5).normal(size=(N, 4)) + SCORE[:, None]
+    X = TABLE.assign(vector=[list(map(float, row)) for row in numbers])
+    pool = Pool(X, SCORE, embedding_features=["vector"])
+    return CatBoost({**SMALL, "loss_function": "RMSE"}).fit(pool), X, SCORE, {}
+
+
 def as_pool(X, categories=None):
     def make():
         pool = Pool(X, CLASSES, weight=W, cat_features=categories)
@@ -271,6 +278,7 @@ def rows():
     )
     yield "categories, ctr_leaf_count_limit", mixed(ctr_leaf_count_limit=4)
     yield "text columns", texts
+    yield "embedding columns", vectors
     # files
     yield ".cbm file", from_file("cbm")
     yield ".json file", from_file("json")
@@ -293,4 +301,6 @@ def rows():
     yield "LambdaMart, l2_leaf_reg", ranker("LambdaMart", l2_leaf_reg=3)
     yield "PairLogitPairwise", ranker("PairLogitPairwise")
     yield "YetiRank", ranker("YetiRank")
+    yield "YetiRank, bootstrap_type=Bernoulli", ranker("YetiRank", bootstrap_type="Bernoulli")
+    yield "YetiRankPairwise", ranker("YetiRankPairwise")
     yield "Cox", option(np.exp(SCORE) * np.where(KIND == "red", -1, 1), loss_function="Cox")

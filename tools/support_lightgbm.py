@@ -99,10 +99,13 @@ def stopped():
     return model, TABLE[100:], SCORE[100:], {}
 
 
-def refitted(decay):
+def refitted(decay, told=False):
+    """Return a maker of a refitted model; ``told``: the model before the refit is given."""
+
     def make():
         model = lgb.train(SMALL, lgb.Dataset(TABLE, SCORE), 10)
-        return model.refit(TABLE[:300], SCORE[:300], decay_rate=decay), TABLE[:300], SCORE[:300], {}
+        again = model.refit(TABLE[:300], SCORE[:300], decay_rate=decay)
+        return again, TABLE[:300], SCORE[:300], {"params": {"refit_from": model}} if told else {}
 
     return make
 
@@ -264,7 +267,9 @@ def rows():
     )
 
     yield "Booster.refit(decay_rate=0.9), the default", refitted(0.9)
+    yield "Booster.refit(decay_rate=0.9), params={'refit_from'}", refitted(0.9, told=True)
     yield "use_quantized_grad without quant_train_renew_leaf", train(use_quantized_grad=True)
+    yield "use_quantized_grad, binary, weights", binary(use_quantized_grad=True, weight=W)
     rising = [1, -1, 0, 0]
     yield "monotone_constraints", train(monotone_constraints=rising, monotone_penalty=1.0)
     yield "monotone_constraints, path_smooth", train(monotone_constraints=rising, path_smooth=2.0)
@@ -272,6 +277,15 @@ def rows():
         settings = {"monotone_constraints": rising, "monotone_constraints_method": method}
         yield f"monotone_constraints_method={method}", binary(**settings)
     yield "linear_tree", train(linear_tree=True)
+    yield (
+        "linear_tree, linear_lambda, l2",
+        train(linear_tree=True, linear_lambda=0.1, lambda_l2=2.0),
+    )
+    yield (
+        "linear_tree, binary, weights, bagging",
+        binary(linear_tree=True, weight=W, bagging_fraction=0.6, bagging_freq=1),
+    )
+    yield "linear_tree, path_smooth", train(linear_tree=True, path_smooth=2.0)
     yield "objective cross_entropy_lambda", train(SHARES, objective="cross_entropy_lambda")
     yield "lambdarank", ranker(objective="lambdarank")
     yield "lambdarank, weights", ranker(W, objective="lambdarank")
@@ -292,7 +306,7 @@ def rows():
         ranker(objective="lambdarank", bagging_fraction=0.4, bagging_freq=1, bagging_by_query=True),
     )
     yield (
-        "lambdarank, bagging_by_query",
+        "lambdarank, bagging_by_query, fraction above 0.5",
         ranker(objective="lambdarank", bagging_fraction=0.7, bagging_freq=1, bagging_by_query=True),
     )
     yield "own objective", own_objective

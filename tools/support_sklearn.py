@@ -21,7 +21,6 @@ from sklearn.ensemble import (
     IsolationForest,
     RandomForestClassifier,
     RandomForestRegressor,
-    StackingRegressor,
 )
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.pipeline import make_pipeline
@@ -301,8 +300,4 @@ def others():
     yield "AdaBoostClassifier", fitted(AdaBoostClassifier(n_estimators=5), classes)
     yield "BaggingRegressor", fitted(BaggingRegressor(n_estimators=5), numbers)
     yield "IsolationForest", fitted(IsolationForest(n_estimators=5), numbers)
-    yield (
-        "StackingRegressor",
-        fitted(StackingRegressor([("tree", DecisionTreeRegressor(max_depth=2))]), numbers),
-    )
     yield "Ridge", fitted(Ridge(), numbers)

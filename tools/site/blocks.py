@@ -3,7 +3,8 @@
 The code is python blocks, in one namespace, and ``$ leaftrace`` lines of console blocks, in one folder.
 `mkdocs build` runs it, so that pages show what this version really prints; `tests/test_docs.py` runs
 the same. A block inside an HTML comment is run and not shown. Pictures that a block draws with
-matplotlib are put under it, inside the page.
+matplotlib are put under it, inside the page. A block that begins with the line ``# needs: java`` is run
+only where there is such a command; the line is not shown.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import io
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 
+NEEDS = re.compile(r"# needs: (\w+)\n")
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```\n?", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 os.environ.setdefault("MPLBACKEND", "agg")  # draw without a window
@@ -36,12 +39,16 @@ def with_output(page: str) -> str:
         line = page[: block.start()].count("\n") + 1
         if block[1] == "console":
             return f"```console\n{_commands(block[2], line)}```\n"
+        needs = NEEDS.match(block[2])
+        shown = block[0] if needs is None else block[0].replace(needs[0], "", 1)
+        if needs is not None and shutil.which(needs[1]) is None:
+            return shown
         output = _python(block[2], line, names).rstrip()
         pictures = _pictures()
         if any(block.start() in part for part in hidden):
             return block[0]
         text = f"\n```{{.text .output}}\n{output}\n```\n" if output else ""
-        return block[0] + text + "".join(f"\n{picture}\n" for picture in pictures)
+        return shown + text + "".join(f"\n{picture}\n" for picture in pictures)
 
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         return BLOCK.sub(run, page)

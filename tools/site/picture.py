@@ -1,4 +1,4 @@
-"""Take docs/report.png from the report of `make demo`: the first case, as a browser shows it.
+"""Take docs/report.png from the report of `make demo`: the conclusions and the first case, as a browser shows them.
 
 python tools/site/picture.py leaftrace-report.html
 """
@@ -14,7 +14,7 @@ from playwright.sync_api import sync_playwright
 
 PICTURE = Path(__file__).parents[2] / "docs" / "report.png"
 WIDTH = 1200
-HEIGHT = 1020
+HEIGHT = 1240
 
 
 def main(report: str) -> None:
@@ -24,7 +24,7 @@ def main(report: str) -> None:
         )
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
         page.goto(Path(report).resolve().as_uri())
-        top = page.locator("#tests").bounding_box()
+        top = page.locator("#conclusions").bounding_box()
         assert top is not None
         clip = {"x": 0, "y": top["y"] - 20, "width": WIDTH, "height": HEIGHT}
         page.screenshot(path=PICTURE, clip=clip, full_page=True)  # pyright: ignore[reportArgumentType]
