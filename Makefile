@@ -4,8 +4,12 @@
 # make docs   build the documentation into site/; all its code is run
 # make dist   build the source distribution and, from it, a wheel; try the wheel in an empty environment
 # make test-oldest  the same with the oldest supported versions of the boosters
+# make test-integrations  the tests in tests/integrations against the real packages, in an environment of their own
+# make test-opendataval  the converter to OpenDataVal against the real package, in an environment of its own
+# make test-spark35  the tests of Spark on Spark 3.5, in an environment of its own (needs Java 17)
 # make asan   build the kernels with AddressSanitizer and UBSan and run the tests of the kernels (needs GCC)
 # make support  train and trace a model for every option of every library and write docs/support.md
+# make compare  measure beside SHAP, cleanlab, pyDVL, CatBoost and others, and write docs/comparison.md (two minutes)
 # make bench  measure against the peers and write docs/benchmarks.md (about ten minutes, needs the Adult data)
 # make paper  reproduce the paper at small sizes (about ten minutes, needs the data of LEAFTRACE_DATA)
 # make paper-full  at its own sizes, and write docs/paper.md (hours; goes on where it stopped)
@@ -15,13 +19,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 OLDEST := .venv-oldest
+INTEGRATIONS := .venv-integrations
+OPENDATAVAL := .venv-opendataval
+SPARK35 := .venv-spark35
+COMPARE := .venv-compare
 FRESH := build/fresh
 ASAN := build/asan
 
 MINUTES ?= 60
 PROCESSES ?= 2
 
-.PHONY: demo test fuzz docs dist test-oldest asan support bench actions paper paper-full lint types check clean
+.PHONY: demo test fuzz docs dist test-oldest test-integrations test-opendataval test-spark35 asan support compare bench actions paper paper-full lint types check clean
 .DEFAULT_GOAL := test
 
 # The environment is made anew when what it is made of changes; Python files are used in place. The demo needs few
@@ -49,7 +57,7 @@ fuzz: $(VENV)/ready
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --processes $(PROCESSES)
 
 docs: $(VENV)/ready
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m mkdocs build --strict --quiet
 	@echo "Documentation: $(CURDIR)/site/index.html"
 
 dist: $(VENV)/ready
@@ -57,8 +65,9 @@ dist: $(VENV)/ready
 	rm -rf dist $(FRESH)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m build --no-isolation --outdir dist .
 	$(PYTHON) -m venv $(FRESH)
-	$(FRESH)/bin/python -m pip install --quiet --constraint constraints.txt "$$(ls $(CURDIR)/dist/*.whl)[report,sklearn,frames]"
+	$(FRESH)/bin/python -m pip install --quiet --constraint constraints.txt "$$(ls $(CURDIR)/dist/*.whl)[lightgbm,sklearn,polars,plot,report,cli]"
 	cd $(FRESH) && bin/python $(CURDIR)/tools/smoke.py
+	cd $(FRESH) && bin/python $(CURDIR)/tools/try_page.py $(CURDIR)/docs/quickstart.md
 	@ls -l dist
 
 # constraints.txt, but for what constraints-oldest.txt pins
@@ -75,6 +84,42 @@ $(OLDEST)/ready: pyproject.toml constraints.txt constraints-oldest.txt CMakeList
 test-oldest: $(OLDEST)/ready
 	$(OLDEST)/bin/python -m pytest -n auto -W ignore::DeprecationWarning -W ignore::FutureWarning  # old versions among themselves
 
+# Packages that leaftrace works with, in an environment of their own: some need other versions than constraints.txt, which
+# constraints-integrations.txt pins. The kernels are not compiled for it: the NumPy twins give the same answers.
+$(INTEGRATIONS)/ready: pyproject.toml constraints.txt constraints-integrations.txt
+	$(PYTHON) -m venv $(INTEGRATIONS)
+	awk -F== 'FNR == NR { own[tolower($$1)]; next } !(tolower($$1) in own)' constraints-integrations.txt constraints.txt \
+		| cat - constraints-integrations.txt > $(INTEGRATIONS)/constraints.txt
+	$(INTEGRATIONS)/bin/python -m pip install --quiet --constraint $(INTEGRATIONS)/constraints.txt --upgrade pip
+	$(INTEGRATIONS)/bin/python -m pip install --quiet --constraint $(INTEGRATIONS)/constraints.txt scikit-build-core nanobind
+	$(INTEGRATIONS)/bin/python -m pip install --quiet --constraint $(INTEGRATIONS)/constraints.txt --group integrations
+	# pyDVL asks for NumPy 1, which the other packages here are beyond; its results work with NumPy 2.
+	$(INTEGRATIONS)/bin/python -m pip install --quiet --no-deps --constraint $(INTEGRATIONS)/constraints.txt pyDVL
+	LEAFTRACE_PURE=1 $(INTEGRATIONS)/bin/python -m pip install --quiet --no-build-isolation --no-deps --editable .
+	@touch $@
+
+test-integrations: $(INTEGRATIONS)/ready
+	$(INTEGRATIONS)/bin/python -m pytest -n auto tests/integrations \
+		-W ignore::DeprecationWarning -W ignore::FutureWarning -W ignore::PendingDeprecationWarning  # among themselves
+
+# OpenDataVal needs NumPy 1.25, pandas 1.5 and torch 2.1, so it has an environment of its own.
+test-opendataval:
+	$(PYTHON) -m venv $(OPENDATAVAL)
+	$(OPENDATAVAL)/bin/python -m pip install --quiet opendataval==1.3.0 "transformers<4.40" pytest lightgbm scikit-build-core
+	LEAFTRACE_PURE=1 $(OPENDATAVAL)/bin/python -m pip install --quiet --no-build-isolation --no-deps .
+	$(OPENDATAVAL)/bin/python -m pytest --noconftest -c /dev/null --rootdir . tests/integrations/test_valuation.py -k opendataval
+
+# constraints.txt has Spark 4; 3.5 is the oldest that is supported. The NumPy twins stand in for the kernels.
+$(SPARK35)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(SPARK35)
+	$(SPARK35)/bin/python -m pip install --quiet --constraint constraints.txt pandas pyarrow pytest lightgbm xgboost catboost scikit-learn
+	$(SPARK35)/bin/python -m pip install --quiet "pyspark==3.5.*"
+	@touch $@
+
+test-spark35: $(SPARK35)/ready
+	PYTHONPATH=$(CURDIR)/src LEAFTRACE_KERNELS=numpy $(SPARK35)/bin/python -m pytest --noconftest -c /dev/null --rootdir . \
+		tests/engine/test_spark.py
+
 # The sanitizer is loaded before Python, and with it the C++ library whose exceptions it watches. Leaks are not looked
 # for: Python itself keeps memory until its end.
 asan: $(VENV)/ready
@@ -87,8 +132,20 @@ asan: $(VENV)/ready
 		tests/engine/test_kernels.py tests/engine/test_general_kernels.py tests/engine/test_removals.py \
 		tests/engine/test_structure.py tests/engine/test_structure_candidates.py tests/adapters/test_contract.py
 
-support: $(VENV)/ready
+support: $(VENV)/ready $(INTEGRATIONS)/ready
 	$(BIN)/python tools/support.py
+	$(INTEGRATIONS)/bin/python tools/support_wrappers.py
+
+# pyDVL needs NumPy 1, which no other target does.
+$(COMPARE)/ready: pyproject.toml CMakeLists.txt $(wildcard src/native/*)
+	$(PYTHON) -m venv $(COMPARE)
+	$(COMPARE)/bin/python -m pip install --quiet --upgrade pip
+	$(COMPARE)/bin/python -m pip install --quiet --only-binary :all: --group compare
+	$(COMPARE)/bin/python -m pip install --quiet --no-deps .
+	@touch $@
+
+compare: $(COMPARE)/ready
+	$(COMPARE)/bin/python benchmarks/compare.py
 
 bench: $(VENV)/ready
 	$(BIN)/python benchmarks/run.py
@@ -112,4 +169,4 @@ types: $(VENV)/ready
 check: lint types test
 
 clean:
-	rm -rf $(VENV) $(OLDEST) build dist site
+	rm -rf $(VENV) $(OLDEST) $(INTEGRATIONS) $(OPENDATAVAL) $(SPARK35) $(COMPARE) build dist site
