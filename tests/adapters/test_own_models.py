@@ -82,7 +82,11 @@ def test_model_of_a_refit(setting):
     assert_same(refitted.predict(X), own_predict(model, X), case)
 
 
-@pytest.mark.parametrize("name", list(CASES)[::6])  # training takes long; the code is the same
+# A file does not keep all parameters of training, and what Booster.refit makes was not trained.
+RETRAINED = [name for name in CASES if "from a file" not in name and "refitted" not in name]
+
+
+@pytest.mark.parametrize("name", RETRAINED[::6])  # training takes long; the code is the same
 def test_model_of_a_retraining(name):
     case, tracer, *_ = prepared(name)
     X = case.data.X_test
