@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import sys
+import threading
 from functools import cache
 
 import lightgbm as lgb
@@ -29,6 +30,7 @@ N = 1200
 M = 5
 NAMES = ["a", "b", "c", "kind"]
 SAME = {"rtol": 1e-7, "atol": 1e-11}
+MOST_SECONDS = 240  # of a test; they take about ten
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -39,6 +41,7 @@ def spark():
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_HOME"] = os.path.dirname(pyspark.__file__)
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # whatever the machine is called
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -61,6 +64,16 @@ def spark():
     yield session
     session.stop()
     gc.collect()  # sockets that pyspark does not close
+
+
+@pytest.fixture(autouse=True)
+def limited(spark):
+    """Ends jobs that wait for executors which do not come, with an error."""
+    timer = threading.Timer(MOST_SECONDS, spark.sparkContext.cancelAllJobs)
+    timer.daemon = True
+    timer.start()
+    yield
+    timer.cancel()
 
 
 @cache
