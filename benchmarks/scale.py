@@ -188,7 +188,12 @@ def agreement_table(folder: Path) -> str:
 def costs_table() -> str:
     """Return the costs by the formulas for three large tasks."""
     lines = []
-    for rows, trees, workers in ((1e7, 100, 2), (1e8, 500, 64), (1e9, 1000, 800)):
+    for rows, trees, workers in (
+        (1e7, 100, 2),
+        (1e8, 500, 64),
+        (1e9, 1000, 64),
+        (1e9, 1000, 800),
+    ):
         cost = expected(rows, trees, LEAVES, 1, workers)
         line = [
             f"{rows:,.0f}",
@@ -221,8 +226,8 @@ def costs_table() -> str:
 def page_of(folder: Path) -> str:
     """Return the part of the page, from what was measured."""
     found = measured(folder)
-    return f"""LightGBM, {TREES} trees of {LEAVES} leaves, {FEATURES} numbers per row, on two cores that did other work at the
-same time. In one process:
+    return f"""LightGBM, {TREES} trees of {LEAVES} leaves, {FEATURES} numbers per row, on two cores that did much other work
+at the same time. In one process:
 
 {files_table(found)}
 

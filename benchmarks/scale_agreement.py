@@ -2,6 +2,7 @@
 
     python benchmarks/scale_agreement.py FOLDER adult
     python benchmarks/scale_agreement.py FOLDER 1000000
+    python benchmarks/scale_agreement.py FOLDER 1000000 Spark      on one kind of cluster alone
 
 Each model is trained and traced in memory, then on Dask (two processes), then on Spark (`local[2]`). Every
 difference is written to FOLDER/agreement.json when it is known, and not computed again: a run that was
@@ -14,7 +15,7 @@ import json
 import pickle
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -170,12 +171,12 @@ def on_spark() -> Iterator[Place]:
 PLACES = {"Dask": on_dask, "Spark": on_spark}
 
 
-def agree(folder: Path, which: str) -> None:
+def agree(folder: Path, which: str, places: Sequence[str]) -> None:
     """Write the largest differences from memory, relative to the largest value, to the file."""
     file = folder / "agreement.json"
     found = json.loads(file.read_text()) if file.exists() else {}
     rows = rows_of(folder, which)
-    for place, opened in PLACES.items():
+    for place in places:
         asked = [
             (name, model, classes)
             for classes in CLASSES
@@ -184,7 +185,7 @@ def agree(folder: Path, which: str) -> None:
         ]
         if not asked:
             continue
-        with opened() as compute:
+        with PLACES[place]() as compute:
             for name, model, classes in asked:
                 trained, expected = traced_in_memory(rows, name, model, classes)
                 start = time.perf_counter()
@@ -200,4 +201,4 @@ def agree(folder: Path, which: str) -> None:
 
 
 if __name__ == "__main__":
-    agree(Path(sys.argv[1]), sys.argv[2])
+    agree(Path(sys.argv[1]), sys.argv[2], sys.argv[3:] or list(PLACES))

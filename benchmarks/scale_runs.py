@@ -140,11 +140,11 @@ def dask(folder: Path, n: int, plan: str) -> dict[str, float]:
     X, y = test_rows()
     seconds = {}
     with LocalCluster(**TWO_PROCESSES) as local, Client(local) as client:
+        messages = count_messages()
 
         def sent() -> float:
-            return sum(
-                client.run(lambda dask_worker: dask_worker.transfer_outgoing_bytes_total).values()
-            )
+            tasks = client.run(lambda dask_worker: dask_worker.transfer_outgoing_bytes_total)
+            return sum(messages) + sum(tasks.values())
 
         frame = dd.read_parquet(paths, split_row_groups=False)
         start = time.perf_counter()
@@ -162,6 +162,22 @@ def dask(folder: Path, n: int, plan: str) -> dict[str, float]:
         rss = client.run(lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
         seconds["bytes of a worker"] = max(rss.values())
     return seconds
+
+
+def count_messages() -> list[int]:
+    """Return a list to which the bytes of every message to two workers, and of its answers, are added."""
+    from leaftrace._tracer.cluster.dask import steps
+
+    ask = steps.answers_of_workers
+    counts: list[int] = []
+
+    def counting(client: Any, request: bytes) -> list[bytes]:
+        answers = ask(client, request)
+        counts.append(TWO_PROCESSES["n_workers"] * len(request) + sum(map(len, answers)))
+        return answers
+
+    steps.answers_of_workers = counting
+    return counts
 
 
 def spark(folder: Path, n: int) -> dict[str, float]:

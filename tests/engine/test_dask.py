@@ -26,6 +26,7 @@ distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 from leaftrace._tracer.cluster import scratch  # noqa: E402
+from leaftrace._tracer.cluster.dask import steps  # noqa: E402
 from leaftrace._tracer.cluster.dask.aligned import aligned  # noqa: E402
 from leaftrace._tracer.cluster.dask.cluster import DaskCluster  # noqa: E402
 from leaftrace._tracer.cluster.labels import stand_in_rows, summarise_labels  # noqa: E402
@@ -396,14 +397,30 @@ def test_steps_that_workers_go_on_with(client, monkeypatch):
     assert list(client.run(lambda: len(scratch._passes)).values()) == [0, 0]
 
 
-def sent(client):
-    """Return the bytes that the workers have sent to each other and to the client."""
-    return sum(client.run(lambda dask_worker: dask_worker.transfer_outgoing_bytes_total).values())
+class Counted:
+    """Bytes that workers have sent: results of tasks, and messages of steps with their answers."""
+
+    def __init__(self, client, monkeypatch):
+        self.client = client
+        self.messages = 0
+        ask = steps.answers_of_workers
+
+        def counting(client, request):
+            answers = ask(client, request)
+            self.messages += len(request) * len(client.nthreads()) + sum(map(len, answers))
+            return answers
+
+        monkeypatch.setattr(steps, "answers_of_workers", counting)
+
+    def bytes(self):
+        sent = self.client.run(lambda dask_worker: dask_worker.transfer_outgoing_bytes_total)
+        return self.messages + sum(sent.values())
 
 
 @pytest.mark.parametrize("plan", ["rows", "leaves"])
-def test_bytes_of_a_query_do_not_grow_with_the_rows(plan, client):
+def test_bytes_of_a_query_do_not_grow_with_the_rows(plan, client, monkeypatch):
     model, X, y, _, X_test, y_test = made("XGBoost, number")
+    counted = Counted(client, monkeypatch)
     moved = []
     for times in (1, 10):
         frame, labels = (pd.concat([x] * times) for x in (X, y))
@@ -413,11 +430,12 @@ def test_bytes_of_a_query_do_not_grow_with_the_rows(plan, client):
         )
         far.top(X_test[:1], y_test[:1], 3)
         time.sleep(0.3)  # tasks of the opening may still be moved between workers
-        before = sent(client)
+        before = counted.bytes()
         far.top(X_test, y_test, 3)
-        moved.append(sent(client) - before)
+        moved.append(counted.bytes() - before)
     # Where sums are added is random. If a number per row were sent, the second run would send 10 times as much.
     assert max(moved) < 20_000 < 10 * N * 4
+    assert (counted.messages > 0) == (plan == "rows")
 
 
 def test_adult(adult, paper_model, client):

@@ -53,11 +53,15 @@ def sums_of_workers(
 
     Those of workers that do not answer are missing. If fn is None, the states are forgotten.
     """
-    request = pickle.dumps((key, fn, common), protocol=5)
+    answers = answers_of_workers(client, pickle.dumps((key, fn, common), protocol=5))
+    return [found for answer in answers for found in pickle.loads(answer)]
+
+
+def answers_of_workers(client: Any, request: bytes) -> list[bytes]:
+    """Answers of all workers that listen to a message."""
 
     async def ask() -> dict[str, Any]:
         message = {"op": MESSAGE, "request": request}
         return await client.scheduler.broadcast(msg=message, on_error="ignore")
 
-    answers = result_of(client, ask).values()
-    return [found for answer in answers if type(answer) is bytes for found in pickle.loads(answer)]
+    return [answer for answer in result_of(client, ask).values() if type(answer) is bytes]

@@ -24,7 +24,7 @@ from .cluster import DaskCluster, cluster_errors
 from .influence import DaskInfluence, ValueWords
 from .rows import DaskRows, delayed_partitions
 
-PRICES = Prices(round=0.012, wire=2e8)
+PRICES = Prices(round=0.003, wire=2e8)
 
 
 class Tracer(ClusterTracer):
