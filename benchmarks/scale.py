@@ -226,8 +226,8 @@ def costs_table() -> str:
 def page_of(folder: Path) -> str:
     """Return the part of the page, from what was measured."""
     found = measured(folder)
-    return f"""LightGBM, {TREES} trees of {LEAVES} leaves, {FEATURES} numbers per row, on two cores that did much other work
-at the same time. In one process:
+    return f"""LightGBM, {TREES} trees of {LEAVES} leaves, {FEATURES} numbers per row, on two cores that did
+much other work at the same time. In one process:
 
 {files_table(found)}
 
