@@ -117,8 +117,8 @@ $(SPARK35)/ready: pyproject.toml constraints.txt
 	@touch $@
 
 test-spark35: $(SPARK35)/ready
-	PYTHONPATH=$(CURDIR)/src LEAFTRACE_KERNELS=numpy $(SPARK35)/bin/python -m pytest --noconftest -c /dev/null --rootdir . \
-		tests/engine/test_spark.py
+	PYTHONPATH=$(CURDIR)/src:$(CURDIR)/tests/support LEAFTRACE_KERNELS=numpy $(SPARK35)/bin/python -m pytest \
+		--noconftest -c /dev/null --rootdir . tests/engine/test_spark.py tests/engine/test_spark_lost.py
 
 # The sanitizer is loaded before Python, and with it the C++ library whose exceptions it watches. Leaks are not looked
 # for: Python itself keeps memory until its end.

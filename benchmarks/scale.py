@@ -1,7 +1,11 @@
-"""Measure rows that do not fit in memory: from files on one machine, and on a cluster. Fills docs/scale.md.
+"""Measure rows that do not fit in memory: from files on one machine, and on clusters. Fills docs/scale.md.
 
-    python benchmarks/scale.py --folder FOLDER       10,000,000 rows from files, 1,000,000 in memory
-    python benchmarks/scale.py --folder FOLDER --rows 200000 --small 100000 --print      some minutes
+    python benchmarks/scale.py FOLDER measure memory 1000000
+    python benchmarks/scale.py FOLDER measure files 10000000 2500000000    with this memory_limit
+    python benchmarks/scale.py FOLDER measure dask 1000000 rows            or "leaves"
+    python benchmarks/scale.py FOLDER measure spark 1000000
+    python benchmarks/scale_agreement.py FOLDER 1000000
+    python benchmarks/scale.py FOLDER page         writes what was measured into the page
 
 Rows are generated into FOLDER (about 90 bytes a row, and 100 for their leaves) and the model is trained
 once; both are used again. scale_runs.py has the measurements.
@@ -9,14 +13,15 @@ once; both are used again. scale_runs.py has the measurements.
 
 from __future__ import annotations
 
-import argparse
-import os
+import json
 import re
+import sys
 from pathlib import Path
 
+from scale_agreement import PLACES
 from scale_agreement import TREES as AGREEMENT_TREES
 from scale_data import FEATURES
-from scale_runs import LEAVES, TREES, measure
+from scale_runs import LEAVES, TREES, Measured, measure, measured
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 BEGIN = "<!-- measured by benchmarks/scale.py -->"
@@ -90,92 +95,105 @@ def expected(
     }
 
 
-def files_table(folder: Path, n: int, small: int, limit: int) -> str:
-    """Compare n rows from files with fewer rows in memory."""
-    here = measure("memory", folder, small)
-    there = measure("files", folder, n, limit)
+def runs_of(found: Measured, what: str, *more: str) -> dict[int, dict[str, float]]:
+    """Return the measurements of this kind by the number of rows."""
+    named = {tuple(name.split()): run for name, run in found.items()}
+    runs = {
+        int(rows): run
+        for (kind, rows, *given), run in named.items()
+        if kind == what and given[: len(more)] == list(more)
+    }
+    return dict(sorted(runs.items()))
+
+
+def files_table(found: Measured) -> str:
+    """Compare rows in files with rows in memory."""
     both = ["open", "mean loss, all rows", "top 100 of 10 test rows"]
+    names = [*both, "open again, leaves kept", "refit without 0.1 % of the rows"]
     lines = []
-    for name in [*both, "open again, leaves kept", "refit without 0.1 % of the rows"]:
-        far = 1e9 * there[name] / (n * TREES)
-        cells = ["", ""]
-        ratio = ""
-        if name in here:
-            near = 1e9 * here[name] / (small * TREES)
-            cells = [clock(here[name]), f"{near:.2f}"]
-            ratio = f"{far / near:.2f}"
-        lines.append([name, *cells, clock(there[name]), f"{far:.2f}", ratio])
-    near = 1e9 * sum(here[name] for name in both) / (small * TREES)
-    far = 1e9 * sum(there[name] for name in both) / (n * TREES)
-    lines.append(
-        ["open and both queries", "", f"{near:.2f}", "", f"{far:.2f}", f"{far / near:.2f}"]
-    )
-    lines.append(["largest resident size", size(here["peak"]), "", size(there["peak"]), "", ""])
-    each = "ns per row and tree"
-    head = ["", f"{small:,} rows in memory", each, f"{n:,} rows from files", each, "ratio"]
+    for what, words in (("memory", "in memory"), ("files", "in files")):
+        for rows, run in runs_of(found, what).items():
+            cells = [clock(run[name]) if name in run else "" for name in names]
+            each = 1e9 * sum(run[name] for name in both) / (rows * TREES)
+            lines.append([f"{rows:,} {words}", *cells, f"{each:.0f} ns", size(run["peak"])])
+    head = ["rows", *names, "first three per row and tree", "largest resident size"]
     return table(head, lines)
 
 
-def cluster_table(folder: Path, small: int) -> str:
-    """Compare measured and expected times on the cluster."""
+def dask_table(found: Measured) -> str:
+    """Compare measured and expected times on Dask."""
+    names = ["open", "first query", "one more query", "top 100 of 10 test rows"]
+    sizes = ["bytes sent for them", "bytes of a worker"]
     lines = []
     for plan, form, further in (
         ("rows", "row form", "row form"),
         ("leaves", "leaf form", "leaf form, W known"),
     ):
-        for rows in (small // 10, small):
-            found = measure("cluster", folder, rows, plan)
-            first, ten = (expected(rows, TREES, LEAVES, q, 2) for q in (1, 10))
-            line = [
-                f"{rows:,}",
-                form,
-                clock(found["open"]),
-                clock(found["first query"]),
-                clock(first[form]),
-                clock(found["top 100 of 10 test rows"]),
-                clock(ten[further]),
-                size(found["bytes sent for them"]),
-                size(found["bytes of a worker"]),
+        for rows, run in runs_of(found, "dask", plan).items():
+            expect = [
+                expected(rows, TREES, LEAVES, 1, 2)[form],
+                expected(rows, TREES, LEAVES, 1, 2)[further],
+                expected(rows, TREES, LEAVES, 10, 2)[further],
             ]
-            lines.append(line)
-    head = [
-        "rows",
-        "plan",
-        "open",
-        "first query",
-        "expected",
-        "10 more",
-        "expected",
-        "sent by workers for the 10",
-        "memory of a worker",
-    ]
-    return table(head, lines)
+            times = [
+                clock(run["open"]),
+                *(f"{clock(run[x])} ({clock(e)})" for x, e in zip(names[1:], expect, strict=True)),
+            ]
+            lines.append([f"{rows:,}", form, *times, *(size(run[name]) for name in sizes)])
+    return table(["rows", "plan", *names, *sizes], lines)
 
 
-def spark_table(folder: Path, small: int, n: int) -> str:
-    """Measure on Spark, in two threads of this machine."""
-    names = ["open", "mean loss, all rows", "top 100 of 10 test rows"]
-    sizes = ["bytes shuffled for both", "bytes of all processes"]
+def round_words(found: Measured) -> str:
+    """Return the time of a step of the row form where there are few rows."""
+    rows, run = next(iter(runs_of(found, "dask", "rows").items()))
+    each = 1e3 * run["one more query"] / TREES
+    return (
+        f"A step of the row form took {each:.1f} ms with {rows:,} rows, where it is overhead alone."
+    )
+
+
+def spark_table(found: Measured) -> str:
+    """Return times and bytes on Spark, in two threads of one machine."""
+    queries = ["mean loss, all rows", "top 100 of 10 test rows"]
     lines = []
-    for rows in sorted({small // 10, small, n}):
-        found = measure("spark", folder, rows)
-        cells = [clock(found[name]) for name in names] + [size(found[name]) for name in sizes]
-        lines.append([f"{rows:,}", *cells])
-    return table(["rows", *names, *sizes], lines)
+    for rows, run in runs_of(found, "spark").items():
+        line = [f"{rows:,}", clock(run["open"])]
+        for name in queries:
+            moved = [size(run[f"{name}: bytes {where}"]) for where in ("shuffled", "to the driver")]
+            line += [clock(run[name]), *moved]
+        lines.append([*line, size(run["bytes of all processes"])])
+    head = ["rows", "open"]
+    for name in queries:
+        head += [name, "shuffled", "to the driver"]
+    return table([*head, "memory of all processes"], lines)
 
 
-def agreement_table(found: dict[str, float]) -> str:
+def agreement_table(folder: Path) -> str:
     """Return the differences between clusters and memory, a line for each model."""
-    names = list(dict.fromkeys(name.split("; ")[0] for name in found if "; " in name))
-    places = ["Dask", "Spark"]
-    lines = [[name, *(f"{found[f'{name}; {place}']:.0e}" for place in places)] for name in names]
-    return table(["", *places], lines)
+    file = folder / "agreement.json"
+    found: dict[str, float] = json.loads(file.read_text()) if file.exists() else {}
+    data = list(dict.fromkeys(name.split("; ")[0] for name in found))
+    models = list(dict.fromkeys(name.split("; ")[1] for name in found))
+    columns = [(rows, place) for rows in data for place in PLACES]
+    lines = []
+    for model in models:
+        keys = [f"{rows}; {model}; {place}" for rows, place in columns]
+        lines.append([model, *(f"{found[key]:.0e}" if key in found else "" for key in keys)])
+    head = [
+        f"{'Adult' if rows == 'adult' else f'{int(rows):,}'}, {place}" for rows, place in columns
+    ]
+    return table(["", *head], lines)
 
 
 def costs_table() -> str:
     """Return the costs by the formulas for three large tasks."""
     lines = []
-    for rows, trees, workers in ((1e7, 100, 2), (1e8, 500, 64), (1e9, 1000, 800)):
+    for rows, trees, workers in (
+        (1e7, 100, 2),
+        (1e8, 500, 64),
+        (1e9, 1000, 64),
+        (1e9, 1000, 800),
+    ):
         cost = expected(rows, trees, LEAVES, 1, workers)
         line = [
             f"{rows:,.0f}",
@@ -205,30 +223,28 @@ def costs_table() -> str:
     return table(head, lines)
 
 
-def report(folder: Path, n: int, small: int, limit: int) -> str:
-    """Measure everything and return the part of the page."""
-    files = files_table(folder, n, small, limit)
-    cluster = cluster_table(folder, small)
-    spark = spark_table(folder, small, n)
-    agreement = agreement_table(measure("agree", folder, small))
-    cores = os.cpu_count()
-    limit_words = f"`memory_limit` of {size(limit)}"
-    return f"""LightGBM, {TREES} trees of {LEAVES} leaves, {FEATURES} numbers per row, {cores} cores, {limit_words}:
+def page_of(folder: Path) -> str:
+    """Return the part of the page, from what was measured."""
+    found = measured(folder)
+    return f"""LightGBM, {TREES} trees of {LEAVES} leaves, {FEATURES} numbers per row, on two cores that did
+much other work at the same time. In one process:
 
-{files}
+{files_table(found)}
 
-On a Dask cluster of two processes (one thread each) on the same machine:
+On a Dask cluster of two processes, one thread each; in brackets the time by the formulas above:
 
-{cluster}
+{dask_table(found)}
 
-On Spark in two threads of the same machine (`local[2]`), in the leaf form:
+{round_words(found)}
 
-{spark}
+On Spark in two threads (`local[2]`), in the leaf form; bytes are from Spark's own counters:
 
-Influence of {small:,} rows on the mean loss: largest difference between a cluster and memory
+{spark_table(found)}
+
+Influence of all rows on the mean loss: largest difference between a cluster and memory
 (float32, {AGREEMENT_TREES} trees), relative to the largest value:
 
-{agreement}
+{agreement_table(folder)}
 
 Costs by the formulas above, not measured, for one query of the mean loss:
 
@@ -236,26 +252,13 @@ Costs by the formulas above, not measured, for one query of the mean loss:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--folder", type=Path, required=True, help="where rows, models and leaves are kept"
-    )
-    parser.add_argument("--rows", type=int, default=10_000_000, help="rows from files")
-    parser.add_argument(
-        "--small", type=int, default=1_000_000, help="rows in memory and on the cluster"
-    )
-    parser.add_argument("--limit", type=float, default=2.5, help="memory_limit in GB")
-    parser.add_argument(
-        "--print", action="store_true", dest="show", help="print instead of writing the page"
-    )
-    given = parser.parse_args()
-    found = report(given.folder, given.rows, given.small, int(given.limit * GB))
-    if given.show:
-        return print(found)
+    folder = Path(sys.argv[1])
+    if sys.argv[2] == "measure":
+        what, rows, *more = sys.argv[3:]
+        print(measure(what, folder, int(rows), *(int(x) if x.isdigit() else x for x in more)))
+        return
     page = PAGE.read_text(encoding="utf-8")
-    part = f"{BEGIN}\n\n{found}\n\n{END}"
+    part = f"{BEGIN}\n\n{page_of(folder)}\n\n{END}"
     PAGE.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: part, page, flags=re.S), encoding="utf-8")
 
 

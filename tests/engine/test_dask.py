@@ -25,6 +25,8 @@ dd = pytest.importorskip("dask.dataframe")
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
+from leaftrace._tracer.cluster import scratch  # noqa: E402
+from leaftrace._tracer.cluster.dask import steps  # noqa: E402
 from leaftrace._tracer.cluster.dask.aligned import aligned  # noqa: E402
 from leaftrace._tracer.cluster.dask.cluster import DaskCluster  # noqa: E402
 from leaftrace._tracer.cluster.labels import stand_in_rows, summarise_labels  # noqa: E402
@@ -37,17 +39,29 @@ TREES = 5
 QUIET = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
 
 
+ONE_THREAD_EACH = {
+    "threads_per_worker": 1,
+    "dashboard_address": ":0",
+    "silence_logs": 50,
+    "memory_limit": 0,  # a worker near a limit is paused, and its tasks wait for ever
+}
+
+
 @pytest.fixture(scope="module")
 def client():
-    how = {
-        "n_workers": 2,
-        "threads_per_worker": 1,
-        "processes": True,
-        "dashboard_address": ":0",
-        "silence_logs": 50,
-    }
-    with distributed.LocalCluster(**how) as cluster, distributed.Client(cluster) as client:
+    with (
+        distributed.LocalCluster(n_workers=2, processes=True, **ONE_THREAD_EACH) as cluster,
+        distributed.Client(cluster) as client,
+    ):
         yield client
+
+
+def until(holds, seconds=60):
+    """Wait until something holds; an error if it does not within these seconds."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"not within {seconds} seconds"
+        time.sleep(0.05)
 
 
 @dataclass
@@ -313,17 +327,20 @@ def test_models_trained_on_the_cluster(library, client):
     near = [x.iloc[order] for x in (X, y, w)]
     far = [spread(x) for x in near]
     if library == "lightgbm":
-        settings = {"n_estimators": TREES, "num_leaves": 7, "verbosity": -1, "time_out": 5}
+        # minutes that a worker waits for the others
+        settings = {"n_estimators": TREES, "num_leaves": 7, "verbosity": -1, "time_out": 1}
         model = lgb.DaskLGBMClassifier(client=client, **settings).fit(
             far[0], far[1], sample_weight=far[2]
         )
         local = model.to_local()
     else:
+        from xgboost import collective
         from xgboost import dask as dxgb
 
+        limits = collective.Config(timeout=60, tracker_timeout=60)  # seconds
         settings = {"objective": "binary:logistic", "max_depth": 3}
         rows = dxgb.DaskDMatrix(client, far[0], far[1], weight=far[2])
-        model = dxgb.train(client, settings, rows, num_boost_round=TREES)
+        model = dxgb.train(client, settings, rows, num_boost_round=TREES, coll_cfg=limits)
         local = model["booster"]
     traced = Tracer(model, *far, client=client, dtype="float64")
     assert traced.fidelity.exact
@@ -339,33 +356,71 @@ def test_a_worker_dies_in_the_middle(plan, client, monkeypatch):
     model, X, y, w, X_test, y_test = made("LightGBM")
     far = Tracer(model, *map(spread, (X, y, w)), client=client, plan=plan, dtype="float64")
     pids = client.run(os.getpid)
-    sums = []
-    step = DaskCluster.add_up
+    asked = []
+    # The leaf form is one sum of tasks; in the row form, the worker dies with states of its partitions.
+    name = "go_on" if plan == "rows" else "add_up"
+    step = getattr(DaskCluster, name)
 
-    def killing(self, parts):
-        sums.append(1)
-        if len(sums) == (4 if plan == "rows" else 1):  # while all partitions are being computed
+    def killing(self, *given, **common):
+        asked.append(1)
+        if len(asked) == (3 if plan == "rows" else 1):
             os.kill(next(iter(pids.values())), signal.SIGKILL)
-        return step(self, parts)
+        return step(self, *given, **common)
 
-    monkeypatch.setattr(DaskCluster, "add_up", killing)
+    monkeypatch.setattr(DaskCluster, name, killing)
     top = far.top(X_test, y_test, 4)
+    assert len(asked) >= (TREES - 1 if plan == "rows" else 1)
     values = far.influence(X_test, y_test).values.compute()
-    assert sums
+    until(lambda: len(client.nthreads()) == 2)  # the worker is replaced
     assert set(client.run(os.getpid).values()) != set(pids.values())
     near = lt.Tracer(model, X, y, w, dtype="float64")
     pd.testing.assert_frame_equal(top, near.top(X_test, y_test, 4), rtol=1e-6)
     np.testing.assert_allclose(values, near.influence(X_test, y_test).values, rtol=1e-8, atol=1e-12)
 
 
-def sent(client):
-    """Return the bytes that the workers have sent to each other and to the client."""
-    return sum(client.run(lambda dask_worker: dask_worker.transfer_outgoing_bytes_total).values())
+def test_steps_that_workers_go_on_with(client, monkeypatch):
+    """A pass in the row form sends tasks once; the other steps are messages to states that were kept."""
+    model, X, y, w, X_test, y_test = made("LightGBM")
+    far = Tracer(model, *map(spread, (X, y, w)), client=client, plan="rows", dtype="float64")
+    totals = []
+    total = DaskCluster.total
+
+    def counting(self, fn, **common):
+        totals.append(fn.__name__)
+        return total(self, fn, **common)
+
+    monkeypatch.setattr(DaskCluster, "total", counting)
+    far.top(X_test, y_test, 4)
+    assert totals == ["step_back", "part_top"]
+    far.refit(without=[0, 5])
+    assert totals[2:] == ["totals_by_set", "refitted_sums"]
+    assert list(client.run(lambda: len(scratch._passes)).values()) == [0, 0]
+
+
+class Counted:
+    """Bytes that workers have sent: results of tasks, and messages of steps with their answers."""
+
+    def __init__(self, client, monkeypatch):
+        self.client = client
+        self.messages = 0
+        ask = steps.answers_of_workers
+
+        def counting(client, request):
+            answers = ask(client, request)
+            self.messages += len(request) * len(client.nthreads()) + sum(map(len, answers))
+            return answers
+
+        monkeypatch.setattr(steps, "answers_of_workers", counting)
+
+    def bytes(self):
+        sent = self.client.run(lambda dask_worker: dask_worker.transfer_outgoing_bytes_total)
+        return self.messages + sum(sent.values())
 
 
 @pytest.mark.parametrize("plan", ["rows", "leaves"])
-def test_bytes_of_a_query_do_not_grow_with_the_rows(plan, client):
+def test_bytes_of_a_query_do_not_grow_with_the_rows(plan, client, monkeypatch):
     model, X, y, _, X_test, y_test = made("XGBoost, number")
+    counted = Counted(client, monkeypatch)
     moved = []
     for times in (1, 10):
         frame, labels = (pd.concat([x] * times) for x in (X, y))
@@ -375,11 +430,12 @@ def test_bytes_of_a_query_do_not_grow_with_the_rows(plan, client):
         )
         far.top(X_test[:1], y_test[:1], 3)
         time.sleep(0.3)  # tasks of the opening may still be moved between workers
-        before = sent(client)
+        before = counted.bytes()
         far.top(X_test, y_test, 3)
-        moved.append(sent(client) - before)
+        moved.append(counted.bytes() - before)
     # Where sums are added is random. If a number per row were sent, the second run would send 10 times as much.
     assert max(moved) < 20_000 < 10 * N * 4
+    assert (counted.messages > 0) == (plan == "rows")
 
 
 def test_adult(adult, paper_model, client):
@@ -534,15 +590,13 @@ def test_a_closed_client_and_a_cluster_without_workers():
     y = X[:, 0]
     model = lgb.LGBMRegressor(n_estimators=2, min_child_samples=2, verbosity=-1).fit(X, y)
     rows = da.from_array(X, chunks=(10, 2)), da.from_array(y, chunks=10)
-    how = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
     with (
-        distributed.LocalCluster(**how, silence_logs=50) as cluster,
+        distributed.LocalCluster(n_workers=1, processes=False, **ONE_THREAD_EACH) as cluster,
         distributed.Client(cluster) as client,
     ):
         tracer = Tracer(model, *rows, client=client)
         cluster.scale(0)
-        while client.nthreads():
-            time.sleep(0.05)
+        until(lambda: not client.nthreads())
         with pytest.raises(lt.LeaftraceError, match=r"no workers; .*cluster\.scale"):
             tracer.influence(X[:2], y[:2])
         with pytest.raises(lt.LeaftraceError, match=r"no workers"):
@@ -552,6 +606,21 @@ def test_a_closed_client_and_a_cluster_without_workers():
             Tracer(model, *rows, client=client)
         with pytest.raises(lt.LeaftraceError, match=r"client is closed"):
             tracer.influence(X[:2], y[:2])
+
+
+def test_all_workers_are_lost(monkeypatch):
+    """A result that nobody is left to compute is an error after some time, not a wait for ever."""
+    monkeypatch.setattr("leaftrace._tracer.cluster.dask.waiting.LOOK_EVERY", 0.1)
+    monkeypatch.setattr("leaftrace._tracer.cluster.dask.waiting.PATIENCE", 0.3)
+    with (
+        distributed.LocalCluster(n_workers=1, processes=False, **ONE_THREAD_EACH) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        far = DaskCluster(client)
+        cluster.scale(0)
+        until(lambda: not client.nthreads())
+        with pytest.raises(lt.LeaftraceError, match=r"has had no workers for .*start some"):
+            far.gather([client.submit(abs, -1)])
 
 
 def test_arrays_that_lie_anywhere_in_a_message():

@@ -1,10 +1,5 @@
-"""Training rows in a Spark DataFrame give the answers of memory, even if an executor is lost."""
+"""Training rows in a Spark DataFrame give the answers of memory."""
 
-import gc
-import os
-import shutil
-import signal
-import sys
 from functools import cache
 
 import lightgbm as lgb
@@ -13,54 +8,24 @@ import pandas as pd
 import pytest
 import xgboost as xgb
 from catboost import CatBoostClassifier
+from spark_sessions import NEEDS, spark_session
 
 import leaftrace as lt
 
-pyspark = pytest.importorskip("pyspark")
-pytestmark = [
-    pytest.mark.skipif(
-        shutil.which("java") is None, reason="Spark needs Java; install a Java runtime, 17 or newer"
-    ),
-    pytest.mark.skipif(os.name == "nt", reason="Spark on Windows needs more than Java"),
-    pytest.mark.filterwarnings("ignore"),  # of pyspark about itself
-]
+pytest.importorskip("pyspark")
+pytestmark = NEEDS
 
 N = 1200
 M = 5
 NAMES = ["a", "b", "c", "kind"]
 SAME = {"rtol": 1e-7, "atol": 1e-11}
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @pytest.fixture(scope="module")
 def spark():
-    """A cluster of two executors, each a process of its own."""
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_HOME"] = os.path.dirname(pyspark.__file__)
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.executor.memory": "512m",
-        "spark.log.level": "OFF",
-        # An executor that a test has killed does not come back: do not wait for it.
-        "spark.shuffle.io.maxRetries": "1",
-        "spark.shuffle.io.retryWait": "100ms",
-        # Java processes that end soon are not worth compiling for speed.
-        "spark.driver.extraJavaOptions": SHORT_LIVED,
-        "spark.executor.extraJavaOptions": SHORT_LIVED,
-    }
-    builder = SparkSession.builder.master("local-cluster[2,1,512]")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    yield session
-    session.stop()
-    gc.collect()  # sockets that pyspark does not close
+    """One thread, as each further one imports all libraries again; test_spark_lost.py has two executors."""
+    with spark_session("local[1]") as session:
+        yield session
 
 
 @cache
@@ -83,7 +48,7 @@ def table_of(y):
 def frame_of(spark, target):
     """Return a DataFrame whose rows are not in the order of training, kept by the executors."""
     table = table_of(world()[1][target])
-    return spark.createDataFrame(table.sample(frac=1, random_state=0)).repartition(3).persist()
+    return spark.createDataFrame(table.sample(frac=1, random_state=0)).repartition(2).persist()
 
 
 def lightgbm(**kw):
@@ -156,20 +121,12 @@ def test_answers_are_those_of_memory(name, spark):
     far.close()
 
 
-def test_an_executor_is_lost(spark):
-    """Executors die between and during passes, the leaves that they kept with them."""
-    far, near, y = traced(spark, "LightGBM", plan="rows")
+def test_refits_and_groups(spark):
+    far, near, y = traced(spark, "LightGBM")
     X = world()[0]
-    with open(f"/proc/{executor_of(far)}/cmdline") as file:
-        assert "CoarseGrainedExecutorBackend" in file.read()
-    os.kill(executor_of(far), signal.SIGKILL)
-    values = far.influence(X[N:], y[N:]).toPandas().sort_values("id")
-    expected = near.influence(X[N:], y[N:]).values
-    np.testing.assert_allclose(np.stack(values["values"]), expected, **SAME)
-    os.kill(executor_of(far), signal.SIGKILL)
     refitted = far.refit(without="id % 7 = 0 and kind = 'red'")
-    gone = (np.arange(100, N + 100) % 7 == 0) & (X["kind"][:N] == "red").to_numpy()
-    there = near.refit(without=gone)
+    red = (X["kind"][:N] == "red").to_numpy()
+    there = near.refit(without=(np.arange(100, N + 100) % 7 == 0) & red)
     np.testing.assert_allclose(refitted.scores(X[N:]), there.scores(X[N:]), **SAME)
     predicted = refitted.transform(far.frame).toPandas().sort_values("id")
     np.testing.assert_array_equal(predicted["prediction"], there.predict(X[:N]))
@@ -180,22 +137,9 @@ def test_an_executor_is_lost(spark):
         np.testing.assert_allclose(groups[column], expected[column], **SAME)
     effects = far.group_effects("kind = 'red'", X[N:], y[N:])
     assert effects["group"].tolist() == [False, True]
-    red = (X["kind"][:N] == "red").to_numpy()
     losses = [near.refit(without=gone).loss(X[N:], y[N:]).mean() for gone in (~red, red)]
     before = near.refit(without=[]).loss(X[N:], y[N:]).mean()
     np.testing.assert_allclose(effects["refitted"], np.array(losses) - before, rtol=1e-6, atol=1e-9)
-
-
-def executor_of(far):
-    """Return the process of an executor that computes with a partition."""
-
-    def executor_above(part):  # the Python process of a task, which a daemon has started
-        import os
-
-        with open(f"/proc/{os.getppid()}/stat") as file:
-            return [int(file.read().rpartition(")")[2].split()[1])]
-
-    return far.engine.cluster.total(executor_above)[0]
 
 
 def test_native_text(spark):

@@ -41,21 +41,17 @@ class StepBack:
     ``below``  (M, O, B) for the leaf values of the step before, where that is added to the scores
     ``moved``  (leaves, O, B) for all leaf values, where other moves come before the step
     ``base``   (K, B) for the starting score
-    ``lost``   a process has not found what it kept, and the numbers are not complete
     """
 
-    below: Real | None = None
-    moved: Real | None = None
-    base: F64 | None = None
-    lost: bool = False
+    below: Real | None
+    moved: Real | None
+    base: F64
 
     def __add__(self, other: StepBack) -> StepBack:
-        if self.lost or other.lost:
-            return StepBack(lost=True)
         return StepBack(
             _sum(self.below, other.below),
             _sum(self.moved, other.moved),
-            _sum(self.base, other.base),
+            self.base + other.base,
         )
 
 
@@ -103,28 +99,29 @@ def step_back(
     fbar: Real,
     width: int,
     dtype: np.dtype,
-    above: Real | None,
+    above: Real,
 ) -> StepBack:
-    """Go back over step t with the rows of a partition.
+    """Go back over step t with the rows of a partition, and keep these for the step before.
 
     ``key``    of the pass
     ``fbar``   derivatives in the effects of rows on step t: see `effect_adjoint`
     ``above``  (leaves, O, B) derivatives in all leaf values, of which those of later steps are used
-               if the process has not kept the rows; None: then they are lost
+               if the process has not kept the rows
     """
     rows = scratch.take(key, part.identity)
-    last = trace.ensemble.n_steps - 1
     if rows is None or rows.t != t + 1:
-        if above is None and t < last:
-            return StepBack(lost=True)
         rows = BackwardRows(part, trace, width, dtype)
-        for later in range(last, t, -1):
-            assert above is not None
+        for later in range(trace.ensemble.n_steps - 1, t, -1):
             rows.go_back(effect_adjoint(trace, later, above))
     found = rows.go_back(fbar)
     if t:
         scratch.keep(key, part.identity, rows)
     return found
+
+
+def step_further(rows: BackwardRows, t: int, fbar: Real) -> StepBack | None:
+    """Go back over step t with rows that a process has kept; None if they are at another step."""
+    return rows.go_back(fbar) if rows.t == t + 1 else None
 
 
 def row_form(
@@ -142,21 +139,18 @@ def row_form(
         return finish_pass(trace, fbar, base, count)
     key = uuid4().hex
     for t in reversed(range(e.n_steps)):
-        ask = {
-            "trace": sent,
-            "key": key,
-            "t": t,
-            "fbar": effect_adjoint(trace, t, fbar),
-            "width": width,
-            "dtype": dtype,
-        }
-        found: StepBack = cluster.total(step_back, **ask, above=None if cluster.sticky else fbar)
-        if found.lost:
-            found = cluster.total(step_back, **ask, above=fbar)
+        step = {"t": t, "fbar": effect_adjoint(trace, t, fbar)}
+        found: StepBack | None = None
+        if t < e.n_steps - 1:
+            found = cluster.go_on(key, step_further, **step)
+        if found is None:
+            rows = {"trace": sent, "key": key, "width": width, "dtype": dtype, "above": fbar}
+            found = cluster.total(step_back, **rows, **step)
+        assert found is not None
         if found.below is not None:
             fbar[e.leaf_range(t - 1)] += found.below
         if found.moved is not None:
             fbar += found.moved
-        if found.base is not None:
-            base += found.base
+        base += found.base
+    cluster.forget(key)
     return finish_pass(trace, fbar, base, count)

@@ -36,12 +36,9 @@ LeavesOfRows = tuple[Ids, F64 | None]  # leaves (trees, rows), scores (rows, K) 
 class Cluster(Protocol):
     """Partitions of training rows with their leaves, each kept where it was opened.
 
-    ``sticky``  whether a partition is, as a rule, computed with in the same process again, which
-                then finds what it has kept
-    ``sizes``   numbers of rows of the partitions, in the order of their rows
+    ``sizes``  numbers of rows of the partitions, in the order of their rows
     """
 
-    sticky: bool
     sizes: list[int]
 
     @property
@@ -64,6 +61,18 @@ class Cluster(Protocol):
 
     def total(self, fn: Callable[..., Any], **common: Any) -> Any:
         """The sum of fn(part, **common) over all partitions."""
+        ...
+
+    def go_on(self, key: str, fn: Callable[..., Any], **common: Any) -> Any | None:
+        """The sum of fn(state, **common) over the states that processes have kept in this pass.
+
+        None if a partition has no state, or fn returns None for it: then `total` has to be asked.
+        Far less is sent than by `total`, so this is for steps that take little time.
+        """
+        ...
+
+    def forget(self, key: str) -> None:
+        """Let go of the states of a pass."""
         ...
 
     def give(self, facts: Sequence[Facts]) -> None:

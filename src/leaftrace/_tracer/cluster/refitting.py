@@ -156,6 +156,18 @@ def refitted_sums(
     return BySet(sums)
 
 
+def further_sums(
+    kept: dict[int, _RefittedRows],
+    t: int,
+    values: Sequence[F64],
+    requests: dict[int, SumsRequest],
+) -> BySet | None:
+    """The same from rows that a process has kept; None if some have not been kept, or are too far."""
+    if any(s not in kept or kept[s].t > t for s in requests):
+        return None
+    return BySet({s: kept[s].advance(t, values[s]).answer(r) for s, r in requests.items()})
+
+
 Refit = tuple[Ensemble, int]  # the model with refitted values, and how many rows it was without
 
 
@@ -179,6 +191,7 @@ def refits_without(cluster: Cluster, trace: Trace, removals: Sequence[Removal]) 
     values = [np.zeros_like(e.values) for _ in removals]
     for t in range(e.n_steps):
         _refit_step(cluster, trace, rests, t, values, ask)
+    cluster.forget(ask["key"])
     if not all(np.isfinite(of_set).all() for of_set in values):
         raise LeaftraceError(
             "with this training set the leaf values of the model are not finite numbers; train the model with a "
@@ -225,9 +238,11 @@ def _refit_step(
                 check_iterations(trace.strictest_rule, equations[s], end.value)
                 values[s][e.leaf_range(t)] = e.rate(t) * end.value[-1].after()
         if requests:
-            found: BySet = cluster.total(
-                refitted_sums, **ask, t=t, values=list(values), requests=requests
-            )
+            step = {"t": t, "values": list(values), "requests": requests}
+            found: BySet | None = cluster.go_on(ask["key"], further_sums, **step)
+            if found is None:
+                found = cluster.total(refitted_sums, **ask, **step)
+            assert found is not None
             answers = found.sums
 
 

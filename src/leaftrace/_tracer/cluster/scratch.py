@@ -7,6 +7,7 @@ finds nothing computes it again from what the client knows.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
@@ -24,6 +25,12 @@ def take(key: str, part: Identity) -> Any | None:
         return _passes.get(key, {}).pop(part, None)
 
 
+def take_all(key: str) -> dict[Identity, Any]:
+    """Take out all that was kept in this pass, by partition."""
+    with _lock:
+        return _passes.pop(key, {})
+
+
 def keep(key: str, part: Identity, state: Any) -> None:
     """Keep a state of a partition for the next step of this pass."""
     with _lock:
@@ -32,7 +39,20 @@ def keep(key: str, part: Identity, state: Any) -> None:
             _passes.popitem(last=False)
 
 
-def forget(key: str) -> None:
-    """Forget all that was kept in a pass."""
-    with _lock:
-        _passes.pop(key, None)
+def sum_over_states(
+    key: str, states: dict[Identity, Any], fn: Callable[..., Any], common: dict[str, Any]
+) -> tuple[list[int], Any]:
+    """The sum of fn(state, **common) over states of a pass, and the numbers of their partitions.
+
+    The states are kept for the next step, without those for which fn returns None.
+    """
+    numbers = []
+    total = None
+    for part, state in states.items():
+        found = fn(state, **common)
+        if found is None:
+            continue
+        keep(key, part, state)
+        numbers.append(part[0])
+        total = found if total is None else total + found
+    return numbers, total

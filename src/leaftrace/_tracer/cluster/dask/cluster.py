@@ -11,12 +11,14 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from dask import config
-from distributed import Client, Future, KilledWorker, get_client, wait
+from distributed import Client, Future, KilledWorker, get_client
 from distributed.client import FutureCancelledError
 
 from ...._data.errors import InvalidInput, LeaftraceError
 from ..part import Facts, Part
 from .aligned import aligned
+from .steps import listen, sums_of_workers
+from .waiting import result_of, scales_itself
 
 SPLIT = 8  # sums that one task adds
 CHECK_AFTER = 1.0  # seconds between two questions to the scheduler during a pass
@@ -31,8 +33,6 @@ class Bundle(NamedTuple):
 
 class DaskCluster:
     """Partitions on the workers of a Dask cluster."""
-
-    sticky = True
 
     def __init__(self, client: Client | None) -> None:
         self.client: Any = client or _running_client()
@@ -53,8 +53,7 @@ class DaskCluster:
                 f"the Dask client is {self.client.status}; start a new one, distributed.Client(...), and make the "
                 "tracer again with client=."
             )
-        scales_itself = getattr(self.client.cluster, "_adaptive", None) is not None
-        if not scales_itself and not self.client.nthreads():
+        if not scales_itself(self.client) and not self.client.nthreads():
             raise LeaftraceError(
                 "the Dask cluster has no workers; start some, for example by cluster.scale(4), and wait for them by "
                 "client.wait_for_workers(1)."
@@ -78,8 +77,9 @@ class DaskCluster:
         again and again. Each of its threads gets a bundle of partitions, so that a step is one
         task a thread.
         """
-        wait(parts)
-        _raise_first_error(parts)
+        self.gather(
+            self.client.map(len, parts, pure=False)
+        )  # waits for them, and raises their errors
         threads = self.client.nthreads()
         holders = self.client.who_has(parts)
         total = sum(threads.values())
@@ -95,6 +95,7 @@ class DaskCluster:
         for i in surplus:
             least_loaded = min(threads, key=lambda w: len(places[w]) / threads[w])
             places[least_loaded].append(i)
+        self.client.run(listen, on_error="ignore")
         self.parts = parts
         self.bundles = [
             Bundle(worker, numbers[k :: threads[worker]])
@@ -130,6 +131,17 @@ class DaskCluster:
         ]
         return self.add_up(sums)
 
+    def go_on(self, key: str, fn: Callable[..., Any], **common: Any) -> Any | None:
+        found = sums_of_workers(self.client, key, fn, common)
+        numbers = [number for of_sum, _ in found for number in of_sum]
+        if sorted(numbers) != list(range(len(self.parts))):
+            self.client.run(listen, on_error="ignore")  # workers may be new
+            return None
+        return _add_all([total for of_sum, total in found if of_sum])
+
+    def forget(self, key: str) -> None:
+        sums_of_workers(self.client, key, None, {})
+
     def map(self, fn: Callable[..., Any], **common: Any) -> list[Future]:
         """fn(part, **common) of each partition, which stays with its worker."""
         self.check()
@@ -155,6 +167,10 @@ class DaskCluster:
     def _parts_of(self, bundle: Bundle) -> list[Future]:
         return [self.parts[i] for i in bundle.numbers]
 
+    def gather(self, futures: list[Future]) -> list[Any]:
+        """These results, brought to the client."""
+        return result_of(self.client, lambda: self.client.gather(futures))
+
     def _submit(self, bundle: Bundle, fn: Callable[..., Any], *arguments: Any) -> Future:
         """A task on the worker of a bundle (or on any, if that one is gone)."""
         where = {"workers": [bundle.worker], "allow_other_workers": True}
@@ -165,7 +181,7 @@ class DaskCluster:
         while len(sums) > SPLIT:
             groups = [sums[i : i + SPLIT] for i in range(0, len(sums), SPLIT)]
             sums = [self.client.submit(_add_all, group, pure=False, retries=2) for group in groups]
-        return aligned(_add_all(self.client.gather(sums)))
+        return aligned(_add_all(self.gather(sums)))
 
     @staticmethod
     def large_messages() -> Any:
@@ -199,13 +215,6 @@ def _add_all(items: list[Any]) -> Any:
 
 def _identity(data: Any) -> Any:
     return data
-
-
-def _raise_first_error(futures: list[Future]) -> None:
-    """Raise the error of the first future that has one."""
-    for future in futures:
-        if future.status == "error":
-            future.result()
 
 
 def _running_client() -> Client:

@@ -88,8 +88,7 @@ class DaskInfluence:
     def compute(self) -> Influence:
         """All values at the client."""
         parts = self._map(_result_of_part)
-        client = self._tracer.client
-        found: list[Influence] = client.gather(parts)
+        found: list[Influence] = self._tracer.cluster.gather(parts)
         return replace(
             found[0],
             values=np.concatenate([x.values for x in found]),

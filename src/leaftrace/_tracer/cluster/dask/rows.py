@@ -118,7 +118,7 @@ class DaskRows:
     def _gather(self, items: list[Any]) -> list[Any]:
         """Results of delayed items; those that share a file read it once."""
         with reading_errors():
-            return self.cluster.client.gather(self._compute(items)) if items else []
+            return self.cluster.gather(self._compute(items)) if items else []
 
 
 def _summary_of(y: Any, w: Any) -> LabelSummary:

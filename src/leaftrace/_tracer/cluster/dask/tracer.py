@@ -24,7 +24,7 @@ from .cluster import DaskCluster, cluster_errors
 from .influence import DaskInfluence, ValueWords
 from .rows import DaskRows, delayed_partitions
 
-PRICES = Prices(round=0.012, wire=2e8)
+PRICES = Prices(round=0.003, wire=2e8)
 
 
 class Tracer(ClusterTracer):
@@ -181,7 +181,7 @@ class Tracer(ClusterTracer):
     def _gathered(self, column: Any, name: str) -> np.ndarray:
         """A column of all rows, brought to the client."""
         with cluster_errors():
-            parts = self.client.gather(self.client.compute(delayed_partitions(column, name)))
+            parts = self.cluster.gather(self.client.compute(delayed_partitions(column, name)))
         return np.concatenate([np.asarray(part) for part in parts])
 
     def _positions(self, rows: Any) -> Ints:

@@ -28,8 +28,6 @@ class SparkCluster:
     ``state``  lines of `stages.STATE`
     """
 
-    sticky = False
-
     def __init__(self, state: Any) -> None:
         self.session = state.sparkSession
         self.context = spark_context(self.session)
@@ -69,6 +67,12 @@ class SparkCluster:
     def total(self, fn: Callable[..., Any], **common: Any) -> Any:
         stage = PartStage(fn, common, self.starts)
         return add_up(self._by_thread().mapInArrow(stage, RESULT), self.threads)
+
+    def go_on(self, key: str, fn: Callable[..., Any], **common: Any) -> None:
+        """None: Spark does not say which process computes with a partition."""
+
+    def forget(self, key: str) -> None:
+        """Nothing: processes forget the states of older passes by themselves."""
 
     def _by_thread(self) -> Any:
         """The state in as many tasks as there are threads: each sends one sum."""
