@@ -18,7 +18,8 @@ import numpy as np
 
 from .._data.arrays import F64
 from .._data.tables import columns_of, table
-from .._model.losses import Loss, SquaredError
+from .._model.losses import Criterion, SquaredError
+from .._model.target_unit import InTargetUnit
 
 Aim = Literal["lower", "higher", ""]  # where a number is better; empty: neither
 _SIGNS = {"lower": 1, "higher": -1, "": 0}
@@ -204,13 +205,14 @@ class LossUnit:
         return float(self.change(before, low)), float(self.change(before, high))
 
 
-def unit_of(loss: Loss) -> LossUnit:
+def unit_of(loss: Criterion) -> LossUnit:
     """The unit in which people read means of this loss."""
+    loss = loss.of if isinstance(loss, InTargetUnit) else loss
     plain = loss.name if loss.name.endswith("error") else f"{loss.name} loss"
     return LossUnit(isinstance(loss, SquaredError), _LOSS_NAMES.get(loss.name, plain))
 
 
-def in_target_unit(effect: E, loss: Loss) -> E:
+def in_target_unit(effect: E, loss: Criterion) -> E:
     """An effect on a mean loss in the unit in which people read it, see `LossUnit`."""
     unit = unit_of(loss)
     if not unit.squared:

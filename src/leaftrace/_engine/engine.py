@@ -23,6 +23,7 @@ from .._data.wording import words
 from .._model.ensemble import Ensemble
 from .._model.kernels import BLOCKS, blocks_of
 from .._model.linear_leaves import in_one_piece, refuse_linear
+from .._model.losses import Criterion
 from .._model.reading import Reading
 from .._model.training_set import TrainingSet
 from . import forward
@@ -41,7 +42,7 @@ from .leaf_space import LeafSpace, build_leaf_space
 from .linear_passes import LinearPasses
 from .linear_replay import replayed
 from .methods import LeafInfluence, LeafRefit, StructureInfluence
-from .queries import Of, Queries, Reduce
+from .queries import Of, Queries, Reduce, criterion_of, test_codes
 from .refit import RefittedModel, RetrainedModel, alter, refit_on
 from .refit_point import RefitPoint
 from .removals import has_block_removal, refit_without
@@ -106,8 +107,24 @@ class Engine:
 
     @cached_property
     def reading(self) -> Reading:
-        """How the model's scores are read."""
+        """How the model's scores are read, in the unit of the target."""
+        return Reading(self.criterion, self.source.classes)
+
+    @property
+    def criterion(self) -> Criterion:
+        """The loss of test rows: that of training, or one in the unit of the target."""
+        return criterion_of(self.ensemble, self.source.target)
+
+    @property
+    def trained_reading(self) -> Reading:
+        """How scores are read in the unit that training fits, which is that of `labels`."""
         return Reading(self.ensemble.loss, self.source.classes)
+
+    @property
+    def own_codes(self) -> F64:
+        """(n,) labels of the training rows, as `criterion` takes them."""
+        target = self.source.target
+        return self.ensemble.y if target is None else target.labels
 
     # ---- the model, and models of other training sets ----
 
@@ -122,11 +139,15 @@ class Engine:
         return self.refit(TrainingSet.unchanged(self.n_rows))
 
     def labels(self, y: Any, length: int, name: str) -> F64:
-        """Labels as the loss takes them.
+        """Labels as the loss of training takes them.
 
         ``name``: of the argument, for messages.
         """
         return self.source.labels(y, length, name)
+
+    def test_codes(self, y: Any, length: int, name: str) -> F64:
+        """Labels as `criterion` takes them."""
+        return test_codes(self.source, y, length, name)
 
     def test_labels(self, X: Any, y: Any, name: str = "y_test", table: str = "X_test") -> Any:
         """The labels y, in the order of X, or those that X itself has (a Pool), or None."""

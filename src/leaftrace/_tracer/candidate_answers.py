@@ -90,7 +90,7 @@ def values_of_new_rows(
     if y_new is not None:
         labels = engine.labels(y_new, m, "y_new")
         return values_under([labels])[0], None
-    response = engine.reading.response(scores)  # (m, classes) or (m,)
+    response = engine.trained_reading.response(scores)  # (m, classes) or (m,)
     if response.ndim == 1:
         # The effect is linear in the label, so its expectation is that of the mean label.
         return values_under([response])[0], None

@@ -8,7 +8,7 @@ import pytest
 from chromium import DESKTOP, PHONE, chromium
 from explore_world import World, adult, homes, income, wine
 
-from leaftrace._views.explore import record
+from leaftrace._views.explore import export, record
 from leaftrace._views.report.page import number
 
 LONG = 30_000  # milliseconds to wait at most, on a busy machine
@@ -26,18 +26,18 @@ def browser():
 @pytest.fixture(scope="module", params=WORLDS)
 def exported(request):
     """A served model, and the report that it exports."""
-    yield from export(WORLDS[request.param])
+    yield from exported_by(WORLDS[request.param])
 
 
 @pytest.fixture(scope="module", params=REAL)
 def real(request):
-    yield from export(REAL[request.param])
+    yield from exported_by(REAL[request.param])
 
 
-def export(make):
+def exported_by(make):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(record, "SECONDS", 600.0)  # a busy machine records as much as an idle one
-        patch.setattr(record, "MAX_ROWS", 2)
+        patch.setattr(export, "SECONDS", 600.0)  # a busy machine records as much as an idle one
+        patch.setattr(export, "MAX_ROWS", 2)
         world = World(make())
         world.page = world.ask("report", position=POSITION)["text"]
         yield world
@@ -167,7 +167,7 @@ def test_axe_finds_nothing(exported, opened, scheme, size):
 
 def test_limits_leave_out_refits(monkeypatch, opened):
     """Without time for a refit the page has one row and first order, and says so."""
-    monkeypatch.setattr(record, "SECONDS", 0.0)
+    monkeypatch.setattr(export, "SECONDS", 0.0)
     world = World(income())
     page = world.ask("report", position=POSITION)["text"]
     world.explorer.close()
@@ -204,7 +204,7 @@ def test_hostile_texts_are_texts(opened):
 def test_the_recording_holds_no_more_than_it_shows(exported):
     """Training rows that are not listed for a recorded test row are nowhere in the recording."""
     session = exported.explorer.session
-    made = record.record(session, POSITION, "leaftrace explore", lambda: None)
+    made = record.record(session, [POSITION], "leaftrace explore", lambda: None, 600.0)
     listed = {
         line["position"] for row in made["rows"].values() for line in row["row"]["training_rows"]
     }
@@ -218,7 +218,7 @@ def test_the_recording_holds_no_more_than_it_shows(exported):
 def test_controls_are_refits_without_random_rows(exported):
     """Baskets of as many rows share them; by hand from the seed they are the same."""
     session = exported.explorer.session
-    made = record.record(session, POSITION, "leaftrace explore", lambda: None)
+    made = record.record(session, [POSITION], "leaftrace explore", lambda: None, 600.0)
     baskets = made["rows"][str(POSITION)]["baskets"]
     pairs = [one["controls"] for key, one in baskets.items() if key.count(",") == 1]
     singles = [one["controls"] for key, one in baskets.items() if "," not in key]

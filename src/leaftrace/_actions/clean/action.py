@@ -21,7 +21,7 @@ from ..._data.progress import progress
 from ..._data.tables import table
 from ..._data.wording import words
 from ..._engine.refit import RetrainedModel
-from ..._model.losses import Loss
+from ..._model.losses import Criterion
 from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
 from ..common import Finding, Interruptible, check_tracer, measure, stopping_note
@@ -249,14 +249,14 @@ def _result(rounds: Rounds, X_holdout: Any, y_holdout: np.ndarray, interrupted: 
         interval=interval,
         rounds=tuple(rounds.rounds),
         interrupted=interrupted,
-        _effects=_shown(effects, interval, rounds.tracer.engine.ensemble.loss),
-        _unit=unit_of(rounds.tracer.engine.ensemble.loss),
+        _effects=_shown(effects, interval, rounds.tracer.engine.criterion),
+        _unit=unit_of(rounds.tracer.engine.criterion),
         _kind=rounds.tracer.table_kind,
     )
 
 
 def _shown(
-    effects: Sequence[Effect], interval: tuple[float, float] | None, loss: Loss
+    effects: Sequence[Effect], interval: tuple[float, float] | None, loss: Criterion
 ) -> tuple[Effect, ...]:
     """The effects in the target's unit; the first is on the hold-out rows, which have the interval."""
     own = [judged(effect, interval) for effect in effects[:1]]
@@ -298,7 +298,7 @@ def _advice(
         if not rounds.rounds:
             why = "no round was finished"
         return f"{stopped}No improvement: {why}. Keep the training set as it is."
-    unit = unit_of(rounds.tracer.engine.ensemble.loss)
+    unit = unit_of(rounds.tracer.engine.criterion)
     before = effects[0].before
     change = float(unit.change(before, effects[0].retrained))
     ends = interval_in_words(*unit.interval(before, *interval))

@@ -83,7 +83,7 @@ def removal_impact(
     if controls and not retrain:
         raise InvalidInput("controls are retrained, so they need retrain=True.")
     y_test = tracer.engine.test_labels(X_test, y_test)
-    codes = None if y_test is None else tracer.engine.labels(y_test, m, "y_test")
+    codes = None if y_test is None else tracer.engine.test_codes(y_test, m, "y_test")
     recorded = utc_time(when)
     reading = tracer.engine.reading.with_numbered_classes()
     runs = _run(tracer, reading, gone, (X_test, codes), retrain, controls, seed)

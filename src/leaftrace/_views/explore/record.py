@@ -10,7 +10,7 @@ good as another. A limit of time and one of size bound the rest; the page says w
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 from typing import Any
 
@@ -24,21 +24,21 @@ from .behind import finding, row_behind
 from .session import MEAN, Session
 from .test_rows import line_of
 
-SECONDS = 20.0  # after which no more baskets are refitted
 MAX_BYTES = 1_500_000  # of the answers as JSON
 MAX_ROWS = 10  # test rows
 TOP = 10  # training rows of each side
 Check = Callable[[], None]  # raises an error once nobody waits for the answer
 
 
-def record(session: Session, position: int, command: str, check: Check) -> dict[str, Any]:
-    """The answers for a page that shows this test row first.
+def record(
+    session: Session, positions: Sequence[int], command: str, check: Check, seconds: float
+) -> dict[str, Any]:
+    """The answers for a page that shows the first of these test rows first.
 
     ``command``  how to open the explorer itself
+    ``seconds``  after which no more baskets are refitted
     """
-    end = monotonic() + SECONDS
-    worst = [int(i) for i in session.rows.chosen[:MAX_ROWS] if i != position]
-    positions = [position, *worst[: MAX_ROWS - 1]]
+    end = monotonic() + seconds
     controls = _Controls(session, positions, check)
     rows: dict[str, Any] = {}
     size = 0
@@ -57,7 +57,7 @@ def record(session: Session, position: int, command: str, check: Check) -> dict[
             size += _bytes(row["baskets"][key])
         rows[str(i)] = row
     lines = [line_of(session, int(i)) for i in rows]
-    facts = panels.facts(session) | {"worst": position, "frozen": {"command": command}}
+    facts = panels.facts(session) | {"worst": positions[0], "frozen": {"command": command}}
     return json_value({"facts": facts, "tests": lines, "rows": rows})
 
 
@@ -104,7 +104,7 @@ def _likely(row: dict[str, Any]) -> Iterator[list[int]]:
 class _Controls:
     """Changes when random rows are removed, by how many they are."""
 
-    def __init__(self, session: Session, positions: list[int], check: Check) -> None:
+    def __init__(self, session: Session, positions: Sequence[int], check: Check) -> None:
         self._session = session
         self._positions = positions
         self._check = check

@@ -113,7 +113,7 @@ class Session:
     @property
     def unit(self) -> LossUnit:
         """How people read these losses: squared errors as their root, in the unit of the target."""
-        return unit_of(self.tracer.engine.ensemble.loss)
+        return unit_of(self.tracer.engine.criterion)
 
     @property
     def size(self) -> F64:

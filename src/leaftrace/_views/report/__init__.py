@@ -14,12 +14,14 @@ from typing import Any
 from ..._actions.common import check_tracer
 from ..._data import inputs
 from ..._data.cells import open_cell_tables
+from ..._data.errors import InvalidInput
 from ..._data.files import whole_file
 from ..._data.row_labels import labels_of, row_numbers
 from ..._engine.methods import Method
 from ..._tracer.class_names import with_class_names
 from ..._tracer.tracer import Tracer
-from .explained_rows import choose_rows
+from .explained_rows import ExplainedRows, choose_rows
+from .page import Frame, render
 from .parts import check_groups, data_hashes
 from .settings import ReportSettings, check_method, check_rows
 from .summary import summarise
@@ -34,12 +36,11 @@ class Report:
     """
 
     data: dict[str, Any]
+    _explorer: Frame | None = None  # a page inside the page
 
     @cached_property
     def html(self) -> str:
-        from .page import render
-
-        return render(self.data)
+        return render(self.data, self._explorer)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the page to a file, which appears whole or not at all."""
@@ -86,6 +87,7 @@ def report(
     classes: Sequence[Any] | None = None,
     method: Method | None = None,
     retrain: bool = False,
+    explorer: bool | None = None,
     title: str | None = None,
 ) -> Report:
     """Make a report on the test rows that a model predicts worst: one HTML file, no network needed.
@@ -107,6 +109,9 @@ def report(
     ``classes``  names of the classes in their order, for a model that has only numbers for them
     ``method``   how influence is computed, as in `Tracer.influence`; None: LeafInfluence()
     ``retrain``  also train the model again without the most harmful rows of each test row shown
+    ``explorer`` put a recorded explorer into the page: tick training rows, and see what the model
+                 does without them. It takes some seconds. None: if the model and the settings
+                 allow it
     ``title``    headline of the page
 
     The page holds only what it shows. It stays under 5 MB and states what was left out.
@@ -130,7 +135,27 @@ def report(
         check_groups(tracer, groups, test_groups, X_test, y, settings.redacted)
     chosen = choose_rows(tracer, X_test, y, positions, worst, method=method)
     hashes = data_hashes(given, X_test, y)  # of the labels as they were given
-    return Report(summarise(chosen, *tables, settings, hashes))
+    inside = recorded_explorer(chosen, settings, explorer)
+    return Report(summarise(chosen, *tables, settings, hashes), inside)
+
+
+def recorded_explorer(
+    rows: ExplainedRows, settings: ReportSettings, wanted: bool | None, command: str = ""
+) -> Frame | None:
+    """The explorer of a report on these rows; None without one.
+
+    ``wanted``   None: leave it out where it cannot be made
+    ``command``  how to open the explorer itself; empty: in Python
+    """
+    from ..explore.frozen import explorer_of_report, why_not
+
+    if wanted is False:
+        return None
+    if why := why_not(rows, bool(settings.redacted)):
+        if wanted:
+            raise InvalidInput(f"this report cannot have the explorer inside: {why}.")
+        return None
+    return explorer_of_report(rows, command)
 
 
 __all__ = ["Report", "report"]
