@@ -682,7 +682,7 @@ def test_errors_say_what_to_do():
         (lambda: label_noise(tracer, score="influence"), "validation set"),
         (lambda: label_noise(tracer, y_val=d.y_test), "X_val"),
         (lambda: label_noise(tracer, d.X_test, d.y_test[:-1]), "y_val has 19 values"),
-        (lambda: label_noise(tracer, d.X_test), "labels"),
+        (lambda: label_noise(tracer, d.X_test), "y_val"),
         (lambda: label_noise("model"), "Tracer"),
         (lambda: noise.rank(0), "from 1 to"),
         (lambda: noise.confirm(d.X_test, d.y_test), "validation rows"),

@@ -343,6 +343,13 @@ class Wrapped:
         return self.inner.refitted_model(e)
 
 
+def test_codes(source: Source, y: Any, length: int, name: str) -> F64:
+    """Return labels as the loss of test rows takes them. ``name``: of y, for messages."""
+    if source.target is None:
+        return source.labels(y, length, name)
+    return inputs.numbers(y, name, length)
+
+
 def for_sklearn(X: Any) -> Any:
     """Return a table that scikit-learn can read.
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._adapters import Source
+from .._adapters.base import test_codes
 from .._data import inputs
 from .._data.arrays import F64, Ids, Ints, Real
 from .._data.errors import FidelityError, FidelityWarning, InvalidInput, UnsupportedModel
@@ -42,7 +43,7 @@ from .leaf_space import LeafSpace, build_leaf_space
 from .linear_passes import LinearPasses
 from .linear_replay import replayed
 from .methods import LeafInfluence, LeafRefit, StructureInfluence
-from .queries import Of, Queries, Reduce, criterion_of, test_codes
+from .queries import Of, Queries, Reduce
 from .refit import RefittedModel, RetrainedModel, alter, refit_on
 from .refit_point import RefitPoint
 from .removals import has_block_removal, refit_without
@@ -108,17 +109,12 @@ class Engine:
     @cached_property
     def reading(self) -> Reading:
         """How the model's scores are read, in the unit of the target."""
-        return Reading(self.criterion, self.source.classes)
+        return self.as_trained.reading
 
     @property
     def criterion(self) -> Criterion:
         """The loss of test rows: that of training, or one in the unit of the target."""
-        return criterion_of(self.ensemble, self.source.target)
-
-    @property
-    def trained_reading(self) -> Reading:
-        """How scores are read in the unit that training fits, which is that of `labels`."""
-        return Reading(self.ensemble.loss, self.source.classes)
+        return self.reading.loss
 
     @property
     def own_codes(self) -> F64:
@@ -139,10 +135,7 @@ class Engine:
         return self.refit(TrainingSet.unchanged(self.n_rows))
 
     def labels(self, y: Any, length: int, name: str) -> F64:
-        """Labels as the loss of training takes them.
-
-        ``name``: of the argument, for messages.
-        """
+        """Labels as the loss of training takes them. ``name``: of the argument, for messages."""
         return self.source.labels(y, length, name)
 
     def test_codes(self, y: Any, length: int, name: str) -> F64:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .._adapters import Source
-from .._data import inputs
+from .._adapters.base import test_codes
 from .._data.arrays import F64, Ids, Ints
 from .._data.errors import InvalidInput
 from .._data.query_ids import QueryRows
@@ -27,7 +27,7 @@ from .._model.kernels import kernels, zeros
 from .._model.linear_leaves import refuse_linear
 from .._model.losses import Criterion
 from .._model.reading import Reading
-from .._model.target_unit import TargetUnit
+from .._model.target_unit import TargetUnit, criterion_of
 
 Of = str | np.ndarray | Callable[[F64], Any] | Goal | ReadyGoal | QueryGoal | ShapGoal
 Reduce = Literal["mean", "sum"] | None
@@ -58,7 +58,7 @@ class Queries:
     @property
     def criterion(self) -> Criterion:
         """The loss of a test row."""
-        return criterion_of(self.ensemble, self.target)
+        return criterion_of(self.ensemble.loss, self.target)
 
     def __len__(self) -> int:
         return len(self._slice_sizes) if self.reduce else self.leaves.shape[1]
@@ -215,35 +215,14 @@ def queries_for(
         ranked = QueryRows(np.zeros(m, np.intp), np.array(["all"]))
     if isinstance(of, QueryGoal) or (source.ensemble.coupled and _is_loss(of)):
         return _ranked_queries(source.ensemble, leaves, offset, codes, of, reduce, ranked)
-    queries = make_queries(
-        source.ensemble,
-        leaves,
-        offset,
-        codes,
-        of,
-        reduce,
-        output,
-        source.classes,
-        labels,
-        source.target,
-    )
+    asked = codes, of, reduce, output
+    names = source.classes, labels
+    queries = make_queries(source.ensemble, leaves, offset, *asked, *names, source.target)
     if queries.goal is not None:
         return queries, np.array([queries.of])
     if reduce:
         return queries, np.array([reduce])
     return queries, row_index(X, m)
-
-
-def criterion_of(e: Ensemble, target: TargetUnit | None) -> Criterion:
-    """The loss of test rows: that of training, or one in the unit of the target."""
-    return e.loss if target is None else target.criterion(e.loss)
-
-
-def test_codes(source: Source, y: Any, length: int, name: str) -> F64:
-    """Labels of test rows as the loss of test rows takes them. ``name``: of y, for messages."""
-    if source.target is None:
-        return source.labels(y, length, name)
-    return inputs.numbers(y, name, length)
 
 
 def _is_loss(of: Of) -> bool:
@@ -336,7 +315,7 @@ def make_queries(
         )
     F = ensemble.scores(leaves, offset)
     if isinstance(of, str):
-        c = _named_gradient(criterion_of(ensemble, target), F, y, of, output)
+        c = _named_gradient(criterion_of(ensemble.loss, target), F, y, of, output)
         if of == "prediction" and target is not None:
             c = target.slopes(F)
         return Queries(ensemble, leaves, F, y, c, of, reduce, target=target)
@@ -345,7 +324,7 @@ def make_queries(
             raise InvalidInput(
                 f"reduce is '{reduce}', but a goal is one number of all test rows; leave reduce out."
             )
-        reading = Reading(criterion_of(ensemble, target), classes)
+        reading = Reading(criterion_of(ensemble.loss, target), classes)
         goal = of.bind(GoalRows(reading, y, len(F), index))
         goal.at(F)  # raises an error if it has no value
         c = goal_gradient(goal, F)

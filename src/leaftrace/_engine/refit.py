@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._adapters import Retrained, Source
+from .._adapters.base import test_codes
 from .._data import inputs
 from .._data.arrays import F64, Ids, Ints
 from .._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
@@ -23,10 +24,10 @@ from .._model.ensemble import Ensemble
 from .._model.goal import Goal, GoalRows, QueryGoal, ReadyGoal
 from .._model.linear_leaves import as_trained, joined_rows
 from .._model.reading import Reading
+from .._model.target_unit import criterion_of
 from .._model.training_set import TrainingSet
 from .leaf_equations import LeafEquations
 from .linear_steps import refitted_functions
-from .queries import criterion_of, test_codes
 from .replay import Trace
 from .steps import Step, TrainingScores, run_on_rows
 from .unknown_limits import check_iterations
@@ -53,7 +54,9 @@ class AlteredModel:
     @property
     def reading(self) -> Reading:
         """How the scores are read."""
-        return Reading(criterion_of(self.source.ensemble, self.source.target), self.source.classes)
+        return Reading(
+            criterion_of(self.source.ensemble.loss, self.source.target), self.source.classes
+        )
 
     @property
     def model(self) -> Any:

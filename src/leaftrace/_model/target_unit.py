@@ -49,12 +49,15 @@ class TargetUnit:
             )
         return slopes[:, 0] / scale
 
-    def criterion(self, trained: Loss) -> Criterion:
-        """The loss of test rows in this unit, for a model that was trained with another loss.
 
-        It is half the squared error, or the quantile error if that was trained.
-        """
-        return InTargetUnit(trained if isinstance(trained, Pinball) else SquaredError(), self)
+def criterion_of(trained: Loss, unit: TargetUnit | None) -> Criterion:
+    """The loss of test rows: that of training, or one in the unit of the target.
+
+    In that unit it is half the squared error, or the quantile error if that was trained.
+    """
+    if unit is None:
+        return trained
+    return InTargetUnit(trained if isinstance(trained, Pinball) else SquaredError(), unit)
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ class UnweightedReading:
 def unweighted_reading(tracer: Tracer) -> UnweightedReading:
     """Reading of this model's scores without its class weights."""
     e = tracer.engine.ensemble
-    reading = tracer.engine.trained_reading
+    reading = Reading(e.loss, tracer.engine.source.classes)  # in the unit that training fits
     if tracer.classes is None:
         return UnweightedReading(reading, None)
     weight = np.zeros(len(tracer.classes))

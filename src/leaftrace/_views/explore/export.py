@@ -13,7 +13,7 @@ from ..._adapters.class_names import stored_labels
 from ..._adapters.versions import versions
 from ..._data.cells import cell_value, short
 from ..._data.json_values import json_value
-from ..report import report
+from ..make_report import report
 from ..report.page import render
 from .basket import Basket
 from .effects import refitted

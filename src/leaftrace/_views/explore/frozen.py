@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from ..._engine.methods import LeafInfluence
 from ..report.explained_rows import ExplainedRows
 from .one_file import OneFile, one_file, static_files
-from .record import MAX_ROWS, Check, record
+from .record import Check, record
 from .session import Session
 
 COMMAND = "lt.explore(tracer, X_test, y_test)"
-SECONDS = 5.0  # for the refits that a report records; the explorer's own export takes longer
+# What a report records; the explorer's own export takes longer.
+SECONDS = 5.0
+ROWS = 5
 
 
 def frozen_explorer(
@@ -29,7 +31,7 @@ def frozen_explorer(
 def explorer_of_report(rows: ExplainedRows, command: str) -> OneFile:
     """The recorded explorer of a report on these test rows."""
     session = Session(rows.tracer, rows.X, rows.y)
-    positions = [int(i) for i in rows.chosen[:MAX_ROWS]]
+    positions = [int(i) for i in rows.chosen[:ROWS]]
     return frozen_explorer(session, positions, command or COMMAND, lambda: None, SECONDS)
 
 

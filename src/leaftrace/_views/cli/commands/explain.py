@@ -11,7 +11,8 @@ import typer
 
 from ...._actions.common import Interruptible
 from ...._data.cells import open_cell_tables
-from ...report import Report, recorded_explorer
+from ...make_report import recorded_explorer
+from ...report import Report
 from ...report.explained_rows import ExplainedRows, choose_rows
 from ...report.parts import data_hashes
 from ...report.settings import ReportSettings, check_rows
