@@ -179,11 +179,9 @@ class LossUnit:
 
     def renamed(self, text: str) -> str:
         """A name of ours for a number, such as `loss of the 50 hold-out rows`, in this unit."""
-        if not self.squared:
-            return text.replace("loss", self.loss)
         if text.startswith(("loss of x", "loss of test row")):
-            return text.replace("loss", "error", 1)
-        return text.replace("mean loss", "RMSE").replace("loss", "RMSE")
+            return text.replace("loss", self.of_row, 1)
+        return text.replace("mean loss", "loss").replace("loss", self.name)
 
     def level(self, mean_loss: Any) -> Any:
         """A mean loss, or an array of them, in this unit."""
@@ -215,8 +213,9 @@ def unit_of(loss: Criterion) -> LossUnit:
 def in_target_unit(effect: E, loss: Criterion) -> E:
     """An effect on a mean loss in the unit in which people read it, see `LossUnit`."""
     unit = unit_of(loss)
+    name = unit.renamed(effect.of)
     if not unit.squared:
-        return effect
+        return replace(effect, of=name)
     before = effect.before
     changes = {
         way: float(unit.change(before, getattr(effect, way)))
@@ -225,7 +224,7 @@ def in_target_unit(effect: E, loss: Criterion) -> E:
     }
     return replace(
         effect,
-        of=unit.renamed(effect.of),
+        of=name,
         before=float(unit.level(before)),
         predicted=float(unit.slope(before, effect.predicted)),
         **changes,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._data.arrays import F64, Ints
-from .._data.errors import InvalidInput
+from .._data.errors import InvalidInput, UnsupportedModel
 from .._data.row_labels import row_numbers
 from .._engine.engine import Engine
 from .._engine.label_slopes import label_slopes
@@ -86,6 +86,14 @@ def _slopes_of_labels(engine: Engine, index: Ints) -> F64:
             "square root; ask with rows= for the others, or use refit(y=...)."
         )
     return slopes
+
+
+def refuse_transformed_labels(engine: Engine) -> None:
+    """Raise an error for a model that transforms labels, on a cluster."""
+    if engine.source.target is not None:
+        raise UnsupportedModel(
+            "label_influence() of a model that transforms its labels is not for clusters; use leaftrace.Tracer."
+        )
 
 
 def target_class(engine: Engine, to: Any) -> int | None:

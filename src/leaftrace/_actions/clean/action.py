@@ -30,6 +30,10 @@ from ..statistics import interval_in_words, paired_interval
 from .proposals import has_classes, relabel, remove, reweight
 from .rounds import Proposal, Round, Rounds
 
+_TITLE = (
+    "Cleaning the training set: each round is chosen on one half of the validation rows and judged on the other; it "
+    "is kept if the loss there falls"
+)
 _MIN_ROWS = 20  # validation rows, and hold-out rows
 _DEFAULT_BATCH = {"remove": 0.03, "relabel": 0.03, "reweight": 0.06, "auto": 0.03}
 
@@ -138,19 +142,17 @@ class Clean(Finding):
 
     @property
     def shown(self) -> Any:
-        """The rounds as people read them: losses of squared errors as RMSE."""
-        if not self._unit.squared:
-            return self.table
+        """The rounds as people read them: with the name of the loss, squared errors as RMSE."""
         columns = self._columns
         before = np.array([r.judged_before for r in self.rounds])
         change = self._unit.change(before, np.array([r.judged for r in self.rounds]))
         columns["judged_change"] = change
         losses = np.array(columns["validation_loss"])
-        named = {
-            "validation_RMSE" if name == "validation_loss" else name: values
-            for name, values in columns.items()
-        }
-        return table(named | {"validation_RMSE": self._unit.level(losses)}, self._kind)
+        columns["validation_loss"] = self._unit.level(losses)
+        loss = f"validation_{self._unit.name}".replace(" ", "_")
+        names = {"rows": "rows_changed", "validation_loss": loss}
+        named = {names.get(name, name): values for name, values in columns.items()}
+        return table(named, self._kind)
 
     @property
     def _columns(self) -> dict[str, Any]:
@@ -238,7 +240,7 @@ def _result(rounds: Rounds, X_holdout: Any, y_holdout: np.ndarray, interrupted: 
     unchanged = TrainingSet.unchanged(rounds.best.n)
     recommended = rounds.best if improved else unchanged
     return Clean(
-        title="Cleaning the training set",
+        title=_TITLE,
         advice=_advice(rounds, effects, interval, interrupted) + stopping_note(rounds.tracer),
         improved=improved,
         rows=recommended.differs_from(unchanged, rounds.labels, rounds.weights),
