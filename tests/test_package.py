@@ -43,7 +43,7 @@ ORDER = [
     "_engine.forward_block", "_engine.forward", "_engine.removals", "_engine.refit_point", "_engine.engine",
     "_engine.many_refits",
     "_engine.candidates", "_engine.label_slopes", "_tracer", "_tracer.cluster", "dask", "spark", "baselines",
-    "_actions", "integrations.cleanlab", "_views.column_use", "_views.report", "integrations", "plot", "_views",
+    "_actions", "integrations.cleanlab", "_views.column_use", "_views.report", "plot", "_views", "integrations",
     "_views.cli",
 ]  # fmt: skip
 MODULES = {

@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     from ._tracer.noise_floor import NoiseFloor
     from ._tracer.tracer import Tracer
     from ._views.explore import Explorer, explore
-    from ._views.report import Report, report
+    from ._views.make_report import report
+    from ._views.report import Report
 
 __version__ = "0.1.0"
 
@@ -156,7 +157,8 @@ _MODULES = {
     ),
     "_engine.refit": "RefittedModel RetrainedModel",
     "_views.explore": "Explorer explore",
-    "_views.report": "Report report",
+    "_views.make_report": "report",
+    "_views.report": "Report",
     "_tracer.influence": "Influence",
     "_tracer.members": "MembersTracer",
     "_tracer.noise_floor": "NoiseFloor",

@@ -230,8 +230,8 @@ def test_effects_are_those_of_the_oracle_and_of_training_again(name):
     lines = result.effects.iloc[:3]
     assert list(lines["of"]) == [
         f"probability of {data.y_test[row]} for x",
-        "loss of x",
-        "margin of x",
+        "log loss of x",
+        "margin of x (raw score of its class above the others)",
     ]
     for column, expected in (
         ("before", start),

@@ -150,5 +150,5 @@ def test_influential_sets(model, tracer):
 def test_other_losses_keep_their_name():
     unit = LossUnit(squared=False)
     assert unit.name == "mean loss"
-    assert unit.renamed("loss of the 5 rows") == "loss of the 5 rows"
+    assert unit.renamed("loss of the 5 rows") == "mean loss of the 5 rows"
     assert (unit.level(2.0), unit.change(2.0, 1.0), unit.slope(2.0, 1.0)) == (2.0, 1.0, 1.0)

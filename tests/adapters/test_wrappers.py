@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
     GradientBoostingClassifier,
     GradientBoostingRegressor,
@@ -31,7 +30,7 @@ from sklearn.model_selection import (
     cross_validate,
 )
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PowerTransformer, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 import leaftrace as lt
@@ -100,42 +99,6 @@ def test_search_without_a_model():
     search = GridSearchCV(classifier(), GRID, cv=2, refit=False).fit(X, TWO)
     with pytest.raises(lt.UnsupportedModel, match=r"no best_estimator_.*refit=True"):
         lt.Tracer(search, X, TWO)
-
-
-@pytest.mark.parametrize("kind", ["functions", "transformer"])
-def test_transformed_target(kind):
-    """Predictions, and effects on them, are in the unit of the labels."""
-    how = {"func": np.log, "inverse_func": np.exp}
-    if kind == "transformer":
-        how = {"transformer": PowerTransformer()}
-    inner = make_pipeline(StandardScaler(), regressor())
-    model = TransformedTargetRegressor(inner, **how).fit(X, NUMBERS)
-    tracer = lt.Tracer(model, X, NUMBERS, dtype="float64")
-    refitted = tracer.refit([3, 4])
-    assert type(refitted.model) is TransformedTargetRegressor
-    np.testing.assert_allclose(refitted.predict(TEST), refitted.model.predict(TEST), rtol=1e-12)
-    assert refitted.score(X, NUMBERS) == pytest.approx(refitted.model.score(X, NUMBERS))
-    effects = tracer.influence(TEST, of="prediction").values
-    for row in (3, 70):
-        expected = slope(tracer, row, lambda m: m.predict(TEST))
-        np.testing.assert_allclose(effects[row], expected, rtol=1e-6, atol=1e-9)
-    mean = tracer.influence(TEST, of="prediction", reduce="mean").values
-    np.testing.assert_allclose(mean[:, 0], effects.mean(axis=1), atol=1e-12)
-    removed = tracer.influence(TEST, of="prediction", method=lt.LeafRefit(), rows=[3]).values[0]
-    expected = model.predict(TEST) - tracer.refit([3]).predict(TEST)
-    np.testing.assert_allclose(removed, expected, atol=1e-9)
-    # The loss is the regressor's own, of transformed labels.
-    codes = model.transformer_.transform(NUMBERS[:5, None])[:, 0]
-    expected = 0.5 * (model.regressor_.predict(TEST) - codes) ** 2
-    np.testing.assert_allclose(tracer.engine.as_trained.loss(TEST, NUMBERS[:5]), expected)
-    # The steps and the transformer stay as they were fitted.
-    retrained = tracer.retrain([3], y=NUMBERS + 0.1)
-    steps = model.regressor_[:-1]
-    y = model.transformer_.transform(np.delete(NUMBERS + 0.1, 3)[:, None])[:, 0]
-    again = regressor().fit(steps.transform(X.drop(1003)), y)
-    raw = again.predict(steps.transform(TEST))[:, None]
-    expected = model.transformer_.inverse_transform(raw)[:, 0]
-    np.testing.assert_allclose(retrained.predict(TEST), expected, rtol=1e-9)
 
 
 # ---- several models inside ----

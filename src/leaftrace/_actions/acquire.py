@@ -36,7 +36,7 @@ from .._data.progress import progress
 from .._data.row_labels import aligned, labels_of, row_index
 from .._data.tables import table
 from .._engine.refit import AlteredModel
-from .._model.losses import Loss
+from .._model.losses import Criterion
 from .._tracer.influence import FIRST_ORDER
 from .._tracer.tracer import Tracer
 from .common import Finding, Interruptible, check_tracer, stopping_note
@@ -89,7 +89,7 @@ class Acquisition(Finding):
 
     @property
     def effects(self) -> Any:
-        loss = self.tracer.engine.ensemble.loss
+        loss = self.tracer.engine.criterion
         effects = [] if self.outcome is None else [in_target_unit(self.outcome, loss)]
         return effects_table(effects, self.tracer.table_kind)
 
@@ -124,7 +124,7 @@ class Acquisition(Finding):
                 change = model.loss(*judging) - before
                 effect = replace(effect, **{way: float(change.mean())})
                 if way == "retrained":
-                    advice = _verdict(before, change, self.tracer.engine.ensemble.loss)
+                    advice = _verdict(before, change, self.tracer.engine.criterion)
                     effect = judged(effect, paired_interval(change))
         return replace(self, outcome=effect, advice=advice + stopping_note(self.tracer, retrain))
 
@@ -273,7 +273,7 @@ def spread_out(score: F64, leaves: Ids, k: int, diversity: float) -> tuple[Ints,
     return chosen, similarity
 
 
-def _verdict(before: F64, change: F64, loss: Loss) -> str:
+def _verdict(before: F64, change: F64, loss: Criterion) -> str:
     """Advice from the losses (m,) of the hold-out rows and their changes."""
     low, high = paired_interval(change)
     unit = unit_of(loss)

@@ -15,6 +15,7 @@ from .._data.tables import columns_of, notebook, table
 from .._engine.queries import Of
 from .._engine.refit import AlteredModel
 from .._model.training_set import TrainingSet
+from .._tracer.label_answers import label_changes
 from .._tracer.tracer import Tracer
 from .effects import EFFECTS_CAPTION, Effect, shown_effects
 
@@ -107,17 +108,7 @@ def _first_order_of_labels(
     rows = np.flatnonzero(labels != tracer.y_train)
     if not len(rows):
         return 0.0
-    if tracer.classes is None:
-        step = labels[rows].astype(float) - tracer.y_train[rows].astype(float)
-        slopes = tracer.label_influence(X, y, of=of, reduce="mean", rows=rows).values[:, 0]
-        return float((share[rows] * step) @ slopes)
-    total = 0.0
-    for label in np.unique(labels[rows]):
-        relabelled = rows[labels[rows] == label]
-        to = None if tracer.engine.ensemble.n_outputs == 1 else label
-        influence = tracer.label_influence(X, y, of=of, reduce="mean", rows=relabelled, to=to)
-        total += float(share[relabelled] @ influence.change[:, 0])
-    return total
+    return float(share[rows] @ label_changes(tracer, X, y, rows, labels[rows], of))
 
 
 def measure(

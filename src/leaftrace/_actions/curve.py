@@ -83,7 +83,7 @@ def removal_curve(
     refitted, retrained = losses[:, 0]
     random_refitted, random_retrained = losses[:, 1:].mean(axis=1)
     removed = np.append(0, sizes)
-    unit = unit_of(tracer.engine.ensemble.loss)
+    unit = unit_of(tracer.engine.criterion)
     name = f"{unit.name[0].upper()}{unit.name[1:]}"
     if np.isfinite(retrained[1:]).any():
         advice = _advice(removed, retrained, random_retrained, "retrained", unit)

@@ -18,7 +18,8 @@ import numpy as np
 
 from .._data.arrays import F64
 from .._data.tables import columns_of, table
-from .._model.losses import Loss, SquaredError
+from .._model.losses import Criterion, SquaredError
+from .._model.target_unit import InTargetUnit
 
 Aim = Literal["lower", "higher", ""]  # where a number is better; empty: neither
 _SIGNS = {"lower": 1, "higher": -1, "": 0}
@@ -178,11 +179,9 @@ class LossUnit:
 
     def renamed(self, text: str) -> str:
         """A name of ours for a number, such as `loss of the 50 hold-out rows`, in this unit."""
-        if not self.squared:
-            return text.replace("loss", self.loss)
         if text.startswith(("loss of x", "loss of test row")):
-            return text.replace("loss", "error", 1)
-        return text.replace("mean loss", "RMSE").replace("loss", "RMSE")
+            return text.replace("loss", self.of_row, 1)
+        return text.replace("mean loss", "loss").replace("loss", self.name)
 
     def level(self, mean_loss: Any) -> Any:
         """A mean loss, or an array of them, in this unit."""
@@ -204,17 +203,19 @@ class LossUnit:
         return float(self.change(before, low)), float(self.change(before, high))
 
 
-def unit_of(loss: Loss) -> LossUnit:
+def unit_of(loss: Criterion) -> LossUnit:
     """The unit in which people read means of this loss."""
+    loss = loss.of if isinstance(loss, InTargetUnit) else loss
     plain = loss.name if loss.name.endswith("error") else f"{loss.name} loss"
     return LossUnit(isinstance(loss, SquaredError), _LOSS_NAMES.get(loss.name, plain))
 
 
-def in_target_unit(effect: E, loss: Loss) -> E:
+def in_target_unit(effect: E, loss: Criterion) -> E:
     """An effect on a mean loss in the unit in which people read it, see `LossUnit`."""
     unit = unit_of(loss)
+    name = unit.renamed(effect.of)
     if not unit.squared:
-        return effect
+        return replace(effect, of=name)
     before = effect.before
     changes = {
         way: float(unit.change(before, getattr(effect, way)))
@@ -223,7 +224,7 @@ def in_target_unit(effect: E, loss: Loss) -> E:
     }
     return replace(
         effect,
-        of=unit.renamed(effect.of),
+        of=name,
         before=float(unit.level(before)),
         predicted=float(unit.slope(before, effect.predicted)),
         **changes,

@@ -121,7 +121,7 @@ def group_effects(
                     limit.items(order), len(order), f"{name} without groups", "group"
                 ):
                     changes[g] = change_without(g)
-    unit = unit_of(tracer.engine.ensemble.loss)
+    unit = unit_of(tracer.engine.criterion)
     found = GroupEffects(
         title=_title(unit, rows, slices),
         advice="",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -23,6 +23,7 @@ from .._data.query_ids import QueryRows
 from .._model.early_stopping import Rounds
 from .._model.ensemble import Ensemble
 from .._model.splits import SplitSearch
+from .._model.target_unit import TargetUnit
 from .._model.training_set import TrainingSet
 from .._model.tree_paths import TreePaths
 from .base import NO_QUERIES
@@ -84,8 +85,8 @@ class Source(Protocol):
         ...
 
     @property
-    def unit(self) -> Callable[[F64], F64] | None:
-        """Function from raw scores (m, 1) to predictions in another unit, (m, 1); None: in the same."""
+    def target(self) -> TargetUnit | None:
+        """The unit of labels and predictions, if training transforms labels; None: that of scores."""
         ...
 
     def test_queries(self, X: Any, qid: Any, m: int) -> QueryRows | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from .._model.losses import Loss
 from .._model.reading import Reading
 from .._model.separate_losses import OneVsAll
 from .._model.splits import SplitSearch
+from .._model.target_unit import TargetUnit
 from .._model.training_set import TrainingSet
 from .._model.tree_paths import TreePaths
 
@@ -157,7 +158,7 @@ class BaseSource:
     label_range: tuple[float, float] = (-np.inf, np.inf)
     queries: QueryRows | None = None
     targets: int | None = None
-    unit: Callable[[F64], F64] | None = None
+    target: TargetUnit | None = None
 
     def given_labels(self, y: Any, length: int, name: str) -> NDArray[Any]:
         """Return labels as they were given: (length,), or (length, targets)."""
@@ -294,8 +295,8 @@ class Wrapped:
         return self.inner.queries
 
     @property
-    def unit(self) -> Callable[[F64], F64] | None:
-        return self.inner.unit
+    def target(self) -> TargetUnit | None:
+        return self.inner.target
 
     def test_queries(self, X: Any, qid: Any, m: int) -> QueryRows | None:
         return self.inner.test_queries(X, qid, m)
@@ -340,6 +341,13 @@ class Wrapped:
 
     def refitted_model(self, e: Ensemble) -> Any:
         return self.inner.refitted_model(e)
+
+
+def test_codes(source: Source, y: Any, length: int, name: str) -> F64:
+    """Return labels as the loss of test rows takes them. ``name``: of y, for messages."""
+    if source.target is None:
+        return source.labels(y, length, name)
+    return inputs.numbers(y, name, length)
 
 
 def for_sklearn(X: Any) -> Any:

@@ -16,7 +16,7 @@ def number_text(x: float, digits: int = _DIGITS) -> str:
     size = abs(x)
     if size >= _LARGEST or (0 < size < _SMALLEST):
         return f"{x:.{digits}g}"
-    if size >= 1000:
+    if size >= min(1000, 10**digits):
         return f"{x:,.0f}"
     return f"{x:.{digits}g}"
 

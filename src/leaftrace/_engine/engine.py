@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._adapters import Source
+from .._adapters.base import test_codes
 from .._data import inputs
 from .._data.arrays import F64, Ids, Ints, Real
 from .._data.errors import FidelityError, FidelityWarning, InvalidInput, UnsupportedModel
@@ -23,6 +24,7 @@ from .._data.wording import words
 from .._model.ensemble import Ensemble
 from .._model.kernels import BLOCKS, blocks_of
 from .._model.linear_leaves import in_one_piece, refuse_linear
+from .._model.losses import Criterion
 from .._model.reading import Reading
 from .._model.training_set import TrainingSet
 from . import forward
@@ -106,8 +108,19 @@ class Engine:
 
     @cached_property
     def reading(self) -> Reading:
-        """How the model's scores are read."""
-        return Reading(self.ensemble.loss, self.source.classes)
+        """How the model's scores are read, in the unit of the target."""
+        return self.as_trained.reading
+
+    @property
+    def criterion(self) -> Criterion:
+        """The loss of test rows: that of training, or one in the unit of the target."""
+        return self.reading.loss
+
+    @property
+    def own_codes(self) -> F64:
+        """(n,) labels of the training rows, as `criterion` takes them."""
+        target = self.source.target
+        return self.ensemble.y if target is None else target.labels
 
     # ---- the model, and models of other training sets ----
 
@@ -122,11 +135,12 @@ class Engine:
         return self.refit(TrainingSet.unchanged(self.n_rows))
 
     def labels(self, y: Any, length: int, name: str) -> F64:
-        """Labels as the loss takes them.
-
-        ``name``: of the argument, for messages.
-        """
+        """Labels as the loss of training takes them. ``name``: of the argument, for messages."""
         return self.source.labels(y, length, name)
+
+    def test_codes(self, y: Any, length: int, name: str) -> F64:
+        """Labels as `criterion` takes them."""
+        return test_codes(self.source, y, length, name)
 
     def test_labels(self, X: Any, y: Any, name: str = "y_test", table: str = "X_test") -> Any:
         """The labels y, in the order of X, or those that X itself has (a Pool), or None."""

@@ -27,12 +27,12 @@ def losses_without(engine: Engine, sets: Iterable[Ints], X: Any, y: Any = None) 
         return
     leaves, offset = engine.source.rows(X)
     y = engine.source.own_labels(X) if y is None else aligned(y, labels_of(X), "y")
-    codes = engine.source.labels(y, leaves.shape[1], "y")
+    codes = engine.test_codes(y, leaves.shape[1], "y")
 
     def losses(rows: Ints) -> F64:
         training = TrainingSet(engine.n_rows, engine.rest(rows))
         refitted = refit_on(work.trace, alter(engine.source, training))
-        return refitted.loss.value(refitted.scores(leaves, offset), codes)
+        return engine.criterion.value(refitted.scores(leaves, offset), codes)
 
     # Each refit has a copy of the leaves of the rows that stay.
     at_once = work.memory_limit // (2 * engine.ensemble.leaves.nbytes)

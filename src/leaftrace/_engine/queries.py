@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .._adapters import Source
+from .._adapters.base import test_codes
 from .._data.arrays import F64, Ids, Ints
 from .._data.errors import InvalidInput
 from .._data.query_ids import QueryRows
@@ -21,11 +22,12 @@ from .._data.row_labels import aligned, labels_of, row_index
 from .._model.coupled.loss import CoupledLoss
 from .._model.coupled.scalars import OwnLoss, QueryScalar
 from .._model.ensemble import Ensemble
-from .._model.further_losses.numeric_derivative import derivative
 from .._model.goal import Goal, GoalRows, QueryGoal, ReadyGoal, ShapGoal, squeezed
 from .._model.kernels import kernels, zeros
 from .._model.linear_leaves import refuse_linear
+from .._model.losses import Criterion
 from .._model.reading import Reading
+from .._model.target_unit import TargetUnit, criterion_of
 
 Of = str | np.ndarray | Callable[[F64], Any] | Goal | ReadyGoal | QueryGoal | ShapGoal
 Reduce = Literal["mean", "sum"] | None
@@ -38,7 +40,7 @@ class Queries:
     ensemble: Ensemble
     leaves: Ids  # (trees, m)
     scores: F64  # (m, K)
-    y: F64 | None  # (m,) labels, for the loss
+    y: F64 | None  # (m,) labels, as `criterion` takes them
     gradient: F64  # (m, K) c = dQ/dF
     of: str  # "loss", "prediction" or "goal"; the name of a Goal
     reduce: Reduce
@@ -49,10 +51,14 @@ class Queries:
     scalar: QueryScalar | None = None
     averages: bool = False
     better: bool | None = None  # whether a lower `scalar` is better
-    # Predictions (m, 1) from scores (m, 1), where predictions are in another unit than scores.
-    unit: Callable[[F64], F64] | None = None
+    target: TargetUnit | None = None  # where labels and predictions have another unit than scores
 
     of_scores = True  # they are functions of scores; those of leaf values are in leaf_queries.py
+
+    @property
+    def criterion(self) -> Criterion:
+        """The loss of a test row."""
+        return criterion_of(self.ensemble.loss, self.target)
 
     def __len__(self) -> int:
         return len(self._slice_sizes) if self.reduce else self.leaves.shape[1]
@@ -127,14 +133,14 @@ class Queries:
             return change if self.slices is not None else self._over_queries(change)
         if self.of == "loss":
             assert self.y is not None
-            loss = self.ensemble.loss
+            loss = self.criterion
             moved = np.moveaxis(self.scores[:, :, None] + dF, 2, 0)  # (B, m, K)
             change = loss.value(moved, self.y) - loss.value(self.scores, self.y)
             return self.reduced(change.T)
-        if self.unit is not None:
-            before = self.unit(self.scores)
-            moved = [self.unit(self.scores + d) - before for d in np.moveaxis(dF, 2, 0)]
-            return self.reduced(np.concatenate(moved, axis=1))
+        if self.of == "prediction" and self.target is not None:
+            before = self.target.back(self.scores)
+            moved = [self.target.back(self.scores + d) - before for d in np.moveaxis(dF, 2, 0)]
+            return self.reduced(np.stack(moved, axis=1))
         return self.slope(dF)
 
     def change_between(self, before: Ensemble, after: Ensemble) -> F64:
@@ -148,16 +154,15 @@ class Queries:
 
     def gradient_at(self, F: F64) -> F64:
         """(m, K) dQ/dF at other scores F (m, K) of all test rows, before `reduce`."""
-        loss = self.ensemble.loss
         if self.goal is not None:
             return goal_gradient(self.goal, F)
         if self.scalar is not None:
             return _scalar_gradient(self.scalar, F, self.averages)
         if self.of == "loss":
             assert self.y is not None
-            return loss.value_gradient(F, self.y)
-        if self.unit is not None:
-            return unit_slopes(self.unit, F)
+            return self.criterion.value_gradient(F, self.y)
+        if self.of == "prediction" and self.target is not None:
+            return self.target.slopes(F)
         return self.gradient  # of predictions, and of anything that was given by its gradient alone
 
     def slope(self, dF: F64) -> F64:
@@ -203,29 +208,21 @@ def queries_for(
     if m == 0:
         raise InvalidInput("X_test has no rows; pass at least one test row.")
     y = source.own_labels(X) if y is None else y
-    codes = None if y is None else source.labels(y, m, "y_test")
+    codes = None if y is None else test_codes(source, y, m, "y_test")
     ranked = source.test_queries(X, aligned(qid, labels, "qid", "X_test"), m)
     loss = source.ensemble.loss
     if isinstance(loss, CoupledLoss) and loss.whole and not isinstance(of, QueryGoal):
         ranked = QueryRows(np.zeros(m, np.intp), np.array(["all"]))
     if isinstance(of, QueryGoal) or (source.ensemble.coupled and _is_loss(of)):
         return _ranked_queries(source.ensemble, leaves, offset, codes, of, reduce, ranked)
-    queries = make_queries(
-        source.ensemble, leaves, offset, codes, of, reduce, output, source.classes, labels
-    )
-    if queries.of == "prediction" and source.unit is not None:
-        slopes = unit_slopes(source.unit, queries.scores)
-        queries = replace(queries, unit=source.unit, gradient=slopes)
+    asked = codes, of, reduce, output
+    names = source.classes, labels
+    queries = make_queries(source.ensemble, leaves, offset, *asked, *names, source.target)
     if queries.goal is not None:
         return queries, np.array([queries.of])
     if reduce:
         return queries, np.array([reduce])
     return queries, row_index(X, m)
-
-
-def unit_slopes(unit: Callable[[F64], F64], F: F64) -> F64:
-    """(m, 1) slopes of predictions in another unit in the scores F (m, 1)."""
-    return derivative(lambda x, rows: unit(x[:, None]), F[:, 0], try_complex=False)
 
 
 def _is_loss(of: Of) -> bool:
@@ -301,10 +298,12 @@ def make_queries(
     output: int | None,
     classes: np.ndarray | None = None,
     index: np.ndarray | None = None,
+    target: TargetUnit | None = None,
 ) -> Queries:
     """Check `of`, `reduce` and `output`, and compute the gradient.
 
-    ``index``: (m,) labels of the test rows in their table, or None.
+    ``index``   (m,) labels of the test rows in their table, or None
+    ``target``  the unit of y and of predictions, if it is not that of scores
     """
     if reduce not in (None, "mean", "sum"):
         raise InvalidInput(
@@ -316,14 +315,17 @@ def make_queries(
         )
     F = ensemble.scores(leaves, offset)
     if isinstance(of, str):
-        c = _named_gradient(ensemble, F, y, of, output)
-        return Queries(ensemble, leaves, F, y, c, of, reduce)
+        c = _named_gradient(criterion_of(ensemble.loss, target), F, y, of, output)
+        if of == "prediction" and target is not None:
+            c = target.slopes(F)
+        return Queries(ensemble, leaves, F, y, c, of, reduce, target=target)
     if isinstance(of, (Goal, ReadyGoal)):
         if reduce is not None:
             raise InvalidInput(
                 f"reduce is '{reduce}', but a goal is one number of all test rows; leave reduce out."
             )
-        goal = of.bind(GoalRows(Reading(ensemble.loss, classes), y, len(F), index))
+        reading = Reading(criterion_of(ensemble.loss, target), classes)
+        goal = of.bind(GoalRows(reading, y, len(F), index))
         goal.at(F)  # raises an error if it has no value
         c = goal_gradient(goal, F)
         return Queries(ensemble, leaves, F, y, c, goal.name, "sum", goal)
@@ -335,16 +337,18 @@ def make_queries(
     return Queries(ensemble, leaves, F, y, _given_gradient(of, F, name), "goal", reduce)
 
 
-def _named_gradient(ensemble: Ensemble, F: F64, y: F64 | None, of: str, output: int | None) -> F64:
+def _named_gradient(
+    criterion: Criterion, F: F64, y: F64 | None, of: str, output: int | None
+) -> F64:
     """(m, K) dQ/dF at scores F of a query that has a name."""
     if of == "loss":
         if y is None:
             raise InvalidInput(
                 "of='loss' needs the labels of the test rows; pass y_test, or of='prediction'."
             )
-        return ensemble.loss.value_gradient(F, y)
+        return criterion.value_gradient(F, y)
     if of == "prediction":
-        if output is None and ensemble.loss.several_numbers:
+        if output is None and criterion.several_numbers:
             raise InvalidInput(
                 f"this model predicts {F.shape[1]} numbers for a row; say with output=0, 1, ... which one is meant."
             )

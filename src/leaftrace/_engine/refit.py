@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._adapters import Retrained, Source
+from .._adapters.base import test_codes
 from .._data import inputs
 from .._data.arrays import F64, Ids, Ints
 from .._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
@@ -23,6 +24,7 @@ from .._model.ensemble import Ensemble
 from .._model.goal import Goal, GoalRows, QueryGoal, ReadyGoal
 from .._model.linear_leaves import as_trained, joined_rows
 from .._model.reading import Reading
+from .._model.target_unit import criterion_of
 from .._model.training_set import TrainingSet
 from .leaf_equations import LeafEquations
 from .linear_steps import refitted_functions
@@ -52,7 +54,9 @@ class AlteredModel:
     @property
     def reading(self) -> Reading:
         """How the scores are read."""
-        return Reading(self.source.ensemble.loss, self.source.classes)
+        return Reading(
+            criterion_of(self.source.ensemble.loss, self.source.target), self.source.classes
+        )
 
     @property
     def model(self) -> Any:
@@ -104,16 +108,19 @@ class AlteredModel:
     def loss(self, X: Any, y: Any = None, baseline: Any = None, qid: Any = None) -> F64:
         """(m,) the model's own loss of each row; of a ranker (Q,) that of each query.
 
+        A model that was trained on transformed labels has half the squared error in the unit of
+        the labels as they were given.
+
         The loss of a ranker has weights of pairs that depend on scores. As in `Tracer.influence`,
         they are those at the scores of the model that was traced.
         """
         X = inputs.as_table(X)
         F = self.scores(X, baseline)
         y = self.source.own_labels(X) if y is None else aligned(y, labels_of(X), "y")
-        codes = self.source.labels(y, len(F), "y")
+        codes = test_codes(self.source, y, len(F), "y")
         e = self.source.ensemble
         if not isinstance(e.loss, CoupledLoss):
-            return e.loss.value(F, codes)
+            return self.reading.loss.value(F, codes)
         number = np.zeros(len(F), np.intp)
         if not e.loss.whole:
             number = self._query_numbers(X, qid, len(F))
@@ -141,7 +148,7 @@ class AlteredModel:
         X = inputs.as_table(X)
         F = self.scores(X, baseline)
         y = self.source.own_labels(X) if y is None else aligned(y, labels_of(X), "y")
-        codes = None if y is None else self.source.labels(y, len(F), "y")
+        codes = None if y is None else test_codes(self.source, y, len(F), "y")
         if isinstance(goal, QueryGoal):
             if codes is None:
                 raise InvalidInput(f"{goal.name} needs the labels of the rows; pass y.")

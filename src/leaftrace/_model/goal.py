@@ -19,7 +19,7 @@ from .._data.errors import InvalidInput
 from .._data.inputs import class_codes
 from .._data.row_labels import aligned
 from .coupled.scalars import QueryScalar
-from .losses import Loss
+from .losses import Criterion
 from .reading import Reading
 
 STEP = 1e-3  # h above: the error is 1e-12 from h^4, and 1e-13 from rounding
@@ -35,7 +35,7 @@ class GoalRows:
     index: np.ndarray | None = None  # (m,) labels of the rows in their table, or None
 
     @property
-    def loss(self) -> Loss:
+    def loss(self) -> Criterion:
         return self.reading.loss
 
     @property

@@ -28,14 +28,38 @@ import numpy as np
 from .._data.arrays import F64
 
 
-class Loss(Protocol):
-    """The interface of a loss for the engine.
+class Criterion(Protocol):
+    """The part of a loss that test rows need: its value at their scores, and how these are read.
 
     Arrays are float64; n rows, K outputs, C numbers of state for each row.
     """
 
     @property
     def name(self) -> str: ...
+    @property
+    def n_outputs(self) -> int: ...
+    @property
+    def several_numbers(self) -> bool:
+        """Whether the response is a number for each output, instead of class probabilities."""
+        ...
+
+    def state(self, A: F64, out: F64 | None = None) -> F64:
+        """(n, C) from scores (n, K); may write to ``out``, which saves allocating a large array."""
+        ...
+
+    def value(self, A: F64, y: F64) -> F64: ...
+    def value_gradient(self, F: F64, y: F64) -> F64:
+        """(n, K) the gradient of `value` at scores F (n, K); g, unless training uses another."""
+        ...
+
+    def response(self, state: F64) -> F64:
+        """Class probabilities (n, classes), or the expected label (n,), for the score."""
+        ...
+
+
+class Loss(Criterion, Protocol):
+    """The interface of a loss for the engine."""
+
     @property
     def kernel(self) -> str | None:
         """The name of the native kernels that replay the loss and compute effects of its rows.
@@ -62,27 +86,12 @@ class Loss(Protocol):
         ...
 
     @property
-    def n_outputs(self) -> int: ...
-    @property
-    def several_numbers(self) -> bool:
-        """Whether the response is a number for each output, instead of class probabilities."""
-        ...
-
-    @property
     def exponential(self) -> bool:
         """Whether differences are computed from exp(D) - 1."""
         ...
 
-    def state(self, A: F64, out: F64 | None = None) -> F64:
-        """(n, C) from scores (n, K); may write to ``out``, which saves allocating a large array."""
-        ...
-
     def shift(self, S: F64) -> F64: ...
     def moved(self, state: F64, shift: F64) -> F64: ...
-    def value(self, A: F64, y: F64) -> F64: ...
-    def value_gradient(self, F: F64, y: F64) -> F64:
-        """(n, K) the gradient of `value` at scores F (n, K); g, unless training uses another."""
-        ...
 
     # g, h, j, k.s, dg/dy and d(h s)/dy
     def gradient(self, state: F64, y: F64) -> F64: ...
@@ -97,9 +106,6 @@ class Loss(Protocol):
     def label_hessian_dot(self, state: F64, y: F64, s: F64) -> F64: ...
 
     def difference(self, state: F64, D: F64, y: F64) -> tuple[F64, F64]: ...
-    def response(self, state: F64) -> F64:
-        """Class probabilities (n, classes), or the expected label (n,), for the score."""
-        ...
 
 
 class _Newton:

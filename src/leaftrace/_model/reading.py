@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._data.arrays import F64, Ints
-from .losses import Loss
+from .losses import Criterion
+from .target_unit import InTargetUnit
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Reading:
     ``classes`` (C,)  labels in the order of their numbers; None: the model predicts numbers
     """
 
-    loss: Loss
+    loss: Criterion
     classes: NDArray[Any] | None
 
     def response(self, F: F64) -> F64:
@@ -30,7 +31,7 @@ class Reading:
     @cached_property
     def response_width(self) -> int:
         """Number of class probabilities C; zero where the response is numbers."""
-        if self.loss.several_numbers:
+        if self.loss.several_numbers or isinstance(self.loss, InTargetUnit):
             return 0
         at_zero = self.response(np.zeros((1, self.loss.n_outputs)))
         return 0 if at_zero.ndim == 1 else at_zero.shape[1]

@@ -16,6 +16,7 @@ from .._engine.jumps import refuse_jumping_candidates
 from .._engine.less_memory import in_smaller_pieces
 from .._engine.methods import LeafInfluence, Method, StructureInfluence
 from .._model.linear_leaves import as_trained
+from .._model.reading import Reading
 from .answers import QueryArguments, finite_values, result_tables
 from .influence import FIRST_ORDER, SOFT_SPLITS, Influence
 
@@ -90,7 +91,10 @@ def values_of_new_rows(
     if y_new is not None:
         labels = engine.labels(y_new, m, "y_new")
         return values_under([labels])[0], None
-    response = engine.reading.response(scores)  # (m, classes) or (m,)
+    # In the unit that training fits.
+    response = Reading(engine.ensemble.loss, engine.source.classes).response(
+        scores
+    )  # (m, classes) or (m,)
     if response.ndim == 1:
         # The effect is linear in the label, so its expectation is that of the mean label.
         return values_under([response])[0], None

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .._data.errors import InvalidInput
+from .._data.arrays import F64, Ints
+from .._data.errors import InvalidInput, UnsupportedModel
 from .._data.row_labels import row_numbers
 from .._engine.engine import Engine
 from .._engine.label_slopes import label_slopes
 from .._engine.less_memory import in_smaller_pieces
-from .answers import QueryArguments, finite_values, result_tables
+from .._engine.queries import Of
+from .answers import QueryArguments, asked, finite_values, result_tables
 from .influence import Influence
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ def labels_influence(tracer: Tracer, query: QueryArguments, to: Any, rows: Any) 
     index = row_numbers(rows, engine.n_rows, labels=tracer.row_labels)
     some = None if rows is None else index
     values = in_smaller_pieces(engine.work, lambda: label_slopes(engine, queries, index, target))
+    values = values * _slopes_of_labels(engine, index)[:, None].astype(values.dtype)
     action = label_action(engine)
     size = 1 - 2 * engine.ensemble.y[index] if action == "flipped" else np.ones(len(index))
     return Influence(
@@ -44,6 +48,52 @@ def labels_influence(tracer: Tracer, query: QueryArguments, to: Any, rows: Any) 
         positions=index,
         tables=result_tables(tracer, tracer.X_train, some, query.X_test, queries),
     )
+
+
+def label_changes(
+    tracer: Tracer, X: Any, y: Any, rows: Ints, labels: NDArray[Any], of: Of = "loss"
+) -> F64:
+    """(rows,) changes of the mean over X, y if single training rows get these labels; first order.
+
+    Transformed labels count by their change as training sees it.
+    """
+    query = asked(tracer, X, y, of, "mean", None, None)
+    engine = tracer.engine
+    if tracer.classes is None:
+        engine.needs_derivatives()
+        queries = engine.queries(*query)[0]
+        slopes = in_smaller_pieces(engine.work, lambda: label_slopes(engine, queries, rows, None))
+        step = engine.labels(labels, len(rows), "the new labels") - engine.ensemble.y[rows]
+        return step * slopes[:, 0]
+    changes = np.zeros(len(rows))
+    several = engine.ensemble.n_outputs > 1
+    for label in np.unique(labels):
+        same = np.flatnonzero(labels == label)
+        moved = labels_influence(tracer, query, label if several else None, rows[same])
+        changes[same] = moved.change[:, 0]
+    return changes
+
+
+def _slopes_of_labels(engine: Engine, index: Ints) -> F64:
+    """(rows,) slopes of the labels that training fits in labels as users give them."""
+    target = engine.source.target
+    if target is None:
+        return np.ones(len(index))
+    slopes = target.label_slopes(target.labels[index])
+    if steep := int((~np.isfinite(slopes)).sum()):
+        raise InvalidInput(
+            f"{steep} of these training labels are where the transform of labels has no slope, such as zero for a "
+            "square root; ask with rows= for the others, or use refit(y=...)."
+        )
+    return slopes
+
+
+def refuse_transformed_labels(engine: Engine) -> None:
+    """Raise an error for a model that transforms labels, on a cluster."""
+    if engine.source.target is not None:
+        raise UnsupportedModel(
+            "label_influence() of a model that transforms its labels is not for clusters; use leaftrace.Tracer."
+        )
 
 
 def target_class(engine: Engine, to: Any) -> int | None:

@@ -239,6 +239,7 @@ class Tracer(Openings, QueriesOfTraining):
     ) -> Influence:
         """dQ/dy_i: derivatives of each query in the training labels, tree structures fixed.
 
+        Labels are in the unit in which you gave them, also where the model transforms them.
         With two classes the label counts as a number from 0 to 1. With more, `to` is the class that
         labels move to: values are the rate at which Q changes as the row's label mass goes from its
         class to that one.

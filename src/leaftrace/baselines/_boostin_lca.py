@@ -85,7 +85,7 @@ def _values_of_rows(
             own = e.leaves[r, rows][:, None] - first
             pairs.append(nodes.shared[own, queries.leaves[r] - first])  # (rows, m)
             F[:, e.first_output[r]] += e.rate(t) * nodes.step[pairs[-1]].ravel()
-        c = e.loss.value_gradient(F, y).reshape(len(rows), m, -1)
+        c = queries.criterion.value_gradient(F, y).reshape(len(rows), m, -1)
         for (r, nodes), pair in zip(step, pairs, strict=True):
             g = nodes.g[rows][:, None]
             h = nodes.h[rows][:, None]

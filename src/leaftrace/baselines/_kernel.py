@@ -69,10 +69,11 @@ def signed_by_labels(
             "this baseline compares one label a row with one prediction; this model has several."
         )
     y = queries.y
-    predicted = Reading(e.loss, classes).number(queries.scores)
+    labels = e.y if queries.target is None else queries.target.labels
+    predicted = Reading(queries.criterion, classes).number(queries.scores)
 
     def signed(rows: Ints, K: Real) -> Real:
-        own = e.y[rows][:, None]
+        own = labels[rows][:, None]
         if classes is not None:
             agree = own == y  # (rows, m)
         else:

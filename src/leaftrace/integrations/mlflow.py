@@ -25,7 +25,7 @@ except ModuleNotFoundError as error:
 
 from .._data.errors import InvalidInput
 from .._tracer.tracer import Tracer
-from .._views.report import report
+from .._views.make_report import report
 from .._views.report.tracking import report_metrics
 
 _SETTINGS = ("worst", "top", "noise", "groups", "test_groups", "redact", "title")

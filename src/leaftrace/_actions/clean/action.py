@@ -21,7 +21,7 @@ from ..._data.progress import progress
 from ..._data.tables import table
 from ..._data.wording import words
 from ..._engine.refit import RetrainedModel
-from ..._model.losses import Loss
+from ..._model.losses import Criterion
 from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
 from ..common import Finding, Interruptible, check_tracer, measure, stopping_note
@@ -30,6 +30,10 @@ from ..statistics import interval_in_words, paired_interval
 from .proposals import has_classes, relabel, remove, reweight
 from .rounds import Proposal, Round, Rounds
 
+_TITLE = (
+    "Cleaning the training set: each round is chosen on one half of the validation rows and judged on the other; it "
+    "is kept if the loss there falls"
+)
 _MIN_ROWS = 20  # validation rows, and hold-out rows
 _DEFAULT_BATCH = {"remove": 0.03, "relabel": 0.03, "reweight": 0.06, "auto": 0.03}
 
@@ -138,19 +142,17 @@ class Clean(Finding):
 
     @property
     def shown(self) -> Any:
-        """The rounds as people read them: losses of squared errors as RMSE."""
-        if not self._unit.squared:
-            return self.table
+        """The rounds as people read them: with the name of the loss, squared errors as RMSE."""
         columns = self._columns
         before = np.array([r.judged_before for r in self.rounds])
         change = self._unit.change(before, np.array([r.judged for r in self.rounds]))
         columns["judged_change"] = change
         losses = np.array(columns["validation_loss"])
-        named = {
-            "validation_RMSE" if name == "validation_loss" else name: values
-            for name, values in columns.items()
-        }
-        return table(named | {"validation_RMSE": self._unit.level(losses)}, self._kind)
+        columns["validation_loss"] = self._unit.level(losses)
+        loss = f"validation_{self._unit.name}".replace(" ", "_")
+        names = {"rows": "rows_changed", "validation_loss": loss}
+        named = {names.get(name, name): values for name, values in columns.items()}
+        return table(named, self._kind)
 
     @property
     def _columns(self) -> dict[str, Any]:
@@ -238,7 +240,7 @@ def _result(rounds: Rounds, X_holdout: Any, y_holdout: np.ndarray, interrupted: 
     unchanged = TrainingSet.unchanged(rounds.best.n)
     recommended = rounds.best if improved else unchanged
     return Clean(
-        title="Cleaning the training set",
+        title=_TITLE,
         advice=_advice(rounds, effects, interval, interrupted) + stopping_note(rounds.tracer),
         improved=improved,
         rows=recommended.differs_from(unchanged, rounds.labels, rounds.weights),
@@ -249,14 +251,14 @@ def _result(rounds: Rounds, X_holdout: Any, y_holdout: np.ndarray, interrupted: 
         interval=interval,
         rounds=tuple(rounds.rounds),
         interrupted=interrupted,
-        _effects=_shown(effects, interval, rounds.tracer.engine.ensemble.loss),
-        _unit=unit_of(rounds.tracer.engine.ensemble.loss),
+        _effects=_shown(effects, interval, rounds.tracer.engine.criterion),
+        _unit=unit_of(rounds.tracer.engine.criterion),
         _kind=rounds.tracer.table_kind,
     )
 
 
 def _shown(
-    effects: Sequence[Effect], interval: tuple[float, float] | None, loss: Loss
+    effects: Sequence[Effect], interval: tuple[float, float] | None, loss: Criterion
 ) -> tuple[Effect, ...]:
     """The effects in the target's unit; the first is on the hold-out rows, which have the interval."""
     own = [judged(effect, interval) for effect in effects[:1]]
@@ -298,7 +300,7 @@ def _advice(
         if not rounds.rounds:
             why = "no round was finished"
         return f"{stopped}No improvement: {why}. Keep the training set as it is."
-    unit = unit_of(rounds.tracer.engine.ensemble.loss)
+    unit = unit_of(rounds.tracer.engine.criterion)
     before = effects[0].before
     change = float(unit.change(before, effects[0].retrained))
     ends = interval_in_words(*unit.interval(before, *interval))

@@ -27,7 +27,7 @@ from ..common import (
     row_columns,
     stopping_note,
 )
-from ..effects import Aim, Effect, effects_table, in_target_unit, judged
+from ..effects import Aim, Effect, effects_table, in_target_unit, judged, unit_of
 from ..statistics import half_width
 from .advice import DONE, advice_of, is_small, title_of
 from .search import Action, Attempt, Search
@@ -252,8 +252,8 @@ def _numbers_of_x(search: Search, F: F64) -> dict[str, tuple[Callable[[F64], flo
     numbers: dict[str, tuple[Callable[[F64], float], Aim]] = {}
     if np.isfinite(side.answer(F)):
         numbers[f"probability of {search.label} for x"] = (side.answer, "higher")
-    numbers["loss of x"] = (side.loss, "lower")
-    numbers["margin of x"] = (side.margin, "higher")
+    numbers[unit_of(side.reading.loss).renamed("loss of x")] = (side.loss, "lower")
+    numbers["margin of x (raw score of its class above the others)"] = (side.margin, "higher")
     return numbers
 
 
@@ -285,6 +285,10 @@ def _table(search: Search, F: F64) -> Any:
     }
     if search.action == "relabel":
         columns["new_label"] = np.full(len(rows), search.label)
-    columns[f"margin_change_if_{DONE[search.action]}"] = search.gains(tracer, F)[rows]
+    gains = search.gains(tracer, F)[rows]
+    if search.side.reading.classes is None:  # what the margin gains, the error loses
+        columns[f"error_change_if_{DONE[search.action]}"] = -gains
+    else:
+        columns[f"margin_change_if_{DONE[search.action]}"] = gains
     columns["change_is"] = np.full(len(rows), FIRST_ORDER, dtype=object)
     return table(columns, tracer.table_kind)

@@ -74,7 +74,7 @@ def side_of(tracer: Tracer, x: Any, y: Any, tolerance: float | None) -> Side:
     y = tracer.engine.test_labels(x, y)
     if y is None:
         raise InvalidInput("y is missing; pass the right label of x.")
-    code = float(tracer.engine.labels(np.atleast_1d(np.asarray(y)), 1, "y")[0])
+    code = float(tracer.engine.test_codes(np.atleast_1d(np.asarray(y)), 1, "y")[0])
     if reading.classes is None:
         if tolerance is None:
             F = tracer.engine.unchanged.scores(x)[0]

@@ -64,11 +64,9 @@ def check_labels(
     engine = tracer.engine
     reading = unweighted_reading(tracer)
 
-    def predicted(X: Any) -> F64:
-        return reading.prediction(engine.unchanged.scores(X))
-
-    of_new = predicted(new[0])
-    of_test = predicted(test[0])
+    scores = engine.unchanged.scores(new[0])
+    of_new = reading.prediction(scores)
+    of_test = reading.prediction(engine.unchanged.scores(test[0]))
     y_new = engine.labels(new[1], len(of_new), "y_new")
     y_test = engine.labels(test[1], len(of_test), "y_test")
     u_new = reading.surprise(of_new, y_new)
@@ -82,7 +80,7 @@ def check_labels(
         u_wrong = _bounded(reading.surprise(of_test, y_test[other]), scale)
         u_new = _bounded(u_new, scale)
         u_right = _bounded(u_right, scale)
-        expected = of_new
+        expected = engine.reading.number(scores)
     share, half = _wrong_share(u_new, u_right, u_wrong, confidence)
     usual = float(np.quantile(u_right, 0.99))
     return LabelCheck(share, share - half, share + half, u_new, usual, expected)

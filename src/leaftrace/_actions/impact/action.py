@@ -83,7 +83,7 @@ def removal_impact(
     if controls and not retrain:
         raise InvalidInput("controls are retrained, so they need retrain=True.")
     y_test = tracer.engine.test_labels(X_test, y_test)
-    codes = None if y_test is None else tracer.engine.labels(y_test, m, "y_test")
+    codes = None if y_test is None else tracer.engine.test_codes(y_test, m, "y_test")
     recorded = utc_time(when)
     reading = tracer.engine.reading.with_numbered_classes()
     runs = _run(tracer, reading, gone, (X_test, codes), retrain, controls, seed)
@@ -360,10 +360,10 @@ def _advice(unit: str, effects: Sequence[Effect], runs: _Runs, m: int) -> str:
             told = judgement(effect, "above the noise of retraining")
             text += f"; {effect.of} changes by {change_text(effect.retrained, 2)} ({told})"
     if runs.controls:
-        return (
-            f"{text}. Random groups of the same size move {unit} by {number_text(min(runs.controls), 2)} to "
-            f"{number_text(max(runs.controls), 2)}."
-        )
+        least = number_text(min(runs.controls), 2)
+        most = number_text(max(runs.controls), 2)
+        told = "these rows move them more" if mean.above_noise == "yes" else "these rows do no more"
+        return f"{text}. Random groups of the same size move {unit} by {least} to {most}: {told}."
     if mean.retrained > 2 * mean.refitted:
         return (
             f"{text}. With the trees as they are it would be {number_text(mean.refitted, 2)} on average: much "

@@ -69,10 +69,11 @@ def group_runs(
     is_matrix = hasattr(tracer.X_train, "get_label")  # a booster's own: rows cannot be taken out
     if not (is_matrix or e.coupled or e.offset is not None):
         X = inputs.take_rows(tracer.X_train, rows)
-        losses = {way: e.loss.value(m.scores(X), e.y[rows]) for way, m in models.items()}
+        own = tracer.engine.own_codes[rows]
+        losses = {way: reading.loss.value(m.scores(X), own) for way, m in models.items()}
     of_test = None
     if codes is not None and not e.coupled:
-        of_test = {way: e.loss.value(scores[way], codes) for way in models}
+        of_test = {way: reading.loss.value(scores[way], codes) for way in models}
     distance = np.nan
     if "retrained" in models:
         distance = score_distance(reading, scores["refitted"], scores["retrained"])

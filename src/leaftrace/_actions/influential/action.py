@@ -169,7 +169,7 @@ def _question(
             if method is not None:
                 raise
             method = LeafInfluence()
-    unit = unit_of(queries.ensemble.loss) if queries.of == "loss" else AS_IT_IS
+    unit = unit_of(queries.criterion) if queries.of == "loss" else AS_IT_IS
     question = Question(tracer, queries, codes, allowed, int(k), unit, _value(queries))
     return question, method or StructureInfluence()
 
@@ -180,7 +180,7 @@ def _value(queries: Queries) -> float:
         return float(queries.goal.at(queries.scores))
     if queries.of == "loss":
         assert queries.y is not None
-        return float(queries.ensemble.loss.value(queries.scores, queries.y).mean())
+        return float(queries.criterion.value(queries.scores, queries.y).mean())
     return float(queries.slope(queries.scores[:, :, None])[0, 0])
 
 

@@ -109,7 +109,7 @@ def mismatch(
         return Mismatch(_TITLE, advice, groups, weight, parts.unseen, tracer.table_kind)
     training = tracer.engine.training_set(sample_weight=weight)
     model = _retrained(tracer, training) if retrain and not interrupted else None
-    loss = tracer.engine.ensemble.loss
+    loss = tracer.engine.criterion
     judged = tuple(
         in_target_unit(judge(effect, (effect.low, effect.high)), loss)
         for effect in _judged(tracer, X_test, y, parts, others, training, model)

@@ -166,10 +166,10 @@ class LabelNoise(Finding):
                 differences = after - self.tracer.engine.unchanged.loss(X_hold, y_hold)
                 interval = paired_interval(differences)
                 effect = replace(effect, retrained=float(differences.mean()))
-        unit = unit_of(self.tracer.engine.ensemble.loss)
+        unit = unit_of(self.tracer.engine.criterion)
         verdict = _verdict(effect, interval, unit, action, len(rows))
         advice = " ".join([*self.notes, verdict]) + stopping_note(self.tracer, retrain)
-        loss = self.tracer.engine.ensemble.loss
+        loss = self.tracer.engine.criterion
         shown = in_target_unit(judged(effect, interval), loss)
         return replace(self, advice=advice, interval=interval, _effect=shown)
 

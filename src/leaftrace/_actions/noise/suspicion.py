@@ -18,6 +18,7 @@ from ..._data.progress import progress
 from ..._engine.methods import LeafInfluence
 from ..._engine.queries import make_queries
 from ..._model.reading import Reading
+from ..._tracer.label_answers import label_changes
 from ..._tracer.tracer import Tracer
 from .path import path
 
@@ -73,7 +74,7 @@ class UnweightedReading:
 def unweighted_reading(tracer: Tracer) -> UnweightedReading:
     """Reading of this model's scores without its class weights."""
     e = tracer.engine.ensemble
-    reading = tracer.engine.reading
+    reading = Reading(e.loss, tracer.engine.source.classes)  # in the unit that training fits
     if tracer.classes is None:
         return UnweightedReading(reading, None)
     weight = np.zeros(len(tracer.classes))
@@ -87,7 +88,7 @@ class Evidence:
 
     ``prediction`` (n, classes) probabilities without each row's own pull: (1 - m) after the last
                    step + m on average over the path; or (n,) predicted numbers without it, after
-                   the last step
+                   the last step, in the unit of the target
     ``surprise``   (n,) of the given labels at these predictions; for numbers, in units of the
                    spread of rows with similar predictions
     ``memorised``  m in [0, 1]: m^2 is the share by which the rows' own pull lowers the mean
@@ -160,6 +161,7 @@ def gather(tracer: Tracer) -> Evidence:
     surprise = (1 - m) * left_out + m * means["path"]
     if prediction.ndim == 1:
         surprise = surprise / spread(prediction, left_out)
+        prediction = tracer.engine.reading.number(without_pull)
     else:
         prediction = (1 - m) * prediction + m * walk.predictions / walk.steps
     scores = {"detector": detector, "left_out": left_out, **means}
@@ -230,16 +232,7 @@ def class_labels(tracer: Tracer) -> NDArray[Any]:
 
 def relabel_gains(tracer: Tracer, X: Any, y: Any, labels: NDArray[Any]) -> F64:
     """(n,) fall of the mean loss of X, y if a row gets its new label (n,), to first order."""
-    gains = np.zeros(tracer.n_rows)
-    if tracer.classes is None:
-        slopes = tracer.label_influence(X, y, reduce="mean").values[:, 0]
-        return -(labels - tracer.engine.ensemble.y) * slopes
-    several = tracer.engine.ensemble.n_outputs > 1
-    for label in np.unique(labels):
-        rows = np.flatnonzero(labels == label)
-        to = label if several else None
-        gains[rows] = -tracer.label_influence(X, y, reduce="mean", rows=rows, to=to).change[:, 0]
-    return gains
+    return -label_changes(tracer, X, y, np.arange(tracer.n_rows), labels)
 
 
 def validation_weight(tracer: Tracer, evidence: Evidence, X: Any, y: Any) -> float:
@@ -248,11 +241,12 @@ def validation_weight(tracer: Tracer, evidence: Evidence, X: Any, y: Any) -> flo
     It is how much less their labels surprise the model than those of training rows without their
     own pull, 1 - mean u / mean u, times m / (m + 1000).
     """
-    queries, _ = tracer.engine.queries(X, y, "loss", "mean", None, None)
-    assert queries.y is not None
+    engine = tracer.engine
     reading = unweighted_reading(tracer)
-    m = len(queries.y)
-    surprise = float(reading.surprise(reading.prediction(queries.scores), queries.y).mean())
+    prediction = reading.prediction(engine.as_trained.scores(X))
+    m = len(prediction)
+    codes = engine.labels(engine.test_labels(X, y, "y_val", "X_val"), m, "y_val")
+    surprise = float(reading.surprise(prediction, codes).mean())
     less = 1 - surprise / evidence.left_out if evidence.left_out > 0 else 0.0
     return float(np.clip(less, 0.0, 1.0)) * m / (m + _HALF_TRUSTED)
 

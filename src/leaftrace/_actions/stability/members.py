@@ -14,7 +14,7 @@ from ..._data.errors import InvalidInput
 from ..._engine.methods import Method
 from ..._engine.queries import Of, Queries, Reduce
 from ..._model.early_stopping import Rounds
-from ..._model.losses import Loss
+from ..._model.losses import Criterion
 from ..._tracer.influence import Influence
 from ..._tracer.tracer import Tracer
 from ..bags import Bag
@@ -158,7 +158,7 @@ class MemberQueries:
 
     def effects(
         self, member: Member, rows: Ints, retrain: bool
-    ) -> tuple[F64, list[str], list[Rounds], Loss]:
+    ) -> tuple[F64, list[str], list[Rounds], Criterion]:
         """(4, queries): the queries before, and their changes without these rows, predicted,
         refitted and retrained; the names of the queries; the rounds of retrainings; and the loss."""
         tracer = self.training.trace(member)
@@ -176,7 +176,7 @@ class MemberQueries:
                 sizes[line] = queries.change(score_change[:, :, None])[:, 0]
         names = self.names(queries.of, test_index, queries.reduce is not None)
         engine = tracer.engine
-        return sizes, names, engine.retrainings.rounds, engine.ensemble.loss
+        return sizes, names, engine.retrainings.rounds, engine.criterion
 
     def names(self, of: str, test_index: np.ndarray, reduced: bool) -> list[str]:
         """Names of the mean over the queries and, if there are several, of each."""
@@ -213,7 +213,7 @@ def _values(queries: Queries) -> F64:
         return np.array([queries.goal.at(queries.scores)])
     if queries.of == "loss":
         assert queries.y is not None
-        losses = queries.ensemble.loss.value(queries.scores, queries.y)
+        losses = queries.criterion.value(queries.scores, queries.y)
         return queries.reduced(losses[:, None])[:, 0]
     known = 1.0 if queries.of == "prediction" else np.nan
     return known * queries.slope(queries.scores[:, :, None])[:, 0]

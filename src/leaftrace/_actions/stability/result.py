@@ -14,7 +14,7 @@ from ..._data.progress import progress
 from ..._data.row_labels import labels_of, row_numbers
 from ..._data.tables import table
 from ..._model.early_stopping import Rounds, rounds_in_words
-from ..._model.losses import Loss
+from ..._model.losses import Criterion
 from ..._tracer.influence import Influence, rank
 from ..common import Finding, Interruptible
 from ..effects import Effect, LossUnit, effects_table, in_target_unit, judged, unit_of
@@ -93,7 +93,7 @@ class EnsembleInfluence(Finding):
         by_member: list[F64] = []  # (before, predicted, refitted, retrained; queries) of each
         names: list[str] = []
         rounds: list[Rounds] = []
-        loss: Loss | None = None
+        loss: Criterion | None = None
         with Interruptible():
             for member in progress(self.members, len(self.members), "retraining", "model"):
                 sizes, names, of_member, loss = queries.effects(member, index, retrain)

@@ -288,7 +288,7 @@ def _result(
         tables=SourceTables(tracer.X_train, None, X_val, True, tracer.table_kind),
         change_is=CHANGE_IS,
     )
-    unit = unit_of(tracer.engine.ensemble.loss)
+    unit = unit_of(tracer.engine.criterion)
     found = DataValues(
         title=(
             f"Values of {tracer.n_rows:,} training rows: by how much each lowers the {unit.name} of "

@@ -60,7 +60,7 @@ def source_values(
     if m == 0:
         raise InvalidInput("X has no rows; pass at least one row whose loss is measured.")
     labels = tracer.engine.test_labels(X, y, "y", "X")
-    codes = tracer.engine.labels(labels, m, "y")
+    codes = tracer.engine.test_codes(labels, m, "y")
     groups = groups_of(source, tracer.X_train, tracer.n_rows, "source", bins=bins)
     K = len(groups)
     if K < 2:
@@ -96,7 +96,7 @@ def source_values(
         left_out - costs.cost(everyone),
         costs.cost(0),
         costs.cost(everyone),
-        loss=unit_of(tracer.engine.ensemble.loss).name,
+        loss=unit_of(tracer.engine.criterion).name,
         retrain=retrain,
         failed=len(costs.failed),
         interrupted=interrupted,
@@ -143,7 +143,8 @@ class Coalitions:
                     raise
                 self.failed.append(coalition)
                 return self.cost(0)
-        return float(unit_of(e.loss).level(e.loss.value(scores, self.codes).mean()))
+        loss = self.tracer.engine.criterion
+        return float(unit_of(loss).level(loss.value(scores, self.codes).mean()))
 
     def _rows_of_others(self, coalition: int) -> Ints:
         """Positions of the training rows that are not from these sources."""

@@ -25,6 +25,7 @@ from ..._model.general_losses import (
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from ..._model.separate_losses import OneVsAll
 from ..._model.start import BaseRule, LabelStatistic, Mean
+from ..._model.target_unit import TargetUnit
 from ..base import f32
 from .model import ParsedModel
 
@@ -284,3 +285,18 @@ def _side_weights(params: dict[str, Any], positive: NDArray[np.bool_]) -> tuple[
         else:
             positive_weight = negatives / positives
     return positive_weight * float(params["scale_pos_weight"]), negative_weight
+
+
+def rounded_root(y: F64) -> F64:
+    """Labels as reg_sqrt fits them: square roots in float32, with the sign of the label."""
+    return np.sign(y) * f32(np.sqrt(f32(np.abs(y))))
+
+
+def signed_square(F: F64) -> F64:
+    """(m,) predictions with reg_sqrt from scores F (m, 1)."""
+    return np.sign(F[:, 0]) * F[:, 0] ** 2
+
+
+def root_unit(y: F64) -> TargetUnit:
+    """The unit of labels y (n,) that reg_sqrt takes the roots of."""
+    return TargetUnit(lambda labels: np.sign(labels) * np.sqrt(np.abs(labels)), signed_square, y)

@@ -39,7 +39,7 @@ from .completion import complete_ensemble
 from .ensemble import LightGBMRun
 from .linear import with_linear_values
 from .model import parameters, read
-from .objectives import INTENSITY, objective
+from .objectives import INTENSITY, objective, root_unit, rounded_root, signed_square
 from .opening import VERSION, open_booster, refuse_unsupported
 from .prediction import leaf_numbers
 from .ranking import RANKING, label_gains
@@ -106,6 +106,8 @@ class LightGBMSource(BaseSource):
         self._set_label_kind(y)
         self._run = self._training_run(X, y, sample_weight, baseline, qid)
         self.ensemble, self.params, self.notes = self._complete(self._run)
+        if "sqrt" in self.parsed.objective:
+            self.target = root_unit(self._data[1])
         if self.parsed.objective[0] == INTENSITY and own is None:
             self.notes.append("weights are intensities: influence is that of a copy of a row")
         # Rankers add up pairs in float32; columns that almost follow from others multiply rounding.
@@ -144,7 +146,7 @@ class LightGBMSource(BaseSource):
         return LightGBMRun(
             parsed=self.parsed,
             leaves=leaves,
-            y=self._transformed(codes),
+            y=self._as_fitted(codes),
             sample_weight=weight,
             class_weight=self._class_weight(codes),
             offset=offset,
@@ -195,11 +197,10 @@ class LightGBMSource(BaseSource):
         return None if callable(held) and not takes_weights(held) else self.model.class_weight
 
     def labels(self, y: Any, length: int, name: str) -> F64:
-        return self._transformed(super().labels(y, length, name))
+        return self._as_fitted(super().labels(y, length, name))
 
-    def _transformed(self, y: F64) -> F64:
-        """Labels as the loss takes them: reg_sqrt fits the square root."""
-        return np.sign(y) * f32(np.sqrt(f32(np.abs(y)))) if "sqrt" in self.parsed.objective else y
+    def _as_fitted(self, y: F64) -> F64:
+        return rounded_root(y) if "sqrt" in self.parsed.objective else y
 
     def own_labels(self, X: Any) -> Any | None:
         return X.construct().get_label() if isinstance(X, lgb.Dataset) else None
@@ -281,7 +282,7 @@ class LightGBMSource(BaseSource):
         if isinstance(self.model, lgb.LGBMClassifier):
             return super().own_predictions(F)
         if "sqrt" in self.parsed.objective:
-            return np.sign(F[:, 0]) * F[:, 0] ** 2
+            return signed_square(F)
         if self.parsed.objective[0] == INTENSITY:
             return np.logaddexp(0.0, F[:, 0])
         response = self.own_response(F)

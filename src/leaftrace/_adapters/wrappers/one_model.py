@@ -39,6 +39,16 @@ def unwrap(model: Any) -> tuple[Any, Rewrap] | None:
     return None
 
 
+def innermost(model: Any) -> Any:
+    """Return the model inside wrappers around one that sees the rows as they are."""
+    inside = unwrap(model)
+    if inside is not None:
+        return innermost(inside[0])
+    if "sklearn.TransformedTargetRegressor" in base_names(model):
+        return innermost(getattr(model, "regressor_", model.regressor))
+    return model
+
+
 def _best_of_search(search: Any) -> tuple[Any, Rewrap]:
     name = type(search).__name__
     if not hasattr(search, "best_estimator_"):

@@ -1,9 +1,7 @@
 """TransformedTargetRegressor: a regressor of transformed labels, whose predictions are transformed back.
 
-    F = raw score of the regressor,   prediction = T^-1(F),   dT^-1/dF by differences
-
-Training and loss are those of the regressor, on transformed labels. Predictions, and effects on
-them, are in the unit of the labels as they were given.
+Training is that of the regressor, on transformed labels. Predictions, losses of test rows, and effects
+on them, are in the unit of the labels as they were given: see _model/target_unit.py.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from ..._data.arrays import F64
 from ..._data.errors import UnsupportedModel
 from ..._model.early_stopping import map_eval_set
 from ..._model.ensemble import Ensemble
+from ..._model.target_unit import TargetUnit
 from ..._model.training_set import TrainingSet
 from ..base import Wrapped
 from .one_model import RewrappedRetrained
@@ -42,6 +41,7 @@ class TransformedTargetSource(Wrapped):
             )
         self.model = model
         self.inner = open_inner(model.regressor_, X, self.transformed(y))
+        self.given = np.asarray(y, dtype=float).ravel()  # (n,) labels of the training rows
         if self.inner.ensemble.loss.n_outputs > 1 or self.inner.classes is not None:
             raise UnsupportedModel(
                 "the regressor in this TransformedTargetRegressor predicts several numbers; pass its regressor_ with "
@@ -64,8 +64,8 @@ class TransformedTargetSource(Wrapped):
         return np.asarray(self.model.transformer_.inverse_transform(values[:, None])).ravel()
 
     @property
-    def unit(self) -> Callable[[F64], F64]:
-        return lambda F: self.own_predictions(F)[:, None]
+    def target(self) -> TargetUnit:
+        return TargetUnit(self.transformed, self.own_predictions, self.given)
 
     def own_predictions(self, F: F64) -> NDArray[Any]:
         return self.back(self.inner.own_predictions(F))
@@ -87,13 +87,15 @@ class TransformedTargetSource(Wrapped):
         return self.rewrap(self.inner.refitted_model(e))
 
     def retrain(self, rows: TrainingSet, threads: int) -> Retrained:
+        changed = copy(self)
+        changed.given = rows.labels(self.given)
         if rows.y is not None:
             rows = replace(rows, y=self.transformed(rows.y))
         if rows.added is not None:
             X, y, w = rows.added
             rows = replace(rows, added=(X, self.transformed(y), w))
         rows = replace(rows, eval_set=map_eval_set(rows.eval_set, y=self.transformed))
-        return RewrappedRetrained(self.inner.retrain(rows, threads), self)
+        return RewrappedRetrained(self.inner.retrain(rows, threads), changed)
 
     def around(self, inner: Source) -> Source:
         """Return another regressor in the same wrapper."""

@@ -82,7 +82,8 @@ def _difference(f: RowFunction, x: F64, rows: Ints, e: F64) -> tuple[F64, np.nda
     bends = np.diff(slopes, axis=0)  # (3, n, C)
     size = np.abs(slopes).max(axis=0) + np.abs(values[2])
     rounding = 16 * np.finfo(float).eps * np.abs(values).max(axis=0) / e[:, None]
-    uneven = np.ptp(bends, axis=0) > EVEN * size + rounding
+    # Also where a point has no value.
+    uneven = ~(np.ptp(bends, axis=0) <= EVEN * size + rounding)
     before, near_before, at, near_after, after = values
     h = e[:, None]
     central = (8 * (near_after - near_before) - (after - before)) / (12 * h)

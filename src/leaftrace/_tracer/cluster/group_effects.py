@@ -71,9 +71,9 @@ def _mean_loss_of_model(tracer: ClusterTracer, X_test: Any, y_test: Any) -> floa
     """The mean loss of the test rows by the model as it is."""
     engine = tracer._any_engine
     leaves, offset = engine.source.rows(X_test)
-    codes = engine.source.labels(np.asarray(y_test), leaves.shape[1], "y_test")
-    e = engine.ensemble
-    return float(e.loss.value(e.scores(leaves, offset), codes).mean())
+    codes = engine.test_codes(np.asarray(y_test), leaves.shape[1], "y_test")
+    scores = engine.ensemble.scores(leaves, offset)
+    return float(engine.criterion.value(scores, codes).mean())
 
 
 def _losses_without(

@@ -41,15 +41,25 @@ def check_cleaned(options: Options, path: str | None, action: str, training: Tab
         )
 
 
-def changed_rows(tracer: Tracer, found: Clean) -> dict[str, Any]:
-    """Columns of a table of the training rows to change. Rows to leave out get a weight of zero."""
+def changed_rows(tracer: Tracer, found: Clean, X_val: Any, y_val: Any) -> dict[str, Any]:
+    """Columns of a table of the training rows to change, those first that harm X_val, y_val most."""
     rows = found.rows
-    columns = row_columns(tracer, rows) | {"label": tracer.y_train[rows]}
-    if (found.labels != tracer.y_train).any():
-        columns["suggested_label"] = found.labels[rows]
-    columns["weight"] = tracer.sample_weight[rows]
+    if len(rows):
+        harm = tracer.influence(X_val, y_val, reduce="mean", rows=rows).values[:, 0]
+        rows = rows[np.argsort(-harm, kind="stable")]
     is_removed = np.isin(rows, found.without)
-    columns["suggested_weight"] = np.where(is_removed, 0.0, found.sample_weight[rows])
+    weight = found.sample_weight[rows]
+    relabelled = found.labels[rows] != tracer.y_train[rows]
+    what = np.where(relabelled, "relabel", "reweight")
+    columns = row_columns(tracer, rows) | {
+        "label": tracer.y_train[rows],
+        "do": np.where(is_removed, "remove", what).astype(object),
+    }
+    if relabelled.any():
+        columns["suggested_label"] = found.labels[rows]
+    if (weight != tracer.sample_weight[rows])[~is_removed].any():
+        columns["weight"] = tracer.sample_weight[rows]
+        columns["suggested_weight"] = np.where(is_removed, 0.0, weight)
     return columns
 
 

@@ -92,7 +92,7 @@ def show_explanation(out: Output, rows: ExplainedRows, found: Explanation, top: 
         out.document["rests_on"] = rests_on(found.verdicts)
         out.text(concluded, "bold")
         out.text(f"{rests_on(found.verdicts)}\n")
-    loss = unit_of(rows.tracer.engine.ensemble.loss).of_row
+    loss = unit_of(rows.tracer.engine.criterion).of_row
     for j, facts in enumerate(found.test_rows):
         out.text(_title(facts, loss), "bold")
         if j < len(found.verdicts):
@@ -206,7 +206,7 @@ def _facts(rows: ExplainedRows, position: int) -> dict[str, Any]:
         return facts
     assert outcomes.number is not None
     facts["prediction"] = float(outcomes.number[position])
-    if outcomes.codes is not None and unit_of(rows.tracer.engine.ensemble.loss).squared:
+    if outcomes.codes is not None and unit_of(rows.tracer.engine.criterion).squared:
         facts["error"] = abs(facts["prediction"] - float(outcomes.codes[position]))
     return facts
 

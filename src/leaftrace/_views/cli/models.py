@@ -22,6 +22,7 @@ from ..._adapters import (
     load_file,
     load_pickle,
 )
+from ..._adapters.wrappers.one_model import innermost
 from ..._data.errors import LeaftraceError, UnsupportedModel
 from .trial import check_survival
 
@@ -77,13 +78,17 @@ def read_model(path: str, allow_pickle: bool) -> ModelDescription:
 
 def _library_of(model: Any, path: str) -> str:
     """The library whose class an unpickled model is, or derives from."""
-    for parent in type(model).__mro__:
-        library = parent.__module__.partition(".")[0]
-        if library in LIBRARIES:
-            return library
+    if library := _library_in(model):
+        return library
     raise UnsupportedModel(
         f"the pickle '{path}' holds a {type(model).__qualname__}, which is no tree model."
     )
+
+
+def _library_in(model: Any) -> str | None:
+    """The same, or None for a class that derives from none."""
+    parents = (parent.__module__.partition(".")[0] for parent in type(model).__mro__)
+    return next((library for library in parents if library in LIBRARIES), None)
 
 
 def _unpickle(path: str, allowed: bool) -> Any:
@@ -200,6 +205,9 @@ def _lightgbm_categories(booster: Any, columns: str) -> dict[str, Any] | None:
 
 
 def _describe_sklearn(model: LoadedModel, loaded: Any) -> ModelDescription:
+    inside = innermost(loaded)
+    if inside is not loaded and (library := _library_in(inside)) not in (None, "sklearn"):
+        return _DESCRIBE[library](model, inside)
     names = getattr(loaded, "feature_names_in_", None)
     columns = None if names is None else [str(name) for name in names]
     count = getattr(loaded, "n_features_in_", None)

@@ -22,6 +22,7 @@ from ..._data.arrays import F64
 from ..._data.cells import short
 from ..._engine.refit import RefittedModel
 from ..._model.training_set import TrainingSet
+from ..._tracer.label_answers import label_changes
 from ..report.outcomes import Outcomes
 from .basket import Basket
 from .session import MEAN, Session
@@ -75,22 +76,9 @@ def _labels_change(session: Session, basket: Basket, position: int) -> float:
     X = session.rows.X if position == MEAN else inputs.take_rows(session.rows.X, np.array(where))
     assert session.rows.y is not None
     y = session.rows.y[where]
-    if tracer.classes is None:
-        with session.lock:
-            slopes = tracer.label_influence(X, y, rows=rows, reduce="mean").values[:, 0]
-        old = tracer.y_train[rows].astype(float)
-        step = basket.labels[rows].astype(float) - old
-        return float((basket.factor[rows] * step) @ slopes)
-    total = 0.0
-    several = tracer.engine.ensemble.n_outputs > 1
-    for label in np.unique(basket.labels[rows]):
-        same = rows[basket.labels[rows] == label]
-        with session.lock:
-            moved = tracer.label_influence(
-                X, y, rows=same, reduce="mean", to=label if several else None
-            )
-        total += float(basket.factor[same] @ moved.change[:, 0])
-    return total
+    with session.lock:
+        changes = label_changes(tracer, X, y, rows, basket.labels[rows])
+    return float(basket.factor[rows] @ changes)
 
 
 def refitted(session: Session, basket: Basket, position: int) -> dict[str, Any]:

@@ -13,16 +13,17 @@ from ..._adapters.class_names import stored_labels
 from ..._adapters.versions import versions
 from ..._data.cells import cell_value, short
 from ..._data.json_values import json_value
-from ..report import report
+from ..make_report import report
 from ..report.page import render
 from .basket import Basket
 from .effects import refitted
-from .one_file import one_file, static_files
+from .frozen import COMMAND, frozen_explorer
 from .panels import loss_names
-from .record import record
+from .record import MAX_ROWS
 from .session import Session
 
 FORMAT = "leaftrace-explore-1"
+SECONDS = 20.0  # after which no more baskets are refitted for a report
 _SCRIPT = '''"""Repeats changes of a training set that were made in leaftrace's explorer, and checks the numbers.
 
 Call `repeat(tracer, X_test, y_test)` with the tracer and the test rows of the exploration:
@@ -155,9 +156,10 @@ def frozen_report(session: Session, position: int, call: str, check: Callable[[]
     """The report on a test row, as one HTML page that needs no server, with a recorded explorer in it.
 
     ``call``: how the explorer was opened, if that is a command."""
-    command = call if call.startswith("leaftrace ") else "lt.explore(tracer, X_test, y_test)"
-    player = static_files()["player.js"].decode()
-    frame = one_file(player, record(session, position, command, check))
+    command = call if call.startswith("leaftrace ") else COMMAND
+    worst = [int(i) for i in session.rows.chosen[:MAX_ROWS] if i != position]
+    positions = [position, *worst[: MAX_ROWS - 1]]
+    frame = frozen_explorer(session, positions, command, check, SECONDS)
     with session.lock:
         found = report(
             session.tracer,
@@ -165,5 +167,6 @@ def frozen_report(session: Session, position: int, call: str, check: Callable[[]
             session.rows.y,
             rows=np.array([position]),
             noise=bool(session.verdicts),
+            explorer=False,
         )
     return render(found.data, frame)

@@ -86,7 +86,7 @@ class Session:
         self.use = column_uses(tracer, X_test, self.test)
         self.verdicts: dict[int, str] = {}
         self.lock = threading.RLock()
-        self.before: F64 = self._score(tracer.engine.unchanged.ensemble)
+        self.before: F64 = self.scores(tracer.engine.unchanged.ensemble)
         self._influences: Recent[Influence] = Recent(KEPT_INFLUENCES)
         self.models: Recent[Ensemble] = Recent(KEPT_MODELS)
         self.answers: Recent[Any] = Recent(KEPT_MODELS)
@@ -113,7 +113,7 @@ class Session:
     @property
     def unit(self) -> LossUnit:
         """How people read these losses: squared errors as their root, in the unit of the target."""
-        return unit_of(self.tracer.engine.ensemble.loss)
+        return unit_of(self.tracer.engine.criterion)
 
     @property
     def size(self) -> F64:
@@ -146,20 +146,19 @@ class Session:
 
     # ---- scores of other models ----
 
-    def _score(self, ensemble: Ensemble) -> F64:
-        """(m, K) scores of the test rows by a refitted model; their leaves are kept if they fit."""
-        engine = self.tracer.engine
+    def placed(self) -> tuple[Ids, F64 | None]:
+        """Leaves (trees, m) and given scores of the test rows; they are kept if they fit."""
         placed: tuple[Ids, F64 | None] | None = getattr(self, "_leaves", None)
         if placed is None:
-            placed = engine.source.rows(self.rows.X)
+            placed = self.tracer.engine.source.rows(self.rows.X)
             if placed[0].nbytes <= KEPT_LEAVES:
                 self._leaves = placed
-        return ensemble.scores(*placed)
+        return placed
 
     def scores(self, ensemble: Ensemble) -> F64:
         """(m, K) scores of the test rows by a model with other leaf values."""
         with self.lock:
-            return self._score(ensemble)
+            return ensemble.scores(*self.placed())
 
     def describe(self, outcomes: Outcomes, j: int) -> dict[str, Any]:
         """The prediction for row j of these outcomes, with its error where losses are squared ones."""

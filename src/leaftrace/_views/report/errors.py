@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from ..._actions.effects import unit_of
-from ..._model.losses import Loss
+from ..._model.losses import Criterion
 
 _UNIT = "error"
 
 
-def add_errors(data: dict[str, Any], loss: Loss) -> None:
+def add_errors(data: dict[str, Any], loss: Criterion) -> None:
     """Add errors to the data of a report, where its losses are half the squared error."""
     unit = unit_of(loss)
     squared = unit.squared and data["of"] == "loss"

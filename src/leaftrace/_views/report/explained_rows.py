@@ -105,7 +105,7 @@ def choose_rows(
     """
     engine = tracer.engine
     F = engine.as_trained.scores(X, baseline)  # (m, K)
-    codes = None if y is None else engine.labels(y, len(F), labels_name)
+    codes = None if y is None else engine.test_codes(y, len(F), labels_name)
     names = given_names(engine.source)
     if codes is not None and names is not None:
         y = names[codes.astype(int)]

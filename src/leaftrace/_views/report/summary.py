@@ -101,7 +101,7 @@ def summarise(
         "versions": versions(),
         "hashes": hashes,
     }
-    add_errors(data, rows.tracer.engine.ensemble.loss)
+    add_errors(data, rows.tracer.engine.criterion)
     return data
 
 

@@ -352,4 +352,4 @@ class _Judge:
 
     def _labels(self, rows: Ints) -> F64:
         """Labels of training rows as the loss takes them."""
-        return self.rows.tracer.engine.ensemble.y[rows]
+        return self.rows.tracer.engine.own_codes[rows]

@@ -14,7 +14,7 @@ from ...._engine.methods import Method
 from ...._engine.queries import Of, Reduce
 from ...._engine.refit import RefittedModel
 from ...influence import Influence
-from ...label_answers import label_action, target_class
+from ...label_answers import label_action, refuse_transformed_labels, target_class
 from ..answers import QueryWords, part_influence, part_labels_influence
 from ..costs import Prices
 from ..group_effects import GroupedRows, group_effects_table
@@ -125,6 +125,7 @@ class Tracer(ClusterTracer):
         queries, test_index = self._queries(X_test, y_test, **how, method=None)
         engine = self.engine
         assert engine is not None
+        refuse_transformed_labels(engine)
         target = target_class(engine, to)
         with cluster_errors():
             chunks = self.cluster.map(

@@ -12,7 +12,7 @@ from ...._adapters.spark_models import local_model
 from ...._data.errors import InvalidInput
 from ...._engine.queries import Of, Reduce
 from ...._engine.refit import RefittedModel
-from ...label_answers import target_class
+from ...label_answers import refuse_transformed_labels, target_class
 from ..answers import part_influence, part_labels_influence
 from ..costs import Prices
 from ..group_effects import GroupedRows, group_effects_table
@@ -139,6 +139,7 @@ class Tracer(ClusterTracer):
             return self._frame_of(found.values, found.train_index)
         queries, _ = self._queries(X_test, y_test, **how, method=None)
         assert self.engine is not None
+        refuse_transformed_labels(self.engine)
         target = target_class(self.engine, to)
         with spark_errors():
             blocks = self._sent_blocks(queries)

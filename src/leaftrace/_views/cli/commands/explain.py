@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Annotated
 
 import numpy as np
@@ -10,6 +11,7 @@ import typer
 
 from ...._actions.common import Interruptible
 from ...._data.cells import open_cell_tables
+from ...make_report import recorded_explorer
 from ...report import Report
 from ...report.explained_rows import ExplainedRows, choose_rows
 from ...report.parts import data_hashes
@@ -24,6 +26,7 @@ from ..options import (
     MethodName,
     TestHasNoLabels,
     TestTable,
+    command_line,
     method_of,
     named_rows,
     split,
@@ -57,6 +60,10 @@ def explain(
     redact: Annotated[
         str, typer.Option(help="Columns that must not appear in the report: a,b.")
     ] = "",
+    no_explorer: Annotated[
+        bool,
+        typer.Option("--no-explorer", help="Leave the recorded explorer out of the report."),
+    ] = False,
     no_labels: TestHasNoLabels = False,
     method: MethodName = "leaf",
     retrain: AlsoRetrain = False,
@@ -100,7 +107,9 @@ def explain(
     show_explanation(job.out, chosen, found, top)
     if html is not None:
         settings = ReportSettings(positions, worst, top, redact=split(redact), retrain=retrain)
-        _write_report(job, html, chosen, found, settings)
+        wanted = False if no_explorer else None
+        command = command_line("explore", job.options, test=test)
+        _write_report(job, html, found, lambda: _report(chosen, found, settings, wanted, command))
     suggested = next_command(found, job.options, test)
     if suggested is not None:
         why, command = suggested
@@ -124,14 +133,12 @@ def _measure_noise(job: Job, rows: ExplainedRows, repeats: int, *, every_row: bo
     job.out.text(f"Noise floor: {floor.done}.{f' {floor.note}' if floor.note else ''}\n")
 
 
-def _write_report(
-    job: Job, path: str, rows: ExplainedRows, found: Explanation, settings: ReportSettings
-) -> None:
+def _write_report(job: Job, path: str, found: Explanation, make: Callable[[], Report]) -> None:
     """Write a report on the rows that were explained, unless Ctrl-C comes first."""
     written = False
     if not found.interrupted:
         with Interruptible():
-            _report(rows, found, settings).save(path)
+            make().save(path)
             written = True
     if not written:
         say("the report was not written.")
@@ -141,12 +148,22 @@ def _write_report(
     job.out.text(f"Report: {os.path.abspath(path)} ({size:.1f} MB)")
 
 
-def _report(rows: ExplainedRows, found: Explanation, settings: ReportSettings) -> Report:
-    """A report that takes the influences from the explanation."""
+def _report(
+    rows: ExplainedRows,
+    found: Explanation,
+    settings: ReportSettings,
+    explorer: bool | None,
+    command: str,
+) -> Report:
+    """A report that takes the influences from the explanation.
+
+    ``explorer, command``: as in `recorded_explorer`
+    """
     settings.check()
     check_rows(settings.rows, len(rows.outcomes.scores))
     train, test = open_cell_tables(rows.tracer.X_train, rows.X, settings.redacted)
     hashes = data_hashes(rows.tracer, rows.X, rows.y)
     # Sentences may name columns, so those of the terminal are not for a page that hides some.
     judged = None if settings.redacted else found.verdicts
-    return Report(summarise(rows, train, test, settings, hashes, found.sides, judged))
+    data = summarise(rows, train, test, settings, hashes, found.sides, judged)
+    return Report(data, recorded_explorer(rows, settings, explorer, command))

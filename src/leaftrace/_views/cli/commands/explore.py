@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Annotated
 
 import typer
@@ -11,7 +10,7 @@ from ...._data.errors import InvalidInput
 from ...explore import explore as serve
 from .. import INTERRUPTED, OK
 from ..job import Job
-from ..options import TestTable
+from ..options import TestTable, command_line
 from ..output import say
 
 
@@ -36,11 +35,7 @@ def explore(
     other = job.open(test)
     tracer, _ = job.trace(training)
     given = job.read(other)
-    options = job.options
-    made = shlex.join(
-        ["leaftrace", "explore", options.model, "--train", options.train, "--test", test]
-    )
-    made += f" --target {shlex.quote(options.target)}"
+    made = command_line("explore", job.options, test=test)
     try:
         explorer = serve(
             tracer, given.X, given.y, port=port, open_browser=not no_open, how_made=made

@@ -100,13 +100,13 @@ def clean(
     settings: Any = {"action": action, "batch": batch, "max_rounds": max_rounds, "seed": seed}
     found = clean_training_set(tracer, chooses.X, chooses.y, judges.X, judges.y, **settings)
     show_finding(job.out, found)
-    changes = changed_rows(tracer, found)
+    changes = changed_rows(tracer, found, chooses.X, chooses.y)
     job.out.document |= {"improved": found.improved, "rows": records(changes)}
     if not found.improved:
         if out is not None:
             say(f"'{out}' was not written: nothing is to be changed.")
         return NO
-    job.out.text("\nTraining rows to change", "bold")
+    job.out.text("\nTraining rows to change, the most harmful first", "bold")
     job.out.table(changes, top)
     if out is not None:
         content = write_cleaned(out, job.options, training.file, tracer, found)
