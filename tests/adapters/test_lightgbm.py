@@ -284,6 +284,15 @@ def test_bags_after_a_first_tree_without_split(data, settings, frequency):
     assert "rows of each tree drawn again" in tracer.fidelity.verdict
 
 
+def test_other_labels_that_show_in_the_starting_score_alone():
+    """The first tree is that score, and all later leaves have the largest step, for any labels."""
+    more = {**SMALL_BAGS, "bagging_freq": 1, "max_delta_step": 1e-4}
+    model = first_tree_unsplit(lambda seed: train(rounds=30, bagging_seed=seed, **more))
+    assert lt.Tracer(model, NUMBERS.X, NUMBERS.codes).fidelity.exact
+    with pytest.raises(lt.FidelityError, match="starting score"):
+        lt.Tracer(model, NUMBERS.X, NUMBERS.codes + 0.1)
+
+
 def test_goss_after_a_first_tree_without_split():
     """GOSS starts to draw rows an iteration later; random columns decide whether a tree splits."""
     more = {"data_sample_strategy": "goss", "feature_fraction": 0.1, "min_gain_to_split": 20}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from . import ranker_space
+from . import ranker_space, targets_space
 from .checks import run
 from .draw import Draw
 from .spaces import LIBRARIES, draw_configuration
@@ -11,13 +11,19 @@ from .summary import command
 SEEDS = 60  # of each library: a minute or two in all
 
 
-RANKERS = 20  # those of rankers, and of rarer options
+RANKERS = 20  # those of rankers, of several labels, and of rarer options
 
 
 @pytest.mark.parametrize("seed", range(RANKERS))
 def test_a_random_ranker(seed):
     outcome = ranker_space.run(ranker_space.draw_configuration(Draw(seed)))
     assert not outcome.failures, outcome.failures
+
+
+@pytest.mark.parametrize("seed", range(RANKERS))
+def test_a_random_model_of_several_labels(seed):
+    outcome = targets_space.run(targets_space.draw_configuration(Draw(seed)))
+    assert not outcome.failures, f"{outcome.failures}\n{command('targets', seed)}"
 
 
 @pytest.mark.parametrize(
