@@ -32,6 +32,7 @@ from .model import ParsedModel
 from .monotone import constrained_tree, directions
 from .objectives import (
     INTENSITY,
+    QUANTILES,
     Objective,
     label_weights,
     objective,
@@ -235,8 +236,7 @@ class LightGBMRun:
     def _held_start(self, params: dict[str, Any], fitted: F64) -> F64:
         """(K,) the starting score; where a first tree of one leaf shows it, the model's own.
 
-        Its difference from the one of the labels is the only trace of other labels, if all later
-        leaves are at a limit.
+        Other labels show there alone, if all later leaves are at a limit.
         """
         if self.parsed.averaged or params["boosting"] == "dart":  # which scale that leaf
             return fitted
@@ -287,6 +287,11 @@ class LightGBMRun:
         """
         T = self.parsed.iterations
         empty = self.without_splits.all(axis=1)
+        if self.parsed.objective[0] in QUANTILES and empty[1:].any():
+            raise UnsupportedModel(
+                "a tree of this forest has no split, so that its value is a step along the gradient, while other leaves "
+                "are quantiles of their rows; train with fewer constraints on splits."
+            )
         if folded and np.any(self.without_splits.any(axis=1) & ~empty):
             raise UnsupportedModel(
                 "a class of this forest has a tree without splits, which lacks the starting score that the trees of "
