@@ -44,6 +44,13 @@ def test_derivatives(loss):
     np.testing.assert_allclose(loss.label_terms(A, y), by_label, atol=1e-5)
 
 
+def test_second_derivatives_far_from_the_label():
+    """Leaves without l2 divide by them; 1 - tanh^2 has no digits there."""
+    r = np.array([-40.0, -12.0, 7.0, 12.0, 18.0])
+    h = losses.LogCosh().terms(r, np.zeros(5))[2]
+    np.testing.assert_allclose(h, np.cosh(r) ** -2.0, rtol=1e-12)
+
+
 @pytest.mark.parametrize("loss", [losses.Quantile(0.3, 1e-3), losses.RelativeError()])
 def test_gradients_of_broken_lines(loss):
     A, y = POINTS

@@ -284,6 +284,15 @@ def test_bags_after_a_first_tree_without_split(data, settings, frequency):
     assert "rows of each tree drawn again" in tracer.fidelity.verdict
 
 
+def test_other_labels_that_show_in_the_starting_score_alone():
+    """The first tree is that score, and all later leaves have the largest step, for any labels."""
+    more = {**SMALL_BAGS, "bagging_freq": 1, "max_delta_step": 1e-4}
+    model = first_tree_unsplit(lambda seed: train(rounds=30, bagging_seed=seed, **more))
+    assert lt.Tracer(model, NUMBERS.X, NUMBERS.codes).fidelity.exact
+    with pytest.raises(lt.FidelityError, match="starting score"):
+        lt.Tracer(model, NUMBERS.X, NUMBERS.codes + 0.1)
+
+
 def test_goss_after_a_first_tree_without_split():
     """GOSS starts to draw rows an iteration later; random columns decide whether a tree splits."""
     more = {"data_sample_strategy": "goss", "feature_fraction": 0.1, "min_gain_to_split": 20}
@@ -340,7 +349,7 @@ def test_dart_drops_at_most(limit):
 
 
 def test_a_forest_with_trees_without_splits():
-    """A tree without splits is zero, not the starting score, which moves the mean towards zero."""
+    """The first is zero, later ones have the value of all their rows; none holds the starting score."""
     model = train(
         boosting="rf", bagging_fraction=0.6, bagging_freq=1, min_gain_to_split=80, rounds=12
     )
@@ -354,8 +363,38 @@ def test_a_forest_with_trees_without_splits():
     )
 
 
+def test_a_tree_without_splits_follows_its_rows():
+    """Such a tree of a forest is the mean residual of the rows it drew; the replay took it for a constant."""
+    y = NUMBERS.codes
+    settings = {"boosting": "rf", "bagging_fraction": 0.6, "bagging_freq": 1}
+    model = train(min_gain_to_split=80, rounds=6, **settings)
+    trees = [tree["tree_structure"] for tree in model.dump_model()["tree_info"]]
+    t = next(t for t, tree in enumerate(trees) if t and "leaf_value" in tree)
+    tracer = lt.Tracer(model, NUMBERS.X, y, dtype="float64")
+    e = tracer.engine.ensemble
+    rows = np.asarray(e.sample[t]) > 0
+    found = (y - y.mean())[rows].mean()
+    assert trees[t]["leaf_value"] == pytest.approx(found, rel=1e-6)  # of float32 labels
+    gone = np.flatnonzero(rows)[:3]
+    rest = np.delete(np.arange(len(y)), gone)
+    moved = (y - y[rest].mean())[np.setdiff1d(np.flatnonzero(rows), gone)].mean()
+    assert abs(moved - found) > 1e-3
+    refitted = tracer.refit(without=gone)
+    np.testing.assert_allclose(refitted.ensemble.values[e.leaf_range(t)], [[moved]], rtol=1e-6)
+    np.testing.assert_allclose(
+        refitted.model.predict(NUMBERS.X_test), refitted.predict(NUMBERS.X_test), rtol=1e-9
+    )
+
+
+def test_a_forest_of_quantiles_with_trees_without_splits_is_refused():
+    more = {**SMALL_BAGS, "boosting": "rf", "bagging_freq": 1, "objective": "quantile"}
+    model = first_tree_unsplit(lambda seed: train(rounds=30, bagging_seed=seed, **more))
+    with pytest.raises(lt.UnsupportedModel, match="a step along the gradient, while other leaves"):
+        lt.Tracer(model, NUMBERS.X, NUMBERS.codes)
+
+
 def test_a_forest_with_trees_without_splits_in_some_classes():
-    """Zero is right without starting scores; with them, the trees of a step would differ in what they hold."""
+    """Without starting scores; with them, the trees of a step would differ in what they hold."""
     forest = MULTICLASS | {
         "boosting": "rf",
         "bagging_fraction": 0.6,

@@ -170,3 +170,17 @@ def test_advice_for_values_that_are_not_finite(dtype, advised):
     with pytest.raises(lt.LeaftraceError, match="smaller learning rate") as caught:
         finite_values(np.array([[np.inf]], dtype))
     assert ("float64" in str(caught.value)) is advised
+
+
+def test_derivatives_beyond_float32_are_refused_without_a_warning():
+    """Of the Poisson loss at a score of 200, exp(200); in float64 there is a number."""
+    X = np.arange(8.0)[:, None]
+    y = np.arange(8.0)
+    model = cb.CatBoostRegressor(
+        loss_function="Poisson", iterations=2, depth=1, verbose=0, allow_writing_files=False
+    ).fit(X, y)
+    baseline = np.array([200.0])
+    with pytest.raises(lt.LeaftraceError, match="float64"):
+        lt.Tracer(model, X, y).influence(X[:1], y[:1], baseline=baseline)
+    wide = lt.Tracer(model, X, y, dtype="float64").influence(X[:1], y[:1], baseline=baseline)
+    assert np.abs(wide.values).max() > 1e80

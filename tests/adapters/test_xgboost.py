@@ -38,6 +38,19 @@ def margins(booster, X, **how):
     return booster.predict(matrix(X), output_margin=True, **how).astype(float)
 
 
+@pytest.mark.parametrize("objective", ["reg:logistic", "count:poisson"])
+def test_a_base_score_becomes_the_margin_of_xgboost(objective):
+    """To the last bit, which a leaf of few rows shows. A library of C may round one of them otherwise."""
+    rows = xgb.DMatrix(BINARY.X[:4], [0.0, 1.0, 0.0, 1.0])
+    fixed = {"objective": objective, "eta": 0.0, "nthread": 1}
+    same = 0
+    for number in np.random.default_rng(0).uniform(0.02, 0.98, 30):
+        booster = xgb.train({**fixed, "base_score": number}, rows, 1)
+        own = booster.predict(rows, output_margin=True)[0]
+        same += own == start.margin(objective, np.array([number]))[0]
+    assert same >= 29
+
+
 def exact(model, data=NUMBERS, weight=None, **arguments):
     tracer = lt.Tracer(model, data.X, data.y, weight, n_jobs=1, **arguments)
     assert tracer.fidelity.exact

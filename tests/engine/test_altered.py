@@ -107,10 +107,7 @@ def test_refits_are_the_oracles(name):
     n = len(case.w)
     X = case.data.X_test
     data = case.data
-    if (
-        structure.min_hessian == 0.99
-    ):  # min_child_weight of one, but for the sake of finite differences
-        structure = replace(structure, min_hessian=1.0)
+    structure = structure.strict()
     y, codes = other_labels(data)
     w = other_weights(case.w)
     if name in UNWEIGHTED:

@@ -1,6 +1,5 @@
 """Refits without sets of rows, many at once, against the oracle for every setting of the contract."""
 
-from dataclasses import replace
 
 import numpy as np
 import oracle
@@ -30,10 +29,7 @@ def sets_of(case, structure, count):
 @pytest.mark.parametrize("name", CASES)
 def test_scores_are_the_oracles(name):
     case, tracer, structure, test_steps = prepared(name)
-    if (
-        structure.min_hessian == 0.99
-    ):  # min_child_weight of one, but for the sake of finite differences
-        structure = replace(structure, min_hessian=1.0)
+    structure = structure.strict()
     if case.baseline is not None:
         pytest.skip("test rows have no baseline here")
     X = case.data.X_test

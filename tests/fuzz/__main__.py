@@ -16,7 +16,7 @@ from .summary import Summary
 from .tasks import TASKS
 
 FILES_SHARE = 5  # every fifth seed is a damaged file
-RANKERS_SHARE = 8  # every eighth of the others is a ranker
+TASK_OF_REMAINDER = {1: "rankers", 3: "targets"}  # of the others, by the seed modulo eight
 
 
 def arguments():
@@ -24,6 +24,9 @@ def arguments():
     parser.add_argument("--seed", type=int, help="run this seed alone and show what it found")
     parser.add_argument("--files", action="store_true", help="the seed is one of a damaged file")
     parser.add_argument("--rankers", action="store_true", help="the seed is one of a ranker")
+    parser.add_argument(
+        "--targets", action="store_true", help="the seed is one of a model of several labels"
+    )
     parser.add_argument(
         "--library", choices=list(LIBRARIES), help="the seed is one of this library alone"
     )
@@ -41,12 +44,12 @@ def arguments():
 
 def run_one(given):
     """Run one seed, and print its configuration and findings. Return the exit code."""
-    task = "files" if given.files else "rankers" if given.rankers else "models"
+    task = next((name for name in TASKS if getattr(given, name, False)), "models")
     draw, run = TASKS[task]
     configuration = draw(given.seed)
     if given.library is not None:
         configuration = draw_configuration(Draw(given.seed), given.library)
-    if given.shrink and task == "models":
+    if given.shrink and task in ("models", "targets"):
         configuration, outcome = shrink(configuration, run)
     else:
         outcome = run(configuration)
@@ -60,7 +63,7 @@ def run_one(given):
 def fresh_seeds(first, only):
     """Yield (task, seed) pairs."""
     for seed in itertools.count(first):
-        others = "rankers" if seed % RANKERS_SHARE == 1 else "models"
+        others = TASK_OF_REMAINDER.get(seed % 8, "models")
         yield only or ("files" if seed % FILES_SHARE == 0 else others), seed
 
 

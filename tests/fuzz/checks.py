@@ -50,11 +50,11 @@ def quiet():
         yield
 
 
-def run(configuration):
+def run(configuration, make=case_of):
     """Train the model of a configuration and check everything. Return the outcome."""
     out = Outcome(configuration)
     with quiet():
-        case = trained_case(configuration, out)
+        case = trained_case(configuration, out, make)
         if case is None:
             return out
         reference = agreeing_reference(case, configuration, out)
@@ -198,8 +198,7 @@ def refits(case, tracer, reference, out):
     if not case.smooth and case.weight is None:
         return  # quantiles of rows with weights have another form
     factor = 0.5 + rng.random(n)
-    strict = reference.with_full_min_hessian(case.weight is not None)
-    answer = strict.answer(lambda r: r.scores(w=r.w * factor))
+    answer = reference.answer(lambda r: r.scores(w=r.w * factor))
     compare_scores(out, "refit with weights", tracer, answer, case, sample_weight=case.w * factor)
 
 
@@ -216,7 +215,8 @@ def compare_scores(out, check, tracer, answer, case, **change):
 def other_labels(case, tracer, reference, out):
     """Two exchanged labels must be refused if the oracle gives other predictions for them."""
     y = case.data.codes
-    others = np.flatnonzero((y != y[0]) & (case.w > 0))
+    differs = (y != y[0]).reshape(len(y), -1).any(axis=1)
+    others = np.flatnonzero(differs & (case.w > 0))
     if not len(others):
         return
     swapped = np.arange(len(y))
@@ -364,6 +364,7 @@ def label_influences(case, tracer, reference, out):
     data = case.data
     n = len(case.w)
     K = reference.structure.K
+    several = data.codes.ndim > 1  # labels a row
     if reference.has_classes and K > 1:
         if np.ndim(reference.structure.class_weight) or reference.structure.sample is not None:
             return
@@ -374,7 +375,7 @@ def label_influences(case, tracer, reference, out):
     ):
         return  # the oracle's starting score asks whether a label is 1
     else:
-        target = None
+        target = 1 if several else None
     found = asked(
         out, "label influence", True,
         lambda: tracer.label_influence(data.X_test, data.y_test, reduce="mean", to=target).values[:, 0],
@@ -382,11 +383,12 @@ def label_influences(case, tracer, reference, out):
     if found is None:
         return
     scale = slope_scale(found, reference)
-    unit = np.eye(n)
     for row in np.unique(np.r_[np.argsort(found)[[0, -1]], some_rows(n, 1)]):
-        if target is None:
+        if several or target is None:
             h = 2e-3 * (data.codes.std() or 1.0)
-            value, error = reference.slope(lambda r, e, row=row: r.loss(y=r.y + e * unit[row]), h)
+            unit = np.zeros(data.codes.shape)
+            unit[(row, target) if several else row] = 1.0
+            value, error = reference.slope(lambda r, e, unit=unit: r.loss(y=r.y + e * unit), h)
         else:
             value, error = reference.slope(
                 lambda r, e, row=row: r.loss_moving(row, target, e), 2e-3

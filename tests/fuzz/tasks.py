@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from . import checks, damaged_files, ranker_space
+from . import checks, damaged_files, ranker_space, targets_space
 from .draw import Draw
 from .spaces import draw_configuration
 
 TASKS = {
     "models": (lambda seed: draw_configuration(Draw(seed)), checks.run),
     "rankers": (lambda seed: ranker_space.draw_configuration(Draw(seed)), ranker_space.run),
+    "targets": (lambda seed: targets_space.draw_configuration(Draw(seed)), targets_space.run),
     "files": (lambda seed: damaged_files.draw_configuration(Draw(seed)), damaged_files.run),
 }
 

@@ -12,6 +12,7 @@ from boosters import Case
 from catboost import CatBoost, Pool
 from catboost_structure import QUIET
 from sklearn.ensemble import ExtraTreesRegressor
+from sklearn_forest import forest_structure
 from xgboost_formulas import f32, quantile
 from xgboost_reading import matrix, raw
 from xgboost_structure import structure as xgboost_structure
@@ -82,7 +83,8 @@ def pinball(F, y):
     return np.maximum(levels * r, (levels - 1) * r).sum(axis=1)
 
 
-def xgboost_case(data, formulas, start, **params):
+def xgboost_case(data, formulas, start, rounds=8, **params):
+    K = data.y.shape[1]
     params = {
         "max_depth": 3,
         "nthread": 1,
@@ -92,14 +94,14 @@ def xgboost_case(data, formulas, start, **params):
     }
 
     def fit(X, y, w, margin):
-        return xgb.train(params, matrix(X, label=y, weight=w), 8)
+        return xgb.train(params, matrix(X, label=y, weight=w), rounds)
 
     def structure(case):
         found, steps = xgboost_structure(case)
         vectors = params.get("multi_strategy") == "multi_output_tree"
         derivatives, loss = formulas
         more = {"derivatives": derivatives, "loss_value": loss, "base_value": start}
-        return replace(found, K=2, O=2 if vectors else 1, class_weight=1.0, **more), steps
+        return replace(found, K=K, O=K if vectors else 1, class_weight=1.0, **more), steps
 
     weights = boosters.weights(len(data.y))
     return Case("", data, fit, raw, structure, weight=weights, tolerance=5e-7)
@@ -168,25 +170,15 @@ def log_linear_loss(F, y):
     return np.maximum(0.3 * r, -0.7 * r)
 
 
-def forest():
-    data = two_targets()
-
+def forest_case(data, make):
     def fit(X, y, w, baseline):
-        model = ExtraTreesRegressor(6, max_depth=3, max_features=4, random_state=0)
-        return model.fit(X, y, sample_weight=w)
+        return make().fit(X, y, sample_weight=w)
 
     def structure(case):
-        def steps(X):
-            ids = case.model.apply(X)
-            sizes = [tree.tree_.node_count for tree in case.model.estimators_]
-            return [[(ids[:, t], sizes[t], 0)] for t in range(6)]
-
-        start = mean(case.data.y, case.w)
-        return oracle.Structure(
-            loss="", steps=steps(case.data.X), K=2, O=2, newton=True, l2=0.0, lr=1.0,
-            scales=[[1.0]] * 6, base=start, moves=[*[[]] * 6, [(t, 1 / 6) for t in range(6)]],
-            derivatives=squared, loss_value=squared_loss,
-        ), steps(case.data.X_test)  # fmt: skip
+        found, steps = forest_structure(case)
+        K = data.y.shape[1]
+        more = {"derivatives": squared, "loss_value": squared_loss}
+        return replace(found, K=K, O=K, base=mean(data.y, case.w), **more), steps
 
     return Case(
         "", data, fit, lambda model, X: model.predict(X), structure,
@@ -222,5 +214,8 @@ CASES = {
     "CatBoost, LogLinQuantile": lambda: catboost_case(
         boosters.numbers("positive"), "LogLinQuantile:alpha=0.3", (log_linear, log_linear_loss)
     ),
-    "scikit-learn, forest": forest,
+    "scikit-learn, forest": lambda: forest_case(
+        two_targets(),
+        lambda: ExtraTreesRegressor(6, max_depth=3, max_features=4, random_state=0),
+    ),
 }

@@ -119,7 +119,9 @@ def structure(case, kinds=None, class_weight=None, rates=None, **settings):
         rate, moves = dart(p, T)
     elif p["boosting"] == "rf":
         rate = 1.0
-        moves = [*[[]] * T, [(t, 1 / T) for t in range(T)]]
+        # Trees without splits do not hold the starting score.
+        alone = np.reshape(counts, (T, K)).max(axis=1) == 1
+        moves = [*[[]] * T, [(-1, -alone.mean()), *((t, 1 / T) for t in range(T))]]
     drawn = bags(p, y, T)
     for t, bag in enumerate(drawn or ()):
         root = trees[t * K]["tree_structure"]
@@ -136,10 +138,12 @@ def structure(case, kinds=None, class_weight=None, rates=None, **settings):
         more["sample"] = [
             [d * (label_weight[:, k] if K > 1 else 1.0) for k in range(K)] for d in drawn
         ]
-    if min(counts) == 1:  # a tree without splits stays zero: no row moves it
+    if min(counts) == 1:
+        # A tree without splits stays zero, as no row moves it; later ones of a forest are moved.
         drawn = more.get("sample", [[np.ones(len(y))] * K] * T)
+        later = p["boosting"] == "rf"
         more["sample"] = [
-            [d * (counts[t * K + k] > 1) for k, d in enumerate(step)]
+            [d * (counts[t * K + k] > 1 or (later and t > 0)) for k, d in enumerate(step)]
             for t, step in enumerate(drawn)
         ]
     if p["use_quantized_grad"] and not p["quant_train_renew_leaf"]:

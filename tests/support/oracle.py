@@ -29,6 +29,8 @@ class Structure:
     ``chains[t]``        lists of leaves of step t, a tree of one output, whose values must not fall
     ``diagonal``         a vector leaf is solved one output at a time
     ``class_weight``     (n,) multiplies w in the leaves, and in the base unless base_value is given
+    ``rounds_residuals`` leaves are statistics of residuals that the library rounds to float32
+    ``slack``            how much H may fall short of min_hessian, for finite differences; see `strict`
 
     Functions of a library; None means the functions below:
 
@@ -56,6 +58,7 @@ class Structure:
     l1: float = 0.0
     max_step: float = np.inf
     min_hessian: float = 0.0
+    slack: float = 0.0
     more_l2: list | None = None
     more_gradient: list | None = None
     shift: list | None = None
@@ -66,6 +69,7 @@ class Structure:
     base_value: object = None
     leaf: object = None
     leaf_of_step: object = None
+    rounds_residuals: bool = False
     diagonal: bool = False
     class_weight: object = 1.0
 
@@ -78,6 +82,18 @@ class Structure:
         offset = self.offset[keep] if np.ndim(self.offset) else self.offset
         class_weight = self.class_weight[keep] if np.ndim(self.class_weight) else self.class_weight
         return replace(self, steps=steps, offset=offset, sample=sample, class_weight=class_weight)
+
+    def strict(self):
+        """Return the same for refits, which need no slack.
+
+        A leaf that is exactly at min_hessian becomes zero with any less weight. Its derivative is the
+        one for more weight, so finite differences need a lower bound, out of their reach."""
+        return replace(self, slack=0.0)
+
+    @property
+    def bound(self):
+        """The H below which a leaf stays zero; none if it is not positive."""
+        return self.min_hessian - self.slack
 
     def loss_of(self, F, y):
         return self.loss_value(F, y) if self.loss_value else loss_value(self.loss, F, y)
@@ -223,8 +239,8 @@ def tree_value(structure, ids, L, o, scales, A, y, w, lam, t=0, r=0):
         some = np.einsum("laa->la", D).min(axis=1) > 0  # not for an empty leaf without l2
         step = np.zeros((L, O))
         step[some] = -np.linalg.solve(D[some], soft(G[some], structure.l1)[..., None])[..., 0]
-        if structure.min_hessian:
-            step[np.einsum("laa->la", H) < structure.min_hessian] = 0  # each output by itself
+        if structure.bound > 0:
+            step[np.einsum("laa->la", H) < structure.bound] = 0  # each output by itself
         step = np.clip(step, -structure.max_step, structure.max_step)
         if structure.chains:
             step = pooled(S + step, D[:, 0, 0], structure.chains[t]) - S
@@ -260,7 +276,7 @@ def from_nodes(structure, root, ids, L, o, A, y, w, lam):
         H = (w * h[:, o, o])[here].sum()
         D = H + lam + node.l2
         # Slopes at weight zero go below it, where a bound of zero is still no bound.
-        bounded = structure.min_hessian and structure.min_hessian > H
+        bounded = structure.bound > 0 and H < structure.bound
         live = D > 0 and not bounded
         s = -soft(G, structure.l1) / D if live else 0.0
         return np.clip(s, -structure.max_step, structure.max_step)

@@ -57,9 +57,7 @@ def structure(case, given=None, own=False):
     if float(p["subsample"]) < 1:
         edges = np.cumsum([0, *[len(step) for step in steps]])
         sample = [rows[a:b] for a, b in pairwise(edges)]
-    # A leaf exactly at min_child_weight (by default one row of weight one) becomes zero with any less
-    # weight. The derivative is the one for more weight, so the oracle's bound is a little lower, out of
-    # the reach of finite differences.
+    # Without weights, leaves can be exactly at min_child_weight: by default one row of weight one.
     constant_h = not own and objective in ("reg:squarederror", *QUANTILES)
     slack = 0.01 if constant_h and case.weight is None else 0.0
     leaf = None
@@ -82,11 +80,13 @@ def structure(case, given=None, own=False):
         moves=moves,
         l1=f32(p["reg_alpha"]),
         max_step=bound or np.inf,
-        min_hessian=f32(p["min_child_weight"]) - slack,
+        min_hessian=f32(p["min_child_weight"]),
+        slack=slack,
         derivatives=derivatives(objective, p),
         loss_value=loss_value(objective, p),
         base_value=base_value(objective, p, case.weight is not None, spw) if estimated else None,
         leaf=leaf,
+        rounds_residuals=leaf is not None,
         nodes=None if leaf else monotone_nodes(booster, p["monotone_constraints"], trees_of_steps),
         diagonal=True,
         class_weight=np.where(data.codes == 1, spw, 1.0) if "scale_pos_weight" in p else 1.0,

@@ -216,11 +216,10 @@ class LeafEquations:
         return s, D_inverse
 
     def _set_fixed(self, s: F64) -> NDArray[np.bool_]:
-        """Write the values of fixed leaves into s; return (M,) which leaves are fixed."""
+        """Write zeros into s for fixed leaves; return (M,) which leaves are fixed."""
         e = self.ensemble
-        here = e.leaf_range(self.t)
-        fixed = np.zeros(self.M, bool) if e.fixed is None else e.fixed[here]
-        s[fixed] = (e.values[here] - self._shift)[fixed] / e.rate(self.t)
+        fixed = np.zeros(self.M, bool) if e.fixed is None else e.fixed[e.leaf_range(self.t)]
+        s[fixed] = 0.0
         return fixed
 
     def _from_nodes(self, sums: LeafSums, H: F64, c: float) -> Iteration:

@@ -91,11 +91,12 @@ class Queries:
             refuse_linear("this question")
         fbar = zeros((len(self.ensemble.values), self.ensemble.leaf_outputs, width), dtype)
         base = np.zeros((self.ensemble.n_outputs, width))
-        if self.reduce:
-            for lane, s in enumerate(range(len(self))[columns]):
-                self._add_reduced_seeds(s, fbar[:, :, lane], base[:, lane])
-        else:
-            self._add_row_seeds(columns, fbar, base)
+        with np.errstate(over="ignore"):  # beyond float32: the answer is not finite, and is refused
+            if self.reduce:
+                for lane, s in enumerate(range(len(self))[columns]):
+                    self._add_reduced_seeds(s, fbar[:, :, lane], base[:, lane])
+            else:
+                self._add_row_seeds(columns, fbar, base)
         return fbar, base
 
     def _add_reduced_seeds(self, s: int, fbar: Any, base: F64) -> None:

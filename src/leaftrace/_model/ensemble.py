@@ -67,7 +67,7 @@ class Ensemble:
                                    nodes (smoothed or monotone trees); otherwise None
     ``chains``                     for each step (chains, n) leaves whose values are pooled until they
                                    do not fall along a chain (monotone symmetric trees), or None
-    ``fixed``        (leaves,) or None  leaves whose value does not come from their rows
+    ``fixed``        (leaves,) or None  leaves that are zero whatever their rows are
     ``recorded``                   what the model recorded of its leaves, or None
     ``further_records``            records that are not compared, but help to find a cause
     ``rough_scores``               scores (n, K) before step t > 0 from those after step t - 1, if the

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..._data.arrays import F64
-from ..._model.general_losses import General, KernelFamily, Pinball, Terms, pieces
+from ..._model.general_losses import General, KernelFamily, Pinball, Terms, pieces, sigmoids
 from ..base import f32
 
 
@@ -24,7 +24,8 @@ class LogCosh(General):
 
     def terms(self, A: F64, y: F64) -> Terms:
         g = np.tanh(A - y)
-        h = 1 - g * g
+        p, q = sigmoids(2 * (A - y))
+        h = 4 * p * q  # 1 - g^2 would have no digits far from the label
         return g, h, h, -2 * g * h
 
 

@@ -32,6 +32,7 @@ from .model import ParsedModel
 from .monotone import constrained_tree, directions
 from .objectives import (
     INTENSITY,
+    QUANTILES,
     Objective,
     label_weights,
     objective,
@@ -230,7 +231,17 @@ class LightGBMRun:
             raise UnsupportedModel(
                 "a class has no training rows; train with the classes that there are."
             )
-        return base, kind.base
+        return self._held_start(params, base), kind.base
+
+    def _held_start(self, params: dict[str, Any], fitted: F64) -> F64:
+        """(K,) the starting score; where a first tree of one leaf shows it, the model's own.
+
+        Other labels show there alone, if all later leaves are at a limit.
+        """
+        if self.parsed.averaged or params["boosting"] == "dart":  # which scale that leaf
+            return fitted
+        shown = [tree.values[0] for tree in self.parsed.trees[: self.parsed.outputs]]
+        return np.where(self.without_splits[0], shown, fitted)
 
     def _has_start(self, params: dict[str, Any]) -> bool:
         """Whether there is a starting score, which rankers have not.
@@ -272,10 +283,15 @@ class LightGBMRun:
     def _forest_schedule(self, folded: bool) -> _Schedule:
         """The mean of all trees, without learning rate.
 
-        A tree without splits is zero, and does not hold the starting score.
+        A tree without splits does not hold the starting score.
         """
         T = self.parsed.iterations
         empty = self.without_splits.all(axis=1)
+        if self.parsed.objective[0] in QUANTILES and empty[1:].any():
+            raise UnsupportedModel(
+                "a tree of this forest has no split, so that its value is a step along the gradient, while other leaves "
+                "are quantiles of their rows; train with fewer constraints on splits."
+            )
         if folded and np.any(self.without_splits.any(axis=1) & ~empty):
             raise UnsupportedModel(
                 "a class of this forest has a tree without splits, which lacks the starting score that the trees of "
@@ -314,10 +330,16 @@ class LightGBMRun:
         return l2 if l2.any() and not computed_anew else None
 
     def _fixed_leaves(self) -> NDArray[np.bool_] | None:
-        """(leaves,) whether a leaf is a whole tree: its value is the starting score or zero."""
-        if not self.without_splits.any():
+        """(leaves,) whether a leaf is a whole tree that is the starting score or zero; or None.
+
+        In a forest only the first trees are. Later ones without a split have the value of all their rows.
+        """
+        alone = self.without_splits.copy()
+        if self.parsed.averaged:
+            alone[1:] = False
+        if not alone.any():
             return None
-        return np.repeat(self.without_splits.ravel(), np.diff(self.parsed.tree_leaves))
+        return np.repeat(alone.ravel(), np.diff(self.parsed.tree_leaves))
 
     def _sample(
         self, by_tree: Sequence[Any] | None, by_step: Sequence[Any] | None

@@ -170,9 +170,10 @@ class Objective:
 
 
 INTENSITY = "cross_entropy_lambda"  # whose gradients are not proportional to the weights of rows
+QUANTILES = ("regression_l1", "quantile", "mape")  # leaves are quantiles of their rows
 OBJECTIVES = (
     "regression", "huber", "fair", "poisson", "gamma", "tweedie", "binary", "cross_entropy", "multiclass",
-    "multiclassova", "regression_l1", "quantile", "mape", INTENSITY,
+    "multiclassova", *QUANTILES, INTENSITY,
 )  # fmt: skip
 
 
@@ -193,7 +194,7 @@ def objective(
     # w g is rounded once. With weights of one, rounding g before changes nothing, and GOSS, which
     # multiplies afterwards, needs it.
     once = Rounding(derivatives=not weighted, terms=True)
-    if name in ("regression_l1", "quantile", "mape"):
+    if name in QUANTILES:
         return _percentile_objective(name, params, weighted, version, once)
     steep = SteepRounding(derivatives=not weighted, terms=True, factor=steepness(name, params, K))
     sigmoid = float(params["sigmoid"])

@@ -162,15 +162,19 @@ class RoundedRule:
 
 
 def margin(objective: str, base_score: F64) -> F64:
-    """(K,) the raw score that corresponds to a stored base_score, computed in float32."""
+    """(K,) the raw score that corresponds to a stored base_score, computed in float32.
+
+    A logarithm is rounded once, as that of the C library; NumPy's of float32 is off by several bits.
+    """
     b = base_score.astype(np.float32)
     link = _LINKS.get(objective, "identity")
+    if link == "identity":
+        return b.astype(np.float64)
     if link == "logit":
         b = np.clip(b, np.float32(1e-6), np.float32(1) - np.float32(1e-6))
-        b = -np.log(np.float32(1) / b - np.float32(1))
-    elif link == "log":
-        b = np.log(b)
-    return b.astype(np.float64)
+        b = np.float32(1) / b - np.float32(1)
+    log = np.log(b.astype(np.float64)).astype(np.float32)
+    return (-log if link == "logit" else log).astype(np.float64)
 
 
 def takes_newton_step(params: Mapping[str, str]) -> bool:
