@@ -2,9 +2,10 @@
 
 A leaf holds its bounds for each column, each with the interval of that column in which it acts: the
 interval that its box has in common with the other leaf's, or its own if the monotone split between
-the two is on that very column. A side of a split takes the bounds whose intervals it reaches. When a
-new pair of leaves touches a leaf, its lower bounds are made again from the leaves that are beside it
-then; its upper bounds, if only they were touched.
+the two is on that very column. The left side of a split takes all bounds that begin before it, also
+those that end before the leaf begins; the right side all that end after it. When a new pair of leaves
+touches a leaf, its lower bounds are made again from the leaves that are beside it then; its upper
+bounds, if only they were touched.
 """
 
 from __future__ import annotations
@@ -45,9 +46,8 @@ class AdvancedTree(GrownTree):
         if node.content["missing_type"] != "None" and not node.content["default_left"]:
             # a scan from the left: the first bin for the left side, all for the right one
             return [other for other, (low, _) in held if side == RIGHT or low == -np.inf]
-        child = node.pair[side].box
-        column = node.column
-        return [other for other, span in held if overlap({column: span}, child, column)]
+        at = node.content["threshold"]
+        return [other for other, (low, high) in held if (high > at if side == RIGHT else low < at)]
 
     def add(self, leaf, kind, nodes):
         for held in getattr(leaf, kind).values():

@@ -30,6 +30,7 @@ class GrownNode:
     l2: float = 0.0
     monotone: bool = False  # whether a split above it is
     searched_again: bool = False  # because a new pair bounded it
+    numbers: list | None = None  # of the leaves below it
 
     @property
     def column(self):
@@ -38,11 +39,9 @@ class GrownNode:
         return self.content["split_feature"] if numerical else None
 
     def leaves(self):
-        if "split_index" not in self.content:
-            return [self.content["leaf_index"]]
-        return [
-            leaf for side in ("left_child", "right_child") for leaf in leaves_of(self.content[side])
-        ]
+        if self.numbers is None:
+            self.numbers = leaves_of(self.content)
+        return self.numbers
 
     def grow(self):
         """Split it, as the dump says."""
@@ -56,6 +55,11 @@ class GrownNode:
             child.lower = copied(self.lower)
             child.upper = copied(self.upper)
             self.pair += (child,)
+
+    @property
+    def recorded(self):
+        """The output that the model recorded."""
+        return self.content.get("leaf_value", self.content.get("internal_value"))
 
     def current_leaves(self):
         """Return the leaves below it at this time."""
@@ -76,7 +80,7 @@ def leaves_of(content):
 
 
 class GrownTree:
-    """A dumped tree that is grown again, split by split, whenever its outputs are asked for.
+    """A dumped tree that is grown again, split by split.
 
     ``smooth``      path_smooth, of a model in which every row has the same second derivative
     ``more_l2(split)``  l2 of both sides of a dumped split in addition to the others'
@@ -88,6 +92,7 @@ class GrownTree:
         self.smooth = smooth
         self.more_l2 = more_l2
         self.output = {}
+        self.grown = None
 
     @property
     def smoothed(self):
@@ -104,10 +109,21 @@ class GrownTree:
         return node.lower, node.upper
 
     def outputs(self, step, L):
-        """Return outputs (L,) of the leaves. ``step(node)`` is the step of all rows below a node."""
-        out = np.zeros(L)
+        """Return outputs (L,) of the leaves. ``step(node)`` is the step of all rows below a node.
+
+        The tree grows once: what bounds a node is the same for other rows."""
+        if self.grown is None:
+            self.grow()
+        root, bounds = self.grown
+        self.output = {id(root): step(root)}
+        for node in bounds:
+            self.set_output(step, *node)
+        return self.leaf_outputs(root, L)
+
+    def grow(self):
+        """Split leaves in the order of training, and note what bounds their children."""
         root = self.root()
-        self.output = output = {id(root): step(root)}
+        bounds = []
         while True:
             waiting = [x for x in root.current_leaves() if "split_index" in x.content]
             if not waiting:
@@ -117,15 +133,24 @@ class GrownTree:
             for child in node.pair:
                 child.l2 = self.more_l2(node.content) if self.more_l2 else 0.0
                 lower, upper = self.bounds_of(node, child.side)
-                low = max([output[id(x)] for x in lower], default=-np.inf)
-                high = min([output[id(x)] for x in upper], default=np.inf)
-                output[id(child)] = np.clip(self.smoothed_step(step, child), low, high)
+                bounds.append((child, list(lower), list(upper)))
             self.bound(node)
+        self.grown = root, bounds
+
+    def set_output(self, step, node, lower, upper):
+        """Compute the output of a node from its step, and from the outputs that bound it."""
+        low = max([self.output[id(x)] for x in lower], default=-np.inf)
+        high = min([self.output[id(x)] for x in upper], default=np.inf)
+        self.output[id(node)] = np.clip(self.smoothed_step(step, node), low, high)
+
+    def leaf_outputs(self, root, L):
+        """Return the outputs (L,) of the leaves; two sides that have swapped meet in the middle."""
+        out = np.zeros(L)
         for leaf in root.current_leaves():
-            value = output[id(leaf)]
+            value = self.output[id(leaf)]
             sign = self.sign(leaf.above) if leaf.above else 0
-            if sign:  # two sides that have swapped meet in the middle
-                one, two = (output[id(x)] for x in leaf.above.pair)
+            if sign:
+                one, two = (self.output[id(x)] for x in leaf.above.pair)
                 if sign * (two - one) < 0:
                     value = (one + two) / 2
             out[leaf.content["leaf_index"]] = value
@@ -171,9 +196,10 @@ class GrownTree:
     def touch(self, leaf, kind, nodes):
         """Bound a leaf across a monotone split; it is searched again if its bound changes."""
         extreme = min if kind == "upper" else max
-        outputs = [self.output[id(x)] for x in getattr(leaf, kind)]
-        new = extreme(self.output[id(x)] for x in nodes)
-        leaf.searched_again |= not outputs or extreme([new, *outputs]) != extreme(outputs)
+        old = [x.recorded for x in getattr(leaf, kind)]
+        new = extreme(x.recorded for x in nodes)
+        closer = abs(extreme([new, *old]) - extreme(old, default=np.inf))
+        leaf.searched_again |= closer > 1e-5 * abs(new)  # outputs of splits have six digits
         self.add(leaf, kind, nodes)
 
     def bound_across(self, split, side, left, right):

@@ -19,11 +19,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..._data.arrays import Ints
+import numpy as np
+
+from ..._data.arrays import F64, Ints
 from .growth import Growth, Step, Touch
 from .model import MISSING_NOTHING, Tree
 
 Place = tuple[float, int]  # the bin of a threshold, or the bin after it
+SIX_DIGITS = 2e-5  # of recorded outputs of splits, relative
 START: Place = (float("-inf"), 0)
 END: Place = (float("inf"), 0)
 
@@ -46,8 +49,8 @@ class AdvancedGrowth(Growth):
                Columns are those that a split at or below the node compares.
     """
 
-    def __init__(self, tree: Tree, sign: Ints) -> None:
-        super().__init__(tree, sign)
+    def __init__(self, tree: Tree, sign: Ints, lowest: F64) -> None:
+        super().__init__(tree, sign, lowest)
         below: list[set[int]] = [set() for _ in self.parent]
         for split in reversed(range(len(self.children))):
             left, right = self.children[split]
@@ -59,22 +62,37 @@ class AdvancedGrowth(Growth):
         ]
         missing_right = ~tree.default_left & (tree.missing != MISSING_NOTHING)
         self.missing_right = missing_right.tolist()
+        self.recorded = np.append(tree.split_values, tree.values)
 
     def bounds_of_side(self, split: int, side: int) -> tuple[list[int], list[int]]:
         """The nodes that bound one child of a split from below and from above."""
         if self.categorical[split]:
             return super().bounds_of_side(split, side)
-        bin_ = self.thresholds[split]
-        low, high = self.parts[split][self.features[split]]
+        own = self.thresholds[split]
+        found: list[list[int]] = []
+        for as_upper, parts in enumerate(self.parts[split][self.features[split]]):
+            if not self.missing_right[split]:
+                kept = [p for p in parts if (p.end > (own, 1) if side else p.start <= (own, 0))]
+            elif side:
+                kept = parts
+            else:
+                kept = [p for p in parts if self._in_first_bin(p, split, bool(as_upper))]
+            found.append([p.node for p in kept])
+        return found[0], found[1]
 
-        def kept(parts: Parts) -> list[int]:
-            if self.missing_right[split]:
-                return [p.node for p in parts if side or p.start == START]
-            if side:
-                return [p.node for p in parts if p.end > (bin_, 1)]
-            return [p.node for p in parts if p.start <= (bin_, 0)]
+    def _in_first_bin(self, part: Part, split: int, as_upper: bool) -> bool:
+        """Whether a part begins with the first bin of the column of a split.
 
-        return kept(low), kept(high)
+        A part that begins with the bin of a split may do so. The model does not say which thresholds
+        are of first bins: they can be no other than the smallest, and not those where the left child
+        of the split is beyond the bound.
+        """
+        if part.start != (self.lowest[self.features[split]], 0):
+            return part.start == START
+        child = self.recorded[self.children[split][0]]
+        bound = self.recorded[part.node]
+        beyond = child - bound if as_upper else bound - child
+        return bool(beyond <= SIX_DIGITS * abs(bound))
 
     def inherit(self, split: int, child: int) -> None:
         """Give a new leaf the bounds of the split above it."""

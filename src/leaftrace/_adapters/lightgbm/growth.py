@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..._data.arrays import Ints
+from ..._data.arrays import F64, Ints
 from ..._model.node_trees import NO_BOUNDS
 from .model import Tree
 
@@ -51,12 +51,14 @@ class NewPair:
 class Growth:
     """The growth of a tree: split i is the i-th, and its bounds hold from then on.
 
+    ``lowest``: (features,) smallest thresholds of the model.
     ``low``, ``high``: for each node the nodes whose outputs bound it while it is a leaf.
     ``touches``: all bounds that leaves got from new pairs across monotone splits, in order.
     """
 
-    def __init__(self, tree: Tree, sign: Ints) -> None:
+    def __init__(self, tree: Tree, sign: Ints, lowest: F64) -> None:
         self.tree = tree
+        self.lowest = lowest.tolist()
         self.sign = sign.tolist()
         self.children = tree.children.tolist()
         self.parent = tree.parent.tolist()

@@ -44,7 +44,7 @@ def growth_of(parsed: ParsedModel, tree: Tree) -> Growth | None:
     """The growth of a tree whose bounds depend on the order of its splits; None for mid-points."""
     kind = GROWTHS.get(parsed.params.get("monotone_constraints_method", "basic"))
     sign = split_signs(parsed, tree)
-    return kind(tree, sign) if kind and sign.any() else None
+    return kind(tree, sign, parsed.lowest) if kind and sign.any() else None
 
 
 def constrained_tree(parsed: ParsedModel, tree: Tree, growth: Growth | None = None) -> NodeTree:

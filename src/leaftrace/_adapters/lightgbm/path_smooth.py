@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..._data.arrays import F64
+from ..._data.errors import UnsupportedModel
 from ..._model.ensemble import Ensemble
 from ..._model.node_trees import NodeTree
 from .grown_shares import grown_shares, searched_again
@@ -50,10 +51,21 @@ def smoothing(
         tree = constrained_tree(parsed, search.tree, growth)
         if growth is not None:
             tree = replace(tree, leans_on_step=searched_again(growth, search))
+            _refuse_other_steps(tree, node_sums.l2, params)
         sign = np.where(search.swapped, 0, search.sign)
         share = search.shares() if growth is None else grown_shares(search, tree)
         found.append(replace(tree, l2=node_sums.l2, share=share, sign=sign))
     return found
+
+
+def _refuse_other_steps(tree: NodeTree, l2: F64, params: dict[str, Any]) -> None:
+    """Raise where nodes lean on a step that is computed without the l2 of the split's own output."""
+    if np.any(tree.leans_on_step & (l2[: len(tree.children)] > 0)):
+        raise UnsupportedModel(
+            f"path_smooth with monotone_constraints_method={params['monotone_constraints_method']!r} smooths leaves "
+            "below splits of many categories by a number that is not replayed; train with "
+            "monotone_constraints_method='basic', or with path_smooth=0."
+        )
 
 
 @dataclass(frozen=True)
