@@ -66,9 +66,8 @@ CASES = {
     ),
     "monotone, advanced": lambda: train(
         numbers(),
-        6,
-        num_leaves=24,
-        min_data_in_leaf=4,
+        5,
+        num_leaves=20,
         lambda_l1=0.5,
         lambda_l2=1.0,
         monotone_penalty=0.5,
