@@ -276,6 +276,10 @@ def rows():
     for method in ("intermediate", "advanced"):
         settings = {"monotone_constraints": rising, "monotone_constraints_method": method}
         yield f"monotone_constraints_method={method}", binary(**settings)
+        yield (
+            f"monotone_constraints_method={method}, path_smooth, monotone_penalty",
+            train(**settings, path_smooth=2.0, monotone_penalty=1.0),
+        )
     yield "linear_tree", train(linear_tree=True)
     yield (
         "linear_tree, linear_lambda, l2",

@@ -194,9 +194,9 @@ void bind_pairs(nb::module_& m) {
 // Check the rows of a step by query, and sums for the leaves of the step below, which go together.
 template <class Real>
 QueryRows query_rows(const AnyIds<1>& leaf, const Edges& edges, const std::optional<AnyIds<1>>& next_leaf,
-                     const Maybe<Real, 2>& below, Index B) {
-    const Index n = leaf.shape(0), Q = static_cast<Index>(edges.shape(0)) - 1;
-    shaped(leaf, "leaf", n);
+                     const Maybe<Real, 2>& below, Index n, Index B) {
+    const Index Q = static_cast<Index>(edges.shape(0)) - 1;
+    shaped(leaf, "leaf", leaf.shape(0));
     at_least_one(Q + 1, "edges");
     check_edges(edges, "edges", Q, n, 1);
     check(bool(next_leaf) == bool(below), "next_leaf and below go together");
@@ -212,13 +212,13 @@ QueryRows query_rows(const AnyIds<1>& leaf, const Edges& edges, const std::optio
     return {ids, Q, edges.data(), next};
 }
 
-// The number of cells of matrices of all pairs of rows of a query, as far as they fit into `most`; and the largest query.
-std::pair<Index, Index> matrix_cells(const QueryRows& rows, Index most) {
+// The number of cells of the matrices of queries, as far as they fit into `most`; and the most columns of one.
+std::pair<Index, Index> matrix_cells(const QueryRows& rows, const std::int64_t* columns, Index most) {
     Index cells = 0, largest = 0;
     for (Index q = 0; q < rows.Q && cells <= most; ++q) {
-        const Index size = rows.edges[q + 1] - rows.edges[q];
-        cells = size > most / size ? most + 1 : cells + size * size;
-        largest = size > largest ? size : largest;
+        const Index size = rows.edges[q + 1] - rows.edges[q], count = columns[q + 1] - columns[q];
+        cells = size > most / count ? most + 1 : cells + size * count;
+        largest = count > largest ? count : largest;
     }
     return {cells, largest};
 }
@@ -226,22 +226,25 @@ std::pair<Index, Index> matrix_cells(const QueryRows& rows, Index most) {
 template <class Real>
 void bind_queries(nb::module_& m) {
     m.def("query_products",
-          [](AnyIds<1> leaf, Edges edges, Array<const Real, 1> K, Array<const Real, 2> x, Array<Real, 2> out,
-             std::optional<AnyIds<1>> next_leaf, Maybe<Real, 2> below) {
-              const Index n = leaf.shape(0), M = x.shape(0), B = width(x.shape(1)), cells = K.shape(0);
+          [](AnyIds<1> leaf, Edges columns, Array<const Real, 1> K, Edges edges, Array<const Real, 2> x,
+             Array<Real, 2> out, std::optional<AnyIds<1>> next_leaf, Maybe<Real, 2> below) {
+              const Index n = out.shape(0), M = x.shape(0), B = width(x.shape(1)), cells = K.shape(0);
+              const Index C = leaf.shape(0);
               shaped(K, "K", cells);
               shaped(x, "x", M, B);
               shaped(out, "out", n, B);
-              const auto rows = query_rows<Real>(leaf, edges, next_leaf, below, B);
-              const auto [expected, largest] = matrix_cells(rows, cells);
+              const auto rows = query_rows<Real>(leaf, edges, next_leaf, below, n, B);
+              check_edges(columns, "columns", rows.Q, C, 1);
+              const auto [expected, largest] = matrix_cells(rows, columns.data(), cells);
               check(expected == cells, "K has another size than the matrices of the queries");
               nb::gil_scoped_release release;
-              check_ids(rows.leaf, n, M);
+              check_ids(rows.leaf, C, M);
               auto room = scratch_of<std::uint32_t>(largest);
-              kernels<Real>().query_products(rows, B, K.data(), x.data(), out.data(), pointer(below), room.data());
+              kernels<Real>().query_products(rows, B, columns.data(), K.data(), x.data(), out.data(), pointer(below),
+                                             room.data());
           },
-          "leaf"_a.noconvert(), "edges"_a.noconvert(), "K"_a.noconvert(), "x"_a.noconvert(), "out"_a.noconvert(),
-          "next_leaf"_a.noconvert().none(), "below"_a.noconvert().none());
+          "leaf"_a.noconvert(), "columns"_a.noconvert(), "K"_a.noconvert(), "edges"_a.noconvert(), "x"_a.noconvert(),
+          "out"_a.noconvert(), "next_leaf"_a.noconvert().none(), "below"_a.noconvert().none());
 
     m.def("query_shares",
           [](AnyIds<1> leaf, Edges edges, Array<const Real, 2> right, Array<const Real, 2> own, Array<const Real, 3> left,
@@ -253,7 +256,7 @@ void bind_queries(nb::module_& m) {
               shaped(left, "left", n, E, R);
               shaped(x, "x", M, B);
               shaped(out, "out", n, E, B);
-              const auto rows = query_rows<Real>(leaf, edges, next_leaf, below, B);
+              const auto rows = query_rows<Real>(leaf, edges, next_leaf, below, n, B);
               check(R <= Index(1) << 30, "sizes beyond any memory");
               nb::gil_scoped_release release;
               check_ids(rows.leaf, n, M);

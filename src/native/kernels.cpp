@@ -329,9 +329,9 @@ struct Entry {
     static void lift_(Index rows, Index inner, Index B, const Real* W, const Real* own, Real* felt) {
         with_block(B, [&](auto* tag) { lift<LT_B>(rows, inner, W, own, felt); });
     }
-    static void products(QueryRows rows, Index B, const Real* K, const Real* x, Real* out, Real* below,
-                         std::uint32_t* leaf) {
-        with_block(B, [&](auto* tag) { query_products<LT_B>(rows, K, x, out, below, leaf); });
+    static void products(QueryRows rows, Index B, const std::int64_t* columns, const Real* K, const Real* x, Real* out,
+                         Real* below, std::uint32_t* leaf) {
+        with_block(B, [&](auto* tag) { query_products<LT_B>(rows, columns, K, x, out, below, leaf); });
     }
     static void shares(QueryRows rows, Index R, Index E, Index B, const Real* right, const Real* own, const Real* left,
                        const Real* x, Real* out, Real* below, Real* sums) {

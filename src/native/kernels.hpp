@@ -228,9 +228,11 @@ struct Kernels {
     // The next two are steps of the backward pass over losses that couple the rows of a query; x (M, B) is of the leaves
     // of the step. Unless below is null, it gets the sums of out, or of its first part, over the leaves of the step below.
 
-    // out (n, B) += products of the queries' matrices and x of their rows; K has the matrices one after another, each
-    // column by column. leaf has room for the rows of the largest query.
-    void (*query_products)(QueryRows, Index B, const Real* K, const Real* x, Real* out, Real* below, std::uint32_t* leaf);
+    // out (n, B) += products of the queries' matrices and x of their leaves; K has the matrices one after another, each
+    // column by column. The leaves of the rows are those of columns here: columns[q] .. columns[q + 1] - 1 are of query
+    // q. leaf has room for the columns of one query.
+    void (*query_products)(QueryRows, Index B, const std::int64_t* columns, const Real* K, const Real* x, Real* out,
+                           Real* below, std::uint32_t* leaf);
     // out (n, E, B) += own (n, E) x + left (n, E, R) . sums over the query of right (n, R) x. sums has R B numbers.
     void (*query_shares)(QueryRows, Index R, Index E, Index B, const Real* right, const Real* own, const Real* left,
                          const Real* x, Real* out, Real* below, Real* sums);

@@ -57,20 +57,6 @@ def test_two_lines():
 @pytest.mark.parametrize(
     ("data", "settings", "message"),
     [
-        (
-            NUMBERS,
-            {"monotone_constraints": [1] * 10, "monotone_constraints_method": "advanced"},
-            "train with 'basic' or 'intermediate'",
-        ),
-        (
-            NUMBERS,
-            {
-                "monotone_constraints": [1] * 10,
-                "monotone_constraints_method": "intermediate",
-                "path_smooth": 2.0,
-            },
-            "monotone_constraints_method='basic', or without path_smooth",
-        ),
         (NUMBERS, {"linear_tree": True, "path_smooth": 2.0}, "linear_tree=False"),
         (
             BINARY,

@@ -257,11 +257,27 @@ def test_training_continued():
     rows = xgb.DMatrix(NUMBERS.X, NUMBERS.y)
     exact(xgb.train({"max_depth": 3, "nthread": 1}, rows, 4, xgb_model=first))
     exact(xgb.train({"max_depth": 2, "nthread": 1, "eta": 0.1}, rows, 4, xgb_model=first))
-    drawn = {"max_depth": 3, "nthread": 1, "subsample": 0.6}
+
+
+@pytest.mark.parametrize("method", ["hist", "approx", "exact"])
+@pytest.mark.parametrize("anew", [False, True])
+def test_training_continued_with_subsample(method, anew):
+    """Random numbers go on, or begin anew as in another process: a new booster resets them."""
+    params = {"max_depth": 3, "nthread": 1, "subsample": 0.6, "tree_method": method}
+    rows = xgb.DMatrix(NUMBERS.X, NUMBERS.y)
+    model = None
+    for rounds, rate in ((4, 0.3), (3, 0.1), (5, 0.2)):
+        if anew:
+            xgb.Booster({"nthread": 1}, [rows]).predict(rows)
+        model = xgb.train({**params, "eta": rate}, rows, rounds, xgb_model=model)
+    assert model is not None
+    tracer = exact(model)
+    told = "training was continued after 4 rounds" in tracer.fidelity.verdict
+    assert told == (anew or method != "exact")  # otherwise all runs draw as one
+    again = tracer.refit(without=[]).predict(NUMBERS.X_test)
+    np.testing.assert_allclose(again, model.predict(xgb.DMatrix(NUMBERS.X_test)), atol=1e-5)
     with pytest.raises(lt.FidelityError):
-        lt.Tracer(
-            xgb.train(drawn, rows, 4, xgb_model=xgb.train(drawn, rows, 4)), NUMBERS.X, NUMBERS.y
-        )
+        lt.Tracer(model, NUMBERS.X, NUMBERS.y[::-1])
 
 
 # ---- rounds and draws ----

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import ranking_twins as twins
 
+from leaftrace._model.coupled.columns import QueryColumns
 from leaftrace._model.coupled.cox import Cox
 from leaftrace._model.coupled.cross_entropy import CrossEntropyNDCG
 from leaftrace._model.coupled.group_losses import QuerySoftmax, QuerySquares
@@ -124,7 +125,9 @@ def test_matrices_are_products(setting, world, frozen):
     loss, rows = setting
     point = loss.on(rows).at(A, 0)
     g_factor, h_factor = rng.normal(size=(2, N))
-    x = rng.normal(size=(N, 3))
+    leaf = rng.integers(0, 3, N).astype(np.uint8)
+    of_leaf = rng.normal(size=(3, 3))
+    x = of_leaf[leaf]
     slopes = point.vjp(g_factor[:, None] * x, h_factor[:, None] * x, frozen)
     if isinstance(point, SharePoint):
         right, own, left = point.shares(g_factor, h_factor)
@@ -133,11 +136,15 @@ def test_matrices_are_products(setting, world, frozen):
         np.testing.assert_allclose(found[:, 0], slopes.scores, atol=1e-12)
         np.testing.assert_allclose(found[:, 1], slopes.weights, atol=1e-12)
     elif isinstance(point, MatrixPoint):
-        flat = point.score_matrices(g_factor, h_factor, frozen)
-        parts = np.split(flat, np.cumsum(SIZES**2)[:-1])
+        columns = QueryColumns.of_leaves(rows, leaf)
+        flat = point.score_matrices(g_factor, h_factor, frozen, columns)
+        counts = np.diff(columns.edges)
+        assert counts.sum() < N  # some rows of a query share a leaf
+        parts = np.split(flat, np.cumsum(SIZES * counts)[:-1])
+        leaves = np.split(columns.leaf, columns.edges[1:-1])
         queries = np.split(np.arange(N), np.cumsum(SIZES)[:-1])
-        for part, query in zip(parts, queries, strict=True):
-            found = part.reshape(len(query), len(query)).T @ x[query]
+        for part, of, query in zip(parts, leaves, queries, strict=True):
+            found = part.reshape(len(of), len(query)).T @ of_leaf[of]
             np.testing.assert_allclose(found, slopes.scores[query], atol=1e-12)
         weights = point.weight_factors(g_factor, h_factor)[:, None] * x
         np.testing.assert_allclose(weights, slopes.weights, atol=1e-12)

@@ -188,10 +188,12 @@ def test_queries(isa, B, dtype, id_type):
     sizes = np.array([1, 2, 3, 4, 7, 1])
     sizes = np.append(sizes, N - sizes.sum())
     edges = np.cumsum(np.append(0, sizes))
-    K = x(int((sizes**2).sum()))
+    counts = np.minimum(sizes, [1, 1, 3, 2, 7, 1, 11])
+    columns = np.cumsum(np.append(0, counts))
+    products = leaf[: columns[-1]].copy(), columns, x(int((sizes * counts).sum())), edges
     for next_leaf, sums in ((below.copy(), x(M, B)), (None, None)):
         rows = leaf.copy(), edges
-        agree("query_products", (*rows, K, x(M, B)), [x(N, B), next_leaf, sums], dtype)
+        agree("query_products", (*products, x(M, B)), [x(N, B), next_leaf, sums], dtype)
         for R in (0, 1, 3):
             shares = x(N, R), x(N, 2), x(N, 2, R)
             agree("query_shares", (*rows, *shares, x(M, B)), [x(N, 2, B), next_leaf, sums], dtype)

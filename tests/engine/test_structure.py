@@ -10,6 +10,7 @@ from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
     RandomForestClassifier,
+    RandomForestRegressor,
 )
 from soft_program import SoftProgram
 from xgboost import XGBClassifier, XGBRegressor, XGBRFRegressor
@@ -51,6 +52,16 @@ def classes(signal, K=2):
     return np.digitize(signal, np.quantile(signal, np.arange(1, K) / K))
 
 
+def labels(X, signal, kind):
+    """Return numbers (kind 0), classes (their number), or two columns of either."""
+    two = np.column_stack([signal, 2 * X["b"] - X["a"] ** 2])
+    if kind == "targets":
+        return two
+    if kind == "labels":
+        return (two > np.median(two, axis=0)).astype(int)
+    return classes(signal, kind) if kind else signal
+
+
 CASES = {
     "XGBoost": (XGBRegressor(**XGB), 0, {}),
     "XGBoost, missing values": (XGBRegressor(**XGB), 0, {"missing": True}),
@@ -74,6 +85,13 @@ CASES = {
     "CatBoost, Lossguide": (CatBoostClassifier(**CAT, grow_policy="Lossguide", max_leaves=4), 2, {}),
     "CatBoost, class weights": (CatBoostClassifier(**CAT, class_weights=[1, 2.5]), 2, {}),
     "CatBoost, three classes": (CatBoostClassifier(**CAT), 3, {}),
+    "XGBoost, two targets": (XGBRegressor(**XGB), "targets", {}),
+    "XGBoost, two targets in vectors": (XGBRegressor(**XGB, multi_strategy="multi_output_tree"), "targets", {}),
+    "XGBoost, two labels": (XGBClassifier(**XGB), "labels", {}),
+    "RandomForest, two targets": (RandomForestRegressor(n_estimators=3, max_depth=2, random_state=0), "targets", {}),
+    "CatBoost, MultiRMSE": (CatBoostRegressor(**CAT, loss_function="MultiRMSE"), "targets", {}),
+    "CatBoost, MultiLogloss": (CatBoostClassifier(**CAT, loss_function="MultiLogloss"), "labels", {}),
+    "CatBoost, RMSEWithUncertainty": (CatBoostRegressor(**CAT, loss_function="RMSEWithUncertainty"), 0, {}),
 }  # fmt: skip
 
 
@@ -86,7 +104,7 @@ def opened():
         if name not in known:
             model, K, kind = CASES[name]
             X, signal = table(**kind)
-            y = classes(signal, K) if K else signal
+            y = labels(X, signal, K)
             known[name] = lt.Tracer(model.fit(X, y), X, y, dtype="float64"), X
         return known[name]
 

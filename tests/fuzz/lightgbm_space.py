@@ -52,6 +52,8 @@ def draw_configuration(draw):
     if directions and objective not in NOT_SMOOTH and settings.get("boosting") != "dart":
         settings["monotone_constraints"] = [*directions, *([0] if "categories" in data else [])]
         settings |= draw.some({"monotone_penalty": [1.0]})
+        if "missing" not in data:  # leaves of missing values alone are not replayed
+            settings |= draw.some({"monotone_constraints_method": ["intermediate", "advanced"]})
     return out
 
 

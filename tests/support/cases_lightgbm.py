@@ -90,14 +90,6 @@ def regressor_defaults():
     return wrapper(lgb.LGBMRegressor, frame("number", many=True), {"kinds": KINDS}, n_estimators=20)
 
 
-def monotone_classifier():
-    rising = [1, -1, 0, 1, 0, 0]
-    like = {"objective": "binary", "kinds": KINDS, "monotone_constraints": rising}
-    return wrapper(
-        lgb.LGBMClassifier, frame(many=True), like, n_estimators=15, monotone_constraints=rising
-    )
-
-
 def three_classes_defaults():
     like = {"objective": "multiclass", "num_class": 3}
     return wrapper(lgb.LGBMClassifier, three_classes(text=True), like, n_estimators=12)
@@ -324,45 +316,6 @@ CASES = {
     "continued training": continued,
     "refitted with decay": refitted_with_decay,
     "path_smooth, l2": lambda: train(numbers(), path_smooth=4.0, lambda_l2=0.5),
-    "monotone, weights, penalties": lambda: train(
-        numbers(),
-        weighted=True,
-        monotone_constraints=[1, 0, -1, 1, 0, 0, -1, 0, 0, 0],
-        lambda_l1=0.5,
-        lambda_l2=1.0,
-        max_delta_step=0.6,
-        monotone_penalty=1.0,
-    ),
-    "monotone, binary, categories, missing values": monotone_classifier,
-    "monotone, multiclass, bagging": lambda: train(
-        three_classes(),
-        bagging_fraction=0.7,
-        bagging_freq=1,
-        monotone_constraints=[1, -1, 0, 0, 1, 1] + [0] * 7,
-        **ROUNDS,
-    ),
-    # few trees: in a long run a bound takes over within the step of a finite difference
-    "monotone, intermediate": lambda: train(
-        numbers(),
-        6,
-        num_leaves=20,
-        monotone_constraints=[1, 0, -1, 1, 0, 0, -1, 0, 1, 0],
-        monotone_constraints_method="intermediate",
-    ),
-    "monotone, intermediate, logistic, weights": lambda: train(
-        binary(),
-        10,
-        weighted=True,
-        objective="binary",
-        num_leaves=20,
-        min_data_in_leaf=4,
-        lambda_l2=0.5,
-        monotone_constraints=[-1, -1, 1, 0, 1] + [0] * 25,
-        monotone_constraints_method="intermediate",
-    ),
-    "monotone, path_smooth": lambda: train(
-        numbers(), path_smooth=4.0, monotone_constraints=[1, 0, -1, 1, 0, 0, -1, 0, 0, 0]
-    ),
     "regression_l1, weights": lambda: train(numbers(), weighted=True, objective="regression_l1"),
     "regression_l1, half of the weights zero": lambda: half_zero(
         train(numbers(), weighted=True, objective="regression_l1")

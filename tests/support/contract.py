@@ -7,6 +7,7 @@ from functools import cache
 
 import cases_catboost
 import cases_lightgbm
+import cases_lightgbm_monotone
 import cases_own_objectives
 import cases_sklearn
 import cases_survival
@@ -22,6 +23,7 @@ CASES = {
         ("CatBoost", cases_catboost),
         ("XGBoost", cases_xgboost),
         ("LightGBM", cases_lightgbm),
+        ("LightGBM", cases_lightgbm_monotone),
         ("scikit-learn", cases_sklearn),
         ("own objective", cases_own_objectives),
         ("survival", cases_survival),

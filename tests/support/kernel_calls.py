@@ -104,8 +104,9 @@ def calls():
     edges = np.array([0, 4, 5, N])
     rows = leaves(N), edges
     found["query_products"] = call(
-        "query_products", *rows, real(16 + 1 + 36), real(M, B), real(N, B), leaves(N), real(M, B)
-    )
+        "query_products", leaves(6), np.array([0, 2, 3, 6]), real(2 * 4 + 1 + 3 * (N - 5)), edges, real(M, B),
+        real(N, B), leaves(N), real(M, B)
+    )  # fmt: skip
     found["query_shares"] = call(
         "query_shares", *rows, real(N, 2), real(N, 3), real(N, 3, 2), real(M, B), real(N, 3, B), leaves(N), real(M, B)
     )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from lightgbm_advanced import AdvancedTree
 from lightgbm_draws import bags, dart, goss, quantised
 from lightgbm_formulas import formulas, quantile_leaves, start
 from lightgbm_growth import GrownTree
@@ -67,6 +68,19 @@ def root_of(tree, smooth, directions, kinds, cat_l2, top=True, l2=0.0):
     feature = tree["split_feature"]
     sign = 0 if categorical or feature >= len(directions) else directions[feature]
     return Node(pair=pair, sign=sign, share=share, l2=l2)
+
+
+def tree_of(tree, p, kinds):
+    """Return a dumped tree whose leaves depend on other nodes."""
+    grown = {"intermediate": GrownTree, "advanced": AdvancedTree}
+    method = p["monotone_constraints_method"]
+    if method not in grown:
+        return root_of(tree, p["path_smooth"], p["monotone_constraints"], kinds, p["cat_l2"])
+
+    def more(split):
+        return p["cat_l2"] if kinds is not None and many_categories(split, kinds) else 0.0
+
+    return grown[method](tree, p["monotone_constraints"], p["path_smooth"], more)
 
 
 def label_weights(p, y):
@@ -155,13 +169,7 @@ def structure(case, kinds=None, class_weight=None, rates=None, **settings):
         l2 = [more_l2(tree, L, kinds, p["cat_l2"]) for tree, L in zip(dumped, counts, strict=True)]
         more["more_l2"] = [l2[t * K : (t + 1) * K] for t in range(T)]
     if p["path_smooth"] or p["monotone_constraints"]:
-        grown = p["monotone_constraints_method"] == "intermediate"
-        roots = [
-            GrownTree(tree, p["monotone_constraints"])
-            if grown
-            else root_of(tree, p["path_smooth"], p["monotone_constraints"], kinds, p["cat_l2"])
-            for tree in dumped
-        ]
+        roots = [tree_of(tree, p, kinds) for tree in dumped]
         more["nodes"] = [roots[t * K : (t + 1) * K] for t in range(T)]
         more.pop("more_l2", None)
     made = Structure(

@@ -70,7 +70,7 @@ def derivatives(e: Any, A: F64) -> tuple[F64, F64]:
     name = type(e.loss).__name__
     if name.startswith("Logistic"):
         p = 1 / (1 + np.exp(-A))
-        return p - e.y[:, None], p * (1 - p)
+        return p - e.y.reshape(len(A), -1), p * (1 - p)
     if name.startswith("Softmax"):
         p = np.exp(A - A.max(axis=1, keepdims=True))
         p /= p.sum(axis=1, keepdims=True)

@@ -6,8 +6,9 @@ In a step, the derivatives in the scores of a query's rows are linear in those i
 
 K has the terms of both g and h, since hbar = s gbar. It depends on the step alone and not on what is
 asked, so it is computed once if all matrices fit in memory, and each pass is a product in a native
-kernel. Losses of pairs have a number for each two rows of a query (`MatrixPoint`), others a matrix of
-low rank (`SharePoint`). `CoupledPasses.slopes` is the slow twin.
+kernel. Rows of one leaf have the same x, so their columns of K are summed. Losses of pairs have a number
+for each row of a query and each leaf among its rows (`MatrixPoint`), others a matrix of low rank
+(`SharePoint`). `CoupledPasses.slopes` is the slow twin.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._data.arrays import F64, Real
-from .._model.coupled.loss import MatrixPoint, Point, SharePoint, Shares
+from .._data.arrays import F64, Ids, Ints, Real
+from .._model.coupled.columns import QueryColumns
+from .._model.coupled.loss import CoupledRows, MatrixPoint, Point, SharePoint, Shares
 from .._model.ensemble import Ensemble
 from .._model.kernels import block_width, kernels, zeros
 from .backward import expand_effects, lam_adjoint
@@ -34,7 +36,7 @@ BYTES_AT_WORK = 128  # for each number of a step, while it is computed
 class StepMatrices(NamedTuple):
     """The matrices of a step: products and what a weight does by its own leaf, or shares."""
 
-    products: Real | None  # as `kernels.query_products` takes them
+    products: tuple[Ids, Ints, Real] | None  # as `kernels.query_products` takes them
     own: Real | None  # (n,)
     shares: Shares | None  # as `kernels.query_shares` takes them
 
@@ -61,7 +63,8 @@ class QueryMatrices:
         self.work = work
         self.points_backwards = points_backwards
         self.frozen = frozen
-        self.edges = np.cumsum(np.r_[0, np.bincount(e.places.number)])  # (Q + 1,)
+        self.rows = CoupledRows(e.y, e.w, e.places.number, e.places.origin)
+        self.edges = np.append(self.rows.starts, e.n_rows)  # (Q + 1,)
         self.by_shares = isinstance(first, SharePoint)
         self.kept = list(self._computed()) if keep else None
 
@@ -76,13 +79,17 @@ class QueryMatrices:
         if not (boosts and adds_once) or e.rule.pairwise is not None or e.places is None:
             return np.inf, np.inf
         numbers = 2.0 * e.n_rows  # of a step
+        at_work = numbers
         if isinstance(point, SharePoint):
             numbers += sum(x.size for x in point.shares(e.w, e.w))
+            at_work = numbers
         elif isinstance(point, MatrixPoint):
-            numbers += float((np.bincount(e.places.number).astype(float) ** 2).sum())
+            sizes = np.bincount(e.places.number).astype(float)
+            numbers += float((sizes * np.minimum(sizes, np.diff(e.tree_leaves).max())).sum())
+            at_work += float((sizes**2).sum())
         else:
             return np.inf, np.inf
-        return itemsize * e.n_steps * numbers, BYTES_AT_WORK * numbers
+        return itemsize * e.n_steps * numbers, BYTES_AT_WORK * at_work
 
     def _computed(self) -> Iterator[tuple[int, StepMatrices]]:
         """(t, matrices) from the last step to the first."""
@@ -101,9 +108,10 @@ class QueryMatrices:
                 None, None, Shares(*(np.ascontiguousarray(x, dtype) for x in found))
             )
         assert isinstance(point, MatrixPoint)
-        products = point.score_matrices(drawn, drawn * s, self.frozen).astype(dtype)
+        columns = QueryColumns.of_leaves(self.rows, e.leaves[t])
+        cells = point.score_matrices(drawn, drawn * s, self.frozen, columns).astype(dtype)
         own = step.N[0, e.leaves[t], 0, 0] * point.weight_factors(drawn, drawn * s)
-        return StepMatrices(products, own.astype(dtype), None)
+        return StepMatrices((columns.leaf, columns.edges, cells), own.astype(dtype), None)
 
     def weight_slopes(self, queries: Queries, columns: slice, knock_on: bool) -> Real:
         """(n, columns) derivatives of some queries in the weights of rows."""
@@ -144,7 +152,8 @@ class QueryMatrices:
         start = np.zeros(1, np.int64)
         expand_effects(ids[None], start, matrices.own[None, :, None], fbar, both[1])
         if below is not None:
-            kernels.query_products(ids, self.edges, matrices.products, x, both[0], next_ids, below)
+            assert matrices.products is not None
+            kernels.query_products(*matrices.products, self.edges, x, both[0], next_ids, below)
 
     @cached_property
     def _moved(self) -> Real:

@@ -29,6 +29,20 @@ class _Dependence(NamedTuple):
     half: F64  # (k,) rest / 2
 
 
+def _dependences(nodes: StepNodes, active: ActiveBounds, group: Ints) -> list[_Dependence]:
+    """The dependences of the nodes of a round.
+
+    Some of them have no rows and take the step of another node, which is that node's output.
+    """
+    kept = group[active.rest[group] > 0]
+    found = [_Dependence(kept, active.pair[kept], 0.5 * active.rest[kept])]
+    taking = group[(group >= nodes.with_rows) & (active.own[group] > 0)]
+    if len(taking):
+        step = nodes.own[taking]
+        found.append(_Dependence(taking, np.column_stack([step, step]), 0.5 * active.own[taking]))
+    return found
+
+
 class NodeSlopes:
     """Derivatives of the leaf values of a step in the sums of g and h over its leaves.
 
@@ -49,10 +63,8 @@ class NodeSlopes:
         slope = rate * steps.slope[:, 0]
         own = active.own[: nodes.with_rows] * slope
         self.slopes = np.stack([own, own * steps.s[:, 0]], axis=1)  # (N, 2)
-        depends = active.rest > 0
-        rounds = [group.nodes[depends[group.nodes]] for group in nodes.rounds]
         self._rounds = [
-            _Dependence(kept, active.pair[kept], 0.5 * active.rest[kept]) for kept in rounds
+            part for group in nodes.rounds for part in _dependences(nodes, active, group.nodes)
         ]
 
     @cached_property

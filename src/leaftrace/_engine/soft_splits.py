@@ -66,11 +66,6 @@ class SoftSplits:
 def soft_splits(source: Source) -> SoftSplits:
     """Put the columns of a model's training rows into bins; an error if its splits are not known."""
     e = source.ensemble
-    if e.y.ndim == 2 or e.loss.several_numbers:
-        raise UnsupportedModel(
-            "StructureInfluence is for models of one label and one prediction, or of classes; this one has several "
-            "numbers for a row. Use LeafInfluence()."
-        )
     if e.moves is not None and not e.independent:
         raise UnsupportedModel(
             "StructureInfluence does not follow trees that are dropped or scaled after they were grown (DART, "

@@ -5,7 +5,8 @@ Every node m, leaves included, has the step s_m of all rows below it. Its output
     x = a_m s_m + (1 - a_m) o_above        path smoothing; a = 1 where there is none, and at the root
     o_m = x within its bounds              each bound is the mean (o_a + o_b) / 2 of two other outputs
 
-and the value of a leaf is its output times the learning rate. A monotone split puts a bound between
+and the value of a leaf is its output times the learning rate. Below some splits, x leans on s_above
+instead of o_above (`NodeTree.leans_on_step`). A monotone split puts a bound between
 its two sides: with *mid-points* everything on the lower side stays below the mean output of the two
 children, everything on the other side above it (`midpoint_bounds`).
 
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 
 from .._data.arrays import F64, Ints
 from .leaf_rule import LeafRule
+from .node_rounds import chosen, rounds
 from .splits import TreeNodes
 
 NO_BOUNDS = np.zeros((0, 3), np.int64)
@@ -45,6 +47,8 @@ class NodeTree:
                   they are free
     ``lower``     (P, 3) a node, and two nodes whose mean output is a lower bound of its output
     ``upper``     the same for upper bounds
+    ``leans_on_step``  (L - 1,) whether the nodes below a split lean on its step, not on its output;
+                  None: nowhere
     """
 
     children: Ints
@@ -53,6 +57,7 @@ class NodeTree:
     sign: Ints | None = None
     lower: Ints = field(default_factory=NO_BOUNDS.copy)
     upper: Ints = field(default_factory=NO_BOUNDS.copy)
+    leans_on_step: NDArray[np.bool_] | None = None
 
     @property
     def n_nodes(self) -> int:
@@ -120,24 +125,17 @@ def _listed(pairs: Ints) -> Ints:
 # ---- all nodes of a step ----
 
 
-@dataclass(frozen=True)
-class _Round:
-    """Nodes that are computed together. Pairs are filled up with nodes of infinite output."""
-
-    nodes: Ints  # (k,)
-    lower: Ints  # (k, P, 2)
-    upper: Ints  # (k, P, 2)
-
-
 class StepNodes:
     """The nodes of all trees of a step, one tree after another.
 
     At the end stand further nodes without rows: the value of a leaf beside a monotone split is its
-    output, or the mean of both sides if they have swapped.
+    output, or the mean of both sides if they have swapped. After them stand the outputs of splits
+    whose nodes hold their steps, on which the nodes below them lean.
 
     ``leaf``    (M,) the node that each leaf is
     ``value``   (M,) the node whose output is its value
     ``source``  (N,) the node above, or the leaf whose value it is
+    ``own``     (N,) the node with rows whose step it has
     ``share``   (N,)
     ``l2``      (N,)
     """
@@ -163,13 +161,22 @@ class StepNodes:
         at = np.concatenate([high, low])  # leaves whose value has a node of its own
         lower = np.concatenate([lower, np.column_stack([extra, pairs])[: len(high)]])
         upper = np.concatenate([upper, np.column_stack([extra, pairs])[len(high) :]])
-        self.source = np.concatenate([parent, at])
-        self.share = np.concatenate([_joined(trees, "share", 1.0), np.zeros(len(at))])
+        # splits whose step stays at their node, and whose output has a node of its own
+        apart = np.concatenate([o + _apart(tree) for o, tree in shifts])
+        share = _joined(trees, "share", 1.0)
+        self.source = np.concatenate([parent, at, parent[apart]])
+        self.share = np.concatenate([share, np.zeros(len(at)), share[apart]])
+        self.share[apart] = 1
         self.N = len(self.source)
+        self.own = np.concatenate([np.arange(self.with_rows), at, apart])
+        output = np.arange(self.N)
+        output[apart] = self.N - len(apart) + np.arange(len(apart))
+        lower = output[lower]
+        upper = output[upper]
         number = np.arange(self.N)
         number[at] = extra
         self.value = number[self.leaf]
-        self.rounds = _rounds(self.source, self.share, lower, upper)
+        self.rounds = rounds(self.source, self.share, lower, upper)
 
     def with_l2(self, l2: F64) -> StepNodes:
         """The same nodes with another l2 (N,)."""
@@ -243,7 +250,7 @@ class StepNodes:
         ``active`` takes note of what decides each output, if there is one column.
         """
         out = np.empty((self.N + 2, s.shape[1]))
-        out[: self.with_rows] = s
+        out[: self.N] = s[self.own]
         out[-2] = -np.inf
         out[-1] = np.inf
         for group in self.rounds:
@@ -251,7 +258,7 @@ class StepNodes:
             share = self.share[nodes, None]
             x = out[self.source[nodes]]
             if share.any():
-                own = s[np.minimum(nodes, self.with_rows - 1)]
+                own = s[self.own[nodes]]
                 x = np.where(share == 1, own, share * own + (1 - share) * x)
             lows = 0.5 * out[group.lower].sum(axis=2)  # (k, P, B)
             highs = 0.5 * out[group.upper].sum(axis=2)
@@ -261,9 +268,9 @@ class StepNodes:
             is_high = ~is_low & (x > high)
             out[nodes] = np.where(is_low, low, np.where(is_high, high, x))
             if active is not None:
-                active.bind(nodes[is_low[:, 0]], _chosen(group.lower, lows.argmax(axis=1), is_low))
+                active.bind(nodes[is_low[:, 0]], chosen(group.lower, lows.argmax(axis=1), is_low))
                 active.bind(
-                    nodes[is_high[:, 0]], _chosen(group.upper, highs.argmin(axis=1), is_high)
+                    nodes[is_high[:, 0]], chosen(group.upper, highs.argmin(axis=1), is_high)
                 )
         return out[self.value]
 
@@ -314,6 +321,11 @@ def _joined(trees: Sequence[NodeTree], name: str, default: float) -> F64:
     return np.concatenate([np.full(n, default) if x is None else x for x, n in fields])
 
 
+def _apart(tree: NodeTree) -> Ints:
+    """The splits on whose steps others lean."""
+    return np.flatnonzero([] if tree.leans_on_step is None else tree.leans_on_step)
+
+
 def _sum_order(trees: Sequence[NodeTree], starts: Ints) -> list[tuple[Ints, Ints, Ints]]:
     """(splits, left, right) of all trees, the deepest splits first."""
     depth = max(len(tree.by_depth) for tree in trees)
@@ -344,39 +356,3 @@ def _leaf_sides(trees: Sequence[NodeTree], starts: Ints) -> tuple[Ints, Ints, In
     upper = np.concatenate([nothing, *high])
     lower = np.concatenate([nothing, *low])
     return upper[:, 0], lower[:, 0], np.concatenate([upper[:, 1:], lower[:, 1:]])
-
-
-def _rounds(source: Ints, share: F64, lower: Ints, upper: Ints) -> list[_Round]:
-    """The nodes that depend on others, in the order in which they can be computed."""
-    mixed = np.flatnonzero(share < 1)
-    edges = [np.column_stack([mixed, source[mixed]])]
-    edges += [bounds[:, [0, c]] for bounds in (lower, upper) for c in (1, 2)]
-    node, before = np.concatenate(edges).T
-    level = np.zeros(len(source), np.int64)
-    while True:
-        deeper = level.copy()
-        np.maximum.at(deeper, node, level[before] + 1)
-        if np.array_equal(deeper, level):
-            break
-        level = deeper
-    groups = [np.flatnonzero(level == k) for k in range(1, level.max(initial=0) + 1)]
-    N = len(source)
-    return [_Round(g, _padded(g, lower, N), _padded(g, upper, N + 1)) for g in groups]
-
-
-def _padded(nodes: Ints, bounds: Ints, filler: int) -> Ints:
-    """(k, P, 2) the pairs of these nodes among bounds (., 3), filled up with a node."""
-    place = np.full(max(bounds[:, 0].max(initial=0), nodes.max()) + 1, -1)
-    place[nodes] = np.arange(len(nodes))
-    mine = bounds[place[bounds[:, 0]] >= 0]
-    mine = mine[np.argsort(mine[:, 0], kind="stable")]
-    counts = np.bincount(place[mine[:, 0]], minlength=len(nodes))
-    out = np.full((len(nodes), max(1, counts.max(initial=0)), 2), filler)
-    rank = np.arange(len(mine)) - np.searchsorted(mine[:, 0], mine[:, 0])
-    out[place[mine[:, 0]], rank] = mine[:, 1:]
-    return out
-
-
-def _chosen(pairs: Ints, which: Ints, kept: NDArray[np.bool_]) -> Ints:
-    """(k, 2) the pair that decides, of nodes with pairs (n, P, 2), choices (n, 1) and a mask (n, 1)."""
-    return np.take_along_axis(pairs, which[:, :, None], axis=1)[kept[:, 0], 0]

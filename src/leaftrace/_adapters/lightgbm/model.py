@@ -121,6 +121,15 @@ class ParsedModel:
         """(features,) number of categories, one for "other" included; 0 for numbers."""
         return np.array([0 if found is None else len(found) for found in self.categories])
 
+    @cached_property
+    def lowest(self) -> F64:
+        """(features,) the smallest threshold of all splits of numbers; infinite if there is none."""
+        found = np.full(len(self.categories), np.inf)
+        for tree in self.trees:
+            numbers = ~tree.categorical
+            np.minimum.at(found, tree.features[numbers], tree.thresholds[numbers])
+        return found
+
     @property
     def iterations(self) -> int:
         return len(self.trees) // self.outputs

@@ -12,7 +12,6 @@ from ..own_objectives import GIVE_OBJECTIVE
 from .calls import expect_linear_trees
 from .linear import is_linear, refuse_linear_settings
 from .model import ParsedModel
-from .monotone import METHODS, directions
 from .objectives import OBJECTIVES
 from .ranking import RANKING
 from .text import check_text
@@ -65,17 +64,6 @@ def refuse_unsupported(parsed: ParsedModel, params: dict[str, Any], own: bool) -
     if is_linear(parsed):
         expect_linear_trees()
         refuse_linear_settings(parsed, params, own, VERSION)
-    method = params["monotone_constraints_method"]
-    if len(directions(params)) and method not in METHODS:
-        raise UnsupportedModel(
-            f"monotone_constraints_method={method!r} bounds each leaf by steps along every column, which is not "
-            f"replayed; train with {' or '.join(map(repr, METHODS))}."
-        )
-    if len(directions(params)) and method != "basic" and params["path_smooth"] > 0:
-        raise UnsupportedModel(
-            f"path_smooth together with monotone_constraints_method={method!r} smooths some leaves by other numbers "
-            "than usual, which is not replayed; train with monotone_constraints_method='basic', or without path_smooth."
-        )
     if parsed.objective[0] in RANKING and params["path_smooth"] > 0:
         raise UnsupportedModel(
             f"path_smooth with objective='{parsed.objective[0]}' is not supported; train with path_smooth=0."

@@ -113,11 +113,14 @@ def draw_again(
     columns_first: bool,
     learning_rate: float,
     dart: Dart | None,
+    begins: Mapping[int, bool] | None = None,
 ) -> Drawn:
     """Repeat the draws of a run.
 
-    ``rounds``: number of trees of each round; ``parallel``: of each output in a round.
+    ``rounds``: number of trees of each round; ``parallel``: of each output in a round; ``begins``:
+    rounds in which a further run begins, and whether its random numbers begin anew.
     """
+    begins = begins or {}
     twister = Twister(seed)
     seeds_columns_once = method != "exact"
     if seeds_columns_once and columns_first:
@@ -129,7 +132,9 @@ def draw_again(
             twister = Twister(seed * 127 + number)
         if dart_run is not None:
             dart_run.next_round(twister, trees)
-        if number == 0 and seeds_columns_once and not columns_first:
+        if begins.get(number):
+            twister = Twister(seed)
+        if (number == 0 or number in begins) and seeds_columns_once and not columns_first:
             twister.word()
         row_draws.next_round(twister, trees)
     return Drawn(

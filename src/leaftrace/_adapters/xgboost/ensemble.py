@@ -20,8 +20,10 @@ from ..._model.losses import Loss
 from ..._model.start import BaseRule, LabelStatistic, LabelStatistics
 from ..base import UNWEIGHTED, are_elsewhere, coupled_places, f32
 from . import recover
+from .continued import Begins, continued_runs
 from .draws import Drawn, Moves, dart_settings, draw_again, tree_method
 from .gradient_sampling import draws_by_gradient, with_drawn_rows
+from .limits import shown_limits, smallest_cover
 from .model import Trees
 from .monotone import constrained_nodes
 from .objectives import QUANTILES, Quantile, as_float32, loss_and_factor, quantile_levels
@@ -131,6 +133,8 @@ class XGBoostRun:
             rounds = np.diff(self.trees.rounds).tolist()
             cover = self.trees.cover
             reported = with_drawn_rows(reported, self.params, rounds, cover, hessian_factor)
+        elif drawn.moves is None:
+            reported = self._with_further_runs(reported)
         return self._with_recovered(reported, rate_unit, hessian_factor)
 
     def _suspected(self) -> str:
@@ -224,10 +228,31 @@ class XGBoostRun:
             return Recorded("weight", cover)
         return Recorded("hessian", cover / hessian_factor)
 
+    def _with_further_runs(self, e: Ensemble) -> Ensemble:
+        """The ensemble with the rows that further runs drew, if training was continued."""
+        rounds = self.trees.rounds
+        e, begins = continued_runs(
+            e, rounds, lambda begins: self._sample(self._drawn(begins)) or []
+        )
+        for begin in begins:
+            self.notes.append(f"training was continued after {begin} rounds, as the covers show")
+        return e
+
     def _draw_again(self) -> Drawn:
         """Draw the rows and, with DART, the trees that every tree was trained on."""
         params = self.params
-        drawn = draw_again(
+        drawn = self._drawn({})
+        if drawn.sample is not None or self._by_gradient:
+            self.notes.append(
+                f"rows drawn again (subsample={as_float32(params['subsample']):.6g}, seed={params['seed']}) and "
+                f"checked by the {'values' if self.trees.cover is None else 'cover'} of all leaves"
+            )
+        return drawn
+
+    def _drawn(self, begins: Begins) -> Drawn:
+        """The draws, with further runs that begin in these rounds."""
+        params = self.params
+        return draw_again(
             (np.diff(self.trees.rounds) // self.trees.width).tolist(),
             len(self.y),
             seed=int(params["seed"]),
@@ -238,13 +263,8 @@ class XGBoostRun:
             columns_first=self.columns_first,
             learning_rate=as_float32(params["learning_rate"]),
             dart=None if self.trees.weight is None else dart_settings(params),
+            begins=begins,
         )
-        if drawn.sample is not None or self._by_gradient:
-            self.notes.append(
-                f"rows drawn again (subsample={as_float32(params['subsample']):.6g}, seed={params['seed']}) and "
-                f"checked by the {'values' if self.trees.cover is None else 'cover'} of all leaves"
-            )
-        return drawn
 
     def _sample(self, drawn: Drawn) -> list[NDArray[np.bool_]] | None:
         """The rows of each tree; the trees that stand for one tree with vectors share them."""
@@ -299,11 +319,11 @@ class XGBoostRun:
                     "parameters, and its leaf values do not tell learning_rate and reg_lambda apart",
                 )
         least = float(self.params["min_child_weight"])
-        if "min_child_weight" in self.given and self._smallest_cover(e) < (1 - 1e-6) * least:
+        if "min_child_weight" in self.given and smallest_cover(self.trees, e) < (1 - 1e-6) * least:
             return replace(
                 e,
                 missing=f"min_child_weight={least:.6g} is not that of training: this model has a leaf of "
-                f"{self._smallest_cover(e):.6g}",
+                f"{smallest_cover(self.trees, e):.6g}",
             )
         others = words().parameters(subsample=..., seed=..., max_delta_step=...)
         self.notes.append(
@@ -358,8 +378,8 @@ class XGBoostRun:
         unknown = self._unknown
         if not unknown:
             return e
-        shown = self._shown_limits(e, hessian_factor)
-        if self._smallest_cover(e) < float(self.params["min_child_weight"]):
+        shown = shown_limits(self.trees, e, hessian_factor)
+        if smallest_cover(self.trees, e) < float(self.params["min_child_weight"]):
             self.params["min_child_weight"] = "0"  # for training again
         limits = " and no ".join(f"{name} ({shown[name]})" for name in unknown)
         needed = words().parameters(**dict.fromkeys(unknown, ...))
@@ -376,21 +396,3 @@ class XGBoostRun:
             f"{words().parameters(**unknown)}."
         )
         return replace(e, unknown_limits=UnknownLimits(frozenset(limited), remedy))
-
-    def _smallest_cover(self, e: Ensemble) -> float:
-        """The smallest cover of a leaf that has a value, which min_child_weight cannot exceed."""
-        if self.trees.cover is None:
-            return np.inf
-        return float(self.trees.cover[e.values[:, 0] != 0].min(initial=np.inf))
-
-    def _shown_limits(self, e: Ensemble, hessian_factor: float) -> dict[str, str]:
-        """Words for the limits that the leaves of the model allow."""
-        rates = np.broadcast_to(e.learning_rate, e.n_steps)
-        steps = e.values[:, 0] / np.repeat(rates, np.diff(e.step_leaves))
-        longest = np.abs(steps).max(initial=0.0) / hessian_factor
-        smallest = self._smallest_cover(e)
-        least = f"at most {smallest:.6g}" if np.isfinite(smallest) else "of any size"
-        return {
-            "min_child_weight": least,
-            "max_delta_step": f"none, or at least {longest:.3g}",
-        }

@@ -109,7 +109,7 @@ def leaf_sums(e: Ensemble, steps: int) -> RecoverySums:
     for t in range(steps):
         e.move(t, e.leaves, A)
         values = e.values[e.leaf_range(t)]
-        sums = (values, *_step_sums(e, t, A))
+        sums = (values, *step_sums(e, t, A))
         parts.append([np.full(values.size, t), *(x.ravel() for x in sums)])
     step, value, G, H, size, s = (np.concatenate(x) for x in zip(*parts, strict=True))
     statistic = None if e.rule.statistic is None else s
@@ -117,7 +117,7 @@ def leaf_sums(e: Ensemble, steps: int) -> RecoverySums:
     return RecoverySums(step.astype(np.int64), value, G, H, size, statistic, nodes)
 
 
-def _step_sums(e: Ensemble, t: int, A: F64) -> tuple[F64, F64, F64, F64]:
+def step_sums(e: Ensemble, t: int, A: F64) -> tuple[F64, F64, F64, F64]:
     """(M, O) G, H, sums of w |g| and statistics of the leaves of step t, at the scores A."""
     g = e.gradients(A, t)
     h = e.second_derivatives(A, t) if e.coupled else _second_derivatives(e, e.loss.state(A))

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._data.arrays import F64
+from .columns import QueryColumns
 from .loss import CoupledLoss, CoupledRows, Slopes
 from .pair_rules import PairRule
 from .pairs import Pairs, label_pairs
@@ -193,13 +194,13 @@ class LambdaPoint:
         weights = self.scale * (gbar * self.row_g[:, None] + hbar * self.row_h[:, None])
         return Slopes(scores.T, weights, presences.T)
 
-    def score_matrices(self, g_factor: F64, h_factor: F64, frozen: bool) -> F64:
+    def score_matrices(
+        self, g_factor: F64, h_factor: F64, frozen: bool, columns: QueryColumns
+    ) -> F64:
         rows = self.rows
         pairs = self.pairs
-        size = rows.spread(rows.sizes)  # (n,)
-        edges = np.cumsum(size) - size  # (n,) where what each row adds to others begins
-        place = edges - rows.spread(rows.starts)  # (n,) what j adds to i is at place[j] + i
-        cells = int(size.sum())
+        place = columns.offset[columns.of]  # (n,) what j adds to i is at place[j] + i
+        cells = columns.cells
         lam_slope, eta_slope = self._slopes(frozen)
         factor = rows.spread(self.c) * self.w
         g_factor = factor * g_factor
@@ -209,13 +210,13 @@ class LambdaPoint:
         out = np.bincount(place[pairs.b] + pairs.a, by_b, cells)
         out -= np.bincount(place[pairs.a] + pairs.b, by_a, cells)
         own = np.bincount(pairs.a, by_a, pairs.n) - np.bincount(pairs.b, by_b, pairs.n)
-        out[place + np.arange(len(rows))] = own
+        out[place + np.arange(len(rows))] += own
         if not frozen and np.any(self.c_slope):
             of_c = (g_factor * self.row_g + h_factor * self.row_h) / rows.spread(self.c) ** 2
             moved = -2 * rows.spread(self.c_slope) * pairs.scattered(lam_slope, -1.0)
-            j = np.repeat(np.arange(len(rows)), size)
-            i = np.arange(cells) - place[j]
-            out += moved[i] * of_c[j]
+            c = np.repeat(np.arange(len(columns.sizes)), columns.sizes)  # the column of each cell
+            i = np.arange(cells) - columns.offset[c]
+            out += moved[i] * np.bincount(columns.of, of_c)[c]
         return out.astype(np.float64, copy=False)
 
     def weight_factors(self, g_factor: F64, h_factor: F64) -> F64:

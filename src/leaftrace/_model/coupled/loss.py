@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,9 @@ from numpy.typing import NDArray
 from ..._data.arrays import F64, Ints
 from ..._data.errors import UnsupportedModel
 from ..losses import Additive
+
+if TYPE_CHECKING:
+    from .columns import QueryColumns
 
 ROOM_FOR_RANKS = 4  # numbers for each row, when queries are ranked beside each other
 T = TypeVar("T")
@@ -200,11 +203,13 @@ class PairPoint(Point, Protocol):
 class MatrixPoint(Point, Protocol):
     """A point in which a weight changes the terms of its own row alone."""
 
-    def score_matrices(self, g_factor: F64, h_factor: F64, frozen: bool) -> F64:
+    def score_matrices(
+        self, g_factor: F64, h_factor: F64, frozen: bool, columns: QueryColumns
+    ) -> F64:
         """Derivatives of `vjp` in the scores, for gbar = g_factor x and hbar = h_factor x, (n,) each.
 
-        They are matrices of the queries, one after another, column by column: for each row what its x
-        adds to the derivatives in the scores of all rows of its query.
+        x is the same for rows of a column. The cells are as `QueryColumns` says: for each column what
+        its x adds to the derivatives in the scores of all rows of its query.
         """
         ...
 

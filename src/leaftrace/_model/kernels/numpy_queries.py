@@ -15,20 +15,20 @@ from .numpy_sweeps import sum_by_leaf
 MOST_SHARES = 1 << 30
 
 
-def _check_rows(leaf: Ids, edges: Ints, x: Real, next_leaf: Ids | None, below: Real | None) -> None:
-    """Refuse queries that are not all rows, and ids beyond their tables."""
+def _check_rows(n: int, edges: Ints, next_leaf: Ids | None, below: Real | None) -> None:
+    """Refuse queries that are not all n rows, and ids beyond their tables."""
     require(len(edges) > 0, "edges: there must be at least one")
-    check_edges("edges", edges, len(leaf), 1)
+    check_edges("edges", edges, n, 1)
     check_together(next_leaf=next_leaf, below=below)
     if next_leaf is not None and below is not None:
         check_ids(next_leaf, len(below))
-    check_ids(leaf, len(x))
 
 
 @checked(
-    leaf="ids n",
-    edges="int64 Q+1",
+    leaf="ids C",
+    columns="int64 Q+1",
     K="real cells",
+    edges="int64 Q+1",
     x="real M B",
     out="out real n B",
     next_leaf="ids n ?",
@@ -36,28 +36,34 @@ def _check_rows(leaf: Ids, edges: Ints, x: Real, next_leaf: Ids | None, below: R
 )
 def query_products(
     leaf: Ids,
-    edges: Ints,
+    columns: Ints,
     K: Real,
+    edges: Ints,
     x: Real,
     out: Real,
     next_leaf: Ids | None,
     below: Real | None,
 ) -> None:
-    """out (n, B) += the matrix of each query times x of its rows; then below += sums of out.
+    """out (n, B) += the matrix of each query times x of its leaves; then below += sums of out.
 
-    ``K`` has the matrices one after another, each column by column: for each row what its x adds to
-    all rows of its query.
+    The columns of query q are columns[q] .. columns[q + 1] - 1, and ``leaf`` has the leaf of each.
+    ``K`` has the matrices one after another, each column by column: what the x of a leaf adds to all
+    rows of the query.
     """
-    _check_rows(leaf, edges, x, next_leaf, below)
-    sizes = np.diff(edges)
-    is_right = len(K) == sum(size * size for size in sizes.tolist())
+    check_edges("columns", columns, len(leaf), 1)
+    _check_rows(len(out), edges, next_leaf, below)
+    check_ids(leaf, len(x))
+    sizes = np.diff(edges).tolist()
+    counts = np.diff(columns).tolist()
+    is_right = len(K) == sum(size * count for size, count in zip(sizes, counts, strict=True))
     require(is_right, "K has another size than the matrices of the queries")
     start = 0
-    for begin, size in zip(edges.tolist(), sizes.tolist(), strict=False):
-        matrix = K[start : start + size * size].reshape(size, size).T
-        rows = slice(begin, begin + size)
-        out[rows] += matrix @ x[leaf[rows]]
-        start += size * size
+    for begin, size, first, count in zip(
+        edges.tolist(), sizes, columns.tolist(), counts, strict=False
+    ):
+        matrix = K[start : start + size * count].reshape(count, size).T
+        out[begin : begin + size] += matrix @ x[leaf[first : first + count]]
+        start += size * count
     if next_leaf is not None and below is not None:
         sum_by_leaf(next_leaf, out, below)
 
@@ -88,7 +94,8 @@ def query_shares(
 
     This is `query_products` with matrices of low rank, and with several of them.
     """
-    _check_rows(leaf, edges, x, next_leaf, below)
+    _check_rows(len(leaf), edges, next_leaf, below)
+    check_ids(leaf, len(x))
     require(right.shape[1] <= MOST_SHARES, "sizes beyond any memory")
     if len(leaf):
         mine = x[leaf]
