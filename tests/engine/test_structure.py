@@ -134,7 +134,8 @@ def test_a_second_pass_by_kept_derivatives_gives_the_same(opened, name):
         one.influence(X[:9], of="prediction", method=method, output=0).values
         for one in (fresh, fresh, small)
     )
-    assert fresh.engine.work.keeps_derivatives and not small.engine.work.keeps_derivatives
+    assert fresh.engine.work.keeps_derivatives
+    assert not small.engine.work.keeps_derivatives
     assert np.array_equal(first, second)
     # Blocks of other widths are summed in another order.
     np.testing.assert_allclose(anew, first, atol=1e-12)
