@@ -242,7 +242,8 @@ class _SoftPass:
         self.query_rows = slice(None) if queries.reduce else columns
         self.query_leaves: Ids = queries.leaves[:, self.query_rows]
         self.query_codes = np.ascontiguousarray(asked.codes[self.query_rows])
-        self.c = _query_gradients(queries, columns, width)  # (m, K, B)
+        self.c = _query_gradients(queries, columns, width).astype(self.dtype)  # (m, K, B)
+        self.draws = np.ones(len(self.y))  # (n,) by trees that take every row once
         self.out = zeros((len(self.y), width), self.dtype)
 
     def run(self) -> LeafAdjoint:
@@ -305,11 +306,11 @@ class _SoftPass:
             self.codes,
             _leaf_in_tree(joined(part.leaves[r] for part in self.rows), *in_tree),
             joined(part.drawn_weight(r) for part in self.rows),
-            joined(_draws(part, r) for part in self.rows),
+            self._draws(r),
             *rows.of(outputs),
             self.query_codes,
             _leaf_in_tree(self.query_leaves[r], *in_tree),
-            np.ascontiguousarray(self.c[:, outputs] * e.factors[t]).astype(self.dtype),
+            self._gradients(outputs, e.factors[t]),
             self.splits.bins.sizes,
             self.splits.bins.kinds,
             nodes.left,
@@ -327,15 +328,27 @@ class _SoftPass:
             self.out,
         )
 
+    def _draws(self, r: int) -> F64:
+        """(n,) how often tree r drew each row."""
+        if self.work.rows.sample is None:
+            return self.draws
+        return joined(
+            part.sample[r].astype(np.float64) for part in self.rows if part.sample is not None
+        )
 
-def _draws(rows: PlacedRows, r: int) -> F64:
-    """(rows,) how often tree r drew each row."""
-    return np.ones(len(rows)) if rows.sample is None else rows.sample[r].astype(np.float64)
+    def _gradients(self, outputs: slice, factor: float) -> Real:
+        """(m, O, B) derivatives of the queries in the test rows' scores, of values that count `factor` times."""
+        c = self.c[:, outputs] if factor == 1 else self.c[:, outputs] * self.dtype.type(factor)
+        return np.ascontiguousarray(c)
 
 
 def _leaf_in_tree(ids: Ids, step_start: int, tree_start: int) -> NDArray[np.int32]:
     """(rows,) leaves counted within their tree, from leaves counted within the step."""
-    return ids.astype(np.int32) - np.int32(tree_start - step_start)
+    found = ids.astype(np.int32)
+    before = tree_start - step_start
+    if before:
+        found -= np.int32(before)
+    return found
 
 
 def _query_gradients(queries: Queries, columns: slice, width: int) -> F64:
