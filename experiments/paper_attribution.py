@@ -162,7 +162,7 @@ FIGURE
 {lead_text(lds)}
 """
     drawn = figure(lds, size)
-    return Section(TITLE, text, numbers, drawn, claims(lds, size), aims=structure_aims(lds))
+    return Section(TITLE, text, numbers, drawn, claims(lds, size), aims=structure_aims(lds, size))
 
 
 def leads(lds: pd.DataFrame) -> pd.DataFrame:
@@ -224,22 +224,32 @@ def counted(leads: pd.Series) -> str:
     return f"{int((leads > 0).sum())} of {len(leads)}"
 
 
-def structure_aims(lds: pd.DataFrame) -> dict[str, bool]:
-    """Return what StructureInfluence was to reach beyond that, and whether it does."""
+def structure_aims(lds: pd.DataFrame, size: Size) -> dict[str, bool]:
+    """Return what StructureInfluence was to reach beyond that, and whether it does.
+
+    Shares are judged by the ceiling that the mean of `MORE` retrainings would have."""
     mean = lds.mean()
     share = shares(lds)
     found = {
         "StructureInfluence of one model is ahead of LeafInfluence over ten seeds in the mean "
         f"({mean[SOFT]:.3f} against {mean[SEEDS]:.3f})": bool(mean[SOFT] > mean[SEEDS]),
     }
+    higher = lds.assign(**{CEILING: ceiling_of(lds, size, MORE)})
+    of_more = shares(higher)
     for label in (SOFT_SEEDS, SOFT_BAGS):
-        aim = f"{label}: {AIM} of the ceiling in the mean ({share[label]:.3f})"
-        found[aim] = bool(share[label] >= AIM)
-    smooth = shares(lds[has_l2(lds)])[SOFT_BAGS]
-    found[f"the same where leaves have l2, a part chosen after the run ({smooth:.3f})"] = bool(
-        smooth >= AIM
+        aim = f"{label}: {AIM} of the ceiling in the mean ({both(share, of_more, label)})"
+        found[aim] = bool(of_more[label] >= AIM)
+    smooth = has_l2(lds)
+    part = both(shares(lds[smooth]), shares(higher[smooth]), SOFT_BAGS)
+    found[f"the same where leaves have l2, a part chosen after the run ({part})"] = bool(
+        shares(higher[smooth])[SOFT_BAGS] >= AIM
     )
     return found
+
+
+def both(share: pd.Series, of_more: pd.Series, label: str) -> str:
+    """Return a share of the ceiling that was measured, and of the one that more retrainings would have."""
+    return f"{share[label]:.3f}; {of_more[label]:.3f} of that of {MORE} retrainings"
 
 
 # Columns of the first table
@@ -421,5 +431,8 @@ def figure(lds: pd.DataFrame, size: Size) -> FigureBase:
 
 
 if __name__ == "__main__":
-    print(run_again(sys.argv[1]).write("attribution", full=True).read_text())
+    again = run_again(sys.argv[1])
+    print(again.write("attribution", full=True).read_text())
     print(f"Page: {assemble(full=True)}")
+    if broken := [claim for claim, holds in again.claims.items() if not holds]:
+        sys.exit("does not hold: " + "; ".join(broken))

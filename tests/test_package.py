@@ -33,7 +33,7 @@ ORDER = [
     "_engine.linear_steps",
     "_engine.diagnosis", "_engine.fidelity",
     "_engine.rounding_noise", "_engine.replay", "_engine.linear_replay", "_engine.refit", "_engine.jumps",
-    "_engine.placed_rows", "_engine.row_effects",
+    "_engine.placed_rows", "_engine.row_effects", "_engine.step_derivatives",
     "_engine.free_memory", "_engine.settings", "_engine.retrainings", "_engine.workspace", "_engine.less_memory",
     "_engine.queries", "_engine.leaf_queries", "_engine.subset_training",
     "_engine.methods", "_engine.whole_refits", "_engine.scored_pass", "_engine.backward", "_engine.coupled_matrices",

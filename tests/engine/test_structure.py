@@ -140,6 +140,25 @@ def test_a_low_temperature_gives_leaf_influence(opened):
     np.testing.assert_allclose(soft, fixed, atol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["XGBoost", "LightGBM, bagging, classes", "RandomForest"])
+def test_a_second_pass_by_kept_derivatives_gives_the_same(opened, name):
+    """The first pass of a tracer computes them from scores, which change in place from step to step."""
+    tracer, X = opened(name)
+    fresh = tracer.follow(tracer.retrain())
+    small = tracer.follow(tracer.retrain())
+    small.engine.work.use_less_memory(2_000)
+    method = lt.StructureInfluence()
+    first, second, anew = (
+        one.influence(X[:9], of="prediction", method=method, output=0).values
+        for one in (fresh, fresh, small)
+    )
+    assert fresh.engine.work.keeps_derivatives
+    assert not small.engine.work.keeps_derivatives
+    assert np.array_equal(first, second)
+    # Blocks of other widths are summed in another order.
+    np.testing.assert_allclose(anew, first, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     "name",
     [

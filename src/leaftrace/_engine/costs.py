@@ -134,6 +134,7 @@ def plan_structure(work: Workspace, splits: SoftSplits, columns: int, rows: int)
     if not work.has_effects:
         nanoseconds += effects_cost(e) * (1 if work.keeps_effects else blocks)
     stored = work.effect_bytes() if work.keeps_effects else 0
+    stored += work.derivative_bytes() if work.keeps_derivatives else 0
     stored += splits.codes.nbytes + rows * columns * work.dtype.itemsize
     block = block_width(min(columns, width))
     stored += splits.table_bytes(e, block, work.dtype.itemsize)

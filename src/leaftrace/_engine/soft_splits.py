@@ -14,9 +14,9 @@ of their way (`leaf_shares`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +31,10 @@ from .._model.kernels import BLOCKS, block_width, blocks_of, kernels, zeros
 from .._model.kernels.numpy_choice import Limits
 from .._model.splits import SplitSearch, TreeNodes
 from .backward import LeafAdjoint, expand_candidates, expand_training, leaf_adjoint
-from .placed_rows import PlacedRows, scores_backwards
+from .placed_rows import PlacedRows
 from .queries import Queries
 from .split_bins import Codes, SplitBins, make_bins
+from .step_derivatives import StepDerivatives, joined
 from .workspace import Workspace
 
 # Chosen by the LDS of eight models, on 1,000 rows of Adult and of California housing.
@@ -225,8 +226,8 @@ class _SoftPass:
         if new is not None:
             self.rows.append(new.rows)
             self.codes = np.concatenate([splits.codes, new.codes])
-        self.y = _joined(rows.y for rows in self.rows)
-        self.scores = [scores_backwards(work.trace, rows) for rows in self.rows]
+        self.y = joined(rows.y for rows in self.rows)
+        self.derivatives = work.derivatives_backwards(None if new is None else new.rows)
         self.lam = choice_l2(self.e, splits.search.by_weight)
         self.leaf_shares = None if whole_leaves else leaf_shares(work, temperature)
         queries = asked.queries
@@ -236,7 +237,8 @@ class _SoftPass:
         self.query_rows = slice(None) if queries.reduce else columns
         self.query_leaves: Ids = queries.leaves[:, self.query_rows]
         self.query_codes = np.ascontiguousarray(asked.codes[self.query_rows])
-        self.c = _query_gradients(queries, columns, width)  # (m, K, B)
+        self.c = _query_gradients(queries, columns, width).astype(self.dtype)  # (m, K, B)
+        self.draws = np.ones(len(self.y))  # (n,) by trees that take every row once
         self.out = zeros((len(self.y), width), self.dtype)
 
     def run(self) -> LeafAdjoint:
@@ -249,7 +251,7 @@ class _SoftPass:
 
     def weight_derivatives(self, rows: slice | Ints) -> Real:
         """(rows, B) derivatives in the sample weights of some rows, through the choices."""
-        factor = _joined(part.factor for part in self.rows)
+        factor = joined(part.factor for part in self.rows)
         return self.out[rows] * factor[rows].astype(self.dtype)[:, None]
 
     def _no_scores(self, count: int) -> Real:
@@ -261,8 +263,7 @@ class _SoftPass:
         e = self.e
         if self.leaf_shares is not None:
             fbar *= self.leaf_shares[e.leaf_range(t)][:, :, None].astype(self.dtype)
-        A = _joined(next(scores)[1] for scores in self.scores)
-        derivatives = _RowDerivatives(e, A, self.y)
+        derivatives = next(self.derivatives)
         new = len(self.y) - len(abar)
         # New rows have no weight, so that no query depends on their scores.
         every_abar = np.concatenate([abar, self._no_scores(new)]) if new else abar
@@ -278,7 +279,7 @@ class _SoftPass:
             abar[...] = every_abar[: len(abar)]
 
     def _tree(
-        self, t: int, r: int, nodes: TreeNodes, rows: _RowDerivatives, scores: Real, abar: Real
+        self, t: int, r: int, nodes: TreeNodes, rows: StepDerivatives, scores: Real, abar: Real
     ) -> None:
         """Add the terms of tree r of step t."""
         e = self.e
@@ -298,13 +299,13 @@ class _SoftPass:
         )
         kernels.choice_terms(
             self.codes,
-            _leaf_in_tree(_joined(part.leaves[r] for part in self.rows), *in_tree),
-            _joined(part.drawn_weight(r) for part in self.rows),
-            _joined(_draws(part, r) for part in self.rows),
+            _leaf_in_tree(joined(part.leaves[r] for part in self.rows), *in_tree),
+            joined(part.drawn_weight(r) for part in self.rows),
+            self._draws(r),
             *rows.of(outputs),
             self.query_codes,
             _leaf_in_tree(self.query_leaves[r], *in_tree),
-            np.ascontiguousarray(self.c[:, outputs] * e.factors[t]).astype(self.dtype),
+            self._gradients(outputs, e.factors[t]),
             self.splits.bins.sizes,
             self.splits.bins.kinds,
             nodes.left,
@@ -322,21 +323,27 @@ class _SoftPass:
             self.out,
         )
 
+    def _draws(self, r: int) -> F64:
+        """(n,) how often tree r drew each row."""
+        if self.work.rows.sample is None:
+            return self.draws
+        return joined(
+            part.sample[r].astype(np.float64) for part in self.rows if part.sample is not None
+        )
 
-def _joined(parts: Iterable[Any]) -> Any:
-    """Arrays of rows one after the other."""
-    arrays = list(parts)
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-
-def _draws(rows: PlacedRows, r: int) -> F64:
-    """(rows,) how often tree r drew each row."""
-    return np.ones(len(rows)) if rows.sample is None else rows.sample[r].astype(np.float64)
+    def _gradients(self, outputs: slice, factor: float) -> Real:
+        """(m, O, B) derivatives of the queries in the test rows' scores, of values that count `factor` times."""
+        c = self.c[:, outputs] if factor == 1 else self.c[:, outputs] * self.dtype.type(factor)
+        return np.ascontiguousarray(c)
 
 
 def _leaf_in_tree(ids: Ids, step_start: int, tree_start: int) -> NDArray[np.int32]:
     """(rows,) leaves counted within their tree, from leaves counted within the step."""
-    return ids.astype(np.int32) - np.int32(tree_start - step_start)
+    found = ids.astype(np.int32)
+    before = tree_start - step_start
+    if before:
+        found -= np.int32(before)
+    return found
 
 
 def _query_gradients(queries: Queries, columns: slice, width: int) -> F64:
@@ -351,26 +358,3 @@ def _query_gradients(queries: Queries, columns: slice, width: int) -> F64:
     own = np.arange(len(gradient))
     c[own, :, own] = gradient
     return c
-
-
-class _RowDerivatives:
-    """Derivatives of the loss at the scores A (n, K) and labels y (n,) of rows before a step."""
-
-    def __init__(self, e: Ensemble, A: F64, y: F64) -> None:
-        self.e = e
-        self.y = y
-        self.state = e.loss.state(A)
-        self.g = e.loss.gradient(self.state, y)  # (n, K)
-        self.h = e.loss.hessian_diagonal(self.state, y)
-        self.j = e.loss.jacobian(self.state, y)  # (n, K, K)
-
-    def of(self, outputs: slice) -> tuple[F64, F64, F64, F64]:
-        """g, h (n, O) of some outputs, and their derivatives j, k (n, O, K) in all scores."""
-        units = np.eye(self.e.n_outputs)[outputs]
-        third = self.e.loss.third_dot
-        k = [
-            third(self.state, self.y, np.broadcast_to(unit, self.g.shape))[:, o]
-            for o, unit in zip(range(outputs.start, outputs.stop), units, strict=True)
-        ]
-        g, h, j = (np.ascontiguousarray(x[:, outputs]) for x in (self.g, self.h, self.j))
-        return g, h, j, np.stack(k, axis=1)

@@ -21,6 +21,7 @@ from .._model.kernels import BLOCKS
 from .placed_rows import PlacedRows, forward_scores, scores_backwards, training_rows
 from .replay import Trace
 from .row_effects import direct_effects, empty_effects, fill_effects, step_effects
+from .step_derivatives import StepDerivatives, joined
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -50,11 +51,13 @@ class Workspace:
         self.n_jobs = n_jobs
         self.memory_limit = memory_limit
         self.rows = training_rows(trace)
+        self._derivatives: list[StepDerivatives] = []
 
     def use_less_memory(self, limit: int) -> None:
-        """Forget the effects and states that are kept, and go on with this limit, on one thread."""
+        """Forget the effects, states and derivatives that are kept, and go on with this limit, on one thread."""
         self.__dict__.pop("effects", None)
         self.__dict__.pop("_states", None)
+        self._derivatives = []
         self.memory_limit = limit
         self.n_jobs = 1
 
@@ -192,6 +195,38 @@ class Workspace:
         """(n, C) state of the loss at scores A (n, K), as it is kept."""
         with np.errstate(over="ignore"):
             return self.trace.ensemble.loss.state(A).astype(self.state_dtype)
+
+    def derivative_bytes(self) -> int:
+        """Bytes of the derivatives of the loss in the scores before all steps."""
+        e = self.trace.ensemble
+        return e.n_steps * e.n_rows * 2 * e.n_outputs * (1 + e.n_outputs) * 8
+
+    @property
+    def keeps_derivatives(self) -> bool:
+        """Whether these derivatives fit in memory beside the effects."""
+        both = self.effect_bytes() + self.derivative_bytes()
+        return both <= self.memory_limit // 2
+
+    def derivatives_backwards(self, new: PlacedRows | None = None) -> Iterator[StepDerivatives]:
+        """Derivatives of the loss before each step, from the last to the first, of the training rows and of new ones.
+
+        The first pass over the training rows alone keeps them for the next, if they fit in memory.
+        """
+        if new is None and self._derivatives:
+            yield from self._derivatives
+            return
+        parts = [self.rows] if new is None else [self.rows, new]
+        keeps = new is None and self.keeps_derivatives
+        y = joined(rows.y for rows in parts)
+        e = self.trace.ensemble
+        found: list[StepDerivatives] = []
+        for scores in zip(*(scores_backwards(self.trace, rows) for rows in parts), strict=True):
+            step = StepDerivatives(e, joined(A for _, A in scores), y)
+            if keeps:
+                found.append(step)
+            if len(found) == e.n_steps:
+                self._derivatives = found
+            yield step
 
     # ---- weights ----
 
