@@ -8,9 +8,9 @@ rows and b blocks of columns (or, for LeafRefit, of removed rows), an answer tak
     preparation(n) + b pass(n, m) + test_rows(m) + new memory
 
 where each of the first three is a straight line through two trials. Soft splits take besides, for each
-block, as long as all steps do by a straight line through one and through several of them. Trials are small enough to use the
-same memory again; the system hands out the memory of large arrays page by page, which takes longer
-than filling it.
+block, as long as all steps do by a straight line through one and through several of them. Trials are
+small enough to use the same memory again; the system hands out the memory of large arrays page by page,
+which takes longer than filling it.
 """
 
 from __future__ import annotations
