@@ -20,7 +20,7 @@ NAMES = {
     "influential_set", "RemovalImpact", "Report", "Retrain", "RetrainedModel", "SinglePoint", "SourceValues",
     "source_values", "StructureInfluence",
     "TopKLeaves", "Tracer", "UnsupportedModel",
-    "__version__", "acquire", "baselines", "clean", "ensemble_influence", "explore", "fix", "gate", "goals",
+    "__version__", "acquire", "baselines", "clean", "ensemble_influence", "estimate", "explore", "fix", "gate", "goals",
     "group_effects", "label_noise", "mismatch", "plot", "record_catboost", "removal_curve", "removal_impact",
     "report",
 }  # fmt: skip

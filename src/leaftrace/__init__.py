@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ._actions.acquire import Acquisition, acquire
     from ._actions.clean.action import Clean, clean
     from ._actions.curve import RemovalCurve, removal_curve
+    from ._actions.estimates import estimate
     from ._actions.fix.action import Fix, fix
     from ._actions.gate import Gate, gate
     from ._actions.groups import GroupEffects, group_effects
@@ -106,6 +107,7 @@ __all__ = [
     "clean",
     "data_values",
     "ensemble_influence",
+    "estimate",
     "explore",
     "fix",
     "gate",
@@ -136,6 +138,7 @@ _MODULES = {
     "_actions.acquire": "Acquisition acquire",
     "_actions.clean": "Clean clean",
     "_actions.curve": "RemovalCurve removal_curve",
+    "_actions.estimates": "estimate",
     "_actions.fix": "Fix fix",
     "_actions.gate": "Gate gate",
     "_actions.groups": "GroupEffects group_effects",

@@ -44,5 +44,6 @@ NB_MODULE(_native, m) {
     leaftrace::bind_refit(m);
     leaftrace::bind_choice(m);
     leaftrace::bind_routes(m);
+    leaftrace::bind_ranks(m);
     leaftrace::bind_classes(m);
 }

@@ -22,6 +22,7 @@ from leaftrace._actions.mismatch.action import mismatch
 from leaftrace._actions.mismatch.group_weights import descend, mean_slopes, measured_slopes, project
 from leaftrace._actions.mismatch.partition import by_tree, by_values, label_column, table_column
 from leaftrace._actions.statistics import student
+from leaftrace._data.time_limit import TimeLimit
 from leaftrace._engine.engine import Engine
 
 # ---- slopes and steps ----
@@ -464,7 +465,7 @@ def test_descent_lowers_the_refitted_loss():
     W = np.bincount(code, weight)
     high = np.linspace(1, 5, 41)  # the total weight is fixed, so there is one number to choose
     curve = [loss(np.array([1 - (h - 1) * W[1] / W[0], h])) for h in high]
-    f, interrupted = descend(tracer, X_test, y_test, code, 5.0, 20)
+    f, interrupted = descend(tracer, X_test, y_test, code, 5.0, 20, TimeLimit(None))
     assert not interrupted
     assert loss(f) - min(curve) < 0.02 * (
         curve[0] - min(curve)

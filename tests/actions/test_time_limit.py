@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from lightgbm import LGBMClassifier
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 import leaftrace as lt
@@ -101,3 +102,90 @@ def test_groups(tracer):
 def test_what_is_no_limit(tracer, limit):
     with pytest.raises(lt.InvalidInput, match=r"time_limit is .*seconds above 0"):
         tracer.noise_floor(X_TEST, Y_TEST, time_limit=limit)
+
+
+def test_impact(tracer):
+    call = (tracer, [1, 2], X_TEST, Y_TEST)
+    some = lt.removal_impact(*call, controls=4, time_limit=2.5)
+    whole = lt.removal_impact(*call, controls=4)
+    assert some.interrupted
+    assert some.advice.startswith("The time limit of 2 s ended it early. Trained again")
+    np.testing.assert_array_equal(some.controls, whole.controls[:1])
+    none = lt.removal_impact(*call, time_limit=1e-9)
+    assert "retrained" not in none.answers
+    assert not whole.interrupted
+
+
+@pytest.mark.parametrize("sources", [3, 14])
+def test_sources(tracer, sources):
+    groups = np.arange(120) % sources
+    some = lt.source_values(tracer, groups, X_TEST, Y_TEST, time_limit=3.5)
+    assert not some.exact
+    assert "The time limit of 4 s ended it early: " in some.advice
+    assert some.values.sum() == pytest.approx(some.total)  # as they do for any orders
+    whole = lt.source_values(tracer, groups, X_TEST, Y_TEST)
+    assert "time limit" not in whole.advice
+    assert whole.total == some.total
+
+
+def test_sets(tracer):
+    kw = {"k": 6, "rounds": 6, "direction": "raise", "method": lt.LeafInfluence()}
+    some = lt.influential_set(tracer, X_TEST, Y_TEST, time_limit=2.5, **kw)
+    whole = lt.influential_set(tracer, X_TEST, Y_TEST, **kw)
+    assert some.interrupted
+    assert some.advice.startswith("The time limit of 2 s ended it early.")
+    assert some.rows.tolist() == whole.rows[:3].tolist()
+    confirmed = lt.influential_set(tracer, X_TEST, Y_TEST, confirm=5, time_limit=7.5, **kw)
+    assert confirmed.rows.tolist() == whole.rows.tolist()
+    assert np.isfinite(confirmed.retrained)
+    assert "Retrained 3 times" in confirmed.advice
+
+
+CLASS = (X[:, 0] + rng.normal(size=120) > 0).astype(int)
+NEW = rng.normal(size=(120, 3))
+NEW_CLASS = (NEW[:, 0] > 0).astype(int)
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    model = LGBMClassifier(n_estimators=4, min_child_samples=5, n_jobs=1, verbose=-1)
+    return lt.Tracer(model.fit(X, CLASS), X, CLASS, n_jobs=1)
+
+
+def test_fix(classifier):
+    decisions = classifier.engine.reading.decision(classifier.engine.unchanged.scores(NEW))
+    ended = False
+    for i in np.flatnonzero(decisions != NEW_CLASS):
+        call = (classifier, NEW[[i]], NEW_CLASS[i])
+        some = lt.fix(*call, max_rows=6, time_limit=0.5)
+        said = "The time limit of 0 s ended it after 1 retrainings. This is the best set so far."
+        assert len(some.attempts) == 1
+        ended = some.advice.startswith(said)
+        whole = lt.fix(*call, max_rows=6)
+        assert some.attempts == whole.attempts[:1]
+        assert ended == (len(whole.attempts) > 1)
+        if ended:
+            break
+    assert ended  # or nothing was tested
+
+
+def test_clean(classifier):
+    call = (classifier, NEW[:60], NEW_CLASS[:60], NEW[60:], NEW_CLASS[60:])
+    whole = lt.clean(*call)
+    assert len(whole.rounds) > 2
+    some = lt.clean(*call, time_limit=2.5)
+    assert some.interrupted
+    assert some.advice.startswith("The time limit of 2 s ended it after 2 of 20 rounds.")
+    assert [r.judged for r in some.rounds] == [r.judged for r in whole.rounds[:2]]
+    assert len(lt.clean(*call, time_limit=1e-9).rounds) == 1
+
+
+def test_mismatch(classifier):
+    call = (classifier, NEW, 1 - NEW_CLASS, [])
+    whole = lt.mismatch(*call)
+    assert whole.model is not None
+    some = lt.mismatch(*call, steps=1, time_limit=1.5)
+    assert some.model is None
+    assert some.advice.startswith("The time limit of 2 s ended it early. Not retrained")
+    none = lt.mismatch(*call, time_limit=1e-9)
+    assert none.advice.startswith("The time limit of 0 s ended it early. Interrupted before")

@@ -112,6 +112,8 @@ def calls():
     )  # fmt: skip
     found["node_adjoint"] = call_of_nodes()
     found["find_leaves"] = call_of_routes()
+    x = np.round(real(N), 1)  # some are equal
+    found["rank_pairs"] = call("rank_pairs", leaves(N), x, np.zeros(M, np.int64), real(M, 2))
     found |= {f"softmax_effects, {O} of 3": call_of_classes(O) for O in (1, 3)}
     for loss in LOSSES:
         found |= calls_of_refits(loss)

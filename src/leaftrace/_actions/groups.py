@@ -72,19 +72,14 @@ def group_effects(
     """
     limit = TimeLimit(time_limit)
     check_tracer(tracer, "group_effects")
-    m = inputs.row_count(X_test)
-    if m == 0:
-        raise InvalidInput("X_test has no rows; pass at least one test row.")
-    y = inputs.vector(aligned(y_test, labels_of(X_test), "y_test", "X_test"), "y_test", m)
-    rows = _training_groups(tracer, groups, bins)
-    slices = Groups(np.array(["all"]), np.zeros(m, np.intp))
-    if test_groups is not None:
-        slices = groups_of(test_groups, X_test, m, "test_groups", tracer.X_train, bins)
+    y = test_labels(X_test, y_test)
+    rows = training_groups(tracer, groups, bins)
+    slices = test_slices(tracer, test_groups, X_test, bins)
     steps = check_steps(path)
     soft_path = SoftPath(tracer, slices, X_test, y, steps) if steps else None
     if refit or retrain or steps:
-        _check_classes(tracer, rows)
-    before = _slice_losses(tracer.engine.unchanged, slices, X_test, y)
+        check_classes(tracer, rows)
+    before = slice_losses(tracer.engine.unchanged, slices, X_test, y)
     predicted, refitted, path_change, retrained = np.full((4, len(rows), len(slices)), np.nan)
     try:
         predicted[:] = _first_order(tracer, rows, slices, X_test, y)
@@ -100,7 +95,7 @@ def group_effects(
         return change + soft_path.splits_part(rows.rows(g))
 
     def without(make: Callable[[Ints], AlteredModel], g: int) -> F64:
-        return _slice_losses(make(rows.rows(g)), slices, X_test, y) - before
+        return slice_losses(make(rows.rows(g)), slices, X_test, y) - before
 
     ways = (
         (steps > 0, "path", path_change, along_path),
@@ -215,7 +210,23 @@ class GroupEffects(Finding):
         return {"predicted": self.unit.slope(self.before, self.predicted), **ways}
 
 
-def _training_groups(tracer: Tracer, groups: Any, bins: int) -> Groups:
+def test_labels(X: Any, y: Any) -> np.ndarray:
+    """Labels of the test rows, of which there must be some."""
+    m = inputs.row_count(X)
+    if m == 0:
+        raise InvalidInput("X_test has no rows; pass at least one test row.")
+    return inputs.vector(aligned(y, labels_of(X), "y_test", "X_test"), "y_test", m)
+
+
+def test_slices(tracer: Tracer, test_groups: Any, X: Any, bins: int) -> Groups:
+    """Slices of the test rows; without `test_groups` all of them are one."""
+    m = inputs.row_count(X)
+    if test_groups is None:
+        return Groups(np.array(["all"]), np.zeros(m, np.intp))
+    return groups_of(test_groups, X, m, "test_groups", tracer.X_train, bins)
+
+
+def training_groups(tracer: Tracer, groups: Any, bins: int) -> Groups:
     """Groups of the training rows; there must be two or more."""
     rows = groups_of(groups, tracer.X_train, tracer.n_rows, "groups", bins=bins)
     if len(rows) < 2:
@@ -226,7 +237,7 @@ def _training_groups(tracer: Tracer, groups: Any, bins: int) -> Groups:
     return rows
 
 
-def _check_classes(tracer: Tracer, groups: Groups) -> None:
+def check_classes(tracer: Tracer, groups: Groups) -> None:
     """Raise an error if a class would lose all its rows, before hours of work."""
     if tracer.classes is None:
         return
@@ -240,7 +251,7 @@ def _check_classes(tracer: Tracer, groups: Groups) -> None:
             )
 
 
-def _slice_losses(model: AlteredModel, slices: Groups, X: Any, y: np.ndarray) -> F64:
+def slice_losses(model: AlteredModel, slices: Groups, X: Any, y: np.ndarray) -> F64:
     """(slices,) mean loss of each slice of X."""
     return slices.means(model.loss(X, y)[:, None])[:, 0]
 

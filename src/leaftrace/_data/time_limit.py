@@ -37,11 +37,22 @@ class TimeLimit:
         ``enough``: whether there is a result without the items that are left; they go on until there is.
         """
         for item in items:
-            if monotonic() - self._start > self.seconds and enough():
-                self.passed = True
+            if not self.allows(enough):
                 return
-            self.begun += 1
             yield item
+
+    def allows(self, enough: Callable[[], bool] = lambda: True) -> bool:
+        """Whether another part may begin. It counts as begun if so, and as left out if not."""
+        if monotonic() - self._start > self.seconds and enough():
+            self.passed = True
+            return False
+        self.begun += 1
+        return True
+
+    @property
+    def note(self) -> str:
+        """A sentence that ends with a space if parts were left out; otherwise nothing."""
+        return f"The time limit of {duration(self.seconds)} ended it early. " if self.passed else ""
 
     def in_words(self, done: int, wanted: int | None, what: str) -> str:
         """A sentence about what was done: `The time limit of 5 s ended it after 3 of 20 members.`"""

@@ -48,18 +48,24 @@ class Estimate:
     """The cost of an answer.
 
     ``seconds``  time
-    ``bytes``    memory, result included
+    ``bytes``    memory, result included; of training, only what is ours
     ``form``     how it is computed
+    ``most``     time if it takes the longest course; None: there is but one
+
+    The number of models that an action trains may depend on what they say: `seconds` is then the time of the
+    shortest course that trains any.
     """
 
     seconds: float
     bytes: int
     form: str
+    most: float | None = None
 
     def __repr__(self) -> str:
-        return (
-            f"Estimate(about {_duration(self.seconds)}, {size_in_words(self.bytes)}; {self.form})"
-        )
+        time = f"about {_duration(self.seconds)}"
+        if self.most is not None:
+            time = f"{_duration(self.seconds)} to {_duration(self.most)}"
+        return f"Estimate({time}, {size_in_words(self.bytes)}; {self.form})"
 
 
 def _duration(total: float) -> str:

@@ -34,6 +34,13 @@ def losses_without(engine: Engine, sets: Iterable[Ints], X: Any, y: Any = None) 
         refitted = refit_on(work.trace, alter(engine.source, training))
         return engine.criterion.value(refitted.scores(leaves, offset), codes)
 
-    # Each refit has a copy of the leaves of the rows that stay.
-    at_once = work.memory_limit // (2 * engine.ensemble.leaves.nbytes)
-    yield from work.map(losses, sets, max(1, min(work.n_jobs, at_once)))
+    yield from work.map(losses, sets, refits_at_once(engine))
+
+
+def refits_at_once(engine: Engine) -> int:
+    """Number of refits that run side by side: each has a copy of the leaves of the rows that stay."""
+    work = engine.work
+    if engine.ensemble.coupled:
+        return 1
+    fitting = work.memory_limit // (2 * engine.ensemble.leaves.nbytes)
+    return max(1, min(work.n_jobs, fitting))

@@ -196,6 +196,23 @@ def structure_candidates(
     return values
 
 
+def run_last_steps(
+    work: Workspace, splits: SoftSplits, asked: SoftQueries, temperature: float, count: int
+) -> None:
+    """Compute the terms of soft splits in the last steps alone, to see how long they take.
+
+    ``asked``: the queries of one block.
+    """
+    soft = _SoftPass(work, splits, asked, slice(0, len(asked.queries)), temperature)
+    e = work.trace.ensemble
+    width = soft.out.shape[1]
+    abar = np.full((e.n_rows, e.n_outputs, width), 1e-3, work.dtype)
+    for t in reversed(range(e.n_steps - count, e.n_steps)):
+        leaves = e.leaf_range(t)
+        fbar = zeros((leaves.stop - leaves.start, e.leaf_outputs, width), work.dtype)
+        soft.step(t, abar, fbar)
+
+
 class _SoftPass:
     """The terms of soft splits for a block of queries, step by step.
 

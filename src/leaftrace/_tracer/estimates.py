@@ -1,15 +1,16 @@
 """Seconds and bytes of `Tracer.influence` before the work.
 
-Bytes, and seconds where the work does not grow with the rows alone (leaf form, soft splits), come from
-the prices in _engine/costs.py. Other seconds come from trials: the same passes over a few rows, in the
+Bytes, and seconds of the leaf form, whose work does not grow with the rows alone, come from the prices in
+_engine/costs.py. Other seconds come from trials: the same passes over a few rows, in the
 loss, the number of outputs and on the machine that the answer will have. With n training rows, m test
 rows and b blocks of columns (or, for LeafRefit, of removed rows), an answer takes
 
     preparation(n) + b pass(n, m) + test_rows(m) + new memory
 
-where each of the first three is a straight line through two trials. Trials are small enough to use the
-same memory again; the system hands out the memory of large arrays page by page, which takes longer
-than filling it.
+where each of the first three is a straight line through two trials. Soft splits take besides, for each
+block, as long as all steps do by a straight line through one and through several of them. Trials are
+small enough to use the same memory again; the system hands out the memory of large arrays page by page,
+which takes longer than filling it.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from .._engine.engine import Engine
 from .._engine.methods import LeafInfluence, LeafRefit, Method, Retrain, StructureInfluence
 from .._engine.queries import Queries, Reduce, make_queries
 from .._engine.replay import Trace
+from .._engine.soft_splits import block_of, run_last_steps
 from .._engine.workspace import Workspace
 from .._model.kernels import BLOCKS, block_width
 from .._model.training_set import TrainingSet
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 FEW_ROWS, MANY_ROWS = 512, 2048  # training rows of a trial
 FEW_TESTS, MANY_TESTS = 64, 4096  # test rows of a trial
+FEW_STEPS = 4  # steps of a trial of soft splits
 MOST_CELLS = (
     4_000_000  # rows x trees x outputs of a trial, where more than a few rows would be slow
 )
@@ -75,7 +78,10 @@ def influence_estimate(
         return plan.estimate
     X = tracer.X_train if is_number else queries
     seconds = CONSTANT + _test_row_seconds(engine, X, m)
-    if isinstance(method, StructureInfluence) or plan.form not in TRIED_FORMS:
+    if isinstance(method, StructureInfluence):
+        seconds += _soft_seconds(engine, X, reduce, columns, method)
+        method = LeafInfluence()
+    elif plan.form not in TRIED_FORMS:
         return replace(plan.estimate, seconds=seconds + plan.seconds)
     if isinstance(method, LeafRefit) and engine.ensemble.not_smooth:
         start = time.perf_counter()
@@ -95,6 +101,24 @@ def _test_row_seconds(engine: Engine, X: Any, m: int) -> float:
 
     few = min(FEW_TESTS, given)
     return _line(ask, few, min(MANY_TESTS, given, max(m, few)), m)
+
+
+def _soft_seconds(
+    engine: Engine, X: Any, reduce: Reduce, columns: int, method: StructureInfluence
+) -> float:
+    """Seconds of soft splits for this many columns, without the pass through the leaves."""
+    splits = engine.soft_splits
+    block = min(block_of(engine.work, splits), columns)
+    tests = min(FEW_TESTS if reduce else block, inputs.row_count(X))
+    rows = inputs.take_rows(X, np.arange(tests))
+    queries = _some_queries(engine, X, tests, reduce)
+    asked = engine.soft_queries(queries, rows)
+
+    def run(count: int) -> None:
+        run_last_steps(engine.work, splits, asked, method.temperature, count)
+
+    steps = engine.ensemble.n_steps
+    return -(-columns // block) * _line(run, 1, min(FEW_STEPS, steps), steps)
 
 
 def _some_queries(engine: Engine, X: Any, count: int, reduce: Reduce) -> Queries:

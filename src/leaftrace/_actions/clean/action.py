@@ -19,6 +19,7 @@ from ..._data.errors import InvalidInput
 from ..._data.numbers import change_text
 from ..._data.progress import progress
 from ..._data.tables import table
+from ..._data.time_limit import TimeLimit
 from ..._data.wording import words
 from ..._engine.refit import RetrainedModel
 from ..._model.losses import Criterion
@@ -50,6 +51,7 @@ def clean(
     max_rounds: int = 20,
     cap: float = 2.0,
     seed: int = 0,
+    time_limit: float | None = None,
 ) -> Clean:
     """Remove, relabel or reweight training rows that harm the validation rows, as long as it helps.
 
@@ -72,9 +74,45 @@ def clean(
     ``max_rounds``  largest number of retrainings
     ``cap``         to reweight: weights stay between 0 and this multiple of those of training
     ``seed``        seed of the random halves of the validation rows
+    ``time_limit``  seconds after which no more round is begun, once there is one
 
     Ctrl-C ends it with the best round so far.
     """
+    rounds, y_holdout = make_rounds(
+        tracer,
+        X_val,
+        y_val,
+        X_holdout,
+        y_holdout,
+        action,
+        batch,
+        max_rounds,
+        cap,
+        seed,
+        TimeLimit(time_limit),
+    )
+    with Interruptible() as run:
+        tried = islice(rounds.run(), max_rounds)
+        for _ in progress(tried, max_rounds, "cleaning", "round", left="at most"):
+            pass
+    ended = _ended_in_words(rounds, max_rounds, run.interrupted)
+    return _result(rounds, X_holdout, y_holdout, ended)
+
+
+def make_rounds(
+    tracer: Tracer,
+    X_val: Any,
+    y_val: Any,
+    X_holdout: Any,
+    y_holdout: Any,
+    action: str,
+    batch: float | None,
+    max_rounds: int,
+    cap: float,
+    seed: int,
+    time: TimeLimit,
+) -> tuple[Rounds, np.ndarray]:
+    """Check the arguments of `clean`: the rounds they ask for, and the labels of the hold-out rows."""
     check_tracer(tracer, "clean")
     tracer.engine.needs_derivatives()
     _check_settings(action, batch, max_rounds, cap)
@@ -90,12 +128,9 @@ def clean(
         labels=tracer.y_train if has_classes(tracer) else tracer.y_train.astype(float),
         weights=tracer.sample_weight,
         best=TrainingSet.unchanged(tracer.n_rows),
+        time=time,
     )
-    with Interruptible() as run:
-        tried = islice(rounds.run(), max_rounds)
-        for _ in progress(tried, max_rounds, "cleaning", "round", left="at most"):
-            pass
-    return _result(rounds, X_holdout, y_holdout, run.interrupted)
+    return rounds, y_holdout
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,7 +150,7 @@ class Clean(Finding):
                        used
     ``rounds``         all that was tried; ``tracer.retrain(round.change)`` gives the model of any
                        round
-    ``interrupted``    whether Ctrl-C ended the rounds
+    ``interrupted``    whether Ctrl-C or the time limit ended the rounds
     """
 
     title: str
@@ -228,20 +263,28 @@ def _proposals(tracer: Tracer, action: str, cap: float) -> dict[str, Proposal]:
     return {action: proposals[action]}
 
 
-def _result(rounds: Rounds, X_holdout: Any, y_holdout: np.ndarray, interrupted: bool) -> Clean:
-    """Judge the best round on the hold-out rows."""
+def _ended_in_words(rounds: Rounds, max_rounds: int, interrupted: bool) -> str:
+    """A sentence about what ended the rounds early, before a space; or nothing."""
+    count = len(rounds.rounds)
+    if interrupted:
+        return f"Interrupted after {count} round{'s' * (count != 1)}. "
+    return rounds.time.in_words(count, max_rounds, "rounds") + " " if rounds.time.passed else ""
+
+
+def _result(rounds: Rounds, X_holdout: Any, y_holdout: np.ndarray, ended: str) -> Clean:
+    """Judge the best round on the hold-out rows. ``ended``: what ended the rounds early, in words."""
     interval = None
     effects = ()
     if rounds.model is not None:
         before = rounds.tracer.engine.unchanged.loss(X_holdout, y_holdout)
         interval = paired_interval(rounds.model.loss(X_holdout, y_holdout) - before)
-        effects = _measured(rounds, rounds.model, X_holdout, y_holdout)
+        effects = measured(rounds, rounds.model, X_holdout, y_holdout)
     improved = interval is not None and interval[1] < 0
     unchanged = TrainingSet.unchanged(rounds.best.n)
     recommended = rounds.best if improved else unchanged
     return Clean(
         title=_TITLE,
-        advice=_advice(rounds, effects, interval, interrupted) + stopping_note(rounds.tracer),
+        advice=ended + _advice(rounds, effects, interval) + stopping_note(rounds.tracer),
         improved=improved,
         rows=recommended.differs_from(unchanged, rounds.labels, rounds.weights),
         without=recommended.removed,
@@ -250,7 +293,7 @@ def _result(rounds: Rounds, X_holdout: Any, y_holdout: np.ndarray, interrupted: 
         model=rounds.model if improved else None,
         interval=interval,
         rounds=tuple(rounds.rounds),
-        interrupted=interrupted,
+        interrupted=bool(ended),
         _effects=_shown(effects, interval, rounds.tracer.engine.criterion),
         _unit=unit_of(rounds.tracer.engine.criterion),
         _kind=rounds.tracer.table_kind,
@@ -266,7 +309,7 @@ def _shown(
     return tuple(in_target_unit(effect, loss) for effect in (*own, *others))
 
 
-def _measured(
+def measured(
     rounds: Rounds, model: RetrainedModel, X_holdout: Any, y_holdout: np.ndarray
 ) -> tuple[Effect, ...]:
     """Effects of the best training set on the hold-out rows and on the validation rows."""
@@ -290,16 +333,13 @@ def _advice(
     rounds: Rounds,
     effects: Sequence[Effect],
     interval: tuple[float, float] | None,
-    interrupted: bool,
 ) -> str:
     """Advice for the result. ``effects``: the first one is on the hold-out rows."""
-    count = len(rounds.rounds)
-    stopped = f"Interrupted after {count} round{'s' * (count != 1)}. " if interrupted else ""
     if interval is None:
         why = "no round lowered the loss of rows that did not choose it"
         if not rounds.rounds:
             why = "no round was finished"
-        return f"{stopped}No improvement: {why}. Keep the training set as it is."
+        return f"No improvement: {why}. Keep the training set as it is."
     unit = unit_of(rounds.tracer.engine.criterion)
     before = effects[0].before
     change = float(unit.change(before, effects[0].retrained))
@@ -309,10 +349,10 @@ def _advice(
         f"({change / unit.level(before):+.1%}; {ends}, Student's t of the paired differences)"
     )
     if interval[1] >= 0:
-        return f"{stopped}No improvement: {result}. Keep the training set as it is."
+        return f"No improvement: {result}. Keep the training set as it is."
     done = _changes(rounds)
     return (
-        f"{stopped}{done[0].upper()}{done[1:]} of {rounds.best.n:,} training rows: {result}. "
+        f"{done[0].upper()}{done[1:]} of {rounds.best.n:,} training rows: {result}. "
         f"{words().look_first}."
     )
 

@@ -17,12 +17,13 @@ import numpy as np
 
 from ..._data import inputs
 from ..._data.arrays import F64, Ints
+from ..._data.time_limit import TimeLimit
 from ..._engine.refit import RetrainedModel
 from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
 from ..common import mean_loss
 
-_MAX_FAILURES = 3
+MAX_FAILURES = 3
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class Rounds:
                          loss of the half that judges, by a refit
     ``share``            how much the first round changes
     ``labels, weights``  (n,) of the training rows as they were given
+    ``time``             after which no more round is begun, once there is one
     ``best``             the best training set
     ``model``            trained on the best set; None: the first model is still the best
     """
@@ -78,6 +80,7 @@ class Rounds:
     labels: np.ndarray
     weights: F64
     best: TrainingSet
+    time: TimeLimit
     model: RetrainedModel | None = None
     rounds: list[Round] = field(default_factory=list)
 
@@ -87,9 +90,9 @@ class Rounds:
         losses = tracer.engine.unchanged.loss(self.X, self.y)
         proposing, judging = self.halves
         failures = 0
-        while failures < _MAX_FAILURES:
+        while failures < MAX_FAILURES and self.time.allows(lambda: bool(self.rounds)):
             share = self.share / 2**failures
-            action, change = self._propose(tracer, share, proposing, judging)
+            action, change = self.propose(tracer, share, proposing, judging)
             trial = self.best.then(change, self.labels, self.weights)
             kept = False
             if self._changed_rows(trial, self.best):
@@ -116,7 +119,7 @@ class Rounds:
         """Number of training rows in which two training sets differ."""
         return len(training.differs_from(other, self.labels, self.weights))
 
-    def _propose(
+    def propose(
         self, tracer: Tracer, share: float, proposing: Ints, judging: Ints
     ) -> tuple[str, TrainingSet]:
         """The best proposal for the rows of `tracer`, with the name of its action."""

@@ -14,6 +14,7 @@ from ..._data.errors import InvalidInput
 from ..._data.progress import progress
 from ..._data.row_labels import row_numbers
 from ..._data.tables import table
+from ..._data.time_limit import TimeLimit
 from ..._engine.refit import AlteredModel, RetrainedModel
 from ..._model.training_set import TrainingSet
 from ..._tracer.influence import FIRST_ORDER
@@ -45,6 +46,7 @@ def fix(
     max_rows: int | None = None,
     tolerance: float | None = None,
     rows: Any = None,
+    time_limit: float | None = None,
 ) -> Fix:
     """A smallest set of training rows to remove, or relabel, so that one prediction becomes right.
 
@@ -63,7 +65,35 @@ def fix(
     ``tolerance``  for numbers: the error to get down to; None: half the present error
     ``rows``       training rows that may be changed, as positions, a mask or a table of ours; None:
                    all
+    ``time_limit``  seconds after which no more model is trained, once there is one
     """
+    search, test = make_search(
+        tracer, x, y, X_test, y_test, action, max_rows, tolerance, rows, TimeLimit(time_limit)
+    )
+    before = tracer.engine.unchanged
+    already_right = search.margin(before) > 0
+    interrupted = False
+    if not already_right:
+        with Interruptible() as run:
+            for _ in progress(search.run(), None, "fixing", "model"):
+                pass
+        interrupted = run.interrupted
+    return _result(search, before.scores(x)[0], test, already_right, interrupted)
+
+
+def make_search(
+    tracer: Tracer,
+    x: Any,
+    y: Any,
+    X_test: Any,
+    y_test: Any,
+    action: Action,
+    max_rows: int | None,
+    tolerance: float | None,
+    rows: Any,
+    time: TimeLimit,
+) -> tuple[Search, TestRows | None]:
+    """Check the arguments of `fix`: the search they ask for, and the test rows."""
     check_tracer(tracer, "fix")
     tracer.engine.needs_derivatives()
     _check_arguments(x, action, max_rows)
@@ -76,16 +106,7 @@ def fix(
     allowed = np.zeros(tracer.n_rows, bool)
     allowed[row_numbers(rows, tracer.n_rows, labels=tracer.row_labels)] = True
     limit = max_rows or max(1, tracer.n_rows // 10)
-    search = Search(tracer, x, side, action, allowed, limit)
-    before = tracer.engine.unchanged
-    already_right = search.margin(before) > 0
-    interrupted = False
-    if not already_right:
-        with Interruptible() as run:
-            for _ in progress(search.run(), None, "fixing", "model"):
-                pass
-        interrupted = run.interrupted
-    return _result(search, before.scores(x)[0], test, already_right, interrupted)
+    return Search(tracer, x, side, action, allowed, limit, time), test
 
 
 @dataclass(frozen=True, repr=False)
@@ -135,7 +156,7 @@ class Fix(Finding):
 
 
 @dataclass(frozen=True)
-class _TestRows:
+class TestRows:
     """Rows to see the effect on other predictions, with their losses before."""
 
     X: Any
@@ -159,18 +180,18 @@ def _check_arguments(x: Any, action: str, max_rows: int | None) -> None:
         )
 
 
-def _test_rows(tracer: Tracer, X: Any, y: Any) -> _TestRows | None:
+def _test_rows(tracer: Tracer, X: Any, y: Any) -> TestRows | None:
     """The test rows, if there are any; bad ones are refused before the long work."""
     labels = y if X is None else tracer.engine.test_labels(X, y)
     if (labels is None) != (X is None):
         raise InvalidInput("X_test and y_test go together; pass both, or neither.")
     if X is None:
         return None
-    return _TestRows(X, y, tracer.engine.unchanged.loss(X, y))
+    return TestRows(X, y, tracer.engine.unchanged.loss(X, y))
 
 
 def _result(
-    search: Search, F: F64, test: _TestRows | None, already_right: bool, interrupted: bool
+    search: Search, F: F64, test: TestRows | None, already_right: bool, interrupted: bool
 ) -> Fix:
     """Put the result together. ``F`` (K,): scores of x before."""
     training = search.training_set(search.tracer, search.rows)
@@ -202,7 +223,7 @@ def _result(
     )
 
 
-def _cost(search: Search, test: _TestRows) -> tuple[float, float] | None:
+def _cost(search: Search, test: TestRows) -> tuple[float, float] | None:
     """Change of the mean loss of the test rows by retraining, and half of its interval."""
     if search.model is None:
         return None
@@ -214,7 +235,7 @@ def _effects_on_x(
     search: Search, training: TrainingSet, F: F64, refitted: AlteredModel
 ) -> list[Effect]:
     """Effects on x, whose scores were F (K,)."""
-    scalars = _numbers_of_x(search, F)
+    scalars = numbers_of_x(search, F)
 
     def predicted(scalar: Callable[[F64], float]) -> float:
         gradient = numeric_gradient(scalar, F)[None]
@@ -237,7 +258,7 @@ def _effects_on_x(
     ]
 
 
-def _numbers_of_x(search: Search, F: F64) -> dict[str, tuple[Callable[[F64], float], Aim]]:
+def numbers_of_x(search: Search, F: F64) -> dict[str, tuple[Callable[[F64], float], Aim]]:
     """The numbers of x that are watched: what is predicted and how wrong it is.
 
     ``F`` (K,): scores of x before.
@@ -261,7 +282,7 @@ def _effect_on_test_rows(
     search: Search,
     training: TrainingSet,
     refitted: AlteredModel,
-    test: _TestRows,
+    test: TestRows,
     cost: tuple[float, float] | None,
 ) -> Effect:
     """Effect on the mean loss of the test rows."""

@@ -54,6 +54,9 @@ def advice_of(
     if already_right:
         return "The model is right about x already."
     stopped = "Ctrl-C ended the search; this is the best set so far. " if interrupted else ""
+    if search.time.passed:
+        ended = search.time.in_words(len(search.attempts), None, "retrainings")
+        stopped = f"{ended} This is the best set so far. "
     if not len(search.rows):
         return stopped + "No training row that may be changed pulls x to the wrong side."
     if search.model is None:
@@ -67,7 +70,7 @@ def advice_of(
             "prediction. Look for what tells x apart from rows like it."
         )
     if not search.fixed:
-        at_limit = search.size >= search.limit and not interrupted and not many
+        at_limit = search.size >= search.limit and not stopped and not many
         hint = f" {words().max_rows} allows more." if at_limit else ""
         return f"{stopped}After {tried}, {margins}, which is still the wrong side.{many}{hint}"
     others = _cost_in_words(cost, before, search)

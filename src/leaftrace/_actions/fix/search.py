@@ -18,13 +18,14 @@ from typing import Any, Literal
 import numpy as np
 
 from ..._data.arrays import F64, Ints
+from ..._data.time_limit import TimeLimit
 from ..._engine.refit import AlteredModel, RetrainedModel
 from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
 from .side import Side, numeric_gradient
 
 Action = Literal["remove", "relabel"]
-_GROWTH = 0.25  # a round adds at least this share of the rows chosen so far
+GROWTH = 0.25  # a round adds at least this share of the rows chosen so far
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Search:
 
     ``allowed``   (n,) whether a row may be changed
     ``limit``     largest number of rows to change
+    ``time``      after which no more retraining is begun, once there is one
     ``chosen``    positions of the chosen rows, the most effective first
     ``size``      the best set retrained so far is the first `size` rows of `chosen`
     ``model``     the model retrained on the best set
@@ -54,6 +56,7 @@ class Search:
     action: Action
     allowed: np.ndarray
     limit: int
+    time: TimeLimit = field(default_factory=lambda: TimeLimit(None))
     chosen: Ints = field(default_factory=lambda: np.zeros(0, np.intp))
     size: int = 0
     model: RetrainedModel | None = None
@@ -99,7 +102,7 @@ class Search:
             yield
             if not self.fixed:
                 failed = self.size
-        while failed and self.fixed and self.size - failed > 1:
+        while failed and self.fixed and self.size - failed > 1 and self.time.allows():
             half = (failed + self.size) // 2
             model = self._retrain(half)
             if self.margin(model) > 0:
@@ -119,7 +122,7 @@ class Search:
             self.model = model
             self.size = len(self.chosen)
             yield
-            if self.fixed or self.size >= self.limit:
+            if self.fixed or self.size >= self.limit or not self.time.allows():
                 return
             tracer = self.tracer.follow(model)
             keep = model.rows.keep
@@ -138,10 +141,7 @@ class Search:
         ``keep``: positions in the original training set of the rows of `tracer`.
         """
         F = tracer.engine.unchanged.scores(self.x)[0]
-        gain = self.gains(tracer, F)
-        gain[~self.allowed[keep] | np.isin(keep, self.chosen)] = 0.0
-        most = min(self.limit - len(self.chosen), np.count_nonzero(gain > 0))
-        order = np.argsort(-gain, kind="stable")[:most]
+        order, guess = self.ranked(tracer, keep, F)
         if not len(order):
             return order
 
@@ -149,10 +149,21 @@ class Search:
             refitted = tracer.refit(self.training_set(tracer, order[:k]))
             return self.side.crossed(refitted.scores(self.x)[0], F)
 
-        guess = int(np.searchsorted(np.cumsum(gain[order]), -self.side.margin(F))) + 1
-        k = smallest(enough, min(guess, len(order)), len(order))
-        at_least = int(np.ceil(_GROWTH * len(self.chosen)))
+        k = smallest(enough, guess, len(order))
+        at_least = int(np.ceil(GROWTH * len(self.chosen)))
         return keep[order[: max(k, at_least)]]
+
+    def ranked(self, tracer: Tracer, keep: Ints, F: F64) -> tuple[Ints, int]:
+        """Rows that may be added, the best first, and how many are enough to first order.
+
+        ``keep``: as in `_next_rows`; ``F`` (K,): scores of x in this tracer's model.
+        """
+        gain = self.gains(tracer, F)
+        gain[~self.allowed[keep] | np.isin(keep, self.chosen)] = 0.0
+        most = min(self.limit - len(self.chosen), np.count_nonzero(gain > 0))
+        order = np.argsort(-gain, kind="stable")[:most]
+        guess = int(np.searchsorted(np.cumsum(gain[order]), -self.side.margin(F))) + 1
+        return order, min(guess, len(order))
 
     def gains(self, tracer: Tracer, F: F64) -> F64:
         """(n,) change of the margin of x, at its scores F (K,), if one row changes; first order."""

@@ -25,6 +25,7 @@ from ..._data.numbers import change_text, number_text
 from ..._data.progress import progress
 from ..._data.row_labels import row_index, row_numbers
 from ..._data.tables import columns_of, table
+from ..._data.time_limit import TimeLimit
 from ..._data.wording import words
 from ..._engine.refit import AlteredModel, RetrainedModel
 from ..._model.hashes import hash_model
@@ -53,6 +54,7 @@ def removal_impact(
     controls: int = 0,
     seed: int = 0,
     when: datetime | None = None,
+    time_limit: float | None = None,
 ) -> RemovalImpact:
     """How far all predictions and the loss move without these training rows.
 
@@ -71,12 +73,14 @@ def removal_impact(
                   much of a move, or of the membership test, comes from that
     ``seed``      seed of the random groups
     ``when``      the time to put on record; None: now
+    ``time_limit``  seconds after which no more model is trained
 
     Ctrl-C ends it with the results that are finished. Models whose leaves have no derivatives get
     no prediction to first order.
     """
+    limit = TimeLimit(time_limit)
     check_tracer(tracer)
-    gone = _checked_rows(tracer, rows)
+    gone = checked_rows(tracer, rows)
     m = inputs.row_count(X_test)
     if m == 0:
         raise InvalidInput("X_test has no rows; pass the rows whose predictions are to be watched.")
@@ -86,7 +90,7 @@ def removal_impact(
     codes = None if y_test is None else tracer.engine.test_codes(y_test, m, "y_test")
     recorded = utc_time(when)
     reading = tracer.engine.reading.with_numbered_classes()
-    runs = _run(tracer, reading, gone, (X_test, codes), retrain, controls, seed)
+    runs = _run(tracer, reading, gone, (X_test, codes), retrain, controls, seed, limit)
     unit = "probabilities" if reading.has_probabilities else "predictions"
     noise = tracer.noise_moves(X_test, len(gone))
     if noise is None and len(runs.control_moves) >= FEWEST:
@@ -126,7 +130,7 @@ def removal_impact(
     )
 
 
-def _checked_rows(tracer: Tracer, rows: Any) -> Ints:
+def checked_rows(tracer: Tracer, rows: Any) -> Ints:
     """Positions of the rows to remove, each once."""
     if rows is not None:
         gone = np.unique(row_numbers(rows, tracer.n_rows, labels=tracer.row_labels))
@@ -146,7 +150,7 @@ class _Runs:
     ``controls``     mean moves without random groups of rows
     ``control_moves``  (m, K) changes of the scores by each of them
     ``compared``     the membership test of each of these groups
-    ``interrupted``  whether Ctrl-C ended it
+    ``ended``        what ended it early, in words; empty if nothing did
     """
 
     scores: dict[str, F64]
@@ -154,7 +158,12 @@ class _Runs:
     controls: list[float] = field(default_factory=list)
     control_moves: list[F64] = field(default_factory=list)
     compared: list[GroupRuns] = field(default_factory=list)
-    interrupted: bool = False
+    ended: str = ""
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether something ended it early."""
+        return bool(self.ended)
 
     @property
     def retrained(self) -> RetrainedModel | None:
@@ -171,6 +180,7 @@ def _run(
     retrain: bool,
     controls: int,
     seed: int,
+    limit: TimeLimit,
 ) -> _Runs:
     """Compute scores of test rows (X, codes) without these rows in each way, then the controls."""
     X, codes = test
@@ -179,7 +189,7 @@ def _run(
     runs = _Runs({"before": before}, {"before": unchanged})
     seconds = 0.0
     with Interruptible() as run:
-        ways = _scores_without(tracer, gone, X, retrain)
+        ways = _scores_without(tracer, gone, X, retrain, limit)
         start = time.monotonic()
         for way, F, model in progress(ways, 2 + retrain, "removal", "model", left=""):
             runs.scores[way] = F
@@ -188,7 +198,8 @@ def _run(
             seconds = time.monotonic() - start  # that the last of them took: the training
             start = time.monotonic()
         rng = inputs.random_numbers(seed)
-        for _ in progress(range(controls), controls, "controls", "model", seconds=seconds):
+        allowed = limit.items(range(controls))
+        for _ in progress(allowed, controls, "controls", "model", seconds=seconds):
             drawn = rng.choice(tracer.n_rows, len(gone), replace=False)
             models: dict[str, AlteredModel] = {
                 "before": unchanged,
@@ -201,12 +212,12 @@ def _run(
             runs.control_moves.append(scores["retrained"] - before)
     if "refitted" not in runs.scores:
         raise KeyboardInterrupt  # too early: there is no result yet
-    runs.interrupted = run.interrupted
+    runs.ended = "Ctrl-C ended it early. " if run.interrupted else limit.note
     return runs
 
 
 def _scores_without(
-    tracer: Tracer, gone: Ints, X: Any, retrain: bool
+    tracer: Tracer, gone: Ints, X: Any, retrain: bool, limit: TimeLimit
 ) -> Iterator[tuple[str, F64, AlteredModel | None]]:
     """Scores (m, K) of X without these rows, to first order, refitted and retrained, with the models."""
     if not tracer.engine.ensemble.not_smooth:
@@ -216,7 +227,7 @@ def _scores_without(
         yield "predicted", before + tracer.engine.score_changes_along(X, direction), None
     refitted = tracer.refit(gone)
     yield "refitted", refitted.scores(X), refitted
-    if retrain:
+    if retrain and limit.allows():
         model = tracer.retrain(gone)
         yield "retrained", model.scores(X), model
 
@@ -341,16 +352,15 @@ def _most_moved(
 
 def _advice(unit: str, effects: Sequence[Effect], runs: _Runs, m: int) -> str:
     """Advice for the result. ``unit``: what moves, in words; ``m``: number of test rows."""
-    stopped = "Ctrl-C ended it early. " if runs.interrupted else ""
     mean, largest, *others = effects
     if np.isnan(mean.retrained):
         return (
-            f"{stopped}With the trees as they are, {unit} move by {number_text(mean.refitted, 2)} on average "
+            f"{runs.ended}With the trees as they are, {unit} move by {number_text(mean.refitted, 2)} on average "
             f"and {number_text(largest.refitted, 2)} at most. Training again may also choose other splits: "
             f"{words().do_retrain}."
         )
     text = (
-        f"{stopped}Trained again, {unit} move by {number_text(mean.retrained, 2)} on average and "
+        f"{runs.ended}Trained again, {unit} move by {number_text(mean.retrained, 2)} on average and "
         f"{number_text(largest.retrained, 2)} at most"
     )
     for effect in others:

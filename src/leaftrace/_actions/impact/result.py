@@ -25,7 +25,7 @@ class RemovalImpact(Finding):
     ``answers``   for "before", "predicted", "refitted" and "retrained", as far as computed: class
                   probabilities (m, classes) or predictions (m,) of the test rows
     ``controls``  mean moves when as many random rows are removed, by retraining
-    ``interrupted``  whether Ctrl-C ended it
+    ``interrupted``  whether Ctrl-C or the time limit ended it
 
     In `effects`, moves are absolute, "predicted" is read from scores to first order, and a row's
     move of several probabilities is the largest of them.

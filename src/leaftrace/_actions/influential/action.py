@@ -11,6 +11,7 @@ from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.progress import progress
 from ..._data.row_labels import row_numbers
 from ..._data.tables import table
+from ..._data.time_limit import TimeLimit
 from ..._engine.methods import LeafInfluence, LeafRefit, StructureInfluence
 from ..._engine.queries import Of, Queries
 from ..._model.goal import Goal, ReadyGoal
@@ -43,6 +44,7 @@ def influential_set(
     confirm: int = 0,
     seed: int = 0,
     baseline: Any = None,
+    time_limit: float | None = None,
 ) -> InfluentialSet:
     """At most k training rows whose removal moves a prediction or a loss most, found in rounds.
 
@@ -65,7 +67,10 @@ def influential_set(
     ``confirm``     number of retrainings without the set, each also without other random rows, and
                     as many without those alone and without the one-shot set; 0: none
     ``seed``        of these random rows
+    ``time_limit``  seconds after which no more round is begun, nor a model trained; of retrainings
+                    that were begun, there are enough to judge
     """
+    time = TimeLimit(time_limit)
     check_tracer(tracer, "influential_set")
     tracer.engine.needs_derivatives()
     repeats = check_repeats(confirm)
@@ -80,7 +85,7 @@ def influential_set(
             if search_all:
                 chosen[sign] = exhaustive(question, sign)
                 continue
-            steps = adaptive(question, sign, int(rounds), scores.ranking, method)
+            steps = adaptive(question, sign, int(rounds), scores.ranking, method, time)
             for found in progress(
                 steps, min(question.k, int(rounds)), "removing rows", "round", left="at most"
             ):
@@ -90,13 +95,14 @@ def influential_set(
     at_once = one_shot(question, sign, scores.fixed)
     interrupted = run.interrupted
     confirmation = None
-    if repeats and len(found.rows) and len(at_once.rows) and not interrupted:
+    if repeats and len(found.rows) and len(at_once.rows) and not interrupted and time.allows():
         with Interruptible() as run:
-            confirmation = confirm_sets(question, X, [found.rows, at_once.rows], repeats, rng)
+            confirmation = confirm_sets(question, X, [found.rows, at_once.rows], repeats, rng, time)
         interrupted = run.interrupted
     goes: Direction = "raise" if sign > 0 else "lower"
     way = "going through all sets" if search_all else f"ranking by {type(method).__name__}"
-    return _result(scores, way, goes, found, at_once, confirmation, interrupted)
+    ended = "Interrupted. " if interrupted else time.note
+    return _result(scores, way, goes, found, at_once, confirmation, ended)
 
 
 class _FirstOrder:
@@ -203,9 +209,13 @@ def _result(
     found: Found,
     at_once: Found,
     confirmation: Confirmation | None,
-    interrupted: bool,
+    ended: str,
 ) -> InfluentialSet:
-    """Put the result together. ``way``: by which the set was found, in words."""
+    """Put the result together.
+
+    ``way``    by which the set was found, in words
+    ``ended``  what ended it early, in words; empty if nothing did
+    """
     question = scores.question
     tracer = question.tracer
     noise = np.nan
@@ -233,11 +243,9 @@ def _result(
     confirmed = None if confirmation is None else changes[0]
     if len(found.rows):
         advice = advice_of(effects[0], effects[1], confirmed, noise, interval)
-    if interrupted:
-        advice = f"Interrupted. {advice}"
     return InfluentialSet(
         title=title_of(direction, of, len(found.rows), way),
-        advice=advice + stopping_note(tracer, confirmation is not None),
+        advice=ended + advice + stopping_note(tracer, confirmation is not None),
         rows=found.rows,
         labels=tracer.train_index[found.rows],
         rounds=found.rounds,
@@ -251,7 +259,7 @@ def _result(
         interval=interval,
         noise=noise,
         one_shot=at_once.rows,
-        interrupted=interrupted,
+        interrupted=bool(ended),
         _table=_table(scores, found),
         _effects=tuple(effects),
         _kind=tracer.table_kind,

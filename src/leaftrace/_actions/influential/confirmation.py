@@ -20,6 +20,7 @@ import numpy as np
 from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput
 from ..._data.progress import progress
+from ..._data.time_limit import TimeLimit
 from ..._model.training_set import TrainingSet
 from ..._tracer.noise_floor import FEWEST, noise_bounds
 from .search import Question
@@ -53,9 +54,18 @@ def check_repeats(confirm: Any) -> int:
 
 
 def confirm_sets(
-    question: Question, X: Any, sets: Sequence[Ints], repeats: int, rng: np.random.Generator
+    question: Question,
+    X: Any,
+    sets: Sequence[Ints],
+    repeats: int,
+    rng: np.random.Generator,
+    time: TimeLimit,
 ) -> Confirmation:
-    """Retrain without each of the sets and without random rows. ``X``: the test rows."""
+    """Retrain without each of the sets and without random rows.
+
+    ``X``     the test rows
+    ``time``  after which no more round is begun, once there are enough to judge
+    """
     engine = question.tracer.engine
     engine.retrainings.confirm_eval_set()
     offset = question.queries.scores - engine.ensemble.scores(question.queries.leaves)
@@ -67,14 +77,15 @@ def confirm_sets(
 
     every = np.unique(np.concatenate(sets))
     size = max(len(rows) for rows in sets)
-    changes = np.zeros((len(sets), repeats))
-    random = np.zeros(repeats)
-    for j in progress(range(repeats), repeats, "retraining", "round"):
+    changes: list[list[float]] = []
+    random: list[float] = []
+    allowed = time.items(range(repeats), lambda: len(random) >= FEWEST)
+    for _ in progress(allowed, repeats, "retraining", "round"):
         drawn = _random_rows(question, every, size, rng)
-        random[j] = change(drawn)
-        for i, rows in enumerate(sets):
-            changes[i, j] = change(np.append(rows, drawn)) - random[j]
-    return Confirmation(changes, random)
+        without_drawn = change(drawn)
+        changes.append([change(np.append(rows, drawn)) - without_drawn for rows in sets])
+        random.append(without_drawn)
+    return Confirmation(np.array(changes).T, np.array(random))
 
 
 def _random_rows(question: Question, gone: Ints, size: int, rng: np.random.Generator) -> Ints:

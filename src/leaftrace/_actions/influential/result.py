@@ -35,7 +35,7 @@ class InfluentialSet(Finding):
     ``noise``      the size from which a change by one retraining stands out of those without random
                    rows
     ``one_shot``   positions of the rows that first order chooses all at once, to compare with
-    ``interrupted``  whether Ctrl-C ended the work
+    ``interrupted``  whether Ctrl-C or the time limit ended the work
     """
 
     title: str

@@ -22,6 +22,7 @@ import numpy as np
 
 from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput
+from ..._data.time_limit import TimeLimit
 from ..._engine.methods import LeafInfluence, LeafRefit, StructureInfluence
 from ..._engine.queries import Queries
 from ..._engine.refit import RefittedModel
@@ -155,15 +156,18 @@ def one_shot(question: Question, sign: int, first_order: F64) -> Found:
 
 
 def adaptive(
-    question: Question, sign: int, rounds: int, first_order: F64, method: Method
+    question: Question, sign: int, rounds: int, first_order: F64, method: Method, time: TimeLimit
 ) -> Iterator[Found]:
     """Rows removed in rounds, in the direction of the sign; the set so far after each round.
 
-    ``first_order``: (n,) changes at the model itself, by the method.
+    ``first_order``  (n,) changes at the model itself, by the method
+    ``time``         after which no more round is begun, once there is one
     """
     found = NOTHING
     for number, size in enumerate(_round_sizes(question.k, rounds), start=1):
         if number > 1:
+            if not time.allows():
+                return
             first_order = question.first_order(question.refit(found.rows), method)
         gain = sign * first_order
         order = question.ranked(gain)

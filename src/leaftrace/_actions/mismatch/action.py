@@ -20,6 +20,7 @@ from ..._data.errors import InvalidInput
 from ..._data.grouping import column_names
 from ..._data.progress import progress
 from ..._data.row_labels import aligned, labels_of
+from ..._data.time_limit import TimeLimit
 from ..._engine.refit import RefittedModel, RetrainedModel
 from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
@@ -63,6 +64,7 @@ def mismatch(
     others: tuple[Any, Any] | None = None,
     retrain: bool = True,
     seed: int = 0,
+    time_limit: float | None = None,
 ) -> Mismatch:
     """Find groups of training rows whose weight should change to serve these test rows, and try it.
 
@@ -83,40 +85,48 @@ def mismatch(
     ``others``       (X, y) of other rows the model serves, to see the effect on them
     ``retrain``      train the model again with the weights found; without it, nothing is confirmed
     ``seed``         seed of the random halves of the test rows
+    ``time_limit``   seconds after which no more step is taken, nor a model trained
 
     A group moves if its direction is clear at 95 %, for all groups together; the rest moves as one.
     Ctrl-C ends it with the results that are finished.
     """
+    time = TimeLimit(time_limit)
     check_tracer(tracer, "mismatch")
     tracer.engine.needs_derivatives()
-    use_tree = _checked_way(by, features) == "tree"
-    _check_settings(max_factor, steps, max_groups, min_rows)
-    y = _checked_labels(X_test, y_test)
-    parts = _split(len(y), use_tree, seed)
+    use_tree = checked_way(by, features) == "tree"
+    check_settings(max_factor, steps, max_groups, min_rows)
+    y = checked_labels(X_test, y_test)
+    parts = split_rows(len(y), use_tree, seed)
     columns = _columns(tracer, X_test, y, features, TREE_BINS if use_tree else bins, bins)
     if use_tree:
-        slopes = _mean_influence(tracer, *_rows_of(X_test, y, parts.growing))
+        slopes = _mean_influence(tracer, *rows_of(X_test, y, parts.growing))
         partition = by_tree(columns, tracer.sample_weight, slopes, max_groups, min_rows)
     else:
         partition = by_values(columns, tracer.n_rows)
-    choosing = _rows_of(X_test, y, parts.choosing)
+    choosing = rows_of(X_test, y, parts.choosing)
     mean, error, clear = measured_slopes(tracer, *choosing, partition.train, _CONFIDENCE)
-    factor, interrupted = _factors(tracer, *choosing, partition, clear, max_factor, steps)
+    factor, interrupted = _factors(tracer, *choosing, partition, clear, max_factor, steps, time)
     groups = _group_columns(tracer, partition, mean, error, clear, factor)
     weight = tracer.sample_weight * factor[partition.train]
     if np.all(factor == 1):
-        advice = "Interrupted before any weights were found." if interrupted else _NOTHING
+        ended = interrupted or time.passed
+        advice = "Interrupted before any weights were found." if ended else _NOTHING
+        advice = time.note + advice
         return Mismatch(_TITLE, advice, groups, weight, parts.unseen, tracer.table_kind)
     training = tracer.engine.training_set(sample_weight=weight)
-    model = _retrained(tracer, training) if retrain and not interrupted else None
+    model = None
+    if retrain and not interrupted and time.allows():
+        model = _retrained(tracer, training)
     loss = tracer.engine.criterion
     judged = tuple(
         in_target_unit(judge(effect, (effect.low, effect.high)), loss)
-        for effect in _judged(tracer, X_test, y, parts, others, training, model)
+        for effect in judged_effects(tracer, X_test, y, parts, others, training, model)
     )
     return Mismatch(
         _TITLE,
-        advice_of(groups, judged, unit_of(loss)) + stopping_note(tracer, model is not None),
+        time.note
+        + advice_of(groups, judged, unit_of(loss))
+        + stopping_note(tracer, model is not None),
         groups,
         weight,
         parts.unseen,
@@ -126,7 +136,7 @@ def mismatch(
     )
 
 
-def _checked_way(by: str | None, features: Sequence[Any] | None) -> str:
+def checked_way(by: str | None, features: Sequence[Any] | None) -> str:
     """How groups are made: "values" or "tree"."""
     if by is None:
         return "tree" if features is None else "values"
@@ -137,7 +147,7 @@ def _checked_way(by: str | None, features: Sequence[Any] | None) -> str:
     return by
 
 
-def _check_settings(max_factor: float, steps: int, max_groups: int, min_rows: int) -> None:
+def check_settings(max_factor: float, steps: int, max_groups: int, min_rows: int) -> None:
     """Check the numbers among the arguments of `mismatch`."""
     if max_factor <= 1:
         raise InvalidInput(
@@ -150,7 +160,7 @@ def _check_settings(max_factor: float, steps: int, max_groups: int, min_rows: in
         )
 
 
-def _checked_labels(X: Any, y: Any) -> np.ndarray:
+def checked_labels(X: Any, y: Any) -> np.ndarray:
     """The labels of the test rows, which must be enough."""
     m = inputs.row_count(X)
     if m < _MIN_ROWS:
@@ -169,7 +179,7 @@ class _Parts(NamedTuple):
     choosing: Ints
 
 
-def _split(m: int, tree: bool, seed: int) -> _Parts:
+def split_rows(m: int, tree: bool, seed: int) -> _Parts:
     """Split m test rows at random. ``tree``: some of them grow a tree."""
     order = inputs.random_numbers(seed).permutation(m)
     rest = order[m // 2 :]
@@ -177,7 +187,7 @@ def _split(m: int, tree: bool, seed: int) -> _Parts:
     return _Parts(order[: m // 2], rest[:grown], rest[grown:])
 
 
-def _rows_of(X: Any, y: np.ndarray, index: Ints) -> tuple[Any, np.ndarray]:
+def rows_of(X: Any, y: np.ndarray, index: Ints) -> tuple[Any, np.ndarray]:
     return inputs.take_rows(X, index), y[index]
 
 
@@ -223,6 +233,7 @@ def _factors(
     clear: np.ndarray,
     max_factor: float,
     steps: int,
+    time: TimeLimit,
 ) -> tuple[F64, bool]:
     """(G,) factors for the weights of groups that lower the loss of X, y; whether Ctrl-C ended it.
 
@@ -231,7 +242,7 @@ def _factors(
     if not clear.any():
         return np.ones(len(clear)), False
     _, mover = np.unique(np.where(clear, np.arange(len(clear)), -1), return_inverse=True)
-    factors, interrupted = descend(tracer, X, y, mover[partition.train], max_factor, steps)
+    factors, interrupted = descend(tracer, X, y, mover[partition.train], max_factor, steps, time)
     return factors[mover], interrupted
 
 
@@ -266,7 +277,7 @@ def _retrained(tracer: Tracer, training: TrainingSet) -> RetrainedModel | None:
     return model
 
 
-def _judged(
+def judged_effects(
     tracer: Tracer,
     X_test: Any,
     y: np.ndarray,
@@ -278,8 +289,8 @@ def _judged(
     """Effects of the new weights on the unseen test rows, on those that chose, and on others."""
     refitted = tracer.refit(training)
     judges = {
-        f"loss of the {len(parts.unseen):,} unseen test rows": _rows_of(X_test, y, parts.unseen),
-        f"loss of the {len(parts.choosing):,} that chose": _rows_of(X_test, y, parts.choosing),
+        f"loss of the {len(parts.unseen):,} unseen test rows": rows_of(X_test, y, parts.unseen),
+        f"loss of the {len(parts.choosing):,} that chose": rows_of(X_test, y, parts.choosing),
     }
     if others is not None:
         judges["loss of the others"] = others

@@ -21,12 +21,13 @@ from ..._data import inputs
 from ..._data.arrays import F64, Ints
 from ..._data.progress import progress
 from ..._data.student import student
+from ..._data.time_limit import TimeLimit
 from ..._engine.refit import RefittedModel
 from ..._tracer.tracer import Tracer
 from ..common import Interruptible, mean_loss
 
-_FOLDS = 20  # parts of the test rows, for standard errors
-_SHORTEST = 0.02  # smallest change of a factor that is worth a refit
+FOLDS = 20  # parts of the test rows, for standard errors
+SHORTEST = 0.02  # smallest change of a factor that is worth a refit
 _ENOUGH = 0.01  # a step that gains less than this share of all gains is the last
 _BISECTIONS = 100
 
@@ -45,7 +46,7 @@ def measured_slopes(
     Standard errors come from the spread over parts of these rows. The confidence holds for all
     groups together.
     """
-    folds = np.array_split(np.arange(len(y)), min(_FOLDS, len(y) // 2))
+    folds = np.array_split(np.arange(len(y)), min(FOLDS, len(y) // 2))
     size = np.array([len(fold) for fold in folds]) / len(y)
     parts = []
     for fold in progress(folds, len(folds), "influence", "part"):
@@ -72,16 +73,16 @@ def project(f: F64, W: F64, low: float, high: float) -> F64:
 
 
 def descend(
-    tracer: Tracer, X: Any, y: Any, code: Ints, max_factor: float, steps: int
+    tracer: Tracer, X: Any, y: Any, code: Ints, max_factor: float, steps: int, time: TimeLimit
 ) -> tuple[F64, bool]:
     """(G,) factors for groups of training rows that lower the mean loss of X, y.
 
-    Factors stay between 1 / max_factor and max_factor. The second result is whether Ctrl-C came
-    before the end.
+    Factors stay between 1 / max_factor and max_factor. No step is begun after `time`. The second
+    result is whether Ctrl-C came before the end.
     """
     descent = _Descent(tracer, X, y, code, max_factor)
     with Interruptible() as run:
-        for _ in progress(range(steps), steps, "weights", "step"):
+        for _ in progress(time.items(range(steps)), steps, "weights", "step"):
             if not descent.step():
                 break
     return descent.factors, run.interrupted
@@ -118,7 +119,7 @@ class _Descent:
         d = mean_slopes(self.code, self.w, slopes)
         if not d.any():
             return False
-        while self.reach >= _SHORTEST:
+        while self.reach >= SHORTEST:
             if self._try(self.reach * d / np.abs(d).max()):
                 self.reach = 2 * self.reach
                 gain = self.losses[-2] - self.losses[-1]

@@ -97,9 +97,61 @@ def ensemble_influence(
     two matrices of the size of the answer, one member's values and, for ranks, members x rows.
     """
     limit = TimeLimit(time_limit)
+    queries, bags = make_members(
+        make_model,
+        X,
+        y,
+        X_test,
+        y_test,
+        sample_weight,
+        members,
+        bag,
+        score_left_out,
+        of,
+        reduce,
+        output,
+        method,
+        seed,
+        fit,
+        n_jobs,
+        eval_set,
+    )
+    training = queries.training
+    weight = training.sample_weight
+    weights = np.ones(len(training.y)) if weight is None else weight
+    done = _Finished()
+    with Interruptible():
+        allowed = limit.items(bags, lambda: done.is_enough())
+        for number, rows in enumerate(progress(allowed, len(bags), "members", "model")):
+            member = training.train(seed + number, rows)
+            done = done.add(member, queries.influence(member), weights)
+    if not done.is_enough():
+        raise KeyboardInterrupt  # too early: there is no average of all rows yet
+    return _result(queries, done, len(bags), limit)
+
+
+def make_members(
+    make_model: Callable[[int], Any],
+    X: Any,
+    y: Any,
+    X_test: Any,
+    y_test: Any,
+    sample_weight: Any,
+    members: int,
+    bag: float | Sequence[float],
+    score_left_out: bool,
+    of: Of,
+    reduce: Reduce,
+    output: int | None,
+    method: Method | None,
+    seed: int,
+    fit: FitFunction | None,
+    n_jobs: int | None,
+    eval_set: Any,
+) -> tuple[MemberQueries, list[Bag]]:
+    """Check the arguments of `ensemble_influence`: what each member is asked, and the members' bags."""
     n = inputs.row_count(X)
     sizes = _bag_sizes(make_model, members, bag, score_left_out, n, method)
-    members = int(members)
     rng = inputs.random_numbers(seed)
     if score_left_out:
         _check_scored_rows(X_test, method)
@@ -111,17 +163,7 @@ def ensemble_influence(
     weight = None if sample_weight is None else inputs.weights(sample_weight, n)
     training = MemberTraining(X, labels, weight, make_model, fit, n_jobs, eval_set)
     queries = MemberQueries(training, X_test, y_test, of, reduce, output, method, score_left_out)
-    bags = _draw_bags_in_turn(labels, members, sizes, rng)
-    weights = np.ones(n) if weight is None else weight
-    done = _Finished()
-    with Interruptible():
-        allowed = limit.items(bags, lambda: done.is_enough())
-        for number, rows in enumerate(progress(allowed, members, "members", "model")):
-            member = training.train(seed + number, rows)
-            done = done.add(member, queries.influence(member), weights)
-    if not done.is_enough():
-        raise KeyboardInterrupt  # too early: there is no average of all rows yet
-    return _result(queries, done, members, limit)
+    return queries, _draw_bags_in_turn(labels, int(members), sizes, rng)
 
 
 def _draw_bags_in_turn(

@@ -15,7 +15,7 @@ of a bag are not valued by it: see docs/howto/values.md for what they would add.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from ..._data.progress import progress
 from ..._data.time_limit import TimeLimit
 from ..._tracer.influence import Influence
 from ..._tracer.tracer import Tracer
+from ..bags import Bag
 from ..common import Interruptible, check_tracer, stopping_note
 from ..effects import unit_of
 from ..stability.moments import summary
@@ -39,9 +40,9 @@ from .result import DataValues
 CHANGE_IS = "first order in small bags"
 STABLE = 0.9  # the reliability from which ranks are called stable
 FEW_LEAVES = 3  # in the mean over trees
-_FEWEST = 20  # members before ranks can be called stable
+FEWEST = 20  # members before ranks can be called stable
 _ROUND = 10  # members between two looks at them
-_MOST = 200  # members, where ranks do not become stable
+MOST = 200  # members, where ranks do not become stable
 _ATTEMPTS = 5  # models of a size of bags, of which one at least must be traced
 
 
@@ -91,20 +92,9 @@ def data_values(
     each row has a value by then.
     """
     limit = TimeLimit(time_limit)
-    check_tracer(tracer)
-    method = checked_method(method)
-    _check_smooth(tracer)
-    _check_baseline(tracer)
-    sizes = _bag_sizes(tracer, bag, members)
-    if inputs.row_count(X_val) == 0:
-        raise InvalidInput("X_val has no rows; pass at least one validation row.")
+    models, bags, sizes = make_bag_models(tracer, X_val, y_val, members, bag, method, seed)
     engine = tracer.engine
-    engine.queries(X_val, y_val, "loss", "mean", None, None)  # raises for rows that do not fit
-    engine.retrainings.confirm_eval_set()
-    weight = tracer.sample_weight
-    bags = bags_in_turn(_class_codes(tracer), weight, sizes, inputs.random_numbers(seed))
-    models = BagModels(tracer, X_val, y_val, method)
-    done = _Finished(members, len(sizes), weight)
+    done = _Finished(members, len(sizes), tracer.sample_weight)
     with Interruptible() as run:
         trained = engine.work.map(models.member, limit.items(bags, done.has_all_rows))
         for member in progress(trained, members, "values", "model"):
@@ -118,7 +108,32 @@ def data_values(
         ended = f"Interrupted after {len(done.members)} members."
     elif limit.passed and not done.is_enough():
         ended = limit.in_words(len(done.members), members, "members")
-    return _result(tracer, X_val, method, done, ended)
+    return _result(tracer, X_val, models.method, done, ended)
+
+
+def make_bag_models(
+    tracer: Tracer,
+    X_val: Any,
+    y_val: Any,
+    members: int | None,
+    bag: float | Sequence[float],
+    method: CandidateMethod | None,
+    seed: int,
+) -> tuple[BagModels, Iterator[Bag], list[int]]:
+    """Check the arguments of `data_values`: the models they ask for, their bags and the bags' sizes."""
+    check_tracer(tracer)
+    method = checked_method(method)
+    _check_smooth(tracer)
+    _check_baseline(tracer)
+    sizes = _bag_sizes(tracer, bag, members)
+    if inputs.row_count(X_val) == 0:
+        raise InvalidInput("X_val has no rows; pass at least one validation row.")
+    engine = tracer.engine
+    engine.queries(X_val, y_val, "loss", "mean", None, None)  # raises for rows that do not fit
+    engine.retrainings.confirm_eval_set()
+    weight = tracer.sample_weight
+    bags = bags_in_turn(_class_codes(tracer), weight, sizes, inputs.random_numbers(seed))
+    return BagModels(tracer, X_val, y_val, method), bags, sizes
 
 
 class _Finished:
@@ -155,9 +170,9 @@ class _Finished:
         count = len(self.members)
         if self.wanted is not None:
             return count + len(self.refused) >= self.wanted
-        if count + len(self.refused) >= _MOST:
+        if count + len(self.refused) >= MOST:
             return True
-        looks = count >= max(_FEWEST, 4 * self.kinds) and count % _ROUND == 0
+        looks = count >= max(FEWEST, 4 * self.kinds) and count % _ROUND == 0
         return looks and self.has_all_rows() and self.reliability() >= STABLE
 
     def slopes(self) -> F64:
@@ -337,7 +352,7 @@ def _advice(found: DataValues, done: _Finished, ended: str) -> str:
     if not found.reliability >= STABLE:
         parts.append(
             "Act on the ends of the ranking only, or use more members (members=None goes on until it is stable, up "
-            f"to {_MOST})."
+            f"to {MOST})."
         )
     parts.append(
         f"{harmful:,} rows are worth less than nothing by more than two standard errors. curve(X_hold, "

@@ -57,13 +57,16 @@ class SourceValues(Finding):
         loss: str,
         retrain: bool,
         failed: int,
-        interrupted: bool,
+        ended: str,
         note: str,
         kind: str,
     ) -> SourceValues:
         """Put a result together.
 
-        ``by_pair``: (pairs, K) values by pairs of orders; None: exact. ``loss``: its name."""
+        ``by_pair``  (pairs, K) values by pairs of orders; None: exact
+        ``loss``     its name
+        ``ended``    what ended the work early, in words; empty if nothing did
+        """
         error = np.zeros(len(values))
         if by_pair is not None:
             error = by_pair.std(axis=0, ddof=1) / np.sqrt(len(by_pair))
@@ -71,8 +74,8 @@ class SourceValues(Finding):
         orders = "" if by_pair is None else f", {2 * len(by_pair)} random orders"
         title = f"What each of {len(values)} sources lowers the {loss} by ({how}{orders})"
         advice = _advice(groups, values, error, leave_one_out, loss)
-        if interrupted:
-            advice = f"Interrupted: {2 * len(by_pair if by_pair is not None else [])} orders are finished. {advice}"
+        if ended:
+            advice = f"{ended}: {2 * len(by_pair if by_pair is not None else [])} orders are finished. {advice}"
         if failed:
             advice += (
                 f" Of {failed} coalitions no model can be made, such as those without rows of a class; they count as "

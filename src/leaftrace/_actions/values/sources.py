@@ -16,6 +16,7 @@ from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
 from ..._data.grouping import Groups, as_text, groups_of
 from ..._data.progress import progress
+from ..._data.time_limit import TimeLimit
 from ..._tracer.tracer import Tracer
 from ..common import Interruptible, check_tracer, stopping_note
 from ..effects import unit_of
@@ -36,6 +37,7 @@ def source_values(
     pairs: int = 25,
     seed: int = 0,
     bins: int = 5,
+    time_limit: float | None = None,
 ) -> SourceValues:
     """Shapley values of the sources of training rows: what each is worth to the rows X, y.
 
@@ -48,41 +50,36 @@ def source_values(
                  two refits (or trainings) a source; up to 12 sources, all coalitions are tried
     ``seed``     of the random orders
     ``bins``     number of groups of about equal size for a column of many numbers
+    ``time_limit``  seconds after which no more pair of orders is begun, once there are two; where all
+                 coalitions cannot be tried in that time, two pairs of orders take their place
 
     Positive is valuable. Values add up to what all sources together lower the loss by; of a model
     that is trained by squared error, the loss here is the RMSE, in the unit of the target. A source
     that others can replace has a small value when left out alone (`leave_one_out`), and a fair
     share of the common one in `values`. Ctrl-C ends the random orders with those that are finished.
     """
-    check_tracer(tracer, "source_values")
-    tracer.engine.needs_separate_rows("source_values()")
-    m = inputs.row_count(X)
-    if m == 0:
-        raise InvalidInput("X has no rows; pass at least one row whose loss is measured.")
-    labels = tracer.engine.test_labels(X, y, "y", "X")
-    codes = tracer.engine.test_codes(labels, m, "y")
-    groups = groups_of(source, tracer.X_train, tracer.n_rows, "source", bins=bins)
-    K = len(groups)
-    if K < 2:
-        raise InvalidInput(
-            f"all training rows are from the source '{as_text(groups.names[0])}'; pass two or more sources."
-        )
-    if K > MOST_EXACT and pairs < _FEWEST_PAIRS:
-        raise InvalidInput(f"pairs is {pairs}; ask for {_FEWEST_PAIRS} or more.")
-    costs = Coalitions(tracer, groups, X, codes, retrain)
+    limit = TimeLimit(time_limit)
+    costs = make_coalitions(tracer, source, X, y, retrain, pairs, bins)
+    K = len(costs.groups)
     everyone = (1 << K) - 1
     by_pair = None
     interrupted = False
+    values = None
     if K <= MOST_EXACT:
-        every = progress(range(1 << K), 1 << K, "coalitions of sources", "coalition")
-        values = shapley_of_costs(np.array([costs.cost(c) for c in every]), K)
-    else:
+        every = limit.items(range(1 << K))
+        every = progress(every, 1 << K, "coalitions of sources", "coalition")
+        cost = np.array([costs.cost(c) for c in every])
+        if not limit.passed:
+            values = shapley_of_costs(cost, K)
+    if values is None:
+        pairs = max(pairs, _FEWEST_PAIRS)
         random = inputs.random_numbers(seed)
         drawn: list[F64] = []
         with Interruptible() as run:
+            allowed = limit.items(range(pairs), lambda: len(drawn) >= _FEWEST_PAIRS)
             orders = sampled_falls(costs.cost, K, pairs, random)
-            for falls in progress(orders, pairs, "orders of sources", "pair"):
-                drawn.append(falls)
+            for _ in progress(allowed, pairs, "orders of sources", "pair"):
+                drawn.append(next(orders))
         interrupted = run.interrupted
         if len(drawn) < _FEWEST_PAIRS:
             raise KeyboardInterrupt
@@ -90,7 +87,7 @@ def source_values(
         values = by_pair.mean(axis=0)
     left_out = np.array([costs.cost(everyone & ~(1 << k)) for k in range(K)])
     return SourceValues.of(
-        groups,
+        costs.groups,
         values,
         by_pair,
         left_out - costs.cost(everyone),
@@ -99,10 +96,31 @@ def source_values(
         loss=unit_of(tracer.engine.criterion).name,
         retrain=retrain,
         failed=len(costs.failed),
-        interrupted=interrupted,
+        ended="Interrupted" if interrupted else limit.note.rstrip(". "),
         note=stopping_note(tracer, retrain),
         kind=tracer.table_kind,
     )
+
+
+def make_coalitions(
+    tracer: Tracer, source: Any, X: Any, y: Any, retrain: bool, pairs: int, bins: int
+) -> Coalitions:
+    """Check the arguments of `source_values`: the coalitions they ask about."""
+    check_tracer(tracer, "source_values")
+    tracer.engine.needs_separate_rows("source_values()")
+    m = inputs.row_count(X)
+    if m == 0:
+        raise InvalidInput("X has no rows; pass at least one row whose loss is measured.")
+    labels = tracer.engine.test_labels(X, y, "y", "X")
+    codes = tracer.engine.test_codes(labels, m, "y")
+    groups = groups_of(source, tracer.X_train, tracer.n_rows, "source", bins=bins)
+    if len(groups) < 2:
+        raise InvalidInput(
+            f"all training rows are from the source '{as_text(groups.names[0])}'; pass two or more sources."
+        )
+    if len(groups) > MOST_EXACT and pairs < _FEWEST_PAIRS:
+        raise InvalidInput(f"pairs is {pairs}; ask for {_FEWEST_PAIRS} or more.")
+    return Coalitions(tracer, groups, X, codes, retrain)
 
 
 class Coalitions:
@@ -125,10 +143,11 @@ class Coalitions:
     def cost(self, coalition: int) -> float:
         """Mean loss in its unit, by the rows of these sources."""
         if coalition not in self._known:
-            self._known[coalition] = self._mean_loss(coalition)
+            self._known[coalition] = self.mean_loss(coalition)
         return self._known[coalition]
 
-    def _mean_loss(self, coalition: int) -> float:
+    def mean_loss(self, coalition: int) -> float:
+        """The same, computed anew."""
         e = self.tracer.engine.ensemble
         if coalition == 0:
             start = np.tile(e.finished_base, (len(self.codes), 1))

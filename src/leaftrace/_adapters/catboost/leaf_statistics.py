@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._data.arrays import F64, Ids
+from ..._data.arrays import F64, Ids, Ints
+from ..._model.leaf_ranks import values_of_rank
 from ..base import f32
 
 
@@ -32,8 +33,28 @@ class QuantileOfResiduals:
     name: str = "quantile of residuals"
 
     def __call__(self, leaf: Ids, M: int, residual: F64, y: F64, w: F64) -> F64:
+        if not (self.weighted or self.relative):
+            return self._of_leaves(leaf, M, f32(residual))
         weights = w if self.weighted else np.ones(len(residual))
         return self._quantiles(leaf, M, f32(residual), weights)
+
+    def _of_leaves(self, leaf: Ids, M: int, x: F64) -> F64:
+        """Return the same as `_quantiles` of rows that all have weight one."""
+
+        def enough(count: Ints) -> F64:
+            return count * self.alpha - np.finfo(float).eps
+
+        q, _, count = values_of_rank(leaf, M, x, lambda c: np.ceil(enough(c)).astype(np.intp) - 1)
+        if self.delta > 0:
+            one = np.ones(len(x))
+            q = np.where(count > 0, q + self._shift(leaf, M, x, one, q, enough(count)), 0.0)
+        return f32(q)
+
+    def _shift(self, leaf: Any, M: int, x: F64, w: F64, q: F64, enough: F64) -> F64:
+        """Return by how much quantiles q (M,) are moved."""
+        below = np.bincount(leaf, w * (x < q[leaf]), M)
+        equal = np.bincount(leaf, w * (x == q[leaf]), M)
+        return np.where(below + equal * self.alpha >= enough, -self.delta, self.delta)
 
     def of_labels(self, y: F64, b: F64) -> float:
         """Return the quantile of labels y (n,) with weights b (n,), the starting score."""
@@ -51,10 +72,7 @@ class QuantileOfResiduals:
         enough = total * self.alpha - np.finfo(float).eps
         q, filled = _lowest_reaching(leaf, M, x, w, enough)
         if self.delta > 0:
-            below = np.bincount(leaf, w * (x < q[leaf]), M)
-            equal = np.bincount(leaf, w * (x == q[leaf]), M)
-            shift = np.where(below + equal * self.alpha >= enough, -self.delta, self.delta)
-            q = np.where(filled, q + shift, 0.0)
+            q = np.where(filled, q + self._shift(leaf, M, x, w, q, enough), 0.0)
         return f32(q)
 
 

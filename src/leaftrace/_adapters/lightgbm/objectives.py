@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._data.arrays import F64, Ids
+from ..._data.arrays import F64, Ids, Ints
 from ..._model.ensemble import Rounding
 from ..._model.general_losses import (
     Fair,
@@ -22,6 +22,7 @@ from ..._model.general_losses import (
     Tweedie,
     pieces,
 )
+from ..._model.leaf_ranks import values_of_rank
 from ..._model.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from ..._model.separate_losses import OneVsAll
 from ..._model.start import BaseRule, LabelStatistic, Mean
@@ -99,12 +100,35 @@ class Percentile:
     name: str = "percentile of residuals"
 
     def __call__(self, leaf: Ids, M: int, residual: F64, y: F64, w: F64) -> F64:
+        if not self.weighted:
+            counts = self._counts(w)
+            if not counts.all():
+                leaf, residual = leaf[counts], residual[counts]
+            return self._of_leaves(leaf, M, residual)
         rows = np.flatnonzero(self._counts(w))
         rows = rows[np.lexsort((residual[rows], leaf[rows]))]
         begin = np.searchsorted(leaf[rows], np.arange(M + 1))
         v = residual[rows]
         w = self._weights(y, w)[rows]
         return np.array([self._of_sorted(v[a:b], w[a:b]) for a, b in pairwise(begin)])
+
+    def _of_leaves(self, leaf: Ids, M: int, residual: F64) -> F64:
+        """The percentile (M,) of rows without weights in each leaf: as `_unweighted_form`."""
+
+        def place(count: Ints) -> F64:
+            if self.version >= (4, 1):
+                return (count - 1) * (1 - self.alpha)
+            return count * (1 - self.alpha) - 1
+
+        def rank(count: Ints) -> Ints:
+            at = place(count)
+            # The rank below the at-th largest; the largest one where there is none so large.
+            return np.where(at < 0, count - 1, count - 2 - at.astype(np.intp))
+
+        low, high, count = values_of_rank(leaf, M, residual, rank)
+        at = place(count)
+        single = (at < 0) | (count - 1 - at.astype(np.intp) < 1)
+        return np.where(single, low, high - (high - low) * (at - at.astype(np.intp)))
 
     def label_percentile(self, y: F64, b: F64) -> float:
         """The starting score: the percentile of the labels, in float32."""

@@ -242,7 +242,7 @@ class HistSource(SklearnSource):
         return (
             Pinball(level, name.replace("_", " ")),
             LabelStatistic(labels.starting_score(fit)),
-            ResidualStatistic(kind, fit, labels.has_weights),
+            ResidualStatistic(kind, fit, labels.has_weights, None if labels.has_weights else level),
         )
 
     def _held_out(self, y: F64) -> NDArray[np.bool_] | None:

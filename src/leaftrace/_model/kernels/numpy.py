@@ -32,6 +32,7 @@ from .numpy_effects import row_effects as row_effects
 from .numpy_nodes import node_adjoint as node_adjoint
 from .numpy_queries import query_products as query_products
 from .numpy_queries import query_shares as query_shares
+from .numpy_ranks import rank_pairs as rank_pairs
 from .numpy_removal import removal_step as removal_step
 from .numpy_routes import find_leaves as find_leaves
 from .numpy_sweeps import advance as advance
