@@ -355,7 +355,7 @@ def test_models_trained_on_the_cluster(library, client):
 def test_a_worker_dies_in_the_middle(plan, client, monkeypatch):
     model, X, y, w, X_test, y_test = made("LightGBM")
     far = Tracer(model, *map(spread, (X, y, w)), client=client, plan=plan, dtype="float64")
-    pids = client.run(os.getpid)
+    lost, pid = next(iter(client.run(os.getpid).items()))
     asked = []
     # The leaf form is one sum of tasks; in the row form, the worker dies with states of its partitions.
     name = "go_on" if plan == "rows" else "add_up"
@@ -364,15 +364,14 @@ def test_a_worker_dies_in_the_middle(plan, client, monkeypatch):
     def killing(self, *given, **common):
         asked.append(1)
         if len(asked) == (3 if plan == "rows" else 1):
-            os.kill(next(iter(pids.values())), signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
         return step(self, *given, **common)
 
     monkeypatch.setattr(DaskCluster, name, killing)
     top = far.top(X_test, y_test, 4)
     assert len(asked) >= (TREES - 1 if plan == "rows" else 1)
     values = far.influence(X_test, y_test).values.compute()
-    until(lambda: len(client.nthreads()) == 2)  # the worker is replaced
-    assert set(client.run(os.getpid).values()) != set(pids.values())
+    until(lambda: len({*client.nthreads()} - {lost}) == 2)  # the worker is replaced
     near = lt.Tracer(model, X, y, w, dtype="float64")
     pd.testing.assert_frame_equal(top, near.top(X_test, y_test, 4), rtol=1e-6)
     np.testing.assert_allclose(values, near.influence(X_test, y_test).values, rtol=1e-8, atol=1e-12)
@@ -394,7 +393,7 @@ def test_steps_that_workers_go_on_with(client, monkeypatch):
     assert totals == ["step_back", "part_top"]
     far.refit(without=[0, 5])
     assert totals[2:] == ["totals_by_set", "refitted_sums"]
-    assert list(client.run(lambda: len(scratch._passes)).values()) == [0, 0]
+    assert set(client.run(lambda: len(scratch._passes)).values()) == {0}
 
 
 class Counted:
