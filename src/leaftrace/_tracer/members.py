@@ -83,8 +83,8 @@ class MembersTracer(Tracer):
         raise UnsupportedModel(
             f"this model is made of {len(self._made.members)} others ({names}{more}), and this question is about one; "
             f"pass one of its members, such as tracer.members[{some!r}], whose training rows are at the positions "
-            f"tracer.member_rows[{some!r}]. A MembersTracer itself answers influence, by_member, out_of_fold, top, refit "
-            "and retrain."
+            f"tracer.member_rows[{some!r}]. A MembersTracer itself answers influence, by_member, out_of_fold, top, "
+            "refit and retrain."
         )
 
     @property
