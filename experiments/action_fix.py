@@ -96,10 +96,11 @@ def effects(action: str, found: list[lt.Fix]) -> list[str]:
     for i, name in enumerate(names):
         if name.startswith("probability"):
             continue  # its class differs between the rows
-        numbers = np.mean([f.effects.iloc[i, 1:].to_numpy(float) for f in found], axis=0)
+        ways = ["before", "predicted", "refitted", "retrained"]
+        numbers = np.mean([f.effects[ways].iloc[i].to_numpy(float) for f in found], axis=0)
         cells = [f"{numbers[0]:.4f}", *(f"{change:+.5f}" for change in numbers[1:])]
         judged = ["", ""]
-        if name.startswith("mean loss"):
+        if name.startswith("mean log loss"):
             judged = [str(sum(sign * f.cost[0] > f.cost[1] for f in found)) for sign in (1, -1)]
         lines.append("| " + " | ".join([action, name, *cells, *judged]) + " |")
     return lines

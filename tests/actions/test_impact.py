@@ -113,7 +113,7 @@ def test_retrained_is_the_library_without_the_rows(name):
         line(result, f"largest move of {unit}")["retrained"], move.max(), **close
     )
     levels = [loss.mean() for loss in losses]
-    name_of_loss = "mean loss"
+    name_of_loss = "mean log loss"
     if "numbers" in name:  # in the unit of the labels
         levels = [np.sqrt(2 * level) for level in levels]
         name_of_loss = "RMSE"
@@ -171,7 +171,7 @@ def test_refitted_and_predicted_are_the_oracles(name):
             oracle.loss_value(structure.loss, F, test_codes)
             - oracle.loss_value(structure.loss, start, test_codes)
         ).mean()
-        assert line(result, "mean loss")[way] == pytest.approx(change, rel=1e-4)
+        assert line(result, "mean log loss")[way] == pytest.approx(change, rel=1e-4)
     top = result.table.iloc[0]
     row = int(top["test_row"])
     old = probabilities(start)[int(top["test_row"])].argmax()
@@ -191,7 +191,7 @@ def test_leaves_without_derivatives_are_refitted_and_retrained():
     np.testing.assert_allclose(result.answers["retrained"], again.predict(data.X_test), atol=1e-6)
     assert np.isnan(result.effects["predicted"]).all()
     assert np.isfinite(result.effects["refitted"]).all()
-    assert "mean loss" not in list(result.effects["of"])
+    assert "mean log loss" not in list(result.effects["of"])
 
 
 def test_without_retraining_nothing_is_claimed():

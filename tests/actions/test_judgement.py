@@ -53,7 +53,7 @@ def test_words(effect, word):
 
 
 def loss_line(found):
-    return found.effects[found.effects.of == "mean loss"].iloc[0]
+    return found.effects[found.effects.of == "mean log loss"].iloc[0]
 
 
 def test_impact_without_and_with_controls(tracer):

@@ -218,7 +218,7 @@ def test_confirm_on_other_rows():
         make, data.X, data.y, data.X_test[:5], data.y_test[:5], members=3, bag=1.0
     )
     effects = found.confirm([7, 8, 7]).effects
-    assert effects["of"].tolist()[:2] == ["mean loss of 5 test rows", "loss of test row 0"]
+    assert effects["of"].tolist()[:2] == ["mean log loss of 5 test rows", "log loss of test row 0"]
     predicted = found.influence.change[[7, 8]].sum(axis=0)
     np.testing.assert_allclose(effects["predicted"], [predicted.mean(), *predicted], rtol=1e-5)
     np.testing.assert_allclose(effects["retrained"][0], effects["retrained"][1:].mean())

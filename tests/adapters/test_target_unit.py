@@ -4,6 +4,10 @@ Expected values come from `predict` of refitted wrappers, which is scikit-learn'
 central differences of it.
 """
 
+import json
+import pickle
+from pathlib import Path
+
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
@@ -18,6 +22,7 @@ from leaftrace import baselines
 from leaftrace._actions.clean.proposals import relabel
 from leaftrace._actions.common import first_order
 from leaftrace._actions.effects import unit_of
+from leaftrace._views.cli import main
 
 rng = np.random.default_rng(0)
 N = 120
@@ -278,3 +283,35 @@ def test_square_roots_of_lightgbm():
     np.testing.assert_allclose(effects[3], expected, rtol=1e-2, atol=1.0)
     found = tracer.refit([3]).loss(rows, Y_TEST)
     np.testing.assert_allclose(found, half_squares(tracer.refit([3])), rtol=1e-6)
+
+
+def test_command_line(tmp_path, monkeypatch, capsys):
+    """Text columns get the categories that the model inside the wrapper keeps; errors are in the target's unit."""
+    monkeypatch.chdir(tmp_path)
+    table = X.assign(town=np.where(X["b"] > 0, "Rome", "Oslo"), price=Y)
+    table.to_csv("train.csv", index=False)
+    table = pd.read_csv("train.csv").astype({"town": "category"})
+    rows = table.drop(columns="price")
+    inner = lgb.LGBMRegressor(n_estimators=5, min_child_samples=5, verbose=-1, n_jobs=1)
+    model = TransformedTargetRegressor(inner, **{"func": np.log, "inverse_func": np.exp})
+    Path("model.pkl").write_bytes(pickle.dumps(model.fit(rows, table["price"])))
+    call = [
+        "explain",
+        "model.pkl",
+        "--train",
+        "train.csv",
+        "--target",
+        "price",
+        "--test",
+        "train.csv",
+    ]
+    assert main([*call, "--worst", "1", "--allow-pickle", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)["test_rows"][0]
+    errors = np.abs(model.predict(rows) - table["price"])
+    assert said["position"] == errors.argmax()
+    assert said["error"] == pytest.approx(errors.max(), rel=1e-6)
+    tracer = lt.Tracer(model, rows, table["price"])
+    first = said["training_rows"][0]
+    at = [said["position"]]
+    found = tracer.influence(rows.iloc[at], table["price"].iloc[at]).change[first["position"], 0]
+    assert first["error_change_if_removed"] == pytest.approx(found / errors.max(), rel=1e-4)

@@ -438,6 +438,7 @@ def test_a_report_loads_the_model_once_and_computes_an_influence_once(
         "3",
         "--html",
         "r.html",
+        "--no-explorer",
         *(REFIT_PARAMETERS if file == "xgb.ubj" else []),
     )
     assert loads == [file]

@@ -19,10 +19,10 @@ COLUMNS = {
 }
 
 
-def shown(width, terminal):
+def shown(width, terminal, columns=COLUMNS):
     file = io.StringIO()
     console = Console(file=file, width=width, force_terminal=terminal, color_system=None)
-    print_table(console, COLUMNS, 20)
+    print_table(console, columns, 20)
     return file.getvalue()
 
 
@@ -40,6 +40,19 @@ def test_columns_that_do_not_fit_follow_with_the_name_of_the_row():
     narrow = shown(40, True)
     assert narrow.count("FL031251") > 1
     assert shown(120, True).count("FL031251") == 1
+
+
+def test_lines_of_one_name_are_told_apart_by_the_next():
+    numbers = {f"number_{i}": np.array([1234.5, 2.5]) for i in range(6)}
+    groups = np.array(["Rome", "Oslo"], dtype=object)
+    names = {"slice": np.array(["all", "all"], dtype=object), "rows": np.array([5, 6])}
+    text = shown(60, True, names | {"group": groups} | numbers)
+    parts = text.strip().split("\n\n")
+    assert len(parts) > 1
+    for part in parts:
+        assert [line.split()[0] for line in part.splitlines()[-2:]] == ["all", "all"]
+        assert part.count("Rome") == part.count("Oslo") == 1
+    assert text.count("2.5") == len(numbers)
 
 
 def test_a_pipe_gets_one_line_a_row_and_all_digits():

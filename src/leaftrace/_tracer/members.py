@@ -78,10 +78,13 @@ class MembersTracer(Tracer):
     @property
     def engine(self) -> NoReturn:  # pyright: ignore[reportIncompatibleVariableOverride]
         some = next(iter(self.members))
+        names = ", ".join(map(repr, list(self.members)[:6]))
+        more = f" and {len(self.members) - 6} more" if len(self.members) > 6 else ""
         raise UnsupportedModel(
-            f"this model is made of {len(self._made.members)} others, and this question is about one; pass one of its "
-            f"members, such as tracer.members[{some!r}]. A MembersTracer itself answers influence, by_member, "
-            "out_of_fold, top, refit and retrain."
+            f"this model is made of {len(self._made.members)} others ({names}{more}), and this question is about one; "
+            f"pass one of its members, such as tracer.members[{some!r}], whose training rows are at the positions "
+            f"tracer.member_rows[{some!r}]. A MembersTracer itself answers influence, by_member, out_of_fold, top, "
+            "refit and retrain."
         )
 
     @property

@@ -16,12 +16,14 @@ from ..._data import inputs
 from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._data.grouping import Groups, groups_of
+from ..._data.numbers import number_text
 from ..._data.row_labels import aligned, labels_of, row_index
 from ..._data.tables import table
 from ..._data.wording import words
 from ..._engine.refit import AlteredModel
 from ..._tracer.tracer import Tracer
 from ..common import check_tracer
+from ..effects import LossUnit, unit_of
 from ..statistics import paired_interval
 from .labels import LabelCheck, check_labels
 from .result import Check, Gate
@@ -140,7 +142,8 @@ def _harm(
     before = tracer.engine.unchanged.loss(X_test, y_test)
     change = _with_rows(tracer, added, retrain).loss(X_test, y_test) - before
     way = "retrained" if retrain else "refitted, trees fixed"
-    checks = [_harm_of("all test rows", before, change, limit, confidence, way)]
+    unit = unit_of(tracer.engine.criterion)
+    checks = [_harm_of("all test rows", before, change, limit, confidence, way, unit)]
     if slices is None:
         return checks
     judged = [g for g in range(len(slices)) if slices.count[g] >= _LEAST_SLICE]
@@ -149,7 +152,7 @@ def _harm(
     for g in judged:
         rows: Ints = slices.rows(g)
         name = f"test rows with {slices.phrase(g)}"
-        checks.append(_harm_of(name, before[rows], change[rows], limit, certainty, way))
+        checks.append(_harm_of(name, before[rows], change[rows], limit, certainty, way, unit))
     return checks
 
 
@@ -165,13 +168,23 @@ def _with_rows(tracer: Tracer, added: tuple[Any, np.ndarray], retrain: bool) -> 
 
 
 def _harm_of(
-    name: str, before: F64, change: F64, limit: float, confidence: float, way: str
+    name: str,
+    before: F64,
+    change: F64,
+    limit: float,
+    confidence: float,
+    way: str,
+    unit: LossUnit,
 ) -> Check:
+    """The rise of the mean loss of these rows, as a share of it."""
     loss = float(before.mean())
     scale = loss if loss > 0 else 1.0
     low, high = paired_interval(change, confidence)
+    ends = [number_text(unit.level(loss + rise)) for rise in (0.0, float(change.mean()))]
+    whole = "the mean squared error" if unit.squared else f"the {unit.name}"
     text = (
-        f"the mean loss {loss:.4g} of {len(before):,} rows changes by {change.mean():+.3g} ({way})"
+        f"the {unit.name} of {len(before):,} rows goes from {ends[0]} to {ends[1]} ({way}); the value is the rise of "
+        f"{whole} as a share of it"
     )
     share = float(change.mean()) / scale
     return Check(f"harm: {name}", share, low / scale, high / scale, limit, text)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import quoteattr
 
 from ..._data.cells import short
+from ..._data.numbers import number_text
 from ..._data.tables import columns_of
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def as_markdown(found: Gate) -> str:
 
 def _cell(value: Any) -> str:
     """A value in a cell of a table of Markdown, in which it cannot end the cell or begin a tag."""
-    text = f"{value:.3g}" if isinstance(value, float) else str(short(value, 60))
+    text = number_text(value) if isinstance(value, float) else str(short(value, 60))
     for mark in "\\|<>`*_[]&":
         text = text.replace(mark, f"\\{mark}")
     return text

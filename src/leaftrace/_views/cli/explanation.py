@@ -101,7 +101,11 @@ def show_explanation(out: Output, rows: ExplainedRows, found: Explanation, top: 
         columns = list(lines[0]) if lines else []
         if "error_change_if_removed" in columns:  # says the same in the unit of the labels
             columns.remove("loss_change_if_removed")
-        out.table({name: np.array([line[name] for line in lines]) for name in columns}, top)
+        named = {"loss_change_if_removed": f"{loss}_change_if_removed".replace(" ", "_")}
+        out.table(
+            {named.get(name, name): np.array([line[name] for line in lines]) for name in columns},
+            top,
+        )
         out.text("")
 
 

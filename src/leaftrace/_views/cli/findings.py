@@ -6,6 +6,7 @@ from typing import Any
 
 from ..._actions.common import Finding
 from ..._actions.effects import EFFECTS_CAPTION, shown_effects
+from ..._data.numbers import number_text
 from ..._data.tables import columns_of
 from . import NO, OK
 from .output import MAX_LINES, Output, records, say
@@ -32,5 +33,5 @@ def judge(what: str, value: float, limit: float | None) -> int:
     """The exit code: no, with a message, if a value is above the limit that the user gave."""
     if limit is None or not value > limit:
         return OK
-    say(f"{what} is {value:.4g}, above {limit:g}.")
+    say(f"{what} is {number_text(value)}, above {number_text(limit)}.")
     return NO

@@ -62,8 +62,8 @@ def cell_text(value: Any, *, all_digits: bool = False) -> str:
 def print_table(console: Console, columns: Mapping[str, Any], most: int) -> None:
     """Print the first lines of a table, without columns in which nothing was computed.
 
-    On a terminal too narrow for all columns, those that do not fit follow below, with the first
-    column again. Elsewhere a line of the table is one line, and numbers have all their digits.
+    On a terminal too narrow for all columns, those that do not fit follow below, with the columns
+    again that name the lines. Elsewhere a line of the table is one line, and numbers have all their digits.
     """
     arrays = {name: np.asarray(columns[name]) for name in columns}
     shown = {name: values for name, values in arrays.items() if not _is_empty(values)}
@@ -106,20 +106,36 @@ def _take_sentences(columns: dict[str, np.ndarray]) -> Iterator[str]:
 
 
 def _groups(columns: Sequence[_Column], width: int) -> Iterator[list[_Column]]:
-    """The columns in groups that fit into the width, each with the first column."""
+    """The columns in groups that fit into the width, each with those that name the lines."""
     if not columns:
         return
-    first, *others = columns
-    group = [first]
-    used = first.least
-    for column in others:
-        if len(group) > 1 and used + _GAP + column.least > width:
+    names = _naming(columns, width)
+    group = list(columns[:1])
+    used = columns[0].least
+    repeated = 1  # columns at the beginning of the group that others have, too
+    for column in columns[1:]:
+        if len(group) > repeated and used + _GAP + column.least > width:
             yield group
-            group = [first]
-            used = first.least
-        group.append(column)
-        used += _GAP + column.least
+            group = list(names)
+            repeated = len(names)
+            used = sum(name.least + _GAP for name in names) - _GAP
+        if column not in group:
+            group.append(column)
+            used += _GAP + column.least
     yield group
+
+
+def _naming(columns: Sequence[_Column], width: int) -> list[_Column]:
+    """The first column and, while lines have the same names, further ones of text."""
+    names = list(columns[:1])
+    for column in columns[1:]:
+        told_apart = len(set(zip(*(name.cells for name in names), strict=True)))
+        if told_apart == len(columns[0].cells):
+            break
+        used = sum(name.least + _GAP for name in names) + column.least
+        if not column.is_number and used <= width / 2:
+            names.append(column)
+    return names
 
 
 def _rich_table(columns: Sequence[_Column], width: int) -> Table:

@@ -11,6 +11,8 @@ import typer
 
 from ...._actions.common import Interruptible
 from ...._data.cells import open_cell_tables
+from ...._data.errors import InvalidInput
+from ...._tracer.noise_floor import FEWEST
 from ...make_report import recorded_explorer
 from ...report import Report
 from ...report.explained_rows import ExplainedRows, choose_rows
@@ -79,6 +81,10 @@ def explain(
 ) -> int:
     """Find the training rows behind the predictions of some test rows."""
     by = method_of(method)
+    if 0 < noise_floor < FEWEST:
+        raise InvalidInput(
+            f"--noise-floor is {noise_floor}; spreads need {FEWEST} retrainings or more."
+        )
     job.check_output(html, test, device=True)
     if html is not None:
         job.refuse_baseline("a report")
