@@ -10,6 +10,9 @@ from raw_scores import raw_scores
 from xgboost import XGBClassifier
 
 import leaftrace as lt
+from leaftrace._adapters.catboost.losses import Expectile
+from leaftrace._engine.large_changes import _jumps_of
+from leaftrace._model.general_losses import Hinge
 
 EXPLODING = {
     "learning_rate": 1.0,
@@ -164,3 +167,11 @@ def test_refits_that_are_not_finite_are_refused():
     tracer = lt.Tracer(lgb.train(settings, lgb.Dataset(X, y), 5), X, y)
     with pytest.raises(lt.InvalidInput, match="no starting score"):
         tracer.refit(without=np.flatnonzero(y))
+
+
+def test_second_derivatives_that_jump_count_where_leaves_divide_by_them():
+    """Those of the expectile loss do so at the label, where a leaf of one row without l2 puts the score."""
+    assert _jumps_of(Expectile(0.7), newton=True) == [0.0]
+    assert _jumps_of(Expectile(0.7), newton=False) == []
+    assert _jumps_of(Expectile(0.5), newton=True) == []
+    assert _jumps_of(Hinge(), newton=False) == [0.0]

@@ -1,6 +1,5 @@
 """Refits without sets of rows, many at once, against the oracle for every setting of the contract."""
 
-
 import numpy as np
 import oracle
 import pytest

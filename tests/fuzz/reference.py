@@ -64,13 +64,19 @@ class Reference:
         return found
 
     def rounded(self, seed):
-        """Return the same with rounding errors in labels, each and all alike, weights and learning rates."""
+        """Return the same with rounding errors in labels, each and all alike, weights and learning rates.
+
+        Rates of even seeds are off to the other side than those of odd ones: where a leaf fits its only
+        row exactly, scores then lie on both sides of the label."""
         rng = np.random.default_rng(seed)
         y = self.y
         if not self.has_classes:
             y = y * rounding(rng, y.shape) * rounding(rng, ())
         T = len(self.structure.steps)
-        lr = np.broadcast_to(self.structure.lr, T) * rounding(rng, T)
+        lr = (
+            np.broadcast_to(self.structure.lr, T)
+            * rounding(np.random.default_rng(0), T) ** (-1) ** seed
+        )
         w = self.w * rounding(rng, len(self.w))
         return replace(self, structure=replace(self.structure, lr=lr), y=y, w=w, seed=seed)
 

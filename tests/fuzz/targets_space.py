@@ -7,7 +7,15 @@ from dataclasses import replace
 import numpy as np
 import sklearn.ensemble
 from cases_targets import (
-    catboost_case, forest_case, log_odds, logistic, logistic_loss, mean, squared, squared_loss, xgboost_case,
+    catboost_case,
+    forest_case,
+    log_odds,
+    logistic,
+    logistic_loss,
+    mean,
+    squared,
+    squared_loss,
+    xgboost_case,
 )  # fmt: skip
 
 from . import checks

@@ -276,7 +276,7 @@ def from_nodes(structure, root, ids, L, o, A, y, w, lam):
         H = (w * h[:, o, o])[here].sum()
         D = H + lam + node.l2
         # Slopes at weight zero go below it, where a bound of zero is still no bound.
-        bounded = structure.bound > 0 and H < structure.bound
+        bounded = structure.bound > 0 and structure.bound > H
         live = D > 0 and not bounded
         s = -soft(G, structure.l1) / D if live else 0.0
         return np.clip(s, -structure.max_step, structure.max_step)

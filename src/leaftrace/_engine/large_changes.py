@@ -7,8 +7,9 @@ them in four ways:
 - A leaf of which little is left, D + dD much smaller than D, gets it from two large numbers.
 - A model whose leaves move scores by more than exp can hold has rounding errors of its library in
   all digits that matter. Differences do without these; a replay repeats them.
-- A gradient that jumps, such as that of the hinge loss at margin 1, depends on the last digit of a
-  score that comes to lie where it jumps.
+- A gradient that jumps, such as that of the hinge loss at margin 1, or a second derivative that does,
+  such as that of the expectile loss at the label, depends on the last digit of a score that comes to
+  lie where it jumps.
 
 A column of a block in which one of them happens stops moving. At the end, `replay_large_changes`
 computes its leaf values from all rows that stay.
@@ -34,7 +35,7 @@ from .workspace import Workspace
 LARGEST_CHANGE = {4: 5.0, 8: 16.0}
 SMALLEST_PART = {4: 1e-3, 8: 1e-8}
 SMALLEST_ROUNDED_PART = 1e-2  # of sums of numbers that training rounded to float32: it keeps five
-ON_A_JUMP = 1e-6  # distance to a jump of g, as a part of the change D, that may be rounding
+ON_A_JUMP = 1e-6  # distance to a jump of g or h, as a part of the change D, that may be rounding
 LARGEST_LEAF = 16.0  # a change of the score that makes probabilities 0 or 1 to float32
 
 
@@ -57,7 +58,7 @@ class LargeChanges:
         if isinstance(update_set, AllPoints):  # others are approximations, which have no replay
             is_rounded = e.rounding.derivatives or e.rounding.terms
             self.smallest_part = SMALLEST_ROUNDED_PART if is_rounded else SMALLEST_PART[size]
-            self._jumps = _jumps_of_gradient(e.loss)
+            self._jumps = _jumps_of(e.loss, e.rule.newton)
             self.found |= steepness * np.abs(e.values).max(initial=0.0) > LARGEST_LEAF
             self.found |= _has_floors(work.trace)
         self.stop(base)
@@ -99,26 +100,34 @@ class LargeChanges:
         self.found |= np.any(D_left < smallest, axis=(0, 1))
 
     def add_jumps(self, loss: Loss, A: Real, y: F64, D: Real) -> None:
-        """Take into account the rows with scores A (n, 1) and changes D (n, 1, B) that meet a jump of g."""
+        """Take into account the rows with scores A (n, 1) and changes D (n, 1, B) that meet a jump."""
         if not self._jumps:
             return
         u, slope = _piece_variable(loss, A[:, 0].astype(np.float64), y)
         moved = slope[:, None] * D[:, 0]
-        near = ON_A_JUMP * np.abs(moved)
+        last_bits = 4 * np.finfo(D.dtype).eps * np.abs(A).max(initial=0.0)
+        near = ON_A_JUMP * np.abs(moved) + last_bits
         for jump in self._jumps:
-            meets = (np.abs(u[:, None] + moved - jump) <= near) & (near > 0)
+            meets = (np.abs(u[:, None] + moved - jump) <= near) & (moved != 0)
             self.found |= meets.any(axis=0)
 
 
-def _jumps_of_gradient(loss: Loss) -> list[float]:
-    """The places where the gradient of a loss jumps, in the variable u of its pieces; see `pieces`."""
+def _jumps_of(loss: Loss, newton: bool) -> list[float]:
+    """The places where g jumps, in the variable u of a loss in pieces (see `pieces`).
+
+    ``newton``: leaves divide by h, so that those where h jumps count, too.
+    """
     family, numbers = loss.changes
     if family not in ("residual", "margin", "relative"):
         return []
     low, high, *rest = numbers
-    below, between, above = zip(rest[::3], rest[1::3], strict=True)  # a, b: g = a + b u
+    below, between, above = zip(
+        rest[::3], rest[1::3], rest[2::3], strict=True
+    )  # a, b, h: g = a + b u
     ends = ((low, below, between), (high, between, above))
-    return sorted({u for u, (a, b), (c, d) in ends if a + b * u != c + d * u})
+    return sorted(
+        {u for u, (a, b, h), (c, d, k) in ends if a + b * u != c + d * u or (newton and h != k)}
+    )
 
 
 def _piece_variable(loss: Loss, A: F64, y: F64) -> tuple[F64, F64]:

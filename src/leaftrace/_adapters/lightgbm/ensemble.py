@@ -287,10 +287,10 @@ class LightGBMRun:
         """
         T = self.parsed.iterations
         empty = self.without_splits.all(axis=1)
-        if self.parsed.objective[0] in QUANTILES and empty[1:].any():
+        if self.parsed.objective[0] in QUANTILES and np.any(self.without_splits[1:]):
             raise UnsupportedModel(
-                "a tree of this forest has no split, so that its value is a step along the gradient, while other leaves "
-                "are quantiles of their rows; train with fewer constraints on splits."
+                "a tree of this forest has no split, so that its value is a step along the gradient, while other "
+                "leaves are quantiles of their rows; train with fewer constraints on splits."
             )
         if folded and np.any(self.without_splits.any(axis=1) & ~empty):
             raise UnsupportedModel(
