@@ -22,6 +22,7 @@ import leaftrace as lt
 ROWS = 10_000
 TREES = 100
 IN_QUERY = 20  # rows
+IN_LONG_QUERY = 100
 COLUMNS = 32  # questions at a time
 RUNS = 3
 
@@ -64,6 +65,13 @@ def rankers(X, y):
             seconds(traced(ranker, X, y, qid=qid), X),
             seconds(traced(plain, X, y), X),
         )
+    long = lgb.Dataset(X, y, group=np.full(ROWS // IN_LONG_QUERY, IN_LONG_QUERY))
+    ranker = lgb.train({**small, "objective": "lambdarank"}, long, TREES)
+    yield (
+        f"LightGBM lambdarank, {IN_LONG_QUERY} rows a query",
+        seconds(traced(ranker, X, y, qid=np.arange(ROWS) // IN_LONG_QUERY), X),
+        seconds(traced(plain, X, y), X),
+    )
     params = {"max_depth": 5, "nthread": 1}
     matrix = xgb.DMatrix(X, y)
     plain = xgb.train(params, matrix, TREES)
@@ -96,7 +104,7 @@ def monotone(X, y):
     """Yield (name, seconds of a monotone model, seconds without constraints)."""
     signs = [1, -1, 0, 0, 0, 0, 0, 0]
     small = {"verbosity": -1, "num_leaves": 31, "num_threads": 1}
-    for method in ("basic", "intermediate"):
+    for method in ("basic", "intermediate", "advanced"):
         models = [
             lgb.train({**small, **more}, lgb.Dataset(X, y), TREES)
             for more in (

@@ -53,7 +53,7 @@ def test_leaves_of_missing_values_alone():
     """Some of them move LightGBM's bounds in a way that is not replayed, and the replay says so."""
     X, y = rows_of(5, 0.1)
     model = trained(X, y, monotone_constraints_method="advanced")
-    with pytest.raises(lt.FidelityError):
+    with pytest.raises(lt.FidelityError, match="a leaf that holds missing values alone"):
         lt.Tracer(model, X, y)
 
 

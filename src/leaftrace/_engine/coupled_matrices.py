@@ -14,12 +14,13 @@ for each row of a query and each leaf among its rows (`MatrixPoint`), others a m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from .._data.arrays import F64, Ids, Ints, Real
+from .._data.arrays import Ids, Ints, Real
 from .._model.coupled.columns import QueryColumns
 from .._model.coupled.loss import CoupledRows, MatrixPoint, Point, SharePoint, Shares
 from .._model.ensemble import Ensemble
@@ -27,7 +28,6 @@ from .._model.kernels import block_width, kernels, zeros
 from .backward import expand_effects, lam_adjoint
 from .leaf_equations import centred
 from .queries import Queries
-from .replay import Trace
 from .workspace import Workspace
 
 BYTES_AT_WORK = 128  # for each number of a step, while it is computed
@@ -37,8 +37,36 @@ class StepMatrices(NamedTuple):
     """The matrices of a step: products and what a weight does by its own leaf, or shares."""
 
     products: tuple[Ids, Ints, Real] | None  # as `kernels.query_products` takes them
-    own: Real | None  # (n,)
+    own: Real | None  # (n, 1), or (n, 2) with ones if leaves are centred
     shares: Shares | None  # as `kernels.query_shares` takes them
+
+
+@dataclass(frozen=True)
+class _Centre:
+    """The centring of the M leaves of a step.
+
+    ``empty``   leaves without rows, which are not centred
+    ``centre``  (M, 1) the share of each leaf in the mean
+    ``shift``   (M, 1) minus how much the weight of a row in each leaf moves all leaves by their mean
+    """
+
+    empty: Ints
+    centre: Real
+    shift: Real
+
+    def undo(self, fbar: Real) -> tuple[Real, Real]:
+        """Turn derivatives in centred leaves (M, 1, B) into those in steps.
+
+        Gives their sums (B,), and (M, 2, B) the derivatives in steps beside what a weight feels of
+        the sums by its leaf.
+        """
+        fbar[self.empty] = 0.0
+        total = fbar[:, 0].sum(axis=0)
+        felt = np.empty((len(fbar), 2, fbar.shape[2]), fbar.dtype)
+        np.multiply(self.shift, total, out=felt[:, 1])
+        fbar[:, 0] -= self.centre * total
+        felt[:, 0] = fbar[:, 0]
+        return total, felt
 
 
 class QueryMatrices:
@@ -111,7 +139,9 @@ class QueryMatrices:
         columns = QueryColumns.of_leaves(self.rows, e.leaves[t])
         cells = point.score_matrices(drawn, drawn * s, self.frozen, columns).astype(dtype)
         own = step.N[0, e.leaves[t], 0, 0] * point.weight_factors(drawn, drawn * s)
-        return StepMatrices((columns.leaf, columns.edges, cells), own.astype(dtype), None)
+        parts = [own, np.ones_like(own)] if e.rule.centred else [own]
+        own = np.stack(parts, axis=1).astype(dtype)
+        return StepMatrices((columns.leaf, columns.edges, cells), own, None)
 
     def weight_slopes(self, queries: Queries, columns: slice, knock_on: bool) -> Real:
         """(n, columns) derivatives of some queries in the weights of rows."""
@@ -126,11 +156,13 @@ class QueryMatrices:
         both = zeros((e.n_rows, 2, B) if self.by_shares else (2, e.n_rows, B), dtype)
         for t, matrices in self._computed() if self.kept is None else self.kept:
             here = fbar[e.leaf_range(t)]
-            totals[t] = _uncentre(trace, t, here)
+            felt = here
+            if e.rule.centred:
+                totals[t], felt = self._centres[t].undo(here)
             below = fbar[e.leaf_range(t - 1), 0] if knock_on and t > 0 else None
-            self._step(t, matrices, here, both, below)
+            self._step(t, matrices, here, felt, both, below)
         out = both[:, 1] if self.by_shares else both[1]
-        if e.rule.centred:
+        if e.rule.centred and self.by_shares:
             out -= self._moved @ totals
         out += (e.lam_slope * lam_adjoint(trace, fbar)).astype(dtype)
         if not np.all(e.w_factor == 1):
@@ -138,9 +170,9 @@ class QueryMatrices:
         return out[:, :count]
 
     def _step(
-        self, t: int, matrices: StepMatrices, fbar: Real, both: Real, below: Real | None
+        self, t: int, matrices: StepMatrices, fbar: Real, felt: Real, both: Real, below: Real | None
     ) -> None:
-        """Go back over step t."""
+        """Go back over step t. ``felt``: (M, E, B) what a weight feels of its leaf, times `own`."""
         e = self.work.trace.ensemble
         ids = e.leaves[t]
         x = (self.work.trace.steps[t].N[0] * fbar)[:, 0].astype(fbar.dtype)
@@ -150,29 +182,28 @@ class QueryMatrices:
             return
         assert matrices.own is not None
         start = np.zeros(1, np.int64)
-        expand_effects(ids[None], start, matrices.own[None, :, None], fbar, both[1])
+        expand_effects(ids[None], start, matrices.own[None], felt, both[1])
         if below is not None:
             assert matrices.products is not None
             kernels.query_products(*matrices.products, self.edges, x, both[0], next_ids, below)
 
     @cached_property
-    def _moved(self) -> Real:
-        """(n, T) by how much a row's weight moves all leaves of a step, through their mean."""
-        trace = self.work.trace
-        e = trace.ensemble
-        found = np.empty((e.n_rows, e.n_steps), self.work.dtype)
-        for t, step in enumerate(trace.steps):
-            values = e.rate(t) * centred(step.s[0], step.centre)[:, 0] / e.total_weight
-            found[:, t] = values[e.leaves[t]]
+    def _centres(self) -> list[_Centre]:
+        """The centring of each step, for leaves that are centred."""
+        e = self.work.trace.ensemble
+        found = []
+        for t, step in enumerate(self.work.trace.steps):
+            assert step.centre is not None
+            shift = e.rate(t) * centred(step.s[0], step.centre) / e.total_weight
+            numbers = (x.astype(self.work.dtype) for x in (step.centre[:, None], -shift))
+            found.append(_Centre(np.flatnonzero(step.centre == 0), *numbers))
         return found
 
-
-def _uncentre(trace: Trace, t: int, fbar: Real) -> F64 | float:
-    """Turn derivatives in centred leaves (M, 1, B) into those in steps; their sums (B,)."""
-    centre = trace.steps[t].centre
-    if centre is None:
-        return 0.0
-    fbar[centre == 0] = 0.0
-    total = fbar.sum(axis=0)  # (1, B)
-    fbar -= (centre[:, None, None] * total).astype(fbar.dtype)
-    return total[0]
+    @cached_property
+    def _moved(self) -> Real:
+        """(n, T) by how much a row's weight moves all leaves of a step, through their mean."""
+        e = self.work.trace.ensemble
+        found = np.empty((e.n_rows, e.n_steps), self.work.dtype)
+        for t in range(e.n_steps):
+            found[:, t] = -self._centres[t].shift[e.leaves[t], 0]
+        return found

@@ -150,5 +150,11 @@ def _train_recording(
     _RecordingMetric.evaluations.clear()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # CatBoost recommends numba for the metric
-        model = catboost.CatBoost({**params, "eval_metric": _RecordingMetric()}).fit(pool)
+        try:
+            model = catboost.CatBoost({**params, "eval_metric": _RecordingMetric()}).fit(pool)
+        except catboost.CatBoostError as error:
+            raise UnsupportedModel(
+                "the leaves of this CatBoost model's training rows show only when it is trained again, and CatBoost "
+                f"does not train on these rows; pass all training rows. It says: {error}"
+            ) from None
     return model, list(_RecordingMetric.evaluations)

@@ -29,7 +29,7 @@ from .dart import Moves, dart_schedule
 from .draws import times_added
 from .linear import SUSPICION, is_linear, linear_leaves, linear_values
 from .model import ParsedModel
-from .monotone import constrained_tree, directions
+from .monotone import constrained_tree, directions, suspected_bounds
 from .objectives import (
     INTENSITY,
     QUANTILES,
@@ -177,7 +177,7 @@ class LightGBMRun:
             labels_fixed="" if weights.by_tree is None else "every class weighs them its own way",
             places=None if self.queries is None else Places.of_training(self.queries.number),
             linear=linear_leaves(parsed, params, self.steepness(params)) if self.linear else None,
-            suspected=SUSPICION if self.linear else "",
+            suspected=SUSPICION if self.linear else suspected_bounds(self.parsed),
         )
         return self._as_computed(e, params, schedule)
 

@@ -20,7 +20,7 @@ from ..._data.arrays import Ints
 from ..._model.node_trees import NodeTree, midpoint_bounds
 from .advanced import AdvancedGrowth
 from .growth import Growth
-from .model import ParsedModel, Tree
+from .model import MISSING_NOTHING, ParsedModel, Tree
 
 GROWTHS: dict[str, type[Growth]] = {"intermediate": Growth, "advanced": AdvancedGrowth}
 
@@ -57,3 +57,17 @@ def constrained_tree(parsed: ParsedModel, tree: Tree, growth: Growth | None = No
     bare = NodeTree(tree.children)
     lower, upper = midpoint_bounds(bare, sign) if growth is None else growth.bounds()
     return NodeTree(tree.children, None, None, sign, lower, upper)
+
+
+def suspected_bounds(parsed: ParsedModel) -> str:
+    """Words for bounds that are not replayed, if the model may have such: of leaves of missing values."""
+    method = parsed.params.get("monotone_constraints_method")
+    if method != "advanced" or not len(directions(parsed.params)):
+        return ""
+    numbers = (tree.missing[~tree.categorical] for tree in parsed.trees)
+    if not any(np.any(missing != MISSING_NOTHING) for missing in numbers):
+        return ""
+    return (
+        "likely a leaf that holds missing values alone, which moves bounds of monotone_constraints_method='advanced' "
+        "in a way that is not replayed: train with 'intermediate', or fill in missing values"
+    )

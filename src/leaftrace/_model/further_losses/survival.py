@@ -10,7 +10,8 @@ and, with a = P_1 / P, b = P_2 / P, c = P_3 / P,
 
     g = a / scale,   dg/dA = (a^2 - b) / scale^2,   d^2 g/dA^2 = (c - 3 a b + 2 a^3) / scale^3
 
-Boosters keep g within +-15 and h within 1e-16 and 15.
+Boosters keep g within +-15 and h within 1e-16 and 15. Far from the score P is zero in their numbers;
+g and h are their limits there then.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def _derivatives(distribution: Distribution, z: F64) -> tuple[F64, F64, F64, F64
         w = np.exp(np.minimum(finite, 700.0))
         p = w * np.exp(-w)
         factors = 1 - w, 1 - 3 * w + w**2, 1 - 7 * w + 6 * w**2 - w**3
-        C = -np.expm1(-w)
+        C = 1 - np.exp(-w)  # rounded as boosters round it
     inside = np.isfinite(z)
     C = np.where(inside, C, (z > 0).astype(float))
     p = np.where(inside, p, 0.0)
@@ -76,17 +77,35 @@ class AcceleratedTime(General):
     def terms(self, A: F64, y: F64) -> Terms:
         _, a, b, c = self._ratios(A, y)
         g = a / self.scale
-        j = (a * a - b) / self.scale**2
-        k = (c - 3 * a * b + 2 * a**3) / self.scale**3
-        is_free = np.abs(g) < _LARGEST
-        is_curved = (j > _LEAST) & (j < _LARGEST)
-        h = np.clip(np.nan_to_num(j), _LEAST, _LARGEST)
+        with np.errstate(invalid="ignore"):
+            j = (a * a - b) / self.scale**2
+            k = (c - 3 * a * b + 2 * a**3) / self.scale**3
+        is_free = (np.abs(g) < _LARGEST) & np.isfinite(j)
+        is_curved = (j > _LEAST) & (j < _LARGEST) & np.isfinite(k)
+        far_g, far_h = self._limits(A, y)
         return (
-            np.clip(np.nan_to_num(g), -_LARGEST, _LARGEST),
+            np.clip(np.where(np.isfinite(g), g, far_g), -_LARGEST, _LARGEST),
             np.where(is_free, j, 0.0),
-            h,
+            np.clip(np.where(np.isfinite(j), j, far_h), _LEAST, _LARGEST),
             np.where(is_curved, k, 0.0),
         )
+
+    def _limits(self, A: F64, y: F64) -> tuple[F64, F64]:
+        """g and h where the score is far below, or far above, what the label says."""
+        steep = _LARGEST, 1 / self.scale**2
+        flat = 1 / self.scale, _LEAST
+        below, above = {
+            "normal": (steep, steep),
+            "logistic": (flat, flat),
+            "extreme": ((_LARGEST, _LARGEST), flat),
+        }[self.distribution]
+        lower, upper = np.moveaxis(y - A[..., None], -1, 0)
+        is_below = (lower > 0) & np.isfinite(lower) | (upper > 0) & np.isfinite(upper)
+        g = np.where(is_below, -below[0], above[0])
+        h = np.where(is_below, below[1], above[1])
+        # An open end says nothing about that side.
+        satisfied = np.where(is_below, np.isinf(lower), np.isinf(upper))
+        return np.where(satisfied, 0.0, g), np.where(satisfied, _LEAST, h)
 
     def label_terms(self, A: F64, y: F64) -> tuple[F64, F64]:
         raise UnsupportedModel(
