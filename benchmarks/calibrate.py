@@ -19,7 +19,7 @@ from leaftrace._engine.forward import refit, tangent
 from leaftrace._engine.methods import AllPoints
 from leaftrace._engine.queries import make_queries
 from leaftrace._engine.replay import replay
-from leaftrace._engine.soft_splits import SoftQueries, SoftSplits, structure_influence
+from leaftrace._engine.soft_splits import SoftPass, SoftQueries, SoftSplits, structure_influence
 from leaftrace._engine.split_bins import MAX_BINS, make_bins
 from leaftrace._engine.workspace import Workspace
 from leaftrace._model.ensemble import Ensemble, LeafRule
@@ -151,7 +151,11 @@ def soft_pass(leaves: int) -> Callable[[int], float]:
 
     def nanoseconds(B: int) -> float:
         columns = slice(0, B)
-        soft = best(lambda: structure_influence(work, splits, asked, columns, 1.0, None), 3)
+
+        def soft_influence() -> object:
+            return structure_influence(SoftPass(work, splits, asked, columns, 1.0), None)
+
+        soft = best(soft_influence, 3)
         fixed = best(
             lambda: expand_training(work, leaf_adjoint(work, asked.queries, columns), None), 3
         )

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 from attribution import World
-from paper_attribution import QUICK, error_of_mean, mean_and_errors, precise
+from attribution_text import error_of_mean, precise
+from paper_attribution import QUICK, mean_and_errors
 from results import folder_of, markdown
 from store import cached, code
 

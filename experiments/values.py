@@ -175,7 +175,7 @@ def claims(means: pd.DataFrame, clean: pd.DataFrame) -> dict[str, bool]:
     harmless = {
         f"removing the 10 % least valuable rows by {method} does less harm than by BoostIn on each "
         "data set": bool((clean[method] < clean[BOOSTIN]).all())
-        for method in (VALUES, MIXED)
+        for method in (FEW, VALUES, MIXED)
     }
     return (
         ahead

@@ -177,9 +177,10 @@ void check_sizes(const Choice<Real>& p, Index B) {
 }
 
 inline void check_leaves(const std::int32_t* leaf, Index rows, Index L) {
-    bool inside = true;
-    for (Index j = 0; j < rows; ++j) inside &= leaf[j] >= 0 && leaf[j] < L;
-    check(inside, "an id beyond its table");
+    const auto count = static_cast<std::uint32_t>(L);
+    std::uint32_t beyond = 0;  // as wide as the ids, so that the loop vectorises
+    for (Index j = 0; j < rows; ++j) beyond |= static_cast<std::uint32_t>(leaf[j]) >= count ? 1u : 0u;
+    check(!beyond, "an id beyond its table");
 }
 
 template <class Real>

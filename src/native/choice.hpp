@@ -230,16 +230,22 @@ struct ChoiceTables {
         });
     }
 
-    // The same for one query and trees of one output, whose tables are so small that rows are taken as they lie.
-    void expand_rows_as_they_lie() {
+    // The same for one query and trees of one output. The pulls are summed leaf by leaf, from a table that stays in the
+    // nearest cache, and then multiplied as the rows lie.
+    void expand_rows_of_one_query() {
         const auto& p = w.p;
+        const auto& room = w.room;
+        Real* sums = room.factors;  // (n, 2); factors are not copied for one query
+        w.for_leaves([&](Index l, Index) {
+            const Index node = room.parent[p.N + l];
+            for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r)
+                sum_pulls(room.pull + node * cells * 2, room.codes + r * p.d, room.columns + node * p.d,
+                          room.counts[node], sums + 2 * room.rows[r]);
+        });
         w.for_parts([&](Index part) {
             const Index end = p.n * (part + 1) / p.threads;
             for (Index j = p.n * part / p.threads; j < end; ++j) {
-                const Index node = w.room.parent[p.N + p.leaf[j]];
-                Real sum[2];
-                sum_pulls(w.room.pull + node * cells * 2, p.codes + j * p.d, w.room.columns + node * p.d,
-                          w.room.counts[node], sum);
+                const Real* sum = sums + 2 * j;
                 Real factors[2];
                 w.weight_factors(j, 0, factors);
                 add_both(p.out + j, factors, sum, sum + 1);
@@ -284,7 +290,7 @@ void choice_terms(const Choice<Real>& p, const ChoiceRoom<Real>& room) {
         begin = end;
     }
     if constexpr (alone)
-        tables.expand_rows_as_they_lie();
+        tables.expand_rows_of_one_query();
     else
         tables.expand_rows();
 }

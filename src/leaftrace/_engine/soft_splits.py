@@ -150,7 +150,7 @@ def structure_blocks(
     block = block_of(work, splits)
 
     def influence_on(columns: slice) -> tuple[slice, Real]:
-        soft = _SoftPass(work, splits, asked, columns, temperature, whole_leaves=whole_leaves)
+        soft = SoftPass(work, splits, asked, columns, temperature, whole_leaves=whole_leaves)
         return columns, structure_influence(soft, index)
 
     count = len(asked.queries)
@@ -164,7 +164,7 @@ class NewRows(NamedTuple):
     codes: Codes
 
 
-def structure_influence(soft: _SoftPass, index: Ints | None) -> Real:
+def structure_influence(soft: SoftPass, index: Ints | None) -> Real:
     """(rows, columns) dQ/dw of the training rows, or of those in `index`, through soft splits."""
     adjoint = soft.run()
     values = expand_training(soft.work, adjoint, index)
@@ -185,7 +185,7 @@ def structure_candidates(
 
     The choices pull at new rows as at training rows, and new rows pull at nothing.
     """
-    soft = _SoftPass(work, splits, asked, columns, temperature, new)
+    soft = SoftPass(work, splits, asked, columns, temperature, new)
     adjoint = soft.run()
     chunks = work.row_chunks(np.arange(len(new.rows)))
     values = np.concatenate(
@@ -203,7 +203,7 @@ def run_last_steps(
 
     ``asked``: the queries of one block.
     """
-    soft = _SoftPass(work, splits, asked, slice(0, len(asked.queries)), temperature)
+    soft = SoftPass(work, splits, asked, slice(0, len(asked.queries)), temperature)
     e = work.trace.ensemble
     width = soft.out.shape[1]
     abar = np.full((e.n_rows, e.n_outputs, width), 1e-3, work.dtype)
@@ -213,7 +213,7 @@ def run_last_steps(
         soft.step(t, abar, fbar)
 
 
-class _SoftPass:
+class SoftPass:
     """The terms of soft splits for a block of queries, step by step.
 
     ``rows``   the training rows and, if there are any, the new rows
