@@ -106,4 +106,36 @@ void softmax_effects(const ClassSteps& steps, bool newton, Index begin, Index en
     }
 }
 
+// A row's derivatives in its own scores (K): of outputs that do not depend on each other.
+struct OwnTerms {
+    const double *g, *j, *h, *k;  // (n, K)
+};
+
+// Add to V (n, O) and U (n, O, K) the effects of rows in one tree, which writes to the outputs from `first`, and whose
+// leaves have s (M, O) and N (M, O, O). The gradient rule (not newton) has h = 1 and k = 0.
+template <class Real>
+void separate_effects(bool newton, Ids leaf, Index n, Index first, Index O, Index K, const OwnTerms& terms,
+                      const double* s, const double* N, const double* w, Real* V, Real* U) {
+    std::vector<double> room(static_cast<std::size_t>(2 * O));
+    double *direct = room.data(), *slope = direct + O;
+    for (Index i = 0; i < n; ++i) {
+        const Index m = leaf[i];
+        for (Index b = 0; b < O; ++b) {
+            const Index at = i * K + first + b;
+            const double step = s[m * O + b];
+            direct[b] = terms.g[at] + (newton ? terms.h[at] * step : step);
+            slope[b] = w[i] * (terms.j[at] + (newton ? terms.k[at] * step : 0));
+        }
+        for (Index a = 0; a < O; ++a) {
+            const double* row = N + (m * O + a) * O;
+            double sum = 0;
+            for (Index b = 0; b < O; ++b) {
+                sum += row[b] * direct[b];
+                U[(i * O + a) * K + first + b] += static_cast<Real>(row[b] * slope[b]);
+            }
+            V[i * O + a] += static_cast<Real>(sum);
+        }
+    }
+}
+
 }  // namespace leaftrace

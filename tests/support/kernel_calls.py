@@ -114,6 +114,7 @@ def calls():
     x = np.round(real(N), 1)  # some are equal
     found["rank_pairs"] = call("rank_pairs", leaves(N), x, np.zeros(M, np.int64), real(M, 2))
     found |= {f"softmax_effects, {O} of 3": call_of_classes(O) for O in (1, 3)}
+    found |= {f"separate_effects, {O} of 3": call_of_separate_outputs(O) for O in (1, 3)}
     for loss in LOSSES:
         found |= calls_of_refits(loss)
     return found
@@ -187,6 +188,15 @@ def call_of_classes(O):
     return call(
         "softmax_effects", True, *trees, real(2 * M, O), *tables, 1, N - 1, real(N - 2, 3), y, real(N),
         np.zeros((2 * R, N, O)), np.zeros((2 * R, N, O, 3)),
+    )  # fmt: skip
+
+
+def call_of_separate_outputs(O):
+    """Return a call about a tree that writes to one of three outputs, or to all of them."""
+    terms = (real(N, 3) for _ in range(4))
+    return call(
+        "separate_effects", True, leaves(N), 0 if O == 3 else 1, *terms, real(M, O), real(M, O, O),
+        real(N), real(N, O), real(N, O, 3),
     )  # fmt: skip
 
 

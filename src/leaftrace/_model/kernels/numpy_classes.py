@@ -1,4 +1,4 @@
-"""Effects of rows of several classes, in NumPy: the twin of ``src/native/classes.hpp``."""
+"""Effects of rows of several outputs, in NumPy: the twin of ``src/native/classes.hpp``."""
 
 from __future__ import annotations
 
@@ -104,3 +104,48 @@ def softmax_effects(
                 slope = slope + loss.third_dot(p, labels, step) if newton else slope
                 knock_on = np.einsum("nab,nbk->nak", N[at], slope[:, outputs])
                 U[r, part] += knock_on * w[part, None, None]
+
+
+@checked(
+    newton="bool",
+    leaf="ids n",
+    first="int",
+    g="float64 n K",
+    j="float64 n K",
+    h="float64 n K",
+    k="float64 n K",
+    s="float64 M O",
+    N="float64 M O O",
+    w="float64 n",
+    V="out real n O",
+    U="out real n O K",
+)
+def separate_effects(
+    newton: bool,
+    leaf: Ids,
+    first: int,
+    g: F64,
+    j: F64,
+    h: F64,
+    k: F64,
+    s: F64,
+    N: F64,
+    w: F64,
+    V: Real,
+    U: Real,
+) -> None:
+    """V (n, O) += N (g + h s), U (n, O, K) += w N (j + k s): rows of one tree.
+
+    The outputs, of which the tree writes to those from ``first``, do not depend on each other. The
+    gradient rule (not ``newton``) has h = 1 and k = 0.
+    """
+    O = s.shape[1]
+    require(O > 0, "outputs of a leaf: there must be at least one")
+    require(0 <= first <= g.shape[1] - O, "outputs of a tree beyond K")
+    check_ids(leaf, len(s))
+    own = slice(first, first + O)
+    step = s[leaf]
+    direct = g[:, own] + (h[:, own] * step if newton else step)
+    slope = j[:, own] + (k[:, own] * step if newton else 0.0)
+    V += np.einsum("nab,nb->na", N[leaf], direct)
+    U[:, :, own] += N[leaf] * (w[:, None] * slope)[:, None, :]
