@@ -138,4 +138,51 @@ void separate_effects(bool newton, Ids leaf, Index n, Index first, Index O, Inde
     }
 }
 
+// Where a library keeps numbers in float32: flags of `Rounding`.
+struct Rounded {
+    Index flags;
+
+    static double f32(double x) { return static_cast<double>(static_cast<float>(x)); }
+    double term(double x, double w, const double* drawn) const {
+        const bool last = flags & 8;  // draws are multiplied with terms that were rounded
+        if (drawn && !last) w *= *drawn;
+        x = w * (flags & 2 ? f32(x) : x);
+        if (flags & 1) x = f32(x);
+        return drawn && last ? f32(x * *drawn) : x;
+    }
+};
+
+// G (M, O) += terms of g, H (M, O) += terms of h, over the rows of each leaf of the trees of a step; g, h (n, K) are the
+// derivatives of each output, drawn (R, n) how often each tree drew a row, or null.
+inline void output_sums(const Rounded& rounded, const StepLeaves& at, Index K, const double* g, const double* h,
+                        const double* w, const double* drawn, double* G, double* H) {
+    constexpr Index tile = 256;
+    for (Index j0 = 0; j0 < at.n; j0 += tile) {
+        const Index j1 = at.n - j0 < tile ? at.n : j0 + tile;
+        for (Index r = 0; r < at.R; ++r)
+            with_ids(at.tree(r), [&](const auto* leaf) {
+                for (Index j = j0; j < j1; ++j) {
+                    const double* draws = drawn ? drawn + r * at.n + j : nullptr;
+                    for (Index o = 0; o < at.O; ++o) {
+                        const Index k = j * K + at.first[r] + o, m = static_cast<Index>(leaf[j]) * at.O + o;
+                        G[m] += rounded.term(g[k], w[j], draws);
+                        H[m] += rounded.term(h[k], w[j], draws);
+                    }
+                }
+            });
+    }
+}
+
+// out (M, 2) += weights, and numbers of rows of non-zero weight, over the rows of each leaf of the trees of a step.
+inline void weight_sums(const StepLeaves& at, const double* w, const double* drawn, double* out) {
+    for (Index r = 0; r < at.R; ++r)
+        with_ids(at.tree(r), [&](const auto* leaf) {
+            for (Index j = 0; j < at.n; ++j) {
+                const double weight = drawn ? w[j] * drawn[r * at.n + j] : w[j];
+                out[2 * static_cast<Index>(leaf[j])] += weight;
+                out[2 * static_cast<Index>(leaf[j]) + 1] += weight > 0;
+            }
+        });
+}
+
 }  // namespace leaftrace

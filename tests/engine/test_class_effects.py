@@ -6,7 +6,7 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 from catboost import CatBoostClassifier
-from kernel_calls import call_of_classes, call_of_separate_outputs
+from kernel_calls import call_of_classes, call_of_output_sums, call_of_separate_outputs
 
 import leaftrace as lt
 from leaftrace._engine import placed_rows, row_effects
@@ -61,6 +61,28 @@ def test_separate_outputs_native_against_twin(O, newton, kind):
     tolerance = 1e-6 if kind is np.float32 else 1e-14  # sums of O numbers, rounded once
     for out in outputs:
         np.testing.assert_allclose(found[out], arguments[out], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.skipif(not is_native(), reason="there is no native kernel to compare")
+@pytest.mark.parametrize("flags", range(16))
+@pytest.mark.parametrize("draws", [True, False])
+@pytest.mark.parametrize("O", [1, 3])
+def test_sums_native_against_twin(O, draws, flags):
+    name, arguments = call_of_output_sums(O)
+    arguments["flags"] = flags
+    if not draws:
+        arguments["drawn"] = arguments["drawn"][:0]
+    found = copy.deepcopy(arguments)
+    getattr(twins, name)(**arguments)
+    getattr(kernels, name)(**found)
+    for out in ("G", "H"):  # the same numbers, added in another order
+        np.testing.assert_allclose(found[out], arguments[out], rtol=1e-14)
+    weights = {key: arguments[key] for key in ("leaf", "w", "drawn")}
+    weights["w"] = np.where(np.arange(len(weights["w"])) % 3, weights["w"], 0.0)
+    sums = [np.ones((len(arguments["G"]), 2)) for _ in range(2)]
+    kernels.weight_sums(**weights, out=sums[0])
+    twins.weight_sums(**weights, out=sums[1])
+    np.testing.assert_allclose(*sums, rtol=1e-14)
 
 
 @pytest.fixture(scope="module")

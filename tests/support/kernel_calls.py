@@ -114,6 +114,8 @@ def calls():
     x = np.round(real(N), 1)  # some are equal
     found["rank_pairs"] = call("rank_pairs", leaves(N), x, np.zeros(M, np.int64), real(M, 2))
     found |= {f"softmax_effects, {O} of 3": call_of_classes(O) for O in (1, 3)}
+    found |= {f"output_sums, {O} of 3": call_of_output_sums(O) for O in (1, 3)}
+    found["weight_sums"] = call("weight_sums", leaves(3, N), real(N), real(3, N), real(M, 2))
     found |= {f"separate_effects, {O} of 3": call_of_separate_outputs(O) for O in (1, 3)}
     for loss in LOSSES:
         found |= calls_of_refits(loss)
@@ -197,6 +199,15 @@ def call_of_separate_outputs(O):
     return call(
         "separate_effects", True, leaves(N), 0 if O == 3 else 1, *terms, real(M, O), real(M, O, O),
         real(N), real(N, O), real(N, O, 3),
+    )  # fmt: skip
+
+
+def call_of_output_sums(O):
+    """Return a call about three trees of one output each, or one tree of three."""
+    R = 3 // O
+    return call(
+        "output_sums", 3, leaves(R, N), np.arange(R, dtype=np.int32), real(N, 3), real(N, 3), real(N),
+        real(R, N), real(M, O), real(M, O),
     )  # fmt: skip
 
 
