@@ -29,7 +29,8 @@ NAMES = {
 # the entries before it. The NumPy twins of the kernels compute with the losses, so these come first.
 ORDER = [
     "_data", "_model.losses", "_model.general_losses", "_model.kernels", "_model", "goals", "_adapters",
-    "_engine.node_slopes", "_engine.pooled_leaves", "_engine.leaf_equations", "_engine.unknown_limits", "_engine.steps",
+    "_engine.node_slopes", "_engine.pooled_leaves", "_engine.leaf_equations", "_engine.unknown_limits",
+    "_engine.chain_sums", "_engine.steps",
     "_engine.linear_steps",
     "_engine.diagnosis", "_engine.fidelity",
     "_engine.rounding_noise", "_engine.replay", "_engine.linear_replay", "_engine.refit", "_engine.jumps",

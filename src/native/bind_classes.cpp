@@ -1,4 +1,4 @@
-// Binding of the effects of rows of several classes.
+// Bindings of the effects of rows of several outputs.
 #include <cmath>
 
 #include "arguments.hpp"
@@ -58,10 +58,84 @@ void bind_softmax_effects(nb::module_& m) {
           "U"_a.noconvert());
 }
 
+template <class Real>
+void bind_separate_effects(nb::module_& m) {
+    using Terms = Array<const double, 2>;
+    m.def("separate_effects",
+          [](bool newton, AnyIds<1> leaf, Index first, Terms g, Terms j, Terms h, Terms k, Terms s,
+             Array<const double, 3> N, Vector w, Array<Real, 2> V, Array<Real, 3> U) {
+              const Index n = leaf.shape(0), K = g.shape(1), M = s.shape(0), O = s.shape(1);
+              at_least_one(O, "outputs of a leaf");
+              check(first >= 0 && first <= K - O, "outputs of a tree beyond K");
+              shaped(leaf, "leaf", n);
+              shaped(g, "g", n, K);
+              shaped(j, "j", n, K);
+              shaped(h, "h", n, K);
+              shaped(k, "k", n, K);
+              shaped(s, "s", M, O);
+              shaped(N, "N", M, O, O);
+              shaped(w, "w", n);
+              shaped(V, "V", n, O);
+              shaped(U, "U", n, O, K);
+              const Ids ids = ids_of(leaf, "leaf");
+              nb::gil_scoped_release release;
+              check_ids(ids, n, M);
+              const OwnTerms terms{g.data(), j.data(), h.data(), k.data()};
+              separate_effects(newton, ids, n, first, O, K, terms, s.data(), N.data(), w.data(), V.data(), U.data());
+          },
+          "newton"_a, "leaf"_a.noconvert(), "first"_a, "g"_a.noconvert(), "j"_a.noconvert(), "h"_a.noconvert(),
+          "k"_a.noconvert(), "s"_a.noconvert(), "N"_a.noconvert(), "w"_a.noconvert(), "V"_a.noconvert(),
+          "U"_a.noconvert());
+}
+
+// Draws (R, n) of the trees of a step, or without rows for none.
+const double* draws_of(const Array<const double, 2>& drawn, const StepLeaves& at) {
+    shaped(drawn, "drawn", drawn.shape(0) ? at.R : 0, at.n);
+    return drawn.shape(0) ? drawn.data() : nullptr;
+}
+
+void bind_sums(nb::module_& m) {
+    m.def("output_sums",
+          [](Index flags, IdArray leaf, First first, Array<const double, 2> g, Array<const double, 2> h, Vector w,
+             Array<const double, 2> drawn, Array<double, 2> G, Array<double, 2> H) {
+              const Index n = leaf.shape(1), K = g.shape(1), M = G.shape(0), O = G.shape(1);
+              check(flags >= 0 && flags < 16, "flags are not a sum of 1, 2, 4 and 8");
+              const auto at = step(leaf, first, O, K);
+              shaped(g, "g", n, K);
+              shaped(h, "h", n, K);
+              shaped(w, "w", n);
+              const double* draws = draws_of(drawn, at);
+              shaped(G, "G", M, O);
+              shaped(H, "H", M, O);
+              nb::gil_scoped_release release;
+              for (Index r = 0; r < at.R; ++r) check_ids(at.tree(r), n, M);
+              output_sums({flags}, at, K, g.data(), h.data(), w.data(), draws, G.data(), H.data());
+          },
+          "flags"_a, "leaf"_a.noconvert(), "first"_a.noconvert(), "g"_a.noconvert(), "h"_a.noconvert(),
+          "w"_a.noconvert(), "drawn"_a.noconvert(), "G"_a.noconvert(), "H"_a.noconvert());
+    m.def("weight_sums",
+          [](IdArray leaf, Vector w, Array<const double, 2> drawn, Array<double, 2> out) {
+              const Index R = leaf.shape(0), n = leaf.shape(1), M = out.shape(0);
+              shaped(leaf, "leaf", R, n);
+              const StepLeaves at{ids_of(leaf, "leaf"), nullptr, R, n, n, 1};
+              shaped(w, "w", n);
+              const double* draws = draws_of(drawn, at);
+              shaped(out, "out", M, 2);
+              nb::gil_scoped_release release;
+              for (Index r = 0; r < R; ++r) check_ids(at.tree(r), n, M);
+              weight_sums(at, w.data(), draws, out.data());
+          },
+          "leaf"_a.noconvert(), "w"_a.noconvert(), "drawn"_a.noconvert(), "out"_a.noconvert());
+}
+
 }  // namespace
 
 void bind_classes(nb::module_& m) {
-    for_each_type([&](auto* real) { bind_softmax_effects<std::remove_pointer_t<decltype(real)>>(m); });
+    for_each_type([&](auto* real) {
+        bind_softmax_effects<std::remove_pointer_t<decltype(real)>>(m);
+        bind_separate_effects<std::remove_pointer_t<decltype(real)>>(m);
+    });
+    bind_sums(m);
 }
 
 }  // namespace leaftrace

@@ -106,4 +106,83 @@ void softmax_effects(const ClassSteps& steps, bool newton, Index begin, Index en
     }
 }
 
+// A row's derivatives in its own scores (K): of outputs that do not depend on each other.
+struct OwnTerms {
+    const double *g, *j, *h, *k;  // (n, K)
+};
+
+// Add to V (n, O) and U (n, O, K) the effects of rows in one tree, which writes to the outputs from `first`, and whose
+// leaves have s (M, O) and N (M, O, O). The gradient rule (not newton) has h = 1 and k = 0.
+template <class Real>
+void separate_effects(bool newton, Ids leaf, Index n, Index first, Index O, Index K, const OwnTerms& terms,
+                      const double* s, const double* N, const double* w, Real* V, Real* U) {
+    std::vector<double> room(static_cast<std::size_t>(2 * O));
+    double *direct = room.data(), *slope = direct + O;
+    for (Index i = 0; i < n; ++i) {
+        const Index m = leaf[i];
+        for (Index b = 0; b < O; ++b) {
+            const Index at = i * K + first + b;
+            const double step = s[m * O + b];
+            direct[b] = terms.g[at] + (newton ? terms.h[at] * step : step);
+            slope[b] = w[i] * (terms.j[at] + (newton ? terms.k[at] * step : 0));
+        }
+        for (Index a = 0; a < O; ++a) {
+            const double* row = N + (m * O + a) * O;
+            double sum = 0;
+            for (Index b = 0; b < O; ++b) {
+                sum += row[b] * direct[b];
+                U[(i * O + a) * K + first + b] += static_cast<Real>(row[b] * slope[b]);
+            }
+            V[i * O + a] += static_cast<Real>(sum);
+        }
+    }
+}
+
+// Where a library keeps numbers in float32: flags of `Rounding`.
+struct Rounded {
+    Index flags;
+
+    static double f32(double x) { return static_cast<double>(static_cast<float>(x)); }
+    double term(double x, double w, const double* drawn) const {
+        const bool last = flags & 8;  // draws are multiplied with terms that were rounded
+        if (drawn && !last) w *= *drawn;
+        x = w * (flags & 2 ? f32(x) : x);
+        if (flags & 1) x = f32(x);
+        return drawn && last ? f32(x * *drawn) : x;
+    }
+};
+
+// G (M, O) += terms of g, H (M, O) += terms of h, over the rows of each leaf of the trees of a step; g, h (n, K) are the
+// derivatives of each output, drawn (R, n) how often each tree drew a row, or null.
+inline void output_sums(const Rounded& rounded, const StepLeaves& at, Index K, const double* g, const double* h,
+                        const double* w, const double* drawn, double* G, double* H) {
+    constexpr Index tile = 256;
+    for (Index j0 = 0; j0 < at.n; j0 += tile) {
+        const Index j1 = at.n - j0 < tile ? at.n : j0 + tile;
+        for (Index r = 0; r < at.R; ++r)
+            with_ids(at.tree(r), [&](const auto* leaf) {
+                for (Index j = j0; j < j1; ++j) {
+                    const double* draws = drawn ? drawn + r * at.n + j : nullptr;
+                    for (Index o = 0; o < at.O; ++o) {
+                        const Index k = j * K + at.first[r] + o, m = static_cast<Index>(leaf[j]) * at.O + o;
+                        G[m] += rounded.term(g[k], w[j], draws);
+                        H[m] += rounded.term(h[k], w[j], draws);
+                    }
+                }
+            });
+    }
+}
+
+// out (M, 2) += weights, and numbers of rows of non-zero weight, over the rows of each leaf of the trees of a step.
+inline void weight_sums(const StepLeaves& at, const double* w, const double* drawn, double* out) {
+    for (Index r = 0; r < at.R; ++r)
+        with_ids(at.tree(r), [&](const auto* leaf) {
+            for (Index j = 0; j < at.n; ++j) {
+                const double weight = drawn ? w[j] * drawn[r * at.n + j] : w[j];
+                out[2 * static_cast<Index>(leaf[j])] += weight;
+                out[2 * static_cast<Index>(leaf[j]) + 1] += weight > 0;
+            }
+        });
+}
+
 }  // namespace leaftrace

@@ -28,7 +28,7 @@ from sklearn.preprocessing import StandardScaler
 
 import leaftrace as lt
 from leaftrace._data import leaf_cache, parquet
-from leaftrace._engine import steps, workspace
+from leaftrace._engine import chain_sums, steps, workspace
 from leaftrace._model.hashes import hash_table
 
 N = 900
@@ -202,7 +202,7 @@ def both(name, tmp_path, **settings):
 def in_pieces(monkeypatch):
     """Use parts and chunks of a few rows, so that every loop over them runs more than once."""
     monkeypatch.setattr(parquet, "ROWS_AT_ONCE", 100)
-    for module in (steps, workspace):
+    for module in (chain_sums, steps, workspace):
         monkeypatch.setattr(module, "ROW_CHUNK", 200)
 
 

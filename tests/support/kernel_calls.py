@@ -115,6 +115,9 @@ def calls():
     x = np.round(real(N), 1)  # some are equal
     found["rank_pairs"] = call("rank_pairs", leaves(N), x, np.zeros(M, np.int64), real(M, 2))
     found |= {f"softmax_effects, {O} of 3": call_of_classes(O) for O in (1, 3)}
+    found |= {f"output_sums, {O} of 3": call_of_output_sums(O) for O in (1, 3)}
+    found["weight_sums"] = call("weight_sums", leaves(3, N), real(N), real(3, N), real(M, 2))
+    found |= {f"separate_effects, {O} of 3": call_of_separate_outputs(O) for O in (1, 3)}
     for loss in LOSSES:
         found |= calls_of_refits(loss)
     return found
@@ -188,6 +191,24 @@ def call_of_classes(O):
     return call(
         "softmax_effects", True, *trees, real(2 * M, O), *tables, 1, N - 1, real(N - 2, 3), y, real(N),
         np.zeros((2 * R, N, O)), np.zeros((2 * R, N, O, 3)),
+    )  # fmt: skip
+
+
+def call_of_separate_outputs(O):
+    """Return a call about a tree that writes to one of three outputs, or to all of them."""
+    terms = (real(N, 3) for _ in range(4))
+    return call(
+        "separate_effects", True, leaves(N), 0 if O == 3 else 1, *terms, real(M, O), real(M, O, O),
+        real(N), real(N, O), real(N, O, 3),
+    )  # fmt: skip
+
+
+def call_of_output_sums(O):
+    """Return a call about three trees of one output each, or one tree of three."""
+    R = 3 // O
+    return call(
+        "output_sums", 3, leaves(R, N), np.arange(R, dtype=np.int32), real(N, 3), real(N, 3), real(N),
+        real(R, N), real(M, O), real(M, O),
     )  # fmt: skip
 
 

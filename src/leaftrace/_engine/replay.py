@@ -11,8 +11,7 @@ value f = eta S moves by
 
     df = sum_q N_q direct_q,    N_q = -eta c_q [prod_{r > q} (I - c_r D_r^-1 J_r)] D_q^-1
 
-so several inner iterations cost the passes over rows nothing: they only sum over q. The direct
-terms are
+so several inner iterations cost the passes over rows nothing: they only sum over q. Direct terms:
 
     weight of row i:      g_i + h_i s          score of row j:   w_j (j_j + k_j.s)        (j = dg/dA)
     label of row i:       w_i (dg_i/dy + dh_i/dy s)          lam: s
@@ -36,6 +35,7 @@ from .._data.progress import progress
 from .._model.ensemble import Ensemble
 from .._model.leaf_rule import LeafRule
 from .._model.start import condense_labels
+from .chain_sums import sums_of_all_steps
 from .diagnosis import FirstValues
 from .fidelity import Fidelity, judge, refuse_diverged
 from .leaf_equations import Iteration, LeafEquations, SumsCoroutine, SumsRequest, centred
@@ -43,7 +43,7 @@ from .linear_steps import LinearStep
 from .node_slopes import NodeSlopes
 from .pooled_leaves import PoolSlopes
 from .rounding_noise import has_rounding_noise, rounding_note, scores_before, step_noise
-from .steps import Step, TrainingScores, run_on_rows, sums_of_all_steps
+from .steps import Step, TrainingScores, run_on_rows
 from .unknown_limits import strictest_rule
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from .._model.ensemble import Ensemble
 from .._model.kernels import kernels
 from .._model.kernels.arguments import LinearisedLeaves, ScoredRows, TreeChain
 from .._model.linear_leaves import refuse_linear
+from .._model.losses import OwnTerms
 from .placed_rows import PlacedRows, forward_scores
 from .pooled_leaves import PoolSlopes
 from .replay import StepTrace, Trace
@@ -222,6 +223,10 @@ def _general_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, V: Real, U:
     newton = trace.ensemble.rule.newton
     V[...] = 0
     U[...] = 0
+    own = loss.own_terms(loss.state(A), rows.y)
+    if own is not None and trace.effect_outputs == trace.ensemble.leaf_outputs:
+        _separate_effects(trace, rows, t, A, own, V, U)
+        return
     has_weight = bool(rows.w.any())  # candidates have none, and no knock-on effect
     for it in _tree_iterations(trace, rows, t, A):
         hs = it.s  # the gradient rule has h = 1
@@ -236,6 +241,27 @@ def _general_effects(trace: Trace, rows: PlacedRows, t: int, A: F64, V: Real, U:
             slope = slope + loss.third_dot(it.state, rows.y, it.s)
         knock_on = np.einsum("nab,nbk->nak", it.N, slope[:, it.outputs])
         U[it.r][:, it.effects] += knock_on * rows.w[:, None, None]
+
+
+def _separate_effects(
+    trace: Trace, rows: PlacedRows, t: int, A: F64, own: OwnTerms, V: Real, U: Real
+) -> None:
+    """The same for outputs that do not depend on each other; V and U are zero before.
+
+    ``own``: derivatives at the scores A (n, K).
+    """
+    e = trace.ensemble
+    step = trace.steps[t]
+    leaves = rows.leaves[e.trees(t)]
+    for ids, o, v, u in zip(leaves, e.first_output[e.trees(t)].tolist(), V, U, strict=True):
+        for q in range(len(step.scale)):
+            terms = own
+            if q > 0:
+                moved = e.loss.moved(e.loss.state(A), e.loss.shift(step.S[q])[ids])
+                terms = e.loss.own_terms(moved, rows.y)
+                assert terms is not None
+            tables = (np.ascontiguousarray(x[q]) for x in (step.s, step.N))
+            kernels.separate_effects(e.rule.newton, ids, o, *terms, *tables, rows.w, v, u)
 
 
 def _multiply_by_draws(rows: PlacedRows, trees: slice, part: slice, V: Real, U: Real) -> None:

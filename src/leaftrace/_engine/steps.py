@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import numpy as np
 
 from .._data.arrays import F64
-from .._data.progress import progress
 from .._model.coupled.loss import PairPoint
 from .._model.ensemble import Ensemble
 from .._model.kernels import kernels
 from .._model.kernels.arguments import ScoredRows, TreeChain
 from .._model.kernels.numpy import sum_by_leaf
 from .._model.leaf_rule import StepStatistic
+from .chain_sums import ROW_CHUNK, chain_sums, has_native_sums
 from .leaf_equations import LeafSums, Result, SumsCoroutine, SumsRequest
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-ROW_CHUNK = 1 << 17  # rows that are summed in one piece
 _NUMBERS_CHUNK = 1 << 16  # numbers of all outputs that NumPy sums in one piece
 T_ = TypeVar("T_")
 
@@ -158,7 +157,7 @@ class Step:
             table = (e.values if values is None else values)[edges[0] : edges[2], 0]
             chain = TreeChain(e.leaves[both], edges - edges[0], table)
             rows = ScoredRows(A, e.y, self.weights[0])
-            sums = _chain_sums(e, chain, rows, self.threads, first_only_moves=True)
+            sums = chain_sums(e, chain, rows, self.threads, first_only_moves=True)
             return sums[chain.edges[1] :]
         self._move(A, values)
         return self._native_sums_here(A)
@@ -169,9 +168,7 @@ class Step:
         edges = np.array([0, self.M])
         no_move = np.zeros(self.M)
         parts = [
-            _chain_sums(
-                e, TreeChain(ids[None], edges, no_move), ScoredRows(A, e.y, w), self.threads
-            )
+            chain_sums(e, TreeChain(ids[None], edges, no_move), ScoredRows(A, e.y, w), self.threads)
             for ids, w in zip(self.leaves, self.weights, strict=True)
         ]
         return np.sum(parts, axis=0)
@@ -204,17 +201,26 @@ class Step:
     # ---- any loss, by NumPy ----
 
     def _sum_weights(self) -> None:
-        self.W = np.zeros(self.M)
-        self.rows = np.zeros(self.M)
-        for ids, w in zip(self.leaves, self.weights, strict=True):
-            sum_by_leaf(ids, w, self.W)
-            sum_by_leaf(ids, (w > 0).astype(float), self.rows)
+        sums = np.zeros((self.M, 2))
+        e = self.ensemble
+        kernels.weight_sums(np.ascontiguousarray(self.leaves), e.w, self._draws(slice(None)), sums)
+        self.W = sums[:, 0].copy()
+        self.rows = sums[:, 1].copy()
+
+    def _draws(self, part: slice) -> F64:
+        """(R, rows) how often each tree drew the rows of a part; (0, rows) if all drew each once."""
+        e = self.ensemble
+        if e.sample is None:
+            return np.empty((0, len(e.w[part])))
+        return np.array([draws[part] for draws in e.sample[e.trees(self.t)]], dtype=np.float64)
 
     def _general_sums(self, S: F64 | None) -> tuple[F64, F64]:
         """G (M, O) and h (M, O, O) at A + S."""
         e = self.ensemble
         if e.coupled:
             return self._coupled_sums()
+        if e.leaf_outputs == 1 and e.rule.newton:
+            return self._sums_of_outputs(S)
         O = e.leaf_outputs
         sample = [None] * len(self.first) if e.sample is None else e.sample[e.trees(self.t)]
 
@@ -236,6 +242,32 @@ class Step:
 
         gradients, hessians = zip(*self._map_chunks(sums_of_chunk), strict=True)
         return np.sum(gradients, axis=0), np.sum(hessians, axis=0)
+
+    def _sums_of_outputs(self, S: F64 | None) -> tuple[F64, F64]:
+        """The same for trees that write to one output each, by Newton steps."""
+        e = self.ensemble
+        factor = e.rounding.hessian_factor
+
+        def sums_of_chunk(part: slice) -> tuple[F64, F64]:
+            at = self._state_at(part, S)
+            y = e.y[part]
+            G = np.zeros((self.M, 1))
+            H = np.zeros((self.M, 1))
+            kernels.output_sums(
+                e.rounding.flags,
+                np.ascontiguousarray(self.leaves[:, part]),
+                self.first,
+                np.ascontiguousarray(e.loss.gradient(at, y)),
+                np.ascontiguousarray(factor * e.loss.hessian_diagonal(at, y)),
+                np.ascontiguousarray(e.w[part]),
+                self._draws(part),
+                G,
+                H,
+            )
+            return G, H
+
+        gradients, hessians = zip(*self._map_chunks(sums_of_chunk), strict=True)
+        return np.sum(gradients, axis=0), np.sum(hessians, axis=0)[:, :, None] / factor
 
     def _coupled_sums(self) -> tuple[F64, F64]:
         """The same for a loss that couples rows, whose terms have the weights in them."""
@@ -343,56 +375,3 @@ def run_on_rows(coroutine: SumsCoroutine[Result], step: Step) -> Result:
             request = coroutine.send(step.answer(request))
     except StopIteration as end:
         return end.value
-
-
-def has_native_sums(e: Ensemble) -> bool:
-    """Whether a native kernel sums derivatives over leaves in one pass over the rows.
-
-    There is one for models of one output and some of the losses.
-    """
-    is_native = e.loss.kernel is not None and not e.loss.rounded
-    return e.n_outputs == 1 and is_native and not e.rounding.draws
-
-
-def sums_of_all_steps(e: Ensemble, A: F64, threads: Executor | None) -> F64 | None:
-    """(leaves, 8) native sums of all steps in one pass, or None if the model needs a pass for each.
-
-    Every row goes through all steps before the next row, so it is loaded into the caches once. A
-    (n, 1) moves on to the scores before the last step.
-    """
-    one_tree_a_step = len(e.leaves) == e.n_steps
-    if not (has_native_sums(e) and one_tree_a_step and e.moves is None and e.sample is None):
-        return None
-    if e.rule.iterations != 1 or e.rule.statistic is not None:
-        return None
-    chain = TreeChain(e.leaves, e.step_leaves, e.values[:, 0])
-    return _chain_sums(e, chain, ScoredRows(A, e.y, e.w), threads, show_progress=True)
-
-
-def _chain_sums(
-    e: Ensemble,
-    chain: TreeChain,
-    rows: ScoredRows,
-    threads: Executor | None,
-    *,
-    first_only_moves: bool = False,
-    show_progress: bool = False,
-) -> F64:
-    """(leaves, 8) sums of `kernels.replay_sums`; the scores move from the first step to the last.
-
-    ``first_only_moves``: the first tree moves the scores, and its leaves get no sums.
-    """
-    values = np.ascontiguousarray(chain.values)
-
-    def sums_of_chunk(start: int) -> F64:
-        sums = np.zeros((len(values), 8))
-        chunk = (start, min(start + ROW_CHUNK, e.n_rows))
-        trees = (chain.ids, first_only_moves, chain.edges, values)
-        kernels.replay_sums(e.loss.kernel, *trees, *rows, e.rounding.flags, *chunk, sums)
-        return sums
-
-    starts = range(0, e.n_rows, ROW_CHUNK)
-    done = map(sums_of_chunk, starts) if threads is None else threads.map(sums_of_chunk, starts)
-    if show_progress:
-        done = progress(done, e.n_rows, "replaying", "row", ROW_CHUNK)
-    return np.sum(list(done), axis=0)

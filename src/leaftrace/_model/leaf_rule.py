@@ -179,8 +179,13 @@ class Rounding:
 
     @property
     def flags(self) -> int:
-        """Bit flags for the kernels: 1 terms, 2 derivatives, 4 scores."""
-        return self.terms + 2 * self.derivatives + 4 * self.scores
+        """Bit flags for the kernels: 1 terms, 2 derivatives, 4 scores, 8 draws."""
+        return self.terms + 2 * self.derivatives + 4 * self.scores + 8 * self.draws
+
+    @property
+    def hessian_factor(self) -> float:
+        """The factor that second derivatives have when they are rounded."""
+        return 1.0
 
     def apply(self, x: F64, w: F64, drawn: NDArray[Any] | None = None) -> F64:
         """w * drawn * x, rounded as the booster rounds it.

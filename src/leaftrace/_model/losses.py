@@ -27,6 +27,8 @@ import numpy as np
 
 from .._data.arrays import F64
 
+OwnTerms = tuple[F64, F64, F64, F64]  # g, j, h, k, each (n, K)
+
 
 class Criterion(Protocol):
     """The part of a loss that test rows need: its value at their scores, and how these are read.
@@ -102,6 +104,10 @@ class Loss(Criterion, Protocol):
 
     def jacobian(self, state: F64, y: F64) -> F64: ...
     def third_dot(self, state: F64, y: F64, s: F64) -> F64: ...
+    def own_terms(self, state: F64, y: F64) -> OwnTerms | None:
+        """g, j, h and k of each output in its own score; None if outputs depend on each other."""
+        ...
+
     def label_gradient(self, state: F64, y: F64) -> F64: ...
     def label_hessian_dot(self, state: F64, y: F64, s: F64) -> F64: ...
 
@@ -123,6 +129,9 @@ class _Common:
 
     def value_gradient(self: Loss, F: F64, y: F64) -> F64:
         return self.gradient(self.state(F), y)
+
+    def own_terms(self, state: F64, y: F64) -> OwnTerms | None:
+        return None
 
 
 class Additive(_Common):

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._data.arrays import F64
 from .general_losses import KernelFamily, Terms, pieces, sigmoids
-from .losses import Additive
+from .losses import Additive, OwnTerms
 
 
 class SeparateOutputs(Additive):
@@ -28,6 +28,9 @@ class SeparateOutputs(Additive):
 
     def gradient(self, state: F64, y: F64) -> F64:
         return self._terms_for_zero(state)[0] - self.scale * np.eye(self.n_outputs)[y.astype(int)]
+
+    def own_terms(self, state: F64, y: F64) -> OwnTerms:
+        return self.gradient(state, y), *self._terms_for_zero(state)[1:]
 
     def jacobian(self, state: F64, y: F64) -> F64:
         return self._terms_for_zero(state)[1][:, :, None] * np.eye(self.n_outputs)

@@ -55,6 +55,10 @@ class SteepRounding(Rounding):
 
     factor: float = 1.0
 
+    @property
+    def hessian_factor(self) -> float:
+        return self.factor
+
     def apply(self, x: F64, w: F64, drawn: NDArray[Any] | None = None) -> F64:
         if x.ndim < 3:
             return super().apply(x, w, drawn)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..._data.arrays import F64
 from ..general_losses import sigmoids
-from ..losses import Additive
+from ..losses import Additive, OwnTerms
 
 
 class Terms(NamedTuple):
@@ -78,8 +78,25 @@ def diagonal(x: F64) -> F64:
     return x[:, :, None] * np.eye(x.shape[1])
 
 
+class SeparateNumbers(SeveralNumbers):
+    """A loss of K numbers that do not depend on each other, from its `own_terms`."""
+
+    def own_terms(self, state: F64, y: F64) -> OwnTerms:
+        raise NotImplementedError
+
+    def terms(self, A: F64, y: F64) -> Terms:
+        g, j, h, k = self.own_terms(A, y)
+        return Terms(g, diagonal(j), h, diagonal(k))
+
+    def gradient(self, state: F64, y: F64) -> F64:
+        return self.own_terms(state, y)[0]
+
+    def hessian_diagonal(self, state: F64, y: F64) -> F64:
+        return self.own_terms(state, y)[2]
+
+
 @dataclass(frozen=True)
-class SquaredTargets(SeveralNumbers):
+class SquaredTargets(SeparateNumbers):
     """L = |A - y|^2 / 2 for labels y (n, K)."""
 
     n_outputs: int
@@ -88,9 +105,9 @@ class SquaredTargets(SeveralNumbers):
     def value(self, A: F64, y: F64) -> F64:
         return 0.5 * ((A - y) ** 2).sum(axis=-1)
 
-    def terms(self, A: F64, y: F64) -> Terms:
-        one = np.ones_like(A)
-        return Terms(A - y, diagonal(one), one, diagonal(0 * one))
+    def own_terms(self, state: F64, y: F64) -> OwnTerms:
+        one = np.ones_like(state)
+        return state - y, one, one, np.zeros_like(state)
 
     def label_terms(self, A: F64, y: F64) -> tuple[F64, F64]:
         one = diagonal(np.ones_like(A))
@@ -98,7 +115,7 @@ class SquaredTargets(SeveralNumbers):
 
 
 @dataclass(frozen=True)
-class LogisticTargets(SeveralNumbers):
+class LogisticTargets(SeparateNumbers):
     """A logistic loss for each column of the labels y (n, K), which are from 0 to 1."""
 
     n_outputs: int
@@ -107,10 +124,10 @@ class LogisticTargets(SeveralNumbers):
     def value(self, A: F64, y: F64) -> F64:
         return (np.logaddexp(0.0, A) - y * A).sum(axis=-1)
 
-    def terms(self, A: F64, y: F64) -> Terms:
-        p, q = sigmoids(A)
+    def own_terms(self, state: F64, y: F64) -> OwnTerms:
+        p, q = sigmoids(state)
         h = p * q
-        return Terms(p * (1 - y) - q * y, diagonal(h), h, diagonal(h * (q - p)))
+        return p * (1 - y) - q * y, h, h, h * (q - p)
 
     def label_terms(self, A: F64, y: F64) -> tuple[F64, F64]:
         one = diagonal(np.ones_like(A))
@@ -121,7 +138,7 @@ class LogisticTargets(SeveralNumbers):
 
 
 @dataclass(frozen=True)
-class QuantileTargets(SeveralNumbers):
+class QuantileTargets(SeparateNumbers):
     """Quantile errors of one label for several quantiles ``alpha``, or of a label for each output.
 
     A residual below ``delta`` has no gradient.
@@ -139,12 +156,12 @@ class QuantileTargets(SeveralNumbers):
         r = _columns(y, A) - A
         return np.maximum(self._alpha * r, (self._alpha - 1) * r).sum(axis=-1)
 
-    def terms(self, A: F64, y: F64) -> Terms:
-        r = _columns(y, A) - A
+    def own_terms(self, state: F64, y: F64) -> OwnTerms:
+        r = _columns(y, state) - state
         g = np.where(r <= 0, 1 - self._alpha, -self._alpha)
         g = np.where(np.abs(r) < self.delta, 0.0, g)
-        zero = diagonal(np.zeros_like(A))
-        return Terms(g, zero, np.ones_like(A), zero)
+        zero = np.zeros_like(state)
+        return g, zero, np.ones_like(state), zero
 
     def label_terms(self, A: F64, y: F64) -> tuple[F64, F64]:
         zero = np.zeros((*A.shape, 1 if y.ndim == 1 else y.shape[1]))

@@ -25,7 +25,10 @@ from .checks import (
     require,
 )
 from .numpy_choice import choice_terms as choice_terms
+from .numpy_classes import output_sums as output_sums
+from .numpy_classes import separate_effects as separate_effects
 from .numpy_classes import softmax_effects as softmax_effects
+from .numpy_classes import weight_sums as weight_sums
 from .numpy_effects import backward_scored as backward_scored
 from .numpy_effects import loss_of
 from .numpy_effects import row_effects as row_effects
