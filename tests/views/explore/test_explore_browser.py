@@ -189,7 +189,9 @@ def test_a_click_is_not_lost_when_numbers_arrive(visit, people, monkeypatch, pre
     monkeypatch.setattr(effects, "refitted", lambda *given: (held.wait(60), refit(*given))[1])
     page = visit(people, {"basket": [{"rows": [1], "do": "remove"}]})
     wait_for_level(page, "first order")
-    page.wait_for_selector("#finding b")  # what comes later would move the button away from the mouse
+    page.wait_for_selector(
+        "#finding b"
+    )  # what comes later would move the button away from the mouse
     if press == "mouse":
         page.locator("#undo").hover()
         page.mouse.down()
