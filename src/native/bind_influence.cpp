@@ -3,7 +3,6 @@
 #include "bindings.hpp"
 #include "loss_argument.hpp"
 
-#include <memory>
 #include <utility>
 
 using namespace nanobind::literals;
@@ -311,11 +310,8 @@ void bind_nodes(nb::module_& m) {
               check_numbers(pair, "pair", 0, n_nodes);
               const NodeStep step{M,           S,           D,           value.data(), leaf.data(),    leaf_above.data(),
                                   splits.data(), split_above.data(), nodes.data(), pair.data(), half.data(), slopes.data()};
-              // Not set to zero: of a deep tree, few of these numbers are used.
-              const std::unique_ptr<Real[]> room(new Real[static_cast<std::size_t>((n_nodes + 2 * S) * B)]);
-              auto flags = scratch_of<unsigned char>(n_nodes + S);
-              kernels<Real>().node_adjoint(step, B, fbar.data(), out.data(), room.get(), room.get() + n_nodes * B,
-                                           flags.data(), flags.data() + n_nodes);
+              auto room = scratch_of<Real>((n_nodes + 2 * S) * B);
+              kernels<Real>().node_adjoint(step, B, fbar.data(), out.data(), room.data(), room.data() + n_nodes * B);
           },
           "n_nodes"_a, "value"_a.noconvert(), "leaf"_a.noconvert(), "leaf_above"_a.noconvert(), "splits"_a.noconvert(),
           "split_above"_a.noconvert(), "nodes"_a.noconvert(), "pair"_a.noconvert(), "half"_a.noconvert(),

@@ -238,9 +238,8 @@ struct Kernels {
                          const Real* x, Real* out, Real* below, Real* sums);
 
     // out (M, 2, B) = derivatives in the sums of g and h over each leaf, from those in the values, fbar (M, B). bar has
-    // room for B numbers a node, sums for 2 B numbers a split, live and reached a zero for each node and each split.
-    void (*node_adjoint)(NodeStep, Index B, const Real* fbar, Real* out, Real* bar, Real* sums, unsigned char* live,
-                         unsigned char* reached);
+    // B zeros for each node, sums room for 2 B numbers a split.
+    void (*node_adjoint)(NodeStep, Index B, const Real* fbar, Real* out, Real* bar, Real* sums);
 };
 
 #define LEAFTRACE_DECLARE(isa)                     \

@@ -75,7 +75,7 @@ def copied(bounds):
 
 def leaves_of(content):
     if "split_index" not in content:
-        return [content["leaf_index"]]
+        return [content.get("leaf_index", 0)]  # a tree without splits has no numbers
     return leaves_of(content["left_child"]) + leaves_of(content["right_child"])
 
 
@@ -153,7 +153,7 @@ class GrownTree:
                 one, two = (self.output[id(x)] for x in leaf.above.pair)
                 if sign * (two - one) < 0:
                     value = (one + two) / 2
-            out[leaf.content["leaf_index"]] = value
+            out[leaf.content.get("leaf_index", 0)] = value
         return out
 
     def smoothed_step(self, step, node):

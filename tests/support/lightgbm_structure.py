@@ -18,7 +18,7 @@ DEFAULTS = {
     "uniform_drop": False, "xgboost_dart_mode": False, "boost_from_average": True, "num_class": 1, "sigmoid": 1.0,
     "is_unbalance": False, "scale_pos_weight": 1.0, "alpha": 0.9, "fair_c": 1.0, "poisson_max_delta_step": 0.7,
     "tweedie_variance_power": 1.5, "use_quantized_grad": False, "quant_train_renew_leaf": False,
-    "monotone_constraints": (), "monotone_constraints_method": "basic",
+    "monotone_constraints": (), "monotone_constraints_method": "basic", "feature_fraction_bynode": 1.0,
 }  # fmt: skip
 
 
@@ -74,7 +74,7 @@ def tree_of(tree, p, kinds):
     """Return a dumped tree whose leaves depend on other nodes."""
     grown = {"intermediate": GrownTree, "advanced": AdvancedTree}
     method = p["monotone_constraints_method"]
-    if method not in grown:
+    if method not in grown or p["feature_fraction_bynode"] != 1:  # LightGBM takes "basic" then
         return root_of(tree, p["path_smooth"], p["monotone_constraints"], kinds, p["cat_l2"])
 
     def more(split):

@@ -60,6 +60,7 @@ def smoothing(
 
 def _refuse_other_steps(tree: NodeTree, l2: F64, params: dict[str, Any]) -> None:
     """Raise where nodes lean on a step that is computed without the l2 of the split's own output."""
+    assert tree.leans_on_step is not None
     if np.any(tree.leans_on_step & (l2[: len(tree.children)] > 0)):
         raise UnsupportedModel(
             f"path_smooth with monotone_constraints_method={params['monotone_constraints_method']!r} smooths leaves "
