@@ -181,7 +181,7 @@ def test_clean_data_stay_as_they_are(seed):
     c = binary(LGBMClassifier(**LIGHT), noise=0.0, seed=seed)
     found = clean(c.tracer, *c.held)
     assert not found.improved
-    assert "No improvement" in found.advice
+    assert found.advice.startswith(("No improvement", "Not confirmed"))
     assert not len(found.rows)
     assert not len(found.without)
     assert found.model is None

@@ -228,6 +228,8 @@ def test_a_linear_transform_changes_nothing(factor):
             expected = same.influence(TEST, Y_TEST, method=method, of=of).values
             size = np.abs(expected).max()
             np.testing.assert_allclose(found, expected, atol=1e-6 * size, err_msg=f"{method} {of}")
+    with pytest.raises(lt.UnsupportedModel, match="transforms them; label_influence"):
+        tracer.influence(TEST, method=baselines.AXIL(), of="prediction")
     found, expected = (t.label_influence(TEST, Y_TEST).values for t in (tracer, same))
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
     found, expected = (

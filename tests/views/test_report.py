@@ -590,6 +590,10 @@ def test_wide_tables_of_long_strings_stay_small(text):
         return
     most = report(tracer, X_test, y_test, worst=24, top=30, noise=False)
     assert len(most.html.encode()) < 5e6
+    recorded = lt.report(tracer, X_test, y_test, worst=24, top=30, noise=False)
+    assert (
+        len(recorded.html.encode()) < 5e6
+    )  # also with the explorer, or without if it is too large
     left = int(re.search(r"<b>(\d+) more test rows were left out", most.html).group(1))
     assert len(most.data["cases"]) == 24  # the data are complete
     assert Reader(most.html).tags.count("details") == 24 - left > 0

@@ -41,7 +41,7 @@ from .._tracer.influence import FIRST_ORDER
 from .._tracer.tracer import Tracer
 from .common import Finding, Interruptible, check_tracer, stopping_note
 from .effects import Effect, effects_table, in_target_unit, judged, unit_of
-from .statistics import interval_in_words, paired_interval
+from .statistics import interval_in_words, no_gain, paired_interval
 
 _NOT_RETRAINED = "Not retrained: only a retrained model shows what these labels are worth."
 
@@ -278,7 +278,7 @@ def _verdict(before: F64, change: F64, loss: Criterion) -> str:
     low, high = paired_interval(change)
     unit = unit_of(loss)
     mean = float(before.mean())
-    what = "Keep them" if high < 0 else "No improvement"
+    what = "Keep them" if high < 0 else no_gain(float(change.mean()))
     return (
         f"{what}: retrained with their labels, the {unit.name} of the hold-out changes by "
         f"{change_text(unit.change(mean, change.mean()), 4)} "

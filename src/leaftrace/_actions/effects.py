@@ -143,8 +143,8 @@ def shown_effects(effects: Any) -> dict[str, Any]:
         contradicted = np.array([value == CONTRADICTED for value in holds.tolist()])
         values = np.asarray(columns["predicted"], dtype=object)
         columns["predicted"] = np.where(contradicted, _WRONG_SIGN, values)
-    if len(ways) == 1:
-        columns = {name: values for name, values in columns.items() if name not in _TITLES}
+    hidden = set(_TITLES) if len(ways) == 1 else set(_TITLES) - set(ways)  # or nothing was measured
+    columns = {name: values for name, values in columns.items() if name not in hidden}
     return {_TITLES.get(name, name): values for name, values in columns.items()}
 
 

@@ -31,3 +31,8 @@ def paired_interval(differences: F64, confidence: float = 0.95) -> tuple[float, 
 def interval_in_words(low: float, high: float) -> str:
     """The interval as advice mentions it."""
     return f"95 % interval {change_text(low, 3)} to {change_text(high, 3)}"
+
+
+def no_gain(change: float) -> str:
+    """Words for the change of a loss that is not clearly below zero."""
+    return "Not confirmed" if change < 0 else "No improvement"

@@ -91,10 +91,8 @@ def values_of_new_rows(
     if y_new is not None:
         labels = engine.labels(y_new, m, "y_new")
         return values_under([labels])[0], None
-    # In the unit that training fits.
-    response = Reading(engine.ensemble.loss, engine.source.classes).response(
-        scores
-    )  # (m, classes) or (m,)
+    trained = Reading(engine.ensemble.loss, engine.source.classes)  # in the unit that training fits
+    response = trained.response(scores)  # (m, classes) or (m,)
     if response.ndim == 1:
         # The effect is linear in the label, so its expectation is that of the mean label.
         return values_under([response])[0], None

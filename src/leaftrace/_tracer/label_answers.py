@@ -14,6 +14,7 @@ from .._engine.engine import Engine
 from .._engine.label_slopes import label_slopes
 from .._engine.less_memory import in_smaller_pieces
 from .._engine.queries import Of
+from .._model.target_unit import TargetUnit
 from .answers import QueryArguments, asked, finite_values, result_tables
 from .influence import Influence
 
@@ -33,7 +34,8 @@ def labels_influence(tracer: Tracer, query: QueryArguments, to: Any, rows: Any) 
     index = row_numbers(rows, engine.n_rows, labels=tracer.row_labels)
     some = None if rows is None else index
     values = in_smaller_pieces(engine.work, lambda: label_slopes(engine, queries, index, target))
-    values = values * _slopes_of_labels(engine, index)[:, None].astype(values.dtype)
+    if engine.source.target is not None:
+        values *= _slopes_of_labels(engine.source.target, index)[:, None].astype(values.dtype)
     action = label_action(engine)
     size = 1 - 2 * engine.ensemble.y[index] if action == "flipped" else np.ones(len(index))
     return Influence(
@@ -74,11 +76,8 @@ def label_changes(
     return changes
 
 
-def _slopes_of_labels(engine: Engine, index: Ints) -> F64:
+def _slopes_of_labels(target: TargetUnit, index: Ints) -> F64:
     """(rows,) slopes of the labels that training fits in labels as users give them."""
-    target = engine.source.target
-    if target is None:
-        return np.ones(len(index))
     slopes = target.label_slopes(target.labels[index])
     if steep := int((~np.isfinite(slopes)).sum()):
         raise InvalidInput(

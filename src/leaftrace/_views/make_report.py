@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .._actions.common import check_tracer
+from .._actions.common import Interruptible, check_tracer
 from .._data import inputs
 from .._data.cells import open_cell_tables
-from .._data.errors import InvalidInput
+from .._data.errors import InvalidInput, LeaftraceError
 from .._data.row_labels import labels_of, row_numbers
 from .._engine.methods import Method
 from .._tracer.class_names import with_class_names
@@ -85,22 +85,42 @@ def report(
         check_groups(tracer, groups, test_groups, X_test, y, settings.redacted)
     chosen = choose_rows(tracer, X_test, y, positions, worst, method=method)
     hashes = data_hashes(given, X_test, y)  # of the labels as they were given
-    inside = recorded_explorer(chosen, settings, explorer)
-    return Report(summarise(chosen, *tables, settings, hashes), inside)
+    has_explorer(chosen, settings, explorer)  # raises before the long work
+    return finished_report(summarise(chosen, *tables, settings, hashes), chosen, settings, explorer)
 
 
-def recorded_explorer(
-    rows: ExplainedRows, settings: ReportSettings, wanted: bool | None, command: str = ""
-) -> Frame | None:
-    """The explorer of a report on these rows; None without one.
+def has_explorer(rows: ExplainedRows, settings: ReportSettings, asked: bool | None) -> bool:
+    """Whether a report on these rows gets the explorer inside.
 
-    ``wanted``   None: leave it out where it cannot be made
+    ``asked``: None for one that is left out where it cannot be made; with True that is an error.
+    """
+    if asked is False:
+        return False
+    why = why_not(rows, bool(settings.redacted))
+    if why and asked:
+        raise InvalidInput(f"this report cannot have the explorer inside: {why}.")
+    return not why
+
+
+def finished_report(
+    data: dict[str, Any],
+    rows: ExplainedRows,
+    settings: ReportSettings,
+    asked: bool | None,
+    command: str = "",
+) -> Report:
+    """The report with this data, with the explorer inside unless Ctrl-C ended the work.
+
+    ``asked``    as in `has_explorer`
     ``command``  how to open the explorer itself; empty: in Python
     """
-    if wanted is False:
-        return None
-    if why := why_not(rows, bool(settings.redacted)):
-        if wanted:
-            raise InvalidInput(f"this report cannot have the explorer inside: {why}.")
-        return None
-    return explorer_of_report(rows, command)
+    inside: Frame | None = None
+    stopped = any("Ctrl-C" in part["why"] for part in data["missing"])
+    if not stopped and has_explorer(rows, settings, asked):
+        with Interruptible():
+            try:
+                inside = explorer_of_report(rows, command)
+            except LeaftraceError:  # a refit that this model refuses
+                if asked:
+                    raise
+    return Report(data, inside)

@@ -53,6 +53,11 @@ class AXIL(Baseline):
                 f"AXIL needs predictions that are linear in the labels, as squared errors make them, and this model "
                 f"has the {e.loss.name} loss; label_influence() gives derivatives in labels for every smooth loss."
             )
+        if queries.target is not None:
+            raise UnsupportedModel(
+                "AXIL needs predictions that are linear in the labels, and this model transforms them; "
+                "label_influence() gives derivatives in labels as they were given."
+            )
         index = np.arange(len(work.rows)) if index is None else index
         mean = np.average(e.y, weights=e.w)
         factor = e.y[index] - mean if queries.of == "loss" else np.ones(len(index))

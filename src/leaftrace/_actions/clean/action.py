@@ -27,7 +27,7 @@ from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
 from ..common import Finding, Interruptible, check_tracer, measure, stopping_note
 from ..effects import Effect, LossUnit, effects_table, in_target_unit, judged, unit_of
-from ..statistics import interval_in_words, paired_interval
+from ..statistics import interval_in_words, no_gain, paired_interval
 from .proposals import has_classes, relabel, remove, reweight
 from .rounds import Proposal, Round, Rounds
 
@@ -349,7 +349,7 @@ def _advice(
         f"({change / unit.level(before):+.1%}; {ends}, Student's t of the paired differences)"
     )
     if interval[1] >= 0:
-        return f"No improvement: {result}. Keep the training set as it is."
+        return f"{no_gain(change)}: {result}. Keep the training set as it is."
     done = _changes(rounds)
     return (
         f"{done[0].upper()}{done[1:]} of {rounds.best.n:,} training rows: {result}. "

@@ -14,7 +14,7 @@ from ..._data.tables import table
 from ..._engine.refit import RetrainedModel
 from ..common import Finding
 from ..effects import Effect, LossUnit, effects_table
-from ..statistics import interval_in_words
+from ..statistics import interval_in_words, no_gain
 
 INCREASE = "increase the weight"
 DECREASE = "decrease the weight"
@@ -96,7 +96,7 @@ def advice_of(groups: dict[str, Any], effects: Sequence[Judged], unit: LossUnit)
         f"{change_text(judged.retrained, 3)} ({interval})"
     )
     if not judged.improved:
-        return f"No improvement: {result}. Keep the weights as they are."
+        return f"{no_gain(judged.retrained)}: {result}. Keep the weights as they are."
     changes = _changes(groups)
     cost = (
         "They serve rows like these: see with others=(X, y) what it costs the other rows that you "

@@ -101,10 +101,10 @@ def show_explanation(out: Output, rows: ExplainedRows, found: Explanation, top: 
         columns = list(lines[0]) if lines else []
         if "error_change_if_removed" in columns:  # says the same in the unit of the labels
             columns.remove("loss_change_if_removed")
-        named = {"loss_change_if_removed": f"{loss}_change_if_removed".replace(" ", "_")}
+        shown = {name: np.array([line[name] for line in lines]) for name in columns}
+        own = f"{loss}_change_if_removed"
         out.table(
-            {named.get(name, name): np.array([line[name] for line in lines]) for name in columns},
-            top,
+            {own if name == "loss_change_if_removed" else name: shown[name] for name in shown}, top
         )
         out.text("")
 

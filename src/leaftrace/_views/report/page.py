@@ -38,12 +38,15 @@ class Frame(Protocol):
 def render(data: dict[str, Any], frame: Frame | None = None) -> str:
     """Make the page. ``frame``: a page that it shows inside.
 
-    A page that would be too large holds fewer test rows and says so; `data` itself stays whole."""
+    A page that would be too large holds fewer test rows and says so; `data` itself stays whole. Where
+    the frame leaves no room for half of the rows, it is left out."""
     shown = len(data["cases"])
     while True:
         some = {**data, "cases": data["cases"][:shown]}
         page = _fill(some, frame, left_out=len(data["cases"]) - shown)
         size = len(page.encode())
+        if size > MAX_BYTES and frame is not None and 2 * shown <= len(data["cases"]) + 1:
+            return render(data)
         if size <= MAX_BYTES or shown <= 1:
             return page
         shown = max(1, min(shown - 1, int(0.95 * shown * MAX_BYTES / size)))

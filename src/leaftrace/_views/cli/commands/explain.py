@@ -13,7 +13,7 @@ from ...._actions.common import Interruptible
 from ...._data.cells import open_cell_tables
 from ...._data.errors import InvalidInput
 from ...._tracer.noise_floor import FEWEST
-from ...make_report import recorded_explorer
+from ...make_report import finished_report
 from ...report import Report
 from ...report.explained_rows import ExplainedRows, choose_rows
 from ...report.parts import data_hashes
@@ -163,7 +163,7 @@ def _report(
 ) -> Report:
     """A report that takes the influences from the explanation.
 
-    ``explorer, command``: as in `recorded_explorer`
+    ``explorer, command``: as in `finished_report`
     """
     settings.check()
     check_rows(settings.rows, len(rows.outcomes.scores))
@@ -172,4 +172,4 @@ def _report(
     # Sentences may name columns, so those of the terminal are not for a page that hides some.
     judged = None if settings.redacted else found.verdicts
     data = summarise(rows, train, test, settings, hashes, found.sides, judged)
-    return Report(data, recorded_explorer(rows, settings, explorer, command))
+    return finished_report(data, rows, settings, explorer, command)
