@@ -17,6 +17,7 @@ from measuring import QUIET, markdown, ratio, show
 
 COLUMNS = 12
 TEST_ROWS = 10_000
+RUNS = 3
 LIGHT = {"verbose": -1, "n_jobs": 1}
 # name, training rows, classes (0: numbers above zero), model
 MODELS: list[tuple[str, int, int, Callable[[], Any]]] = [
@@ -53,23 +54,34 @@ def section() -> str:
 def lines(name: str, n: int, classes: int, make: Callable[[], Any]) -> list[list[str]]:
     """Return a line for each answer of one model."""
     X, y = rows(n, classes, 1)
+    model = make().fit(X, y)
+    runs = [times(lt.Tracer(model, X, y, n_jobs=1), classes) for _ in range(RUNS)]
+    found = []
+    for answer in runs[0]:
+        estimated, measured = np.median([run[answer] for run in runs], axis=0)
+        seconds = [show(estimated), show(measured), ratio(measured / estimated)]
+        found.append([name, f"{n:,}", answer, *seconds])
+    return found
+
+
+def times(tracer: lt.Tracer, classes: int) -> dict[str, tuple[float, float]]:
+    """Return the estimated and the measured seconds of each answer."""
     X_test, y_test = rows(TEST_ROWS, classes, 2)
-    tracer = lt.Tracer(make().fit(X, y), X, y, n_jobs=1)
-    some = {"rows": list(range(32)), "method": lt.LeafRefit()}
+    soft = {"method": lt.StructureInfluence()}
     answers = {
         "first mean over 100 test rows": (100, {"reduce": "mean"}),
         f"mean over {TEST_ROWS:,} test rows": (TEST_ROWS, {"reduce": "mean"}),
         "64 test rows": (64, {}),
-        "LeafRefit of 32 rows": (5, some),
+        "LeafRefit of 32 rows": (5, {"rows": list(range(32)), "method": lt.LeafRefit()}),
+        "StructureInfluence, 32 test rows": (32, soft),
+        "StructureInfluence, mean over 100": (100, {"reduce": "mean", **soft}),
     }
-    found = []
+    found = {}
     for answer, (m, options) in answers.items():
         estimated = tracer.estimate(X_test[:m], **options).seconds
         start = time.process_time()
         tracer.influence(X_test[:m], y_test[:m], **options)
-        measured = time.process_time() - start
-        times = [show(estimated), show(measured), ratio(measured / estimated)]
-        found.append([name, f"{n:,}", answer, *times])
+        found[answer] = estimated, time.process_time() - start
     return found
 
 

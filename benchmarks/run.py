@@ -18,9 +18,11 @@ from pathlib import Path
 import numpy as np
 from catboost import CatBoostClassifier
 
+import action_estimates
 import estimates
 import leaftrace as lt
 import million
+import outputs
 import peers
 import trainings
 from leaftrace._engine import costs
@@ -38,6 +40,8 @@ REMOVALS = 512
 # Modules that call the kernels by a name of their own.
 WITH_KERNELS = (
     "_model.ensemble",
+    "_model.leaf_ranks",
+    "_engine.chain_sums",
     "_engine.backward",
     "_engine.scored_pass",
     "_engine.row_effects",
@@ -163,6 +167,8 @@ def sections(data, quick: bool) -> dict[str, Callable[[], str]]:
         "Removing rows": lambda: f"{REFIT}\n\n{markdown(removals(data))}",
         "Many queries": lambda: f"{FORMS}\n\n{markdown(many_queries())}",
         "Estimates": lambda: f"{TRIALS}\n\n{estimates.section()}",
+        "Actions before they are called": lambda: f"{PARTS}\n\n{action_estimates.section()}",
+        "Several outputs": lambda: f"{OUTPUTS}\n\n{outputs.section()}",
         "Kernels": lambda: f"{TWINS}\n\n{markdown(kernels_against_twins(data))}",
         "A million rows": million.section,
     }
@@ -176,8 +182,12 @@ of test rows, and of the mean loss of all test rows, is given in trainings of th
 REFIT = "LeafRefit removes a training row and recomputes all leaf values."
 FORMS = """The row form passes over all rows for each block of queries. The leaf form solves a linear system over
 leaves instead ([The mathematics](mathematics.md#leaf-space))."""
-TRIALS = """`tracer.estimate` times the passes of the answer over a few rows. Both times are of one thread; the
-measured one is its time on the processor."""
+TRIALS = """`tracer.estimate` times the passes of the answer over a few rows, and a few steps of soft splits. Both times
+are of one thread, and medians over three tracers; the measured one is its time on the processor."""
+PARTS = """`lt.estimate` does one part of each kind (a refit, a retraining) and counts the parts. Where their number
+depends on what they say, it gives the time of the shortest and of the longest course. Both times are of one thread; the
+measured one is its time on the processor. The last column is how far it is outside of the estimate; 1 is inside."""
+OUTPUTS = """Times are those of one thread on the processor; answers also in trainings of the model on one thread."""
 TWINS = "Each native kernel has a twin in NumPy that computes the same."
 
 
@@ -213,7 +223,10 @@ def main() -> None:
     for name, measure in found.items():
         if not given.only or given.only in name:
             texts[name] = f"{measure()}\n"
-    parts = [head(len(data[1])), *(f"## {name}\n\n{texts[name]}" for name in found)]
+    parts = [
+        head(len(data[1])),
+        *(f"## {name}\n\n{texts[name]}" for name in found if name in texts),
+    ]
     PAGE.write_text("\n".join(parts), encoding="utf-8")
     print(PAGE.read_text(encoding="utf-8"))
 

@@ -295,9 +295,9 @@ def test_reliability_is_that_of_halves():
 def test_members_none_goes_on_until_ranks_are_stable(noisy, monkeypatch):
     data, tracer, _ = noisy
     rows = data.X_test, data.y_test
-    monkeypatch.setattr(action, "_FEWEST", 4)
+    monkeypatch.setattr(action, "FEWEST", 4)
     monkeypatch.setattr(action, "_ROUND", 2)
-    monkeypatch.setattr(action, "_MOST", 10)
+    monkeypatch.setattr(action, "MOST", 10)
     whole = lt.data_values(tracer, *rows, members=10, bag=0.2)
     by_count = {m: reliability(whole.by_member[:m], whole.bag_sizes[:m]) for m in (4, 6, 8, 10)}
     monkeypatch.setattr(action, "STABLE", by_count[6] - 1e-9)

@@ -6,7 +6,7 @@ from catboost import CatBoostClassifier
 from catboost_models import QUIET, case
 
 import leaftrace as lt
-from leaftrace._engine import costs
+from leaftrace._engine import costs, scored_pass
 from leaftrace._tracer import estimates
 
 
@@ -120,3 +120,25 @@ def test_trials_do_not_change_answers(limit):
         assert not tracers[0].engine.work.has_effects or kw
         first, second = (t.influence(c.X_test, c.y_test, **kw).values for t in tracers)
         np.testing.assert_array_equal(first, second)
+
+
+def test_effects_are_kept_when_several_queries_were_asked(shallow, monkeypatch):
+    """Large effects of rows are not filled in for the first queries; answers stay the same."""
+    model, X, y, X_test, y_test = shallow
+    kept, first = (lt.Tracer(model, X, y, dtype="float64", n_jobs=1) for _ in range(2))
+    expected = kept.influence(X_test, y_test, reduce="mean").values
+    assert kept.engine.work.has_effects
+    monkeypatch.setattr(scored_pass, "LARGE_EFFECTS", 0)
+    for _ in range(scored_pass.PASSES_BY_SCORES):
+        assert first.estimate(X_test, reduce="mean").seconds > 0
+        values = first.influence(X_test, y_test, reduce="mean").values
+        # Both compute in float64, one from scores that went back by subtraction.
+        np.testing.assert_allclose(values, expected, atol=1e-12 * np.abs(expected).max())
+        assert not first.engine.work.has_effects
+    assert first.engine.work.passes_by_scores == scored_pass.PASSES_BY_SCORES
+    values = first.influence(X_test, y_test, reduce="mean").values
+    assert first.engine.work.has_effects
+    np.testing.assert_array_equal(values, expected)
+    several = lt.Tracer(model, X, y, dtype="float64", n_jobs=1)
+    several.influence(X_test[:2], y_test[:2])  # more than one column has them at once
+    assert several.engine.work.has_effects

@@ -76,7 +76,7 @@ def leaf_adjoint(
     if knock_on and not e.independent:
         of_effects = _room_for_effects(work.trace, fbar)
         abar = zeros((e.n_rows, e.n_outputs, B), work.dtype)
-        if work.keeps_effects:
+        if work.keeps_effects and out is None:
             steps = _steps_with_kept_effects(work, fbar, abar, of_effects, before_step)
         elif goes_by_scores(work.trace, B):
             steps = steps_by_scores(work, fbar, abar, out, before_step)
@@ -253,7 +253,7 @@ def undo_moves(e: Ensemble, t: int, abar: Real, fbar: Real, base: F64) -> None:
 
 
 def single_pass_influence(work: Workspace, queries: Queries, columns: slice) -> Real:
-    """(n, columns) dQ/dw of all training rows, for effects that are not kept.
+    """(n, columns) dQ/dw of all training rows, for effects that are not kept, or not yet.
 
     It gives the same as `expand_training` of `leaf_adjoint`, and computes the effects of each step
     once for both: when the pass comes to a step, the derivatives in its leaf values are known.

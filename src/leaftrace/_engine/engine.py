@@ -48,6 +48,7 @@ from .refit import RefittedModel, RetrainedModel, alter, refit_on
 from .refit_point import RefitPoint
 from .removals import has_block_removal, refit_without
 from .retrainings import Retrainings
+from .scored_pass import defers_effects
 from .settings import Settings, thread_pool
 from .soft_splits import SoftQueries, SoftSplits, soft_splits, structure_blocks
 from .workspace import Workspace
@@ -246,13 +247,18 @@ class Engine:
             yield from LinearPasses(work).blocks(queries, method, index)
             return
         plan = self.plan(method, len(queries), self.n_rows if index is None else len(index))
-        in_one_pass = plan.form == "row form" and not work.keeps_effects and index is None
-        adjoint_of = self.adjoint(queries, plan)
+        all_rows = plan.form == "row form" and index is None
+        deferred = all_rows and defers_effects(work, len(queries))
+        work.passes_by_scores += deferred
+        if deferred or (all_rows and not work.keeps_effects):
 
-        def influence_on(columns: slice) -> tuple[slice, Real]:
-            if in_one_pass:
+            def influence_on(columns: slice) -> tuple[slice, Real]:
                 return columns, single_pass_influence(work, queries, columns)
-            return columns, expand_training(work, adjoint_of(columns), index)
+        else:
+            adjoint_of = self.adjoint(queries, plan)
+
+            def influence_on(columns: slice) -> tuple[slice, Real]:
+                return columns, expand_training(work, adjoint_of(columns), index)
 
         done = work.map(influence_on, blocks_of(len(queries), work.block), work.blocks_ahead)
         yield from progress(done, len(queries), "influence", "query", work.block)

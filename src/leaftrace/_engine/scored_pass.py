@@ -16,12 +16,26 @@ from .replay import Trace
 from .row_effects import has_native_effects, linearised_leaves
 from .workspace import Workspace, chunks_of
 
+LARGE_EFFECTS = 1 << 28  # bytes
+PASSES_BY_SCORES = 3
+
 
 def goes_by_scores(trace: Trace, columns: int) -> bool:
     """Whether the pass from scores can be used for so many columns."""
     e = trace.ensemble
     plain_steps = e.moves is None and len(e.leaves) == e.n_steps and e.sample is None
     return columns == 1 and plain_steps and has_native_effects(e) and not e.joins_leaves
+
+
+def defers_effects(work: Workspace, columns: int) -> bool:
+    """Whether this many columns are computed from scores, although effects of rows could be kept.
+
+    To fill so much new memory takes as long as a few passes from scores. So it is done when as many
+    have been asked for.
+    """
+    could_keep = work.keeps_effects and not work.has_effects
+    is_large = work.effect_bytes() >= LARGE_EFFECTS and work.passes_by_scores < PASSES_BY_SCORES
+    return could_keep and is_large and goes_by_scores(work.trace, columns)
 
 
 def steps_by_scores(

@@ -43,6 +43,7 @@ class Workspace:
     ``n_jobs``        number of threads
     ``memory_limit``  bytes to use beyond the inputs
     ``rows``          all training rows
+    ``passes_by_scores``  passes so far that did without effects which could have been kept
     """
 
     def __init__(self, trace: Trace, dtype: np.dtype, n_jobs: int, memory_limit: int) -> None:
@@ -52,6 +53,7 @@ class Workspace:
         self.memory_limit = memory_limit
         self.rows = training_rows(trace)
         self._derivatives: list[StepDerivatives] = []
+        self.passes_by_scores = 0
 
     def use_less_memory(self, limit: int) -> None:
         """Forget the effects, states and derivatives that are kept, and go on with this limit, on one thread."""

@@ -34,6 +34,7 @@ from .._engine.engine import Engine
 from .._engine.methods import LeafInfluence, LeafRefit, Method, Retrain, StructureInfluence
 from .._engine.queries import Queries, Reduce, make_queries
 from .._engine.replay import Trace
+from .._engine.scored_pass import defers_effects
 from .._engine.soft_splits import block_of, run_last_steps
 from .._engine.workspace import Workspace
 from .._model.kernels import BLOCKS, block_width
@@ -129,15 +130,19 @@ def _some_queries(engine: Engine, X: Any, count: int, reduce: Reduce) -> Queries
 
 
 class _SampleOfRows(Workspace):
-    """A workspace over some rows of another, which keeps in memory what that one does."""
+    """A workspace over some rows of another, which keeps in memory what that one does.
 
-    def __init__(self, whole: Workspace, trace: Trace) -> None:
+    ``defers``: whether that one does without effects that could be kept.
+    """
+
+    def __init__(self, whole: Workspace, trace: Trace, defers: bool) -> None:
         super().__init__(trace, whole.dtype, 1, whole.memory_limit)
         self.whole = whole
+        self.defers = defers
 
     @property
     def keeps_effects(self) -> bool:
-        return self.whole.keeps_effects
+        return self.whole.keeps_effects and not self.defers
 
     @property
     def keeps_states(self) -> bool:
@@ -217,7 +222,13 @@ class _Trial:
         work = self.engine.work
         if isinstance(self.method, LeafRefit):
             return not work.keeps_states or "_states" in work.__dict__
-        return not work.keeps_effects or work.has_effects
+        return not work.keeps_effects or work.has_effects or self._defers
+
+    @property
+    def _defers(self) -> bool:
+        """Whether the answer does without effects that could be kept."""
+        every_row = len(self.index) == self.engine.n_rows
+        return self._backward and every_row and defers_effects(self.engine.work, self.columns)
 
     def _blocks(self) -> int:
         """Number of passes."""
@@ -232,7 +243,7 @@ class _Trial:
         rows = np.linspace(0, e.n_rows - 1, count).astype(np.intp)
         trace = replace(work.trace, ensemble=e.take(rows))
         small = copy(self.engine)
-        small.work = _SampleOfRows(work, trace)
+        small.work = _SampleOfRows(work, trace, self._defers)
         return small
 
     def _prepare(self, count: int) -> Callable[[], None]:

@@ -96,6 +96,7 @@ def of_clean(given: Any) -> Course:
 
     propose()  # prepares what further ones share
     change = course.add("proposals", fewest, given.max_rounds, work=propose)
+    assert change is not None
     trial = rounds.best.then(change, rounds.labels, rounds.weights)
 
     def retrain() -> Any:

@@ -120,9 +120,10 @@ class Percentile:
         """The percentile (M,) of rows without weights in each leaf: as `_unweighted_form`."""
 
         def place(count: Ints) -> F64:
+            rows = count.astype(np.float64)
             if self.version >= (4, 1):
-                return (count - 1) * (1 - self.alpha)
-            return count * (1 - self.alpha) - 1
+                return (rows - 1) * (1 - self.alpha)
+            return rows * (1 - self.alpha) - 1
 
         def rank(count: Ints) -> Ints:
             at = place(count)
