@@ -28,8 +28,8 @@ def refuse_unfinished(parsed: ParsedModel, *, first_is_empty: bool) -> None:
     if negative:
         raise UnsupportedModel(
             f"LightGBM found no split while trees of this DART model were dropped, and left {negative} of its "
-            f"{len(parsed.trees)} trees with the opposite sign, so that its predictions are wrong; train with fewer rounds, "
-            "or fewer constraints on splits."
+            f"{len(parsed.trees)} trees with the opposite sign, so that its predictions are wrong; train with fewer "
+            "rounds, or fewer constraints on splits."
         )
 
 
