@@ -170,7 +170,7 @@ class LightGBMRun:
             moves=schedule.moves,
             added=times_added(params, bags),
             leaf_l2=self._category_l2(params),
-            leaf_shift=kept_values(params),
+            leaf_shift=kept_values(params, self._fixed_leaves(), self._values),
             fixed=self._fixed_leaves(),
             rounding=replace(kind.rounding, draws=rounds_draws and weights.by_tree is None),
             weights_fixed=self._weights_fixed(kind),
