@@ -296,6 +296,20 @@ def test_dart_after_a_first_tree_without_split_is_refused():
         lt.Tracer(model, NUMBERS.X, NUMBERS.codes)
 
 
+def test_dart_that_failed_while_trees_were_dropped_is_refused():
+    """LightGBM finds no split and leaves the trees that it had dropped with the opposite sign."""
+    settings = {**SMALL, "objective": "regression_l1", "lambda_l1": 0.1, "min_data_in_leaf": 3}
+    settings |= {"boosting": "dart", "drop_rate": 0.5, "skip_drop": 0.0, "num_leaves": 3}
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(12, 2))
+    y = np.exp(X[:, 0])
+    model = lgb.train(settings, lgb.Dataset(X, y), 300)
+    wrong = sum(tree["shrinkage"] < 0 for tree in model.dump_model()["tree_info"])
+    assert wrong > 0
+    with pytest.raises(lt.UnsupportedModel, match=f"left {wrong} of its .* with the opposite sign"):
+        lt.Tracer(model, X, y)
+
+
 @pytest.mark.parametrize("threads", [0, 1, 2, 3])
 def test_goss_draws_by_thread(threads):
     rng = np.random.default_rng(0)

@@ -26,6 +26,8 @@ def own_objective(draw):
     settings = draw.some({"learning_rate": RATES, "lambda": [0.1, 10.0], "max_depth": [2, 4]})
     data = draw_data(draw, OWN[name][0], categories=False)
     model = draw.pick(["XGBoost", "LightGBM"])
+    if model == "LightGBM" and "lambda" in settings:  # the oracle knows it by its own name
+        settings["lambda_l2"] = settings.pop("lambda")
     return {"model": model, "objective": name, "settings": settings, "data": data}
 
 

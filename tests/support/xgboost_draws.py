@@ -51,6 +51,9 @@ def factors_by_gradient(g, h, word, subsample):
     x = word()
     out = []
     for chance in p:
+        if chance == 0:  # a row of weight zero takes no number
+            out.append(0.0)
+            continue
         if chance >= 1:
             out.append(1.0)
             continue

@@ -7,9 +7,30 @@ from typing import Any
 import numpy as np
 
 from ..._data.arrays import F64
+from ..._data.errors import UnsupportedModel
 from ..._model.ensemble import BASE
+from .model import ParsedModel
 
 Moves = list[list[tuple[int, float]]]
+
+
+def refuse_unfinished(parsed: ParsedModel, *, first_is_empty: bool) -> None:
+    """Raise an error for models whose drops are not known, or were not taken back.
+
+    ``first_is_empty``: no tree of the first step has a split
+    """
+    if first_is_empty:
+        raise UnsupportedModel(
+            "the first tree of this DART model has no split, and the model does not record how often LightGBM "
+            "tried again, which decides the trees that were dropped; train with fewer constraints on splits."
+        )
+    negative = sum(tree.shrinkage < 0 for tree in parsed.trees)
+    if negative:
+        raise UnsupportedModel(
+            f"LightGBM found no split while trees of this DART model were dropped, and left {negative} of its "
+            f"{len(parsed.trees)} trees with the opposite sign, so that its predictions are wrong; train with fewer "
+            "rounds, or fewer constraints on splits."
+        )
 
 
 def dart_schedule(params: dict[str, Any], steps: int, folded: bool) -> tuple[F64, Moves]:

@@ -25,7 +25,7 @@ from ..._model.leaf_rule import Rounding
 from ..._model.node_trees import StepNodes, nodes_by_step
 from ..._model.start import BaseRule, Mean
 from ..base import UNWEIGHTED, f32
-from .dart import Moves, dart_schedule
+from .dart import Moves, dart_schedule, refuse_unfinished
 from .draws import times_added
 from .linear import SUSPICION, is_linear, linear_leaves, linear_values
 from .model import ParsedModel
@@ -170,7 +170,7 @@ class LightGBMRun:
             moves=schedule.moves,
             added=times_added(params, bags),
             leaf_l2=self._category_l2(params),
-            leaf_shift=kept_values(params),
+            leaf_shift=kept_values(params, self._fixed_leaves(), self._values),
             fixed=self._fixed_leaves(),
             rounding=replace(kind.rounding, draws=rounds_draws and weights.by_tree is None),
             weights_fixed=self._weights_fixed(kind),
@@ -268,11 +268,7 @@ class LightGBMRun:
         T = self.parsed.iterations
         is_first = np.arange(T) == 0
         if params["boosting"] == "dart" and not refitted(params):
-            if self.without_splits[0].all():
-                raise UnsupportedModel(
-                    "the first tree of this DART model has no split, and the model does not record how often LightGBM "
-                    "tried again, which decides the trees that were dropped; train with fewer constraints on splits."
-                )
+            refuse_unfinished(self.parsed, first_is_empty=bool(self.without_splits[0].all()))
             rates, moves = dart_schedule(params, T, folded)
             return _Schedule(rates, moves, is_first)
         if params[REFIT_FROM] is not None:

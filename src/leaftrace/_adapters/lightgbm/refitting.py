@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..._data.arrays import F64
 from ..._data.errors import InvalidInput, UnsupportedModel
@@ -56,10 +57,17 @@ def refit_note(params: dict[str, Any]) -> str:
     )
 
 
-def kept_values(params: dict[str, Any]) -> F64 | None:
-    """(leaves, 1) what is left of the old leaf values; None if nothing is."""
+def kept_values(params: dict[str, Any], alone: NDArray[np.bool_] | None, values: F64) -> F64 | None:
+    """(leaves, 1) constants in the leaf values of such a model; None if there are none.
+
+    They are what is left of the old leaf values, and the values (leaves, 1) of leaves that are whole
+    trees (``alone``).
+    """
     old = params[REFIT_FROM]
-    return None if old is None else float(params["refit_decay_rate"]) * old[:, None]
+    kept = None if old is None else float(params["refit_decay_rate"]) * old[:, None]
+    if alone is None or not refitted(params):
+        return kept
+    return np.where(alone[:, None], values, 0.0 if kept is None else kept)
 
 
 def refit_rates(params: dict[str, Any], trees: Sequence[Tree]) -> F64:
