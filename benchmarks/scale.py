@@ -237,12 +237,14 @@ On a Dask cluster of two processes, one thread each; in brackets the time by the
 
 {round_words(found)}
 
-On Spark in two threads (`local[2]`), in the leaf form; bytes are from Spark's own counters:
+On Spark in two threads (`local[2]`), in the leaf form; bytes are from Spark's own counters. The first query
+also builds W, which is most of what comes to the driver:
 
 {spark_table(found)}
 
 Influence of all rows on the mean loss: largest difference between a cluster and memory
-(float32, {AGREEMENT_TREES} trees), relative to the largest value:
+(float32, {AGREEMENT_TREES} trees), relative to the largest value. Empty cells were not measured;
+models with GOSS are traced at the client, by the same program as in memory:
 
 {agreement_table(folder)}
 
