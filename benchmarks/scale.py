@@ -157,7 +157,7 @@ def spark_table(found: Measured) -> str:
     queries = ["mean loss, all rows", "top 100 of 10 test rows"]
     lines = []
     for rows, run in runs_of(found, "spark").items():
-        line = [f"{rows:,}", clock(run["open"])]
+        line = [f"{rows:,}", clock(run["open"]) if "open" in run else ""]
         for name in queries:
             moved = [size(run[f"{name}: bytes {where}"]) for where in ("shuffled", "to the driver")]
             line += [clock(run[name]), *moved]
