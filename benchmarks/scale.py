@@ -87,7 +87,7 @@ def expected(
         "find leaves": FIND * per_worker,
         "row form on Spark": blocks * (step * per_worker + trees * SPARK.round),
         "row form": blocks * (step * per_worker + trees * DASK.round),
-        "row form bytes": workers * blocks * width * trees * leaves * 4,
+        "row form bytes": 2 * workers * blocks * width * trees * leaves * 4,
         "leaf form": build + solve,
         "leaf form, W known": solve,
         "leaf form bytes": workers * W,
@@ -226,8 +226,9 @@ def costs_table() -> str:
 def page_of(folder: Path) -> str:
     """Return the part of the page, from what was measured."""
     found = measured(folder)
-    return f"""LightGBM, {TREES} trees of {LEAVES} leaves, {FEATURES} numbers per row, on two cores that did
-much other work at the same time. In one process:
+    return f"""LightGBM, {TREES} trees of {LEAVES} leaves, {FEATURES} numbers per row, on two cores that some
+twenty other programs used at the same time: times are several times those of a machine that does nothing else,
+numbers of bytes are not. In one process:
 
 {files_table(found)}
 
