@@ -87,7 +87,7 @@ def expected(
         "find leaves": FIND * per_worker,
         "row form on Spark": blocks * (step * per_worker + trees * SPARK.round),
         "row form": blocks * (step * per_worker + trees * DASK.round),
-        "row form bytes": workers * blocks * width * trees * leaves * 4,
+        "row form bytes": 2 * workers * blocks * width * trees * leaves * 4,
         "leaf form": build + solve,
         "leaf form, W known": solve,
         "leaf form bytes": workers * W,
@@ -157,7 +157,7 @@ def spark_table(found: Measured) -> str:
     queries = ["mean loss, all rows", "top 100 of 10 test rows"]
     lines = []
     for rows, run in runs_of(found, "spark").items():
-        line = [f"{rows:,}", clock(run["open"])]
+        line = [f"{rows:,}", clock(run["open"]) if "open" in run else ""]
         for name in queries:
             moved = [size(run[f"{name}: bytes {where}"]) for where in ("shuffled", "to the driver")]
             line += [clock(run[name]), *moved]
@@ -226,8 +226,9 @@ def costs_table() -> str:
 def page_of(folder: Path) -> str:
     """Return the part of the page, from what was measured."""
     found = measured(folder)
-    return f"""LightGBM, {TREES} trees of {LEAVES} leaves, {FEATURES} numbers per row, on two cores that did
-much other work at the same time. In one process:
+    return f"""LightGBM, {TREES} trees of {LEAVES} leaves, {FEATURES} numbers per row, on two cores that some
+twenty other programs used at the same time: times are several times those of a machine that does nothing else,
+numbers of bytes are not. In one process:
 
 {files_table(found)}
 
@@ -237,12 +238,14 @@ On a Dask cluster of two processes, one thread each; in brackets the time by the
 
 {round_words(found)}
 
-On Spark in two threads (`local[2]`), in the leaf form; bytes are from Spark's own counters:
+On Spark in two threads (`local[2]`), in the leaf form; bytes are from Spark's own counters. The first query
+also builds W, which is most of what comes to the driver:
 
 {spark_table(found)}
 
 Influence of all rows on the mean loss: largest difference between a cluster and memory
-(float32, {AGREEMENT_TREES} trees), relative to the largest value:
+(float32, {AGREEMENT_TREES} trees), relative to the largest value. Empty cells were not measured;
+models with GOSS are traced at the client, by the same program as in memory:
 
 {agreement_table(folder)}
 

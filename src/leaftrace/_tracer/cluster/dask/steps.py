@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from .. import scratch
@@ -18,7 +19,13 @@ from .waiting import result_of
 MESSAGE = "leaftrace_step"  # the kind of the messages
 
 
-def listen(dask_worker: Any) -> None:
+def let_workers_listen(client: Any) -> None:
+    """Let all workers that there are answer the messages."""
+    with suppress(OSError):  # without a scheduler, tasks will say so
+        client.run(_listen, on_error="ignore")
+
+
+def _listen(dask_worker: Any) -> None:
     """Let a worker answer the messages."""
 
     async def answer(request: bytes) -> bytes:
@@ -64,4 +71,8 @@ def answers_of_workers(client: Any, request: bytes) -> list[bytes]:
         message = {"op": MESSAGE, "request": request}
         return await client.scheduler.broadcast(msg=message, on_error="ignore")
 
-    return [answer for answer in result_of(client, ask).values() if type(answer) is bytes]
+    try:
+        answers = result_of(client, ask)
+    except OSError:  # the scheduler does not answer
+        return []
+    return [answer for answer in answers.values() if type(answer) is bytes]
