@@ -28,12 +28,7 @@ from .._model.losses import Criterion
 from .._model.reading import Reading
 from .._model.training_set import TrainingSet
 from . import forward
-from .backward import (
-    LeafAdjoint,
-    expand_training,
-    leaf_adjoint,
-    single_pass_influence,
-)
+from .backward import LeafAdjoint, expand_training, leaf_adjoint, single_pass_influence
 from .costs import Plan, plan_influence, plan_structure
 from .coupled_passes import CoupledPasses, refuse_coupled
 from .fidelity import Fidelity
