@@ -523,6 +523,36 @@ def test_refitted_models():
         lt.Tracer(decayed, X, y, w, params={"refit_from": train(num_leaves=5)})
 
 
+def test_refitted_models_with_a_starting_score():
+    """The first tree, which held it, has a rate of its own, also if the user gives that of the others."""
+    settings = {"objective": "binary", "learning_rate": 0.2, "num_leaves": 5, "verbosity": -1}
+    model = lgb.train(settings, lgb.Dataset(BINARY.X, BINARY.codes), 4)
+    keep = np.arange(5, len(BINARY.codes))
+    again = model.refit(BINARY.X, BINARY.codes, decay_rate=0.0)
+    tracer = lt.Tracer(again, BINARY.X, BINARY.codes, params=settings)
+    without = model.refit(BINARY.X[keep], BINARY.codes[keep], decay_rate=0.0)
+    np.testing.assert_allclose(
+        tracer.refit(without=np.arange(5)).scores(BINARY.X_test).ravel(),
+        without.predict(BINARY.X_test, raw_score=True),
+        atol=1e-12,
+    )
+
+
+def test_refitted_trees_of_one_leaf():
+    """LightGBM leaves them out of the scores of the next trees, so a refit of ours would differ."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    y = np.where(X[:, 0] > 0.3, 1, 0)
+    y[:4] = 2  # too few rows for a split
+    settings = {"objective": "multiclassova", "num_class": 3, "num_leaves": 4, "verbosity": -1}
+    settings["min_sum_hessian_in_leaf"] = 6.0
+    model = lgb.train(settings, lgb.Dataset(X, y), 3)
+    trees = [tree["num_leaves"] for tree in model.dump_model()["tree_info"]]
+    assert trees[2] == 1 < max(trees)
+    with pytest.raises(lt.UnsupportedModel, match="has no split"):
+        lt.Tracer(model.refit(X, y, decay_rate=0.0), X, y)
+
+
 @pytest.mark.skipif(VERSION < (4, 6), reason="fails checks of its own")
 @pytest.mark.parametrize(
     ("data", "settings"),

@@ -41,7 +41,7 @@ from .objectives import (
 )
 from .path_smooth import smoothing
 from .ranking import ranking_objective
-from .refitting import REFIT_FROM, kept_values, refit_rates, refitted
+from .refitting import kept_values, refit_rates, refitted, refuse_trees_of_one_leaf
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class LightGBMRun:
             moves=schedule.moves,
             added=times_added(params, bags),
             leaf_l2=self._category_l2(params),
-            leaf_shift=kept_values(params, self._fixed_leaves(), self._values),
+            leaf_shift=kept_values(params),
             fixed=self._fixed_leaves(),
             rounding=replace(kind.rounding, draws=rounds_draws and weights.by_tree is None),
             weights_fixed=self._weights_fixed(kind),
@@ -271,7 +271,8 @@ class LightGBMRun:
             refuse_unfinished(self.parsed, first_is_empty=bool(self.without_splits[0].all()))
             rates, moves = dart_schedule(params, T, folded)
             return _Schedule(rates, moves, is_first)
-        if params[REFIT_FROM] is not None:
+        if refitted(params):
+            refuse_trees_of_one_leaf(self.without_splits)
             trees = self.parsed.trees[:: self.parsed.outputs]
             return _Schedule(refit_rates(params, trees), None, is_first)
         return _Schedule(np.full(T, float(params["learning_rate"])), None, is_first)

@@ -57,17 +57,23 @@ def refit_note(params: dict[str, Any]) -> str:
     )
 
 
-def kept_values(params: dict[str, Any], alone: NDArray[np.bool_] | None, values: F64) -> F64 | None:
-    """(leaves, 1) constants in the leaf values of such a model; None if there are none.
-
-    They are what is left of the old leaf values, and the values (leaves, 1) of leaves that are whole
-    trees (``alone``).
-    """
+def kept_values(params: dict[str, Any]) -> F64 | None:
+    """(leaves, 1) what is left of the old leaf values in such a model; None if nothing is."""
     old = params[REFIT_FROM]
-    kept = None if old is None else float(params["refit_decay_rate"]) * old[:, None]
-    if alone is None or not refitted(params):
-        return kept
-    return np.where(alone[:, None], values, 0.0 if kept is None else kept)
+    return None if old is None else float(params["refit_decay_rate"]) * old[:, None]
+
+
+def refuse_trees_of_one_leaf(without_splits: NDArray[np.bool_]) -> None:
+    """Raise an error if a tree has no split. ``without_splits``: whether each tree (T, K) has none.
+
+    LightGBM computes its value anew, but leaves it out of the scores from which it computes the next trees.
+    """
+    if without_splits.any():
+        raise UnsupportedModel(
+            "a tree of this model has no split, and Booster.refit() leaves such trees out of the scores that the next "
+            "trees start from, which is not replayed; trace the model it was made of, or train with fewer "
+            "constraints on splits."
+        )
 
 
 def refit_rates(params: dict[str, Any], trees: Sequence[Tree]) -> F64:
