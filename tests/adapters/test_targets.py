@@ -81,8 +81,3 @@ def test_retraining_and_impact(tracer):
     )
     impact = lt.removal_impact(tracer, [1, 2], DATA.X_test, DATA.y_test)
     assert np.isfinite(impact.answers["refitted"]).all()
-
-
-def test_splits_are_not_soft_here(tracer):
-    with pytest.raises(lt.UnsupportedModel, match="several numbers for a row"):
-        tracer.influence(DATA.X_test, DATA.y_test, method=lt.StructureInfluence())

@@ -719,7 +719,7 @@ def test_sums_of_many_weights_in_float32():
 @pytest.mark.parametrize("alpha", [0.05, 0.3, 0.5, 0.97])
 def test_quantiles(alpha, weighted):
     rng = np.random.default_rng(3)
-    leaf = rng.integers(0, 6, 90)
+    leaf = rng.integers(0, 6, 90).astype(np.uint8)
     r = rng.normal(size=90)
     w = rng.random(90) * (rng.random(90) > 0.2)
     w = w if weighted else (w > 0).astype(float)

@@ -13,7 +13,7 @@ import pytest
 from chromium import DESKTOP, PHONE, chromium
 
 import leaftrace as lt
-from leaftrace._views.report import report
+from leaftrace import report
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_opens_quietly_and_shows_everything(visit, found):
     assert page.locator(".case").count() == 8
     assert page.locator(".case[open]").count() == 1
     assert [h.inner_text().partition(":")[0] for h in page.locator("h2").all()] == [
-        "Conclusions", "Test rows", "Whole test set", "Label noise", "Groups", "Model", "About",
+        "Conclusions", "Try it", "Test rows", "Whole test set", "Label noise", "Groups", "Model", "About",
     ]  # fmt: skip
     first = found.data["cases"][0]
     rows = page.locator(f"{CASE} tbody tr")
@@ -250,6 +250,8 @@ def test_keys(visit):
 
 def test_everything_can_be_reached_with_tab(visit):
     page = visit()
+    # A frame that is still loading gives the focus back.
+    page.frame_locator("#explorer").locator("#rows .choose tbody tr").first.wait_for()
     reached = set()
     for _ in range(400):
         page.keyboard.press("Tab")
@@ -259,7 +261,18 @@ def test_everything_can_be_reached_with_tab(visit):
         if at in ("BODY", "BODYundefined"):
             break
         reached.add(at)
-    for name in ("theme", "print", "save", "find", "which", "order", "open", "close", "flagged"):
+    for name in (
+        "theme",
+        "print",
+        "save",
+        "find",
+        "which",
+        "order",
+        "open",
+        "close",
+        "flagged",
+        "explorer",
+    ):
         assert name in reached
     assert {"SUMMARY", "BUTTON", "DIVscroll"} <= reached
 

@@ -184,14 +184,13 @@ def test_ask_remove_see(visit, classes, monkeypatch):
 @pytest.mark.parametrize("press", ["mouse", "key"])
 def test_a_click_is_not_lost_when_numbers_arrive(visit, people, monkeypatch, press):
     """A button that is pressed while its panel is drawn again does what it says."""
+    page = visit(people)
+    page.wait_for_selector("#finding b")  # if it came later, it would move the button below it
     held = threading.Event()
     refit = effects.refitted
     monkeypatch.setattr(effects, "refitted", lambda *given: (held.wait(60), refit(*given))[1])
-    page = visit(people, {"basket": [{"rows": [1], "do": "remove"}]})
+    page.locator("tr[data-position] input[type=checkbox]").first.check()
     wait_for_level(page, "first order")
-    page.wait_for_selector(
-        "#finding b"
-    )  # what comes later would move the button away from the mouse
     if press == "mouse":
         page.locator("#undo").hover()
         page.mouse.down()

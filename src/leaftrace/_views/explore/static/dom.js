@@ -38,7 +38,8 @@ function release() {
 const afterClick = () => setTimeout(release);
 addEventListener("pointerdown", (event) => { pressed = event.target; }, true);
 addEventListener("pointermove", (event) => { if (!event.buttons) release(); }, true); // released outside of the page
-for (const end of ["pointerup", "pointercancel", "change", "blur"]) addEventListener(end, afterClick, true);
+for (const end of ["pointerup", "pointercancel", "change"]) addEventListener(end, afterClick, true);
+addEventListener("blur", afterClick); // of the window alone: a press takes the focus from another element
 addEventListener("keydown", (event) => { if (event.key === " ") pressed = event.target; }, true);
 addEventListener("keyup", afterClick, true);
 
