@@ -1,4 +1,4 @@
-"""Take docs/report.png from the report of `make demo`: the conclusions and the first case, as a browser shows them.
+"""Take docs/report.png from the report of `make demo`: the conclusions and the recorded explorer, in a browser.
 
 python tools/site/picture.py leaftrace-report.html
 """
@@ -22,12 +22,14 @@ def main(report: str) -> None:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
         )
-        page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
+        page = browser.new_page(viewport={"width": WIDTH, "height": 2 * HEIGHT}, color_scheme="light")
         page.goto(Path(report).resolve().as_uri())
+        page.frame_locator("#explorer").locator("#rows tbody tr").first.wait_for()
+        page.wait_for_timeout(1000)  # the frame is drawn by a process of its own
         top = page.locator("#conclusions").bounding_box()
         assert top is not None
         clip = {"x": 0, "y": top["y"] - 20, "width": WIDTH, "height": HEIGHT}
-        page.screenshot(path=PICTURE, clip=clip, full_page=True)  # pyright: ignore[reportArgumentType]
+        page.screenshot(path=PICTURE, clip=clip)  # pyright: ignore[reportArgumentType]
         browser.close()
     # With 128 colours the file has a third of the size.
     Image.open(PICTURE).convert("RGB").quantize(128).save(PICTURE, optimize=True)

@@ -142,7 +142,7 @@ def test_another_recorded_test_row(exported, opened):
     name = str(exported.X_test.index[worst])
     frame.locator("#rows tbody button", has_text=name).first.click()
     wait_for(frame, "#chosen b", name)
-    wait_for(frame, "#count", f"2 rows of {len(exported.y_test)} were recorded")
+    wait_for(frame, "#count", f"2 rows of {len(exported.y_test)} recorded")
 
 
 def test_the_file_is_small_and_asks_nothing(exported):

@@ -175,7 +175,7 @@ const mark = (root) => root.querySelectorAll("tr[data-row]").forEach((row) => {
 });
 
 function pages(answer, facts) {
-  if (facts.frozen) return h("p", { class: "quiet", id: "count" }, `${count(answer.passing, "row")} of ${number(answer.total)} were recorded`);
+  if (facts.frozen) return h("p", { class: "quiet", id: "count" }, `${count(answer.passing, "row")} of ${number(answer.total)} recorded`);
   const last = Math.min(answer.offset + PAGE, answer.passing);
   const go = (offset) => update({ offset });
   return h("div", { class: "bar-tools" },
