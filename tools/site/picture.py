@@ -22,7 +22,9 @@ def main(report: str) -> None:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
         )
-        page = browser.new_page(viewport={"width": WIDTH, "height": 2 * HEIGHT}, color_scheme="light")
+        page = browser.new_page(
+            viewport={"width": WIDTH, "height": 2 * HEIGHT}, color_scheme="light"
+        )
         page.goto(Path(report).resolve().as_uri())
         page.frame_locator("#explorer").locator("#rows tbody tr").first.wait_for()
         page.wait_for_timeout(1000)  # the frame is drawn by a process of its own
