@@ -1,5 +1,6 @@
 """XGBoost beyond the contract: files, parameters, draws, retraining, refusals."""
 
+import json
 from dataclasses import replace
 
 import boosters
@@ -841,3 +842,16 @@ def test_columns_of_several_levels():
     model = xgb.XGBRegressor(n_estimators=4, n_jobs=1).fit(X, NUMBERS.y)
     tracer = lt.Tracer(model, X, NUMBERS.y)
     np.testing.assert_allclose(raw_scores(tracer.refit(), X), model.predict(X), rtol=1e-5)
+
+
+def test_leaves_with_children_that_are_not_there():
+    """XGBoost takes -1 alone for no child, and crashes when a row comes to such a leaf."""
+    X = np.arange(40.0)[:, None]
+    y = (X[:, 0] > 20).astype(float)
+    model = xgb.train({"max_depth": 2}, xgb.DMatrix(X, y), 2)
+    content = json.loads(bytes(model.save_raw("json")))
+    left = content["learner"]["gradient_booster"]["model"]["trees"][1]["left_children"]
+    left[left.index(-1)] = -134217729
+    damaged = xgb.Booster(model_file=bytearray(json.dumps(content).encode()))
+    with pytest.raises(lt.UnsupportedModel, match="tree 1 of this XGBoost model"):
+        lt.Tracer(damaged, X, y)

@@ -174,13 +174,16 @@ def _routes(tree: dict[str, Any], leaf: NDArray[np.int64]) -> NodeRoutes:
     return NodeRoutes(children, column, at_most, flags.astype(np.uint8), sets)
 
 
+_NO_CHILD = -1
+
+
 def _is_whole(tree: dict[str, Any], features: int) -> bool:
     """Whether a tree refers only to nodes, columns and categories that are there.
 
     XGBoost does not look, and crashes or never ends when it predicts.
     """
     left = np.asarray(tree["left_children"])
-    inner = left >= 0
+    inner = left != _NO_CHILD
     children = np.concatenate([left[inner], np.asarray(tree["right_children"])[inner]])
     # Every node but the root is the child of one node at most, so there is no way around in circles.
     if np.any((children < 1) | (children >= len(left))) or len(np.unique(children)) < len(children):
