@@ -173,7 +173,7 @@ def test_advice_for_values_that_are_not_finite(dtype, advised):
 
 
 def test_derivatives_beyond_float32_are_refused_without_a_warning():
-    """Of the Poisson loss at a score of 200, exp(200); in float64 there is a number."""
+    """The Poisson loss has exp(200) at a score of 200, which float64 holds and float32 does not."""
     X = np.arange(8.0)[:, None]
     y = np.arange(8.0)
     model = cb.CatBoostRegressor(

@@ -57,7 +57,7 @@ class _Centre:
     def undo(self, fbar: Real) -> tuple[Real, Real]:
         """Turn derivatives in centred leaves (M, 1, B) into those in steps.
 
-        Gives their sums (B,), and (M, 2, B) the derivatives in steps beside what a weight feels of
+        Gives their sums (B,), and (M, 2, B) the derivatives in steps beside the derivative of a weight through
         the sums by its leaf.
         """
         fbar[self.empty] = 0.0
@@ -172,7 +172,7 @@ class QueryMatrices:
     def _step(
         self, t: int, matrices: StepMatrices, fbar: Real, felt: Real, both: Real, below: Real | None
     ) -> None:
-        """Go back over step t. ``felt``: (M, E, B) what a weight feels of its leaf, times `own`."""
+        """Go back over step t. ``felt``: (M, E, B) derivatives of a weight through its leaf, times `own`."""
         e = self.work.trace.ensemble
         ids = e.leaves[t]
         x = (self.work.trace.steps[t].N[0] * fbar)[:, 0].astype(fbar.dtype)

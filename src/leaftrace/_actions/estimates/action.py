@@ -54,7 +54,7 @@ def estimate(action: Callable[..., Any], /, *arguments: Any, **options: Any) -> 
         names = ", ".join(sorted(known.__name__ for known in _COURSES))
         raise InvalidInput(
             f"action is {getattr(action, '__name__', action)!r}; estimate() knows {names}. The cost of "
-            "tracer.influence is told by tracer.estimate."
+            "tracer.estimate gives that of tracer.influence."
         )
     try:
         bound = inspect.signature(action).bind(*arguments, **options)
