@@ -58,7 +58,7 @@ class _Centre:
         """Turn derivatives in centred leaves (M, 1, B) into those in steps.
 
         Gives their sums (B,), and (M, 2, B) the derivatives in steps beside the derivative of a weight through
-        the sums by its leaf.
+        the sums of its leaf.
         """
         fbar[self.empty] = 0.0
         total = fbar[:, 0].sum(axis=0)

@@ -53,8 +53,8 @@ def estimate(action: Callable[..., Any], /, *arguments: Any, **options: Any) -> 
     if course is None:
         names = ", ".join(sorted(known.__name__ for known in _COURSES))
         raise InvalidInput(
-            f"action is {getattr(action, '__name__', action)!r}; estimate() knows {names}. The cost of "
-            "tracer.estimate gives that of tracer.influence."
+            f"action is {getattr(action, '__name__', action)!r}; estimate() knows {names}. For "
+            "tracer.influence use tracer.estimate."
         )
     try:
         bound = inspect.signature(action).bind(*arguments, **options)
