@@ -232,7 +232,7 @@ class LeafEquations:
         s = nodes.outputs(steps.s, active)
         live = ~self._set_fixed(s)
         slopes = NodeSlopes(nodes, active, steps, e.rate(self.t), live)
-        D = steps.D[nodes.leaf][:, :, None]
+        D = H + (e.lam + nodes.l2[nodes.leaf])[:, None, None]
         return Iteration(c, None, s, sums, D, np.zeros_like(D), None, slopes)
 
     def _pairwise(
