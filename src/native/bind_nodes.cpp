@@ -165,8 +165,8 @@ void bind_outputs(nb::module_& m) {
               check_rounds(rounds, nodes, share, source, lower_edges, lower, upper_edges, upper);
               const NodeOrder at{K,           N,           M,            nodes.data(), lower_edges.data(), upper_edges.data(),
                                  lower.data(), upper.data(), source.data(), own.data(),   share.data(),       value.data()};
-              auto outputs = scratch_of<double>((N + 2) * B);
-              node_outputs(at, B, s.data(), out.data(), pointer(bound), outputs.data(), outputs.data() + N * B);
+              const std::unique_ptr<double[]> outputs(new double[(N + 2) * B]);  // all are written before they are read
+              node_outputs(at, B, s.data(), out.data(), pointer(bound), outputs.get(), outputs.get() + N * B);
           },
           "rounds"_a.noconvert(), "nodes"_a.noconvert(), "lower_edges"_a.noconvert(), "lower"_a.noconvert(),
           "upper_edges"_a.noconvert(), "upper"_a.noconvert(), "source"_a.noconvert(), "own"_a.noconvert(),

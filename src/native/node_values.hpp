@@ -70,11 +70,12 @@ struct NodeOrder {
     const std::int32_t* value;           // (M)
 };
 
-// best (B) = the tightest of some bounds, which are the mean outputs of pairs of nodes; its number for column 0.
-// sign 1: the largest, -1: the smallest.
+// best (B) = the tightest of some bounds, which are the mean outputs of pairs of nodes; its number for column 0, or -1
+// if there are none. sign 1: the largest, -1: the smallest.
 inline Index tightest(Index begin, Index end, const std::int32_t* pairs, const double* outputs, Index B, double sign,
                       double* LT_RESTRICT best) {
     Index which = -1;
+    if (begin == end) return which;
     for (Index b = 0; b < B; ++b) best[b] = -sign * std::numeric_limits<double>::infinity();
     for (Index p = begin; p < end; ++p) {
         const double *x = outputs + pairs[2 * p] * B, *y = outputs + pairs[2 * p + 1] * B;
@@ -107,9 +108,18 @@ inline void node_outputs(const NodeOrder& at, Index B, const double* s, double* 
         }
         const Index from = tightest(at.lower_edges[k], at.lower_edges[k + 1], at.lower, outputs, B, 1, low);
         const Index until = tightest(at.upper_edges[k], at.upper_edges[k + 1], at.upper, outputs, B, -1, high);
-        if (bound) bound[k] = static_cast<std::int32_t>(*to < *low ? from : *to > *high ? lowers + until : -1);
-        LT_IVDEP
-        for (Index b = 0; b < B; ++b) to[b] = to[b] < low[b] ? low[b] : to[b] > high[b] ? high[b] : to[b];
+        const bool is_low = from >= 0 && *to < *low, is_high = until >= 0 && !is_low && *to > *high;
+        if (bound) bound[k] = static_cast<std::int32_t>(is_low ? from : is_high ? lowers + until : -1);
+        if (from >= 0 && until >= 0) {
+            LT_IVDEP
+            for (Index b = 0; b < B; ++b) to[b] = to[b] < low[b] ? low[b] : to[b] > high[b] ? high[b] : to[b];
+        } else if (from >= 0) {
+            LT_IVDEP
+            for (Index b = 0; b < B; ++b) to[b] = to[b] < low[b] ? low[b] : to[b];
+        } else if (until >= 0) {
+            LT_IVDEP
+            for (Index b = 0; b < B; ++b) to[b] = to[b] > high[b] ? high[b] : to[b];
+        }
     }
     for (Index l = 0; l < at.M; ++l)
         for (Index b = 0; b < B; ++b) out[l * B + b] = outputs[at.value[l] * B + b];

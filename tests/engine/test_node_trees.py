@@ -40,7 +40,7 @@ def trees():
 
 
 def slopes_of(nodes, G, H):
-    steps = nodes.steps(LeafRule(), G, H, 0.3)
+    steps = nodes.steps(LeafRule(), G, H, 0.3, slopes=True)
     active = ActiveBounds(nodes)
     values = nodes.outputs(steps.s, active)
     return values, NodeSlopes(nodes, active, steps, 0.7, np.ones(len(G), bool))
@@ -127,7 +127,8 @@ def test_steps_and_outputs(trees, module, monkeypatch):
     G = rng.normal(size=(M, 3))
     H = rng.uniform(0.4, 2.0, (M, 3))
     lam = np.array([0.1, 0.2, 0.9])
-    found = nodes.steps(rule, G, H, lam)
+    found = nodes.steps(rule, G, H, lam, slopes=True)
+    np.testing.assert_array_equal(nodes.steps(rule, G, H, lam).s, found.s)
     below = nodes.node_sums(np.stack([G, H], axis=1))
     D = below[:, 1] + lam + nodes.l2[:, None]
     s = -np.sign(below[:, 0]) * np.maximum(np.abs(below[:, 0]) - 0.4, 0) / D

@@ -227,7 +227,7 @@ class LeafEquations:
         e = self.ensemble
         assert e.step_nodes is not None
         nodes = e.step_nodes[self.t]
-        steps = nodes.steps(e.rule, sums.G, H[:, :, 0], e.lam)
+        steps = nodes.steps(e.rule, sums.G, H[:, :, 0], e.lam, slopes=True)
         active = ActiveBounds(nodes)
         s = nodes.outputs(steps.s, active)
         live = ~self._set_fixed(s)

@@ -54,6 +54,7 @@ class NodeSlopes:
         self.nodes = nodes
         self.active = active
         self.live = live
+        assert steps.slope is not None
         slope = rate * steps.slope[:, 0]
         own = active.own[: nodes.with_rows] * slope
         self.slopes = np.stack([own, own * steps.s[:, 0]], axis=1)  # (N, 2)

@@ -236,10 +236,13 @@ class StepNodes:
             below[splits] = below[left] + below[right]
         return below
 
-    def steps(self, rule: LeafRule, G: F64, H: F64, lam: F64 | float) -> NodeSteps:
-        """The steps of all nodes from the sums G and H (M, B) over leaves."""
+    def steps(
+        self, rule: LeafRule, G: F64, H: F64, lam: F64 | float, slopes: bool = False
+    ) -> NodeSteps:
+        """The steps of all nodes from the sums G and H (M, B) over leaves; with slopes, if asked for."""
         B = G.shape[1]
-        found = NodeSteps(*(np.empty((self.with_rows, B)) for _ in range(2)))
+        shape = self.with_rows, B
+        found = NodeSteps(np.empty(shape), np.empty(shape) if slopes else None)
         kernels.node_steps(
             *self._sum_arguments,
             self.l2,
@@ -294,11 +297,11 @@ def nodes_by_step(trees: Sequence[NodeTree], step_trees: Ints) -> list[StepNodes
 class NodeSteps:
     """Steps of the nodes with rows, (N, B).
 
-    ``slope``: their derivative in the sum of g; times s it is that in the sum of h.
+    ``slope``: their derivative in the sum of g, if asked for; times s it is that in the sum of h.
     """
 
     s: F64
-    slope: F64
+    slope: F64 | None
 
 
 class ActiveBounds:
