@@ -33,6 +33,7 @@ LONG_RUNS = 3  # of answers that take longer than a second
 SIGNS = [1, -1, 0, 0, 0, 0, 0, 0]
 LIGHT = {"n_estimators": TREES, "num_leaves": 31, "verbose": -1, "n_jobs": 1}
 CAT = {"iterations": TREES, "depth": 5, "thread_count": 1, "model_shrink_rate": 0, **QUIET}
+HIST: dict[str, Any] = {"max_iter": TREES, "early_stopping": False}
 FOREST = {"n_estimators": DEEP_TREES, "random_state": 0, "n_jobs": 1}
 
 Make = Callable[..., Any]
@@ -53,7 +54,7 @@ MODELS: list[tuple[str, Make, dict[str, Any]]] = [
     ),
     (
         "HistGradientBoosting",
-        partial(HistGradientBoostingRegressor, max_iter=TREES, early_stopping=False),
+        partial(HistGradientBoostingRegressor, **HIST),
         {"monotonic_cst": SIGNS},
     ),
     ("CatBoost", partial(CatBoostRegressor, **CAT), {"monotone_constraints": SIGNS}),

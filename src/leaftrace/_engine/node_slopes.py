@@ -34,7 +34,7 @@ class _Dependence(NamedTuple):
     half: F64  # (k,) rest / 2
 
     def take(self, index: Ints | slice) -> _Dependence:
-        return _Dependence(*(field[index] for field in self))
+        return _Dependence(self.place[index], self.nodes[index], self.pair[index], self.half[index])
 
 
 class NodeSlopes:

@@ -126,7 +126,7 @@ def node_steps(
     for begin, end in pairwise(depths.tolist()):
         sums[:, splits[begin:end]] = sums[:, children[begin:end]].sum(axis=2)
     D = sums[1] + lam + l2[:, None]
-    s[...], moves = bounded_step(*sums, D, *bounds)
+    s[...], moves = bounded_step(sums[0], sums[1], D, *bounds.tolist())
     if slope is not None:
         slope[...] = np.where(moves, -1.0 / np.where(D > 0, D, 1.0), 0.0)
 
