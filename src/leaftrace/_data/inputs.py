@@ -97,6 +97,8 @@ def _is_missing(array: np.ndarray) -> np.ndarray:
 def numbers(values: Any, name: str, length: int) -> F64:
     """A `vector` of finite float64 numbers."""
     array = vector(values, name, length)
+    if array.dtype.kind == "c":
+        raise InvalidInput(f"{name} has dtype {array.dtype}; expected real numbers.")
     try:
         array = array.astype(np.float64)
     except (TypeError, ValueError):
@@ -215,7 +217,12 @@ def row_count(X: Any) -> int:
         return int(X.num_row())
     if hasattr(X, "num_data"):  # LightGBM's Dataset
         return int(X.construct().num_data())
-    return len(X)
+    try:
+        return len(X)
+    except TypeError:
+        raise InvalidInput(
+            f"X is a {type(X).__name__}; expected a table of rows and columns."
+        ) from None
 
 
 def take_rows(X: Any, keep: Ints) -> Any:
@@ -268,6 +275,8 @@ def columns(X: Any, names: list[str]) -> Any:
         raise InvalidInput(
             f"X has {shape[1]} columns, but the model was trained on {len(names)}: {_some(names)}."
         )
+    if isinstance(X, np.ndarray) and X.dtype.kind == "c":
+        raise InvalidInput(f"X has dtype {X.dtype}; expected real numbers.")
     return X
 
 
@@ -277,6 +286,7 @@ def _in_order(X: Any, names: list[str]) -> Any:
     given = [str(c) for c in frame.columns]
     are_positions = names == [str(i) for i in range(len(names))]
     if not are_positions and given != names:
+        frames.refuse_shared_names(given)
         _check_names(given, names)
         order = [given.index(c) for c in names]
         frame = X.iloc[:, order] if frame is X else frame.select(names)
