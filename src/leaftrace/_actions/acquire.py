@@ -196,12 +196,12 @@ def acquire(
 
 def _check_settings(tracer: Tracer, n: int, k: int, score: str, diversity: float) -> None:
     """Check the arguments of `acquire`. ``n``: number of rows in the pool."""
-    if not 1 <= k <= n:
-        raise InvalidInput(f"k is {k}, and the pool has {n} rows; ask for 1 to {n}.")
-    if diversity < 0:
-        raise InvalidInput(f"diversity is {diversity}; it is zero or more.")
+    if not inputs.is_whole(k) or not 1 <= k <= n:
+        raise InvalidInput(f"k is {k!r}, and the pool has {n} rows; ask for 1 to {n}.")
+    if not inputs.is_number(diversity) or diversity < 0:
+        raise InvalidInput(f"diversity is {diversity!r}; it is zero or more.")
     scores = ("effect",) if tracer.classes is None else ("effect", "uncertainty")
-    if score not in scores:
+    if not inputs.is_name(score, scores):
         raise InvalidInput(
             f"score is {score!r}; it can be 'effect' or, for classifiers, 'uncertainty'."
         )

@@ -77,6 +77,7 @@ def group_effects(
     slices = test_slices(tracer, test_groups, X_test, bins)
     steps = check_steps(path)
     soft_path = SoftPath(tracer, slices, X_test, y, steps) if steps else None
+    refit, retrain = inputs.flag(refit, "refit"), inputs.flag(retrain, "retrain")
     if refit or retrain or steps:
         check_classes(tracer, rows)
     before = slice_losses(tracer.engine.unchanged, slices, X_test, y)

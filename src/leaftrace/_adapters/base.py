@@ -120,7 +120,7 @@ def given_scores(values: Any, name: str, m: int, K: int) -> F64 | None:
     """Check the scores (m, K) that the user gave to rows (baseline, base_margin, init_score)."""
     if values is None:
         return None
-    offset = np.asarray(values, dtype=np.float64)
+    offset = inputs.array_of_numbers(values, name)
     if offset.ndim == 1 and offset.size == m * K:
         offset = offset.reshape(m, K)
     if offset.shape != (m, K) or not np.isfinite(offset).all():

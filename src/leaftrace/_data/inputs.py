@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -178,6 +179,34 @@ def is_whole(value: Any) -> bool:
     return is_number and not isinstance(value, bool) and float(value).is_integer()
 
 
+def array_of_numbers(values: Any, name: str) -> F64:
+    """An array of float64 numbers, of any shape."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            f"{name} is a {type(values).__name__}; expected an array of numbers."
+        ) from None
+
+
+def is_number(value: Any) -> bool:
+    """Whether this is a single real number, but not True, NaN or a text."""
+    is_real = isinstance(value, (int, float, np.integer, np.floating))
+    return is_real and not isinstance(value, bool) and value == value
+
+
+def is_name(value: Any, names: Collection[str | None]) -> bool:
+    """Whether this is one of these names, whatever else it is; None may be one of them."""
+    return (value is None or isinstance(value, str)) and value in names
+
+
+def flag(value: Any, name: str) -> bool:
+    """An argument that is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidInput(f"{name} is {value!r}; it can be True or False.")
+    return bool(value)
+
+
 def shares(values: Any) -> list[float]:
     """A share, or several, as numbers; NaN for what is none."""
     try:
@@ -217,12 +246,9 @@ def row_count(X: Any) -> int:
         return int(X.num_row())
     if hasattr(X, "num_data"):  # LightGBM's Dataset
         return int(X.construct().num_data())
-    try:
-        return len(X)
-    except TypeError:
-        raise InvalidInput(
-            f"X is a {type(X).__name__}; expected a table of rows and columns."
-        ) from None
+    if not hasattr(X, "__len__") or isinstance(X, (str, bytes, dict)):
+        raise InvalidInput(f"X is a {type(X).__name__}; expected a table of rows and columns.")
+    return len(X)
 
 
 def take_rows(X: Any, keep: Ints) -> Any:

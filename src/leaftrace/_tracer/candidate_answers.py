@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._data import inputs
 from .._data.arrays import F64, Real
 from .._data.errors import InvalidInput
 from .._data.row_labels import aligned, labels_of, row_index
@@ -32,6 +33,7 @@ def candidates_influence(
     engine.needs_separate_rows("score_candidates()")
     soft = _soft_candidates(method)
     engine.needs_derivatives()
+    X_new = inputs.as_table(X_new, tracer.X_train)
     y_new = aligned(y_new, labels_of(X_new), "y_new", "X_new")
     leaves, offset = engine.source.rows(X_new)
     leaves = as_trained(leaves)
@@ -67,7 +69,7 @@ def candidates_influence(
 
 def _soft_candidates(method: Method | None) -> StructureInfluence | None:
     """The method if splits are soft, or None for those of trees as they are."""
-    if method is None or method == LeafInfluence():
+    if method is None or (isinstance(method, LeafInfluence) and method == LeafInfluence()):
         return None
     if isinstance(method, StructureInfluence):
         return method

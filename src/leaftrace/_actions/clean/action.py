@@ -208,20 +208,20 @@ class Clean(Finding):
 
 def _check_settings(action: str, batch: float | None, max_rounds: int, cap: float) -> None:
     """Check the arguments of `clean` that are no rows."""
-    if action not in _DEFAULT_BATCH:
+    if not inputs.is_name(action, _DEFAULT_BATCH):
         raise InvalidInput(
             f"action is {action!r}; it can be 'remove', 'relabel', 'reweight' or 'auto'."
         )
-    if batch is not None and not 0 < batch <= 0.5:
+    if batch is not None and not (inputs.is_number(batch) and 0 < batch <= 0.5):
         raise InvalidInput(
-            f"batch is {batch}; it is the share of the training rows that a round changes, 0 to "
+            f"batch is {batch!r}; it is the share of the training rows that a round changes, 0 to "
             "0.5."
         )
-    if max_rounds < 1:
-        raise InvalidInput(f"max_rounds is {max_rounds}; allow 1 or more.")
-    if not cap >= 1:
+    if not inputs.is_whole(max_rounds) or max_rounds < 1:
+        raise InvalidInput(f"max_rounds is {max_rounds!r}; allow 1 or more.")
+    if not inputs.is_number(cap) or cap < 1:
         raise InvalidInput(
-            f"cap is {cap}; weights may grow to this multiple of what they are, so 1 or more."
+            f"cap is {cap!r}; weights may grow to this multiple of what they are, so 1 or more."
         )
 
 

@@ -166,16 +166,16 @@ class TestRows:
 
 def _check_arguments(x: Any, action: str, max_rows: int | None) -> None:
     """Check the arguments of `fix` that need no tracer."""
-    if action not in DONE:
+    if not inputs.is_name(action, DONE):
         raise InvalidInput(f"action is {action!r}; it can be 'remove' or 'relabel'.")
     if inputs.row_count(x) != 1 or len(getattr(x, "shape", (1, 1))) != 2:
         raise InvalidInput(
             "x must be one row, as a table: X_test[7:8] of an array, X_test.iloc[[7]] of a "
             "DataFrame."
         )
-    if max_rows is not None and max_rows < 1:
+    if max_rows is not None and not (inputs.is_whole(max_rows) and max_rows >= 1):
         raise InvalidInput(
-            f"max_rows is {max_rows}; allow 1 row or more, or None for a tenth of the training "
+            f"max_rows is {max_rows!r}; allow 1 row or more, or None for a tenth of the training "
             "rows."
         )
 

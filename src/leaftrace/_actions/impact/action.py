@@ -84,6 +84,11 @@ def removal_impact(
     m = inputs.row_count(X_test)
     if m == 0:
         raise InvalidInput("X_test has no rows; pass the rows whose predictions are to be watched.")
+    retrain = inputs.flag(retrain, "retrain")
+    if not inputs.is_whole(controls) or controls < 0:
+        raise InvalidInput(
+            f"controls is {controls!r}; it is a number of retrainings, 0 for none, without random rows."
+        )
     if controls and not retrain:
         raise InvalidInput("controls are retrained, so they need retrain=True.")
     y_test = tracer.engine.test_labels(X_test, y_test)

@@ -121,7 +121,8 @@ class BagModels:
 def checked_method(method: Any) -> CandidateMethod:
     """The method that members are asked by; None stands for LeafInfluence."""
     method = LeafInfluence() if method is None else method
-    if isinstance(method, StructureInfluence) or method == LeafInfluence():
+    is_plain = isinstance(method, LeafInfluence) and method == LeafInfluence()
+    if isinstance(method, StructureInfluence) or is_plain:
         return method
     raise InvalidInput(
         f"method is {method!r}; data_values() needs the derivatives of rows that a model was not trained on, which "
