@@ -71,7 +71,9 @@ def test_output_stands_under_its_block():
 def test_tables_have_all_their_columns():
     pytest.importorskip("pandas")
     names = [f"a_long_name_of_column_{i}" for i in range(8)]
-    page = f"```python\nimport pandas as pd\nprint(pd.DataFrame([range(8)], columns={names}))\n```\n"
+    page = (
+        f"```python\nimport pandas as pd\nprint(pd.DataFrame([range(8)], columns={names}))\n```\n"
+    )
     output = with_output(page).removeprefix(page)
     assert all(name in output for name in names)
 
