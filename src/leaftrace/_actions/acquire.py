@@ -41,7 +41,7 @@ from .._tracer.influence import FIRST_ORDER
 from .._tracer.tracer import Tracer
 from .common import Finding, Interruptible, check_tracer, stopping_note
 from .effects import Effect, effects_table, in_target_unit, judged, unit_of
-from .statistics import interval_in_words, no_gain, paired_interval
+from .statistics import ONE_RETRAINING, interval_in_words, no_gain, paired_interval
 
 _NOT_RETRAINED = "Not retrained: only a retrained model shows what these labels are worth."
 
@@ -279,10 +279,11 @@ def _verdict(before: F64, change: F64, loss: Criterion) -> str:
     unit = unit_of(loss)
     mean = float(before.mean())
     what = "Keep them" if high < 0 else no_gain(float(change.mean()))
+    note = f" {ONE_RETRAINING}" if high < 0 else ""
     return (
         f"{what}: retrained with their labels, the {unit.name} of the hold-out changes by "
         f"{change_text(unit.change(mean, change.mean()), 4)} "
-        f"({interval_in_words(*unit.interval(mean, low, high))}) from {number_text(unit.level(mean), 4)}."
+        f"({interval_in_words(*unit.interval(mean, low, high))}) from {number_text(unit.level(mean), 4)}.{note}"
     )
 
 

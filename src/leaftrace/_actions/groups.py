@@ -304,7 +304,11 @@ def _advice(found: GroupEffects, ended: str) -> str:
     text = f"Every group lowers the {name} of every slice: there is none to leave out."
     if lowest[g, s] < 0:
         text = _largest_fall(found, int(g), int(s), lowest[g, s])
-    if np.isnan(refitted).all() and np.isnan(retrained).all():
+    if np.isfinite(retrained).any():
+        text += f" These are changes of {NOT_MEASURED}." if lowest[g, s] >= 0 else ""
+    elif np.isfinite(refitted).any():
+        text += " Trees are held fixed: the noise of retraining was not measured."
+    else:
         text += f" To first order only, which says little of whole groups: {words().do_refit}."
     if ended:
         done = np.isfinite(np.stack([refitted, retrained])[:, :, 0]).sum(axis=1)

@@ -27,7 +27,7 @@ from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
 from ..common import Finding, Interruptible, check_tracer, measure, stopping_note
 from ..effects import Effect, LossUnit, effects_table, in_target_unit, judged, unit_of
-from ..statistics import interval_in_words, no_gain, paired_interval
+from ..statistics import ONE_RETRAINING, interval_in_words, no_gain, paired_interval
 from .proposals import has_classes, relabel, remove, reweight
 from .rounds import Proposal, Round, Rounds
 
@@ -353,7 +353,7 @@ def _advice(
     done = _changes(rounds)
     return (
         f"{done[0].upper()}{done[1:]} of {rounds.best.n:,} training rows: {result}. "
-        f"{words().look_first}."
+        f"{ONE_RETRAINING} {words().look_first}."
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -202,7 +202,7 @@ def _result(
     if test is not None:
         interval = None if cost is None else (cost[0] - cost[1], cost[0] + cost[1])
         on_others = _effect_on_test_rows(search, training, refitted, test, cost)
-        on_others = judged(on_others, interval)
+        on_others = replace(judged(on_others, interval), certain=False)  # of one retraining
         effects.append(in_target_unit(on_others, search.side.reading.loss))
     return Fix(
         title=title_of(search, already_right),

@@ -194,7 +194,7 @@ def _harm_of(
 
 
 def _of_labels(found: LabelCheck, limit: float) -> Check:
-    text = "the labels surprise the model as if this share of them was wrong"
+    text = "the labels surprise the model as if this share of them was wrong, compared with the test rows"
     if np.isnan(found.share):
         text = "the model tells right labels from wrong ones too badly for so few rows"
     return Check("suspicious labels", found.share, found.low, found.high, limit, text)

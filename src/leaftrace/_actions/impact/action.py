@@ -121,7 +121,7 @@ def removal_impact(
     if class_names is not None:
         audit["classes_by_number"] = class_names
     return RemovalImpact(
-        title=f"Without {len(gone):,} of {tracer.n_rows:,} training rows",
+        title=_title(len(gone), tracer, reading),
         advice=_advice(unit, shown, runs, m) + stopping_note(tracer, retrain),
         rows=gone,
         answers={way: reading.response(F) for way, F in runs.scores.items()},
@@ -133,6 +133,14 @@ def removal_impact(
         _kind=tracer.table_kind,
         _audit=json_value(audit),
     )
+
+
+def _title(count: int, tracer: Tracer, reading: Reading) -> str:
+    """The title of the result, which says what the table below it has before and after."""
+    what = "predictions change"
+    if reading.has_probabilities:
+        what = "the probability of each row's first decision changes"
+    return f"Without {count:,} of {tracer.n_rows:,} training rows: how {what}, the largest changes first"
 
 
 def checked_rows(tracer: Tracer, rows: Any) -> Ints:
