@@ -19,6 +19,7 @@ import numpy as np
 from catboost import CatBoostClassifier
 
 import action_estimates
+import constrained
 import estimates
 import leaftrace as lt
 import million
@@ -169,6 +170,7 @@ def sections(data, quick: bool) -> dict[str, Callable[[], str]]:
         "Estimates": lambda: f"{TRIALS}\n\n{estimates.section()}",
         "Actions before they are called": lambda: f"{PARTS}\n\n{action_estimates.section()}",
         "Several outputs": lambda: f"{OUTPUTS}\n\n{outputs.section()}",
+        "Constrained models": lambda: f"{CONSTRAINED}\n\n{constrained.section()}",
         "Kernels": lambda: f"{TWINS}\n\n{markdown(kernels_against_twins(data))}",
         "A million rows": million.section,
     }
@@ -188,6 +190,9 @@ PARTS = """`lt.estimate` does one part of each kind (a refit, a retraining) and 
 depends on what they say, it gives the time of the shortest and of the longest course. Both times are of one thread; the
 measured one is its time on the processor. The last column is how far it is outside of the estimate; 1 is inside."""
 OUTPUTS = """Times are those of one thread on the processor; answers also in trainings of the model on one thread."""
+CONSTRAINED = """Monotone models against models without constraints, with the same settings and rows: how many times as
+long an answer takes, in time on the processor, and the time of the monotone one. Answers are asked in turns, on one
+thread."""
 TWINS = "Each native kernel has a twin in NumPy that computes the same."
 
 

@@ -75,11 +75,6 @@ def refuse_unsupported(parsed: ParsedModel, params: dict[str, Any], own: bool) -
             f"path_smooth with objective='{parsed.objective[0]}' is not supported; train with path_smooth=0."
         )
     _refuse_query_bags(parsed.objective[0], params)
-    if parsed.averaged and params["data_sample_strategy"] == "goss":
-        raise UnsupportedModel(
-            "boosting='rf' with GOSS is not supported: LightGBM multiplies the gradients of rows that it draws once "
-            "more for each tree. Use data_sample_strategy='bagging'."
-        )
 
 
 def _refuse_query_bags(name: str, params: dict[str, Any]) -> None:
