@@ -30,10 +30,10 @@ BOUND = """The streaming bound is the time that a copy takes to move as many byt
 shortest of several, except that of the first query; those on the processor are of both threads together."""
 
 
-def section() -> str:
-    """Measure and return the section of the page."""
+def section(models: str | None) -> str:
+    """Measure and return the section of the page. ``models``: folder that keeps trained models, or None."""
     with tempfile.TemporaryDirectory() as folder:
-        runs = [in_own_process(trees, LIMITS[trees], folder) for trees in TREES]
+        runs = [in_own_process(trees, LIMITS[trees], models or folder) for trees in TREES]
     bounds = [
         ROWS * trees * TOUCHED / run["bandwidth"] for trees, run in zip(TREES, runs, strict=True)
     ]
@@ -64,10 +64,11 @@ def section() -> str:
 
 
 def in_own_process(trees: int, memory_limit: int | None, folder: str) -> dict[str, float]:
-    """Train the model in one process and measure in another."""
+    """Train the model in one process, unless the folder has it, and measure in another."""
     model = os.path.join(folder, f"{trees}.cbm")
     command = [sys.executable, __file__, model, "--trees", str(trees)]
-    subprocess.run([*command, "--train"], check=True)
+    if not os.path.exists(model):
+        subprocess.run([*command, "--train"], check=True)
     if memory_limit:
         command += ["--memory-limit", str(memory_limit)]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout

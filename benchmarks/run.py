@@ -159,8 +159,10 @@ def many_queries() -> Table:
     return table
 
 
-def sections(data, quick: bool) -> dict[str, Callable[[], str]]:
-    """Return the sections of the page, each with the function that measures it."""
+def sections(data, quick: bool, models: str | None) -> dict[str, Callable[[], str]]:
+    """Return the sections of the page, each with the function that measures it.
+
+    ``models``: folder that keeps the models of a million rows, or None."""
     found = {
         "All training rows on m test rows": lambda: peers.section(data, quick, FIGURE),
         "A whole test set": lambda: whole_test_set(data),
@@ -172,7 +174,7 @@ def sections(data, quick: bool) -> dict[str, Callable[[], str]]:
         "Several outputs": lambda: f"{OUTPUTS}\n\n{outputs.section()}",
         "Growth": lambda: f"{GROWTH}\n\n{growth.section()}",
         "Kernels": lambda: f"{TWINS}\n\n{markdown(kernels_against_twins(data))}",
-        "A million rows": million.section,
+        "A million rows": lambda: million.section(models),
     }
     if quick:
         del found["A million rows"]
@@ -222,9 +224,10 @@ def main() -> None:
     parser.add_argument(
         "--only", metavar="WORDS", help="measure one section again and keep the others of the page"
     )
+    parser.add_argument("--models", metavar="FOLDER", help="keep the models of a million rows here")
     given = parser.parse_args()
     data = adult.load()
-    found = sections(data, given.quick)
+    found = sections(data, given.quick, given.models)
     texts = written_sections() if given.only else {}
     for name, measure in found.items():
         if not given.only or given.only in name:
