@@ -233,11 +233,15 @@ class BaseSource:
         of the table again, or more."""
         if isinstance(X, PartedTable):
             return X.leaves(self.rows, self.structure(), baseline)
-        parts = inputs.row_parts(X)
+        parts = [] if self.reads_in_place(X) else inputs.row_parts(X)
         if len(parts) <= 1 or not _has_value_for_each_row(baseline, parts[-1].stop):
             return self.rows(X, baseline)
         given = None if baseline is None else frames.to_numpy(baseline)
         return self._rows_of_parts(X, given, parts)
+
+    def reads_in_place(self, X: Any) -> bool:
+        """Return whether `rows` needs no copy of the table."""
+        return False
 
     def _rows_of_parts(
         self, X: Any, baseline: F64 | None, parts: Sequence[slice]

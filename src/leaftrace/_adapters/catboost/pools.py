@@ -38,6 +38,14 @@ def column_kinds(model: catboost.CatBoost) -> dict[str, Any]:
     return {kind: columns for kind, columns in kinds.items() if columns}
 
 
+def pool_of(model: catboost.CatBoost, table: Any, extra: dict[str, Any]) -> catboost.Pool:
+    """Return a Pool of a table that CatBoost can read; ``extra`` holds labels, weights or a baseline."""
+    try:
+        return catboost.Pool(table, **column_kinds(model), **extra)
+    except catboost.CatBoostError as error:
+        raise InvalidInput(f"CatBoost cannot read these rows: {error}") from None
+
+
 def sliced_pool(pool: catboost.Pool, keep: Ints) -> catboost.Pool:
     """Return a Pool with some of the rows; an error where that is not possible."""
     try:
