@@ -177,7 +177,8 @@ def spark_table(found: Measured) -> str:
         for rows, run in runs_of(found, "spark", *([plan] if plan else [])).items():
             if not plan and f"spark {rows}" not in found:
                 continue
-            line = [f"{rows:,}", form, clock(run["open"]), clock(run["a job that reads the state"])]
+            once = ["open", "a job that reads the state"]
+            line = [f"{rows:,}", form, *(clock(run[x]) if x in run else "" for x in once)]
             for (name, q), price in zip(queries.items(), priced, strict=True):
                 moved = [
                     size(run[f"{name}: bytes {where}"]) for where in ("shuffled", "to the driver")
@@ -192,15 +193,15 @@ def spark_table(found: Measured) -> str:
 
 
 def load(run: dict[str, float]) -> str:
-    """Return how many programs were running when a measurement began."""
-    return f"{run['load before']:.1f}"
+    """Return how many programs were running when a measurement began; a dash: not recorded."""
+    return f"{run['load before']:.1f}" if "load before" in run else "-"
 
 
 def agreement_table(folder: Path) -> str:
     """Return the differences between clusters and memory, a line for each model."""
     file = folder / "agreement.json"
     found: dict[str, float] = json.loads(file.read_text()) if file.exists() else {}
-    data = list(dict.fromkeys(name.split("; ")[0] for name in found))
+    data = sorted({name.split("; ")[0] for name in found}, key=lambda name: name != "adult")
     models = list(dict.fromkeys(name.split("; ")[1] for name in found))
     columns = [(rows, place) for rows in data for place in PLACES]
     lines = []
@@ -258,7 +259,8 @@ def page_of(folder: Path) -> str:
     found = measured(folder)
     return f"""LightGBM, {TREES} trees of {LEAVES} leaves, {FEATURES} numbers per row, on two cores. The last column
 is the load average before a line was measured: above one, other programs used the cores too, and times are
-longer than those of a machine that does nothing else; numbers of bytes are not. In one process:
+longer than those of a machine that does nothing else; numbers of bytes are not. A dash: an earlier run beside some
+twenty other programs. In one process:
 
 {files_table(found)}
 

@@ -56,7 +56,7 @@ def client():
         yield client
 
 
-def until(holds, seconds=60):
+def until(holds, seconds=180):
     """Wait until something holds; an error if it does not within these seconds."""
     end = time.monotonic() + seconds
     while not holds():
