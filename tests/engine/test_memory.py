@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tracemalloc
 
+import catboost
 import lightgbm as lgb
 import numpy as np
 import pytest
@@ -76,6 +77,15 @@ for model in models(X[:2000], y[:2000], 100):
     print(type(model).__name__, tracer.engine.work.memory_limit)
 """
 
+FEW_ROWS = """
+from leaftrace._adapters.catboost.pools import leaf_numbers
+
+model = catboost.CatBoost().load_model(sys.argv[1] + "/model.cbm")
+pool = catboost.Pool(np.load(sys.argv[1] + "/X.npy"))
+resource.setrlimit(resource.RLIMIT_AS, (status("VmSize") + (1 << 22), -1))  # a stack takes 8 MB
+print(leaf_numbers(model, pool).sum(dtype=int))
+"""
+
 
 def run(code):
     done = subprocess.run(
@@ -84,6 +94,7 @@ def run(code):
         text=True,
         check=False,
         env=os.environ | ALLOCATION,
+        timeout=300,  # it takes ten seconds
     )
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
@@ -119,6 +130,24 @@ def test_answers_come_in_smaller_pieces_where_memory_runs_out():
     """The tracer believes it has a terabyte, and the process may use 12 MB more."""
     for library, limit in run(ANSWERS):
         assert int(limit) < 1 << 40, library
+
+
+@LINUX
+def test_leaves_of_few_rows_need_no_thread(tmp_path):
+    """CatBoost waits for ever for a thread that cannot start; here there is no room for a stack."""
+    X = np.random.default_rng(0).standard_normal((200, 3))
+    model = catboost.CatBoostRegressor(iterations=5, verbose=0).fit(X, X[:, 0])
+    model.save_model(tmp_path / "model.cbm")
+    np.save(tmp_path / "X.npy", X)
+    done = subprocess.run(
+        [sys.executable, "-c", MODELS + FEW_ROWS, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    expected = model.calc_leaf_indexes(catboost.Pool(X)).sum()
+    assert done.stdout.split() == [str(expected)], done.stderr
 
 
 def test_leaves_are_the_same_in_parts(monkeypatch):

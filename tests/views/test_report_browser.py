@@ -250,7 +250,6 @@ def test_keys(visit):
 
 def test_everything_can_be_reached_with_tab(visit):
     page = visit()
-    # A frame that is still loading gives the focus back.
     page.frame_locator("#explorer").locator("#rows .choose tbody tr").first.wait_for()
     reached = set()
     for _ in range(400):
@@ -258,9 +257,7 @@ def test_everything_can_be_reached_with_tab(visit):
         at = page.evaluate(
             "document.activeElement.id || document.activeElement.tagName + document.activeElement.className"
         )
-        if at in ("BODY", "BODYundefined"):
-            break
-        reached.add(at)
+        reached.add(at)  # goes on at the body: a frame that is drawn anew gives the focus back
     for name in (
         "theme",
         "print",

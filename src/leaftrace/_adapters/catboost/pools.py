@@ -54,7 +54,8 @@ def leaf_numbers(model: catboost.CatBoost, pool: catboost.Pool) -> Ids:
 
     CatBoost returns uint32 with rows first. Asking for some rows at a time keeps that small, and
     several parts on our own threads are faster than its threads on one part. A pool with groups of
-    rows, which only ranking needs, cannot be cut."""
+    rows, which only ranking needs, cannot be cut. CatBoost waits for ever for a thread of its own
+    that could not start for want of memory, so few rows are read without any."""
     counts = model.get_tree_leaf_counts()
     rows = pool.num_row()
     leaves = np.empty((len(counts), rows), smallest_type(max(counts)))
@@ -63,6 +64,9 @@ def leaf_numbers(model: catboost.CatBoost, pool: catboost.Pool) -> Ids:
     def fill(start: int) -> None:
         _fill_leaves(leaves, model, pool, start, min(start + at_once, rows))
 
+    if rows <= at_once:
+        fill(0)
+        return leaves
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         starts = range(0, rows, at_once)
         for _ in progress(threads.map(fill, starts), rows, "leaves", "row", at_once):
@@ -75,7 +79,8 @@ def _fill_leaves(
 ) -> None:
     """Write the leaves of the rows from start to stop into ``leaves`` (trees, rows)."""
     if stop - start == pool.num_row():
-        ids = model.calc_leaf_indexes(pool, thread_count=-1)
+        threads = -1 if pool.num_row() > ROWS_AT_ONCE else 1
+        ids = model.calc_leaf_indexes(pool, thread_count=threads)
     else:
         ids = model.calc_leaf_indexes(pool.slice(np.arange(start, stop)), thread_count=1)
     for row in range(start, stop, _ROWS_IN_CACHE):  # a transposition that stays in the cache
