@@ -224,7 +224,7 @@ WRONG = {  # columns of the frame that are replaced, arguments, words of the err
     "vectors of any length": (
         {"a": "if(id < 9, array(a, b, c), array(a, b, c, 1, 2))"},
         {"features": "a"},
-        "rows of the column 'a' have 3 and 5 features",
+        "rows of the column 'a' have 3 to 5 features",
     ),
     "several labels": ({"y": "array(y, y)"}, {}, "type array<bigint>; a label is a number"),
     "no label": ({"y": "if(id = 7, null, y)"}, {}, "y has 1 missing value"),

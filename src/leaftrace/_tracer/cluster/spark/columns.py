@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ...._data.errors import InvalidInput
 
@@ -96,9 +95,9 @@ class Columns:
 
     def _check_lengths(self, column: Any) -> None:
         """Raise an error if arrays of features have different lengths, or some rows have none."""
-        lengths = pc.unique(pc.list_value_length(column)).to_pylist()
-        if len(lengths) > 1 or None in lengths:
-            found = " and ".join("none" if x is None else str(x) for x in lengths[:3])
+        lengths = np.unique(np.diff(column.offsets.to_numpy())).tolist()
+        if column.null_count or len(lengths) > 1:
+            found = f"{lengths[0]} to {lengths[-1]}" if len(lengths) > 1 else "no"
             raise InvalidInput(
                 f"rows of the column '{self.feature_names}' have {found} features; pass as many in each row as the "
                 "model was trained on."

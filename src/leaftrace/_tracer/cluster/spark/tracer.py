@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 
 from ...._adapters.spark_models import local_model
 from ...._data.errors import InvalidInput
@@ -218,12 +217,12 @@ class Tracer(ClusterTracer):
                 )
             )
             found = arrow_table(sums)
-        check_names(pc.sum(found["rows"]).as_py(), self.n_rows, self._columns.order)
         named = groups_of_values(found["group"].to_numpy())
         totals = named.sums(
             np.stack([found[x].to_numpy() for x in ("rows", "total", change)], axis=1)
         )
         rows, total, changes = totals.T
+        check_names(int(rows.sum()), self.n_rows, self._columns.order)
         return table(
             {"group": named.names, "rows": rows.astype(int), "total": total, change: changes}, ""
         )
