@@ -98,13 +98,14 @@ Column column(const Numbers& array, const char* name, Index n) {
 template <class Real>
 void bind_scored(nb::module_& m) {
     m.def("backward_scored",
-          [](const std::string& loss, bool newton, AnyIds<1> leaf, Index begin, Index end, Vector values,
+          [](const std::string& loss, bool newton, AnyIds<1> leaf, Index begin, Index end, Index block, Vector values,
              Array<const double, 2> shift, Array<const double, 2> s, Array<const double, 2> N, Array<double, 1> A,
              Numbers y, std::optional<Numbers> w, Array<const Real, 1> fbar, Array<Real, 1> abar, std::optional<AnyIds<1>> next_leaf,
-             Maybe<Real, 1> below, Maybe<Real, 1> out) {
+             Maybe<Real, 2> below, Maybe<Real, 1> out) {
               const LossKind kind = one_output_kind(loss);
               const Index n = leaf.shape(0), M = values.shape(0), Q = s.shape(0);
               check_rows(begin, end, n);
+              at_least_one(block, "rows of a block");
               shaped(leaf, "leaf", n);
               shaped(values, "values", M);
               shaped(shift, "shift", Q, M);
@@ -122,22 +123,23 @@ void bind_scored(nb::module_& m) {
               Ids next{nullptr, ids.bytes};
               Index M_below = 0;
               if (next_leaf) {
-                  M_below = below->shape(0);
+                  M_below = below->shape(1);
                   shaped(*next_leaf, "next_leaf", n);
-                  shaped(*below, "below", M_below);
+                  shaped(*below, "below", (end - begin) / block + ((end - begin) % block != 0), M_below);
                   next = ids_of(*next_leaf, "next_leaf");
                   if (next.bytes != ids.bytes) throw nb::type_error("leaftrace kernel: next_leaf has another type than leaf");
               }
               nb::gil_scoped_release release;
               check_ids(ids + begin, end - begin, M);
               if (next_leaf) check_ids(next + begin, end - begin, M_below);
+              auto room = scratch_of<double>(2 * M);
               auto copies = scratch_of<Real>(4 * M_below);
-              const Scored<Real> d{ids, begin, end, M, Q, values.data(), shift.data(), s.data(), N.data(), A.data(),
+              const Scored<Real> d{ids, begin, end, block, M, Q, values.data(), shift.data(), s.data(), N.data(), A.data(),
                                    labels, weights, fbar.data(), abar.data(), next, M_below, pointer(below), pointer(out)};
-              kernels<Real>().backward_scored(kind, newton, d, copies.data());
+              kernels<Real>().backward_scored(kind, newton, d, room.data(), copies.data());
           },
-          "loss"_a, "newton"_a, "leaf"_a.noconvert(), "begin"_a, "end"_a, "values"_a.noconvert(), "shift"_a.noconvert(),
-          "s"_a.noconvert(), "N"_a.noconvert(), "A"_a.noconvert(), "y"_a.noconvert(), "w"_a.noconvert().none(), "fbar"_a.noconvert(),
+          "loss"_a, "newton"_a, "leaf"_a.noconvert(), "begin"_a, "end"_a, "block"_a, "values"_a.noconvert(),
+          "shift"_a.noconvert(), "s"_a.noconvert(), "N"_a.noconvert(), "A"_a.noconvert(), "y"_a.noconvert(), "w"_a.noconvert().none(), "fbar"_a.noconvert(),
           "abar"_a.noconvert(), "next_leaf"_a.noconvert().none(), "below"_a.noconvert().none(), "out"_a.noconvert().none());
 }
 

@@ -71,8 +71,8 @@ def calls():
             *np.zeros((2, 2, N)),
         )  # fmt: skip
         found[f"backward_scored, {loss}"] = call(
-            "backward_scored", loss, True, leaves(N), 1, N - 1, real(M), *real(3, 2, M), real(N), real(N), real(N),
-            real(M), real(N), leaves(N), real(M), real(N),
+            "backward_scored", loss, True, leaves(N), 1, N - 1, 5, real(M), *real(3, 2, M), real(N), real(N), real(N),
+            real(M), real(N), leaves(N), real(2, M), real(N),
         )  # fmt: skip
     for K in (1, 3):
         offset = np.array([0, M])
@@ -116,6 +116,10 @@ def calls():
     chains = np.array([[0, 2, 1], [4, 3, 5]])
     found["pool_chains"] = call("pool_chains", chains, 1e-9, real(7, 3), real(7, 3), real(7, 3))
     found["find_leaves"] = call_of_routes()
+    found["level_leaves"] = call(
+        "level_leaves", real(N, 3), np.array([0, 2, 3]), np.array([2, 0, 2], np.int32), real(3),
+        np.array([0, 1, 1], np.uint8), 1, N - 1, np.zeros((2, N), np.uint8),
+    )  # fmt: skip
     x = np.round(real(N), 1)  # some are equal
     found["rank_pairs"] = call("rank_pairs", leaves(N), x, np.zeros(M, np.int64), real(M, 2))
     found |= {f"softmax_effects, {O} of 3": call_of_classes(O) for O in (1, 3)}

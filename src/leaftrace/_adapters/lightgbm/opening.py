@@ -55,9 +55,15 @@ def refuse_unsupported(parsed: ParsedModel, params: dict[str, Any], own: bool) -
     ``own``: the objective is a function that the user wrote.
     """
     if not any(len(tree.values) > 1 for tree in parsed.trees):
+        remedy = "train with a lower min_data_in_leaf or min_gain_to_split, or with more rows."
+        if parsed.objective[0] == "mape":
+            remedy += (
+                " LightGBM takes the weight of the first row for that of all rows when it searches for splits of "
+                "objective='mape', and finds none if it is zero: put a row of another weight first."
+            )
         raise UnsupportedModel(
             "this LightGBM model has no splits, so no training row acts through a tree, and nothing shows whether "
-            "these are its labels; train with a lower min_data_in_leaf or min_gain_to_split, or with more rows."
+            f"these are its labels; {remedy}"
         )
     if not own:
         _refuse_objective(parsed.objective[0])

@@ -41,6 +41,7 @@ from .numpy_queries import query_shares as query_shares
 from .numpy_ranks import rank_pairs as rank_pairs
 from .numpy_removal import removal_step as removal_step
 from .numpy_routes import find_leaves as find_leaves
+from .numpy_routes import level_leaves as level_leaves
 from .numpy_sweeps import advance as advance
 from .numpy_sweeps import change_sums as change_sums
 from .numpy_sweeps import sum_by_leaf as sum_by_leaf
