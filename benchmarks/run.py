@@ -19,6 +19,7 @@ import numpy as np
 from catboost import CatBoostClassifier
 
 import action_estimates
+import constrained
 import estimates
 import growth
 import leaftrace as lt
@@ -173,6 +174,7 @@ def sections(data, quick: bool, models: str | None) -> dict[str, Callable[[], st
         "Actions before they are called": lambda: f"{PARTS}\n\n{action_estimates.section()}",
         "Several outputs": lambda: f"{OUTPUTS}\n\n{outputs.section()}",
         "Growth": lambda: f"{GROWTH}\n\n{growth.section()}",
+        "Constrained models": lambda: f"{CONSTRAINED}\n\n{constrained.section()}",
         "Kernels": lambda: f"{TWINS}\n\n{markdown(kernels_against_twins(data))}",
         "A million rows": lambda: million.section(models),
     }
@@ -196,6 +198,9 @@ OUTPUTS = """Times are those of one thread on the processor; answers also in tra
 GROWTH = """Times of one thread on the processor, for a LightGBM classifier with n = 20,000 rows, T = 100 rounds of a
 tree for each class, K = 3 classes and d = 12 columns, of which one grows. Cells end with the power that fits the times
 best."""
+CONSTRAINED = """Monotone models against models without constraints, with the same settings and rows: how many times as
+long an answer takes, in time on the processor, and the time of the monotone one. Answers are asked in turns, on one
+thread."""
 TWINS = "Each native kernel has a twin in NumPy that computes the same."
 
 

@@ -187,8 +187,9 @@ struct Entry {
                        const Real* x, Real* out, Real* below, Real* sums) {
         with_block(B, [&](auto* tag) { query_shares<LT_B>(rows, R, E, right, own, left, x, out, below, sums); });
     }
-    static void nodes(NodeStep step, Index B, const Real* fbar, Real* out, Real* bar, Real* sums) {
-        with_block(B, [&](auto* tag) { node_adjoint<LT_B>(step, fbar, out, bar, sums); });
+    static void nodes(NodeStep step, Index B, const Real* fbar, Real* out, Real* bar, Real* sums, std::int32_t* reached,
+                      std::int32_t* last) {
+        with_block(B, [&](auto* tag) { node_adjoint<LT_B>(step, fbar, out, bar, sums, reached, last); });
     }
     static void advance_(At at, Index K, Index B, const Real* d, Real* D) {
         with_block(B, [&](auto* tag) { advance<LT_B>(at, K, d, D); });

@@ -256,9 +256,10 @@ struct Kernels {
     void (*query_shares)(QueryRows, Index R, Index E, Index B, const Real* right, const Real* own, const Real* left,
                          const Real* x, Real* out, Real* below, Real* sums);
 
-    // out (M, 2, B) = derivatives in the sums of g and h over each leaf, from those in the values, fbar (M, B). bar has
-    // B zeros for each node, sums room for 2 B numbers a split.
-    void (*node_adjoint)(NodeStep, Index B, const Real* fbar, Real* out, Real* bar, Real* sums);
+    // out (M, 2, B) += derivatives in the sums of g and h over each leaf, from those in the values, fbar (M, B). bar has
+    // B zeros and reached a zero for each node, sums 2 B zeros and last room for a number a split.
+    void (*node_adjoint)(NodeStep, Index B, const Real* fbar, Real* out, Real* bar, Real* sums, std::int32_t* reached,
+                         std::int32_t* last);
 
     // leaves (R, n): the leaves of rows begin .. end - 1 with these values (n, d), which are compared as float32. room has
     // C times level_tile numbers.

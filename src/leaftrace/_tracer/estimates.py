@@ -63,6 +63,9 @@ def influence_estimate(
     method = LeafInfluence() if method is None else method
     engine = tracer.engine
     index = row_numbers(rows, tracer.n_rows, labels=tracer.row_labels)
+    if not inputs.is_name(reduce, (None, "mean", "sum")):
+        raise InvalidInput(f"reduce is {reduce!r}; it can be None, 'mean' or 'sum'.")
+    queries = inputs.as_table(queries, tracer.X_train)
     is_number = isinstance(queries, (int, np.integer))
     m = int(queries) if is_number else inputs.row_count(queries)
     columns = 1 if reduce else m

@@ -33,6 +33,9 @@ from .numpy_effects import backward_scored as backward_scored
 from .numpy_effects import loss_of
 from .numpy_effects import row_effects as row_effects
 from .numpy_nodes import node_adjoint as node_adjoint
+from .numpy_nodes import node_outputs as node_outputs
+from .numpy_nodes import node_steps as node_steps
+from .numpy_nodes import pool_chains as pool_chains
 from .numpy_queries import query_products as query_products
 from .numpy_queries import query_shares as query_shares
 from .numpy_ranks import rank_pairs as rank_pairs
