@@ -173,8 +173,8 @@ def sections(data, quick: bool, models: str | None) -> dict[str, Callable[[], st
         "Estimates": lambda: f"{TRIALS}\n\n{estimates.section()}",
         "Actions before they are called": lambda: f"{PARTS}\n\n{action_estimates.section()}",
         "Several outputs": lambda: f"{OUTPUTS}\n\n{outputs.section()}",
-        "Growth": lambda: f"{GROWTH}\n\n{growth.section()}",
         "Constrained models": lambda: f"{CONSTRAINED}\n\n{constrained.section()}",
+        "Growth": lambda: f"{GROWTH}\n\n{growth.section()}",
         "Kernels": lambda: f"{TWINS}\n\n{markdown(kernels_against_twins(data))}",
         "A million rows": lambda: million.section(models),
     }
@@ -195,12 +195,12 @@ PARTS = """`lt.estimate` does one part of each kind (a refit, a retraining) and 
 depends on what they say, it gives the time of the shortest and of the longest course. Both times are of one thread; the
 measured one is its time on the processor. The last column is how far it is outside of the estimate; 1 is inside."""
 OUTPUTS = """Times are those of one thread on the processor; answers also in trainings of the model on one thread."""
-GROWTH = """Times of one thread on the processor, for a LightGBM classifier with n = 20,000 rows, T = 100 rounds of a
-tree for each class, K = 3 classes and d = 12 columns, of which one grows. Cells end with the power that fits the times
-best."""
 CONSTRAINED = """Monotone models against models without constraints, with the same settings and rows: how many times as
 long an answer takes, in time on the processor, and the time of the monotone one. Answers are asked in turns, on one
 thread."""
+GROWTH = """Times of one thread on the processor, for a LightGBM classifier with n = 20,000 rows, T = 100 rounds of a
+tree for each class, K = 3 classes and d = 12 columns, of which one grows. Cells end with the power that fits the times
+best."""
 TWINS = "Each native kernel has a twin in NumPy that computes the same."
 
 

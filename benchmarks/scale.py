@@ -3,7 +3,7 @@
     python benchmarks/scale.py FOLDER measure memory 1000000
     python benchmarks/scale.py FOLDER measure files 10000000 2500000000    with this memory_limit
     python benchmarks/scale.py FOLDER measure dask 1000000 rows            or "leaves"
-    python benchmarks/scale.py FOLDER measure spark 1000000
+    python benchmarks/scale.py FOLDER measure spark 1000000                the leaf form; or "rows"
     python benchmarks/scale_agreement.py FOLDER 1000000
     python benchmarks/scale.py FOLDER page         writes what was measured into the page
 
@@ -28,6 +28,7 @@ BEGIN = "<!-- measured by benchmarks/scale.py -->"
 END = "<!-- end -->"
 GB = 1e9
 FIND = 50  # nanoseconds to find the leaf of a row in a tree, and to read the row
+STATE = 60  # bytes of a row beside its leaves that a partition keeps
 Lines = list[list[str]]
 
 
@@ -79,17 +80,26 @@ def expected(
     step = 2 * PRICES["effects"] + width * (backward + expand)
     W = (trees * leaves) ** 2 / 2 * 4  # bytes
     build = (PRICES["pairs"] * trees / 2 + PRICES["effects"]) * per_worker
-    build += W / DASK.wire
     solve = PRICES["solve"] * ns * queries * (trees * leaves) ** 2 / 2
-    solve += blocks * (PRICES["effects"] + width * expand) * per_worker
+    expanding = blocks * (PRICES["effects"] + width * expand) * per_worker
     id_bytes = 1 if leaves <= 256 else 2
+    reading = n / workers * (trees * id_bytes + STATE) * SPARK.read  # in each job
+    again = SPARK.redo * trees / 2 * (PRICES["effects"] + width * backward) * per_worker
+    per_block = trees * leaves * 4 * width  # bytes
     return {
         "find leaves": FIND * per_worker,
-        "row form on Spark": blocks * (step * per_worker + trees * SPARK.round),
+        "row form on Spark": blocks * (step * per_worker + trees * (SPARK.round + reading) + again),
+        "row form on Spark, bytes": (trees + 2) * workers * blocks * per_block,
         "row form": blocks * (step * per_worker + trees * DASK.round),
-        "row form bytes": 2 * workers * blocks * width * trees * leaves * 4,
-        "leaf form": build + solve,
-        "leaf form, W known": solve,
+        "row form bytes": 2 * workers * blocks * per_block,
+        "leaf form": build + W / DASK.wire + solve + expanding,
+        "leaf form, W known": solve + expanding,
+        "leaf form on Spark": build
+        + W / SPARK.wire
+        + solve
+        + expanding
+        + 2 * (SPARK.round + reading),
+        "leaf form on Spark, W known": solve + expanding + blocks * (SPARK.round + reading),
         "leaf form bytes": workers * W,
         "memory a worker": n / workers * (trees * id_bytes + 40 + 8 + 4 * width),
     }
@@ -115,8 +125,10 @@ def files_table(found: Measured) -> str:
         for rows, run in runs_of(found, what).items():
             cells = [clock(run[name]) if name in run else "" for name in names]
             each = 1e9 * sum(run[name] for name in both) / (rows * TREES)
-            lines.append([f"{rows:,} {words}", *cells, f"{each:.0f} ns", size(run["peak"])])
-    head = ["rows", *names, "first three per row and tree", "largest resident size"]
+            lines.append(
+                [f"{rows:,} {words}", *cells, f"{each:.0f} ns", size(run["peak"]), load(run)]
+            )
+    head = ["rows", *names, "first three per row and tree", "largest resident size", "load"]
     return table(head, lines)
 
 
@@ -139,8 +151,9 @@ def dask_table(found: Measured) -> str:
                 clock(run["open"]),
                 *(f"{clock(run[x])} ({clock(e)})" for x, e in zip(names[1:], expect, strict=True)),
             ]
-            lines.append([f"{rows:,}", form, *times, *(size(run[name]) for name in sizes)])
-    return table(["rows", "plan", *names, *sizes], lines)
+            line = [f"{rows:,}", form, *times, *(size(run[name]) for name in sizes), load(run)]
+            lines.append(line)
+    return table(["rows", "plan", *names, *sizes, "load"], lines)
 
 
 def round_words(found: Measured) -> str:
@@ -153,26 +166,42 @@ def round_words(found: Measured) -> str:
 
 
 def spark_table(found: Measured) -> str:
-    """Return times and bytes on Spark, in two threads of one machine."""
-    queries = ["mean loss, all rows", "top 100 of 10 test rows"]
+    """Compare measured and expected times on Spark, in two threads of one machine."""
+    queries = {"mean loss, all rows": 1, "top 100 of 10 test rows": 10}
+    forms = {
+        "": ("leaf form", "leaf form on Spark", "leaf form on Spark, W known"),
+        "rows": ("row form", "row form on Spark", "row form on Spark"),
+    }
     lines = []
-    for rows, run in runs_of(found, "spark").items():
-        line = [f"{rows:,}", clock(run["open"]) if "open" in run else ""]
-        for name in queries:
-            moved = [size(run[f"{name}: bytes {where}"]) for where in ("shuffled", "to the driver")]
-            line += [clock(run[name]), *moved]
-        lines.append([*line, size(run["bytes of all processes"])])
-    head = ["rows", "open"]
+    for plan, (form, *priced) in forms.items():
+        for rows, run in runs_of(found, "spark", *([plan] if plan else [])).items():
+            if not plan and f"spark {rows}" not in found:
+                continue
+            once = ["open", "a job that reads the state"]
+            line = [f"{rows:,}", form, *(clock(run[x]) if x in run else "" for x in once)]
+            for (name, q), price in zip(queries.items(), priced, strict=True):
+                moved = [
+                    size(run[f"{name}: bytes {where}"]) for where in ("shuffled", "to the driver")
+                ]
+                expect = expected(rows, TREES, LEAVES, q, 2)[price]
+                line += [f"{clock(run[name])} ({clock(expect)})", *moved]
+            lines.append([*line, size(run["bytes of all processes"]), load(run)])
+    head = ["rows", "plan", "open", "a job that reads the state"]
     for name in queries:
         head += [name, "shuffled", "to the driver"]
-    return table([*head, "memory of all processes"], lines)
+    return table([*head, "memory of all processes", "load"], lines)
+
+
+def load(run: dict[str, float]) -> str:
+    """Return how many programs were running when a measurement began; a dash: not recorded."""
+    return f"{run['load before']:.1f}" if "load before" in run else "-"
 
 
 def agreement_table(folder: Path) -> str:
     """Return the differences between clusters and memory, a line for each model."""
     file = folder / "agreement.json"
     found: dict[str, float] = json.loads(file.read_text()) if file.exists() else {}
-    data = list(dict.fromkeys(name.split("; ")[0] for name in found))
+    data = sorted({name.split("; ")[0] for name in found}, key=lambda name: name != "adult")
     models = list(dict.fromkeys(name.split("; ")[1] for name in found))
     columns = [(rows, place) for rows in data for place in PLACES]
     lines = []
@@ -201,8 +230,9 @@ def costs_table() -> str:
             f"{workers}",
             clock(cost["find leaves"]),
             clock(cost["row form"]),
-            clock(cost["row form on Spark"]),
             size(cost["row form bytes"]),
+            clock(cost["row form on Spark"]),
+            size(cost["row form on Spark, bytes"]),
             clock(cost["leaf form"]),
             size(cost["leaf form bytes"]),
             size(cost["memory a worker"]),
@@ -214,6 +244,7 @@ def costs_table() -> str:
         "threads",
         "find leaves, once",
         "row form on Dask",
+        "bytes moved",
         "row form on Spark",
         "bytes moved",
         "leaf form, first time",
@@ -226,9 +257,10 @@ def costs_table() -> str:
 def page_of(folder: Path) -> str:
     """Return the part of the page, from what was measured."""
     found = measured(folder)
-    return f"""LightGBM, {TREES} trees of {LEAVES} leaves, {FEATURES} numbers per row, on two cores that some
-twenty other programs used at the same time: times are several times those of a machine that does nothing else,
-numbers of bytes are not. In one process:
+    return f"""LightGBM, {TREES} trees of {LEAVES} leaves, {FEATURES} numbers per row, on two cores. The last column
+is the load average before a line was measured: above one, other programs used the cores too, and times are
+longer than those of a machine that does nothing else; numbers of bytes are not. A dash: an earlier run beside some
+twenty other programs. In one process:
 
 {files_table(found)}
 
@@ -238,7 +270,7 @@ On a Dask cluster of two processes, one thread each; in brackets the time by the
 
 {round_words(found)}
 
-On Spark in two threads (`local[2]`), in the leaf form; bytes are from Spark's own counters. The first query
+On Spark in two threads (`local[2]`); bytes are from Spark's own counters. In the leaf form, the first query
 also builds W, which is most of what comes to the driver:
 
 {spark_table(found)}

@@ -53,9 +53,10 @@ def measured(folder: Path) -> Measured:
 
 def measure(what: str, folder: Path, n: int, *more: object) -> dict[str, float]:
     """Run one of the functions below in a process of its own, and keep what it has measured."""
+    load = os.getloadavg()[0]
     command = [sys.executable, __file__, json.dumps([what, str(folder), n, *more])]
     out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    found = json.loads(out.strip().splitlines()[-1])
+    found = {**json.loads(out.strip().splitlines()[-1]), "load before": load}
     name = " ".join(map(str, [what, n, *more]))
     (folder / "measured.json").write_text(json.dumps(measured(folder) | {name: found}, indent=1))
     return found
@@ -180,7 +181,7 @@ def count_messages() -> list[int]:
     return counts
 
 
-def spark(folder: Path, n: int) -> dict[str, float]:
+def spark(folder: Path, n: int, plan: str | None = None) -> dict[str, float]:
     """Measure on Spark in two threads of this machine."""
     from pyspark.sql import functions
 
@@ -199,8 +200,9 @@ def spark(folder: Path, n: int) -> dict[str, float]:
     frame = frame.withColumn("id", functions.monotonically_increasing_id())
     model = model_of(folder, n)
     start = time.perf_counter()
-    tracer = Tracer(model, frame, features=NAMES, label="y", order="id")
+    tracer = Tracer(model, frame, features=NAMES, label="y", order="id", plan=plan)
     seconds["open"] = time.perf_counter() - start
+    print("open", seconds["open"], file=sys.stderr, flush=True)
     for name, query in {
         "mean loss, all rows": lambda: (
             tracer.influence(X, y, reduce="mean").agg(functions.sum("value")).collect()
@@ -214,10 +216,21 @@ def spark(folder: Path, n: int) -> dict[str, float]:
         shuffled, sent = moved() - before
         seconds[f"{name}: bytes shuffled"] = float(shuffled)
         seconds[f"{name}: bytes to the driver"] = float(sent)
+        print(name, seconds[name], file=sys.stderr, flush=True)
+    cluster = tracer.engine.cluster
+    start = time.perf_counter()
+    for _ in range(3):
+        cluster.total(rows_of_part)
+    seconds["a job that reads the state"] = (time.perf_counter() - start) / 3
     processes = [*all_processes()]
     seconds["bytes of all processes"] = sum(processes)
     session.stop()
     return seconds
+
+
+def rows_of_part(part: Any) -> int:
+    """Return the number of rows of a partition."""
+    return len(part)
 
 
 def shuffled_bytes(session: Any) -> int:

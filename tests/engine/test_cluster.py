@@ -110,7 +110,7 @@ def test_states_that_are_lost_are_made_again(name, goes_on):
     gone = np.arange(0, N, 3)
     scores = near.refit(without=gone).scores(X[N:])
     leaves = near.engine.source.rows(X[N:])[0]
-    for removal in (RemovedPositions(gone), RemovedNames(gone)):
+    for removal in (RemovedPositions(gone), RemovedNames(gone, "id")):
         refitted, count = refit_without(Here(parts, goes_on, 2), trace, removal)
         assert count == len(gone)
         np.testing.assert_allclose(refitted.scores(leaves), scores, rtol=1e-9, atol=1e-12)

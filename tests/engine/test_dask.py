@@ -56,7 +56,7 @@ def client():
         yield client
 
 
-def until(holds, seconds=60):
+def until(holds, seconds=180):
     """Wait until something holds; an error if it does not within these seconds."""
     end = time.monotonic() + seconds
     while not holds():
@@ -227,6 +227,38 @@ def test_group_effects(at_client, client, monkeypatch):
         far.group_effects(spread(kind).map_partitions(lambda part: part * 0), X_test, y_test)
 
 
+@pytest.mark.parametrize("at_client", [False, True])
+def test_groups_and_masks_go_by_the_index(at_client, client):
+    """Rows of a column in another order are put in order, empty partitions left out; holes are a group."""
+    model, X, y, w, X_test, y_test = made("LightGBM")
+    if at_client:
+        w = None
+        model = lightgbm(data_sample_strategy="goss", learning_rate=0.5)(X, y, None)
+    empty = [spread(x) if x is None else dd.concat([spread(x), spread(x[:0])]) for x in (X, y, w)]
+    far = Tracer(model, *empty, client=client, dtype="float64")
+    near = lt.Tracer(model, X, y, w, dtype="float64")
+    red = pd.Series(np.where(X["kind"] == "red", "red", None), X.index, dtype=object)
+    turned = dd.concat([spread(red).map_partitions(lambda part: part[::-1]), spread(red[:0])])
+    there, here = (t.influence(X_test, y_test, reduce="mean") for t in (far, near))
+    if not at_client:
+        same = {"rtol": 1e-6, "check_exact": False}
+        pd.testing.assert_frame_equal(there.by(turned), here.by(red), **same)
+    effects = far.group_effects(turned, X_test, y_test, refit=False)
+    assert effects["group"].tolist() == ["red", "missing"]
+    change = here.by(red)["loss_change_if_removed"]
+    np.testing.assert_allclose(effects["predicted"], change, rtol=1e-7, atol=1e-11)
+    mask = spread(red.notna()).map_partitions(lambda part: part[::-1])
+    scores = far.refit(without=mask).scores(X_test)
+    expected = near.refit(without=red.notna()).scores(X_test)
+    np.testing.assert_allclose(scores, expected, rtol=1e-7, atol=1e-11)
+    shorter = spread(red).map_partitions(lambda part: part[1:])
+    with pytest.raises(lt.InvalidInput, match=r"299.*300|1196 rows for 1200"):
+        far.group_effects(shorter, X_test, y_test)
+    broken = spread(y).map_partitions(lambda part: part / "0", meta=y)
+    with pytest.raises(lt.LeaftraceError, match="a partition of without cannot be computed"):
+        far.refit(without=broken)
+
+
 def test_partitions_that_do_not_fit(client):
     """Rows in another order are put in order; other rows, or none, are refused with a sentence."""
     model, X, y, w, X_test, y_test = made("LightGBM")
@@ -350,31 +382,60 @@ def test_models_trained_on_the_cluster(library, client):
     )
 
 
+# What is asked: the plan, and the method of the cluster in whose k-th call a worker dies.
+DYING = {
+    "opening": ("rows", "keep", 1),  # while leaves are found
+    "replay": ("rows", "add_up", 2),
+    "row form": ("rows", "go_on", 3),  # with states of its partitions
+    "leaf form": ("leaves", "add_up", 1),
+    "refit": ("rows", "go_on", 3),
+    "groups": ("rows", "go_on", 3),
+}
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
-@pytest.mark.parametrize("plan", ["rows", "leaves"])
-def test_a_worker_dies_in_the_middle(plan, client, monkeypatch):
+@pytest.mark.parametrize("what", DYING)
+def test_a_worker_dies_in_the_middle(what, client, monkeypatch):
     model, X, y, w, X_test, y_test = made("LightGBM")
-    far = Tracer(model, *map(spread, (X, y, w)), client=client, plan=plan, dtype="float64")
+    plan, name, call = DYING[what]
     lost, pid = next(iter(client.run(os.getpid).items()))
     asked = []
-    # The leaf form is one sum of tasks; in the row form, the worker dies with states of its partitions.
-    name = "go_on" if plan == "rows" else "add_up"
     step = getattr(DaskCluster, name)
 
     def killing(self, *given, **common):
         asked.append(1)
-        if len(asked) == (3 if plan == "rows" else 1):
+        if len(asked) == call:
             os.kill(pid, signal.SIGKILL)
         return step(self, *given, **common)
 
-    monkeypatch.setattr(DaskCluster, name, killing)
-    top = far.top(X_test, y_test, 4)
-    assert len(asked) >= (TREES - 1 if plan == "rows" else 1)
-    values = far.influence(X_test, y_test).values.compute()
-    until(lambda: len({*client.nthreads()} - {lost}) == 2)  # the worker is replaced
+    def opened():
+        return Tracer(model, *map(spread, (X, y, w)), client=client, plan=plan, dtype="float64")
+
+    if what in ("opening", "replay"):
+        monkeypatch.setattr(DaskCluster, name, killing)
+        far = opened()
+        assert far.fidelity.exact
+    else:
+        far = opened()
+        monkeypatch.setattr(DaskCluster, name, killing)
     near = lt.Tracer(model, X, y, w, dtype="float64")
-    pd.testing.assert_frame_equal(top, near.top(X_test, y_test, 4), rtol=1e-6)
-    np.testing.assert_allclose(values, near.influence(X_test, y_test).values, rtol=1e-8, atol=1e-12)
+    red = X["kind"] == "red"
+    if what == "refit":
+        scores = [t.refit(without=red.to_numpy()).scores(X_test) for t in (far, near)]
+        np.testing.assert_allclose(*scores, rtol=1e-8, atol=1e-12)
+    elif what == "groups":
+        found = far.group_effects(spread(red), X_test, y_test)["refitted"]
+        losses = [near.refit(without=rows).loss(X_test, y_test).mean() for rows in (~red, red)]
+        before = near.refit(without=[]).loss(X_test, y_test).mean()
+        np.testing.assert_allclose(found, np.array(losses) - before, rtol=1e-6, atol=1e-8)
+    else:
+        top = far.top(X_test, y_test, 4)
+        pd.testing.assert_frame_equal(top, near.top(X_test, y_test, 4), rtol=1e-6)
+        values = far.influence(X_test, y_test).values.compute()
+        expected = near.influence(X_test, y_test).values
+        np.testing.assert_allclose(values, expected, rtol=1e-8, atol=1e-12)
+    assert len(asked) >= call
+    until(lambda: len({*client.nthreads()} - {lost}) == 2)  # the worker is replaced
 
 
 def test_steps_that_workers_go_on_with(client, monkeypatch):
@@ -567,6 +628,15 @@ def test_bad_input(client):
         Tracer(model, spread(X), y, client=client)
     with pytest.raises(lt.InvalidInput, match="the same partitions"):
         Tracer(model, spread(X), dd.from_pandas(y, npartitions=2, sort=False), client=client)
+    with pytest.raises(
+        lt.InvalidInput, match="X is a Series of 1 dimensions; pass a Dask DataFrame"
+    ):
+        Tracer(model, spread(X["a"]), spread(y), client=client)
+    with pytest.raises(lt.InvalidInput, match=r"client is a str; pass a distributed\.Client"):
+        Tracer(model, spread(X), spread(y), client="scheduler:8786")
+    hole = y.astype(str).where(y.index != "r7", None)
+    with pytest.raises(lt.InvalidInput, match="y has 1 missing value"):
+        Tracer(model, spread(X), spread(hole), spread(w), client=client)
     with pytest.raises(lt.InvalidInput, match="plan is 'fast'"):
         Tracer(model, spread(X), spread(y), client=client, plan="fast")
     with pytest.raises(lt.InvalidInput, match="negative values"):
@@ -603,8 +673,13 @@ def test_a_closed_client_and_a_cluster_without_workers():
         client.close()
         with pytest.raises(lt.LeaftraceError, match=r"client is closed; start a new one"):
             Tracer(model, *rows, client=client)
-        with pytest.raises(lt.LeaftraceError, match=r"client is closed"):
-            tracer.influence(X[:2], y[:2])
+        for ask in (
+            lambda: tracer.influence(X[:2], y[:2]),
+            lambda: tracer.refit(without=rows[1] > 3),
+            lambda: tracer.group_effects(rows[1] > 3, X[:2], y[:2]),
+        ):
+            with pytest.raises(lt.LeaftraceError, match=r"client is closed"):
+                ask()
 
 
 def test_all_workers_are_lost(monkeypatch):

@@ -151,6 +151,99 @@ def test_native_text(spark):
     np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-7)  # six digits of parameters
 
 
+@cache
+def plain(spark):
+    """Return a model without categories, its tracer in memory, X, y, and its rows in one partition."""
+    X, labels, _ = world()
+    X = X[["a", "b", "c"]].assign(flag=(X["c"] > 0).where(X["b"] > -1), price=X["a"].round(2))
+    y = labels["two"]
+    model = xgb.XGBClassifier(n_estimators=3, max_depth=3, n_jobs=1)
+    numbers = X.astype(float)
+    model.fit(numbers[:N], y[:N])
+    near = lt.Tracer(model, numbers[:N], y[:N], dtype="float64")
+    table = numbers[:N].assign(y=y[:N], id=np.arange(N))
+    flag = "case when not isnan(flag) then flag > 0.5 end as flag"
+    frame = spark.createDataFrame(table).coalesce(1)
+    columns = ["a", "b", "c", flag, "cast(price as decimal(9, 2)) as price", "y", "id"]
+    return model, near, numbers, y, frame.selectExpr(*columns).persist()
+
+
+PLAIN = {"features": ["a", "b", "c", "flag", "price"], "label": "y", "order": "id"}
+
+
+def test_types_of_columns_and_names_with_dots(spark):
+    """Truth values with holes, decimals and labels as decimals are numbers; rows may be anywhere."""
+    from leaftrace.spark import Tracer
+
+    model, near, X, y, frame = plain(spark)
+    assert dict(frame.dtypes) | {"flag": "boolean", "price": "decimal(9,2)"} == dict(frame.dtypes)
+    parts = [frame.where("id < 0"), frame.where("id = 7"), frame.where("id <> 7")]
+    frame = parts[2].union(parts[0]).union(parts[1]).withColumnRenamed("id", "the.id")
+    frame = frame.withColumn("y", frame["y"].cast("decimal(3, 1)"))
+    far = Tracer(model, frame, **PLAIN | {"order": "the.id"}, dtype="float64")
+    values = far.influence(X[N:], y[N:], reduce="mean").toPandas().sort_values("the.id")["value"]
+    expected = near.influence(X[N:], y[N:], reduce="mean")
+    np.testing.assert_allclose(values, expected.values[:, 0], **SAME)
+    groups = far.by("case when a > 0 then 'high' end", X[N:], y[N:])
+    assert groups["group"].tolist() == ["high", "missing"]
+    table = expected.by(np.where(X["a"][:N] > 0, "high", "low"))
+    for column in ("rows", "total"):
+        np.testing.assert_allclose(groups[column], table[column], **SAME)
+    effects = far.group_effects("case when a > 0 then 'high' end", X[N:], y[N:])
+    assert effects["rows"].tolist() == groups["rows"].tolist()
+
+
+def test_names_that_several_rows_have(spark):
+    """Rows with one name cannot be told apart: values are right, what is asked by name is refused."""
+    from leaftrace.spark import Tracer
+
+    model, near, X, y, frame = plain(spark)
+    twice = frame.withColumn("id", frame["id"] % 1000)
+    far = Tracer(model, twice, **PLAIN, dtype="float64")
+    values = far.influence(X[N:], y[N:], reduce="mean").toPandas()["value"]
+    expected = near.influence(X[N:], y[N:], reduce="mean").values[:, 0]
+    np.testing.assert_allclose(np.sort(values), np.sort(expected), **SAME)
+    for ask in (far.by, far.group_effects):
+        with pytest.raises(lt.InvalidInput, match=r"1,200 rows were asked for .*1,600 found"):
+            ask("a > 0", X[N:], y[N:])
+    with pytest.raises(lt.InvalidInput, match=r"order= must name each row by a value of its own"):
+        far.refit(without="a > 0")
+    for wrong, words in {"nope > 0": "UNRESOLVED_COLUMN", "a + 1": "FILTER_NOT_BOOLEAN"}.items():
+        with pytest.raises(lt.InvalidInput, match=words):
+            far.refit(without=wrong)
+    with pytest.raises(lt.InvalidInput, match=r"Spark does not take this: .*`nope`"):
+        far.by("nope", X[N:], y[N:])
+    far.close()
+
+
+WRONG = {  # columns of the frame that are replaced, arguments, words of the error
+    "no features": ({}, {"features": []}, "features is empty"),
+    "a feature twice": ({}, {"features": ["a", "a", "b"]}, "features has 'a' more than once"),
+    "not all features": ({}, {"features": ["a", "b"]}, "lacks the column"),
+    "a number as vector": ({}, {"features": "a"}, r"type double, .*pass \['a'\]"),
+    "vectors of any length": (
+        {"a": "if(id < 9, array(a, b, c), array(a, b, c, 1, 2))"},
+        {"features": "a"},
+        "rows of the column 'a' have 3 to 5 features",
+    ),
+    "several labels": ({"y": "array(y, y)"}, {}, "type array<bigint>; a label is a number"),
+    "no label": ({"y": "if(id = 7, null, y)"}, {}, "y has 1 missing value"),
+    "no name": ({"id": "if(id = 7, null, id)"}, {}, r"'id' has no value in 1 row\(s\)"),
+    "weights of text": ({"a": "'x'"}, {"weight": "a"}, "CAST_INVALID_INPUT|missing value"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_columns_that_cannot_be_read(name, spark):
+    from leaftrace.spark import Tracer
+
+    replaced, arguments, words = WRONG[name]
+    model, _, _, _, frame = plain(spark)
+    chosen = [f"{replaced[c]} as {c}" if c in replaced else c for c in frame.columns]
+    with pytest.raises(lt.LeaftraceError, match=words):
+        Tracer(model, frame.selectExpr(*chosen), **PLAIN | arguments)
+
+
 def test_a_table_without_rows(spark):
     from leaftrace._tracer.cluster.spark.rows import arrow_table
 

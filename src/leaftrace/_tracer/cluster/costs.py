@@ -19,10 +19,14 @@ class Prices:
 
     ``round``  seconds of a reduction beside the work of its partitions
     ``wire``   bytes a second that a machine sends, with packing and unpacking
+    ``read``   seconds for each byte of the state of a partition, which every reduction reads
+    ``redo``   share of partitions that a step finds without the steps before it, and does these again
     """
 
     round: float
     wire: float
+    read: float = 0.0
+    redo: float = 0.0
 
 
 def whole_ensemble(e: Ensemble, n: int) -> Ensemble:
@@ -33,9 +37,12 @@ def whole_ensemble(e: Ensemble, n: int) -> Ensemble:
 
 def row_form_seconds(cluster: Cluster, prices: Prices, e: Ensemble, n: int, queries: int) -> float:
     """Expected time of the row form."""
-    rounds = -(-queries // BLOCKS[-1])
-    work = 1e-9 * machine() * backward_cost(whole_ensemble(e, n), queries)
-    return work / cluster.threads + rounds * e.n_steps * prices.round
+    rounds = -(-queries // BLOCKS[-1]) * e.n_steps
+    whole = whole_ensemble(e, n)
+    work = 1e-9 * machine() * backward_cost(whole, queries)
+    work *= 1 + prices.redo * e.n_steps / 2
+    reading = prices.read * whole.leaves.size * e.leaves.itemsize
+    return (work + rounds * reading) / cluster.threads + rounds * prices.round
 
 
 def leaf_form_seconds(

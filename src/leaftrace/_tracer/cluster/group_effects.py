@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput
+from ..._data.grouping import Groups, groups_of_values
 from ..._data.tables import table
 from .refitting import Removal
 
@@ -19,33 +19,19 @@ if TYPE_CHECKING:
 GROUPS_AT_ONCE = 8  # partitions keep a copy of their rows for each
 
 
-@dataclass(frozen=True)
-class GroupedRows:
-    """Groups of the training rows.
-
-    ``names``    (groups,) sorted
-    ``members``  positions in the order in which the labels came, for each group
-    """
-
-    names: np.ndarray
-    members: list[Ints]
-
-    @staticmethod
-    def of(labels: np.ndarray) -> GroupedRows:
-        """Groups by a label for each training row; there must be two or more."""
-        names, code = np.unique(labels, return_inverse=True)
-        if len(names) < 2:
-            raise InvalidInput(
-                f"all training rows are in one group ({names.tolist()}); pass groups to tell apart."
-            )
-        order = np.argsort(code, kind="stable")
-        edges = np.cumsum(np.bincount(code, minlength=len(names)))[:-1]
-        return GroupedRows(names, np.split(order, edges))
+def two_or_more_groups(labels: np.ndarray) -> Groups:
+    """Groups by a label for each training row; missing labels are a group."""
+    groups = groups_of_values(labels)
+    if len(groups) < 2:
+        raise InvalidInput(
+            f"all training rows are in one group ({groups.names.tolist()}); pass groups to tell apart."
+        )
+    return groups
 
 
 def group_effects_table(
     tracer: ClusterTracer,
-    groups: GroupedRows,
+    groups: Groups,
     predicted: F64,
     removal_of: Callable[[Ints], Removal],
     X_test: Any,
@@ -58,7 +44,7 @@ def group_effects_table(
     """
     columns: dict[str, Any] = {
         "group": groups.names,
-        "rows": np.array([len(rows) for rows in groups.members]),
+        "rows": groups.count,
         "predicted": predicted,
     }
     if refit:
@@ -78,20 +64,19 @@ def _mean_loss_of_model(tracer: ClusterTracer, X_test: Any, y_test: Any) -> floa
 
 def _losses_without(
     tracer: ClusterTracer,
-    groups: GroupedRows,
+    groups: Groups,
     removal_of: Callable[[Ints], Removal],
     X_test: Any,
     y_test: Any,
 ) -> F64:
     """(groups,) mean losses of the test rows by refits without each group."""
+    members = [groups.rows(g) for g in range(len(groups))]
     local = tracer.local
     if local is not None:
-        return np.array(
-            [local.refit(without=g).loss(X_test, y_test).mean() for g in groups.members]
-        )
+        return np.array([local.refit(without=rows).loss(X_test, y_test).mean() for rows in members])
     assert tracer.engine is not None
     losses: list[float] = []
-    for some in _blocks(groups.members):
+    for some in _blocks(members):
         removals = [removal_of(rows) for rows in some]
         losses += [
             float(model.loss(X_test, y_test).mean()) for model in tracer.engine.refits(removals)

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..._data import inputs
 from ..._data.arrays import F64
+from ..._data.frames import to_numpy
 from ..._model.start import float32_parts, mean_labels
 
 MAX_DISTINCT_LABELS = 1000  # up to this many are counted one by one
@@ -57,9 +58,9 @@ def _add_weights(a: dict[Any, float] | None, b: dict[Any, float] | None) -> dict
 
 def summarise_labels(y: Any, w: Any) -> LabelSummary:
     """Summarise the labels y and weights w (or None) of a partition."""
-    y = np.asarray(y)
+    y = to_numpy(y)
     n = len(y)
-    w = np.ones(n) if w is None else inputs.numbers(np.asarray(w), "sample_weight", n)
+    w = np.ones(n) if w is None else inputs.numbers(w, "sample_weight", n)
     if (w < 0).any():
         raise inputs.InvalidInput(
             "sample_weight has negative values; weights must be zero or more."

@@ -36,6 +36,10 @@ class Removal(Protocol):
         """(n,) whether each row of a partition leaves."""
         ...
 
+    def check(self, count: int) -> None:
+        """Raise an error if another number of rows leaves than was meant."""
+        ...
+
 
 @dataclass(frozen=True)
 class RemovedPositions:
@@ -49,15 +53,31 @@ class RemovedPositions:
         mask[self.positions[first:last] - part.start] = True
         return mask
 
+    def check(self, count: int) -> None:
+        """Nothing: a position is that of one row."""
+
 
 @dataclass(frozen=True)
 class RemovedNames:
-    """Rows that leave, by their names."""
+    """Rows that leave, by their names, which are values of this column."""
 
     names: np.ndarray
+    column: str
 
     def mask(self, part: Part) -> NDArray[np.bool_]:
         return np.isin(part.names, self.names)
+
+    def check(self, count: int) -> None:
+        check_names(count, len(self.names), self.column)
+
+
+def check_names(found: int, meant: int, column: str) -> None:
+    """Raise an error if the names of rows do not tell them apart, or are others each time."""
+    if found != meant:
+        raise InvalidInput(
+            f"{meant:,} rows were asked for by the column '{column}', and {found:,} found by its values; order= must "
+            "name each row by a value of its own, the same each time the rows are read."
+        )
 
 
 @dataclass(frozen=True)
@@ -186,6 +206,10 @@ def refits_without(cluster: Cluster, trace: Trace, removals: Sequence[Removal]) 
     sent_removals = cluster.send(list(removals))
     found: BySet = cluster.total(totals_by_set, e=cluster.send(e), removals=sent_removals)
     totals = [found.sums[s] for s in range(len(removals))]
+    assert e.whole is not None
+    counts = [e.whole[0] - left.n for left in totals]
+    for removal, count in zip(removals, counts, strict=True):
+        removal.check(count)
     rests = [_model_left(trace, of_set) for of_set in totals]
     ask = {"rests": cluster.send(rests), "removals": sent_removals, "key": uuid4().hex}
     values = [np.zeros_like(e.values) for _ in removals]
@@ -197,10 +221,9 @@ def refits_without(cluster: Cluster, trace: Trace, removals: Sequence[Removal]) 
             "with this training set the leaf values of the model are not finite numbers; train the model with a "
             "smaller learning rate or more regularisation."
         )
-    assert e.whole is not None
     return [
-        (replace(e, base=rest.base, values=refitted), e.whole[0] - left.n)
-        for rest, refitted, left in zip(rests, values, totals, strict=True)
+        (replace(e, base=rest.base, values=refitted), count)
+        for rest, refitted, count in zip(rests, values, counts, strict=True)
     ]
 
 

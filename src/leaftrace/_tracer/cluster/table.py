@@ -55,12 +55,7 @@ class ClusterTable(PartedTable):
 
     def read_all(self) -> Any:
         assert self.rows is not None
-        tables = list(self.rows.tables())
-        if hasattr(tables[0], "iloc"):
-            import pandas as pd
-
-            return pd.concat(tables)
-        return np.concatenate(tables)
+        return joined(list(self.rows.tables()))
 
     def leaves(
         self,
@@ -80,6 +75,15 @@ class ClusterTable(PartedTable):
                 yield part, leaves, offset
 
         return temporary_leaves(self.n, computed)
+
+
+def joined(parts: list[Any]) -> Any:
+    """Parts of a table or column as one, of pandas or an array."""
+    if hasattr(parts[0], "iloc"):
+        import pandas as pd
+
+        return pd.concat(parts)
+    return np.concatenate(parts)
 
 
 def _taken(table: Any, rows: Ints) -> Any:

@@ -35,6 +35,10 @@ class DaskCluster:
     """Partitions on the workers of a Dask cluster."""
 
     def __init__(self, client: Client | None) -> None:
+        if client is not None and not isinstance(client, Client):
+            raise InvalidInput(
+                f"client is a {type(client).__name__}; pass a distributed.Client, for example Client('scheduler:8786')."
+            )
         self.client: Any = client or _running_client()
         self.parts: list[Future] = []
         self.sizes: list[int] = []

@@ -13,11 +13,11 @@ from distributed import Future
 
 from ...._data.arrays import F64, Real
 from ...._data.errors import InvalidInput
+from ...._data.grouping import groups_of_values, is_missing
 from ...._data.tables import table
 from ...influence import FIRST_ORDER, Influence, rank
 from ..answers import QueryWords, TopRows
 from ..part import Part
-from .rows import delayed_partitions
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -117,14 +117,7 @@ class DaskInfluence:
         ``groups``: a label for each training row, in a Dask Series or Array with the partitions of
         the rows.
         """
-        labels = [p for p in delayed_partitions(groups, "groups")]
-        futures = self._tracer.client.compute(labels)
-        if len(futures) != len(self._chunks):
-            raise InvalidInput(
-                f"groups has {len(futures)} partitions, the training rows {len(self._chunks)}; pass one label for "
-                "each row, in the same partitions."
-            )
-        sums = self._map(_sums_by_group, futures)
+        sums = self._map(_sums_by_group, self._tracer._spread(groups, "groups"))
         return group_table(self._tracer.cluster.add_up(sums), self.test_index, self._words)
 
     def _map(self, fn: Any, *items: Sequence[Any], **common: Any) -> list[Future]:
@@ -162,7 +155,10 @@ def _top_of_part(part: Part, result: Influence, k: int, effect: str | None) -> T
 
 @dataclass(frozen=True)
 class GroupSums:
-    """Sums over groups: by group the number of rows, and (3, queries) of values, burdens, changes."""
+    """Sums over groups: by group the number of rows, and (3, queries) of values, burdens, changes.
+
+    The rows without a label are the group None.
+    """
 
     by_group: dict[Any, tuple[int, F64]]
 
@@ -174,26 +170,27 @@ class GroupSums:
         return GroupSums(both)
 
 
-def _sums_by_group(part: Part, result: Influence, groups: Any) -> GroupSums:
-    labels = np.asarray(groups)
-    if len(labels) != len(part):
-        raise InvalidInput(
-            f"a partition of groups has {len(labels)} labels for {len(part)} rows; pass one for each row."
-        )
-    names, code = np.unique(labels, return_inverse=True)
+def _sums_by_group(part: Part, result: Influence, labels: np.ndarray) -> GroupSums:
+    groups = groups_of_values(labels)
+    absent = is_missing(labels)
     stacked = np.stack([result.values, result.burden, result.change]).astype(np.float64)
     found = {}
-    for g, name in enumerate(names.tolist()):
-        here = code == g
-        found[name] = (int(here.sum()), stacked[:, here].sum(axis=1))
+    for g, name in enumerate(groups.names.tolist()):
+        here = groups.rows(g)
+        key = None if absent[here[0]] else name
+        found[key] = (len(here), stacked[:, here].sum(axis=1))
     return GroupSums(found)
 
 
 def group_table(sums: GroupSums, test_index: np.ndarray, words: ValueWords) -> Any:
     """The table of `Influence.by`."""
-    names = sorted(sums.by_group)
-    count = np.array([sums.by_group[name][0] for name in names])
-    parts = np.stack([sums.by_group[name][1] for name in names])  # (G, 3, queries)
+    labels = np.empty(len(sums.by_group), dtype=object)
+    labels[:] = list(sums.by_group)
+    groups = groups_of_values(labels)
+    in_order = [sums.by_group[labels[i]] for i in np.argsort(groups.code)]
+    names = groups.names if None in sums.by_group else np.array(groups.names.tolist())
+    count = np.array([rows for rows, _ in in_order])
+    parts = np.stack([found for _, found in in_order])  # (G, 3, queries)
     total, burden, change = (parts[:, i].T.ravel() for i in range(3))
     times = len(test_index)
     empty = Influence(
@@ -208,7 +205,7 @@ def group_table(sums: GroupSums, test_index: np.ndarray, words: ValueWords) -> A
         {
             "test_row": np.repeat(test_index, len(names)),
             "test_position": np.repeat(np.arange(times), len(names)),
-            "group": np.tile(np.array(names), times),
+            "group": np.tile(names, times),
             "rows": np.tile(count, times),
             "effect": np.array([empty.effect_word(b) for b in burden], dtype=object),
             "total": total,

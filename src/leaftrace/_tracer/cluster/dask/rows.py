@@ -21,6 +21,7 @@ from ...._adapters import Source
 from ...._data import inputs
 from ...._data.arrays import F64, Ids
 from ...._data.errors import InvalidInput, LeaftraceError
+from ...._data.frames import to_numpy
 from ...._data.row_labels import aligned as in_order_of
 from ...._data.row_labels import labels_of, row_index
 from ..labels import LabelSummary, summarise_labels
@@ -39,7 +40,13 @@ class DaskRows:
         self, cluster: DaskCluster, X: Any, y: Any, w: Any, baseline: Any, qid: Any
     ) -> None:
         self.cluster = cluster
+        if getattr(X, "ndim", 0) != 2:
+            raise InvalidInput(
+                f"X is a {type(X).__name__} of {getattr(X, 'ndim', 0)} dimensions; pass a Dask DataFrame, or an Array "
+                "of two: rows and features."
+            )
         names = getattr(X, "columns", None)
+        self.labelled = names is not None  # by an index
         self.columns = [str(c) for c in (range(X.shape[1]) if names is None else names)]
         given = zip((X, y, w, baseline, qid), NAMES, strict=True)
         columns = [None if x is None else delayed_partitions(x, name) for x, name in given]
@@ -148,7 +155,7 @@ def _vectors_of(X: Any, *columns: Any) -> Vectors:
     n = len(X)
     check_length(columns[0], n, "y")
     found: list[Any] = [
-        None if x is None else np.asarray(in_order_of(x, index, name, "X"))
+        None if x is None else to_numpy(in_order_of(x, index, name, "X"))
         for x, name in zip(columns, NAMES[1:], strict=True)
     ]
     found.append(None if index is None else row_index(X, n))
@@ -180,7 +187,7 @@ def delayed_partitions(x: Any, name: str) -> list[Any]:
 
 
 @contextmanager
-def reading_errors() -> Iterator[None]:
+def reading_errors(what: str = "the training rows") -> Iterator[None]:
     """Re-raise errors of reading partitions as LeaftraceError."""
     try:
         yield
@@ -188,6 +195,6 @@ def reading_errors() -> Iterator[None]:
         raise
     except (OSError, ValueError, TypeError, KeyError, ArithmeticError, RuntimeError) as error:
         raise LeaftraceError(
-            f"a partition of the training rows cannot be computed ({type(error).__name__}: {error}); mend it, and "
-            "make the tracer again."
+            f"a partition of {what} cannot be computed ({type(error).__name__}: {error}); mend it, and "
+            "ask again."
         ) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from distributed import Client
+from distributed import Client, Future
 
 from ...._data.arrays import Ints
 from ...._data.errors import InvalidInput
@@ -17,12 +17,13 @@ from ...influence import Influence
 from ...label_answers import label_action, refuse_transformed_labels, target_class
 from ..answers import QueryWords, part_influence, part_labels_influence
 from ..costs import Prices
-from ..group_effects import GroupedRows, group_effects_table
+from ..group_effects import group_effects_table, two_or_more_groups
 from ..refitting import RemovedPositions
 from ..tracer import ClusterTracer, Plan, query_words
 from .cluster import DaskCluster, cluster_errors
 from .influence import DaskInfluence, ValueWords
-from .rows import DaskRows, delayed_partitions
+from .row_columns import brought_column, spread_column
+from .rows import DaskRows
 
 PRICES = Prices(round=0.003, wire=2e8)
 
@@ -68,6 +69,7 @@ class Tracer(ClusterTracer):
     ) -> None:
         self.cluster = DaskCluster(client)
         rows = DaskRows(self.cluster, X, y, sample_weight, baseline, qid)
+        self._labelled = rows.labelled
         with cluster_errors():
             self._open(
                 rows, local_model(model), plan, fidelity, dtype, memory_limit, params, PRICES
@@ -164,11 +166,7 @@ class Tracer(ClusterTracer):
         rows come to the client.
         """
         labels = self._gathered(groups, "groups")
-        if len(labels) != self.n_rows:
-            raise InvalidInput(
-                f"groups has {len(labels)} labels for {self.n_rows} training rows; pass one for each."
-            )
-        grouped = GroupedRows.of(labels)
+        grouped = two_or_more_groups(labels)
         found = self.influence(X_test, y_test, reduce="mean").by(
             groups if self.local is None else labels
         )
@@ -179,11 +177,17 @@ class Tracer(ClusterTracer):
                 self, grouped, predicted, RemovedPositions, X_test, y_test, refit
             )
 
+    def _spread(self, column: Any, name: str) -> list[Future]:
+        """A column for the training rows, an array for each partition."""
+        return spread_column(self.cluster, column, name, self._labelled)
+
     def _gathered(self, column: Any, name: str) -> np.ndarray:
-        """A column of all rows, brought to the client."""
+        """A column for all training rows, brought to the client."""
+        if self.local is not None:
+            labels = self.local.train_index if self._labelled else None
+            return brought_column(self.cluster, column, name, self.n_rows, labels)
         with cluster_errors():
-            parts = self.cluster.gather(self.client.compute(delayed_partitions(column, name)))
-        return np.concatenate([np.asarray(part) for part in parts])
+            return np.concatenate(self.cluster.gather(self._spread(column, name)))
 
     def _positions(self, rows: Any) -> Ints:
         """Positions of rows as a user gives them."""

@@ -7,6 +7,7 @@ it again. Nothing waits for all tasks at once, so executors may come and go.
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
@@ -56,10 +57,7 @@ class SparkCluster:
         return len(self.numbers)
 
     def check(self) -> None:
-        if self.context._jsc is None or self.context._jsc.sc().isStopped():
-            raise LeaftraceError(
-                "the Spark session is stopped; start a new one, and make the tracer again with a DataFrame of it."
-            )
+        check_running(self.context)
 
     def send(self, data: Any) -> Any:
         return self.context.broadcast(data)
@@ -86,8 +84,9 @@ class SparkCluster:
         before.unpersist()
 
     def close(self) -> None:
-        """Let go of the state."""
-        self.state.unpersist()
+        """Let go of the state; a session that is stopped has done that."""
+        if is_running(self.context):
+            self.state.unpersist()
 
 
 def add_up(lines: Any, count: int) -> Any:
@@ -115,14 +114,34 @@ def spark_context(session: Any) -> Any:
         ) from error
 
 
+def is_running(context: Any) -> bool:
+    """Whether a context of Spark is not stopped."""
+    return context._jsc is not None and not context._jsc.sc().isStopped()
+
+
+def check_running(context: Any) -> None:
+    """Raise an error if a context of Spark is stopped."""
+    if not is_running(context):
+        raise LeaftraceError(
+            "the Spark session is stopped; start a new one, and make the tracer again with a DataFrame of it."
+        )
+
+
 @contextmanager
 def spark_errors() -> Iterator[None]:
-    """Re-raise errors of Spark as LeaftraceError."""
+    """Re-raise errors of Spark as LeaftraceError, and those about a request as InvalidInput."""
     from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
+    from pyspark.errors import (
+        AnalysisException,
+        PySparkException,
+        PySparkTypeError,
+        PySparkValueError,
+    )
 
     try:
         yield
+    except (AnalysisException, PySparkTypeError, PySparkValueError) as error:
+        raise InvalidInput(f"Spark does not take this: {_cause(str(error))}") from error
     except (PySparkException, Py4JError) as error:
         raise LeaftraceError(
             f"Spark could not compute with a partition of the training rows: {_cause(str(error))}"
@@ -132,6 +151,9 @@ def spark_errors() -> Iterator[None]:
 def _cause(text: str) -> str:
     """The lines of a message of Spark that say what happened, without the stacks around them."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    named = [line for line in lines if re.match(r"\[[A-Z][A-Z0-9_.]+\]", line)]
+    if named:
+        return named[0][:600]
     told = [line for line in lines if not line.startswith(("at ", "File ", "Traceback", "..."))]
     errors = [line for line in told if "Error" in line or "Exception" in line]
     return " / ".join(dict.fromkeys((errors or told)[-3:]))[:600]

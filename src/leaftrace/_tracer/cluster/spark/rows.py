@@ -19,7 +19,7 @@ from ..labels import LabelSummary, summarise_labels
 from ..part import Part
 from ..protocol import Vectors
 from .cluster import SparkCluster, add_up, spark_context, spark_errors
-from .columns import Columns
+from .columns import Columns, quoted
 from .stages import RESULT, STATE, Failure, OpenStage, RowsStage, TableStage
 
 
@@ -44,7 +44,7 @@ class SparkRows:
         context = spark_context(self.frame.sparkSession)
         with spark_errors():
             parts = max(self.frame.rdd.getNumPartitions(), context.defaultParallelism)
-        order = f"`{self.chosen.order}`"
+        order = quoted(self.chosen.order)
         frame = self.frame.repartitionByRange(parts, order).sortWithinPartitions(order)
         return replace(self, frame=frame, sorted=True)
 

@@ -84,8 +84,11 @@ class RowsStage:
     fn: Callable[..., Any]
 
     def __call__(self, batches: Batches) -> Batches:
+        found = []
         try:
-            found = [self.fn(*self.columns.labels(table)) for table in tables_of(batches)]
+            for table in tables_of(batches):
+                self.columns.names(table)  # an error where they are missing
+                found.append(self.fn(*self.columns.labels(table)))
         except LeaftraceError as error:
             yield result(Failure(error))
             return

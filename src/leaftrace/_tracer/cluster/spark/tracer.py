@@ -10,20 +10,23 @@ import numpy as np
 
 from ...._adapters.spark_models import local_model
 from ...._data.errors import InvalidInput
+from ...._data.grouping import groups_of_values
+from ...._data.tables import table
 from ...._engine.queries import Of, Reduce
 from ...._engine.refit import RefittedModel
 from ...label_answers import refuse_transformed_labels, target_class
 from ..answers import part_influence, part_labels_influence
 from ..costs import Prices
-from ..group_effects import GroupedRows, group_effects_table
-from ..refitting import RemovedNames
+from ..group_effects import group_effects_table, two_or_more_groups
+from ..refitting import RemovedNames, check_names
 from ..tracer import ClusterTracer, Plan
-from .cluster import SparkCluster, spark_errors
-from .columns import Columns, check_columns
+from .cluster import SparkCluster, check_running, spark_context, spark_errors
+from .columns import Columns, check_columns, quoted
 from .rows import SparkRows, arrow_table
 from .stages import ColumnsStage, ScoreStage
 
-PRICES = Prices(round=0.3, wire=1e8)
+# A process that computes with a partition in one step may not be that of the step before.
+PRICES = Prices(round=0.3, wire=1e8, read=2e-9, redo=0.5)
 
 
 class Tracer(ClusterTracer):
@@ -74,12 +77,8 @@ class Tracer(ClusterTracer):
         names = features if isinstance(features, str) else tuple(features)
         scores = (baseline,) if isinstance(baseline, str) else tuple(baseline or ())
         self._columns = Columns(names, label, weight, scores, qid, order)
-        wanted = [names] if isinstance(names, str) else list(names)
-        wanted += [name for name in (label, weight, qid, order, *scores) if name is not None]
-        if absent := check_columns(frame, wanted):
-            raise InvalidInput(
-                f"the DataFrame has no column '{absent}'; it has {', '.join(map(repr, frame.columns))}."
-            )
+        check_running(spark_context(frame.sparkSession))
+        check_columns(frame, self._columns)
         self.frame = frame
         own, reported = local_model(model)
         given = {**reported, **(params or {})}
@@ -164,7 +163,7 @@ class Tracer(ClusterTracer):
 
     def _name_schema(self) -> str:
         kind = self.frame.schema[self._columns.order].dataType.simpleString()
-        return f"`{self._columns.order}` {kind}"
+        return f"{quoted(self._columns.order)} {kind}"
 
     def _name_type(self) -> Any:
         """The Arrow type of the names of rows."""
@@ -195,29 +194,50 @@ class Tracer(ClusterTracer):
         """
         from pyspark.sql import functions
 
-        order = self._columns.order
-        column = functions.expr(groups) if isinstance(groups, str) else groups
-        weight = (
-            functions.lit(1.0)
-            if self._columns.weight is None
-            else functions.col(self._columns.weight)
-        )
-        rows = self.frame.select(functions.col(order), column.alias("group"), weight.alias("_w"))
-        values = self.influence(X_test, y_test, of=of, reduce="mean").join(rows, order)
+        self._check()
         name = of if isinstance(of, str) else "goal"
+        change = f"{name}_change_if_removed"
+        values = self.influence(X_test, y_test, of=of, reduce="mean").toDF("_order", "_value")
         with spark_errors():
-            found = (
-                values.groupBy("group")
+            weight = self._columns.weight
+            chosen = [
+                functions.col(quoted(self._columns.order)).alias("_order"),
+                self._labels(groups),
+                (functions.lit(1.0) if weight is None else functions.col(quoted(weight))).alias(
+                    "_w"
+                ),
+            ]
+            sums = (
+                values.join(self.frame.select(*chosen), "_order")
+                .groupBy("group")
                 .agg(
                     functions.count("*").alias("rows"),
-                    functions.sum("value").alias("total"),
-                    functions.sum(-functions.col("value") * functions.col("_w")).alias(
-                        f"{name}_change_if_removed"
-                    ),
+                    functions.sum("_value").alias("total"),
+                    functions.sum(-functions.col("_value") * functions.col("_w")).alias(change),
                 )
-                .orderBy("group")
             )
-            return arrow_table(found).to_pandas()
+            found = arrow_table(sums)
+        named = groups_of_values(found["group"].to_numpy())
+        totals = named.sums(
+            np.stack([found[x].to_numpy() for x in ("rows", "total", change)], axis=1)
+        )
+        rows, total, changes = totals.T
+        check_names(int(rows.sum()), self.n_rows, self._columns.order)
+        return table(
+            {"group": named.names, "rows": rows.astype(int), "total": total, change: changes}, ""
+        )
+
+    def _labels(self, groups: Any) -> Any:
+        """The column with the group of each row, from its name or an expression of SQL."""
+        from pyspark.sql import functions
+
+        if isinstance(groups, str):
+            groups = (
+                functions.col(quoted(groups))
+                if groups in self.frame.columns
+                else functions.expr(groups)
+            )
+        return groups.alias("group")
 
     def group_effects(self, groups: Any, X_test: Any, y_test: Any, *, refit: bool = True) -> Any:
         """Changes of the mean loss of the test rows without each group of training rows.
@@ -229,20 +249,19 @@ class Tracer(ClusterTracer):
         that of the refit. A step of the refits is one job for eight groups; names and groups of all
         rows come to the driver.
         """
-        from pyspark.sql import functions
-
-        column = functions.expr(groups) if isinstance(groups, str) else groups
+        self._check()
+        order = quoted(self._columns.order)
         with spark_errors():
-            rows = arrow_table(self.frame.select(f"`{self._columns.order}`", column.alias("group")))
+            rows = arrow_table(self.frame.select(order, self._labels(groups)))
         names = rows.column(0).to_numpy()
         if self.local is not None:  # its rows are in the order of their names
             rows = rows.take(np.argsort(names))
-        grouped = GroupedRows.of(rows.column(1).to_numpy())
+        grouped = two_or_more_groups(rows.column(1).to_numpy())
         found = self.by(groups, X_test, y_test)
         change = dict(zip(found["group"], found["loss_change_if_removed"], strict=True))
         predicted = np.array([change[name] for name in grouped.names.tolist()])
         return group_effects_table(
-            self, grouped, predicted, lambda at: RemovedNames(names[at]), X_test, y_test, refit
+            self, grouped, predicted, lambda at: self._named(names[at]), X_test, y_test, refit
         )
 
     def refit(self, without: Any) -> SparkRefittedModel:
@@ -250,16 +269,24 @@ class Tracer(ClusterTracer):
 
         ``without``  a condition on the columns of the frame: a Column, or SQL text
         """
-        order = self._columns.order
+        self._check()
         with spark_errors():
-            chosen = self.frame.where(without).select(f"`{order}`")
+            chosen = self.frame.where(without).select(quoted(self._columns.order))
             names = arrow_table(chosen).column(0).to_numpy()
         if self.local is not None:
             at = np.flatnonzero(np.isin(self.local.train_index, names))
             model = self.local.refit(without=at)
         else:
-            model = self._refit(RemovedNames(names))
+            model = self._refit(self._named(names))
         return SparkRefittedModel(model.source, model.rows, model.ensemble, self)
+
+    def _named(self, names: np.ndarray) -> RemovedNames:
+        """Rows that leave."""
+        return RemovedNames(names, self._columns.order)
+
+    def _check(self) -> None:
+        """Raise an error if the session is stopped."""
+        check_running(spark_context(self.frame.sparkSession))
 
 
 @dataclass(frozen=True, repr=False)
@@ -277,6 +304,7 @@ class SparkRefittedModel(RefittedModel):
             raise InvalidInput(
                 "this model was refitted at the driver; predict tables in memory, by predict(X), or use its .model."
             )
+        tracer._check()
         model = RefittedModel(tracer.engine.finder, self.rows, self.ensemble)
         sent = frame.sparkSession.sparkContext.broadcast(model)
         stage = ScoreStage(needed, sent, tracer._name_type(), columns.order)
