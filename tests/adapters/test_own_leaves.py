@@ -1,5 +1,8 @@
 """Our own traversal finds the leaves that the libraries find, for every kind of split and of value."""
 
+import gc
+import weakref
+
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
@@ -187,6 +190,22 @@ def test_catboost_reads_what_the_traversal_is_not_made_for(data, monkeypatch):
     some = X[["x0", "few"]].astype({"few": str})
     one_hot = CatBoostClassifier(**CATBOOST, one_hot_max_size=10, cat_features=["few"]).fit(some, y)
     assert lt.Tracer(one_hot, some, y).fidelity.exact
+
+
+def test_leaves_are_freed_with_their_tracer(data, monkeypatch):
+    """Nothing holds them in a circle, which would keep them until Python looks for circles."""
+    monkeypatch.setattr(row_leaves, "LEAST_ROWS", 0)
+    X, y = data
+    model = CatBoostClassifier(**CATBOOST).fit(of_numbers(X), y)
+    gc.collect()
+    gc.disable()
+    try:
+        tracer = lt.Tracer(model, of_numbers(X), y)
+        leaves = weakref.ref(tracer.engine.ensemble.leaves)
+        del tracer
+        assert leaves() is None
+    finally:
+        gc.enable()
 
 
 def test_text_among_numbers_is_the_librarys_error(data, monkeypatch):

@@ -10,7 +10,7 @@ from typing import Any
 import catboost
 import numpy as np
 
-from ..._data import frames
+from ..._data import frames, inputs
 from ..._data.arrays import Ids, Ints
 from ..._data.errors import InvalidInput
 from ..._data.progress import progress
@@ -38,8 +38,16 @@ def column_kinds(model: catboost.CatBoost) -> dict[str, Any]:
     return {kind: columns for kind, columns in kinds.items() if columns}
 
 
-def pool_of(model: catboost.CatBoost, table: Any, extra: dict[str, Any]) -> catboost.Pool:
-    """Return a Pool of a table that CatBoost can read; ``extra`` holds labels, weights or a baseline."""
+def model_table(model: catboost.CatBoost, X: Any) -> Any:
+    """Return X with the model's columns in the model's order, as CatBoost takes it."""
+    return readable_table(inputs.columns(X, list(model.feature_names_ or [])))
+
+
+def pool_of(model: catboost.CatBoost, X: Any, **extra: Any) -> catboost.Pool:
+    """Return X as a Pool; ``extra`` holds labels, weights or a baseline for it."""
+    if isinstance(X, catboost.Pool):
+        return X
+    table = model_table(model, X)
     try:
         return catboost.Pool(table, **column_kinds(model), **extra)
     except catboost.CatBoostError as error:

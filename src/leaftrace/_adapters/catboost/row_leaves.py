@@ -5,7 +5,6 @@ CatBoost copies a table before it reads it and returns four bytes for each leaf,
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -17,35 +16,26 @@ from ..._data.arrays import Ids, Ints, Real
 from ..._data.errors import UnsupportedModel
 from ..._model.routes import LevelRoutes
 from ..own_leaves import LeavesByLevels
-from .model_json import Json
-from .pools import leaf_numbers
+from .model_json import Json, model_to_json
+from .pools import leaf_numbers, model_table, pool_of
 
 LEAST_ROWS = 10_000  # with fewer rows, reading the splits takes longer than it saves
 
 
 class RowLeaves:
-    """The leaves of rows in the trees of a model.
+    """The leaves of rows in the trees of a model."""
 
-    ``table``    gives a user's table as CatBoost takes it
-    ``pool``     gives it as a Pool
-    ``content``  gives the model as JSON
-    """
-
-    def __init__(
-        self,
-        model: catboost.CatBoost,
-        table: Callable[[Any], Any],
-        pool: Callable[[Any], catboost.Pool],
-        content: Callable[[], Json],
-    ) -> None:
+    def __init__(self, model: catboost.CatBoost) -> None:
         self.model = model
-        self._table = table
-        self._pool = pool
-        self._content = content
+
+    @cached_property
+    def content(self) -> Json:
+        """The model as JSON."""
+        return model_to_json(self.model)
 
     def find(self, X: Any) -> Ids:
         """Return the leaves (trees, rows) of the rows of X."""
-        values = None if isinstance(X, catboost.Pool) else plain_values(self._table(X))
+        values = None if isinstance(X, catboost.Pool) else plain_values(model_table(self.model, X))
         if values is None or not self._can_compare(values):
             return self._by_catboost(X, None)
         assert self.own is not None
@@ -59,7 +49,7 @@ class RowLeaves:
     def _by_catboost(self, X: Any, rows: Ints | None) -> Ids:
         """Return the leaves of these rows of X, or of all."""
         some = X if rows is None else inputs.take_rows(X, rows)
-        return leaf_numbers(self.model, self._pool(some))
+        return leaf_numbers(self.model, pool_of(self.model, some))
 
     @cached_property
     def own(self) -> LeavesByLevels | None:
@@ -72,7 +62,7 @@ class RowLeaves:
         if any(others):
             return None
         try:
-            content = self._content()
+            content = self.content
         except UnsupportedModel:  # which CatBoost cannot write as JSON
             return None
         return LeavesByLevels(level_routes(content)) if "oblivious_trees" in content else None
@@ -83,7 +73,7 @@ class RowLeaves:
         What to do with missing values in columns that had none in training is left to CatBoost."""
         if len(values) < LEAST_ROWS or self.own is None or not self.own.is_trusted:
             return False
-        features = self._content()["features_info"]["float_features"]
+        features = self.content["features_info"]["float_features"]
         if values.shape[1] != len(features):
             return False
         complete = [f["flat_feature_index"] for f in features if not f["has_nans"]]

@@ -46,11 +46,11 @@ from . import objective as objectives
 from . import shrinkage
 from .langevin import is_noisy, with_noise
 from .leaf_rule import leaf_rule
-from .model_json import Json, leaf_weights, model_to_json
+from .model_json import Json, leaf_weights
 from .monotone import constraints, leaf_chains
 from .own_objective import own_objective
 from .paths import tree_paths
-from .pools import leaf_numbers, pool_of, readable_table
+from .pools import leaf_numbers, model_table, pool_of
 from .ranking import RANKING, labels_fixed, ranking_notes, refuse_ignored_weights, with_pairs
 from .recorded_leaves import recorded_leaves
 from .recorder import recording_notes
@@ -290,10 +290,10 @@ class CatBoostSource(BaseSource):
 
     # ---- rows and labels ----
 
-    @cached_property
+    @property
     def _content(self) -> Json:
         """The model as JSON."""
-        return model_to_json(self.model)
+        return self._row_leaves.content
 
     def structure(self) -> bytes:
         names = ("features_info", "oblivious_trees", "trees", "ctr_data")
@@ -310,7 +310,7 @@ class CatBoostSource(BaseSource):
 
     @cached_property
     def _row_leaves(self) -> RowLeaves:
-        return RowLeaves(self.model, self._table, self._pool, lambda: self._content)
+        return RowLeaves(self.model)
 
     def reads_in_place(self, X: Any) -> bool:
         return self._row_leaves.reads_in_place(X)
@@ -336,11 +336,11 @@ class CatBoostSource(BaseSource):
 
     def _table(self, X: Any) -> Any:
         """Return X with the model's columns in the model's order, as CatBoost takes it."""
-        return readable_table(inputs.columns(X, list(self.model.feature_names_ or [])))
+        return model_table(self.model, X)
 
     def _pool(self, X: Any, **extra: Any) -> catboost.Pool:
         """Return X as a Pool; ``extra`` holds labels, weights or a baseline for it."""
-        return X if isinstance(X, catboost.Pool) else pool_of(self.model, self._table(X), extra)
+        return pool_of(self.model, X, **extra)
 
     @cached_property
     def _training_pool(self) -> catboost.Pool:
