@@ -46,7 +46,7 @@ def rows(n: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def section() -> str:
-    """Return the table. One thread, whose time on the processor is measured."""
+    """Return the table. One thread, whose time on the processor is measured, or on the clock if that is less."""
     head = ["model", "rows", "answer", "estimated", "measured", "measured / estimated"]
     return markdown([head, *(line for model in MODELS for line in lines(*model))])
 
@@ -79,9 +79,10 @@ def times(tracer: lt.Tracer, classes: int) -> dict[str, tuple[float, float]]:
     found = {}
     for answer, (m, options) in answers.items():
         estimated = tracer.estimate(X_test[:m], **options).seconds
-        start = time.process_time()
+        start = np.array([time.process_time(), time.perf_counter()])
         tracer.influence(X_test[:m], y_test[:m], **options)
-        found[answer] = estimated, time.process_time() - start
+        passed = np.array([time.process_time(), time.perf_counter()]) - start
+        found[answer] = estimated, float(passed.min())
     return found
 
 

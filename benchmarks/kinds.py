@@ -1,4 +1,4 @@
-"""Measure rankers and monotone models against plain models of the same size: CPU seconds of an answer.
+"""Measure rankers against regressions of the same size: CPU seconds of an answer.
 
     python benchmarks/kinds.py            # prints a table
 
@@ -15,7 +15,6 @@ import catboost
 import lightgbm as lgb
 import numpy as np
 import xgboost as xgb
-from sklearn.ensemble import RandomForestRegressor
 
 import leaftrace as lt
 
@@ -100,53 +99,13 @@ def rankers(X, y):
         )
 
 
-def monotone(X, y):
-    """Yield (name, seconds of a monotone model, seconds without constraints)."""
-    signs = [1, -1, 0, 0, 0, 0, 0, 0]
-    small = {"verbosity": -1, "num_leaves": 31, "num_threads": 1}
-    for method in ("basic", "intermediate", "advanced"):
-        models = [
-            lgb.train({**small, **more}, lgb.Dataset(X, y), TREES)
-            for more in (
-                {"monotone_constraints": signs, "monotone_constraints_method": method},
-                {},
-            )
-        ]
-        yield (f"LightGBM, {method}", *(seconds(traced(model, X, y), X) for model in models))
-    models = [
-        xgb.XGBRegressor(n_estimators=TREES, max_depth=5, n_jobs=1, **more).fit(X, y)
-        for more in ({"monotone_constraints": tuple(signs)}, {})
-    ]
-    yield ("XGBoost", *(seconds(traced(model, X, y), X) for model in models))
-    small = {
-        "iterations": TREES,
-        "depth": 5,
-        "verbose": 0,
-        "thread_count": 1,
-        "allow_writing_files": False,
-    }
-    models = [
-        catboost.CatBoost({**small, "loss_function": "RMSE", "model_shrink_rate": 0, **more}).fit(
-            X, y
-        )
-        for more in ({"monotone_constraints": signs}, {})
-    ]
-    yield ("CatBoost", *(seconds(traced(model, X, y), X) for model in models))
-    models = [
-        RandomForestRegressor(20, n_jobs=1, random_state=0, min_samples_leaf=3, **more).fit(X, y)
-        for more in ({"monotonic_cst": signs}, {})
-    ]
-    yield ("RandomForest, deep", *(seconds(traced(model, X, y), X) for model in models))
-
-
 def main() -> None:
     X, y = data()
     print(f"{ROWS:,} rows, {TREES} trees, {COLUMNS} questions; CPU seconds")
-    for title, lines in (("ranker", rankers(X, y)), ("monotone", monotone(X, y))):
-        print(f"| {title} | seconds | plain | ratio |")
-        print("| --- | --- | --- | --- |")
-        for name, mine, plain in lines:
-            print(f"| {name} | {mine:.3f} | {plain:.3f} | {mine / plain:.1f} |", flush=True)
+    print("| ranker | seconds | plain | ratio |")
+    print("| --- | --- | --- | --- |")
+    for name, mine, plain in rankers(X, y):
+        print(f"| {name} | {mine:.3f} | {plain:.3f} | {mine / plain:.1f} |", flush=True)
 
 
 if __name__ == "__main__":

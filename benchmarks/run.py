@@ -19,7 +19,9 @@ import numpy as np
 from catboost import CatBoostClassifier
 
 import action_estimates
+import constrained
 import estimates
+import growth
 import leaftrace as lt
 import million
 import outputs
@@ -158,8 +160,10 @@ def many_queries() -> Table:
     return table
 
 
-def sections(data, quick: bool) -> dict[str, Callable[[], str]]:
-    """Return the sections of the page, each with the function that measures it."""
+def sections(data, quick: bool, models: str | None) -> dict[str, Callable[[], str]]:
+    """Return the sections of the page, each with the function that measures it.
+
+    ``models``: folder that keeps the models of a million rows, or None."""
     found = {
         "All training rows on m test rows": lambda: peers.section(data, quick, FIGURE),
         "A whole test set": lambda: whole_test_set(data),
@@ -169,8 +173,10 @@ def sections(data, quick: bool) -> dict[str, Callable[[], str]]:
         "Estimates": lambda: f"{TRIALS}\n\n{estimates.section()}",
         "Actions before they are called": lambda: f"{PARTS}\n\n{action_estimates.section()}",
         "Several outputs": lambda: f"{OUTPUTS}\n\n{outputs.section()}",
+        "Constrained models": lambda: f"{CONSTRAINED}\n\n{constrained.section()}",
+        "Growth": lambda: f"{GROWTH}\n\n{growth.section()}",
         "Kernels": lambda: f"{TWINS}\n\n{markdown(kernels_against_twins(data))}",
-        "A million rows": million.section,
+        "A million rows": lambda: million.section(models),
     }
     if quick:
         del found["A million rows"]
@@ -183,11 +189,18 @@ REFIT = "LeafRefit removes a training row and recomputes all leaf values."
 FORMS = """The row form passes over all rows for each block of queries. The leaf form solves a linear system over
 leaves instead ([The mathematics](mathematics.md#leaf-space))."""
 TRIALS = """`tracer.estimate` times the passes of the answer over a few rows, and a few steps of soft splits. Both times
-are of one thread, and medians over three tracers; the measured one is its time on the processor."""
+are of one thread, and medians over three tracers. The measured one is its time on the processor, or on the clock if
+that is less, as threads of the libraries wait busily."""
 PARTS = """`lt.estimate` does one part of each kind (a refit, a retraining) and counts the parts. Where their number
 depends on what they say, it gives the time of the shortest and of the longest course. Both times are of one thread; the
 measured one is its time on the processor. The last column is how far it is outside of the estimate; 1 is inside."""
 OUTPUTS = """Times are those of one thread on the processor; answers also in trainings of the model on one thread."""
+CONSTRAINED = """Monotone models against models without constraints, with the same settings and rows: how many times as
+long an answer takes, in time on the processor, and the time of the monotone one. Answers are asked in turns, on one
+thread."""
+GROWTH = """Times of one thread on the processor, for a LightGBM classifier with n = 20,000 rows, T = 100 rounds of a
+tree for each class, K = 3 classes and d = 12 columns, of which one grows. Cells end with the power that fits the times
+best."""
 TWINS = "Each native kernel has a twin in NumPy that computes the same."
 
 
@@ -216,9 +229,10 @@ def main() -> None:
     parser.add_argument(
         "--only", metavar="WORDS", help="measure one section again and keep the others of the page"
     )
+    parser.add_argument("--models", metavar="FOLDER", help="keep the models of a million rows here")
     given = parser.parse_args()
     data = adult.load()
-    found = sections(data, given.quick)
+    found = sections(data, given.quick, given.models)
     texts = written_sections() if given.only else {}
     for name, measure in found.items():
         if not given.only or given.only in name:

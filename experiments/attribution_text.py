@@ -83,9 +83,19 @@ All methods, over all lines of the table above. Standard errors of the means are
 (those of a data set are the same for all libraries, whose errors are taken as one) and over
 repetitions; for one line of the table above they are {tests[EXACT].min():.3f} to {tests[EXACT].max():.3f} and
 {repetitions[EXACT].min():.3f} to {repetitions[EXACT].max():.3f} for exact LeafInfluence (all in the CSV).
-Leave-one-out is in the next section.
+Leave-one-out is in the next section.{digits_text(tests)}
 
 {markdown(shown.reset_index())}"""
+
+
+def digits_text(errors: pd.DataFrame) -> str:
+    """Say which lines have no standard errors. ``errors``: over test rows, (lines, methods)."""
+    lacking = errors[SOFT].isna()
+    if not lacking.any():
+        return ""
+    return f"""
+{lacking.sum()} lines of StructureInfluence were measured by an earlier run of the same code of which three
+digits were kept and no standard errors, so that the errors of its means are those of the other lines."""
 
 
 def ceiling_of(lds: pd.DataFrame, size: Size, count: int) -> pd.Series:

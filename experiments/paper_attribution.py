@@ -1,18 +1,22 @@
 """Beyond the paper: how well methods predict retraining, for every data set and library.
 
 python experiments/paper_attribution.py StructureInfluence     # methods whose names begin so, at full size
+python experiments/paper_attribution.py StructureInfluence adult wine    # the same on some data sets alone
+python experiments/paper_attribution.py                        # writes the page anew from docs/paper/attribution.csv
 
-measures some methods again, after a change of their code, and keeps the lines of the others.
+measures some methods again, after a change of their code, and keeps the other lines.
 contenders.py has the methods, attribution.py the measures, attribution_text.py the tables, paper_curves.py
 what acting does."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import structure_text
 from attribution import Size, World
 from attribution_text import (
     CEILING,
@@ -47,6 +51,7 @@ from tqdm import tqdm
 
 MIN_LEAD = 0.04  # of StructureInfluence over exact LeafInfluence
 AIM = 0.85  # of the ceiling, for averages of StructureInfluence
+PLACE = ["data", "library", "method"]
 TITLE = "Beyond the paper: which method predicts retraining best?"
 FULL = Size(
     rows=2_000,
@@ -81,27 +86,30 @@ def run(full: bool) -> Section:
     return section(pd.DataFrame(lines).astype({"lds": float}), size)
 
 
-def run_again(methods: str) -> Section:
-    """Measure the methods whose names begin so at full size, and keep the lines of the others.
+def run_again(methods: str, names: Sequence[str]) -> Section:
+    """Measure the methods whose names begin so at full size on these data sets, and keep the other lines.
 
     The retrainings must be those of the kept lines, which are compared to the digits of the file."""
-    kept = pd.read_csv(folder_of(full=True) / "attribution.csv")
-    place = ["data", "library", "method"]
+    kept = pd.read_csv(folder_of(full=True) / "attribution.csv").set_index(PLACE)
     lines = [
         line
-        for name in FULL.data
+        for name in names
         for library in FULL.libraries
         for line in lines_of(name, library, FULL, methods)
     ]
-    found = pd.DataFrame(lines).set_index(place)
-    both = kept.set_index(place)
+    found = pd.DataFrame(lines).set_index(PLACE)
     same = found.index[found.index.get_level_values("method").isin(RETRAINED)]
-    if not np.allclose(found.loc[same], both.loc[same], rtol=1e-4):
+    if not np.allclose(found.loc[same], kept.loc[same, found.columns], rtol=1e-4):
         raise SystemExit(
             "the retrainings are not those of docs/paper/attribution.csv; run all methods again."
         )
-    both.loc[found.index, found.columns] = found
-    return section(both.reset_index().astype({"lds": float}), FULL)
+    kept.loc[found.index, found.columns] = found
+    return section(kept.reset_index().astype({"lds": float}), FULL)
+
+
+def run_on_kept_lines() -> Section:
+    """Return the section of docs/paper/attribution.csv, without measuring anything."""
+    return section(pd.read_csv(folder_of(full=True) / "attribution.csv"), FULL)
 
 
 def lines_of(name: str, library: str, size: Size, methods: str = "") -> list[dict[str, Any]]:
@@ -165,6 +173,8 @@ def section(numbers: pd.DataFrame, size: Size) -> Section:
 FIGURE
 
 {lead_text(lds)}
+
+{structure_text.old_lines_text(numbers)}
 """
     drawn = figure(lds, size)
     return Section(TITLE, text, numbers, drawn, claims(lds, size), aims=structure_aims(lds, size))
@@ -260,9 +270,16 @@ def figure(lds: pd.DataFrame, size: Size) -> FigureBase:
     return drawn
 
 
-if __name__ == "__main__":
-    again = run_again(sys.argv[1])
+def main() -> None:
+    """Measure what the command line names, and write the page; exit with 1 if a conclusion does not hold."""
+    methods, *names = sys.argv[1:] or [""]
+    again = run_again(methods, names or FULL.data) if methods else run_on_kept_lines()
     print(again.write("attribution", full=True).read_text())
+    structure_text.write(again.numbers)
     print(f"Page: {assemble(full=True)}")
     if broken := [claim for claim, holds in again.claims.items() if not holds]:
         sys.exit("does not hold: " + "; ".join(broken))
+
+
+if __name__ == "__main__":
+    main()

@@ -68,6 +68,16 @@ def test_output_stands_under_its_block():
     assert shown.count("output") == 1
 
 
+def test_tables_have_all_their_columns():
+    pytest.importorskip("pandas")
+    names = [f"a_long_name_of_column_{i}" for i in range(8)]
+    page = (
+        f"```python\nimport pandas as pd\nprint(pd.DataFrame([range(8)], columns={names}))\n```\n"
+    )
+    output = with_output(page).removeprefix(page)
+    assert all(name in output for name in names)
+
+
 def test_pictures_stand_under_their_block():
     pytest.importorskip("matplotlib")
     draw = (

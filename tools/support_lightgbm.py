@@ -316,5 +316,7 @@ def rows():
     yield "own objective", own_objective
     yield (
         "boosting='rf' with goss",
-        binary(boosting="rf", data_sample_strategy="goss", feature_fraction=0.5),
+        binary(
+            boosting="rf", data_sample_strategy="goss", feature_fraction=0.5, learning_rate=0.25
+        ),
     )

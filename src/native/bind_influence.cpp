@@ -98,13 +98,14 @@ Column column(const Numbers& array, const char* name, Index n) {
 template <class Real>
 void bind_scored(nb::module_& m) {
     m.def("backward_scored",
-          [](const std::string& loss, bool newton, AnyIds<1> leaf, Index begin, Index end, Vector values,
+          [](const std::string& loss, bool newton, AnyIds<1> leaf, Index begin, Index end, Index block, Vector values,
              Array<const double, 2> shift, Array<const double, 2> s, Array<const double, 2> N, Array<double, 1> A,
              Numbers y, std::optional<Numbers> w, Array<const Real, 1> fbar, Array<Real, 1> abar, std::optional<AnyIds<1>> next_leaf,
-             Maybe<Real, 1> below, Maybe<Real, 1> out) {
+             Maybe<Real, 2> below, Maybe<Real, 1> out) {
               const LossKind kind = one_output_kind(loss);
               const Index n = leaf.shape(0), M = values.shape(0), Q = s.shape(0);
               check_rows(begin, end, n);
+              at_least_one(block, "rows of a block");
               shaped(leaf, "leaf", n);
               shaped(values, "values", M);
               shaped(shift, "shift", Q, M);
@@ -122,22 +123,23 @@ void bind_scored(nb::module_& m) {
               Ids next{nullptr, ids.bytes};
               Index M_below = 0;
               if (next_leaf) {
-                  M_below = below->shape(0);
+                  M_below = below->shape(1);
                   shaped(*next_leaf, "next_leaf", n);
-                  shaped(*below, "below", M_below);
+                  shaped(*below, "below", (end - begin) / block + ((end - begin) % block != 0), M_below);
                   next = ids_of(*next_leaf, "next_leaf");
                   if (next.bytes != ids.bytes) throw nb::type_error("leaftrace kernel: next_leaf has another type than leaf");
               }
               nb::gil_scoped_release release;
               check_ids(ids + begin, end - begin, M);
               if (next_leaf) check_ids(next + begin, end - begin, M_below);
+              auto room = scratch_of<double>(2 * M);
               auto copies = scratch_of<Real>(4 * M_below);
-              const Scored<Real> d{ids, begin, end, M, Q, values.data(), shift.data(), s.data(), N.data(), A.data(),
+              const Scored<Real> d{ids, begin, end, block, M, Q, values.data(), shift.data(), s.data(), N.data(), A.data(),
                                    labels, weights, fbar.data(), abar.data(), next, M_below, pointer(below), pointer(out)};
-              kernels<Real>().backward_scored(kind, newton, d, copies.data());
+              kernels<Real>().backward_scored(kind, newton, d, room.data(), copies.data());
           },
-          "loss"_a, "newton"_a, "leaf"_a.noconvert(), "begin"_a, "end"_a, "values"_a.noconvert(), "shift"_a.noconvert(),
-          "s"_a.noconvert(), "N"_a.noconvert(), "A"_a.noconvert(), "y"_a.noconvert(), "w"_a.noconvert().none(), "fbar"_a.noconvert(),
+          "loss"_a, "newton"_a, "leaf"_a.noconvert(), "begin"_a, "end"_a, "block"_a, "values"_a.noconvert(),
+          "shift"_a.noconvert(), "s"_a.noconvert(), "N"_a.noconvert(), "A"_a.noconvert(), "y"_a.noconvert(), "w"_a.noconvert().none(), "fbar"_a.noconvert(),
           "abar"_a.noconvert(), "next_leaf"_a.noconvert().none(), "below"_a.noconvert().none(), "out"_a.noconvert().none());
 }
 
@@ -268,56 +270,6 @@ void bind_queries(nb::module_& m) {
           "x"_a.noconvert(), "out"_a.noconvert(), "next_leaf"_a.noconvert().none(), "below"_a.noconvert().none());
 }
 
-// Check that numbers of nodes or splits are from `least` to `end` - 1.
-template <class A>
-void check_numbers(const A& numbers, const char* name, Index least, Index end) {
-    bool inside = true;
-    for (std::size_t i = 0; i < numbers.size(); ++i) inside &= numbers.data()[i] >= least && numbers.data()[i] < end;
-    if (!inside) refuse(name + std::string(" is beyond its table"));
-}
-
-template <class Real>
-void bind_nodes(nb::module_& m) {
-    using Nodes = Array<const std::int32_t, 1>;
-    m.def("node_adjoint",
-          [](Index n_nodes, Nodes value, Nodes leaf, Nodes leaf_above, Nodes splits, Nodes split_above, Nodes nodes,
-             Array<const std::int32_t, 2> pair, Vector half, Array<const double, 2> slopes, Array<const Real, 2> fbar,
-             Array<Real, 3> out) {
-              const Index M = value.shape(0), S = splits.shape(0), D = nodes.shape(0), W = slopes.shape(0);
-              const Index B = width(fbar.shape(1));
-              shaped(value, "value", M);
-              shaped(leaf, "leaf", M);
-              shaped(leaf_above, "leaf_above", M);
-              shaped(splits, "splits", S);
-              shaped(split_above, "split_above", S);
-              shaped(nodes, "nodes", D);
-              shaped(pair, "pair", D, 2);
-              shaped(half, "half", D);
-              shaped(slopes, "slopes", W, 2);
-              shaped(fbar, "fbar", M, B);
-              shaped(out, "out", M, 2, B);
-              check(0 <= n_nodes && n_nodes <= Index(1) << 30, "n_nodes is no number of nodes");
-              check(W <= n_nodes, "more slopes than nodes");
-              nb::gil_scoped_release release;
-              check_numbers(value, "value", -1, n_nodes);
-              check_numbers(leaf, "leaf", 0, W);
-              check_numbers(leaf_above, "leaf_above", -1, S);
-              check_numbers(splits, "splits", 0, W);
-              check_numbers(split_above, "split_above", -1, S);
-              for (Index k = 0; k < S; ++k)
-                  check(split_above.data()[k] < k, "a split does not come after the one above it");
-              check_numbers(nodes, "nodes", 0, n_nodes);
-              check_numbers(pair, "pair", 0, n_nodes);
-              const NodeStep step{M,           S,           D,           value.data(), leaf.data(),    leaf_above.data(),
-                                  splits.data(), split_above.data(), nodes.data(), pair.data(), half.data(), slopes.data()};
-              auto room = scratch_of<Real>((n_nodes + 2 * S) * B);
-              kernels<Real>().node_adjoint(step, B, fbar.data(), out.data(), room.data(), room.data() + n_nodes * B);
-          },
-          "n_nodes"_a, "value"_a.noconvert(), "leaf"_a.noconvert(), "leaf_above"_a.noconvert(), "splits"_a.noconvert(),
-          "split_above"_a.noconvert(), "nodes"_a.noconvert(), "pair"_a.noconvert(), "half"_a.noconvert(),
-          "slopes"_a.noconvert(), "fbar"_a.noconvert(), "out"_a.noconvert());
-}
-
 }  // namespace
 
 void bind_influence(nb::module_& m) {
@@ -329,7 +281,6 @@ void bind_influence(nb::module_& m) {
         bind_scored<Real>(m);
         bind_pairs<Real>(m);
         bind_queries<Real>(m);
-        bind_nodes<Real>(m);
     });
 }
 

@@ -46,7 +46,7 @@ void bind_sums(nb::module_& m) {
               const auto at = steps(leaf, edges, begin, end, M);
               Index largest = 0;
               for (Index r = 0; r < at.R; ++r) largest = std::max<Index>(largest, edges.data()[r + 1] - edges.data()[r]);
-              auto copies = scratch_of<double>(32 * largest);
+              auto copies = scratch_of<double>(17 * largest);
               kernels<float>().replay_sums(kind, at, skip, edges.data(), values.data(), begin, end, A.data(),
                                                  y.data(), w.data(), static_cast<int>(rounding), copies.data(), sums.data());
           },

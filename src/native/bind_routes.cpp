@@ -67,10 +67,55 @@ void bind_find_leaves(nb::module_& m) {
           "offset"_a.noconvert(), "begin"_a, "end"_a, "leaves"_a.noconvert());
 }
 
+template <class Real>
+void bind_level_leaves(nb::module_& m) {
+    m.def("level_leaves",
+          [](Array<const Real, 2> values, Edges edges, Array<const std::int32_t, 1> column, Vector threshold,
+             Array<const std::uint8_t, 1> above, Index begin, Index end,
+             nb::ndarray<nb::ndim<2>, nb::c_contig, nb::device::cpu> leaves) {
+              const Index n = values.shape(0), d = values.shape(1), R = leaves.shape(0), L = column.shape(0);
+              shaped(values, "values", n, d);
+              check_edges(edges, "edges", R, L, 0);
+              shaped(column, "column", L);
+              shaped(threshold, "threshold", L);
+              shaped(above, "above", d);
+              check_rows(begin, end, n);
+              shaped(leaves, "leaves", R, n);
+              const int bytes = ids_of(leaves, "leaves").bytes;
+              nb::gil_scoped_release release;
+              for (Index r = 0; r < R; ++r)
+                  check(edges.data()[r + 1] - edges.data()[r] <= 8 * bytes, "leaves has a type too small");
+              std::vector<std::int32_t> places(static_cast<std::size_t>(d), -1), place, used;
+              std::vector<std::uint8_t> high;
+              std::vector<float> narrow;
+              for (Index k = 0; k < L; ++k) {
+                  const std::int32_t c = column.data()[k];
+                  check(c >= 0 && c < d, "a column beyond the values");
+                  if (places[static_cast<std::size_t>(c)] < 0) {
+                      places[static_cast<std::size_t>(c)] = static_cast<std::int32_t>(used.size());
+                      used.push_back(c);
+                      high.push_back(above.data()[c]);
+                  }
+                  place.push_back(places[static_cast<std::size_t>(c)]);
+                  narrow.push_back(static_cast<float>(threshold.data()[k]));
+              }
+              const Index C = static_cast<Index>(used.size());
+              auto room = scratch_of<float>(C * level_tile);
+              const Levels at{R, C, edges.data(), place.data(), narrow.data(), used.data(), high.data()};
+              kernels<Real>().level_leaves(at, values.data(), n, d, begin, end, room.data(),
+                                           {static_cast<unsigned char*>(leaves.data()), bytes});
+          },
+          "values"_a.noconvert(), "edges"_a.noconvert(), "column"_a.noconvert(), "threshold"_a.noconvert(),
+          "above"_a.noconvert(), "begin"_a, "end"_a, "leaves"_a.noconvert());
+}
+
 }  // namespace
 
 void bind_routes(nb::module_& m) {
-    for_each_type([&](auto* real) { bind_find_leaves<std::remove_pointer_t<decltype(real)>>(m); });
+    for_each_type([&](auto* real) {
+        bind_find_leaves<std::remove_pointer_t<decltype(real)>>(m);
+        bind_level_leaves<std::remove_pointer_t<decltype(real)>>(m);
+    });
 }
 
 }  // namespace leaftrace

@@ -33,5 +33,6 @@ void bind_choice(nanobind::module_& m);
 void bind_routes(nanobind::module_& m);
 void bind_classes(nanobind::module_& m);
 void bind_ranks(nanobind::module_& m);
+void bind_nodes(nanobind::module_& m);
 
 }  // namespace leaftrace

@@ -40,6 +40,12 @@ struct Ids {
     LT_INLINE Ids operator+(Index j) const { return {data + j * bytes, bytes}; }
 };
 
+// The same, to be written to.
+struct MutableIds {
+    unsigned char* data;
+    int bytes;
+};
+
 // Call body(array) with the ids in their own type.
 template <class Body>
 LT_INLINE void with_ids(Ids ids, const Body& body) {
@@ -134,11 +140,12 @@ struct Column {
     const float* narrow;
 };
 
-// A step of one output and one tree in the backward pass of one column, for rows begin .. end - 1.
+// A step of one output and one tree in the backward pass of one column, for rows begin .. end - 1, whose sums over the
+// leaves of the step below are taken block by block.
 template <class Real>
 struct Scored {
     Ids leaf;  // (n)
-    Index begin, end, M, Q;
+    Index begin, end, block, M, Q;
     const double* values;         // (M), taken from the scores
     const double *shift, *s, *N;  // (Q, M)
     double* A;                    // (n) scores after the step; before it when done
@@ -147,7 +154,7 @@ struct Scored {
     Real* abar;                   // (n)
     Ids next_leaf;                // (n)
     Index M_below;
-    Real *below, *out;  // (M_below), (n), or null
+    Real *below, *out;  // (blocks, M_below), (n), or null
 };
 
 // Rows of a step by query: those of query q are edges[q] .. edges[q + 1] - 1. Their leaves in the step below are null
@@ -168,6 +175,17 @@ struct NodeStep {
     const double *half, *slopes;                    // (D); (nodes with rows, 2)
 };
 
+// Symmetric trees: level k of a tree is bit k of the leaf's number, which is set above the level's threshold.
+struct Levels {
+    Index R, C;                 // trees, columns that are compared
+    const std::int64_t* edges;  // (R + 1) the levels of each tree
+    const std::int32_t* place;  // (levels) number of the column among those that are compared
+    const float* threshold;     // (levels)
+    const std::int32_t* used;   // (C) these columns
+    const std::uint8_t* above;  // (C) whether missing values are above all thresholds; otherwise below
+};
+constexpr Index level_tile = 512;
+
 template <class Real>
 struct Kernels {
     // A (n, K) += values[offset + leaf] over all trees; values (all leaves, O).
@@ -184,7 +202,7 @@ struct Kernels {
     // sums (all leaves, 8) += w g, w h, w k, w and 1 for w > 0 over each leaf of the rows begin .. end - 1; three
     // columns are not used. skip: the first tree only moves the scores. rounding: bit flags for float32: 1 the
     // terms w g and w h, 2 the derivatives before they are weighted, 4 the scores.
-    // copies has room for 32 times the leaves of the largest tree.
+    // copies has room for 17 times the leaves of the largest tree.
     void (*replay_sums)(LossKind, StepLeaves, bool skip, const std::int64_t* edges, const double* values, Index begin,
                         Index end, double* A, const double* y, const double* w, int rounding, double* copies, double* sums);
     // V, U (R, n): direct and knock-on effects of rows begin .. end - 1; A has the scores of these rows. Leaf
@@ -198,8 +216,9 @@ struct Kernels {
     // the O of the next step.
     void (*backward_step)(StepLeaves, Index K, Index B, const Real* U, const Real* fbar, Real* abar,
                           StepLeaves next, Index M, Real* fbar_next, Real* copies);
-    // The same for one column, from scores instead of U, and out += V fbar. copies has 4 M_below zeros.
-    void (*backward_scored)(LossKind, bool newton, Scored<Real>, Real* copies);
+    // The same for one column, from scores instead of U, and out += V fbar. The sums of each block of rows have a table
+    // of their own: so they do not depend on how rows are spread over threads. room has 2 M numbers, copies 4 M_below zeros.
+    void (*backward_scored)(LossKind, bool newton, Scored<Real>, double* room, Real* copies);
     // out (n, B) += sum over trees of V . fbar[offset + leaf], for rows begin .. end - 1.
     void (*expand)(StepLeaves, Index B, Index begin, Index end, const std::int64_t* offset, const Real* V,
                    const Real* fbar, Real* out);
@@ -237,9 +256,14 @@ struct Kernels {
     void (*query_shares)(QueryRows, Index R, Index E, Index B, const Real* right, const Real* own, const Real* left,
                          const Real* x, Real* out, Real* below, Real* sums);
 
-    // out (M, 2, B) = derivatives in the sums of g and h over each leaf, from those in the values, fbar (M, B). bar has
-    // B zeros for each node, sums room for 2 B numbers a split.
-    void (*node_adjoint)(NodeStep, Index B, const Real* fbar, Real* out, Real* bar, Real* sums);
+    // out (M, 2, B) += derivatives in the sums of g and h over each leaf, from those in the values, fbar (M, B). bar has
+    // B zeros and reached a zero for each node, sums 2 B zeros and last room for a number a split.
+    void (*node_adjoint)(NodeStep, Index B, const Real* fbar, Real* out, Real* bar, Real* sums, std::int32_t* reached,
+                         std::int32_t* last);
+
+    // leaves (R, n): the leaves of rows begin .. end - 1 with these values (n, d), which are compared as float32. room has
+    // C times level_tile numbers.
+    void (*level_leaves)(Levels, const Real* values, Index n, Index d, Index begin, Index end, float* room, MutableIds leaves);
 };
 
 #define LEAFTRACE_DECLARE(isa)                     \

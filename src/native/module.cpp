@@ -45,5 +45,6 @@ NB_MODULE(_native, m) {
     leaftrace::bind_choice(m);
     leaftrace::bind_routes(m);
     leaftrace::bind_ranks(m);
+    leaftrace::bind_nodes(m);
     leaftrace::bind_classes(m);
 }

@@ -7,33 +7,44 @@ namespace leaftrace {
 namespace LEAFTRACE_ISA {
 namespace {
 
-// to (2, B) = slopes (2) times bar (B), and what reaches the split above, if there is one.
+// to (2, B) += slopes (2) times bar (B).
 template <int B, class Real>
-LT_INLINE void node_sums(const double* slopes, const Real* LT_RESTRICT bar, const Real* above, Real* LT_RESTRICT to) {
-    for (int e = 0; e < 2; ++e) {
-        const Real slope = static_cast<Real>(slopes[e]);
-        auto sum = units<B>(to + e * B);
-        auto from = units<B>(bar);
-        LT_UNITS(B) sum[i_] = slope * from[i_];
-        if (above) add<B>(to + e * B, above + e * B, 1);
-    }
+LT_INLINE void add_own(const double* slopes, const Real* bar, Real* to) {
+    for (int e = 0; e < 2; ++e) add_scaled<B>(to + e * B, static_cast<Real>(slopes[e]), bar);
 }
 
+// Queries often are about few leaves. Nodes that they do not reach are left out: reached has a 1 for the others, and
+// last the nearest split at or above each split that was, or -1.
 template <int B, class Real>
-void node_adjoint(NodeStep step, const Real* fbar, Real* out, Real* bar, Real* sums) {
-    for (Index l = 0; l < step.M; ++l)
-        if (step.value[l] >= 0) add<B>(bar + step.value[l] * B, fbar + l * B, 1);
-    for (Index d = 0; d < step.D; ++d)
-        for (int side = 0; side < 2; ++side)
-            add_scaled<B>(bar + step.pair[2 * d + side] * B, static_cast<Real>(step.half[d]), bar + step.nodes[d] * B);
-    const auto reached = [&](Index above) { return above < 0 ? nullptr : sums + 2 * above * B; };
+void node_adjoint(NodeStep step, const Real* fbar, Real* out, Real* bar, Real* sums, std::int32_t* reached,
+                  std::int32_t* last) {
+    for (Index l = 0; l < step.M; ++l) {
+        const Index node = step.value[l];
+        bool any = false;
+        for (int b = 0; b < B; ++b) any |= fbar[l * B + b] != 0;
+        if (node < 0 || !any) continue;
+        add<B>(bar + node * B, fbar + l * B, 1);
+        reached[node] = 1;
+    }
+    for (Index d = 0; d < step.D; ++d) {
+        if (!reached[step.nodes[d]]) continue;
+        for (int side = 0; side < 2; ++side) {
+            const Index to = step.pair[2 * d + side];
+            add_scaled<B>(bar + to * B, static_cast<Real>(step.half[d]), bar + step.nodes[d] * B);
+            reached[to] = 1;
+        }
+    }
     for (Index k = 0; k < step.S; ++k) {
-        const Index node = step.splits[k];
-        node_sums<B>(step.slopes + 2 * node, bar + node * B, reached(step.split_above[k]), sums + 2 * k * B);
+        const Index node = step.splits[k], above = step.split_above[k] < 0 ? -1 : last[step.split_above[k]];
+        last[k] = static_cast<std::int32_t>(reached[node] ? k : above);
+        if (!reached[node]) continue;
+        if (above >= 0) add<B>(sums + 2 * k * B, sums + 2 * above * B, 2);
+        add_own<B>(step.slopes + 2 * node, bar + node * B, sums + 2 * k * B);
     }
     for (Index l = 0; l < step.M; ++l) {
-        const Index node = step.leaf[l];
-        node_sums<B>(step.slopes + 2 * node, bar + node * B, reached(step.leaf_above[l]), out + 2 * l * B);
+        const Index node = step.leaf[l], above = step.leaf_above[l] < 0 ? -1 : last[step.leaf_above[l]];
+        if (above >= 0) add<B>(out + 2 * l * B, sums + 2 * above * B, 2);
+        if (reached[node]) add_own<B>(step.slopes + 2 * node, bar + node * B, out + 2 * l * B);
     }
 }
 

@@ -43,64 +43,76 @@ inline void tree_sums(StepLeaves at, const std::int64_t* offset, Index K, const 
                 out[(offset[r] + at.tree(r)[j]) * at.O + o] += c[j * K + at.first[r] + o];
 }
 
+// Round g and h of rows to float32.
+LT_CALLED void to_single(double* LT_RESTRICT g, double* LT_RESTRICT h, Index count) {
+    for (Index i = 0; i < count; ++i) {
+        g[i] = static_cast<float>(g[i]);
+        h[i] = static_cast<float>(h[i]);
+    }
+}
+
 // Vectorised loops move the scores of a tile of rows and compute their derivatives; a last loop adds each row to
 // its leaf. Neighbouring rows often share a leaf, and adding to a number just stored waits for the store: rows use
-// four copies of the table of sums in turn, which are added up at the end.
+// four copies of the table of sums in turn, which are added up at the end. `ones`: all weights are one, so that rows
+// need not be counted.
 inline void sum_derivatives(LossKind kind, Ids leaf, Ids before, const double* d_before, Index begin, Index end,
-                     Index M, double* A, const double* y, const double* w, int rounding, double* copies, double* sums) {
-    for (Index i = 0; i < 32 * M; ++i) copies[i] = 0;
+                     Index M, double* A, const double* y, const double* w, bool ones, int rounding, double* copies,
+                     double* counts, double* sums) {
+    for (Index i = 0; i < 16 * M; ++i) copies[i] = 0;
+    for (Index i = 0; i < M; ++i) counts[i] = 0;
     with_loss(kind, [&](auto* tag) {
         using L = std::remove_pointer_t<decltype(tag)>;
         constexpr Index tile = 128;
-        double moved[tile], g[tile], h[tile], k[tile];
-        std::uint32_t at_leaf[tile], at_before[tile];
+        double power[tile], g[tile], h[tile], k[tile];
+        alignas(64) double terms[tile][4];
+        std::uint32_t ids[tile];
         for (Index j0 = begin; j0 < end; j0 += tile) {
             const Index count = end - j0 < tile ? end - j0 : tile;
-            copy_ids(leaf, j0, count, at_leaf);
+            double* LT_RESTRICT score = A + j0;
+            const double *LT_RESTRICT label = y + j0, *LT_RESTRICT weight = w + j0;
             if (d_before) {
-                copy_ids(before, j0, count, at_before);
-                for (Index i = 0; i < count; ++i) moved[i] = A[j0 + i] + d_before[at_before[i]];
-            } else
-                for (Index i = 0; i < count; ++i) moved[i] = A[j0 + i];
+                copy_ids(before, j0, count, ids);
+                for (Index i = 0; i < count; ++i) score[i] += d_before[ids[i]];
+            }
             if (rounding & 4)
-                for (Index i = 0; i < count; ++i) moved[i] = static_cast<float>(moved[i]);
-            for (Index i = 0; i < count; ++i) A[j0 + i] = moved[i];
+                for (Index i = 0; i < count; ++i) score[i] = static_cast<float>(score[i]);
+            LT_IVDEP
+            for (Index i = 0; i < count; ++i) power[i] = L::template power<double>(score[i]);
             LT_IVDEP
             for (Index i = 0; i < count; ++i) {
-                const L at(moved[i], y[j0 + i]);
+                const L at = L::at_power(power[i], score[i], label[i]);
                 g[i] = at.g;
                 h[i] = at.h;
-                k[i] = at.k;
+                k[i] = weight[i] * at.k;
             }
-            if (rounding & 2)
-                for (Index i = 0; i < count; ++i) {
-                    g[i] = static_cast<float>(g[i]);
-                    h[i] = static_cast<float>(h[i]);
-                }
+            if (rounding & 2) to_single(g, h, count);
+            for (Index i = 0; i < count; ++i) {
+                g[i] *= weight[i];
+                h[i] *= weight[i];
+            }
+            if (rounding & 1) to_single(g, h, count);
             LT_IVDEP
             for (Index i = 0; i < count; ++i) {
-                g[i] *= w[j0 + i];
-                h[i] *= w[j0 + i];
-                k[i] *= w[j0 + i];
+                terms[i][0] = g[i];
+                terms[i][1] = h[i];
+                terms[i][2] = k[i];
+                terms[i][3] = weight[i];
             }
-            if (rounding & 1)
-                for (Index i = 0; i < count; ++i) {
-                    g[i] = static_cast<float>(g[i]);
-                    h[i] = static_cast<float>(h[i]);
-                }
-            for (Index i = 0; i < count; ++i) {
-                double* LT_RESTRICT to = copies + 8 * ((i & 3) * M + static_cast<Index>(at_leaf[i]));
-                const double wi = w[j0 + i];
-                to[0] += g[i];
-                to[1] += h[i];
-                to[2] += k[i];
-                to[3] += wi;
-                to[4] += wi > 0 ? 1.0 : 0.0;
-            }
+            copy_ids(leaf, j0, count, ids);
+            for (Index i = 0; i < count; ++i)
+                add<4>(copies + 4 * ((i & 3) * M + static_cast<Index>(ids[i])), terms[i], 1);
+            if (!ones)
+                for (Index i = 0; i < count; ++i) counts[ids[i]] += weight[i] > 0 ? 1.0 : 0.0;
         }
     });
-    for (Index i = 0; i < 8 * M; ++i)
-        sums[i] += (copies[i] + copies[i + 8 * M]) + (copies[i + 16 * M] + copies[i + 24 * M]);
+    for (Index l = 0; l < M; ++l) {
+        const double* LT_RESTRICT from = copies + 4 * l;
+        double total[4];
+        for (Index c = 0; c < 4; ++c)
+            total[c] = (from[c] + from[c + 4 * M]) + (from[c + 8 * M] + from[c + 12 * M]);
+        for (Index c = 0; c < 4; ++c) sums[8 * l + c] += total[c];
+        sums[8 * l + 4] += ones ? total[3] : counts[l];
+    }
 }
 
 inline void replay_sums(LossKind kind, StepLeaves at, bool skip, const std::int64_t* edges, const double* values,
@@ -108,11 +120,14 @@ inline void replay_sums(LossKind kind, StepLeaves at, bool skip, const std::int6
     constexpr Index tile = 4096;
     for (Index j0 = begin; j0 < end; j0 += tile) {
         const Index j1 = end - j0 < tile ? end : j0 + tile;
+        bool ones = true;
+        for (Index j = j0; j < j1; ++j) ones &= w[j] == 1;
         for (Index r = skip; r < at.R; ++r) {
             const Ids before = at.tree(r ? r - 1 : 0);
             const double* d_before = r ? values + edges[r - 1] : nullptr;
-            sum_derivatives(kind, at.tree(r), before, d_before, j0, j1, edges[r + 1] - edges[r], A, y, w, rounding, copies,
-                            sums + 8 * edges[r]);
+            const Index M = edges[r + 1] - edges[r];
+            sum_derivatives(kind, at.tree(r), before, d_before, j0, j1, M, A, y, w, ones, rounding, copies,
+                            copies + 16 * M, sums + 8 * edges[r]);
         }
     }
 }
@@ -141,9 +156,14 @@ struct TileEffects {
 
     LT_CALLED void compute(LeafTables t, const std::uint32_t* leaf, const double* score, const double* y, const double* w,
                            Index count, Real* v, Real* u) {
+        moves(t) ? at_moved(t, leaf, score, y, w, count, v, u) : at_scores(t, leaf, score, y, w, count, v, u);
+    }
+
+    // Whether inner iterations move the rows away from their scores.
+    LT_CALLED static bool moves(LeafTables t) {
         bool moved = t.Q > 1;
         for (Index l = 0; l < t.M && !moved; ++l) moved = t.shift[l] != L::no_shift;
-        moved ? at_moved(t, leaf, score, y, w, count, v, u) : at_scores(t, leaf, score, y, w, count, v, u);
+        return moved;
     }
 
     // A single iteration does not move the rows: their state is that of their scores.

@@ -17,6 +17,7 @@ from training_sets import take
 from xgboost import XGBClassifier, XGBRegressor
 
 import leaftrace as lt
+from leaftrace._actions.effects import NOT_MEASURED
 from leaftrace._actions.fix.action import Fix, fix
 from leaftrace._actions.fix.search import smallest
 
@@ -316,8 +317,8 @@ def test_the_cost_is_the_change_of_the_mean_loss_of_the_other_rows():
     np.testing.assert_allclose(
         [line["before"], line["retrained"]], [losses(base(name)).mean(), rise.mean()], rtol=1e-9
     )
-    told = "" if low <= 0 <= high else "worse" if low > 0 else "better"
-    assert line["verdict"] == told  # nothing is claimed within the interval
+    # Nothing is claimed within the interval, and one retraining decides nothing beyond it.
+    assert line["verdict"] == ("" if low <= 0 <= high else NOT_MEASURED)
 
 
 def test_the_advice_warns_of_overfitting():
@@ -334,7 +335,10 @@ def test_the_advice_warns_of_overfitting():
     )
     assert worse.cost[0] > 0 > better.cost[0]
     assert "this overfits x" in worse.advice
-    assert "Other predictions gain too" in better.advice
+    assert "Other predictions may gain too" in better.advice
+    for result in (worse, better):
+        assert "from one retraining to the next was not measured" in result.advice
+        assert result.effects["verdict"].iloc[-1] == NOT_MEASURED
     cost, half = found(name, row).cost
     assert abs(cost) < half
     assert "no difference that can be told" in found(name, row).advice

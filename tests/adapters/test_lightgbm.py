@@ -77,6 +77,23 @@ def test_refused_settings(data, settings, message):
         lt.Tracer(model, data.X, data.codes)
 
 
+def test_relative_errors_with_a_first_row_of_weight_zero():
+    """LightGBM then finds no split; with the same rows in another order it does."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    y = np.exp(rng.uniform(0, 4, 200))
+    w = np.where(np.arange(200) % 2, rng.uniform(0.5, 2, 200), 0.0)
+    settings = {"objective": "mape", "min_data_in_leaf": 2, "verbosity": -1, "num_threads": 1}
+
+    def opened(order):
+        data = lgb.Dataset(X[order], y[order], weight=w[order])
+        return lt.Tracer(lgb.train(settings, data, 5), X[order], y[order], w[order])
+
+    with pytest.raises(lt.UnsupportedModel, match="put a row of another weight first"):
+        opened(np.arange(200))
+    assert opened(np.arange(200)[::-1]).fidelity.exact
+
+
 def test_intensities_are_refused():
     data = numbers("fractions")
     rows = lgb.Dataset(data.X, data.y, weight=np.full(len(data.y), 2.0))

@@ -4,6 +4,7 @@ import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from catboost import CatBoostClassifier
 from catboost_models import QUIET
@@ -13,6 +14,7 @@ from xgboost import XGBClassifier
 
 import leaftrace as lt
 from leaftrace._adapters import load_file
+from leaftrace._adapters.base import pack_leaves
 from leaftrace._adapters.sklearn.hist import HistTrees
 from leaftrace._adapters.xgboost.model import learner, parse_trees
 
@@ -125,6 +127,35 @@ def test_parameters_that_catboost_cannot_understand_are_refused(tmp_path):
         json.dump(content, file)
     with pytest.raises(lt.UnsupportedModel, match=r"is the file whole\?"):
         lt.Tracer(path, X, Y)
+
+
+@pytest.mark.parametrize("categories", [False, True], ids=["numbers", "target statistics"])
+def test_rows_in_leaves_that_a_tree_does_not_have_are_refused(categories, tmp_path):
+    # CatBoost reads [null] as a tree without splits and moves the leaves of the others by seven.
+    path = str(tmp_path / "model.json")
+    table = pd.DataFrame(X).astype({3: int})
+    more = {"cat_features": [3], "one_hot_max_size": 2} if categories else {}
+    model = CatBoostClassifier(**QUIET, iterations=5, depth=3, **more).fit(table, Y)
+    model.save_model(path, format="json")
+    with open(path) as file:
+        content = json.load(file)
+    content["oblivious_trees"][2] = [None]
+    with open(path, "w") as file:
+        json.dump(content, file)
+    with pytest.raises(lt.UnsupportedModel, match=r"tree 5 .* leaf 7, but its leaves are 0 to 6"):
+        lt.Tracer(path, table, Y)
+
+
+@pytest.mark.parametrize(
+    ("tree", "leaf", "words"), [(1, 3, "tree 2 .* leaf 3"), (0, -1, "tree 1 .* leaf -1")]
+)
+def test_leaf_numbers_of_any_library_are_compared_with_the_leaves_of_their_tree(tree, leaf, words):
+    ids = np.array([[0, 1, 1], [2, 0, 1]])
+    edges = np.array([0, 2, 5])
+    assert pack_leaves(ids, edges, np.array([0, 2]), 3).tolist() == [[0, 1, 1], [4, 2, 3]]
+    ids[tree, 2] = leaf
+    with pytest.raises(lt.UnsupportedModel, match=words):
+        pack_leaves(ids, edges, np.array([0, 2]), 3)
 
 
 def test_rounds_without_trees_are_refused(tmp_path):

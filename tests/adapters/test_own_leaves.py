@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xgboost as xgb
+from catboost import CatBoostClassifier, Pool
 from sklearn.ensemble import (
     GradientBoostingRegressor,
     HistGradientBoostingClassifier,
@@ -13,7 +14,8 @@ from sklearn.ensemble import (
 
 import leaftrace as lt
 from leaftrace._adapters import own_leaves
-from leaftrace._model.kernels import is_native
+from leaftrace._adapters.catboost import row_leaves
+from leaftrace._model.kernels import is_native, kernels
 from leaftrace._model.kernels import numpy as twins
 from leaftrace._model.routes import NodeRoutes
 
@@ -47,6 +49,7 @@ LIGHTGBM = {
     "verbose": -1,
     "min_data_per_group": 5,
 }
+CATBOOST = {"iterations": 20, "depth": 4, "verbose": 0, "allow_writing_files": False}
 MODELS = {
     "LightGBM, categories": lambda X, y: (lgb.LGBMClassifier(**LIGHTGBM).fit(X, y), X),
     "LightGBM, zero is missing": lambda X, y: (
@@ -86,6 +89,16 @@ MODELS = {
         GradientBoostingRegressor(n_estimators=15, random_state=0).fit(of_numbers(X).fillna(0), y),
         of_numbers(X).fillna(0),
     ),
+    "CatBoost, missing values below": lambda X, y: (
+        CatBoostClassifier(**CATBOOST).fit(of_numbers(X), y), of_numbers(X),
+    ),
+    "CatBoost, missing values above": lambda X, y: (
+        CatBoostClassifier(**CATBOOST, nan_mode="Max").fit(of_numbers(X), y), of_numbers(X),
+    ),
+    "CatBoost, array of float64": lambda X, y: (
+        CatBoostClassifier(**{**CATBOOST, "depth": 9}).fit(of_numbers(X).to_numpy(), y), of_numbers(X).to_numpy(),
+    ),
+    "CatBoost, whole numbers": lambda X, y: (CatBoostClassifier(**CATBOOST).fit(whole(X), y), whole(X)),
     "RandomForest": lambda X, y: (
         RandomForestClassifier(n_estimators=10, random_state=0).fit(of_numbers(X), y), of_numbers(X),
     ),
@@ -99,6 +112,8 @@ def whole(X):
 
 def traversal_of(tracer):
     source = tracer.engine.source
+    if hasattr(source, "_row_leaves"):
+        return source._row_leaves.own
     return source._own_leaves if hasattr(source, "booster") else source.trees.own_leaves
 
 
@@ -106,6 +121,7 @@ def traversal_of(tracer):
 def opened(request, data, monkeypatch):
     """Return a tracer with leaves by our own traversal, and its rows."""
     monkeypatch.setattr(own_leaves, "LEAST_ROWS", 0)
+    monkeypatch.setattr(row_leaves, "LEAST_ROWS", 0)
     model, X = MODELS[request.param](*data)
     y = model.predict(X)
     return lt.Tracer(model, X, y, fidelity="ignore"), X
@@ -156,6 +172,23 @@ def test_a_traversal_that_differs_is_not_used(data, monkeypatch):
     np.testing.assert_array_equal(wrong.rows(of_numbers(X))[0], expected)
 
 
+def test_catboost_reads_what_the_traversal_is_not_made_for(data, monkeypatch):
+    """Missing values in a column that had none in training, a Pool, categories and trees that are not symmetric."""
+    monkeypatch.setattr(row_leaves, "LEAST_ROWS", 0)
+    monkeypatch.setattr(own_leaves.OwnLeaves, "find", None)  # not to be called
+    X, y = data
+    model = CatBoostClassifier(**CATBOOST).fit(of_numbers(X).fillna(0), y)
+    tracer = lt.Tracer(model, Pool(of_numbers(X).fillna(0), y))
+    np.testing.assert_array_equal(
+        tracer.engine.source.rows(of_numbers(X))[0], model.calc_leaf_indexes(of_numbers(X)).T
+    )
+    deep = CatBoostClassifier(**CATBOOST, grow_policy="Depthwise").fit(of_numbers(X), y)
+    assert lt.Tracer(deep, of_numbers(X), y).fidelity.exact
+    some = X[["x0", "few"]].astype({"few": str})
+    one_hot = CatBoostClassifier(**CATBOOST, one_hot_max_size=10, cat_features=["few"]).fit(some, y)
+    assert lt.Tracer(one_hot, some, y).fidelity.exact
+
+
 def test_text_among_numbers_is_the_librarys_error(data, monkeypatch):
     monkeypatch.setattr(own_leaves, "LEAST_ROWS", 0)
     X, y = data
@@ -173,7 +206,7 @@ def test_native_against_twin():
     rng = np.random.default_rng(3)
     trees = [random_tree(rng, leaves) for leaves in (1, 2, 9, 40)]
     edges = np.cumsum([0, *(len(tree.column) + 1 for tree in trees)])
-    own = own_leaves.OwnLeaves(trees, edges, np.array([0, 1, 4]))
+    own = own_leaves.LeavesByNodes(trees, edges, np.array([0, 1, 4]))
     values = rng.integers(-3, 70, (301, 4)) + rng.choice([0, 0.5, 1e-36], (301, 4))
     values[rng.random(values.shape) < 0.2] = np.nan
     values[rng.random(values.shape) < 0.2] = -1e-36
@@ -184,6 +217,28 @@ def test_native_against_twin():
         numbers = values.astype(kind)
         twins.find_leaves(numbers, *nodes, np.array([0, 0, 2, 11]), 0, 301, expected)
         np.testing.assert_array_equal(own.traverse(numbers), expected)
+
+
+@pytest.mark.parametrize("id_type", [np.uint8, np.uint16, np.uint32])
+def test_symmetric_trees_against_twin(isa, id_type):
+    """Several tiles of rows, missing values on both sides, columns of which some are not compared."""
+    rng = np.random.default_rng(4)
+    n = 1_100
+    edges = np.array([0, 0, 3, 11])
+    values = rng.integers(-3, 4, (n, 5)).astype(float)
+    values[rng.random(values.shape) < 0.2] = np.nan
+    values[rng.random(values.shape) < 0.1] = 1e300
+    column = rng.choice([0, 3, 4], 11).astype(np.int32)
+    threshold = rng.integers(-3, 4, 11).astype(float)
+    above = np.array([1, 0, 0, 0, 1], np.uint8)
+    for kind in (np.float32, np.float64):
+        with np.errstate(over="ignore"):
+            numbers = values.astype(kind)
+        found, expected = np.zeros((2, 3, n), id_type)
+        for kernel, out in ((kernels, found), (twins, expected)):
+            kernel.level_leaves(numbers, edges, column, threshold, above, 5, n - 3, out)
+        np.testing.assert_array_equal(found, expected)
+        assert len(np.unique(found[2])) > 20
 
 
 def random_tree(rng, leaves):
@@ -212,5 +267,5 @@ def test_a_tree_without_splits():
     stump = NodeRoutes(
         np.zeros((0, 2), np.int32), nothing.astype(np.int32), nothing, nothing.astype(np.uint8)
     )
-    own = own_leaves.OwnLeaves([stump, stump], np.array([0, 1, 2]), np.array([0, 2]))
+    own = own_leaves.LeavesByNodes([stump, stump], np.array([0, 1, 2]), np.array([0, 2]))
     np.testing.assert_array_equal(own.traverse(np.zeros((3, 0))), [[0] * 3, [1] * 3])

@@ -671,3 +671,15 @@ def test_candidates_of_a_forest_that_balances_each_bootstrap():
             slope = class_weight[y_new[i]] * (y_new[i] - share) / total[leaf_new[i]]
             expected[i] += (leaf_test == leaf_new[i]) * slope * count.mean() / 7
     np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_votes_that_are_level_go_to_the_first_class_as_in_scikit_learn():
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(150, 2)).round(1)
+    y = (X[:, 0] + rng.normal(size=150) > 0).astype(int)
+    rows = rng.normal(size=(300, 2)).round(1)
+    model = RandomForestClassifier(10, random_state=0, n_jobs=1).fit(X, y)
+    share = model.predict_proba(rows)[:, 0]
+    assert (np.abs(share - 0.5) < 1e-12).sum() > 10
+    found = lt.Tracer(model, X, y).refit(without=[]).predict(rows)
+    np.testing.assert_array_equal(found, model.predict(rows))

@@ -53,6 +53,20 @@ def test_min_child_weight_is_asked_for_where_a_refit_needs_it():
         file.refit(without=FEW)
 
 
+def test_a_report_leaves_out_refits_that_need_more():
+    """The training rows behind a prediction need no setting, so there is a report, which says what it lacks."""
+    booster = trained(min_child_weight=12)
+    file, given = (
+        lt.Tracer(in_file(booster), NUMBERS.X, NUMBERS.y, params=params)
+        for params in (None, LIMITS)
+    )
+    X, y = NUMBERS.X_test, NUMBERS.y_test
+    without, whole = (lt.report(t, X, y, worst=4, top=50).data for t in (file, given))
+    assert all(case["removal"] is not None for case in whole["cases"])
+    assert any(case["removal"] is None for case in without["cases"])
+    assert "params={'min_child_weight': ..., 'max_delta_step': ...}" in str(without["missing"])
+
+
 @pytest.mark.parametrize(
     "method", [lt.LeafRefit(), lt.LeafRefit(lt.TopKLeaves(2)), lt.LeafRefit(lt.SinglePoint())]
 )

@@ -240,10 +240,20 @@ def test_what_cannot_be():
         ({"added": (new, data.y_test[:1])}, "labels of added rows has 1 values"),
         ({"added": (new, ["yes", "perhaps"])}, "y_new has label.* perhaps"),
         ({"added": (new[["a", "b"]], data.y_test[:2])}, "lacks the column"),
+        ({"added": new}, r"added is a DataFrame; .* added=\(X_new, y_new\)"),
     ):
         for way in (tracer.refit, tracer.retrain):
             with pytest.raises(lt.InvalidInput, match=message):
                 way(**arguments)
+
+
+def test_one_added_row_can_be_a_series():
+    case, tracer, *_ = prepared("LightGBM: LGBMClassifier, defaults")
+    data = case.data
+    for way in (tracer.refit, tracer.retrain):
+        expected = way(added=(data.X_test[:1], data.y_test[:1])).scores(data.X_test)
+        found = way(added=(data.X_test.iloc[0], data.y_test[0])).scores(data.X_test)
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize(

@@ -142,3 +142,19 @@ def test_effects_are_kept_when_several_queries_were_asked(shallow, monkeypatch):
     several = lt.Tracer(model, X, y, dtype="float64", n_jobs=1)
     several.influence(X_test[:2], y_test[:2])  # more than one column has them at once
     assert several.engine.work.has_effects
+
+
+def test_passes_by_scores_do_not_depend_on_threads(shallow, monkeypatch):
+    """Several blocks of rows for each thread, the last of them shorter; and more threads than blocks."""
+    model, X, y, X_test, y_test = shallow
+    monkeypatch.setattr(scored_pass, "LARGE_EFFECTS", 0)
+    expected = lt.Tracer(model, X, y, n_jobs=1).influence(X_test, y_test, reduce="mean").values
+    for rows in (len(y) // 7, len(y) + 1):
+        monkeypatch.setattr(scored_pass, "ROWS_OF_SUMS", rows)
+        tracers = [lt.Tracer(model, X, y, n_jobs=n_jobs) for n_jobs in (1, 2, 5)]
+        values = [t.influence(X_test, y_test, reduce="mean").values for t in tracers]
+        assert not any(t.engine.work.has_effects for t in tracers)
+        for others in values[1:]:
+            np.testing.assert_array_equal(others, values[0])
+        # float32, with sums over leaves in another order
+        np.testing.assert_allclose(values[0], expected, atol=1e-5 * np.abs(expected).max())

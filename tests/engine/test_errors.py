@@ -4,10 +4,13 @@ import re
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from catboost import CatBoost, CatBoostClassifier, CatBoostRegressor, Pool
 from catboost_models import QUIET, case, tracer_of
+from lightgbm import LGBMRegressor
 from sklearn.linear_model import LogisticRegression
+from xgboost import XGBRegressor
 
 import leaftrace as lt
 
@@ -190,6 +193,37 @@ def test_column_order_goes_by_name(named):
     np.testing.assert_array_equal(tracer.influence(named.X_test, named.y_test).values, expected)
     extra = named.X_test.assign(more=1)
     np.testing.assert_array_equal(tracer.influence(extra, named.y_test).values, expected)
+
+
+def test_columns_that_share_a_name(named, c):
+    """Which of them is meant cannot be told, so neither is taken."""
+    twice = pd.concat([-named.X_test[["a"]], named.X_test], axis=1)
+    with says(lt.InvalidInput, "several columns with the name 'a'"):
+        tracer_of(named).influence(twice, named.y_test)
+    model = XGBRegressor(n_estimators=2, n_jobs=1).fit(c.X[:, :2], c.X[:, 0])
+    tracer = lt.Tracer(model, c.X[:, :2], c.X[:, 0])
+    twice = pd.DataFrame(c.X_test[:, :2], columns=["a", "a"])
+    arrow = pa.Table.from_arrays(list(c.X_test[:, :2].T), names=["a", "a"])
+    for table in (twice, arrow):
+        with says(lt.InvalidInput, "several columns with the name 'a'"):
+            tracer.influence(table, c.X_test[:, 0])
+
+
+@pytest.mark.parametrize("table", [None, 3.0, object()])
+def test_what_is_no_table(c, table):
+    model = XGBRegressor(n_estimators=2, n_jobs=1).fit(c.X, c.X[:, 0])
+    tracer = lt.Tracer(model, c.X, c.X[:, 0])
+    for ask in (lambda: tracer.influence(table, [0.0]), lambda: tracer.refit(added=(table, [0.0]))):
+        with says(lt.InvalidInput, f"X is a {type(table).__name__}", "a table of rows"):
+            ask()
+
+
+def test_complex_numbers(c):
+    model = LGBMRegressor(n_estimators=2, n_jobs=1, verbose=-1).fit(c.X, c.X[:, 0])
+    tracer = lt.Tracer(model, c.X, c.X[:, 0])
+    for X, y in ((c.X[:2] + 0j, [0.0, 0.0]), (c.X[:2], [0j, 1j])):
+        with says(lt.InvalidInput, "has dtype complex128", "expected real numbers"):
+            tracer.influence(X, y)
 
 
 def test_labels_of_another_length(c):

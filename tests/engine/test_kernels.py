@@ -76,6 +76,7 @@ def test_backward_pass_from_scores(isa, loss, dtype, id_type):
     rng = np.random.default_rng(5)
     n = 1300  # more than two tiles
     leaf, below = rng.integers(0, M, (2, n)).astype(id_type)
+    block = 700  # so rows 7 .. n - 10 have two, of more than one tile
     A = 3 * rng.normal(size=n)
     y = np.round(rng.random(n), 2)
     w = rng.random(n)
@@ -86,9 +87,9 @@ def test_backward_pass_from_scores(isa, loss, dtype, id_type):
             shift[:] = none  # the case of a single iteration has a loop of its own
         tables = rng.normal(size=M), shift, *rng.normal(size=(2, Q, M))
         felt = rng.normal(size=M).astype(dtype)
-        sums = [rng.normal(size=size).astype(dtype) for size in (n, M, n)]
+        sums = [rng.normal(size=size).astype(dtype) for size in (n, (2, M), n)]
         for newton in (True, False):
-            inputs = loss, newton, leaf, 7, n - 9, *tables
+            inputs = loss, newton, leaf, 7, n - 9, block, *tables
             agree("backward_scored", inputs, [A, y, w, felt, sums[0], below, *sums[1:]], dtype)
             halves = (y.astype(np.float32), w.astype(np.float32)), (y.astype(np.float32), None)
             for narrow in halves:

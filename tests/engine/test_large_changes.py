@@ -2,10 +2,14 @@
 
 The models explode: learning rate 1, no l2, few positive labels, weights over decades."""
 
+from types import SimpleNamespace
+
 import lightgbm as lgb
 import numpy as np
+import oracle
 import pytest
 from catboost import CatBoostClassifier
+from lightgbm_structure import structure
 from raw_scores import raw_scores
 from xgboost import XGBClassifier
 
@@ -95,6 +99,40 @@ def test_rows_one_by_one_are_removed_as_in_a_group(data, settings, dtype):
     error = np.abs(found - expected).max(axis=1) / np.maximum(size, 1e-4 * np.abs(before).max())
     assert size.max() > 50
     assert error.max() < 1e-5
+
+
+def oracle_scores(program, y, steps):
+    """Return the oracle's scores after a refit. Its exp may overflow, which is the right limit of a sigmoid."""
+    with np.errstate(over="ignore"):
+        return oracle.predict(program, oracle.refit(program, y, np.ones(len(y))), steps)[:, 0]
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_groups_are_removed_from_goss_as_by_the_oracle(seed):
+    X, y = rare(seed, 7)
+    settings = {**EXPLODING, "objective": "binary", "data_sample_strategy": "goss"}
+    model = lgb.train(settings, lgb.Dataset(X, y), 20)
+    tracer = lt.Tracer(model, X, y)
+    rows = SimpleNamespace(X=X, codes=y, X_test=X)
+    case = SimpleNamespace(model=model, data=rows, weight=None, baseline=None, w=np.ones(300))
+    # LightGBM adds 1e-15 to H, which decides a leaf whose rows without the group are all certain.
+    with np.errstate(over="ignore"):
+        program, steps = structure(case, **{**settings, "lambda_l2": 1e-15})
+    before = model.predict(X, raw_score=True)
+    again = oracle_scores(program, y, steps)
+    np.testing.assert_allclose(again, before, atol=1e-6 * np.abs(before).max())  # float32 gradients
+    rng = np.random.default_rng(0)
+    positives = np.flatnonzero(y)
+    changes = []
+    for size in (1, 8, 30):
+        group = np.union1d(rng.choice(300, size, replace=False), positives[: size // 8])
+        keep = np.setdiff1d(np.arange(300), group)
+        expected = oracle_scores(program.rows(keep), y[keep], steps)
+        changes.append(np.abs(expected - before).max())
+        found = tracer.refit(without=group).scores(X)[:, 0]
+        # The refit rounds gradients to float32, as LightGBM does, and the scores are large.
+        np.testing.assert_allclose(found, expected, atol=1e-4 * changes[-1])
+    assert max(changes) > 1000
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

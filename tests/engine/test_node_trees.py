@@ -2,10 +2,14 @@
 
 import numpy as np
 import pytest
+from sklearn.isotonic import isotonic_regression
 
+from leaftrace._engine import pooled_leaves
 from leaftrace._engine.node_slopes import NodeSlopes
 from leaftrace._engine.pooled_leaves import pool
 from leaftrace._model import node_trees
+from leaftrace._model.kernels import is_native, kernels, numpy_nodes
+from leaftrace._model.kernels import numpy as twins
 from leaftrace._model.leaf_rule import LeafRule
 from leaftrace._model.node_trees import ActiveBounds, NodeTree, StepNodes, midpoint_bounds
 
@@ -36,7 +40,7 @@ def trees():
 
 
 def slopes_of(nodes, G, H):
-    steps = nodes.steps(LeafRule(), G, H, 0.3)
+    steps = nodes.steps(LeafRule(), G, H, 0.3, slopes=True)
     active = ActiveBounds(nodes)
     values = nodes.outputs(steps.s, active)
     return values, NodeSlopes(nodes, active, steps, 0.7, np.ones(len(G), bool))
@@ -88,13 +92,88 @@ def test_no_value_falls_beside_a_monotone_split(trees):
         first += len(tree.children) + 1
 
 
-def test_pooling_in_pieces(monkeypatch):
+def clipped(tree, s):
+    """Return the outputs of all nodes of a tree from their steps (N, B), node by node from the root."""
+    out = s.copy()
+    share = tree.share[:, None]
+    for split, children in enumerate(tree.children):
+        for node in children:
+            x = share[node] * s[node] + (1 - share[node]) * out[split]
+            bounds = [
+                [0.5 * (out[a] + out[b]) for n, a, b in pairs if n == node]
+                for pairs in (tree.lower, tree.upper)
+            ]
+            low = np.max([np.full(x.shape, -np.inf), *bounds[0]], axis=0)
+            high = np.min([np.full(x.shape, np.inf), *bounds[1]], axis=0)
+            out[node] = np.where(x < low, low, np.minimum(x, high))
+    return out
+
+
+def in_growth_order(tree):
+    """Return whether the bounds of each node are known when its split is made."""
+    above = tree.parent
+    pairs = np.concatenate([tree.lower, tree.upper])
+    return np.all(above[pairs[:, 1:]] < above[pairs[:, :1]])
+
+
+@pytest.mark.parametrize("module", [twins, kernels] if is_native() else [twins])
+def test_steps_and_outputs(trees, module, monkeypatch):
+    """Steps from sums over the rows below each node, outputs node by node; l1 and limits decide some steps."""
+    monkeypatch.setattr(node_trees, "kernels", module)
+    rng = np.random.default_rng(5)
+    nodes = StepNodes(trees)
+    M = len(nodes.leaf)
+    rule = LeafRule(l1=0.4, max_step=1.5, min_hessian=0.6)
+    G = rng.normal(size=(M, 3))
+    H = rng.uniform(0.4, 2.0, (M, 3))
+    lam = np.array([0.1, 0.2, 0.9])
+    found = nodes.steps(rule, G, H, lam, slopes=True)
+    np.testing.assert_array_equal(nodes.steps(rule, G, H, lam).s, found.s)
+    below = nodes.node_sums(np.stack([G, H], axis=1))
+    D = below[:, 1] + lam + nodes.l2[:, None]
+    s = -np.sign(below[:, 0]) * np.maximum(np.abs(below[:, 0]) - 0.4, 0) / D
+    s = np.where(below[:, 1] < 0.6, 0, s)
+    moves = (s != 0) & (np.abs(s) < 1.5)
+    np.testing.assert_allclose(found.s, np.clip(s, -1.5, 1.5), atol=1e-15)
+    np.testing.assert_allclose(found.slope, np.where(moves, -1 / D, 0), atol=1e-15)
+    assert {False, True} == set(moves.ravel().tolist())
+
+    values = nodes.outputs(found.s)
+    node = leaf = 0
+    for tree in trees:
+        assert in_growth_order(tree)
+        S = len(tree.children)
+        expected = clipped(tree, found.s[node : node + 2 * S + 1])[S:]
+        for split, (left, right) in enumerate(tree.children - S):  # sides that have swapped
+            both = [x for x in (left, right) if x >= 0]
+            sides = clipped(tree, found.s[node : node + 2 * S + 1])[tree.children[split]]
+            swapped = tree.sign[split] * (sides[1] - sides[0]) < 0
+            expected[both] = np.where(swapped, sides.mean(axis=0), expected[both])
+        np.testing.assert_allclose(values[leaf : leaf + S + 1], expected, atol=1e-14)
+        node += 2 * S + 1
+        leaf += S + 1
+    for column in range(3):  # the bound that decides is the same whichever way it is asked
+        active = ActiveBounds(nodes)
+        alone = nodes.outputs(np.ascontiguousarray(found.s[:, [column]]), active)
+        np.testing.assert_array_equal(alone[:, 0], values[:, column])
+
+
+@pytest.mark.parametrize("module", [twins, kernels] if is_native() else [twins])
+def test_pooling_is_isotonic_regression(module, monkeypatch):
+    monkeypatch.setattr(pooled_leaves, "kernels", module)
+    monkeypatch.setattr(numpy_nodes, "AT_ONCE", 1)
     rng = np.random.default_rng(4)
-    u = rng.normal(size=(12, 5))
-    D = rng.random((12, 5))
-    chains = rng.permutation(12).reshape(3, 4)
-    whole = pool(u, D, chains)
-    monkeypatch.setattr("leaftrace._engine.pooled_leaves.AT_ONCE", 1)
-    np.testing.assert_array_equal(pool(u, D, chains), whole)
-    assert np.all(np.diff(whole[chains], axis=1) >= 0)
-    np.testing.assert_allclose((D * whole).sum(axis=0), (D * u).sum(axis=0))
+    u = rng.normal(size=(28, 5))
+    D = rng.random((28, 5))
+    D[[3, 11]] = 0  # a leaf without rows and without l2
+    chains = rng.permutation(28).reshape(4, 7)
+    found = pool(u, D, chains)
+    for chain in chains:
+        for b in range(5):
+            expected = isotonic_regression(
+                u[chain, b], sample_weight=np.maximum(D[chain, b], 1e-12)
+            )
+            # a leaf without weight follows its neighbours either way, so only the others are compared
+            has_rows = D[chain, b] > 0
+            np.testing.assert_allclose(found[chain, b][has_rows], expected[has_rows], atol=1e-10)
+    assert np.all(np.diff(found[chains], axis=1) >= 0)

@@ -291,6 +291,14 @@ CASES = {
     "GOSS, weights": lambda: train(
         binary(), weighted=True, objective="binary", data_sample_strategy="goss", learning_rate=0.25
     ),
+    "random forest, GOSS": lambda: train(
+        binary(),
+        objective="binary",
+        boosting="rf",
+        data_sample_strategy="goss",
+        feature_fraction=0.6,
+        learning_rate=0.25,
+    ),
     "DART, weights": lambda: train(
         numbers(), weighted=True, boosting="dart", drop_rate=0.3, skip_drop=0.2
     ),

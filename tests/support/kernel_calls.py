@@ -71,8 +71,8 @@ def calls():
             *np.zeros((2, 2, N)),
         )  # fmt: skip
         found[f"backward_scored, {loss}"] = call(
-            "backward_scored", loss, True, leaves(N), 1, N - 1, real(M), *real(3, 2, M), real(N), real(N), real(N),
-            real(M), real(N), leaves(N), real(M), real(N),
+            "backward_scored", loss, True, leaves(N), 1, N - 1, 5, real(M), *real(3, 2, M), real(N), real(N), real(N),
+            real(M), real(N), leaves(N), real(2, M), real(N),
         )  # fmt: skip
     for K in (1, 3):
         offset = np.array([0, M])
@@ -111,7 +111,15 @@ def calls():
         "query_shares", *rows, real(N, 2), real(N, 3), real(N, 3, 2), real(M, B), real(N, 3, B), leaves(N), real(M, B)
     )  # fmt: skip
     found["node_adjoint"] = call_of_nodes()
+    found["node_steps"] = call_of_node_steps()
+    found |= {f"node_outputs, {columns}": call_of_node_outputs(columns) for columns in (1, 3)}
+    chains = np.array([[0, 2, 1], [4, 3, 5]])
+    found["pool_chains"] = call("pool_chains", chains, 1e-9, real(7, 3), real(7, 3), real(7, 3))
     found["find_leaves"] = call_of_routes()
+    found["level_leaves"] = call(
+        "level_leaves", real(N, 3), np.array([0, 2, 3]), np.array([2, 0, 2], np.int32), real(3),
+        np.array([0, 1, 1], np.uint8), 1, N - 1, np.zeros((2, N), np.uint8),
+    )  # fmt: skip
     x = np.round(real(N), 1)  # some are equal
     found["rank_pairs"] = call("rank_pairs", leaves(N), x, np.zeros(M, np.int64), real(M, 2))
     found |= {f"softmax_effects, {O} of 3": call_of_classes(O) for O in (1, 3)}
@@ -152,6 +160,34 @@ def call_of_nodes():
     )
     nodes = (np.array(x, np.int32) for x in numbers)
     return call("node_adjoint", 7, *nodes, real(3), real(6, 2), real(4, B), real(4, 2, B))
+
+
+def int32(*rows):
+    return (np.array(numbers, np.int32) for numbers in rows)
+
+
+def call_of_node_steps():
+    """Return a call about the nodes of two trees, of three leaves and of one."""
+    leaf, splits, children = int32([2, 3, 4, 5], [1, 0], [[3, 4], [1, 2]])
+    limits = np.array([0.2, 1.5, 0.3])
+    sums = real(4, 3) - 0.5, real(4, 3)
+    return call(
+        "node_steps", leaf, np.array([0, 1, 2]), splits, children, real(6), limits, real(3), *sums,
+        np.zeros((6, 3)), np.zeros((6, 3)),
+    )  # fmt: skip
+
+
+def call_of_node_outputs(columns):
+    """Return a call about five nodes with rows and two without, in two rounds, some of them without bounds."""
+    nodes, lower, upper = int32([1, 2, 5, 6], [[0, 3], [3, 4], [0, 1]], [[0, 4], [3, 0], [1, 2]])
+    source, own, value = int32([0, 0, 0, 1, 1, 3, 4], [0, 1, 2, 3, 4, 3, 4], [2, 5, 6])
+    edges = np.array([0, 2, 2, 3, 3]), np.array([0, 1, 1, 2, 3])
+    share = np.array([1, 0.6, 0.7, 1, 1, 0, 0])
+    bound = np.zeros(4, np.int32) if columns == 1 else None
+    return call(
+        "node_outputs", np.array([0, 2, 4]), nodes, edges[0], lower, edges[1], upper, source, own, share, value,
+        real(5, columns), np.zeros((3, columns)), bound,
+    )  # fmt: skip
 
 
 def call_of_routes():

@@ -40,20 +40,24 @@ def bags(p, y, T):
 def goss(p, booster, case, derivatives, start_score):
     """Return for each iteration (n,) 1 for rows of large gradients, and a factor for some others.
 
+    In a forest, all trees of which have the gradients of the starting score, factors stay with the gradients.
     It is for at most 1024 rows."""
     X = case.data.X
     y = np.float32(case.data.codes).astype(float)
     n = len(y)
     random = Random(p["bagging_seed"])
     out = []
+    is_forest = p["boosting"] == "rf"
+    factor = np.ones((n, 1))
     top = int(n * p["top_rate"])
     other = int(n * p["other_rate"])
     for t in range(booster.num_trees() // p["num_class"]):
         drawn = np.ones(n)
         if t >= int(1 / p["learning_rate"]):
             A = booster.predict(X, raw_score=True, num_iteration=t).reshape(n, -1)
+            A = np.broadcast_to(start_score(y, case.w), A.shape) if is_forest else A
             g, h = derivatives(A, y)
-            w = case.w[:, None]
+            w = case.w[:, None] * factor
             size = np.abs(np.float32(w * g) * np.float32(w * np.einsum("nkk->nk", h))).sum(axis=1)
             threshold = np.sort(size)[-top]
             picked = 0
@@ -66,7 +70,9 @@ def goss(p, booster, case, derivatives, start_score):
                     if random.next() < (other - picked) / (n - i - (top - large)):
                         drawn[i] = (n - top) / other
                         picked += 1
-        out.append(drawn)
+        out.append(drawn * factor[:, 0])
+        if is_forest:
+            factor[drawn > 0, 0] *= drawn[drawn > 0]
     return out
 
 

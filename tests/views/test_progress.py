@@ -134,7 +134,7 @@ def test_a_bar_on_a_terminal(monkeypatch):
         assert "left" not in str(shown._bar)
         shown.update(1)
         shown.update(1)
-        assert "2/5step in 00:00, about 0 s left" in str(shown._bar)
+        assert "2/5 steps in 00:00, about 0 s left" in str(shown._bar)
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     assert isinstance(bar(5, "x", "step"), ProgressLines)
     monkeypatch.setattr(sys, "stderr", None)  # as in a program without a console

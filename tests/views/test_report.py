@@ -249,6 +249,15 @@ def test_numbers():
     assert "probability" not in report(tracer, d.X_test, d.y_test, worst=1, noise=False).html
 
 
+def test_labels_are_written_as_predictions_are():
+    _, d, _ = diabetes()
+    y = 1_234_567.0 + d.y
+    model = GradientBoostingRegressor(n_estimators=5).fit(d.X, y)
+    page = report(lt.Tracer(model, d.X, y), d.X_test[:1], y[:1], noise=False, explorer=False).html
+    for written in (f">label </span>{y[0]:,.0f}<", f'<b class="label">{y[0]:,.0f}</b>'):
+        assert written in page
+
+
 def test_without_labels_it_is_about_predictions():
     model, _, _, w, X_test, _, tracer = categories()
     data = data_of(tracer, X_test, worst=20, top=2)

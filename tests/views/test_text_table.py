@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from leaftrace._views.cli.output import Output
 from leaftrace._views.cli.text_table import print_table
 
 COLUMNS = {
@@ -61,3 +62,13 @@ def test_a_pipe_gets_one_line_a_row_and_all_digits():
     assert first.split()[-2:] == ["28740000.0", "better"]
     assert repr(1 / 3) in second
     assert sentence == "Changes are first order."
+
+
+def test_a_command_is_not_broken_into_lines():
+    """Pasted into a shell, the second line would be another command."""
+    out = Output(as_json=False)
+    file = io.StringIO()
+    out._console = Console(file=file, width=40, force_terminal=True, color_system=None)
+    command = "leaftrace noise model.txt --train train.csv --target income --id id"
+    out.command(command)
+    assert file.getvalue() == f"  {command}\n"

@@ -7,6 +7,7 @@ import pytest
 
 import leaftrace as lt
 from leaftrace._data.cells import open_cell_tables
+from leaftrace._views.report.differences import column_scales, differing_columns
 from leaftrace._views.report.explained_rows import both_sides, choose_rows
 from leaftrace._views.report.similar import SIMILAR, similar_rows
 from leaftrace._views.report.unusual import unusual_values
@@ -165,3 +166,13 @@ def test_many_rows_are_compared_by_a_sample(world, monkeypatch):
     [found, *_] = similar_rows(rows, np.arange(3))
     assert found.words == "20 most similar of 200 training rows"
     assert set(found.rows) <= set(np.linspace(0, 604, 200).astype(int))
+
+
+def test_columns_that_differ_are_named_or_counted():
+    """A row that differs in five columns does not look as if it differed in three."""
+    X = pd.DataFrame(
+        [list("aaaaa"), list("bbaaa"), list("bbbba"), list("bbbbb")], columns=list("vwxyz")
+    )
+    train, test = open_cell_tables(X, X[:1], ())
+    named = differing_columns(train, test, np.arange(4), 0, column_scales(train), 3)
+    assert named == ["", "v, w", "v, w, x, y", "v, w, x and 2 more"]

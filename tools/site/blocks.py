@@ -27,6 +27,7 @@ BLOCK = re.compile(r"^```(python|console)\n(.*?)^```\n?", re.MULTILINE | re.DOTA
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 os.environ.setdefault("MPLBACKEND", "agg")  # draw without a window
 TERMINAL = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+WIDTH = 120  # characters in which pandas prints a table: by default it leaves out columns beyond 80
 
 
 @functools.cache  # `mkdocs serve` runs a page again when it has changed
@@ -50,8 +51,17 @@ def with_output(page: str) -> str:
         text = f"\n```{{.text .output}}\n{output}\n```\n" if output else ""
         return shown + text + "".join(f"\n{picture}\n" for picture in pictures)
 
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), _whole_tables():
         return BLOCK.sub(run, page)
+
+
+def _whole_tables() -> contextlib.AbstractContextManager[object]:
+    """Have pandas, if it is installed, print all columns of a table."""
+    try:
+        import pandas as pd
+    except ImportError:
+        return contextlib.nullcontext()
+    return pd.option_context("display.max_columns", None, "display.width", WIDTH)
 
 
 def _python(code: str, line: int, names: dict[str, object]) -> str:

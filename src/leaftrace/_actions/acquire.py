@@ -41,7 +41,7 @@ from .._tracer.influence import FIRST_ORDER
 from .._tracer.tracer import Tracer
 from .common import Finding, Interruptible, check_tracer, stopping_note
 from .effects import Effect, effects_table, in_target_unit, judged, unit_of
-from .statistics import interval_in_words, no_gain, paired_interval
+from .statistics import ONE_RETRAINING, interval_in_words, no_gain, paired_interval
 
 _NOT_RETRAINED = "Not retrained: only a retrained model shows what these labels are worth."
 
@@ -196,12 +196,12 @@ def acquire(
 
 def _check_settings(tracer: Tracer, n: int, k: int, score: str, diversity: float) -> None:
     """Check the arguments of `acquire`. ``n``: number of rows in the pool."""
-    if not 1 <= k <= n:
-        raise InvalidInput(f"k is {k}, and the pool has {n} rows; ask for 1 to {n}.")
-    if diversity < 0:
-        raise InvalidInput(f"diversity is {diversity}; it is zero or more.")
+    if not inputs.is_whole(k) or not 1 <= k <= n:
+        raise InvalidInput(f"k is {k!r}, and the pool has {n} rows; ask for 1 to {n}.")
+    if not inputs.is_number(diversity) or diversity < 0:
+        raise InvalidInput(f"diversity is {diversity!r}; it is zero or more.")
     scores = ("effect",) if tracer.classes is None else ("effect", "uncertainty")
-    if score not in scores:
+    if not inputs.is_name(score, scores):
         raise InvalidInput(
             f"score is {score!r}; it can be 'effect' or, for classifiers, 'uncertainty'."
         )
@@ -279,10 +279,11 @@ def _verdict(before: F64, change: F64, loss: Criterion) -> str:
     unit = unit_of(loss)
     mean = float(before.mean())
     what = "Keep them" if high < 0 else no_gain(float(change.mean()))
+    note = f" {ONE_RETRAINING}" if high < 0 else ""
     return (
         f"{what}: retrained with their labels, the {unit.name} of the hold-out changes by "
         f"{change_text(unit.change(mean, change.mean()), 4)} "
-        f"({interval_in_words(*unit.interval(mean, low, high))}) from {number_text(unit.level(mean), 4)}."
+        f"({interval_in_words(*unit.interval(mean, low, high))}) from {number_text(unit.level(mean), 4)}.{note}"
     )
 
 

@@ -77,6 +77,7 @@ def group_effects(
     slices = test_slices(tracer, test_groups, X_test, bins)
     steps = check_steps(path)
     soft_path = SoftPath(tracer, slices, X_test, y, steps) if steps else None
+    refit, retrain = inputs.flag(refit, "refit"), inputs.flag(retrain, "retrain")
     if refit or retrain or steps:
         check_classes(tracer, rows)
     before = slice_losses(tracer.engine.unchanged, slices, X_test, y)
@@ -303,7 +304,11 @@ def _advice(found: GroupEffects, ended: str) -> str:
     text = f"Every group lowers the {name} of every slice: there is none to leave out."
     if lowest[g, s] < 0:
         text = _largest_fall(found, int(g), int(s), lowest[g, s])
-    if np.isnan(refitted).all() and np.isnan(retrained).all():
+    if np.isfinite(retrained).any():
+        text += f" These are changes of {NOT_MEASURED}." if lowest[g, s] >= 0 else ""
+    elif np.isfinite(refitted).any():
+        text += " Trees are held fixed: the noise of retraining was not measured."
+    else:
         text += f" To first order only, which says little of whole groups: {words().do_refit}."
     if ended:
         done = np.isfinite(np.stack([refitted, retrained])[:, :, 0]).sum(axis=1)

@@ -12,6 +12,12 @@ from .._data.arrays import F64
 from .._data.numbers import change_text
 from .._data.student import student
 
+# What the interval leaves out, beside a claim that rests on it.
+ONE_RETRAINING = (
+    "The interval tells how the change varies with the rows it is measured on; how it varies from one "
+    "retraining to the next was not measured."
+)
+
 
 def half_width(differences: F64, confidence: float = 0.95) -> float:
     """Half the width of the interval of the mean of differences (m,); infinite for one row."""

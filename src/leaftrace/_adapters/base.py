@@ -51,8 +51,30 @@ def pack_leaves(
     largest = int(np.diff(starts).max(initial=1))
     out = np.empty((len(offset), n), smallest_type(largest))
     for r, tree in enumerate(ids):
-        out[r] = np.asarray(tree) + offset[r]
+        numbers = np.asarray(tree)
+        refuse_other_leaves(numbers[None], tree_leaves[r : r + 2], r)
+        out[r] = numbers + offset[r]
     return out
+
+
+def refuse_other_leaves(ids: Ids, tree_leaves: NDArray[np.int64], first: int = 0) -> None:
+    """Raise if a row is in a leaf that its tree does not have, as in a model that was damaged.
+
+    ``ids``          (trees, rows) leaves, counted within each tree from 0
+    ``tree_leaves``  (trees + 1,) of these trees, as in `Ensemble`
+    ``first``        the number of the first of these trees"""
+    if not ids.size:
+        return
+    counts = np.diff(tree_leaves)
+    low, high = ids.min(axis=1), ids.max(axis=1)
+    wrong = np.flatnonzero((low < 0) | (high >= counts))
+    if len(wrong):
+        r = wrong[0]
+        leaf = low[r] if low[r] < 0 else high[r]
+        raise UnsupportedModel(
+            f"tree {first + r + 1} of the model puts a row into leaf {leaf}, but its leaves are 0 to {counts[r] - 1}: "
+            "the trees do not fit together. Likely the file of the model is damaged; save the model again."
+        )
 
 
 def are_elsewhere(leaves: Ids) -> bool:
@@ -98,7 +120,7 @@ def given_scores(values: Any, name: str, m: int, K: int) -> F64 | None:
     """Check the scores (m, K) that the user gave to rows (baseline, base_margin, init_score)."""
     if values is None:
         return None
-    offset = np.asarray(values, dtype=np.float64)
+    offset = inputs.array_of_numbers(values, name)
     if offset.ndim == 1 and offset.size == m * K:
         offset = offset.reshape(m, K)
     if offset.shape != (m, K) or not np.isfinite(offset).all():
@@ -211,11 +233,15 @@ class BaseSource:
         of the table again, or more."""
         if isinstance(X, PartedTable):
             return X.leaves(self.rows, self.structure(), baseline)
-        parts = inputs.row_parts(X)
+        parts = [] if self.reads_in_place(X) else inputs.row_parts(X)
         if len(parts) <= 1 or not _has_value_for_each_row(baseline, parts[-1].stop):
             return self.rows(X, baseline)
         given = None if baseline is None else frames.to_numpy(baseline)
         return self._rows_of_parts(X, given, parts)
+
+    def reads_in_place(self, X: Any) -> bool:
+        """Return whether `rows` needs no copy of the table."""
+        return False
 
     def _rows_of_parts(
         self, X: Any, baseline: F64 | None, parts: Sequence[slice]

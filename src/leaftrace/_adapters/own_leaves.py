@@ -6,6 +6,7 @@ ever differ, the library does the work from then on.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from .._data.arrays import Ids, Ints, Real
 from .._data.stopping import available_cores
 from .._model.kernels import is_native, kernels
-from .._model.routes import NodeRoutes, join_routes
+from .._model.routes import LevelRoutes, NodeRoutes, join_routes
 from .base import smallest_type
 
 LEAST_ROWS = 1_000  # with fewer rows the library is asked, which the comparison would do anyway
@@ -24,24 +25,22 @@ _LEAST_PART = 2_000  # rows that are worth a thread
 _PARTS = 4  # of the rows of a thread
 
 
-class OwnLeaves:
-    """The traversal of a model's trees, each with a `NodeRoutes`.
+class OwnLeaves(ABC):
+    """A traversal of a model's trees.
 
-    ``tree_leaves``, ``step_trees``  as in `Ensemble`
+    ``trees``       number of trees
+    ``largest``     the largest number of leaves of a step
     ``is_trusted``  whether it has agreed with the library so far
     """
 
-    def __init__(
-        self,
-        trees: Sequence[NodeRoutes],
-        tree_leaves: NDArray[np.int64],
-        step_trees: NDArray[np.int64],
-    ) -> None:
-        self.routes = join_routes(trees)
-        starts = tree_leaves[step_trees]
-        self._offset = tree_leaves[:-1] - np.repeat(starts[:-1], np.diff(step_trees))  # (trees,)
-        self._type = smallest_type(int(np.diff(starts).max(initial=1)))
+    def __init__(self, trees: int, largest: int) -> None:
+        self._trees = trees
+        self._type = smallest_type(largest)
         self.is_trusted = is_native()
+
+    @abstractmethod
+    def fill(self, values: Real, start: int, stop: int, out: Ids) -> None:
+        """Write the leaves of the rows from start to stop into ``out`` (trees, m)."""
 
     def find(
         self, m: int, columns: Callable[[], Real | None], library: Callable[[Ints | None], Ids]
@@ -69,16 +68,49 @@ class OwnLeaves:
         """Return the leaves (trees, m) of rows with these values (m, d), on several threads."""
         values = np.ascontiguousarray(values)
         m = len(values)
-        out = np.empty((len(self._offset), m), self._type)
-        at = self.routes
-        nodes = (at.edges, at.column, at.threshold, at.children, at.flags, at.words, at.bits)
+        out = np.empty((self._trees, m), self._type)
 
         def part(start: int) -> None:
-            stop = min(start + rows, m)
-            kernels.find_leaves(values, *nodes, self._offset, start, stop, out)
+            self.fill(values, start, min(start + rows, m), out)
 
         threads = max(1, min(available_cores(), m // _LEAST_PART))
         rows = -(-m // (_PARTS * threads)) or 1  # several parts a thread, as they differ in time
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(part, range(0, m, rows)))
         return out
+
+
+class LeavesByNodes(OwnLeaves):
+    """The traversal of trees that each have a `NodeRoutes`.
+
+    ``tree_leaves``, ``step_trees``: as in `Ensemble`.
+    """
+
+    def __init__(
+        self,
+        trees: Sequence[NodeRoutes],
+        tree_leaves: NDArray[np.int64],
+        step_trees: NDArray[np.int64],
+    ) -> None:
+        starts = tree_leaves[step_trees]
+        super().__init__(len(trees), int(np.diff(starts).max(initial=1)))
+        self.routes = join_routes(trees)
+        self._offset = tree_leaves[:-1] - np.repeat(starts[:-1], np.diff(step_trees))  # (trees,)
+
+    def fill(self, values: Real, start: int, stop: int, out: Ids) -> None:
+        at = self.routes
+        nodes = (at.edges, at.column, at.threshold, at.children, at.flags, at.words, at.bits)
+        kernels.find_leaves(values, *nodes, self._offset, start, stop, out)
+
+
+class LeavesByLevels(OwnLeaves):
+    """The traversal of symmetric trees."""
+
+    def __init__(self, routes: LevelRoutes) -> None:
+        levels = np.diff(routes.edges)
+        super().__init__(len(levels), 1 << int(levels.max(initial=0)))
+        self.routes = routes
+
+    def fill(self, values: Real, start: int, stop: int, out: Ids) -> None:
+        at = self.routes
+        kernels.level_leaves(values, at.edges, at.column, at.threshold, at.above, start, stop, out)

@@ -7,6 +7,7 @@ imported when the first such table comes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,19 @@ def as_narwhals(X: Any) -> nw.DataFrame[Any]:
         import pyarrow as pa
 
         X = pa.Table.from_batches([X])
+    if kind(X) == "pyarrow":
+        refuse_shared_names(X.column_names)
     return nw.from_native(X, eager_only=True)
+
+
+def refuse_shared_names(names: Sequence[str]) -> None:
+    """Raise if several columns have the same name, which does not tell the one that is meant."""
+    shared = [name for name, times in Counter(names).items() if times > 1]
+    if shared:
+        raise InvalidInput(
+            f"X has several columns with the name {', '.join(map(repr, shared[:8]))}; give each column a name of its "
+            "own."
+        )
 
 
 def take(X: Any, rows: Ints) -> Any:

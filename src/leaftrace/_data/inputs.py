@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,8 @@ def _is_missing(array: np.ndarray) -> np.ndarray:
 def numbers(values: Any, name: str, length: int) -> F64:
     """A `vector` of finite float64 numbers."""
     array = vector(values, name, length)
+    if array.dtype.kind == "c":
+        raise InvalidInput(f"{name} has dtype {array.dtype}; expected real numbers.")
     try:
         array = array.astype(np.float64)
     except (TypeError, ValueError):
@@ -176,6 +179,34 @@ def is_whole(value: Any) -> bool:
     return is_number and not isinstance(value, bool) and float(value).is_integer()
 
 
+def array_of_numbers(values: Any, name: str) -> F64:
+    """An array of float64 numbers, of any shape."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            f"{name} is a {type(values).__name__}; expected an array of numbers."
+        ) from None
+
+
+def is_number(value: Any) -> bool:
+    """Whether this is a single real number, but not True, NaN or a text."""
+    is_real = isinstance(value, (int, float, np.integer, np.floating))
+    return is_real and not isinstance(value, bool) and value == value
+
+
+def is_name(value: Any, names: Collection[str | None]) -> bool:
+    """Whether this is one of these names, whatever else it is; None may be one of them."""
+    return (value is None or isinstance(value, str)) and value in names
+
+
+def flag(value: Any, name: str) -> bool:
+    """An argument that is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidInput(f"{name} is {value!r}; it can be True or False.")
+    return bool(value)
+
+
 def shares(values: Any) -> list[float]:
     """A share, or several, as numbers; NaN for what is none."""
     try:
@@ -215,6 +246,8 @@ def row_count(X: Any) -> int:
         return int(X.num_row())
     if hasattr(X, "num_data"):  # LightGBM's Dataset
         return int(X.construct().num_data())
+    if not hasattr(X, "__len__") or isinstance(X, (str, bytes, dict)):
+        raise InvalidInput(f"X is a {type(X).__name__}; expected a table of rows and columns.")
     return len(X)
 
 
@@ -268,6 +301,8 @@ def columns(X: Any, names: list[str]) -> Any:
         raise InvalidInput(
             f"X has {shape[1]} columns, but the model was trained on {len(names)}: {_some(names)}."
         )
+    if isinstance(X, np.ndarray) and X.dtype.kind == "c":
+        raise InvalidInput(f"X has dtype {X.dtype}; expected real numbers.")
     return X
 
 
@@ -277,6 +312,7 @@ def _in_order(X: Any, names: list[str]) -> Any:
     given = [str(c) for c in frame.columns]
     are_positions = names == [str(i) for i in range(len(names))]
     if not are_positions and given != names:
+        frames.refuse_shared_names(given)
         _check_names(given, names)
         order = [given.index(c) for c in names]
         frame = X.iloc[:, order] if frame is X else frame.select(names)

@@ -196,8 +196,7 @@ class ProgressLines:
 
     def _line(self, seconds: float) -> str:
         """The line for work that has taken this time."""
-        plural = f"{self.unit[:-1]}ies" if self.unit.endswith("y") else f"{self.unit}s"
-        size, unit = (1e6, "MB") if self.unit == "B" else (1, plural)
+        size, unit = (1e6, "MB") if self.unit == "B" else (1, plural(self.unit))
         total = self.pace.total
         of = "" if total is None else f" of {total / size:,.0f}"
         took = duration(seconds)
@@ -211,10 +210,10 @@ class TerminalBar:
         from tqdm.auto import tqdm
 
         self.pace = pace
+        self._unit = unit
         self._bar: Any = tqdm(
             total=pace.total,
             desc=what,
-            unit=unit,
             delay=SECONDS_TO_BAR,
             leave=False,
             unit_scale=unit == "B",
@@ -247,9 +246,18 @@ class TerminalBar:
     def _tell(self) -> None:
         """Put the time that is left behind the bar, in our words."""
         total = "" if self.pace.total is None else "/{total_fmt}"
+        alone = self.pace.total is None and self.n == 1
+        unit = (
+            self._unit if self._unit == "B" else f" {self._unit if alone else plural(self._unit)}"
+        )
         share = "" if self.pace.total is None else "{percentage:3.0f}%|{bar}| "
         ending = self.pace.left_in_words()
-        self._bar.bar_format = f"{{desc}}: {share}{{n_fmt}}{total}{{unit}} in {{elapsed}}{ending}"
+        self._bar.bar_format = f"{{desc}}: {share}{{n_fmt}}{total}{unit} in {{elapsed}}{ending}"
+
+
+def plural(unit: str) -> str:
+    """The name of several units."""
+    return f"{unit[:-1]}ies" if unit.endswith("y") else f"{unit}s"
 
 
 def duration(seconds: float) -> str:

@@ -32,6 +32,8 @@ class Wording:
     ``give_eval_set``     how to have early stopping repeated
     ``leaf_method``       the method that holds splits fixed, and
     ``refit_method``      the one that refits leaves
+    ``until_stable``      how to have bags trained until values are stable
+    ``order_judged``      what shows the effect of leaving out rows in the order of their values
     ``unique_labels``     how to give each training row a name of its own
     """
 
@@ -51,6 +53,8 @@ class Wording:
     give_eval_set: str = "Tracer(..., eval_set=)"
     leaf_method: str = "LeafInfluence()"
     refit_method: str = "LeafRefit()"
+    until_stable: str = "members=None"
+    order_judged: str = "curve(X_hold, y_hold)"
     unique_labels: str = "give X_train an index without duplicates"
 
     def parameters(self, **values: object) -> str:

@@ -68,7 +68,10 @@ def chain_sums(
         return sums
 
     starts = range(0, e.n_rows, ROW_CHUNK)
-    done = map(sums_of_chunk, starts) if threads is None else threads.map(sums_of_chunk, starts)
+    if threads is None or len(starts) == 1:
+        done = map(sums_of_chunk, starts)
+    else:
+        done = threads.map(sums_of_chunk, starts)
     if show_progress:
         done = progress(done, e.n_rows, "replaying", "row", ROW_CHUNK)
     return np.sum(list(done), axis=0)

@@ -13,6 +13,8 @@ from .._data.tables import notebook
 from .._model.ensemble import Ensemble
 from .diagnosis import FirstValues, likely_cause
 
+_GRADIENT_ROWS = 1 << 13
+
 
 @dataclass(frozen=True)
 class Fidelity:
@@ -137,3 +139,32 @@ def _reason(
             "shuffled labels, a forgotten baseline, or changed training parameters"
         )
     return "likely a setting that changes leaf values after the first steps, or continued training"
+
+
+# ---- what errors are relative to ----
+
+
+def largest_gradient(e: Ensemble, A: F64) -> float:
+    """The largest absolute gradient of a row at scores A (n, K)."""
+    if e.coupled:
+        return float(np.abs(e.gradients(A)).max())
+    # Arrays of so few rows stay in the caches, and are not new memory each time.
+    parts = [slice(start, start + _GRADIENT_ROWS) for start in range(0, e.n_rows, _GRADIENT_ROWS)]
+    found = [np.abs(e.loss.gradient(e.loss.state(A[p]), e.y[p])).max() for p in parts]
+    return float(np.max(found))
+
+
+def leaf_scales(e: Ensemble, gradient: float, tolerance: float) -> F64:
+    """(T,) the leaf value that errors of each step are relative to: the largest one up to that step.
+
+    Leaves of later steps do not count, as they explode where training diverges: beside them any
+    error of the steps before would seem small. If all values are rounding noise, it is a small part
+    of the largest value that a leaf could have with this largest gradient. It is never so small that the
+    rounding of a sum of starting scores over all rows, in float64, is beyond the tolerance.
+    """
+    possible = float(np.max(e.learning_rate)) * gradient
+    largest = [np.abs(e.values[e.leaf_range(t)]).max(initial=0.0) for t in range(e.n_steps)]
+    last_bit = np.finfo(np.float64).eps * float(np.abs(e.base).max())
+    least = max(1e-6 * possible, 10 * np.sqrt(e.n_rows) * last_bit / tolerance)
+    scales = np.maximum(np.maximum.accumulate(largest), least)
+    return np.where(scales > 0, scales, 1.0)

@@ -247,13 +247,18 @@ def _refit_nodes(
     )
     _watch_leaves(block, removed, step.D[0], dH, step.rows)
     dG, dD, rows = without_rows(e.loss, e.rule.newton, *removed, step.rows, dG, dH)
-    G = np.where(rows > 0, step.G[0] + dG[:, 0], 0.0)
-    H = step.D[0][:, 0] - (e.lam + nodes.l2[nodes.leaf, None])
-    H = np.where(rows > 0, H + dD[:, 0, 0], 0.0)
+    G = dG[:, 0]
+    H = dD[:, 0, 0]
+    G += step.G[0]
+    H += step.D[0][:, 0] - (e.lam + nodes.l2[nodes.leaf, None])
+    empty = rows <= 0
+    G[empty] = 0
+    H[empty] = 0
     s = nodes.steps(e.rule, G, H, e.lam + dlam).s
     if strictest is not None:
         check_same(e, t, s, nodes.steps(strictest, G, H, e.lam + dlam).s)
-    dS = nodes.outputs(s) - step.s[0]
+    dS = nodes.outputs(s)
+    dS -= step.s[0]
     if e.fixed is not None:
         dS[e.fixed[e.leaf_range(t)]] = 0
     return dS[:, None], mask

@@ -227,12 +227,12 @@ class LeafEquations:
         e = self.ensemble
         assert e.step_nodes is not None
         nodes = e.step_nodes[self.t]
-        steps = nodes.steps(e.rule, sums.G, H[:, :, 0], e.lam)
+        steps = nodes.steps(e.rule, sums.G, H[:, :, 0], e.lam, slopes=True)
         active = ActiveBounds(nodes)
         s = nodes.outputs(steps.s, active)
         live = ~self._set_fixed(s)
         slopes = NodeSlopes(nodes, active, steps, e.rate(self.t), live)
-        D = steps.D[nodes.leaf][:, :, None]
+        D = H + (e.lam + nodes.l2[nodes.leaf])[:, None, None]
         return Iteration(c, None, s, sums, D, np.zeros_like(D), None, slopes)
 
     def _pairwise(

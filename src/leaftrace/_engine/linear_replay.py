@@ -11,15 +11,13 @@ import numpy as np
 from .._data.progress import progress
 from .._model.ensemble import Ensemble
 from .._model.linear_leaves import columns_of
-from .fidelity import refuse_diverged
+from .fidelity import largest_gradient, leaf_scales, refuse_diverged
 from .linear_steps import LinearStep, fit_step, output_errors
 from .replay import (
     ReplayedStep,
     Trace,
     base_labels,
     judged,
-    largest_gradient,
-    leaf_scales,
     replay,
     replay_step,
 )

@@ -11,6 +11,7 @@ where a = b is the node above for smoothing, and the pair of the active bound fo
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,25 +23,18 @@ from .._model.node_trees import ActiveBounds, NodeSteps, StepNodes
 
 
 class _Dependence(NamedTuple):
-    """Nodes of a round whose outputs depend on those of pairs of nodes, `half` on each."""
+    """Nodes whose outputs depend on those of pairs of nodes, `half` on each, in the order of the nodes.
 
+    Some nodes have no rows and take the step of another node, which is that node's output.
+    """
+
+    place: Ints  # (k,) in `StepNodes.order`
     nodes: Ints  # (k,)
     pair: Ints  # (k, 2)
     half: F64  # (k,) rest / 2
 
-
-def _dependences(nodes: StepNodes, active: ActiveBounds, group: Ints) -> list[_Dependence]:
-    """The dependences of the nodes of a round.
-
-    Some of them have no rows and take the step of another node, which is that node's output.
-    """
-    kept = group[active.rest[group] > 0]
-    found = [_Dependence(kept, active.pair[kept], 0.5 * active.rest[kept])]
-    taking = group[(group >= nodes.with_rows) & (active.own[group] > 0)]
-    if len(taking):
-        step = nodes.own[taking]
-        found.append(_Dependence(taking, np.column_stack([step, step]), 0.5 * active.own[taking]))
-    return found
+    def take(self, index: Ints | slice) -> _Dependence:
+        return _Dependence(*(field[index] for field in self))
 
 
 class NodeSlopes:
@@ -60,32 +54,42 @@ class NodeSlopes:
         self.nodes = nodes
         self.active = active
         self.live = live
+        assert steps.slope is not None
         slope = rate * steps.slope[:, 0]
         own = active.own[: nodes.with_rows] * slope
         self.slopes = np.stack([own, own * steps.s[:, 0]], axis=1)  # (N, 2)
-        self._rounds = [
-            part for group in nodes.rounds for part in _dependences(nodes, active, group.nodes)
-        ]
+
+    @cached_property
+    def _dependence(self) -> _Dependence:
+        nodes, active = self.nodes, self.active
+        order = nodes.order.nodes
+        kept = np.flatnonzero(active.rest[order] > 0)
+        taking = np.flatnonzero((order >= nodes.with_rows) & (active.own[order] > 0))
+        step = nodes.own[order[taking]]
+        place = np.concatenate([kept, taking])
+        pair = np.concatenate([active.pair[order[kept]], np.column_stack([step, step])])
+        half = 0.5 * np.concatenate([active.rest[order[kept]], active.own[order[taking]]])
+        by_place = np.argsort(place, kind="stable")
+        return _Dependence(place, order[place], pair, half).take(by_place)
 
     @cached_property
     def _backwards(self) -> tuple[Any, ...]:
         """The step as `kernels.node_adjoint` takes it."""
         nodes = self.nodes
-        nothing = _Dependence(np.zeros(0, np.int32), np.zeros((0, 2), np.int32), np.zeros(0))
-        rounds = [nothing, *reversed(self._rounds)]
-        source, pair, half = (np.concatenate(field) for field in zip(*rounds, strict=True))
+        _, source, pair, half = self._dependence.take(slice(None, None, -1))
         value = np.where(self.live, nodes.value, -1)
         numbers = (value, nodes.leaf, *nodes.above, source, pair)
-        return nodes.N, *(x.astype(np.int32) for x in numbers), half, self.slopes
+        numbers = (np.ascontiguousarray(x, np.int32) for x in numbers)
+        return nodes.N, *numbers, np.ascontiguousarray(half), self.slopes
 
     def adjoint(self, fbar: Real, out: Real | None = None) -> Real:
         """(M, 2, B) derivatives of queries in the sums, from those in the values, fbar (M, B).
 
-        They are written to ``out``, if it is given.
+        They are added to ``out``, if it is given.
         """
         M, B = fbar.shape
         if out is None:
-            out = np.empty((M, 2, B), fbar.dtype)
+            out = np.zeros((M, 2, B), fbar.dtype)
         if B in BLOCKS:
             kernels.node_adjoint(*self._backwards, np.ascontiguousarray(fbar), out)
             return out
@@ -93,7 +97,7 @@ class NodeSlopes:
             part = fbar[:, columns]
             width = block_width(part.shape[1])
             padded = np.pad(part, [(0, 0), (0, width - part.shape[1])])
-            out[:, :, columns] = self.adjoint(padded)[:, :, : part.shape[1]]
+            out[:, :, columns] += self.adjoint(padded)[:, :, : part.shape[1]]
         return out
 
     def tangent(self, sums: F64) -> F64:
@@ -101,8 +105,10 @@ class NodeSlopes:
         nodes = self.nodes
         out = np.zeros((nodes.N, sums.shape[2]))
         out[: nodes.with_rows] = np.einsum("ne,neb->nb", self.slopes, nodes.node_sums(sums))
-        for nodes_of, pair, half in self._rounds:
-            out[nodes_of] += half[:, None] * out[pair].sum(axis=1)
+        found = self._dependence
+        for begin, end in pairwise(np.searchsorted(found.place, nodes.order.rounds)):
+            _, nodes_of, pair, half = found.take(slice(begin, end))
+            np.add.at(out, nodes_of, half[:, None] * out[pair].sum(axis=1))
         return out[nodes.value] * self.live[:, None]
 
     def gradient_slopes(self, fbar: Real) -> Real:

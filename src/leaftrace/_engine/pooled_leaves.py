@@ -23,33 +23,23 @@ from itertools import pairwise
 import numpy as np
 
 from .._data.arrays import F64, Ints, Real
+from .._model.kernels import kernels
 
-AT_ONCE = 1 << 22  # means of parts of chains that are held at a time
 LEAST_WEIGHT = 1e-300  # of a leaf without rows and without l2, which follows its neighbours
 
 
 def pool(u: F64, D: F64, chains: Ints) -> F64:
-    """(M, B) isotonic regression of u (M, B) with weights D (M, B) along chains (C, n).
-
-    The value of a leaf is the largest, over parts that begin at or before it, of the least mean of
-    such a part up to an end at or after it.
-    """
-    n = chains.shape[1]
-    if n == 1:
+    """(M, B) isotonic regression of u (M, B) with weights D (M, B) along chains (C, n)."""
+    if chains.shape[1] == 1:
         return u
     out = np.empty_like(u)
-    is_part = np.tri(n, dtype=bool).T[None, :, :, None]  # (1, begin, end, 1)
-    columns = max(1, AT_ONCE // (chains.size * n))
-    for start in range(0, u.shape[1], columns):
-        part = slice(start, start + columns)
-        w = np.maximum(D[chains, part], LEAST_WEIGHT)  # (C, n, b)
-        x = u[chains, part]
-        # (C, begin, end, b) over the parts of a chain
-        total = np.cumsum(np.where(is_part, w[:, None], 0.0), axis=2)
-        sums = np.cumsum(np.where(is_part, (w * x)[:, None], 0.0), axis=2)
-        means = np.where(is_part, sums / np.where(is_part, total, 1.0), np.inf)
-        least = np.minimum.accumulate(means[:, :, ::-1], axis=2)[:, :, ::-1]
-        out[chains, part] = np.where(is_part, least, -np.inf).max(axis=1)
+    kernels.pool_chains(
+        np.ascontiguousarray(chains, np.int64),
+        LEAST_WEIGHT,
+        np.ascontiguousarray(u),
+        np.ascontiguousarray(np.broadcast_to(D, u.shape)),
+        out,
+    )
     return out
 
 

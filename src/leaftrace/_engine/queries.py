@@ -15,6 +15,7 @@ import numpy as np
 
 from .._adapters import Source
 from .._adapters.base import test_codes
+from .._data import inputs
 from .._data.arrays import F64, Ids, Ints
 from .._data.errors import InvalidInput
 from .._data.query_ids import QueryRows
@@ -241,7 +242,7 @@ def _ranked_queries(
 ) -> tuple[Queries, np.ndarray]:
     """Queries about whole queries of ranked test rows, and their names."""
     what = of.name if isinstance(of, QueryGoal) else "the loss of a ranking"
-    if reduce not in (None, "mean", "sum"):
+    if not inputs.is_name(reduce, (None, "mean", "sum")):
         raise InvalidInput(
             f"reduce is {reduce!r}; it can be None (a column for each query), 'mean' or 'sum'."
         )
@@ -306,7 +307,7 @@ def make_queries(
     ``index``   (m,) labels of the test rows in their table, or None
     ``target``  the unit of y and of predictions, if it is not that of scores
     """
-    if reduce not in (None, "mean", "sum"):
+    if not inputs.is_name(reduce, (None, "mean", "sum")):
         raise InvalidInput(
             f"reduce is {reduce!r}; it can be None (a column for each test row), 'mean' or 'sum'."
         )
@@ -369,7 +370,7 @@ def _given_gradient(of: Any, F: F64, name: str) -> F64:
 
     ``name``: of the array or function, for messages.
     """
-    given = np.asarray(of(squeezed(F)) if callable(of) else of, dtype=np.float64)
+    given = inputs.array_of_numbers(of(squeezed(F)) if callable(of) else of, name)
     c = given[:, None] if given.ndim == 1 and F.shape[1] == 1 else given
     if c.shape != F.shape:
         verb = "returned" if callable(of) else "has"

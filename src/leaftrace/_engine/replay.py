@@ -37,7 +37,7 @@ from .._model.leaf_rule import LeafRule
 from .._model.start import condense_labels
 from .chain_sums import sums_of_all_steps
 from .diagnosis import FirstValues
-from .fidelity import Fidelity, judge, refuse_diverged
+from .fidelity import Fidelity, judge, largest_gradient, leaf_scales, refuse_diverged
 from .leaf_equations import Iteration, LeafEquations, SumsCoroutine, SumsRequest, centred
 from .linear_steps import LinearStep
 from .node_slopes import NodeSlopes
@@ -284,27 +284,6 @@ def base_labels(e: Ensemble) -> tuple[F64, F64]:
     if not e.base_rule.smooth:
         return e.y, e.base_weight
     return condense_labels(e.base_rule, e.loss, e.y, e.base_weight)
-
-
-def largest_gradient(e: Ensemble, A: F64) -> float:
-    """The largest absolute gradient of a row at scores A (n, K)."""
-    return float(np.abs(e.gradients(A)).max())
-
-
-def leaf_scales(e: Ensemble, gradient: float, tolerance: float) -> F64:
-    """(T,) the leaf value that errors of each step are relative to: the largest one up to that step.
-
-    Leaves of later steps do not count, as they explode where training diverges: beside them any
-    error of the steps before would seem small. If all values are rounding noise, it is a small part
-    of the largest value that a leaf could have with this largest gradient. It is never so small that the
-    rounding of a sum of starting scores over all rows, in float64, is beyond the tolerance.
-    """
-    possible = float(np.max(e.learning_rate)) * gradient
-    largest = [np.abs(e.values[e.leaf_range(t)]).max(initial=0.0) for t in range(e.n_steps)]
-    last_bit = np.finfo(np.float64).eps * float(np.abs(e.base).max())
-    least = max(1e-6 * possible, 10 * np.sqrt(e.n_rows) * last_bit / tolerance)
-    scales = np.maximum(np.maximum.accumulate(largest), least)
-    return np.where(scales > 0, scales, 1.0)
 
 
 def _base_error(e: Ensemble, labels: tuple[F64, F64], scale: float) -> float:

@@ -324,7 +324,9 @@ class Step:
         K = self.ensemble.n_outputs
         size = ROW_CHUNK if K == 1 else max(1, _NUMBERS_CHUNK // K)
         chunks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
-        return list(map(fn, chunks) if self.threads is None else self.threads.map(fn, chunks))
+        if self.threads is None or len(chunks) == 1:
+            return list(map(fn, chunks))
+        return list(self.threads.map(fn, chunks))
 
     def _state_at(self, part: slice, S: F64 | None) -> F64:
         """The state of these rows at A + S."""

@@ -7,7 +7,8 @@ each pass, step by step. Blocks of columns, or chunks of rows, are spread over t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
@@ -294,6 +295,25 @@ class Workspace:
         """
         return self.n_jobs if self.keeps_effects else 1
 
+    @contextmanager
+    def threads(self) -> Iterator[Callable[[Callable[[T], None], Sequence[T]], None]]:
+        """Give a function that calls fn with each of a few items at the same time, the first on this thread.
+
+        Its threads serve many such calls, which `map` would start anew for each.
+        """
+        if self.n_jobs == 1:
+            yield _one_by_one
+            return
+        with stoppable_threads(self.n_jobs - 1) as submit:
+
+            def call_all(fn: Callable[[T], None], items: Sequence[T]) -> None:
+                others = [submit(fn, item) for item in items[1:]]
+                _one_by_one(fn, items[:1])
+                for other in others:
+                    result_of(other)
+
+            yield call_all
+
     def map(
         self, fn: Callable[[T], S], items: Iterable[T], n_jobs: int | None = None
     ) -> Iterator[S]:
@@ -312,3 +332,8 @@ class Workspace:
                 ahead.append(submit(fn, item))
             for future in ahead:
                 yield result_of(future)
+
+
+def _one_by_one(fn: Callable[[T], None], items: Sequence[T]) -> None:
+    for item in items:
+        fn(item)

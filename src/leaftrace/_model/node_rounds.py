@@ -5,7 +5,7 @@ See node_trees.py. Nodes of a round depend on nodes of earlier rounds alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +13,29 @@ from numpy.typing import NDArray
 from .._data.arrays import F64, Ints
 
 
-@dataclass(frozen=True)
-class Round:
-    """Nodes that are computed together. Pairs are filled up with nodes of infinite output."""
+class NodeOrder(NamedTuple):
+    """The nodes that depend on others, as `kernels.node_outputs` takes them.
 
-    nodes: Ints  # (k,)
-    lower: Ints  # (k, P, 2)
-    upper: Ints  # (k, P, 2)
+    ``rounds``       (R + 1,) where each round begins among the nodes
+    ``nodes``        (K,)
+    ``lower_edges``  (K + 1,) where the lower bounds of each node begin
+    ``lower``        (., 2) the two nodes whose mean output each bound is
+    ``upper_edges``, ``upper``  the same for upper bounds
+    """
+
+    rounds: NDArray[np.int64]
+    nodes: NDArray[np.int32]
+    lower_edges: NDArray[np.int64]
+    lower: NDArray[np.int32]
+    upper_edges: NDArray[np.int64]
+    upper: NDArray[np.int32]
+
+    def pair(self, bound: Ints) -> Ints:
+        """(k, 2) the nodes of bounds, which are counted through the lower and then the upper ones."""
+        return np.concatenate([self.lower, self.upper])[bound]
 
 
-def rounds(source: Ints, share: F64, lower: Ints, upper: Ints) -> list[Round]:
+def node_order(source: Ints, share: F64, lower: Ints, upper: Ints) -> NodeOrder:
     """The nodes that depend on others, in the order in which they can be computed."""
     mixed = np.flatnonzero(share < 1)
     edges = [np.column_stack([mixed, source[mixed]])]
@@ -35,24 +48,17 @@ def rounds(source: Ints, share: F64, lower: Ints, upper: Ints) -> list[Round]:
         if np.array_equal(deeper, level):
             break
         level = deeper
-    groups = [np.flatnonzero(level == k) for k in range(1, level.max(initial=0) + 1)]
-    N = len(source)
-    return [Round(g, _padded(g, lower, N), _padded(g, upper, N + 1)) for g in groups]
-
-
-def _padded(nodes: Ints, bounds: Ints, filler: int) -> Ints:
-    """(k, P, 2) the pairs of these nodes among bounds (., 3), filled up with a node."""
-    place = np.full(max(bounds[:, 0].max(initial=0), nodes.max()) + 1, -1)
+    nodes = np.flatnonzero(level)
+    nodes = nodes[np.argsort(level[nodes], kind="stable")]
+    rounds = np.cumsum(np.bincount(level[nodes], minlength=1))
+    place = np.full(len(source), -1)
     place[nodes] = np.arange(len(nodes))
-    mine = bounds[place[bounds[:, 0]] >= 0]
-    mine = mine[np.argsort(mine[:, 0], kind="stable")]
-    counts = np.bincount(place[mine[:, 0]], minlength=len(nodes))
-    out = np.full((len(nodes), max(1, counts.max(initial=0)), 2), filler)
-    rank = np.arange(len(mine)) - np.searchsorted(mine[:, 0], mine[:, 0])
-    out[place[mine[:, 0]], rank] = mine[:, 1:]
-    return out
+    bounds = (*_by_node(place, lower, len(nodes)), *_by_node(place, upper, len(nodes)))
+    return NodeOrder(rounds, nodes.astype(np.int32), *bounds)
 
 
-def chosen(pairs: Ints, which: Ints, kept: NDArray[np.bool_]) -> Ints:
-    """(k, 2) the pair that decides, of nodes with pairs (n, P, 2), choices (n, 1) and a mask (n, 1)."""
-    return np.take_along_axis(pairs, which[:, :, None], axis=1)[kept[:, 0], 0]
+def _by_node(place: Ints, bounds: Ints, count: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Bounds (., 3) in the order of their nodes: where those of each begin, and their pairs (., 2)."""
+    at = place[bounds[:, 0]]
+    edges = np.concatenate([[0], np.cumsum(np.bincount(at, minlength=count))])
+    return edges, np.ascontiguousarray(bounds[np.argsort(at, kind="stable"), 1:], np.int32)

@@ -26,8 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._data.arrays import F64, Ints
+from .kernels import kernels
 from .leaf_rule import LeafRule
-from .node_rounds import chosen, rounds
+from .node_rounds import node_order
 from .splits import TreeNodes
 
 NO_BOUNDS = np.zeros((0, 3), np.int64)
@@ -176,7 +177,7 @@ class StepNodes:
         number = np.arange(self.N)
         number[at] = extra
         self.value = number[self.leaf]
-        self.rounds = rounds(self.source, self.share, lower, upper)
+        self.order = node_order(self.source, self.share, lower, upper)
 
     def with_l2(self, l2: F64) -> StepNodes:
         """The same nodes with another l2 (N,)."""
@@ -193,8 +194,7 @@ class StepNodes:
     def bounded(self) -> NDArray[np.bool_]:
         """(M,) whether the value of a leaf may be at a bound."""
         depends = np.zeros(self.N, bool)
-        for group in self.rounds:
-            depends[group.nodes] = True
+        depends[self.order.nodes] = True
         return depends[self.value]
 
     def node_sums(self, x: F64) -> F64:
@@ -236,43 +236,55 @@ class StepNodes:
             below[splits] = below[left] + below[right]
         return below
 
-    def steps(self, rule: LeafRule, G: F64, H: F64, lam: F64 | float) -> NodeSteps:
-        """The steps of all nodes from the sums G and H (M, B) over leaves."""
-        G = self.node_sums(G)
-        H = self.node_sums(H)
-        D = H + lam + self.l2[:, None]
-        s, moves = rule.step(G, H, D)
-        return NodeSteps(s, moves, D)
+    def steps(
+        self, rule: LeafRule, G: F64, H: F64, lam: F64 | float, slopes: bool = False
+    ) -> NodeSteps:
+        """The steps of all nodes from the sums G and H (M, B) over leaves; with slopes, if asked for."""
+        B = G.shape[1]
+        shape = self.with_rows, B
+        found = NodeSteps(np.empty(shape), np.empty(shape) if slopes else None)
+        kernels.node_steps(
+            *self._sum_arguments,
+            self.l2,
+            rule.bounds,
+            np.array(np.broadcast_to(lam, B)),
+            np.ascontiguousarray(G),
+            np.ascontiguousarray(H),
+            found.s,
+            found.slope,
+        )
+        return found
 
     def outputs(self, s: F64, active: ActiveBounds | None = None) -> F64:
         """(M, B) outputs of the leaves, from the steps s (nodes with rows, B).
 
         ``active`` takes note of what decides each output, if there is one column.
         """
-        out = np.empty((self.N + 2, s.shape[1]))
-        out[: self.N] = s[self.own]
-        out[-2] = -np.inf
-        out[-1] = np.inf
-        for group in self.rounds:
-            nodes = group.nodes
-            share = self.share[nodes, None]
-            x = out[self.source[nodes]]
-            if share.any():
-                own = s[self.own[nodes]]
-                x = np.where(share == 1, own, share * own + (1 - share) * x)
-            lows = 0.5 * out[group.lower].sum(axis=2)  # (k, P, B)
-            highs = 0.5 * out[group.upper].sum(axis=2)
-            low = lows.max(axis=1)
-            high = highs.min(axis=1)
-            is_low = x < low
-            is_high = ~is_low & (x > high)
-            out[nodes] = np.where(is_low, low, np.where(is_high, high, x))
-            if active is not None:
-                active.bind(nodes[is_low[:, 0]], chosen(group.lower, lows.argmax(axis=1), is_low))
-                active.bind(
-                    nodes[is_high[:, 0]], chosen(group.upper, highs.argmin(axis=1), is_high)
-                )
-        return out[self.value]
+        order = self.order
+        out = np.empty((len(self.value), s.shape[1]))
+        bound = None if active is None else np.empty(len(order.nodes), np.int32)
+        kernels.node_outputs(*order, *self._output_arguments, s, out, bound)
+        if active is not None and bound is not None:
+            at = bound >= 0
+            active.bind(order.nodes[at], order.pair(bound[at]))
+        return out
+
+    @cached_property
+    def _sum_arguments(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """The leaves, and splits with the nodes below them, as `kernels.node_steps` takes them."""
+        depths = np.cumsum([0, *[len(splits) for splits, *_ in self._sums]])
+        nothing = np.zeros(0, np.int64)
+        splits, left, right = (
+            np.concatenate([nothing, *[part[i] for part in self._sums]]) for i in range(3)
+        )
+        children = np.column_stack([left, right]).astype(np.int32)
+        return self.leaf.astype(np.int32), depths, splits.astype(np.int32), children
+
+    @cached_property
+    def _output_arguments(self) -> tuple[Ints, Ints, F64, Ints]:
+        """The nodes on which outputs depend, as `kernels.node_outputs` takes them."""
+        source, own, value = (x.astype(np.int32) for x in (self.source, self.own, self.value))
+        return source, own, self.share, value
 
 
 def nodes_by_step(trees: Sequence[NodeTree], step_trees: Ints) -> list[StepNodes]:
@@ -283,16 +295,13 @@ def nodes_by_step(trees: Sequence[NodeTree], step_trees: Ints) -> list[StepNodes
 
 @dataclass(frozen=True)
 class NodeSteps:
-    """Steps of the nodes with rows, all (N, B): s, whether it changes with its sums, D with lam."""
+    """Steps of the nodes with rows, (N, B).
+
+    ``slope``: their derivative in the sum of g, if asked for; times s it is that in the sum of h.
+    """
 
     s: F64
-    moves: NDArray[np.bool_]
-    D: F64
-
-    @property
-    def slope(self) -> F64:
-        """(N, B) derivative of a step in the sum of g; times s it is that in the sum of h."""
-        return np.where(self.moves, -1.0 / np.where(self.D > 0, self.D, 1.0), 0.0)
+    slope: F64 | None
 
 
 class ActiveBounds:

@@ -13,6 +13,8 @@ from .._data.arrays import F64, Ints
 from .losses import Criterion
 from .target_unit import InTargetUnit
 
+_ROUNDING = 1e-12  # of sums of a few hundred float64 numbers, by the largest score of a row
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -48,8 +50,14 @@ class Reading:
         return self.response(F)
 
     def decision(self, F: F64) -> Ints:
-        """(m,) numbers of the predicted classes. A single score decides by its sign."""
-        return (F[:, 0] > 0).astype(np.intp) if F.shape[1] == 1 else F.argmax(axis=1)
+        """(m,) numbers of the predicted classes. A single score decides by its sign.
+
+        Of classes that are level, the first is predicted, as libraries do; rounding may tell them
+        apart, as in forests, where many rows have as many votes for a class as for another."""
+        if F.shape[1] == 1:
+            return (F[:, 0] > 0).astype(np.intp)
+        below = F.max(axis=1, keepdims=True) - F
+        return (below <= _ROUNDING * np.abs(F).max(axis=1, keepdims=True)).argmax(axis=1)
 
     def number(self, F: F64) -> F64:
         """(m,) the expected label; for labels that are shares of two classes, the second's share.

@@ -60,6 +60,25 @@ class Routes:
     bits: NDArray[np.uint32]
 
 
+@dataclass(frozen=True)
+class LevelRoutes:
+    """The comparisons of symmetric trees, in which all nodes of a level compare the same.
+
+    Level k of a tree decides bit k of the leaf's number, which is set for values above the threshold,
+    both as float32.
+
+    ``edges``      (R + 1,) levels of each tree in the list of all levels
+    ``column``     (levels,) column that is compared
+    ``threshold``  (levels,)
+    ``above``      (columns of a table,) 1 where missing values are above all thresholds, otherwise 0
+    """
+
+    edges: NDArray[np.int64]
+    column: NDArray[np.int32]
+    threshold: F64
+    above: NDArray[np.uint8]
+
+
 def join_routes(trees: Sequence[NodeRoutes]) -> Routes:
     """Join the comparisons of single trees."""
     sizes = [len(tree.column) for tree in trees]

@@ -82,7 +82,7 @@ def rows_influence(
     ``rows``: training rows as the user gives them; None for all.
     ``by``: "query" for that of whole training queries; None for that of rows.
     """
-    if by not in (None, "query"):
+    if not inputs.is_name(by, (None, "query")):
         raise InvalidInput(f"by is {by!r}; it can be None, for rows, or 'query'.")
     if by is not None and rows is not None:
         raise InvalidInput(

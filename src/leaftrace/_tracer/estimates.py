@@ -52,6 +52,7 @@ MOST_CELLS = (
 )
 CONSTANT = 1.2e-3  # seconds of every answer, for checks and its tables
 LARGE = 4 << 20  # bytes from which an array is in memory of its own
+CACHED = 1 << 20  # bytes of a block up to which a pass is as fast as in trials, whose rows are few
 TRIED_FORMS = ("row form", "direct effects only", "forwards")
 
 
@@ -62,6 +63,9 @@ def influence_estimate(
     method = LeafInfluence() if method is None else method
     engine = tracer.engine
     index = row_numbers(rows, tracer.n_rows, labels=tracer.row_labels)
+    if not inputs.is_name(reduce, (None, "mean", "sum")):
+        raise InvalidInput(f"reduce is {reduce!r}; it can be None, 'mean' or 'sum'.")
+    queries = inputs.as_table(queries, tracer.X_train)
     is_number = isinstance(queries, (int, np.integer))
     m = int(queries) if is_number else inputs.row_count(queries)
     columns = 1 if reduce else m
@@ -185,7 +189,7 @@ class _Trial:
     def _streaming(self) -> float:
         """Seconds of all passes by the prices of rows that are not in the caches, as those of trials are."""
         e = self.engine.ensemble
-        if self._block_bytes() <= LARGE or e.n_outputs > 1:
+        if self._block_bytes() <= CACHED or e.n_outputs > 1:
             return 0.0
         if isinstance(self.method, LeafRefit):
             cost = forward_cost(e, "refit", len(self.index))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._data import inputs
 from .._data.arrays import F64, Ints, Real
 from .._data.errors import InvalidInput
 from .._data.grouping import SourceTables
@@ -311,9 +312,8 @@ class Influence:
             per_label=None,
             noise=None if self.noise is None else self.noise[first],
         )
-        others = []
-        if queries > 3:
-            others = [f"... and {queries - 3:,} more queries; .top(k) has them all"]
+        more = [f"... and {queries - 3:,} more queries; .top(k) has them all"]
+        others = more if queries > 3 else []
         return notebook(title, *lines, some.top(5), *others)
 
 
@@ -322,10 +322,10 @@ Ranked = tuple[np.ndarray, list[str], Real]  # positions, effects, changes; most
 
 def rank(influence: Influence, k: int, effect: str | None) -> list[Ranked]:
     """For each query, the k rows with the largest change; ties go to the earlier row."""
-    if k < 1:
-        raise InvalidInput(f"k is {k}; ask for 1 or more rows.")
+    if not inputs.is_whole(k) or k < 1:
+        raise InvalidInput(f"k is {k!r}; ask for 1 or more rows.")
     positive, negative = influence.effect_words
-    if effect not in (None, positive, negative):
+    if not inputs.is_name(effect, (None, positive, negative)):
         raise InvalidInput(
             f"effect is {effect!r}; for {influence.of} it can be '{positive}', '{negative}' or None for both."
         )
@@ -335,7 +335,7 @@ def rank(influence: Influence, k: int, effect: str | None) -> list[Ranked]:
         size = np.abs(change)
         if effect is not None:
             size = np.where(burden * sign > 0, size, -1)
-        order = largest(size, min(k, len(size)))
+        order = largest(size, min(int(k), len(size)))
         order = order[size[order] >= 0]
         out.append((order, [influence.effect_word(b) for b in burden[order]], change[order]))
     return out

@@ -33,7 +33,7 @@ from .tracer import Tracer
 
 
 class MembersTracer(Tracer):
-    """A model made of several models: Voting*, Stacking*, CalibratedClassifierCV, models of folds.
+    """A model made of several models: voting, stacking, CalibratedClassifierCV, models of folds.
 
     `Tracer` and `Tracer.of_folds` make it for such models. It answers `influence`, `by_member`,
     `out_of_fold`, `top`, `refit` and `retrain` about the whole model. For everything else, such as

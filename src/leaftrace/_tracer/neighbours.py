@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .._data import inputs
 from .._data.arrays import F64, Ids, Ints, Real
 from .._data.errors import InvalidInput
 from .._data.tables import table
@@ -58,10 +59,11 @@ def neighbour_table(
     baseline: Any,
 ) -> Any:
     """The k nearest training rows of each test row: see `Tracer.neighbours`."""
-    if by not in ("weight", "similarity"):
+    if not inputs.is_name(by, ("weight", "similarity")):
         raise InvalidInput(f"by is {by!r}; it can be 'weight' or 'similarity'.")
-    if k < 1:
-        raise InvalidInput(f"k is {k}; ask for 1 or more neighbours.")
+    if not inputs.is_whole(k) or k < 1:
+        raise InvalidInput(f"k is {k!r}; ask for 1 or more neighbours.")
+    k = int(k)
     engine = tracer.engine
     engine.needs_constant_leaves("neighbours()")
     y_test = engine.test_labels(X_test, y_test)

@@ -194,6 +194,7 @@ class NoiseFloors:
         ``time_limit``  seconds after which no more retraining is begun, once there are 3
         """
         limit = TimeLimit(time_limit)
+        X = inputs.as_table(X, self.X_train)
         floor = _measure(self.engine, X, y, removed, repeats, seed, baseline, self.X_train, limit)
         self.floors = (*self.floors, floor)
         return floor

@@ -46,7 +46,7 @@ class Tracer(Openings, QueriesOfTraining):
 
     ``model``         a fitted model of CatBoost, XGBoost, LightGBM or scikit-learn, a Pipeline or
                       search that ends in one, or the path of a saved one. A model made of others
-                      (Voting*, Stacking*, CalibratedClassifierCV) gives a `MembersTracer`
+                      (voting, stacking, CalibratedClassifierCV) gives a `MembersTracer`
     ``X_train, y_train, sample_weight``  exactly what the model was trained on, in the same order; a
                       CatBoost Pool or an XGBoost DMatrix can stand for all of them
     ``baseline``      scores given to the training rows before the first tree, if the model was

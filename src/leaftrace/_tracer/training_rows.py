@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .._data.errors import IndexWarning
+from .._data import inputs
+from .._data.errors import IndexWarning, InvalidInput
 from .._data.parquet import Paths, open_table
 from .._data.row_labels import aligned, duplicate_labels, labels_of, row_numbers
 from .._data.wording import words
@@ -76,6 +77,10 @@ def changed_training_set(
     y = aligned(y, labels, "y", "X_train")
     sample_weight = aligned(sample_weight, labels, "sample_weight", "X_train")
     if added is not None:
-        X_new, y_new = added
+        if not isinstance(added, (tuple, list)) or len(added) != 2:
+            raise InvalidInput(
+                f"added is a {type(added).__name__}; pass the rows and their labels: added=(X_new, y_new)."
+            )
+        X_new, y_new = inputs.as_table(added[0], tracer.X_train), added[1]
         added = X_new, aligned(y_new, labels_of(X_new), "the labels of added rows", "these")
     return tracer.engine.training_set(without, y, sample_weight, added)

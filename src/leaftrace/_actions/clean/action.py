@@ -27,7 +27,7 @@ from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
 from ..common import Finding, Interruptible, check_tracer, measure, stopping_note
 from ..effects import Effect, LossUnit, effects_table, in_target_unit, judged, unit_of
-from ..statistics import interval_in_words, no_gain, paired_interval
+from ..statistics import ONE_RETRAINING, interval_in_words, no_gain, paired_interval
 from .proposals import has_classes, relabel, remove, reweight
 from .rounds import Proposal, Round, Rounds
 
@@ -208,20 +208,20 @@ class Clean(Finding):
 
 def _check_settings(action: str, batch: float | None, max_rounds: int, cap: float) -> None:
     """Check the arguments of `clean` that are no rows."""
-    if action not in _DEFAULT_BATCH:
+    if not inputs.is_name(action, _DEFAULT_BATCH):
         raise InvalidInput(
             f"action is {action!r}; it can be 'remove', 'relabel', 'reweight' or 'auto'."
         )
-    if batch is not None and not 0 < batch <= 0.5:
+    if batch is not None and not (inputs.is_number(batch) and 0 < batch <= 0.5):
         raise InvalidInput(
-            f"batch is {batch}; it is the share of the training rows that a round changes, 0 to "
+            f"batch is {batch!r}; it is the share of the training rows that a round changes, 0 to "
             "0.5."
         )
-    if max_rounds < 1:
-        raise InvalidInput(f"max_rounds is {max_rounds}; allow 1 or more.")
-    if not cap >= 1:
+    if not inputs.is_whole(max_rounds) or max_rounds < 1:
+        raise InvalidInput(f"max_rounds is {max_rounds!r}; allow 1 or more.")
+    if not inputs.is_number(cap) or cap < 1:
         raise InvalidInput(
-            f"cap is {cap}; weights may grow to this multiple of what they are, so 1 or more."
+            f"cap is {cap!r}; weights may grow to this multiple of what they are, so 1 or more."
         )
 
 
@@ -353,7 +353,7 @@ def _advice(
     done = _changes(rounds)
     return (
         f"{done[0].upper()}{done[1:]} of {rounds.best.n:,} training rows: {result}. "
-        f"{words().look_first}."
+        f"{ONE_RETRAINING} {words().look_first}."
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -166,16 +166,16 @@ class TestRows:
 
 def _check_arguments(x: Any, action: str, max_rows: int | None) -> None:
     """Check the arguments of `fix` that need no tracer."""
-    if action not in DONE:
+    if not inputs.is_name(action, DONE):
         raise InvalidInput(f"action is {action!r}; it can be 'remove' or 'relabel'.")
     if inputs.row_count(x) != 1 or len(getattr(x, "shape", (1, 1))) != 2:
         raise InvalidInput(
             "x must be one row, as a table: X_test[7:8] of an array, X_test.iloc[[7]] of a "
             "DataFrame."
         )
-    if max_rows is not None and max_rows < 1:
+    if max_rows is not None and not (inputs.is_whole(max_rows) and max_rows >= 1):
         raise InvalidInput(
-            f"max_rows is {max_rows}; allow 1 row or more, or None for a tenth of the training "
+            f"max_rows is {max_rows!r}; allow 1 row or more, or None for a tenth of the training "
             "rows."
         )
 
@@ -202,7 +202,7 @@ def _result(
     if test is not None:
         interval = None if cost is None else (cost[0] - cost[1], cost[0] + cost[1])
         on_others = _effect_on_test_rows(search, training, refitted, test, cost)
-        on_others = judged(on_others, interval)
+        on_others = replace(judged(on_others, interval), certain=False)  # of one retraining
         effects.append(in_target_unit(on_others, search.side.reading.loss))
     return Fix(
         title=title_of(search, already_right),

@@ -6,7 +6,7 @@ from ..._data.arrays import F64
 from ..._data.numbers import change_text, number_text
 from ..._data.wording import words
 from ..effects import unit_of
-from ..statistics import interval_in_words
+from ..statistics import ONE_RETRAINING, interval_in_words
 from .search import Search
 
 _FEW = 5
@@ -98,7 +98,8 @@ def _cost_in_words(cost: tuple[float, float] | None, before: float, search: Sear
 
     ``before``: their mean loss.
 
-    To relabel rows is suggested only if other predictions gain.
+    To relabel rows is suggested only if other predictions gain. That they do is never certain: the model is
+    compared with one retraining, and trees change whichever rows go.
     """
     unconfirmed = ""
     if search.action == "relabel":
@@ -117,9 +118,12 @@ def _cost_in_words(cost: tuple[float, float] | None, before: float, search: Sear
     change = f"the {unit.name} of the test rows changes by {change_text(unit.change(before, mean), 3)} ({interval})"
     if low > 0:
         return (
-            f"But {change}: this overfits x. "
+            f"But {change}: this overfits x. {ONE_RETRAINING} "
             "Look for wrong labels among the rows and correct only those."
         )
     if high < 0:
-        return f"Other predictions gain too: {change}. Check the labels of these rows first."
+        return (
+            f"Other predictions may gain too: {change}. {ONE_RETRAINING} Removing as many random rows "
+            "may do the same. Check the labels of these rows first."
+        )
     return f"For other predictions it makes no difference that can be told: {change}.{unconfirmed}"

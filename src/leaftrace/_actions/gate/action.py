@@ -100,12 +100,12 @@ def gate(
 
 def _check_limits(limits: dict[str, float | None], confidence: float) -> None:
     for name, limit in limits.items():
-        if limit is not None and not limit >= 0:
-            raise InvalidInput(f"{name} is {limit}; it is a share, 0 or more, or None.")
+        if limit is not None and not (inputs.is_number(limit) and limit >= 0):
+            raise InvalidInput(f"{name} is {limit!r}; it is a share, 0 or more, or None.")
     if all(limit is None for limit in limits.values()):
         raise InvalidInput("all limits are None, so nothing would be checked; give one of them.")
-    if not 0.5 <= confidence < 1:
-        raise InvalidInput(f"confidence is {confidence}; it can be from 0.5 to below 1.")
+    if not inputs.is_number(confidence) or not 0.5 <= confidence < 1:
+        raise InvalidInput(f"confidence is {confidence!r}; it can be from 0.5 to below 1.")
 
 
 def _labels(X: Any, y: Any, name: str, least: int) -> np.ndarray:
@@ -194,7 +194,7 @@ def _harm_of(
 
 
 def _of_labels(found: LabelCheck, limit: float) -> Check:
-    text = "the labels surprise the model as if this share of them was wrong"
+    text = "the labels surprise the model as if this share of them was wrong, compared with the test rows"
     if np.isnan(found.share):
         text = "the model tells right labels from wrong ones too badly for so few rows"
     return Check("suspicious labels", found.share, found.low, found.high, limit, text)

@@ -84,6 +84,11 @@ def removal_impact(
     m = inputs.row_count(X_test)
     if m == 0:
         raise InvalidInput("X_test has no rows; pass the rows whose predictions are to be watched.")
+    retrain = inputs.flag(retrain, "retrain")
+    if not inputs.is_whole(controls) or controls < 0:
+        raise InvalidInput(
+            f"controls is {controls!r}; it is a number of retrainings, 0 for none, without random rows."
+        )
     if controls and not retrain:
         raise InvalidInput("controls are retrained, so they need retrain=True.")
     y_test = tracer.engine.test_labels(X_test, y_test)
@@ -116,7 +121,7 @@ def removal_impact(
     if class_names is not None:
         audit["classes_by_number"] = class_names
     return RemovalImpact(
-        title=f"Without {len(gone):,} of {tracer.n_rows:,} training rows",
+        title=_title(len(gone), tracer, reading),
         advice=_advice(unit, shown, runs, m) + stopping_note(tracer, retrain),
         rows=gone,
         answers={way: reading.response(F) for way, F in runs.scores.items()},
@@ -128,6 +133,14 @@ def removal_impact(
         _kind=tracer.table_kind,
         _audit=json_value(audit),
     )
+
+
+def _title(count: int, tracer: Tracer, reading: Reading) -> str:
+    """The title of the result, which says what the table below it has before and after."""
+    what = "predictions change"
+    if reading.has_probabilities:
+        what = "the probability of each row's first decision changes"
+    return f"Without {count:,} of {tracer.n_rows:,} training rows: how {what}, the largest changes first"
 
 
 def checked_rows(tracer: Tracer, rows: Any) -> Ints:

@@ -115,7 +115,8 @@ def auc(lower: F64, higher: F64, paired: bool = False) -> tuple[float, float]:
         variance = (of_lower + of_higher).var(ddof=1) / len(lower)
     else:
         variance = of_lower.var(ddof=1) / len(lower) + of_higher.var(ddof=1) / len(higher)
-    return float(of_lower.mean()), float(np.sqrt(variance))
+    # A variance of zero does not mean certainty: so few rows do not show how they vary.
+    return float(of_lower.mean()), float(np.sqrt(variance)) if variance > 0 else np.nan
 
 
 def membership_columns(found: GroupRuns, controls: Sequence[GroupRuns]) -> dict[str, Any]:

@@ -76,6 +76,8 @@ def influential_set(
     repeats = check_repeats(confirm)
     rng = inputs.random_numbers(seed)
     _check_arguments(of, direction, method, rounds)
+    search_all = inputs.flag(search_all, "search_all")
+    X = inputs.as_table(X, tracer.X_train)
     question, method = _question(tracer, X, y, k, of, output, rows, method, baseline)
     signs = list(_SIGNS.values()) if direction is None else [_SIGNS[direction]]
     scores = _FirstOrder(question, method)
@@ -130,7 +132,7 @@ def _check_arguments(of: Of, direction: Any, method: Any, rounds: Any) -> None:
             f"of is {of!r}; it can be 'loss', 'prediction' or one of lt.goals, whose value is known "
             "as rows leave."
         )
-    if direction not in (None, *_SIGNS):
+    if not inputs.is_name(direction, (None, *_SIGNS)):
         raise InvalidInput(f"direction is {direction!r}; it can be 'raise', 'lower' or None.")
     if not isinstance(method, (StructureInfluence, LeafInfluence, LeafRefit, type(None))):
         raise InvalidInput(

@@ -140,7 +140,7 @@ def checked_way(by: str | None, features: Sequence[Any] | None) -> str:
     """How groups are made: "values" or "tree"."""
     if by is None:
         return "tree" if features is None else "values"
-    if by not in ("values", "tree"):
+    if not inputs.is_name(by, ("values", "tree")):
         raise InvalidInput(f"by is {by!r}; it can be 'values', 'tree' or None.")
     if by == "values" and features is None:
         raise InvalidInput("by='values' needs features, the columns whose values make the groups.")
@@ -149,14 +149,15 @@ def checked_way(by: str | None, features: Sequence[Any] | None) -> str:
 
 def check_settings(max_factor: float, steps: int, max_groups: int, min_rows: int) -> None:
     """Check the numbers among the arguments of `mismatch`."""
-    if max_factor <= 1:
+    if not inputs.is_number(max_factor) or max_factor <= 1:
         raise InvalidInput(
-            f"max_factor is {max_factor}; it must be larger than 1 for weights to change."
+            f"max_factor is {max_factor!r}; it must be larger than 1 for weights to change."
         )
-    if steps < 1 or max_groups < 2 or min_rows < 1:
+    numbers = (steps, max_groups, min_rows)
+    if not all(map(inputs.is_whole, numbers)) or steps < 1 or max_groups < 2 or min_rows < 1:
         raise InvalidInput(
-            f"steps is {steps}, max_groups {max_groups}, min_rows {min_rows}; they are at least 1, "
-            "2 and 1."
+            f"steps is {steps!r}, max_groups {max_groups!r}, min_rows {min_rows!r}; they are whole numbers of at "
+            "least 1, 2 and 1."
         )
 
 

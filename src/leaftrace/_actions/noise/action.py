@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._data import inputs
 from ..._data.arrays import F64, Ints
 from ..._data.errors import InvalidInput
 from ..._data.wording import words
@@ -119,7 +120,7 @@ def label_noise(
 
 def _check_arguments(tracer: Tracer, X_val: Any, y_val: Any, score: str) -> None:
     """Check the arguments of `label_noise`."""
-    if score not in SCORES:
+    if not inputs.is_name(score, SCORES):
         raise InvalidInput(f"score is {score!r}; it can be {', '.join(map(repr, SCORES))}.")
     if X_val is None and (y_val is not None or score in _ON_VALIDATION_ROWS):
         raise InvalidInput(

@@ -18,7 +18,7 @@ from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
 from ..common import Finding, Interruptible, measure, row_columns, stopping_note
 from ..effects import Effect, LossUnit, effects_table, in_target_unit, judged, unit_of
-from ..statistics import interval_in_words, paired_interval
+from ..statistics import ONE_RETRAINING, interval_in_words, paired_interval
 
 _COLUMNS = ("is_label_issue", "label_score", "given_label", "predicted_label")
 
@@ -220,7 +220,7 @@ def _verdict(
         f"({interval_in_words(*unit.interval(before, low, high))})"
     )
     if high < 0:
-        return f"{doing} is suggested: {change}. Look at some of them first."
+        return f"{doing} is suggested: {change}. {ONE_RETRAINING} Look at some of them first."
     if low > 0:
         return f"{doing} does harm: {change}. Keep them as they are."
     return (

@@ -27,6 +27,7 @@ from ..._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
 from ..._data.grouping import SourceTables
 from ..._data.progress import progress
 from ..._data.time_limit import TimeLimit
+from ..._data.wording import words
 from ..._tracer.influence import Influence
 from ..._tracer.tracer import Tracer
 from ..bags import Bag
@@ -351,11 +352,11 @@ def _advice(found: DataValues, done: _Finished, ended: str) -> str:
     )
     if not found.reliability >= STABLE:
         parts.append(
-            "Act on the ends of the ranking only, or use more members (members=None goes on until it is stable, up "
-            f"to {MOST})."
+            f"Act on the ends of the ranking only, or use more members ({words().until_stable} goes on until it "
+            f"is stable, up to {MOST})."
         )
     parts.append(
-        f"{harmful:,} rows are worth less than nothing by more than two standard errors. curve(X_hold, "
-        "y_hold) shows what leaving out the least valuable rows does to other rows."
+        f"{harmful:,} rows are worth less than nothing by more than two standard errors. "
+        f"{words().order_judged} shows what leaving out the least valuable rows does to other rows."
     )
     return " ".join(parts)

@@ -14,6 +14,8 @@ from ..._data.errors import FidelityError, InvalidInput, UnsupportedModel
 from ..._engine.methods import LeafInfluence, StructureInfluence
 from ..._engine.refit import RetrainedModel
 from ..._model.training_set import TrainingSet
+from ..._tracer.answers import asked, finite_values
+from ..._tracer.candidate_answers import CandidateSlopes, candidate_slopes
 from ..._tracer.tracer import Tracer
 from ..bags import Bag, endless_bags
 
@@ -94,10 +96,14 @@ class BagModels:
         except (FidelityError, UnsupportedModel) as error:
             return Member(size, slopes, refused=str(error))
         left_out = np.flatnonzero(~bag)
-        slopes[left_out] = self._slopes(traced, left_out)
+        found = self._slopes(traced, left_out)
+        slopes[left_out] = finite_values(found.values)[:, 0]
+        validation = found.queries
+        assert validation.y is not None
+        losses = validation.criterion.value(validation.scores, validation.y)
         ensemble = traced.engine.ensemble
-        loss = float(model.loss(self.X_val, self.y_val).mean())
-        return Member(size, slopes, loss, len(ensemble.values) / len(ensemble.leaves))
+        leaves = len(ensemble.values) / len(ensemble.leaves)
+        return Member(size, slopes, float(losses.mean()), leaves)
 
     def _trained(self, bag: Bag) -> RetrainedModel:
         """The model that a bag gives, trained on one thread: members run side by side."""
@@ -105,23 +111,18 @@ class BagModels:
         training = TrainingSet(len(bag), np.flatnonzero(bag))
         return RetrainedModel(engine.source, training, engine.retrainings.train(training, 1))
 
-    def _slopes(self, traced: Tracer, rows: Ints) -> F64:
-        """(rows,) derivatives of the mean validation loss in the weights of these rows."""
-        found = traced.score_candidates(
-            inputs.take_rows(self.tracer.X_train, rows),
-            self.X_val,
-            self.y_val,
-            self.tracer.y_train[rows],
-            method=self.method,
-            reduce="mean",
-        )
-        return found.values[:, 0]
+    def _slopes(self, traced: Tracer, rows: Ints) -> CandidateSlopes:
+        """Derivatives of the mean validation loss in the weights of these rows."""
+        query = asked(traced, self.X_val, self.y_val, "loss", "mean", None, None)
+        X = inputs.take_rows(self.tracer.X_train, rows)
+        return candidate_slopes(traced.engine, query, X, self.tracer.y_train[rows], self.method)
 
 
 def checked_method(method: Any) -> CandidateMethod:
     """The method that members are asked by; None stands for LeafInfluence."""
     method = LeafInfluence() if method is None else method
-    if isinstance(method, StructureInfluence) or method == LeafInfluence():
+    is_plain = isinstance(method, LeafInfluence) and method == LeafInfluence()
+    if isinstance(method, StructureInfluence) or is_plain:
         return method
     raise InvalidInput(
         f"method is {method!r}; data_values() needs the derivatives of rows that a model was not trained on, which "

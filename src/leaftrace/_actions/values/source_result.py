@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..._data.arrays import F64, Ints
 from ..._data.grouping import Groups
-from ..._data.numbers import change_text
+from ..._data.numbers import number_text
 from ..._data.tables import table
 from ..common import Finding
 
@@ -124,9 +124,9 @@ def _advice(groups: Groups, values: F64, error: F64, leave_one_out: F64, loss: s
     worst = int(np.argmin(values))
     name = groups.phrase(worst)
     if values[worst] + 2 * error[worst] < 0:
-        text = f"The source `{name}` raises the {loss} ({change_text(values[worst], 3)}): repair it, or leave it out."
+        text = f"The source `{name}` raises the {loss} by {number_text(-values[worst], 3)}: repair it, or leave it out."
         if leave_one_out[worst] > 0:
             text += f" But without it alone, the {loss} rises: others do not replace it."
     else:
-        text = f"No source raises the {loss}; `{name}` is worth least ({change_text(values[worst], 3)})."
+        text = f"No source raises the {loss}; `{name}` lowers it least, by {number_text(values[worst], 3)}."
     return f"{text} It was measured on these rows: confirm it on others before you act on it."

@@ -59,6 +59,7 @@ def source_values(
     share of the common one in `values`. Ctrl-C ends the random orders with those that are finished.
     """
     limit = TimeLimit(time_limit)
+    retrain = inputs.flag(retrain, "retrain")
     costs = make_coalitions(tracer, source, X, y, retrain, pairs, bins)
     K = len(costs.groups)
     everyone = (1 << K) - 1

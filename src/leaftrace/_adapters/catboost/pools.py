@@ -14,7 +14,7 @@ from ..._data import frames
 from ..._data.arrays import Ids, Ints
 from ..._data.errors import InvalidInput
 from ..._data.progress import progress
-from ..base import smallest_type
+from ..base import cumulative, refuse_other_leaves, smallest_type
 
 ROWS_AT_ONCE = 1 << 15
 _ROWS_IN_CACHE = 4096
@@ -38,6 +38,14 @@ def column_kinds(model: catboost.CatBoost) -> dict[str, Any]:
     return {kind: columns for kind, columns in kinds.items() if columns}
 
 
+def pool_of(model: catboost.CatBoost, table: Any, extra: dict[str, Any]) -> catboost.Pool:
+    """Return a Pool of a table that CatBoost can read; ``extra`` holds labels, weights or a baseline."""
+    try:
+        return catboost.Pool(table, **column_kinds(model), **extra)
+    except catboost.CatBoostError as error:
+        raise InvalidInput(f"CatBoost cannot read these rows: {error}") from None
+
+
 def sliced_pool(pool: catboost.Pool, keep: Ints) -> catboost.Pool:
     """Return a Pool with some of the rows; an error where that is not possible."""
     try:
@@ -56,13 +64,13 @@ def leaf_numbers(model: catboost.CatBoost, pool: catboost.Pool) -> Ids:
     several parts on our own threads are faster than its threads on one part. A pool with groups of
     rows, which only ranking needs, cannot be cut. CatBoost waits for ever for a thread of its own
     that could not start for want of memory, so few rows are read without any."""
-    counts = model.get_tree_leaf_counts()
+    edges = cumulative(model.get_tree_leaf_counts())
     rows = pool.num_row()
-    leaves = np.empty((len(counts), rows), smallest_type(max(counts)))
+    leaves = np.empty((len(edges) - 1, rows), smallest_type(int(np.diff(edges).max())))
     at_once = ROWS_AT_ONCE if pool.get_group_id_hash() is None else max(rows, 1)
 
     def fill(start: int) -> None:
-        _fill_leaves(leaves, model, pool, start, min(start + at_once, rows))
+        _fill_leaves(leaves, edges, model, pool, start, min(start + at_once, rows))
 
     if rows <= at_once:
         fill(0)
@@ -75,7 +83,12 @@ def leaf_numbers(model: catboost.CatBoost, pool: catboost.Pool) -> Ids:
 
 
 def _fill_leaves(
-    leaves: Ids, model: catboost.CatBoost, pool: catboost.Pool, start: int, stop: int
+    leaves: Ids,
+    edges: Ints,
+    model: catboost.CatBoost,
+    pool: catboost.Pool,
+    start: int,
+    stop: int,
 ) -> None:
     """Write the leaves of the rows from start to stop into ``leaves`` (trees, rows)."""
     if stop - start == pool.num_row():
@@ -83,6 +96,7 @@ def _fill_leaves(
         ids = model.calc_leaf_indexes(pool, thread_count=threads)
     else:
         ids = model.calc_leaf_indexes(pool.slice(np.arange(start, stop)), thread_count=1)
+    refuse_other_leaves(ids.T, edges)
     for row in range(start, stop, _ROWS_IN_CACHE):  # a transposition that stays in the cache
         end = min(row + _ROWS_IN_CACHE, stop)
         leaves[:, row:end] = ids[row - start : end - start].astype(leaves.dtype).T

@@ -50,12 +50,13 @@ from .model_json import Json, leaf_weights, model_to_json
 from .monotone import constraints, leaf_chains
 from .own_objective import own_objective
 from .paths import tree_paths
-from .pools import column_kinds, leaf_numbers, readable_table
+from .pools import leaf_numbers, pool_of, readable_table
 from .ranking import RANKING, labels_fixed, ranking_notes, refuse_ignored_weights, with_pairs
 from .recorded_leaves import recorded_leaves
 from .recorder import recording_notes
 from .retrained import RetrainedCatBoost, retrain
 from .retraining import retraining_params
+from .row_leaves import RowLeaves
 from .split_values import SplitValues
 from .splits import split_search
 from .stages import refuse_stages
@@ -300,12 +301,19 @@ class CatBoostSource(BaseSource):
         return json.dumps(parts, sort_keys=True).encode()
 
     def rows(self, X: Any, baseline: Any = None) -> tuple[Ids, F64 | None]:
-        leaves = leaf_numbers(self.model, self._pool(X))
+        leaves = self._row_leaves.find(X)
         if baseline is None and isinstance(X, catboost.Pool):
             of_pool = np.asarray(X.get_baseline(), dtype=np.float64)
             baseline = of_pool if of_pool.size else None
         offset = given_scores(baseline, "baseline", leaves.shape[1], self.values.shape[1])
         return leaves, None if offset is None else f32(offset)
+
+    @cached_property
+    def _row_leaves(self) -> RowLeaves:
+        return RowLeaves(self.model, self._table, self._pool, lambda: self._content)
+
+    def reads_in_place(self, X: Any) -> bool:
+        return self._row_leaves.reads_in_place(X)
 
     def split_search(self) -> SplitSearch:
         values = columns_of_training(self.split_columns, self._data[0])
@@ -332,13 +340,7 @@ class CatBoostSource(BaseSource):
 
     def _pool(self, X: Any, **extra: Any) -> catboost.Pool:
         """Return X as a Pool; ``extra`` holds labels, weights or a baseline for it."""
-        if isinstance(X, catboost.Pool):
-            return X
-        X = self._table(X)
-        try:
-            return catboost.Pool(X, **column_kinds(self.model), **extra)
-        except catboost.CatBoostError as error:
-            raise InvalidInput(f"CatBoost cannot read these rows: {error}") from None
+        return X if isinstance(X, catboost.Pool) else pool_of(self.model, self._table(X), extra)
 
     @cached_property
     def _training_pool(self) -> catboost.Pool:
@@ -389,8 +391,7 @@ class CatBoostSource(BaseSource):
 
     def same_structure(self, model: catboost.CatBoost) -> bool:
         """Return whether all training rows fall into the same leaves of another model."""
-        leaves = leaf_numbers(model, self._training_pool)
-        return np.array_equal(leaves, self._finished_leaves())
+        return np.array_equal(leaf_numbers(model, self._training_pool), self._finished_leaves())
 
     def _finished_leaves(self) -> Ids:
         """Return the leaves (trees, n) that the finished model puts its training rows in."""

@@ -14,6 +14,7 @@ import catboost
 
 from ..._data.arrays import Ids
 from ..._data.errors import InvalidInput, UnsupportedModel
+from ..base import cumulative, refuse_other_leaves
 from .model_json import Json, numbered_trees
 from .order import training_orders
 from .statistic_trees import NestedTrees, StatisticTrees, SymmetricTrees
@@ -51,13 +52,15 @@ def training_leaves(
     """Return the leaves in training.
 
     ``content`` is the model as JSON. Where no order of rows is confirmed, the likeliest is taken."""
-    outputs = len(model.get_leaf_values()) // int(sum(model.get_tree_leaf_counts()))
+    edges = cumulative(model.get_tree_leaf_counts())
+    outputs = len(model.get_leaf_values()) // int(edges[-1])
     _refuse(content, params, rows, outputs)
     trees = _trees(model, content, rows)
     tried: list[TrainingLeaves] = []
     for order in training_orders(params, len(rows.y)):
         bins = StatisticBins(content, rows, order.rows, outputs)
         leaves = trees.leaves(bins)
+        refuse_other_leaves(leaves, edges)
         if trees.weights_agree(leaves, order):
             return TrainingLeaves(leaves, True, trees, bins)
         tried.append(TrainingLeaves(leaves, False, trees, bins))

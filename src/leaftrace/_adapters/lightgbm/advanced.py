@@ -5,14 +5,15 @@ of the column in which the two are next to each other. The children of a split t
 their own part. When a new pair of leaves touches a leaf, its bounds are put together again, from the
 outputs of all leaves that are next to it by then.
 
-LightGBM's way has four peculiarities, which are repeated here:
+LightGBM's way has five peculiarities, which are repeated here:
 
 - the part of a right child begins with the bin of the split, which the left child has, too;
 - if new pairs touch a leaf both from below and from above, only the lower bounds are put together
   again;
 - where missing values go right although they could go left, the left child has the bounds of the
   first bin of the column, the right child those of all bins;
-- splits of categories have the bounds of method "intermediate".
+- splits of categories have the bounds of method "intermediate";
+- a leaf of missing values alone has no bins, but its bound may hold in some (see `_PartsOf._held`).
 """
 
 from __future__ import annotations
@@ -125,6 +126,32 @@ class _PartsOf:
         self.as_upper = as_upper
         self.split = split
         self.parts: Parts = []
+        # the highest bound from each place on, of lower bounds; of upper ones the lowest, with other sign
+        self.steps = {START: float("-inf")}
+
+    def _held(self, node: int, start: Place, end: Place) -> tuple[Place, Place]:
+        """Where the bound of a node is held that is found from a start to an end.
+
+        A leaf of missing values alone has no bins. Its bound is held from its start to where the
+        bounds that were found before change, if they change at its start, and otherwise at its end.
+        """
+        if start >= end and start not in self.steps:
+            return end, end
+        if start >= end:
+            end = min((place for place in self.steps if place > start), default=END)
+        for place in (start, end):
+            if place not in self.steps and place != END:
+                self.steps[place] = self.steps[max(p for p in self.steps if p < place)]
+        value = self.growth.recorded[node] * (-1 if self.as_upper else 1)
+        before = None
+        for place in sorted(self.steps):
+            if start <= place < end:
+                self.steps[place] = max(value, self.steps[place])
+            if self.steps[place] == before:
+                del self.steps[place]
+            else:
+                before = self.steps[place]
+        return start, end
 
     def found(self, leaf: int) -> Parts:
         """Go up from a leaf, and down across each monotone split that it is beside."""
@@ -154,7 +181,7 @@ class _PartsOf:
         """
         growth = self.growth
         if growth.is_leaf(node, self.split):
-            self.parts.append(Part(node, start, end))
+            self.parts.append(Part(node, *self._held(node, start, end)))
             return
         go_left, go_right = growth.next_to(node, steps)
         is_own = not growth.categorical[node] and growth.features[node] == self.feature

@@ -105,7 +105,7 @@ def draw_rows(
     """
     if params["data_sample_strategy"] == "goss":
         goss = _Goss(params, e, sizes, check)
-        return [check.choose(t, A, goss.draws(t, A)) for t, A in scores_by_step(e, e.n_steps)]
+        return [goss.chosen(t, A) for t, A in scores_by_step(e, e.n_steps)]
     bags = (
         _query_bags(params, e) if params.get("bagging_by_query") else _bags(params, e.y, balanced)
     )
@@ -195,7 +195,13 @@ def times_added(
 
 
 class _Goss:
-    """GOSS: rows of large gradients count once, those drawn among the others several times."""
+    """GOSS: rows of large gradients count once, those drawn among the others several times.
+
+    A forest has one table of gradients, in which LightGBM multiplies those of the rows that it draws. So
+    rows that were drawn before count more in all later trees, and are ranked by these gradients.
+
+    ``factor``  (n,) by which gradients have been multiplied in earlier trees
+    """
 
     def __init__(self, params: dict[str, Any], e: Ensemble, sizes: Sizes, check: DrawCheck) -> None:
         self.params = params
@@ -205,6 +211,16 @@ class _Goss:
         self.check = check
         self.generators = self._new_generators()
         self.part_length = 0  # rows among which a thread ranks gradients; 0: not found yet
+        self.multiplies = params["boosting"] == "rf"
+        self.factor = np.ones(self.n)
+
+    def chosen(self, t: int, A: F64) -> F64:
+        """(n,) how often each row counts in step t."""
+        drawn = self.check.choose(t, A, self.draws(t, A))
+        if self.multiplies:
+            drawn = self.factor * drawn
+            self.factor = np.where(drawn > 0, drawn, self.factor)
+        return drawn
 
     def _new_generators(self) -> BlockGenerators:
         return BlockGenerators(int(self.params["bagging_seed"]), self.n)
@@ -213,7 +229,7 @@ class _Goss:
         """Draw after draw, (n,) how often each row counts in step t. First steps take all rows."""
         if t < self.first_drawn:
             return repeat(np.ones(self.n))
-        size = self.sizes(t, A)
+        size = self.sizes(t, A) * np.square(self.factor, dtype=np.float32)
         if not self.part_length:
             self.part_length = self._find_part_length(t, size)
         return (_goss(self.params, size, self.generators, self.part_length) for _ in count())

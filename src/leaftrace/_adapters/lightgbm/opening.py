@@ -55,9 +55,15 @@ def refuse_unsupported(parsed: ParsedModel, params: dict[str, Any], own: bool) -
     ``own``: the objective is a function that the user wrote.
     """
     if not any(len(tree.values) > 1 for tree in parsed.trees):
+        remedy = "train with a lower min_data_in_leaf or min_gain_to_split, or with more rows."
+        if parsed.objective[0] == "mape":
+            remedy += (
+                " LightGBM takes the weight of the first row for that of all rows when it searches for splits of "
+                "objective='mape', and finds none if it is zero: put a row of another weight first."
+            )
         raise UnsupportedModel(
             "this LightGBM model has no splits, so no training row acts through a tree, and nothing shows whether "
-            "these are its labels; train with a lower min_data_in_leaf or min_gain_to_split, or with more rows."
+            f"these are its labels; {remedy}"
         )
     if not own:
         _refuse_objective(parsed.objective[0])
@@ -69,11 +75,6 @@ def refuse_unsupported(parsed: ParsedModel, params: dict[str, Any], own: bool) -
             f"path_smooth with objective='{parsed.objective[0]}' is not supported; train with path_smooth=0."
         )
     _refuse_query_bags(parsed.objective[0], params)
-    if parsed.averaged and params["data_sample_strategy"] == "goss":
-        raise UnsupportedModel(
-            "boosting='rf' with GOSS is not supported: LightGBM multiplies the gradients of rows that it draws once "
-            "more for each tree. Use data_sample_strategy='bagging'."
-        )
 
 
 def _refuse_query_bags(name: str, params: dict[str, Any]) -> None:

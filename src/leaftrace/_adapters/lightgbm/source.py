@@ -31,7 +31,7 @@ from ..._model.linear_leaves import as_trained
 from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, f32, given_scores, pack_leaves, training_queries
-from ..own_leaves import OwnLeaves
+from ..own_leaves import LeavesByNodes, OwnLeaves
 from ..own_objectives import are_class_numbers, label_first, take_functions, takes_weights
 from ..split_columns import columns_of_training
 from .calls import calling
@@ -256,7 +256,7 @@ class LightGBMSource(BaseSource):
     @cached_property
     def _own_leaves(self) -> OwnLeaves:
         trees = [routes_of(tree) for tree in self.parsed.trees]
-        return OwnLeaves(trees, self.parsed.tree_leaves, self.parsed.step_trees)
+        return LeavesByNodes(trees, self.parsed.tree_leaves, self.parsed.step_trees)
 
     @works_in_forks
     def split_search(self) -> SplitSearch:

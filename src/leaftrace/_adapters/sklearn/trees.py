@@ -14,7 +14,7 @@ from ..._data.arrays import F64, Ids, Ints, Real
 from ..._data.progress import progress
 from ..._model.routes import MISSING_LEFT, NodeRoutes, slots_of
 from ..base import cumulative, pack_leaves
-from ..own_leaves import OwnLeaves
+from ..own_leaves import LeavesByNodes, OwnLeaves
 
 
 class Trees(ABC):
@@ -65,7 +65,7 @@ class Trees(ABC):
     @cached_property
     def own_leaves(self) -> OwnLeaves:
         trees = [self.routes(r) for r in range(len(self.is_leaf))]
-        return OwnLeaves(trees, self.tree_leaves, self.step_trees)
+        return LeavesByNodes(trees, self.tree_leaves, self.step_trees)
 
     def leaves(self, X: Any) -> Ids:
         """Return the leaves (trees, n) of rows that `read` returned."""

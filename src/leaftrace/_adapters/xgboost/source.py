@@ -35,7 +35,7 @@ from ..._model.ensemble import Ensemble
 from ..._model.splits import SplitSearch
 from ..._model.training_set import TrainingSet
 from ..base import BaseSource, f32, given_scores, native_values, training_queries
-from ..own_leaves import OwnLeaves
+from ..own_leaves import LeavesByNodes, OwnLeaves
 from ..own_objectives import are_class_numbers, take_functions
 from ..split_columns import columns_of_training
 from .ensemble import XGBoostRun
@@ -209,7 +209,7 @@ class XGBoostSource(BaseSource):
 
     @cached_property
     def _own_leaves(self) -> OwnLeaves:
-        return OwnLeaves(self.trees.routes, self.trees.edges, self.trees.steps)
+        return LeavesByNodes(self.trees.routes, self.trees.edges, self.trees.steps)
 
     @works_in_forks
     def split_search(self) -> SplitSearch:

@@ -37,6 +37,8 @@ class MatrixBuilder:
                 )
             return X
         X = inputs.columns(_with_joined_names(X), self.columns)
+        if hasattr(X, "iloc"):
+            frames.refuse_shared_names([str(c) for c in X.columns])
         if frames.kind(X) and (frames.has_categories(X, "XGBoost") or _VERSION < (3, 1)):
             X = self._in_order_of_training(frames.to_pandas(X))
         elif hasattr(X, "iloc") and self.categories:

@@ -33,11 +33,15 @@ from .numpy_effects import backward_scored as backward_scored
 from .numpy_effects import loss_of
 from .numpy_effects import row_effects as row_effects
 from .numpy_nodes import node_adjoint as node_adjoint
+from .numpy_nodes import node_outputs as node_outputs
+from .numpy_nodes import node_steps as node_steps
+from .numpy_nodes import pool_chains as pool_chains
 from .numpy_queries import query_products as query_products
 from .numpy_queries import query_shares as query_shares
 from .numpy_ranks import rank_pairs as rank_pairs
 from .numpy_removal import removal_step as removal_step
 from .numpy_routes import find_leaves as find_leaves
+from .numpy_routes import level_leaves as level_leaves
 from .numpy_sweeps import advance as advance
 from .numpy_sweeps import change_sums as change_sums
 from .numpy_sweeps import sum_by_leaf as sum_by_leaf

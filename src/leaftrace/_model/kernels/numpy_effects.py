@@ -100,6 +100,7 @@ def row_effects(
     leaf="ids n",
     begin="int",
     end="int",
+    block="int",
     values="float64 M",
     shift="float64 Q M",
     s="float64 Q M",
@@ -110,7 +111,7 @@ def row_effects(
     fbar="real M",
     abar="out real n",
     next_leaf="ids n ?",
-    below="out real M' ?",
+    below="out real C M' ?",
     out="out real n ?",
 )
 def backward_scored(
@@ -119,6 +120,7 @@ def backward_scored(
     leaf: Ids,
     begin: int,
     end: int,
+    block: int,
     values: F64,
     shift: F64,
     s: F64,
@@ -136,16 +138,22 @@ def backward_scored(
 
     Takes the leaf values from A, and with the effects V, U of `row_effects` at these scores:
     abar += U fbar[leaf], below += sums of abar over the leaves of the step below, out += V fbar[leaf].
+    The sums of each block of so many rows, from row begin on, have a table of their own in below.
     y and w may be float32 to be read faster; w is one for all rows if it is None.
     """
     check_name(loss)
     check_rows(begin, end, len(leaf))
     require(len(s) > 0, "inner iterations: there must be at least one")
+    require(block > 0, "rows of a block: there must be at least one")
     check_together(next_leaf=next_leaf, below=below)
     part = slice(begin, end)
     check_ids(leaf[part], len(values))
+    starts = range(begin, end, block)
     if next_leaf is not None and below is not None:
-        check_ids(next_leaf[part], len(below))
+        require(
+            len(below) == len(starts), f"below has {len(below)} tables for {len(starts)} blocks"
+        )
+        check_ids(next_leaf[part], below.shape[1])
     A[part] -= values[leaf[part]]
     V, U = np.zeros((2, 1, len(leaf)), abar.dtype)
     edges = np.array([0, len(values)])
@@ -159,6 +167,8 @@ def backward_scored(
     felt = fbar[leaf[part]]
     abar[part] += U[0, part] * felt
     if next_leaf is not None and below is not None:
-        sum_by_leaf(next_leaf[part], abar[part], below)
+        for start, table in zip(starts, below, strict=True):
+            of_block = slice(start, min(start + block, end))
+            sum_by_leaf(next_leaf[of_block], abar[of_block], table)
     if out is not None:
         out[part] += V[0, part] * felt

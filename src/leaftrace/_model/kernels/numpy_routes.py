@@ -1,4 +1,4 @@
-"""The way of rows through trees, in NumPy: the twin of ``src/native/routes.hpp``."""
+"""The way of rows through trees, in NumPy: the twins of ``src/native/routes.hpp`` and ``levels.hpp``."""
 
 from __future__ import annotations
 
@@ -90,3 +90,42 @@ def _goes_right(
     in_set = inside & (word >> (category % 32) & 1 > 0)
     right = np.where(by_category, ~in_set, ~(x <= threshold))
     return np.where(missing, (flags & _MISSING_LEFT) == 0, right)
+
+
+@checked(
+    values="real n X",
+    edges="int64 R+1",
+    column="int32 J",
+    threshold="float64 J",
+    above="uint8 X",
+    begin="int",
+    end="int",
+    leaves="out ids R n",
+)
+def level_leaves(
+    values: Real,
+    edges: Ints,
+    column: NDArray[np.int32],
+    threshold: F64,
+    above: NDArray[np.uint8],
+    begin: int,
+    end: int,
+    leaves: Ids,
+) -> None:
+    """leaves[r, j] = the leaf of symmetric tree r that row j falls into, for rows begin .. end - 1.
+
+    The arrays from ``edges`` to ``above`` are those of `LevelRoutes`.
+    """
+    check_edges("edges", edges, len(column), 0)
+    check_rows(begin, end, len(values))
+    bits = 8 * leaves.dtype.itemsize
+    require(bool(np.all(np.diff(edges) <= bits)), "leaves has a type too small")
+    require(bool(np.all((column >= 0) & (column < values.shape[1]))), "a column beyond the values")
+    with np.errstate(over="ignore"):
+        x = values[begin:end].astype(np.float32)
+        borders = threshold.astype(np.float32)
+    x = np.where(np.isnan(x) & (above > 0), np.float32(np.inf), x)
+    for r in range(len(leaves)):
+        own = slice(edges[r], edges[r + 1])
+        sides = x[:, column[own]] > borders[own]
+        leaves[r, begin:end] = sides @ (1 << np.arange(sides.shape[1]))

@@ -14,8 +14,9 @@ import numpy as np
 from ..._adapters import Source
 from ..._data.arrays import F64
 from ..._engine.chain_sums import sums_of_all_steps
+from ..._engine.fidelity import largest_gradient
 from ..._engine.leaf_equations import SumsRequest
-from ..._engine.replay import Trace, base_labels, largest_gradient, replay_from_sums
+from ..._engine.replay import Trace, base_labels, replay_from_sums
 from ..._engine.steps import Step, TrainingScores
 from ..._model.ensemble import Ensemble
 from ..._model.start import condense_labels

@@ -72,6 +72,11 @@ class Output:
             whole = Text("\n".join(lines), style=style or "")
             self._console.print(whole, soft_wrap=not self._console.is_terminal)
 
+    def command(self, text: str) -> None:
+        """Print a command, never broken into lines: it is there to be copied."""
+        if not self.as_json:
+            self._console.print(Text(f"  {printable(text)}"), soft_wrap=True)
+
     def table(self, columns: Mapping[str, Any], most: int = MAX_LINES) -> None:
         """Print the first lines of a table, without columns in which nothing was computed."""
         if self.as_json:

@@ -33,6 +33,8 @@ OPTION_WORDS = Wording(
     give_eval_set="Tracer(..., eval_set=) in Python",
     give_parameters="Give --param max_depth=... --param learning_rate=...",
     unique_labels="choose a column without duplicates for --id",
+    until_stable="--members 0",
+    order_judged="data_values(...).curve(X_hold, y_hold) in Python",
     takes_options=True,
     leaf_method="--method leaf",
     refit_method="--method refit",
@@ -92,7 +94,7 @@ def _write_nowhere() -> None:
 def _option_error(error: Any) -> str:
     """The message of typer about a wrong option, and where to find the right ones."""
     command = getattr(getattr(error, "ctx", None), "command_path", "leaftrace")
-    return f"{error.format_message()} See: {command} --help"
+    return f"{error.format_message().rstrip('.')}. See: {command} --help"
 
 
 def _explain(error: BaseException) -> int:

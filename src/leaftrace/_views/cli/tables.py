@@ -5,6 +5,7 @@ The names of the columns are read first, so that they can be checked before anyt
 
 from __future__ import annotations
 
+import csv
 import io
 import os
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,7 @@ _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst", ".csv.bz2
 _PARQUET = (".parquet", ".pq")
 _ARROW = (".arrow", ".feather", ".ipc")
 _COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+_BEYOND = "\x1fmore"  # a column for values that a row has beyond the last one
 _HEAD = 1 << 20  # bytes in which the line of column names must end
 _READ_ERRORS = (
     pa.ArrowException,
@@ -68,8 +70,30 @@ class TableFile:
         if self.path.endswith(_ARROW):
             with _open_arrow(self.path) as reader:
                 return _with_index(reader.read_all(), columns).to_pandas()
-        with _open_text(self.path) as stream:
-            return pd.read_csv(stream, sep=self.separator, usecols=columns, low_memory=False)
+        return self._read_text(usecols=[*columns, _BEYOND], low_memory=False)
+
+    def _read_text(self, **settings: Any) -> Any:
+        """A DataFrame of a text file, in which no row has more values than there are columns.
+
+        pandas would drop them, or move all values by a column. So that they can be seen, the line of
+        names gets one more column."""
+        line = io.StringIO()
+        csv.writer(line, delimiter=self.separator, lineterminator="\n").writerow(
+            [*self.names, _BEYOND]
+        )
+        with _open_text(self.path) as file:
+            rows = io.BufferedReader(file)
+            rows.readline()
+            stream = io.BufferedReader(_Joined(line.getvalue().encode(), rows), 1 << 20)
+            frame = pd.read_csv(stream, sep=self.separator, index_col=False, **settings)
+        beyond = frame.pop(_BEYOND)
+        longer = (beyond.notna() & (beyond.astype(str) != "")).to_numpy().nonzero()[0]
+        if len(longer):
+            raise InvalidInput(
+                f"{len(longer)} row(s) of '{self.path}' have more values than the {len(self.names)} columns, the first "
+                f"is row {longer[0]}; a value that has the separator {self.separator!r} in it needs quotes."
+            )
+        return frame
 
     def read_all_columns(self, path: str) -> Any:
         """An Arrow table of all columns, to be written to this path.
@@ -84,8 +108,7 @@ class TableFile:
             settings: dict[str, Any] = {"low_memory": False}
             if path.endswith(_TEXT):
                 settings = {"dtype": str, "keep_default_na": False}
-            with _open_text(self.path) as stream:
-                frame = pd.read_csv(stream, sep=self.separator, **settings)
+            frame = self._read_text(**settings)
             return pa.Table.from_pandas(frame, preserve_index=False)
 
 
@@ -154,6 +177,23 @@ class _CountingFile(io.RawIOBase):
     def close(self) -> None:
         self._file.close()
         super().close()
+
+
+class _Joined(io.RawIOBase):
+    """A line of text, and the rest of a file after it."""
+
+    def __init__(self, line: bytes, rest: io.BufferedReader) -> None:
+        self._line = line
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = self._line[: len(buffer)] or self._rest.read(len(buffer))
+        self._line = self._line[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)
 
 
 @contextmanager

@@ -15,19 +15,26 @@ _LARGE = 1.0  # standard deviations from which two numbers count as different
 def differing_columns(
     train: CellTable, test: CellTable, trained: Ints, position: int, scale: F64, most: int
 ) -> list[str]:
-    """For each of the training rows, the columns in which it differs most from the test row.
+    """For each of the training rows, the columns in which it differs most from the test row, and how many more.
 
     ``trained``   positions of the training rows
     ``position``  that of the test row
     ``scale``     (columns,) standard deviation of each column of numbers, see `column_scales`; NaN
                   for others, whose values are the same or not
-    ``most``      how many columns to name
+    ``most``      how many columns to name; one more is named rather than counted
     """
     own = test.take(np.array([position]))[0]
     return [
-        ", ".join(train.names[j] for j in _largest(_distances(own, other, scale), most))
+        _in_words([train.names[j] for j in _largest(_distances(own, other, scale))], most)
         for other in train.take(trained)
     ]
+
+
+def _in_words(names: list[str], most: int) -> str:
+    """The first of the names, and how many more there are."""
+    if len(names) <= most + 1:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most} more"
 
 
 def column_scales(train: CellTable) -> F64:
@@ -56,6 +63,6 @@ def _distances(own: np.ndarray, other: np.ndarray, scale: F64) -> F64:
     return apart.astype(float)
 
 
-def _largest(distances: F64, most: int) -> list[int]:
-    order = np.argsort(-distances, kind="stable")[:most]
+def _largest(distances: F64) -> list[int]:
+    order = np.argsort(-distances, kind="stable")
     return [int(j) for j in order if distances[j] >= _LARGE]

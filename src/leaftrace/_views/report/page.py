@@ -139,7 +139,7 @@ def _digits(x: float, digits: int) -> str:
     """A number to this many digits, trailing zeros included, so that columns are easy to compare."""
     if x == 0:
         return "0"
-    if not 1e-4 <= abs(x) < 1e6:
+    if not 1e-4 <= abs(x) < 1e15:
         return f"{x:.{digits - 1}e}"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(x))))
     return f"{x:,.{decimals}f}"

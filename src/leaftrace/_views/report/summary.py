@@ -186,9 +186,13 @@ def _add_removals(
     found: Sequence[Verdict] | None,
 ) -> None:
     """Add to each case its prediction without the most harmful rows, as far as Ctrl-C allows."""
+    why = "there are none, or a class would have no training rows left."
     with Interruptible() as run:
-        for j, removal in cases.without(sides):
-            described.cases[j]["removal"] = removal
+        try:
+            for j, removal in cases.without(sides):
+                described.cases[j]["removal"] = removal
+        except UnsupportedModel as error:  # a file that lacks settings which refits need
+            why = str(error)
         if found is None:
             found = verdicts(cases.rows, sides, cases.train, cases.test, retrain=settings.retrain)
         _conclude(described, found)
@@ -207,7 +211,7 @@ def _add_removals(
     elif unchanged:
         described.leave_out(
             f"what happens to {unchanged} of the test rows without the most harmful rows",
-            "there are none, or a class would have no training rows left.",
+            why,
         )
 
 

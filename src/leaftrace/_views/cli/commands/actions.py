@@ -157,7 +157,10 @@ def impact(
     show_finding(job.out, found)
     membership = columns_of(found.membership)
     job.out.document["membership"] = records(membership)
-    job.out.text("\nDoes a model show that it saw them? (AUC of losses: 0.5 tells nothing)", "bold")
+    job.out.text("\nDoes a model show that it saw them?", "bold")
+    job.out.text(
+        "Of losses, the chance that a removed row has the lower one: 0.5 tells nothing, 1 that it was seen."
+    )
     job.out.table(membership)
     if audit is not None:
         found.save(audit)

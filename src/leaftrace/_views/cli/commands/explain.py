@@ -120,7 +120,8 @@ def explain(
     if suggested is not None:
         why, command = suggested
         job.out.document["next"] = {"why": why, "command": command}
-        job.out.text(f"Next: {why}:\n  {command}")
+        job.out.text(f"Next: {why}:")
+        job.out.command(command)
     return OK
 
 

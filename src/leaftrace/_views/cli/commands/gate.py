@@ -79,7 +79,11 @@ def gate(
         retrain=retrain,
     )
     suspects = columns_of(found.suspects)
-    show_finding(job.out, found)
+    checks = columns_of(found.table)
+    numbers = {name: checks[name] for name in checks if name != "text"}
+    show_finding(job.out, found, table=numbers)
+    job.out.document["table"] = records(checks)
+    job.out.text("\n" + "\n".join(check.sentence for check in found.checks))
     job.out.document |= {"passed": found.passed, "suspects": records(suspects)}
     if len(suspects["position"]):
         job.out.text("\nRows to look at", "bold")

@@ -58,6 +58,7 @@ def noise(
         "interval": found.interval,
     }
     show_finding(job.out, found, top, found.rank(max(top, suspects)))
+    job.out.text("Label scores go from 0, which surprises the model most, to 1.", "dim")
     return judge("the share of labels that surprise the model", share, fail_above)
 
 

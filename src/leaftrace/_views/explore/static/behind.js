@@ -27,26 +27,29 @@ function content(answer, facts) {
   ];
 }
 
-/** The table of training rows with the values of the test row on top. `extra` makes the first cells of a line. */
+/** The table of training rows with the values of the test row on top. `extra` makes the cells of a line to change the row: a tick box and a list. */
 export function sideBySide(answer, facts, extra) {
   const largest = Math.max(...answer.training_rows.map((row) => Math.abs(row.change)), 0);
   const numeric = answer.columns.map((_, j) => [answer.values, ...answer.training_rows.map((r) => r.values)].some((v) => typeof v[j] === "number"));
   const cell = (value, j, mark = "") => h("td", {
     class: `${numeric[j] ? "n" : ""} ${value === null ? "none" : ""} ${mark}`, title: typeof value === "string" && value.length > 28 ? value : null,
   }, brief(value));
-  const line = (row) => h("tr", { class: row.effect === "harmful" ? "up" : "down", "data-position": row.position },
-    h("th", { scope: "row", title: row.row }, brief(row.row)), extra && extra(row),
-    h("td", { class: "label" }, facts.classes ? brief(row.label) : number(row.label)),
-    h("td", { class: "effect" }, row.effect), h("td", { class: "change n" }, signed(row.change), bar(row.change, largest)),
-    row.values.map((value, j) => cell(value, j, MARKS[row.marks[j]])));
-  const blank = extra ? [h("td", {}), !facts.frozen && h("td", {})] : [];
+  const line = (row) => {
+    const [tick, list] = extra ? extra(row) : [];
+    return h("tr", { class: row.effect === "harmful" ? "up" : "down", "data-position": row.position },
+      h("th", { scope: "row", title: row.row }, brief(row.row)), tick,
+      h("td", { class: "label" }, facts.classes ? brief(row.label) : number(row.label)),
+      h("td", { class: "effect" }, row.effect), h("td", { class: "change n" }, signed(row.change), bar(row.change, largest)),
+      list, row.values.map((value, j) => cell(value, j, MARKS[row.marks[j]])));
+  };
+  const lists = extra && !facts.frozen;
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Training rows behind the chosen row" }, h("table", {},
     h("caption", { class: "unseen" }, "Training rows behind the chosen row"),
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "training row"), extra && [h("th", { scope: "col" }, "remove"), !facts.frozen && h("th", { scope: "col" }, "or change")],
-      h("th", { scope: "col" }, "label"), h("th", { scope: "col" }, "effect"), h("th", { scope: "col", class: "n" }, `${facts.loss.row} change without it`),
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "training row"), extra && h("th", { scope: "col" }, "remove"),
+      h("th", { scope: "col" }, "label"), h("th", { scope: "col" }, "effect"), h("th", { scope: "col", class: "n" }, `${facts.loss.row} change without it`), lists && h("th", { scope: "col" }, "or change"),
       answer.columns.map((name, j) => h("th", { scope: "col", class: numeric[j] ? "n" : "", title: name }, brief(name)))),
-    h("tr", { class: "self" }, h("th", { scope: "row", title: answer.row }, `${brief(answer.row)} (test)`), blank, h("td", {}, facts.classes ? brief(answer.label) : number(answer.label)),
-      h("td", {}), h("td", {}), answer.values.map((value, j) => cell(value, j)))),
+    h("tr", { class: "self" }, h("th", { scope: "row", title: answer.row }, `${brief(answer.row)} (test)`), extra && h("td", {}), h("td", {}, facts.classes ? brief(answer.label) : number(answer.label)),
+      h("td", {}), h("td", {}), lists && h("td", {}), answer.values.map((value, j) => cell(value, j)))),
     h("tbody", {}, answer.training_rows.map(line))));
 }
 

@@ -5,7 +5,7 @@ const LONGEST = 28;
 const digits = (x, count) => {
   if (x === 0) return "0";
   const size = Math.abs(x);
-  if (size < 1e-4 || size >= 1e6) return x.toExponential(count - 1).replace(/e([+-])(\d)$/, "e$10$2");
+  if (size < 1e-4 || size >= 1e15) return x.toExponential(count - 1).replace(/e([+-])(\d)$/, "e$10$2");
   const decimals = Math.max(0, count - 1 - Math.floor(Math.log10(size)));
   return x.toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
 };
