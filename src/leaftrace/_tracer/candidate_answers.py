@@ -45,6 +45,7 @@ def candidates_influence(
     tracer: Tracer, query: QueryArguments, X_new: Any, y_new: Any, method: Method | None
 ) -> Influence:
     """Derivatives of queries in the weights of new rows, as a result for users."""
+    X_new = inputs.as_table(X_new, tracer.X_train)
     found = candidate_slopes(tracer.engine, query, X_new, y_new, method)
     queries = found.queries
     soft = _soft_candidates(method)
@@ -71,7 +72,6 @@ def candidate_slopes(
     engine.needs_separate_rows("score_candidates()")
     soft = _soft_candidates(method)
     engine.needs_derivatives()
-    X_new = inputs.as_table(X_new, tracer.X_train)
     y_new = aligned(y_new, labels_of(X_new), "y_new", "X_new")
     leaves, offset = engine.source.rows(X_new)
     leaves = as_trained(leaves)
