@@ -19,6 +19,8 @@ ODD = {
     "text": "abc",
     "NaN": np.nan,
     "part": 1.5,
+    "whole": 2.0,
+    "negative": -1,
     "empty": [],
     "list": [0],
     "object": object(),
@@ -29,21 +31,21 @@ ODD = {
 ACTIONS = {
     "fix": {"x": X[:1], "y": Y[:1], "max_rows": 2},
     "clean": {
-        "X_val": X[:12],
-        "y_val": Y[:12],
-        "X_holdout": X[:12],
-        "y_holdout": Y[:12],
+        "X_val": X[:20],
+        "y_val": Y[:20],
+        "X_holdout": X[:20],
+        "y_holdout": Y[:20],
         "max_rounds": 1,
     },
     "label_noise": {"X_val": X[:12], "y_val": Y[:12]},
-    "gate": {"X_new": X[:12], "y_new": Y[:12], **TEST},
+    "gate": {"X_new": X[:20], "y_new": Y[:20], "X_test": X[:20], "y_test": Y[:20]},
     "influential_set": {"X": X[:1], "y": Y[:1], "k": 1},
     "group_effects": {"groups": SOURCES, **TEST},
     "removal_impact": {"rows": [1, 2], **TEST, "retrain": False},
     "source_values": {"source": SOURCES, "X": X[:12], "y": Y[:12], "pairs": 1},
-    "data_values": {"X_val": X[:12], "y_val": Y[:12], "members": 2, "bag": 0.5},
+    "data_values": {"X_val": X[:12], "y_val": Y[:12], "members": 6, "bag": 0.5},
     "acquire": {"X_pool": X[:12], **TEST, "k": 2},
-    "mismatch": {**TEST, "retrain": False, "min_rows": 2},
+    "mismatch": {"X_test": X[:80], "y_test": Y[:80], "retrain": False, "min_rows": 2},
 }
 QUESTIONS = {
     "noise_floor": {"X": X[:12], "y": Y[:12], "repeats": 3},
@@ -77,6 +79,13 @@ def raw_errors(ask, usual, odd):
         except Exception as error:
             found[name] = repr(error)
     return found
+
+
+def test_usual_arguments_are_answered(tracer):
+    for name, usual in ACTIONS.items():
+        assert getattr(lt, name)(tracer, **usual) is not None
+    for name, usual in QUESTIONS.items():
+        assert getattr(tracer, name)(**usual) is not None
 
 
 @pytest.mark.parametrize("odd", ODD)

@@ -128,5 +128,6 @@ def own_refit(case, tracer, out):
 def compare(out, check, found, expected, accuracy):
     out.checks[check] += 1
     distance = np.abs(found - expected).max()
-    if not distance <= accuracy * max(np.abs(expected).max(), 1e-6):
+    # Scores are of the size of one; effects that cancel to next to nothing have the rounding of their terms.
+    if not distance <= accuracy * max(np.abs(expected).max(), 1e-3):
         out.note("wrong", check, f"differs by {distance:.3g} of {np.abs(expected).max():.3g}")

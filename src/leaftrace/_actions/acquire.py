@@ -176,7 +176,7 @@ def acquire(
     else:
         size = 1 - chances.max(axis=1)
     leaves, _ = tracer.engine.source.rows(X_pool)
-    rows, similarity = spread_out(size, leaves, k, diversity)
+    rows, similarity = spread_out(size, leaves, int(k), diversity)
     return Acquisition(
         tracer,
         X_new=inputs.take_rows(X_pool, rows),

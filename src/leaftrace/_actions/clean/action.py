@@ -92,8 +92,8 @@ def clean(
         TimeLimit(time_limit),
     )
     with Interruptible() as run:
-        tried = islice(rounds.run(), max_rounds)
-        for _ in progress(tried, max_rounds, "cleaning", "round", left="at most"):
+        tried = islice(rounds.run(), int(max_rounds))
+        for _ in progress(tried, int(max_rounds), "cleaning", "round", left="at most"):
             pass
     ended = _ended_in_words(rounds, max_rounds, run.interrupted)
     return _result(rounds, X_holdout, y_holdout, ended)

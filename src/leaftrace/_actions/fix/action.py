@@ -105,7 +105,7 @@ def make_search(
     test = _test_rows(tracer, X_test, y_test)
     allowed = np.zeros(tracer.n_rows, bool)
     allowed[row_numbers(rows, tracer.n_rows, labels=tracer.row_labels)] = True
-    limit = max_rows or max(1, tracer.n_rows // 10)
+    limit = int(max_rows or 0) or max(1, tracer.n_rows // 10)
     return Search(tracer, x, side, action, allowed, limit, time), test
 
 

@@ -80,7 +80,8 @@ def gate(
     if max_harm is not None:
         parts = _slices(tracer, slices, X_test, len(y_test), bins)
         added = (X_new, y_new)
-        checks += _harm(tracer, added, X_test, y_test, parts, max_harm, confidence, retrain)
+        again = inputs.flag(retrain, "retrain")
+        checks += _harm(tracer, added, X_test, y_test, parts, max_harm, confidence, again)
     labels = check_labels(tracer, (X_new, y_new), (X_test, y_test), confidence, seed)
     if max_suspects is not None:
         checks.append(_of_labels(labels, max_suspects))

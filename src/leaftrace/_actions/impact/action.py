@@ -95,7 +95,7 @@ def removal_impact(
     codes = None if y_test is None else tracer.engine.test_codes(y_test, m, "y_test")
     recorded = utc_time(when)
     reading = tracer.engine.reading.with_numbered_classes()
-    runs = _run(tracer, reading, gone, (X_test, codes), retrain, controls, seed, limit)
+    runs = _run(tracer, reading, gone, (X_test, codes), retrain, int(controls), seed, limit)
     unit = "probabilities" if reading.has_probabilities else "predictions"
     noise = tracer.noise_moves(X_test, len(gone))
     if noise is None and len(runs.control_moves) >= FEWEST:

@@ -9,7 +9,7 @@ after shows whether it was worth it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -100,12 +100,14 @@ def mismatch(
     columns = _columns(tracer, X_test, y, features, TREE_BINS if use_tree else bins, bins)
     if use_tree:
         slopes = _mean_influence(tracer, *rows_of(X_test, y, parts.growing))
-        partition = by_tree(columns, tracer.sample_weight, slopes, max_groups, min_rows)
+        partition = by_tree(columns, tracer.sample_weight, slopes, int(max_groups), int(min_rows))
     else:
         partition = by_values(columns, tracer.n_rows)
     choosing = rows_of(X_test, y, parts.choosing)
     mean, error, clear = measured_slopes(tracer, *choosing, partition.train, _CONFIDENCE)
-    factor, interrupted = _factors(tracer, *choosing, partition, clear, max_factor, steps, time)
+    factor, interrupted = _factors(
+        tracer, *choosing, partition, clear, max_factor, int(steps), time
+    )
     groups = _group_columns(tracer, partition, mean, error, clear, factor)
     weight = tracer.sample_weight * factor[partition.train]
     if np.all(factor == 1):
@@ -115,7 +117,7 @@ def mismatch(
         return Mismatch(_TITLE, advice, groups, weight, parts.unseen, tracer.table_kind)
     training = tracer.engine.training_set(sample_weight=weight)
     model = None
-    if retrain and not interrupted and time.allows():
+    if inputs.flag(retrain, "retrain") and not interrupted and time.allows():
         model = _retrained(tracer, training)
     loss = tracer.engine.criterion
     judged = tuple(
@@ -138,6 +140,13 @@ def mismatch(
 
 def checked_way(by: str | None, features: Sequence[Any] | None) -> str:
     """How groups are made: "values" or "tree"."""
+    is_list = isinstance(features, str) or (
+        isinstance(features, Iterable) and np.ndim(features) < 2
+    )
+    if features is not None and not is_list:
+        raise InvalidInput(
+            f"features is {features!r}; pass a list of columns of X, [] for none of them, or None."
+        )
     if by is None:
         return "tree" if features is None else "values"
     if not inputs.is_name(by, ("values", "tree")):
@@ -208,7 +217,7 @@ def _columns(
     """The columns that make groups, and the label as the last one."""
     names = [features] if isinstance(features, str) else features
     names = column_names(tracer.X_train) if names is None else list(names)
-    if not names and features is None:
+    if features is None and not names:
         raise InvalidInput(
             f"X_train is a {type(tracer.X_train).__name__}, whose columns are not known here; pass "
             "tables to Tracer."

@@ -93,6 +93,7 @@ def data_values(
     each row has a value by then.
     """
     limit = TimeLimit(time_limit)
+    X_val = inputs.as_table(X_val)
     models, bags, sizes = make_bag_models(tracer, X_val, y_val, members, bag, method, seed)
     engine = tracer.engine
     done = _Finished(members, len(sizes), tracer.sample_weight)
