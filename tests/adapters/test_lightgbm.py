@@ -58,16 +58,6 @@ def test_two_lines():
     ("data", "settings", "message"),
     [
         (NUMBERS, {"linear_tree": True, "path_smooth": 2.0}, "linear_tree=False"),
-        (
-            BINARY,
-            {
-                "objective": "binary",
-                "boosting": "rf",
-                "data_sample_strategy": "goss",
-                "feature_fraction": 0.5,
-            },
-            "data_sample_strategy='bagging'",
-        ),
         (NUMBERS, {"min_gain_to_split": 1e9}, "no splits"),
     ],
 )

@@ -130,7 +130,7 @@ class _PartsOf:
         self.steps = {START: float("-inf")}
 
     def _held(self, node: int, start: Place, end: Place) -> tuple[Place, Place]:
-        """Where the bound of a node is held that is found from a start to an end.
+        """The place where the bound of a node is held that is found from a start to an end.
 
         A leaf of missing values alone has no bins. Its bound is held from its start to where the
         bounds that were found before change, if they change at its start, and otherwise at its end.
