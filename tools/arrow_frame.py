@@ -79,11 +79,10 @@ class ArrowFrame:
         return SimpleNamespace(getNumPartitions=lambda: 1)
 
     @property
-    def schema(self) -> dict[str, Any]:
-        """Types of whole numbers: only that of the names of rows is asked for."""
-        from pyspark.sql.types import LongType
+    def schema(self) -> Any:
+        from pyspark.sql.pandas.types import from_arrow_schema
 
-        return {name: SimpleNamespace(dataType=LongType()) for name in self.columns}
+        return from_arrow_schema(self.table.schema)
 
     def mapInArrow(self, stage: Any, schema: str) -> ArrowFrame:  # noqa: N802
         batches = list(stage(iter(self.table.to_batches(BATCH))))
