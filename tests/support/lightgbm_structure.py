@@ -178,7 +178,8 @@ def structure(case, kinds=None, class_weight=None, rates=None, **settings):
         K=K,
         O=1,
         newton=True,
-        l2=p["lambda_l2"],
+        # LightGBM's own 1e-15 is all there is where the rows of a leaf are certain.
+        l2=p["lambda_l2"] + 1e-15,
         lr=rate,
         scales=[[1.0]] * T,
         base=0.0,
