@@ -46,7 +46,8 @@ const question = () => ({ basket: state.basket, position: state.row, shown: inBa
 async function load() {
   Object.assign(now, { effect: null, controls: null, retraining: null, busy: "", why: "" });
   clearTimeout(timer);
-  for (const kind of ["refit", "controls", "retrained", "follow"]) drop(kind);
+  for (const kind of ["basket", "refit", "controls", "retrained", "follow"]) drop(kind);
+  if (!state.basket.length && now.described?.changed === 0) return; // empty as before, whatever the chosen row
   try {
     const described = await ask("basket", question());
     if (described === null) return;
