@@ -96,8 +96,10 @@ class Reference:
         structure = self.structure.rows(keep)
         y = self.y[keep]
         if self.seed is not None and structure.rounds_residuals:
-            # Other rounding than in a run with all rows, so that it does not cancel in a difference.
-            y = y * rounding(np.random.default_rng(self.seed + 10), y.shape)
+            # Other rounding than in a run with all rows, so that it does not cancel in a difference. That of a
+            # residual is of the size of label or score, which may lie far apart at the start.
+            size = np.maximum(np.abs(y), np.abs(structure.base).max())
+            y = y + size * (rounding(np.random.default_rng(self.seed + 10), y.shape) - 1)
         fitted = oracle.refit(structure, y, self.w[keep])
         return oracle.predict(structure, fitted, self.test_steps)
 
