@@ -137,6 +137,10 @@ class Reference:
         nearer = (8 * (f[0.5] - f[-0.5]) - (f[1] - f[-1])) / (6 * h)
         rounding = 1e-14 * abs(f[0]) / h
         error = 3 * abs(value - nearer) + 10 * rounding
+        # Both steps are too long where the function bends within a small part of them.
+        tiny = 1e-5 * h
+        close = (of(self, tiny) - of(self, -tiny)) / (2 * tiny)
+        error += max(0.0, abs(value - close) - 100 * 1e-14 * abs(f[0]) / tiny)
         for again in (self.rounded(1), self.rounded(2)):
             error += AMPLIFIED * abs((of(again, h) - of(again, -h)) - (f[1] - f[-1])) / (2 * h)
         # Slopes to both sides differ by the second derivative times h, which halves with h, and by

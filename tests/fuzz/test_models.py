@@ -28,6 +28,30 @@ def test_a_random_model_of_several_labels(seed):
 
 # Configurations that showed a mistake, of leaftrace or of the oracle.
 FOUND = {
+    "LightGBM's 1e-15 in H decides a leaf of certain rows": {
+        "library": "LightGBM", "weights": "counts", "rounds": 8,
+        "settings": {
+            "objective": "multiclassova", "num_leaves": 8, "learning_rate": 1.0, "max_bin": 15, "min_data_in_bin": 1,
+            "bagging_fraction": 0.5, "bagging_freq": 1, "bagging_seed": 11, "boosting": "dart", "drop_rate": 0.1,
+            "skip_drop": 0.2, "uniform_drop": True, "scale_pos_weight": 3.0, "min_data_in_leaf": 1,
+        },
+        "data": {"target": "three classes", "rows": 30, "columns": 2, "seed": 438, "missing": True},
+    },
+    "scores far from labels are rounded more than these": {
+        "library": "XGBoost", "weights": "random", "rounds": 15,
+        "settings": {
+            "objective": "reg:absoluteerror", "colsample_bynode": 0.5, "grow_policy": "lossguide", "base_score": 0.3,
+            "monotone_constraints": "(0,-1,1,-1)",
+        },
+        "data": {
+            "target": "any", "rows": 30, "columns": 4, "seed": 18, "few values": True, "scale": 0.001, "shift": 0.0,
+        },
+    },
+    "a slope that holds for 1e-9 of a label alone": {
+        "library": "scikit-learn", "weights": "none", "rounds": 8, "model": "GradientBoosting",
+        "settings": {"loss": "exponential", "learning_rate": 1.0, "random_state": 41},
+        "data": {"target": "two classes", "rows": 60, "columns": 2, "seed": 191, "positives": 1},
+    },
     "rounding of residuals differs between two runs": {
         "library": "XGBoost", "weights": "none", "rounds": 15,
         "settings": {
