@@ -71,7 +71,7 @@ async function start() {
   $("#title").textContent = facts.frozen ? "Recorded explorer" : `${facts.model}, ${count(facts.test_rows, "test row")}`;
   const quality = facts.classes ? `accuracy ${percent(facts.accuracy)}` : `mean absolute error ${number(facts.mean_error)}`;
   if (facts.frozen) {
-    replace($("#facts"), `Recorded: single training rows, and the most harmful ones together. Other combinations have a first-order estimate. Relabelling, retraining, groups and the map need the explorer itself: ${facts.frozen.command}`);
+    replace($("#facts"), `Refits are recorded, where they are possible, of single training rows and of the most harmful ones together. Other combinations have a first-order estimate. Relabelling, retraining, groups and the map need the explorer itself: ${facts.frozen.command}`);
   } else replace($("#facts"),
     `${count(facts.training_rows, "training row")}, ${facts.steps} steps, ${facts.loss.mean} ${number(facts.mean_loss)}, ${quality}. `,
     h("span", { class: facts.fidelity.exact ? "" : "badge bad" }, `Replay: ${facts.fidelity.verdict}`));
