@@ -855,3 +855,28 @@ def test_leaves_with_children_that_are_not_there():
     damaged = xgb.Booster(model_file=bytearray(json.dumps(content).encode()))
     with pytest.raises(lt.UnsupportedModel, match="tree 1 of this XGBoost model"):
         lt.Tracer(damaged, X, y)
+
+
+@pytest.mark.parametrize(
+    ("part", "place", "value"),
+    [("sorted_idx", 4, 34), ("sorted_idx", 1, 0), ("feature_segments", 1, 2), ("offsets", 1, 9)],
+)
+def test_stored_categories_that_do_not_fit(part, place, value):
+    """XGBoost finds the categories of a table among them without a look, and aborts."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(
+        {
+            "town": pd.Categorical(rng.choice(["bern", "oslo", "rome"], 60)),
+            "size": pd.Categorical(rng.choice([3, 5, 9], 60)),
+        }
+    )
+    y = X["town"].cat.codes + rng.normal(size=60)
+    model = xgb.train({"max_depth": 2}, xgb.DMatrix(X, y, enable_categorical=True), 2)
+    content = json.loads(bytes(model.save_raw("json")))
+    stored = content["learner"]["gradient_booster"]["model"]["cats"]
+    if not stored["enc"]:
+        pytest.skip("this XGBoost stores no categories")
+    (stored["enc"][0] if part == "offsets" else stored)[part][place] = value
+    damaged = xgb.Booster(model_file=bytearray(json.dumps(content).encode()))
+    with pytest.raises(lt.UnsupportedModel, match="categories that this XGBoost model stores"):
+        lt.Tracer(damaged, X, y, params={"max_depth": 2})

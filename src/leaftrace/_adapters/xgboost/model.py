@@ -106,6 +106,11 @@ def parse_trees(model: dict[str, Any]) -> Trees:
                 f"tree {t} of this XGBoost model has nodes or columns that are not there; is its file whole? Save "
                 "the model again."
             )
+    if not _are_whole(forest.get("cats", {})):
+        raise UnsupportedModel(
+            "the categories that this XGBoost model stores do not fit together; is its file whole? Save the model "
+            "again."
+        )
     parsed = [_parse_tree(tree) for tree in forest["trees"]]
     width = parsed[0][1].shape[1] if parsed else 1
     nodes = [_inner_nodes(*pair) for pair in zip(forest["trees"], parsed, strict=True)]
@@ -194,6 +199,35 @@ def _is_whole(tree: dict[str, Any], features: int) -> bool:
     return bool(
         np.all((column >= 0) & (column < features))
         and np.all((start >= 0) & (start <= stop) & (stop <= len(tree["categories"])))
+    )
+
+
+def _are_whole(categories: dict[str, Any]) -> bool:
+    """Whether the stored categories of each column are all there, each once in their sorted order.
+
+    XGBoost does not look, and aborts when it finds the categories of a table among them.
+    """
+    counts: list[int] = []
+    for column in categories.get("enc", []):
+        values = column["values"]
+        offsets = column.get("offsets")
+        if not offsets:  # numbers, or a column without categories
+            counts.append(len(values))
+            continue
+        if offsets[0] != 0 or offsets[-1] != len(values) or np.any(np.diff(offsets) < 0):
+            return False
+        counts.append(len(offsets) - 1)
+    if not counts:
+        return True
+    ends = np.cumsum([0, *counts]).tolist()
+    order = categories["sorted_idx"]
+    return (
+        categories["feature_segments"] == ends
+        and len(order) == ends[-1]
+        and all(
+            sorted(order[end - count : end]) == list(range(count))
+            for end, count in zip(ends[1:], counts, strict=True)
+        )
     )
 
 

@@ -9,15 +9,16 @@
   // ---- theme: that of the system, or a fixed choice, stored if the browser allows it for files ----
   const themes = ["auto", "light", "dark"];
   const storedTheme = () => { try { return localStorage.getItem("leaftrace-theme"); } catch { return null; } };
-  const setTheme = (theme) => {
+  const showTheme = (theme) => {
     if (theme === "auto") delete root.dataset.theme; else root.dataset.theme = theme;
     $("#theme").textContent = `Theme: ${theme}`;
-    try { localStorage.setItem("leaftrace-theme", theme); } catch { /* a private window */ }
     $("#explorer")?.contentWindow?.postMessage({ theme }, "*");
   };
-  setTheme(themes.includes(storedTheme()) ? storedTheme() : "auto");
+  showTheme(themes.includes(storedTheme()) ? storedTheme() : "auto");
   $("#theme").addEventListener("click", () => {
-    setTheme(themes[(themes.indexOf(root.dataset.theme ?? "auto") + 1) % themes.length]);
+    const theme = themes[(themes.indexOf(root.dataset.theme ?? "auto") + 1) % themes.length];
+    showTheme(theme);
+    try { localStorage.setItem("leaftrace-theme", theme); } catch { /* a private window */ }
   });
 
   // ---- sorting tables: a button in every heading ----

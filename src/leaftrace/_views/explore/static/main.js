@@ -24,15 +24,18 @@ const TABS = {
 function theme() {
   const root = document.documentElement;
   const themes = ["auto", "light", "dark"];
-  const set = (name) => {
+  const show = (name) => {
     if (name === "auto") delete root.dataset.theme; else root.dataset.theme = name;
     $("#theme").textContent = `Theme: ${name}`;
-    try { localStorage.setItem("leaftrace-theme", name); } catch { /* a private window */ }
   };
   let stored = null;
   try { stored = localStorage.getItem("leaftrace-theme"); } catch { /* a private window */ }
-  set(themes.includes(stored) ? stored : "auto");
-  $("#theme").addEventListener("click", () => set(themes[(themes.indexOf(root.dataset.theme ?? "auto") + 1) % 3]));
+  show(themes.includes(stored) ? stored : "auto");
+  $("#theme").addEventListener("click", () => {
+    const name = themes[(themes.indexOf(root.dataset.theme ?? "auto") + 1) % 3];
+    show(name);
+    try { localStorage.setItem("leaftrace-theme", name); } catch { /* a private window */ }
+  });
 }
 
 function tabs(facts) {
