@@ -97,6 +97,19 @@ std::vector<T> scratch_of(Index count) {
     return std::vector<T>(static_cast<std::size_t>(count));
 }
 
+// Check that the numbers of an array are from `least` to `end` - 1.
+template <class A>
+void check_numbers(const A& numbers, const char* name, Index least, Index end) {
+    if (numbers.size() == 0) return;
+    auto low = numbers.data()[0], high = low;
+    for (std::size_t i = 1; i < numbers.size(); ++i) {
+        const auto number = numbers.data()[i];
+        low = number < low ? number : low;
+        high = number > high ? number : high;
+    }
+    if (low < least || high >= end) refuse(name + std::string(" is beyond its table"));
+}
+
 // The numbers of an array of ids, which are 1, 2 or 4 bytes without a sign.
 template <class A>
 Ids ids_of(const A& array, const char* name) {

@@ -122,14 +122,14 @@ void backward_step(StepLeaves at, Index K, const Real* U, const Real* fbar, Real
 
 // `fixed` is O if the compiler is to know it, otherwise 0.
 template <int B, int fixed, class Real>
-void expand_rows(StepLeaves at, Index begin, Index end, const std::int64_t* offset, const Real* V,
-                 const Real* fbar, Real* out) {
+void expand_rows(StepLeaves at, Index begin, Index end, const std::int64_t* offset, const std::int32_t* place,
+                 const Real* V, const Real* fbar, Real* out) {
     constexpr Index tile = B == 1 ? 512 : 64;  // the sums of so many rows stay in the first cache for all trees
     const Index O = fixed ? fixed : at.O;
     for (Index j0 = begin; j0 < end; j0 += tile) {
         const Index j1 = j0 + tile < end ? j0 + tile : end;
         for (Index r = 0; r < at.R; ++r) {
-            const Real* LT_RESTRICT f = fbar + offset[r] * O * B;
+            const Real* LT_RESTRICT f = place ? fbar : fbar + offset[r] * O * B;
             const Real* LT_RESTRICT v = V + (r * at.n + j0) * O;
             const auto add_tree = [&](const auto* LT_RESTRICT leaf) {
                 for (Index i = 0; i < j1 - j0; ++i) {
@@ -140,23 +140,26 @@ void expand_rows(StepLeaves at, Index begin, Index end, const std::int64_t* offs
                         for (Index o = 0; o < O; ++o) add_scaled<B>(out + (j0 + i) * B, v[i * O + o], row + o * B);
                 }
             };
-            if constexpr (B == 1 && fixed == 1) {
-                with_ids(at.tree(r) + j0, add_tree);
-            } else {
-                std::uint32_t ids[tile];
-                copy_ids(at.tree(r), j0, j1 - j0, ids);
-                add_tree(static_cast<const std::uint32_t*>(ids));
-            }
+            if constexpr (B == 1 && fixed == 1)
+                if (!place) {
+                    with_ids(at.tree(r) + j0, add_tree);
+                    continue;
+                }
+            std::uint32_t ids[tile];
+            copy_ids(at.tree(r), j0, j1 - j0, ids);
+            if (place)
+                for (Index i = 0; i < j1 - j0; ++i) ids[i] = static_cast<std::uint32_t>(place[offset[r] + ids[i]]);
+            add_tree(static_cast<const std::uint32_t*>(ids));
         }
     }
 }
 
 template <int B, class Real>
-void expand(StepLeaves at, Index begin, Index end, const std::int64_t* offset, const Real* V, const Real* fbar,
-            Real* out) {
-    if (at.O == 1) return expand_rows<B, 1>(at, begin, end, offset, V, fbar, out);
-    if (at.O == 2) return expand_rows<B, 2>(at, begin, end, offset, V, fbar, out);
-    expand_rows<B, 0>(at, begin, end, offset, V, fbar, out);
+void expand(StepLeaves at, Index begin, Index end, const std::int64_t* offset, const std::int32_t* place, const Real* V,
+            const Real* fbar, Real* out) {
+    if (at.O == 1) return expand_rows<B, 1>(at, begin, end, offset, place, V, fbar, out);
+    if (at.O == 2) return expand_rows<B, 2>(at, begin, end, offset, place, V, fbar, out);
+    expand_rows<B, 0>(at, begin, end, offset, place, V, fbar, out);
 }
 
 }  // namespace

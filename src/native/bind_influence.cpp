@@ -67,8 +67,9 @@ void bind_backward(nb::module_& m) {
 
     m.def("expand",
           [](IdArray leaf, Index begin, Index end, Edges offset, Array<const Real, 3> V, Array<const Real, 3> fbar,
-             Array<Real, 2> out) {
+             Array<Real, 2> out, Maybe<const std::int32_t, 1> place) {
               const Index R = leaf.shape(0), n = leaf.shape(1), M = fbar.shape(0), O = fbar.shape(1);
+              const Index leaves = place ? place->shape(0) : M;
               const Index B = width(fbar.shape(2));
               at_least_one(O, "outputs of a leaf");
               check_rows(begin, end, n);
@@ -77,13 +78,15 @@ void bind_backward(nb::module_& m) {
               shaped(V, "V", R, n, O);
               shaped(fbar, "fbar", M, O, B);
               shaped(out, "out", n, B);
+              if (place) shaped(*place, "place", leaves);
               const StepLeaves at{ids_of(leaf, "leaf"), nullptr, R, n, n, O};
               nb::gil_scoped_release release;
-              for (Index r = 0; r < R; ++r) check_ids(at.tree(r) + begin, end - begin, offset.data()[r], M);
-              kernels<Real>().expand(at, B, begin, end, offset.data(), V.data(), fbar.data(), out.data());
+              for (Index r = 0; r < R; ++r) check_ids(at.tree(r) + begin, end - begin, offset.data()[r], leaves);
+              if (place) check_numbers(*place, "place", 0, M);
+              kernels<Real>().expand(at, B, begin, end, offset.data(), pointer(place), V.data(), fbar.data(), out.data());
           },
           "leaf"_a.noconvert(), "begin"_a, "end"_a, "offset"_a.noconvert(), "V"_a.noconvert(), "fbar"_a.noconvert(),
-          "out"_a.noconvert());
+          "out"_a.noconvert(), "place"_a.noconvert().none() = nb::none());
 }
 
 using Numbers = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;

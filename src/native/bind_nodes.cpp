@@ -1,7 +1,5 @@
 // Bindings of steps whose leaves depend on other nodes, or on other leaves of their chain.
-#include <cstdlib>
 #include <memory>
-#include <new>
 
 #include "arguments.hpp"
 #include "bindings.hpp"
@@ -15,96 +13,143 @@ namespace {
 using Nodes = Array<const std::int32_t, 1>;
 using Pairs = Array<const std::int32_t, 2>;
 
-// Zeros in pages that the system fills when they are first written to. Most of them are not, where few leaves are asked
-// about.
+// Memory whose numbers are written before they are read. Much of it is not used, where few leaves are asked about.
 template <class T>
-auto zeros_of(Index count) {
-    const auto size = static_cast<std::size_t>(count > 0 ? count : 1);
-    std::unique_ptr<T, decltype(&std::free)> room(static_cast<T*>(std::calloc(size, sizeof(T))), &std::free);
-    if (!room) throw std::bad_alloc();
-    return room;
+auto room_of(Index count) {
+    return std::unique_ptr<T[]>(new T[static_cast<std::size_t>(count)]);
 }
 
-// Check that numbers of nodes or splits are from `least` to `end` - 1.
-template <class A>
-void check_numbers(const A& numbers, const char* name, Index least, Index end) {
-    bool inside = true;
-    for (std::size_t i = 0; i < numbers.size(); ++i) inside &= numbers.data()[i] >= least && numbers.data()[i] < end;
-    if (!inside) refuse(name + std::string(" is beyond its table"));
-}
+// The arguments of node_adjoint and node_rows that describe the step, checked.
+struct StepArguments {
+    NodeStep at;
+    Index N;
+
+    StepArguments(Index n_nodes, Nodes value, Nodes leaf, Nodes leaf_above, Nodes splits, Nodes split_above, Nodes nodes,
+                  Pairs pair, Vector half, Array<const double, 2> slopes)
+        : at{Index(value.shape(0)), Index(splits.shape(0)), Index(nodes.shape(0)), value.data(), leaf.data(),
+             leaf_above.data(), splits.data(), split_above.data(), nodes.data(), pair.data(), half.data(), slopes.data()},
+          N(n_nodes) {
+        const Index W = slopes.shape(0);
+        shaped(value, "value", at.M);
+        shaped(leaf, "leaf", at.M);
+        shaped(leaf_above, "leaf_above", at.M);
+        shaped(splits, "splits", at.S);
+        shaped(split_above, "split_above", at.S);
+        shaped(nodes, "nodes", at.D);
+        shaped(pair, "pair", at.D, 2);
+        shaped(half, "half", at.D);
+        shaped(slopes, "slopes", W, 2);
+        check(0 <= N && N <= Index(1) << 30, "n_nodes is no number of nodes");
+        check(W <= N, "more slopes than nodes");
+        check_numbers(value, "value", -1, N);
+        check_numbers(leaf, "leaf", 0, W);
+        check_numbers(leaf_above, "leaf_above", -1, at.S);
+        check_numbers(splits, "splits", 0, W);
+        check_numbers(split_above, "split_above", -1, at.S);
+        bool after = true;
+        for (Index k = 0; k < at.S; ++k) after &= at.split_above[k] < k;
+        check(after, "a split does not come after the one above it");
+        check_numbers(nodes, "nodes", 0, N);
+        check_numbers(pair, "pair", 0, N);
+    }
+
+    template <class Real>
+    Index rows(Index B, const Real* fbar, Index first, Real* rows, std::int32_t* place) const {
+        const auto bar = room_of<Real>(N * B);
+        const auto last = room_of<std::int32_t>(at.S);
+        auto number = scratch_of<std::int32_t>(N);
+        return kernels<Real>().node_rows(at, B, fbar, first, rows, place, bar.get(), number.data(), last.get());
+    }
+};
 
 template <class Real>
 void bind_adjoint(nb::module_& m) {
     m.def("node_adjoint",
           [](Index n_nodes, Nodes value, Nodes leaf, Nodes leaf_above, Nodes splits, Nodes split_above, Nodes nodes,
-             Pairs pair, Vector half, Array<const double, 2> slopes, Array<const Real, 2> fbar,
-             Array<Real, 3> out) {
-              const Index M = value.shape(0), S = splits.shape(0), D = nodes.shape(0), W = slopes.shape(0);
-              const Index B = width(fbar.shape(1));
-              shaped(value, "value", M);
-              shaped(leaf, "leaf", M);
-              shaped(leaf_above, "leaf_above", M);
-              shaped(splits, "splits", S);
-              shaped(split_above, "split_above", S);
-              shaped(nodes, "nodes", D);
-              shaped(pair, "pair", D, 2);
-              shaped(half, "half", D);
-              shaped(slopes, "slopes", W, 2);
+             Pairs pair, Vector half, Array<const double, 2> slopes, Array<const Real, 2> fbar, Array<Real, 3> out) {
+              nb::gil_scoped_release release;
+              const StepArguments step(n_nodes, value, leaf, leaf_above, splits, split_above, nodes, pair, half, slopes);
+              const Index M = step.at.M, B = width(fbar.shape(1));
               shaped(fbar, "fbar", M, B);
               shaped(out, "out", M, 2, B);
-              check(0 <= n_nodes && n_nodes <= Index(1) << 30, "n_nodes is no number of nodes");
-              check(W <= n_nodes, "more slopes than nodes");
-              nb::gil_scoped_release release;
-              check_numbers(value, "value", -1, n_nodes);
-              check_numbers(leaf, "leaf", 0, W);
-              check_numbers(leaf_above, "leaf_above", -1, S);
-              check_numbers(splits, "splits", 0, W);
-              check_numbers(split_above, "split_above", -1, S);
-              for (Index k = 0; k < S; ++k)
-                  check(split_above.data()[k] < k, "a split does not come after the one above it");
-              check_numbers(nodes, "nodes", 0, n_nodes);
-              check_numbers(pair, "pair", 0, n_nodes);
-              const NodeStep step{M,           S,           D,           value.data(), leaf.data(),    leaf_above.data(),
-                                  splits.data(), split_above.data(), nodes.data(), pair.data(), half.data(), slopes.data()};
-              const auto bar = zeros_of<Real>(n_nodes * B);
-              const auto sums = zeros_of<Real>(2 * S * B);
-              auto marks = scratch_of<std::int32_t>(n_nodes + S);
-              kernels<Real>().node_adjoint(step, B, fbar.data(), out.data(), bar.get(), sums.get(), marks.data(),
-                                           marks.data() + n_nodes);
+              const auto rows = room_of<Real>((1 + step.at.S + M) * 2 * B);
+              const auto place = room_of<std::int32_t>(M);
+              for (Index i = 0; i < 2 * B; ++i) rows[i] = 0;
+              step.rows(B, fbar.data(), Index(1), rows.get(), place.get());
+              for (Index l = 0; l < M; ++l) {
+                  const Real* LT_RESTRICT row = rows.get() + place[l] * 2 * B;
+                  Real* LT_RESTRICT to = out.data() + l * 2 * B;
+                  for (Index i = 0; i < 2 * B; ++i) to[i] += row[i];
+              }
           },
           "n_nodes"_a, "value"_a.noconvert(), "leaf"_a.noconvert(), "leaf_above"_a.noconvert(), "splits"_a.noconvert(),
           "split_above"_a.noconvert(), "nodes"_a.noconvert(), "pair"_a.noconvert(), "half"_a.noconvert(),
           "slopes"_a.noconvert(), "fbar"_a.noconvert(), "out"_a.noconvert());
+
+    m.def("node_rows",
+          [](Index n_nodes, Nodes value, Nodes leaf, Nodes leaf_above, Nodes splits, Nodes split_above, Nodes nodes,
+             Pairs pair, Vector half, Array<const double, 2> slopes, Array<const Real, 2> fbar, Index first,
+             Array<Real, 3> rows, Array<std::int32_t, 1> place) {
+              nb::gil_scoped_release release;
+              const StepArguments step(n_nodes, value, leaf, leaf_above, splits, split_above, nodes, pair, half, slopes);
+              const Index M = step.at.M, B = width(fbar.shape(1)), room = rows.shape(0);
+              shaped(fbar, "fbar", M, B);
+              shaped(rows, "rows", room, 2, B);
+              shaped(place, "place", M);
+              check(room <= Index(1) << 31, "more rows than place can number");
+              check(0 < first && first <= room && step.at.S + M <= room - first, "there is no room for the rows");
+              return step.rows(B, fbar.data(), first, rows.data(), place.data());
+          },
+          "n_nodes"_a, "value"_a.noconvert(), "leaf"_a.noconvert(), "leaf_above"_a.noconvert(), "splits"_a.noconvert(),
+          "split_above"_a.noconvert(), "nodes"_a.noconvert(), "pair"_a.noconvert(), "half"_a.noconvert(),
+          "slopes"_a.noconvert(), "fbar"_a.noconvert(), "first"_a, "rows"_a.noconvert(), "place"_a.noconvert());
 }
+
+// The arguments of node_steps that node_values has, too, checked.
+struct SumArguments {
+    NodeSums at;
+    Index B;
+    const double *l2, *bounds, *lam, *G, *H;
+
+    SumArguments(Nodes leaf, Edges depths, Nodes splits, Pairs children, Vector l2_, Vector bounds_, Vector lam_,
+                 Array<const double, 2> G_, Array<const double, 2> H_)
+        : at{Index(leaf.shape(0)), Index(splits.shape(0)), Index(l2_.shape(0)), leaf.data(), splits.data(), children.data()},
+          B(lam_.shape(0)), l2(l2_.data()), bounds(bounds_.data()), lam(lam_.data()), G(G_.data()), H(H_.data()) {
+        at_least_one(B, "columns");
+        at_least_one(depths.shape(0), "edges of depths");
+        shaped(leaf, "leaf", at.M);
+        check_edges(depths, "depths", static_cast<Index>(depths.shape(0)) - 1, at.S, 0);
+        shaped(splits, "splits", at.S);
+        shaped(children, "children", at.S, 2);
+        shaped(l2_, "l2", at.W);
+        shaped(bounds_, "bounds", 3);
+        shaped(lam_, "lam", B);
+        shaped(G_, "G", at.M, B);
+        shaped(H_, "H", at.M, B);
+        check_numbers(leaf, "leaf", 0, at.W);
+        check_numbers(splits, "splits", 0, at.W);
+        check_numbers(children, "children", 0, at.W);
+    }
+
+    void steps(const std::uint8_t* same, Columns s, double* slope) const {
+        const auto room = room_of<double>(at.W * (B + 1));
+        const Columns sums{B, room.get(), room.get() + at.W};
+        node_sums(at, G, same, s);
+        node_sums(at, H, same, sums);
+        node_steps(at.W, l2, bounds, lam, same, sums, s, slope);
+    }
+};
 
 void bind_steps(nb::module_& m) {
     m.def("node_steps",
           [](Nodes leaf, Edges depths, Nodes splits, Pairs children, Vector l2, Vector bounds, Vector lam,
              Array<const double, 2> G, Array<const double, 2> H, Array<double, 2> s, Maybe<double, 2> slope) {
-              const Index M = leaf.shape(0), S = splits.shape(0), W = l2.shape(0), B = lam.shape(0);
-              at_least_one(B, "columns");
-              at_least_one(depths.shape(0), "edges of depths");
-              shaped(leaf, "leaf", M);
-              check_edges(depths, "depths", static_cast<Index>(depths.shape(0)) - 1, S, 0);
-              shaped(splits, "splits", S);
-              shaped(children, "children", S, 2);
-              shaped(l2, "l2", W);
-              shaped(bounds, "bounds", 3);
-              shaped(lam, "lam", B);
-              shaped(G, "G", M, B);
-              shaped(H, "H", M, B);
-              shaped(s, "s", W, B);
-              if (slope) shaped(*slope, "slope", W, B);
               nb::gil_scoped_release release;
-              check_numbers(leaf, "leaf", 0, W);
-              check_numbers(splits, "splits", 0, W);
-              check_numbers(children, "children", 0, W);
-              const NodeSums at{M, S, W, leaf.data(), splits.data(), children.data()};
-              auto sums = scratch_of<double>(W * B);
-              for (Index i = 0; i < W * B; ++i) s.data()[i] = 0;
-              node_sums(at, B, G.data(), s.data());
-              node_sums(at, B, H.data(), sums.data());
-              node_steps(W, B, l2.data(), bounds.data(), lam.data(), sums.data(), s.data(), pointer(slope));
+              const SumArguments sums(leaf, depths, splits, children, l2, bounds, lam, G, H);
+              shaped(s, "s", sums.at.W, sums.B);
+              if (slope) shaped(*slope, "slope", sums.at.W, sums.B);
+              const auto same = scratch_of<std::uint8_t>(sums.at.W);  // none: all columns are to be there
+              sums.steps(same.data(), {sums.B, nullptr, s.data()}, pointer(slope));
           },
           "leaf"_a.noconvert(), "depths"_a.noconvert(), "splits"_a.noconvert(), "children"_a.noconvert(),
           "l2"_a.noconvert(), "bounds"_a.noconvert(), "lam"_a.noconvert(), "G"_a.noconvert(), "H"_a.noconvert(),
@@ -114,9 +159,9 @@ void bind_steps(nb::module_& m) {
 // Check that nodes stand there once, and depend on nodes of earlier rounds alone, or on others.
 void check_rounds(const Edges& rounds, const Nodes& nodes, const Vector& share, const Nodes& source,
                   const Edges& lower_edges, const Pairs& lower, const Edges& upper_edges, const Pairs& upper) {
-    std::vector<Index> place(source.shape(0), -1);
-    const Index K = nodes.shape(0);
-    for (Index k = 0; k < K; ++k) {
+    std::vector<std::int32_t> place(source.shape(0), -1);
+    const auto K = static_cast<std::int32_t>(nodes.shape(0));
+    for (std::int32_t k = 0; k < K; ++k) {
         check(place[nodes.data()[k]] < 0, "a node stands there twice");
         place[nodes.data()[k]] = k;
     }
@@ -133,45 +178,90 @@ void check_rounds(const Edges& rounds, const Nodes& nodes, const Vector& share, 
     check(before, "a node depends on another one of its round or of a later one");
 }
 
+// The arguments of node_outputs that node_values has, too, checked; W: nodes with steps.
+struct OutputArguments {
+    NodeOrder at;
+
+    OutputArguments(Edges rounds, Nodes nodes, Edges lower_edges, Pairs lower, Edges upper_edges, Pairs upper,
+                    Nodes source, Nodes own, Vector share, Nodes value, Index W)
+        : at{Index(nodes.shape(0)), Index(source.shape(0)), Index(value.shape(0)), nodes.data(), lower_edges.data(),
+             upper_edges.data(), lower.data(), upper.data(), source.data(), own.data(), share.data(), value.data()} {
+        at_least_one(rounds.shape(0), "edges of rounds");
+        check_edges(rounds, "rounds", static_cast<Index>(rounds.shape(0)) - 1, at.K, 0);
+        shaped(nodes, "nodes", at.K);
+        shaped(lower, "lower", lower.shape(0), 2);
+        check_edges(lower_edges, "lower_edges", at.K, lower.shape(0), 0);
+        shaped(upper, "upper", upper.shape(0), 2);
+        check_edges(upper_edges, "upper_edges", at.K, upper.shape(0), 0);
+        shaped(source, "source", at.N);
+        shaped(own, "own", at.N);
+        shaped(share, "share", at.N);
+        shaped(value, "value", at.M);
+        check_numbers(nodes, "nodes", 0, at.N);
+        check_numbers(lower, "lower", 0, at.N);
+        check_numbers(upper, "upper", 0, at.N);
+        check_numbers(source, "source", 0, at.N);
+        check_numbers(own, "own", 0, W);
+        check_numbers(value, "value", 0, at.N);
+        check_rounds(rounds, nodes, share, source, lower_edges, lower, upper_edges, upper);
+    }
+
+    void outputs(Columns s, const std::uint8_t* same, double* out, std::int32_t* bound) const {
+        const Index B = s.B;
+        const auto room = room_of<double>(2 * B + at.N * (B + 1));
+        const Columns outputs{B, room.get() + 2 * B, room.get() + 2 * B + at.N};
+        const auto same_out = room_of<std::uint8_t>(at.N);
+        node_outputs(at, s, same, out, bound, outputs, room.get(), same_out.get());
+    }
+};
+
 void bind_outputs(nb::module_& m) {
     m.def("node_outputs",
           [](Edges rounds, Nodes nodes, Edges lower_edges, Pairs lower, Edges upper_edges, Pairs upper, Nodes source,
              Nodes own, Vector share, Nodes value, Array<const double, 2> s, Array<double, 2> out,
              Maybe<std::int32_t, 1> bound) {
-              const Index K = nodes.shape(0), N = source.shape(0), M = value.shape(0), B = s.shape(1);
-              at_least_one(B, "columns");
-              at_least_one(rounds.shape(0), "edges of rounds");
-              check_edges(rounds, "rounds", static_cast<Index>(rounds.shape(0)) - 1, K, 0);
-              shaped(nodes, "nodes", K);
-              shaped(lower, "lower", lower.shape(0), 2);
-              check_edges(lower_edges, "lower_edges", K, lower.shape(0), 0);
-              shaped(upper, "upper", upper.shape(0), 2);
-              check_edges(upper_edges, "upper_edges", K, upper.shape(0), 0);
-              shaped(source, "source", N);
-              shaped(own, "own", N);
-              shaped(share, "share", N);
-              shaped(value, "value", M);
-              shaped(s, "s", s.shape(0), B);
-              shaped(out, "out", M, B);
-              if (bound) shaped(*bound, "bound", K);
-              check(!bound || B == 1, "the bounds that decide are those of one column");
               nb::gil_scoped_release release;
-              check_numbers(nodes, "nodes", 0, N);
-              check_numbers(lower, "lower", 0, N);
-              check_numbers(upper, "upper", 0, N);
-              check_numbers(source, "source", 0, N);
-              check_numbers(own, "own", 0, s.shape(0));
-              check_numbers(value, "value", 0, N);
-              check_rounds(rounds, nodes, share, source, lower_edges, lower, upper_edges, upper);
-              const NodeOrder at{K,           N,           M,            nodes.data(), lower_edges.data(), upper_edges.data(),
-                                 lower.data(), upper.data(), source.data(), own.data(),   share.data(),       value.data()};
-              const std::unique_ptr<double[]> outputs(new double[(N + 2) * B]);  // all are written before they are read
-              node_outputs(at, B, s.data(), out.data(), pointer(bound), outputs.get(), outputs.get() + N * B);
+              const Index W = s.shape(0), B = s.shape(1);
+              at_least_one(B, "columns");
+              shaped(s, "s", W, B);
+              const OutputArguments order(rounds, nodes, lower_edges, lower, upper_edges, upper, source, own, share, value, W);
+              shaped(out, "out", order.at.M, B);
+              if (bound) shaped(*bound, "bound", order.at.K);
+              check(!bound || B == 1, "the bounds that decide are those of one column");
+              const auto same = scratch_of<std::uint8_t>(W);  // not known
+              order.outputs({B, nullptr, const_cast<double*>(s.data())}, same.data(), out.data(), pointer(bound));
           },
           "rounds"_a.noconvert(), "nodes"_a.noconvert(), "lower_edges"_a.noconvert(), "lower"_a.noconvert(),
           "upper_edges"_a.noconvert(), "upper"_a.noconvert(), "source"_a.noconvert(), "own"_a.noconvert(),
           "share"_a.noconvert(), "value"_a.noconvert(), "s"_a.noconvert(), "out"_a.noconvert(),
           "bound"_a.noconvert().none() = nb::none());
+}
+
+void bind_values(nb::module_& m) {
+    m.def("node_values",
+          [](Nodes leaf, Edges depths, Nodes splits, Pairs children, Vector l2, Vector bounds, Vector lam,
+             Array<const double, 2> G, Array<const double, 2> H, Edges rounds, Nodes nodes, Edges lower_edges,
+             Pairs lower, Edges upper_edges, Pairs upper, Nodes source, Nodes own, Vector share, Nodes value,
+             Array<double, 2> out) {
+              nb::gil_scoped_release release;
+              const SumArguments sums(leaf, depths, splits, children, l2, bounds, lam, G, H);
+              const Index W = sums.at.W, B = sums.B;
+              const OutputArguments order(rounds, nodes, lower_edges, lower, upper_edges, upper, source, own, share, value, W);
+              shaped(out, "out", order.at.M, B);
+              auto same = scratch_of<std::uint8_t>(W);
+              bool one_lam = true;
+              for (Index b = 1; b < B; ++b) one_lam &= sums.lam[b] == sums.lam[0];
+              if (one_lam && B > 1) mark_same(sums.at, B, sums.G, sums.H, same.data());
+              const auto room = room_of<double>(W * (B + 1));
+              const Columns s{B, room.get(), room.get() + W};
+              sums.steps(same.data(), s, nullptr);
+              order.outputs(s, same.data(), out.data(), nullptr);
+          },
+          "leaf"_a.noconvert(), "depths"_a.noconvert(), "splits"_a.noconvert(), "children"_a.noconvert(),
+          "l2"_a.noconvert(), "bounds"_a.noconvert(), "lam"_a.noconvert(), "G"_a.noconvert(), "H"_a.noconvert(),
+          "rounds"_a.noconvert(), "nodes"_a.noconvert(), "lower_edges"_a.noconvert(), "lower"_a.noconvert(),
+          "upper_edges"_a.noconvert(), "upper"_a.noconvert(), "source"_a.noconvert(), "own"_a.noconvert(),
+          "share"_a.noconvert(), "value"_a.noconvert(), "out"_a.noconvert());
 }
 
 void bind_chains(nb::module_& m) {
@@ -200,6 +290,7 @@ void bind_nodes(nb::module_& m) {
     for_each_type([&](auto* real) { bind_adjoint<std::remove_pointer_t<decltype(real)>>(m); });
     bind_steps(m);
     bind_outputs(m);
+    bind_values(m);
     bind_chains(m);
 }
 

@@ -172,9 +172,9 @@ struct Entry {
                          Real* copies) {
         with_block(B, [&](auto* tag) { backward_step<LT_B>(at, K, U, f, a, next, M, fn, copies); });
     }
-    static void expand_(At at, Index B, Index begin, Index end, const std::int64_t* offset, const Real* V,
-                        const Real* f, Real* out) {
-        with_block(B, [&](auto* tag) { expand<LT_B>(at, begin, end, offset, V, f, out); });
+    static void expand_(At at, Index B, Index begin, Index end, const std::int64_t* offset, const std::int32_t* place,
+                        const Real* V, const Real* f, Real* out) {
+        with_block(B, [&](auto* tag) { expand<LT_B>(at, begin, end, offset, place, V, f, out); });
     }
     static void lift_(Index rows, Index inner, Index B, const Real* W, const Real* own, Real* felt) {
         with_block(B, [&](auto* tag) { lift<LT_B>(rows, inner, W, own, felt); });
@@ -187,9 +187,11 @@ struct Entry {
                        const Real* x, Real* out, Real* below, Real* sums) {
         with_block(B, [&](auto* tag) { query_shares<LT_B>(rows, R, E, right, own, left, x, out, below, sums); });
     }
-    static void nodes(NodeStep step, Index B, const Real* fbar, Real* out, Real* bar, Real* sums, std::int32_t* reached,
-                      std::int32_t* last) {
-        with_block(B, [&](auto* tag) { node_adjoint<LT_B>(step, fbar, out, bar, sums, reached, last); });
+    static Index nodes(NodeStep step, Index B, const Real* fbar, Index first, Real* rows, std::int32_t* place, Real* bar,
+                       std::int32_t* number, std::int32_t* last) {
+        Index end = first;
+        with_block(B, [&](auto* tag) { end = node_rows<LT_B>(step, fbar, first, rows, place, bar, number, last); });
+        return end;
     }
     static void advance_(At at, Index K, Index B, const Real* d, Real* D) {
         with_block(B, [&](auto* tag) { advance<LT_B>(at, K, d, D); });

@@ -219,9 +219,10 @@ struct Kernels {
     // The same for one column, from scores instead of U, and out += V fbar. The sums of each block of rows have a table
     // of their own: so they do not depend on how rows are spread over threads. room has 2 M numbers, copies 4 M_below zeros.
     void (*backward_scored)(LossKind, bool newton, Scored<Real>, double* room, Real* copies);
-    // out (n, B) += sum over trees of V . fbar[offset + leaf], for rows begin .. end - 1.
-    void (*expand)(StepLeaves, Index B, Index begin, Index end, const std::int64_t* offset, const Real* V,
-                   const Real* fbar, Real* out);
+    // out (n, B) += sum over trees of V . fbar[offset + leaf], for rows begin .. end - 1; of V . fbar[place[offset + leaf]],
+    // if place is not null.
+    void (*expand)(StepLeaves, Index B, Index begin, Index end, const std::int64_t* offset, const std::int32_t* place,
+                   const Real* V, const Real* fbar, Real* out);
 
     // dS += c ds. scratch has K + O + O O + R O B + (O O + O + 1) B numbers.
     void (*removal_step)(Removal<Real>, double* scratch);
@@ -256,10 +257,12 @@ struct Kernels {
     void (*query_shares)(QueryRows, Index R, Index E, Index B, const Real* right, const Real* own, const Real* left,
                          const Real* x, Real* out, Real* below, Real* sums);
 
-    // out (M, 2, B) += derivatives in the sums of g and h over each leaf, from those in the values, fbar (M, B). bar has
-    // B zeros and reached a zero for each node, sums 2 B zeros and last room for a number a split.
-    void (*node_adjoint)(NodeStep, Index B, const Real* fbar, Real* out, Real* bar, Real* sums, std::int32_t* reached,
-                         std::int32_t* last);
+    // Derivatives in the sums of g and h over each leaf, from those in the values, fbar (M, B): those of leaf l are row
+    // place[l] of rows (., 2, B), in which row 0 has zeros, and rows from `first` on are written. Returns the row after
+    // the last. There is room for S + M rows; bar has room for B numbers and number a zero for each node, last room for a
+    // number a split.
+    Index (*node_rows)(NodeStep, Index B, const Real* fbar, Index first, Real* rows, std::int32_t* place, Real* bar,
+                       std::int32_t* number, std::int32_t* last);
 
     // leaves (R, n): the leaves of rows begin .. end - 1 with these values (n, d), which are compared as float32. room has
     // C times level_tile numbers.

@@ -1,6 +1,8 @@
 // Values of leaves that depend on other nodes: see _model/node_trees.py and _engine/pooled_leaves.py.
 #pragma once
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "kernels.hpp"
@@ -13,25 +15,61 @@ struct NodeSums {
     const std::int32_t *leaf, *splits, *children;
 };
 
-// sums (W, B) over the leaves below each node, of x (M, B); zeros before.
-inline void node_sums(const NodeSums& at, Index B, const double* x, double* LT_RESTRICT sums) {
-    for (Index l = 0; l < at.M; ++l)
-        for (Index b = 0; b < B; ++b) sums[at.leaf[l] * B + b] = x[l * B + b];
+// Numbers (nodes, B) with a column for each of several models. These often differ by a single row, so that most nodes have
+// the same number in all columns: `same` (nodes) is 1 for these. They have one number in `first`, and no row until it is
+// spread; other nodes have a row.
+struct Columns {
+    Index B;
+    double *first, *rows;  // (nodes), (nodes, B)
+
+    double* at(Index node, bool same) const { return same ? first + node : rows + node * B; }
+    void spread(Index node, bool same) const {
+        for (Index b = 0; same && b < B; ++b) rows[node * B + b] = first[node];
+    }
+};
+
+// same (W): whether all columns of x and y (M, B) are the same in the leaves below each node.
+inline void mark_same(const NodeSums& at, Index B, const double* x, const double* y, std::uint8_t* same) {
+    for (Index m = 0; m < at.W; ++m) same[m] = 1;
+    for (Index l = 0; l < at.M; ++l) {
+        const auto one_number = [&](const double* row) { return !std::memcmp(row, row + 1, (B - 1) * sizeof(double)); };
+        same[at.leaf[l]] = one_number(x + l * B) && one_number(y + l * B);
+    }
+    for (Index k = 0; k < at.S; ++k) same[at.splits[k]] = same[at.children[2 * k]] & same[at.children[2 * k + 1]];
+}
+
+// Sums over the leaves below each node, of x (M, B).
+inline void node_sums(const NodeSums& at, const double* x, const std::uint8_t* same, Columns sums) {
+    const Index B = sums.B;
+    for (Index m = 0; m < at.W; ++m)
+        for (Index b = 0; b < (same[m] ? 1 : B); ++b) sums.at(m, same[m])[b] = 0;
+    for (Index l = 0; l < at.M; ++l) {
+        const Index m = at.leaf[l];
+        for (Index b = 0; b < (same[m] ? 1 : B); ++b) sums.at(m, same[m])[b] = x[l * B + b];
+    }
     for (Index k = 0; k < at.S; ++k) {
-        const double *left = sums + at.children[2 * k] * B, *right = sums + at.children[2 * k + 1] * B;
-        double* to = sums + at.splits[k] * B;
+        const Index node = at.splits[k], left = at.children[2 * k], right = at.children[2 * k + 1];
+        const bool one = same[node];
+        if (!one) {
+            sums.spread(left, same[left]);
+            sums.spread(right, same[right]);
+        }
+        const double *x_left = sums.at(left, one), *x_right = sums.at(right, one);
+        double* to = sums.at(node, one);
         LT_IVDEP
-        for (Index b = 0; b < B; ++b) to[b] = left[b] + right[b];
+        for (Index b = 0; b < (one ? 1 : B); ++b) to[b] = x_left[b] + x_right[b];
     }
 }
 
-// s (W, B): from sums of g to steps; H (W, B) sums of h. slope, if not null: the derivative of a step in the sum of g.
-inline void node_steps(Index W, Index B, const double* l2, const double* bounds, const double* LT_RESTRICT lam,
-                       const double* H, double* s, double* slope) {
+// From sums of g to steps s; H has sums of h. slope (W, B), if not null: the derivative of a step in the sum of g, where
+// no node has the same number in all columns.
+inline void node_steps(Index W, const double* l2, const double* bounds, const double* LT_RESTRICT lam,
+                       const std::uint8_t* same, Columns H, Columns s, double* slope) {
     const double l1 = bounds[0], longest = bounds[1], least = bounds[2];
     for (Index m = 0; m < W; ++m) {
-        const double* LT_RESTRICT h = H + m * B;
-        double* LT_RESTRICT g = s + m * B;
+        const double* LT_RESTRICT h = H.at(m, same[m]);
+        double* LT_RESTRICT g = s.at(m, same[m]);
+        const Index width = same[m] ? 1 : s.B;
         const auto step = [&](Index b, double& total, double& to) {
             const double excess = std::fabs(g[b]) - l1;
             total = h[b] + lam[b] + l2[m];
@@ -41,16 +79,16 @@ inline void node_steps(Index W, Index B, const double* l2, const double* bounds,
             return free;
         };
         if (slope) {
-            for (Index b = 0; b < B; ++b) {
+            for (Index b = 0; b < width; ++b) {
                 double total, to;
                 const bool free = step(b, total, to);
-                slope[m * B + b] = free & (std::fabs(to) < longest) ? -1 / total : 0.0;
+                slope[m * s.B + b] = free & (std::fabs(to) < longest) ? -1 / total : 0.0;
                 g[b] = to > longest ? longest : to < -longest ? -longest : to;
             }
             continue;
         }
         LT_IVDEP
-        for (Index b = 0; b < B; ++b) {
+        for (Index b = 0; b < width; ++b) {
             double total, to;
             step(b, total, to);
             g[b] = to > longest ? longest : to < -longest ? -longest : to;
@@ -70,18 +108,18 @@ struct NodeOrder {
     const std::int32_t* value;           // (M)
 };
 
-// best (B) = the tightest of some bounds, which are the mean outputs of pairs of nodes; its number for column 0, or -1
-// if there are none. sign 1: the largest, -1: the smallest.
-inline Index tightest(Index begin, Index end, const std::int32_t* pairs, const double* outputs, Index B, double sign,
-                      double* LT_RESTRICT best) {
+// best (width) = the tightest of some bounds, which are the mean outputs of pairs of nodes; its number for column 0, or
+// -1 if there are none. sign 1: the largest, -1: the smallest.
+inline Index tightest(Index begin, Index end, const std::int32_t* pairs, Columns outputs, Index width, bool one,
+                      double sign, double* LT_RESTRICT best) {
     Index which = -1;
     if (begin == end) return which;
-    for (Index b = 0; b < B; ++b) best[b] = -sign * std::numeric_limits<double>::infinity();
+    for (Index b = 0; b < width; ++b) best[b] = -sign * std::numeric_limits<double>::infinity();
     for (Index p = begin; p < end; ++p) {
-        const double *x = outputs + pairs[2 * p] * B, *y = outputs + pairs[2 * p + 1] * B;
+        const double *x = outputs.at(pairs[2 * p], one), *y = outputs.at(pairs[2 * p + 1], one);
         const double first = best[0];
         LT_IVDEP
-        for (Index b = 0; b < B; ++b) {
+        for (Index b = 0; b < width; ++b) {
             const double mean = 0.5 * (x[b] + y[b]);
             best[b] = sign * mean > sign * best[b] ? mean : best[b];
         }
@@ -90,39 +128,79 @@ inline Index tightest(Index begin, Index end, const std::int32_t* pairs, const d
     return which;
 }
 
-// out (M, B) outputs of the leaves from the steps s (W, B). bound (K), if not null: the bound that decides the output of
-// a node in the only column, counted through the lower and then the upper ones, or -1. outputs, room: N B and 2 B numbers.
-inline void node_outputs(const NodeOrder& at, Index B, const double* s, double* out, std::int32_t* bound,
-                         double* outputs, double* room) {
-    for (Index m = 0; m < at.N; ++m)
-        for (Index b = 0; b < B; ++b) outputs[m * B + b] = s[at.own[m] * B + b];
-    const Index lowers = at.lower_edges[at.K];
+// Whether the output of the k-th node is the same in all columns. If it is not, this node and those that it depends on
+// are spread over all columns.
+inline bool same_output(const NodeOrder& at, Index k, Columns outputs, std::uint8_t* same) {
+    const Index m = at.nodes[k];
+    const auto each_source = [&](const auto& body) {
+        if (at.share[m] < 1) body(at.source[m]);
+        for (Index p = 2 * at.lower_edges[k]; p < 2 * at.lower_edges[k + 1]; ++p) body(at.lower[p]);
+        for (Index p = 2 * at.upper_edges[k]; p < 2 * at.upper_edges[k + 1]; ++p) body(at.upper[p]);
+    };
+    bool all = same[m];
+    each_source([&](Index from) { all &= same[from] != 0; });
+    if (all || outputs.B == 1) return all;
+    each_source([&](Index from) {
+        outputs.spread(from, same[from] == 1);
+        if (same[from]) same[from] = 2;  // once
+    });
+    outputs.spread(m, same[m] == 1);
+    same[m] = 0;
+    return false;
+}
+
+// out (M, B) outputs of the leaves from the steps s. bound (K), if not null: the bound that decides the output of a node
+// in the only column, counted through the lower and then the upper ones, or -1. room: 2 B numbers. same (W) of the
+// steps, same_out (N) room for that of the outputs.
+inline void node_outputs(const NodeOrder& at, Columns s, const std::uint8_t* same, double* out, std::int32_t* bound,
+                         Columns outputs, double* room, std::uint8_t* same_out) {
+    const Index B = s.B, lowers = at.lower_edges[at.K];
+    for (Index m = 0; m < at.N; ++m) {
+        const bool one = same_out[m] = same[at.own[m]];
+        for (Index b = 0; b < (one ? 1 : B); ++b) outputs.at(m, one)[b] = s.at(at.own[m], one)[b];
+    }
     double *LT_RESTRICT low = room, *LT_RESTRICT high = room + B;
     for (Index k = 0; k < at.K; ++k) {
-        const Index m = at.nodes[k];
-        const double share = at.share[m], *source = outputs + at.source[m] * B;
-        double* to = outputs + m * B;
+        const Index m = at.nodes[k], begin = at.lower_edges[k], end = at.lower_edges[k + 1];
+        const Index upper_begin = at.upper_edges[k], upper_end = at.upper_edges[k + 1];
+        const bool one = same_output(at, k, outputs, same_out);
+        const Index width = one ? 1 : B;
+        const double share = at.share[m], *source = outputs.at(at.source[m], one);
+        double* to = outputs.at(m, one);
         if (share < 1) {
             LT_IVDEP
-            for (Index b = 0; b < B; ++b) to[b] = share * to[b] + (1 - share) * source[b];
+            for (Index b = 0; b < width; ++b) to[b] = share * to[b] + (1 - share) * source[b];
         }
-        const Index from = tightest(at.lower_edges[k], at.lower_edges[k + 1], at.lower, outputs, B, 1, low);
-        const Index until = tightest(at.upper_edges[k], at.upper_edges[k + 1], at.upper, outputs, B, -1, high);
+        if (!bound && end - begin == 1 && upper_end - upper_begin == 1) {  // the usual case, in one loop
+            const double *a = outputs.at(at.lower[2 * begin], one), *b = outputs.at(at.lower[2 * begin + 1], one);
+            const double *c = outputs.at(at.upper[2 * upper_begin], one), *d = outputs.at(at.upper[2 * upper_begin + 1], one);
+            LT_IVDEP
+            for (Index i = 0; i < width; ++i) {
+                const double least = 0.5 * (a[i] + b[i]), most = 0.5 * (c[i] + d[i]);
+                to[i] = to[i] < least ? least : to[i] > most ? most : to[i];
+            }
+            continue;
+        }
+        const Index from = tightest(begin, end, at.lower, outputs, width, one, 1, low);
+        const Index until = tightest(upper_begin, upper_end, at.upper, outputs, width, one, -1, high);
         const bool is_low = from >= 0 && *to < *low, is_high = until >= 0 && !is_low && *to > *high;
         if (bound) bound[k] = static_cast<std::int32_t>(is_low ? from : is_high ? lowers + until : -1);
         if (from >= 0 && until >= 0) {
             LT_IVDEP
-            for (Index b = 0; b < B; ++b) to[b] = to[b] < low[b] ? low[b] : to[b] > high[b] ? high[b] : to[b];
+            for (Index b = 0; b < width; ++b) to[b] = to[b] < low[b] ? low[b] : to[b] > high[b] ? high[b] : to[b];
         } else if (from >= 0) {
             LT_IVDEP
-            for (Index b = 0; b < B; ++b) to[b] = to[b] < low[b] ? low[b] : to[b];
+            for (Index b = 0; b < width; ++b) to[b] = to[b] < low[b] ? low[b] : to[b];
         } else if (until >= 0) {
             LT_IVDEP
-            for (Index b = 0; b < B; ++b) to[b] = to[b] > high[b] ? high[b] : to[b];
+            for (Index b = 0; b < width; ++b) to[b] = to[b] > high[b] ? high[b] : to[b];
         }
     }
-    for (Index l = 0; l < at.M; ++l)
-        for (Index b = 0; b < B; ++b) out[l * B + b] = outputs[at.value[l] * B + b];
+    for (Index l = 0; l < at.M; ++l) {
+        const bool one = same_out[at.value[l]];
+        const double* from = outputs.at(at.value[l], one);
+        for (Index b = 0; b < B; ++b) out[l * B + b] = from[one ? 0 : b];
+    }
 }
 
 // out (M, B): isotonic regression of u with weights D, both (M, B), along each of C chains of n leaves. Neighbours that

@@ -13,39 +13,48 @@ LT_INLINE void add_own(const double* slopes, const Real* bar, Real* to) {
     for (int e = 0; e < 2; ++e) add_scaled<B>(to + e * B, static_cast<Real>(slopes[e]), bar);
 }
 
-// Queries often are about few leaves. Nodes that they do not reach are left out: reached has a 1 for the others, and
-// last the nearest split at or above each split that was, or -1.
+// Queries often are about few leaves. Nodes that they do not reach have no derivatives, and leaves below the same splits
+// that they reach have the same ones: these are kept once, as a row. last: the row of each split, which is that of the
+// split above if it is not reached.
 template <int B, class Real>
-void node_adjoint(NodeStep step, const Real* fbar, Real* out, Real* bar, Real* sums, std::int32_t* reached,
-                  std::int32_t* last) {
+Index node_rows(NodeStep step, const Real* fbar, Index first, Real* rows, std::int32_t* place, Real* bar,
+                std::int32_t* number, std::int32_t* last) {
+    std::int32_t reached = 0;
+    const auto bar_of = [&](Index node) {
+        if (!number[node]) {
+            for (int b = 0; b < B; ++b) bar[reached * B + b] = 0;
+            number[node] = ++reached;
+        }
+        return bar + (number[node] - 1) * B;
+    };
+    Index used = first;
+    const auto new_row = [&](Index node, std::int32_t above) {
+        Real* row = rows + 2 * used * B;
+        for (int b = 0; b < 2 * B; ++b) row[b] = rows[2 * above * B + b];
+        add_own<B>(step.slopes + 2 * node, bar_of(node), row);
+        return static_cast<std::int32_t>(used++);
+    };
     for (Index l = 0; l < step.M; ++l) {
-        const Index node = step.value[l];
-        bool any = false;
+        int any = 0;
         for (int b = 0; b < B; ++b) any |= fbar[l * B + b] != 0;
-        if (node < 0 || !any) continue;
-        add<B>(bar + node * B, fbar + l * B, 1);
-        reached[node] = 1;
+        if (any && step.value[l] >= 0) add<B>(bar_of(step.value[l]), fbar + l * B, 1);
     }
     for (Index d = 0; d < step.D; ++d) {
-        if (!reached[step.nodes[d]]) continue;
+        if (!number[step.nodes[d]]) continue;
         for (int side = 0; side < 2; ++side) {
-            const Index to = step.pair[2 * d + side];
-            add_scaled<B>(bar + to * B, static_cast<Real>(step.half[d]), bar + step.nodes[d] * B);
-            reached[to] = 1;
+            Real* to = bar_of(step.pair[2 * d + side]);
+            add_scaled<B>(to, static_cast<Real>(step.half[d]), bar_of(step.nodes[d]));
         }
     }
     for (Index k = 0; k < step.S; ++k) {
-        const Index node = step.splits[k], above = step.split_above[k] < 0 ? -1 : last[step.split_above[k]];
-        last[k] = static_cast<std::int32_t>(reached[node] ? k : above);
-        if (!reached[node]) continue;
-        if (above >= 0) add<B>(sums + 2 * k * B, sums + 2 * above * B, 2);
-        add_own<B>(step.slopes + 2 * node, bar + node * B, sums + 2 * k * B);
+        const std::int32_t above = step.split_above[k] < 0 ? 0 : last[step.split_above[k]];
+        last[k] = number[step.splits[k]] ? new_row(step.splits[k], above) : above;
     }
     for (Index l = 0; l < step.M; ++l) {
-        const Index node = step.leaf[l], above = step.leaf_above[l] < 0 ? -1 : last[step.leaf_above[l]];
-        if (above >= 0) add<B>(out + 2 * l * B, sums + 2 * above * B, 2);
-        if (reached[node]) add_own<B>(step.slopes + 2 * node, bar + node * B, out + 2 * l * B);
+        const std::int32_t above = step.leaf_above[l] < 0 ? 0 : last[step.leaf_above[l]];
+        place[l] = number[step.leaf[l]] ? new_row(step.leaf[l], above) : above;
     }
+    return used;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@ from kernel_arrays import M, N, agree, arrays, ids, sweep_of
 
 from leaftrace._engine.forward_block import SMALL_CHANGE
 from leaftrace._model.kernels import BLOCKS, is_native, kernels
+from leaftrace._model.kernels import numpy as twins
 from leaftrace._model.losses import Logistic, Poisson, Softmax, SquaredError
 
 pytestmark = pytest.mark.skipif(not is_native(), reason="native kernels are not in use")
@@ -177,6 +178,8 @@ def test_several_effects_of_a_row(isa, B, dtype, effects):
     agree("backward_step", step, [x(N, 1, B), None, None, None], dtype)
     both = (leaf, 3, N - 2, np.array([0, M]), x(2, N, effects), x(2 * M, effects, B))
     agree("expand", both, [x(N, B)], dtype)
+    place = rng.integers(0, 2 * M, 2 * M).astype(np.int32)
+    agree("expand", both, [x(N, B), place], dtype)
 
 
 @pytest.mark.parametrize("B", BLOCKS)
@@ -217,6 +220,26 @@ def test_nodes(isa, B, dtype):
     step = value, leaf, np.append(splits, S - 1).astype(np.int32), splits, above
     inputs = 2 * S + 2, *step, nodes, pair, half, rng.normal(size=(2 * S + 1, 2)), x(S + 1, B)
     agree("node_adjoint", inputs, [x(S + 1, 2, B)], dtype)
+    few = x(S + 1, B)
+    few[[0, 1, 3, 4, 5, 6, 8, 9]] = 0  # leaves that are not asked about share rows
+    check_rows_of_nodes(*inputs[:-1], few)
+
+
+def check_rows_of_nodes(*inputs):
+    """Compare rows that leaves share with what `node_adjoint` of NumPy gives."""
+    fbar = inputs[-1]
+    M, B = fbar.shape
+    rows = np.full((2 * M + 2, 2, B), np.nan, fbar.dtype)
+    rows[0] = 0
+    place = np.empty(M, np.int32)
+    used = kernels.node_rows(*inputs, 2, rows, place)
+    expected = np.zeros((M, 2, B), fbar.dtype)
+    twins.node_adjoint(*inputs, expected)
+    rounding = 1e-5 if fbar.dtype == np.float32 else 1e-12
+    np.testing.assert_allclose(rows[place], expected, rtol=rounding, atol=rounding)
+    assert np.isnan(rows[1]).all()
+    assert np.isnan(rows[used:]).all()
+    assert len(np.unique(place)) < M
 
 
 @pytest.mark.parametrize("B", BLOCKS)

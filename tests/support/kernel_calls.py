@@ -87,6 +87,10 @@ def calls():
         found[f"expand, {K}"] = call(
             "expand", leaves(2, N), 1, N - 1, offset, real(2, N, K), real(2 * M, K, B), real(N, B)
         )
+        place = rng.integers(0, 3, 2 * M).astype(np.int32)
+        found[f"expand, {K}, shared rows"] = call(
+            "expand", leaves(2, N), 1, N - 1, offset, real(2, N, K), real(3, K, B), real(N, B), place
+        )  # fmt: skip
         found[f"advance, {K}"] = call("advance", *step, real(M, K, B), real(N, K, B))
         found[f"tangent_sums, {K}"] = call(
             "tangent_sums", *step, *step, real(M, K, B), *ranked, real(M, K, B)
@@ -110,9 +114,12 @@ def calls():
     found["query_shares"] = call(
         "query_shares", *rows, real(N, 2), real(N, 3), real(N, 3, 2), real(M, B), real(N, 3, B), leaves(N), real(M, B)
     )  # fmt: skip
-    found["node_adjoint"] = call_of_nodes()
+    found["node_adjoint"] = call("node_adjoint", *step_of_nodes(), real(4, 2, B))
+    place = np.zeros(4, np.int32)
+    found["node_rows"] = call("node_rows", *step_of_nodes(), 2, np.zeros((8, 2, B)), place)
     found["node_steps"] = call_of_node_steps()
     found |= {f"node_outputs, {columns}": call_of_node_outputs(columns) for columns in (1, 3)}
+    found |= {f"node_values, {columns}": call_of_node_values(columns) for columns in (1, 3)}
     chains = np.array([[0, 2, 1], [4, 3, 5]])
     found["pool_chains"] = call("pool_chains", chains, 1e-9, real(7, 3), real(7, 3), real(7, 3))
     found["find_leaves"] = call_of_routes()
@@ -147,8 +154,8 @@ def call_of_choices(O, K):
     )  # fmt: skip
 
 
-def call_of_nodes():
-    """Return a call about two trees, of three leaves and of one, and a node without rows for a leaf's value."""
+def step_of_nodes():
+    """Return arguments about two trees, of three leaves and of one, and a node without rows for a leaf's value."""
     numbers = (
         [5, -1, 3, 6],
         [2, 3, 4, 5],
@@ -159,35 +166,49 @@ def call_of_nodes():
         [[4, 3], [1, 1], [0, 2]],
     )
     nodes = (np.array(x, np.int32) for x in numbers)
-    return call("node_adjoint", 7, *nodes, real(3), real(6, 2), real(4, B), real(4, 2, B))
+    return 7, *nodes, real(3), real(6, 2), real(4, B)
 
 
 def int32(*rows):
     return (np.array(numbers, np.int32) for numbers in rows)
 
 
-def call_of_node_steps():
-    """Return a call about the nodes of two trees, of three leaves and of one."""
+def sums_of_nodes(columns):
+    """Return arguments about the nodes of two trees, of three leaves and of one."""
     leaf, splits, children = int32([2, 3, 4, 5], [1, 0], [[3, 4], [1, 2]])
     limits = np.array([0.2, 1.5, 0.3])
-    sums = real(4, 3) - 0.5, real(4, 3)
-    return call(
-        "node_steps", leaf, np.array([0, 1, 2]), splits, children, real(6), limits, real(3), *sums,
-        np.zeros((6, 3)), np.zeros((6, 3)),
-    )  # fmt: skip
+    sums = real(4, columns) - 0.5, real(4, columns)
+    depths = np.array([0, 1, 2])
+    return leaf, depths, splits, children, real(6), limits, real(columns), *sums
 
 
-def call_of_node_outputs(columns):
-    """Return a call about five nodes with rows and two without, in two rounds, some of them without bounds."""
+def order_of_nodes():
+    """Return arguments about five nodes with rows and two without, in two rounds, some of them without bounds."""
     nodes, lower, upper = int32([1, 2, 5, 6], [[0, 3], [3, 4], [0, 1]], [[0, 4], [3, 0], [1, 2]])
     source, own, value = int32([0, 0, 0, 1, 1, 3, 4], [0, 1, 2, 3, 4, 3, 4], [2, 5, 6])
     edges = np.array([0, 2, 2, 3, 3]), np.array([0, 1, 1, 2, 3])
     share = np.array([1, 0.6, 0.7, 1, 1, 0, 0])
+    rounds = np.array([0, 2, 4])
+    return rounds, nodes, edges[0], lower, edges[1], upper, source, own, share, value
+
+
+def call_of_node_steps():
+    return call("node_steps", *sums_of_nodes(3), np.zeros((6, 3)), np.zeros((6, 3)))
+
+
+def call_of_node_outputs(columns):
     bound = np.zeros(4, np.int32) if columns == 1 else None
-    return call(
-        "node_outputs", np.array([0, 2, 4]), nodes, edges[0], lower, edges[1], upper, source, own, share, value,
-        real(5, columns), np.zeros((3, columns)), bound,
-    )  # fmt: skip
+    return call("node_outputs", *order_of_nodes(), real(5, columns), np.zeros((3, columns)), bound)
+
+
+def call_of_node_values(columns):
+    """Return a call in which some leaves and lam have the same numbers in all columns."""
+    leaf, depths, splits, children, l2, limits, lam, G, H = sums_of_nodes(columns)
+    G[1:] = G[1:, :1]
+    H[1:] = H[1:, :1]
+    lam[:] = lam[0]
+    sums = leaf, depths, splits, children, l2, limits, lam, G, H
+    return call("node_values", *sums, *order_of_nodes(), np.zeros((3, columns)))
 
 
 def call_of_routes():

@@ -11,11 +11,13 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..._data.arrays import Ids, Ints, Real
+
+Result = TypeVar("Result")
 
 BLOCKS = (1, 8, 32)  # numbers of columns in a block that the native kernels are compiled for
 
@@ -48,7 +50,7 @@ def require(is_right: bool, what: str) -> None:
         raise ValueError(f"leaftrace kernel: {what}")
 
 
-def checked(**arguments: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def checked(**arguments: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """Decorate a twin: check the arguments that are named here, in this order, before it runs.
 
     ``"int"`` and ``"bool"`` are numbers. Arrays are ``"type axes"``: a type of `TYPES`, and an axis
@@ -58,15 +60,15 @@ def checked(**arguments: str) -> Callable[[Callable[..., None]], Callable[..., N
     is float64, and may have a second axis for a loss that only the twins have.
     """
 
-    def decorate(twin: Callable[..., None]) -> Callable[..., None]:
+    def decorate(twin: Callable[..., Result]) -> Callable[..., Result]:
         signature = inspect.signature(twin)
 
         @functools.wraps(twin)
-        def with_checks(*args: Any, **kwargs: Any) -> None:
+        def with_checks(*args: Any, **kwargs: Any) -> Result:
             given = signature.bind(*args, **kwargs)
             given.apply_defaults()
             _check_arguments(arguments, given.arguments)
-            twin(*args, **kwargs)
+            return twin(*args, **kwargs)
 
         return with_checks
 
@@ -163,6 +165,12 @@ def check_first(first: Ints, O: int, K: int) -> None:
 def check_rows(begin: int, end: int, n: int) -> None:
     """Refuse what is not a range of n rows."""
     require(0 <= begin <= end <= n, "begin and end are not a range of the rows")
+
+
+def check_numbers(name: str, numbers: Ints, least: int, end: int) -> None:
+    """Refuse numbers below `least`, or from `end` on."""
+    is_right = bool(np.all((numbers >= least) & (numbers < end)))
+    require(is_right, f"{name} is beyond its table")
 
 
 def check_edges(name: str, edges: Ints, end: int, least: int) -> None:

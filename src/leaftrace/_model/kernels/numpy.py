@@ -18,6 +18,7 @@ from .checks import (
     check_forest,
     check_ids,
     check_name,
+    check_numbers,
     check_rows,
     check_state,
     check_together,
@@ -34,7 +35,9 @@ from .numpy_effects import loss_of
 from .numpy_effects import row_effects as row_effects
 from .numpy_nodes import node_adjoint as node_adjoint
 from .numpy_nodes import node_outputs as node_outputs
+from .numpy_nodes import node_rows as node_rows
 from .numpy_nodes import node_steps as node_steps
+from .numpy_nodes import node_values as node_values
 from .numpy_nodes import pool_chains as pool_chains
 from .numpy_queries import query_products as query_products
 from .numpy_queries import query_shares as query_shares
@@ -211,16 +214,31 @@ def backward_step(
     V="real R n O",
     fbar="real M O B",
     out="out real n B",
+    place="int32 L ?",
 )
-def expand(leaf: Ids, begin: int, end: int, offset: Ints, V: Real, fbar: Real, out: Real) -> None:
+def expand(
+    leaf: Ids,
+    begin: int,
+    end: int,
+    offset: Ints,
+    V: Real,
+    fbar: Real,
+    out: Real,
+    place: Ints | None = None,
+) -> None:
     """out (n, B) += sum over all trees r of V[r] . fbar[offset[r] + leaf[r]].
 
-    This is for rows begin .. end - 1. V (R, n, O), fbar (all leaves, O, B).
+    This is for rows begin .. end - 1. V (R, n, O), fbar (all leaves, O, B). With ``place`` (all
+    leaves,) it is fbar[place[offset[r] + leaf[r]]].
     """
+    if place is None:
+        place = np.arange(len(fbar), dtype=np.int32)
     check_rows(begin, end, leaf.shape[1])
-    check_forest(leaf[:, begin:end], offset, len(fbar))
+    check_forest(leaf[:, begin:end], offset, len(place))
+    check_numbers("place", place, 0, len(fbar))
     for ids, start, v in zip(leaf, offset, V, strict=True):
-        out[begin:end] += np.einsum("no,nob->nb", v[begin:end], fbar[start:][ids[begin:end]])
+        rows = place[start:][ids[begin:end]]
+        out[begin:end] += np.einsum("no,nob->nb", v[begin:end], fbar[rows])
 
 
 @checked(
