@@ -1,5 +1,7 @@
 """Nodes of trees whose leaves depend on other nodes: the engine's program against plain recursions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.isotonic import isotonic_regression
@@ -156,6 +158,28 @@ def test_steps_and_outputs(trees, module, monkeypatch):
         active = ActiveBounds(nodes)
         alone = nodes.outputs(np.ascontiguousarray(found.s[:, [column]]), active)
         np.testing.assert_array_equal(alone[:, 0], values[:, column])
+
+
+@pytest.mark.parametrize("module", [twins, kernels] if is_native() else [twins])
+def test_values_of_columns_that_differ_in_few_leaves(trees, module, monkeypatch):
+    """What is computed once for all columns is the same as column by column."""
+    monkeypatch.setattr(node_trees, "kernels", module)
+    rng = np.random.default_rng(6)
+    shares = [np.ones(tree.n_nodes) for tree in trees]
+    plain = [replace(tree, share=share) for tree, share in zip(trees, shares, strict=True)]
+    for nodes in (StepNodes(trees), StepNodes(plain)):
+        M = len(nodes.leaf)
+        G = np.repeat(rng.normal(size=(M, 1)), 5, axis=1)
+        H = np.repeat(rng.uniform(0.4, 2.0, (M, 1)), 5, axis=1)
+        for column in range(1, 5):
+            G[rng.integers(M), column] += 0.5
+            H[rng.integers(M), column] += 0.5
+        for lam in (np.full(5, 0.3), np.linspace(0.1, 0.5, 5)):
+            found = nodes.values(LeafRule(), G, H, lam)
+            for column in range(5):
+                steps = nodes.steps(LeafRule(), G[:, [column]], H[:, [column]], lam[column])
+                alone = nodes.outputs(steps.s)[:, 0]
+                np.testing.assert_array_equal(found[:, column], alone)
 
 
 @pytest.mark.parametrize("module", [twins, kernels] if is_native() else [twins])

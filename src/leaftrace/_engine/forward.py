@@ -35,7 +35,7 @@ from .._model.kernels.arguments import (
     Sweep,
 )
 from .._model.kernels.numpy import sum_by_leaf
-from .._model.kernels.numpy_removal import without_rows
+from .._model.kernels.numpy_removal import totals_without_rows, without_rows
 from .._model.leaf_rule import LeafRule
 from .._model.node_trees import StepNodes
 from .forward_block import ForwardBlock
@@ -246,18 +246,14 @@ def _refit_nodes(
         block.own_weight(t),
     )
     _watch_leaves(block, removed, step.D[0], dH, step.rows)
-    dG, dD, rows = without_rows(e.loss, e.rule.newton, *removed, step.rows, dG, dH)
-    G = dG[:, 0]
-    H = dD[:, 0, 0]
-    G += step.G[0]
-    H += step.D[0][:, 0] - (e.lam + nodes.l2[nodes.leaf, None])
-    empty = rows <= 0
-    G[empty] = 0
-    H[empty] = 0
-    s = nodes.steps(e.rule, G, H, e.lam + dlam).s
+    H = step.D[0][:, 0] - (e.lam + nodes.l2[nodes.leaf, None])
+    sums = step.rows, step.G[0], H, dG, dH
+    G, H = totals_without_rows(e.loss, e.rule.newton, *removed, *sums)
+    lam = e.lam + dlam
     if strictest is not None:
-        check_same(e, t, s, nodes.steps(strictest, G, H, e.lam + dlam).s)
-    dS = nodes.outputs(s)
+        loosest = nodes.steps(e.rule, G, H, lam).s
+        check_same(e, t, loosest, nodes.steps(strictest, G, H, lam).s)
+    dS = nodes.values(e.rule, G, H, lam)
     dS -= step.s[0]
     if e.fixed is not None:
         dS[e.fixed[e.leaf_range(t)]] = 0

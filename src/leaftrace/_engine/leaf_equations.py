@@ -104,12 +104,16 @@ def centred(s: F64, centre: F64 | None) -> F64:
 
 
 class LeafEquations:
-    """The leaf equations of one step of training."""
+    """The leaf equations of one step of training.
 
-    def __init__(self, ensemble: Ensemble, t: int) -> None:
+    ``derivatives``: whether iterations of leaves that depend on other nodes get their `slopes`.
+    """
+
+    def __init__(self, ensemble: Ensemble, t: int, derivatives: bool = True) -> None:
         e = ensemble
         self.ensemble = e
         self.t = t
+        self.derivatives = derivatives
         self.M = int(e.step_leaves[t + 1] - e.step_leaves[t])
         lam = e.lam if e.leaf_l2 is None else e.lam + e.leaf_l2[e.leaf_range(t)]
         self.lam = np.broadcast_to(lam, self.M)
@@ -227,11 +231,17 @@ class LeafEquations:
         e = self.ensemble
         assert e.step_nodes is not None
         nodes = e.step_nodes[self.t]
-        steps = nodes.steps(e.rule, sums.G, H[:, :, 0], e.lam, slopes=True)
-        active = ActiveBounds(nodes)
-        s = nodes.outputs(steps.s, active)
-        live = ~self._set_fixed(s)
-        slopes = NodeSlopes(nodes, active, steps, e.rate(self.t), live)
+        leading = e.rule, sums.G, H[:, :, 0], e.lam
+        slopes = None
+        if self.derivatives:
+            steps = nodes.steps(*leading, slopes=True)
+            active = ActiveBounds(nodes)
+            s = nodes.outputs(steps.s, active)
+            live = ~self._set_fixed(s)
+            slopes = NodeSlopes(nodes, active, steps, e.rate(self.t), live)
+        else:
+            s = nodes.values(*leading)
+            self._set_fixed(s)
         D = H + (e.lam + nodes.l2[nodes.leaf])[:, None, None]
         return Iteration(c, None, s, sums, D, np.zeros_like(D), None, slopes)
 

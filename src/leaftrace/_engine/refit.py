@@ -358,7 +358,7 @@ def refit_on(trace: Trace, rest: Ensemble, threads: Executor | None = None) -> E
             continue
         step = Step(rest, t, threads)
         step.advance(scores, values)
-        equations = LeafEquations(rest, t)
+        equations = LeafEquations(rest, t, derivatives=False)
         path = run_on_rows(equations.iterate_with_scales(step_trace.scale.tolist()), step)
         check_iterations(trace.strictest_rule, equations, path)
         values[e.leaf_range(t)] = equations.values(path[-1].after())

@@ -21,6 +21,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -240,20 +241,23 @@ class StepNodes:
         self, rule: LeafRule, G: F64, H: F64, lam: F64 | float, slopes: bool = False
     ) -> NodeSteps:
         """The steps of all nodes from the sums G and H (M, B) over leaves; with slopes, if asked for."""
-        B = G.shape[1]
-        shape = self.with_rows, B
+        shape = self.with_rows, G.shape[1]
         found = NodeSteps(np.empty(shape), np.empty(shape) if slopes else None)
-        kernels.node_steps(
-            *self._sum_arguments,
-            self.l2,
-            rule.bounds,
-            np.array(np.broadcast_to(lam, B)),
-            np.ascontiguousarray(G),
-            np.ascontiguousarray(H),
-            found.s,
-            found.slope,
-        )
+        kernels.node_steps(*self._summed(rule, G, H, lam), found.s, found.slope)
         return found
+
+    def _summed(self, rule: LeafRule, G: F64, H: F64, lam: F64 | float) -> tuple[Any, ...]:
+        """The sums over leaves and their rule, as `kernels.node_steps` takes them."""
+        every_lam = np.array(np.broadcast_to(lam, G.shape[1]))
+        sums = np.ascontiguousarray(G), np.ascontiguousarray(H)
+        return *self._sum_arguments, self.l2, rule.bounds, every_lam, *sums
+
+    def values(self, rule: LeafRule, G: F64, H: F64, lam: F64 | float) -> F64:
+        """(M, B) outputs of the leaves from the sums G and H (M, B): `outputs` of `steps`."""
+        out = np.empty((len(self.value), G.shape[1]))
+        sums = self._summed(rule, G, H, lam)
+        kernels.node_values(*sums, *self.order, *self._output_arguments, out)
+        return out
 
     def outputs(self, s: F64, active: ActiveBounds | None = None) -> F64:
         """(M, B) outputs of the leaves, from the steps s (nodes with rows, B).

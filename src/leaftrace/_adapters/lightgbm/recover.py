@@ -76,7 +76,7 @@ def leaf_steps(e: Ensemble, t: int, A: F64, drawn: NDArray[Any] | None = None) -
         H += np.bincount(ids, wh, M)
     if e.step_nodes is not None:
         nodes = e.step_nodes[t]
-        s = nodes.outputs(nodes.steps(e.rule, G[:, None], H[:, None], e.lam).s)[:, 0]
+        s = nodes.values(e.rule, G[:, None], H[:, None], e.lam)[:, 0]
     elif e.rule.statistic is None:
         leaf_l2 = 0.0 if e.leaf_l2 is None else e.leaf_l2[part]
         s = e.rule.step(G, H, H + e.lam + leaf_l2)[0]

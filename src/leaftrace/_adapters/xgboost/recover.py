@@ -69,7 +69,7 @@ class RecoverySums:
         parts = [sums[a:b] for a, b in pairwise(edges)]
         return np.concatenate(
             [
-                nodes.outputs(nodes.steps(rule, part[:, :1], part[:, 1:], rule.l2).s)[:, 0]
+                nodes.values(rule, part[:, :1], part[:, 1:], rule.l2)[:, 0]
                 for nodes, part in zip(self.nodes, parts, strict=True)
             ]
         )

@@ -134,6 +134,43 @@ def without_rows(
     return dG, dD, alive
 
 
+def totals_without_rows(
+    loss: Loss,
+    newton: bool,
+    own: Ids,
+    first: Ints,
+    own_state: F64,
+    move: F64,
+    y: F64,
+    w: F64,
+    rows: F64,
+    G: F64,
+    H: F64,
+    dG: Real,
+    dH: Real,
+) -> tuple[F64, F64]:
+    """Sums (M, B) of g and h without the removed rows, from G and H (M, 1) of all; zero for leaves without rows.
+
+    They are those of `without_rows` for one output, added to G and H. Only the leaves of the
+    removed rows are computed one by one.
+    """
+    lanes = np.arange(dG.shape[2])
+    if not newton:
+        dH = np.zeros_like(dH)
+    totals = G + dG[:, 0], H + dH[:, 0, 0]
+    for total in totals:
+        total[rows <= 0] = 0
+    for ids, o, moved, tree_w in zip(own, first, move, np.broadcast_to(w, own.shape), strict=True):
+        at = loss.moved(own_state, loss.shift(moved.T))
+        h = loss.hessian(at, y)[:, o, o] if newton else 1.0
+        is_left = rows[ids] - (tree_w > 0) > 0
+        terms = (G, dG[:, 0], loss.gradient(at, y)[:, o]), (H, dH[:, 0, 0], h)
+        for total, (x, dx, own_term) in zip(totals, terms, strict=True):
+            rest = x[ids, 0] + (dx[ids, lanes] - tree_w * own_term)
+            total[ids, lanes] = np.where(is_left, rest, 0.0)
+    return totals
+
+
 def _bounded_changes(
     dG: F64, dD: F64, alive: F64, s: F64, D: F64, dlam: F64, bounds: F64, G: F64, lam: F64
 ) -> F64:

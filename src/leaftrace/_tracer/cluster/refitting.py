@@ -247,7 +247,7 @@ def _refit_step(
 ) -> None:
     """Refit the values (leaves, O) of step t for all sets, in place."""
     e = trace.ensemble
-    equations = [LeafEquations(rest, t) for rest in rests]
+    equations = [LeafEquations(rest, t, derivatives=False) for rest in rests]
     scales = trace.steps[t].scale.tolist()
     running = {s: own.iterate_with_scales(scales) for s, own in enumerate(equations)}
     answers: dict[int, Any] = dict.fromkeys(running)  # None begins
