@@ -24,7 +24,7 @@ import numpy as np
 
 from .._data.arrays import F64, Ids, Ints, Real
 from .._model.ensemble import BASE, SHRINK, Ensemble
-from .._model.kernels import BLOCKS, block_width, kernels, zeros
+from .._model.kernels import BLOCKS, block_width, empty, kernels, zeros
 from .._model.kernels.arguments import StepLeaves
 from .._model.kernels.numpy import sum_by_leaf
 from .node_slopes import NodeSlopes
@@ -46,6 +46,7 @@ class LeafAdjoint:
     base: F64  # (K, B)
     lam: F64  # (B,)
     columns: int  # number of queries; the other columns pad the block
+    place: Ints | None = None  # (leaves,) the row of each leaf in fbar, if leaves share rows of it
 
 
 # ---- the backward pass ----
@@ -97,11 +98,29 @@ def finish_pass(
     ``of_effects``: (leaves, E, B) those in the effects of rows, if the pass had them.
     """
     lam = lam_adjoint(trace, fbar)
-    if of_effects is None:
-        of_effects = _room_for_effects(trace, fbar)
-        for t in range(trace.ensemble.n_steps):
-            effect_adjoint(trace, t, fbar, of_effects)
+    if of_effects is not None or not trace.ensemble.joins_leaves:
+        return LeafAdjoint(fbar if of_effects is None else of_effects, base, lam, count)
+    if trace.ensemble.step_nodes is not None:
+        rows, place = _node_rows(trace, fbar)
+        return LeafAdjoint(rows, base, lam, count, place)
+    of_effects = _room_for_effects(trace, fbar)
+    for t in range(trace.ensemble.n_steps):
+        effect_adjoint(trace, t, fbar, of_effects)
     return LeafAdjoint(of_effects, base, lam, count)
+
+
+def _node_rows(trace: Trace, fbar: Real) -> tuple[Real, Ints]:
+    """Rows (., 2, B) that leaves share, and place (leaves,): rows[place] is `effect_adjoint` of all steps."""
+    e = trace.ensemble
+    place = np.empty(len(fbar), np.int32)
+    rows = empty((1 + 2 * len(fbar), 2, fbar.shape[2]), fbar.dtype)
+    rows[0] = 0
+    used = 1
+    for t, step in enumerate(trace.steps):
+        assert isinstance(step.slopes, NodeSlopes)
+        here = e.leaf_range(t)
+        used = step.slopes.rows(fbar[here, 0], used, rows, place[here])
+    return rows[:used], place
 
 
 def _room_for_effects(trace: Trace, fbar: Real) -> Real:
@@ -305,7 +324,7 @@ def expand_labels(work: Workspace, adjoint: LeafAdjoint, rows: PlacedRows) -> Re
     out = np.zeros((Y.shape[3], len(rows), adjoint.fbar.shape[2]), work.dtype)
     for y in range(Y.shape[3]):
         effects = np.ascontiguousarray(Y[..., y])
-        expand_effects(rows.leaves, offset, effects, adjoint.fbar, out[y])
+        expand_effects(rows.leaves, offset, effects, adjoint.fbar, out[y], place=adjoint.place)
         out[y] += (Y0[..., y] @ adjoint.base).astype(work.dtype)
     return np.moveaxis(out, 0, 2)[:, : adjoint.columns]
 
@@ -319,7 +338,7 @@ def _expand(
     edges = [len(rows) * p // pieces for p in range(pieces + 1)]
 
     def expand_piece(edge: tuple[int, int]) -> None:
-        expand_effects(rows.leaves, offset, V, adjoint.fbar, out, slice(*edge))
+        expand_effects(rows.leaves, offset, V, adjoint.fbar, out, slice(*edge), adjoint.place)
 
     list(work.map(expand_piece, pairwise(edges)))
     _to_weight_derivatives(work, adjoint, rows, out)
@@ -327,18 +346,25 @@ def _expand(
 
 
 def expand_effects(
-    leaves: Ids, offset: Ints, effects: Real, fbar: Real, out: Real, part: slice | None = None
+    leaves: Ids,
+    offset: Ints,
+    effects: Real,
+    fbar: Real,
+    out: Real,
+    part: slice | None = None,
+    place: Ints | None = None,
 ) -> None:
     """out (n, B) += sum over trees of effects . fbar at the row's leaf, for some of the rows.
 
     ``leaves``   (trees, n)
-    ``offset``   (trees,) where the leaves of each tree's step begin in fbar
+    ``offset``   (trees,) where the leaves of each tree's step begin in fbar, or in ``place``
     ``effects``  (trees, n, O)
     ``fbar``     (leaves, O, B)
+    ``place``    (leaves,) the row of each leaf in fbar, if leaves share rows of it
     """
     begin = 0 if part is None else part.start
     end = len(out) if part is None else part.stop
-    kernels.expand(leaves, begin, end, offset, effects, fbar, out)
+    kernels.expand(leaves, begin, end, offset, effects, fbar, out, place)
 
 
 def _to_weight_derivatives(

@@ -100,6 +100,14 @@ class NodeSlopes:
             out[:, :, columns] += self.adjoint(padded)[:, :, : part.shape[1]]
         return out
 
+    def rows(self, fbar: Real, first: int, rows: Real, place: Ints) -> int:
+        """Write `adjoint` of fbar (M, B) to rows[place] (M, 2, B), once for leaves that have the same.
+
+        It begins at row ``first``, needs 2 M rows, and returns the row after the last; row 0 has zeros.
+        """
+        here = np.ascontiguousarray(fbar)
+        return kernels.node_rows(*self._backwards, here, first, rows, place)
+
     def tangent(self, sums: F64) -> F64:
         """(M, B) changes of the values, from changes of the sums (M, 2, B)."""
         nodes = self.nodes

@@ -11,6 +11,7 @@ import os
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..._data.arrays import Real
 from ..losses import Loss
@@ -59,7 +60,20 @@ def blocks_of(count: int, width: int = BLOCKS[-1]) -> list[slice]:
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype) -> Real:
     """Zeros that begin at a multiple of 64 bytes: no vector of a block crosses a cache line."""
-    size = math.prod(shape) * dtype.itemsize
-    room = np.zeros(size + 64, np.uint8)
+    return _aligned(np.zeros(_room(shape, dtype), np.uint8), shape, dtype)
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype) -> Real:
+    """The same without values; memory that is not written to is not taken from the system."""
+    return _aligned(np.empty(_room(shape, dtype), np.uint8), shape, dtype)
+
+
+def _room(shape: tuple[int, ...], dtype: np.dtype) -> int:
+    """Bytes that hold such an array wherever they begin."""
+    return math.prod(shape) * dtype.itemsize + 64
+
+
+def _aligned(room: NDArray[np.uint8], shape: tuple[int, ...], dtype: np.dtype) -> Real:
+    """The array in this room that begins at a multiple of 64 bytes."""
     start = -room.__array_interface__["data"][0] % 64
-    return room[start : start + size].view(dtype).reshape(shape)
+    return room[start : start + len(room) - 64].view(dtype).reshape(shape)
