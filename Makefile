@@ -33,15 +33,22 @@ PROCESSES ?= 2
 .DEFAULT_GOAL := test
 
 # The environment is made anew when what it is made of changes; Python files are used in place. The demo needs few
-# packages, so it does not wait for the others.
+# packages, so it does not wait for the others. They are installed while the kernels are compiled, and Python compiles
+# only those of their files that it imports (--no-compile).
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
+
 $(VENV)/demo: pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/native/*)
 	@$(PYTHON) -c "import sys; sys.exit('leaftrace needs Python 3.11 or newer; this is ' + sys.version.split()[0] + '. Try: make PYTHON=python3.12') if sys.version_info < (3, 11) else None"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt scikit-build-core nanobind cmake ninja
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group demo
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --editable .
+	$(INSTALL) --upgrade pip scikit-build-core nanobind cmake ninja
+	$(MAKE) --no-print-directory --jobs=2 $(VENV)/packages $(VENV)/kernels
 	@touch $@
+
+.PHONY: $(VENV)/packages $(VENV)/kernels
+$(VENV)/packages:
+	$(INSTALL) --group demo
+$(VENV)/kernels:
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(INSTALL) --no-build-isolation --no-deps --editable .
 
 $(VENV)/ready: $(VENV)/demo
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --group docs

@@ -6,7 +6,6 @@
 #include <nanobind/stl/optional.h>
 
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -32,63 +31,45 @@ using First = Array<const std::int32_t, 1>;
 using Edges = Array<const std::int64_t, 1>;
 using Vector = Array<const double, 1>;
 
-[[noreturn]] inline void refuse(const std::string& what) {
-    throw std::invalid_argument("leaftrace kernel: " + what);
-}
+// What is not a template is in arguments.cpp: compiled once, not in each of the many bindings.
+[[noreturn]] void refuse(const char* what);
+[[noreturn]] void refuse(const std::string& what);
+[[noreturn]] void refuse_type(const char* name, const char* what);  // a TypeError
 inline void check(bool ok, const char* what) {
     if (!ok) refuse(what);
 }
 
-// A shape as NumPy prints it.
-inline std::string shape_text(const std::vector<Index>& sizes) {
-    std::string text;
-    for (const Index size : sizes) text += (text.empty() ? "" : ", ") + std::to_string(size);
-    return "(" + text + (sizes.size() == 1 ? ",)" : ")");
-}
+// An array of any type, for checks that do not depend on it.
+struct AnyArray {
+    std::size_t axes;
+    const std::int64_t* shape;
+    const void* data;
+    std::size_t itemsize;
+    nb::dlpack::dtype dtype;
+
+    template <class A>
+    AnyArray(const A& a)
+        : axes(a.ndim()), shape(a.shape_ptr()), data(a.data()), itemsize(a.itemsize()), dtype(a.dtype()) {}
+};
 
 // Check the sizes of an array, and that its numbers begin at a multiple of their size.
+void check_shape(const AnyArray& array, const char* name, const Index* sizes, std::size_t axes);
 template <class A, class... N>
 void shaped(const A& array, const char* name, N... sizes) {
-    std::size_t i = 0;
-    const bool fits = array.ndim() == sizeof...(N) && ((array.shape(i++) == static_cast<std::size_t>(sizes)) && ...);
-    if (!fits) {
-        std::vector<Index> found;
-        for (std::size_t axis = 0; axis < array.ndim(); ++axis) found.push_back(static_cast<Index>(array.shape(axis)));
-        refuse(name + (" has shape " + shape_text(found)) + ", expected " + shape_text({static_cast<Index>(sizes)...}));
-    }
-    if (reinterpret_cast<std::uintptr_t>(array.data()) % array.itemsize() != 0)
-        refuse(name + std::string(" is not aligned in memory; pass a copy of it"));
+    const Index expected[] = {static_cast<Index>(sizes)...};
+    check_shape(array, name, expected, sizeof...(N));
 }
 
 // Check the number of axes of an array whose type leaves it open.
-template <class A>
-void check_axes(const A& array, const char* name, std::size_t least, std::size_t most) {
-    if (array.ndim() < least || array.ndim() > most)
-        throw nb::type_error((std::string("leaftrace kernel: ") + name + " has another number of axes").c_str());
-}
+void check_axes(const AnyArray& array, const char* name, std::size_t least, std::size_t most);
 
 // Weights are (n), or (R, n) if trees drew rows differently. Gives the stride from one tree to the next.
-template <class A>
-Index weights_stride(const A& w, Index R, Index n) {
-    check_axes(w, "w", 1, 2);
-    if (w.ndim() == 2)
-        shaped(w, "w", R, n);
-    else
-        shaped(w, "w", n);
-    return w.ndim() == 2 ? n : 0;
-}
+Index weights_stride(const AnyArray& w, Index R, Index n);
 
-inline void at_least_one(Index count, const char* what) {
-    if (count < 1) refuse(std::string(what) + ": there must be at least one");
-}
+void at_least_one(Index count, const char* what);
 // A block of columns has one of the compiled widths.
-inline Index width(std::size_t B) {
-    check(B == 1 || B == 8 || B == 32, "a block has 1, 8 or 32 columns");
-    return static_cast<Index>(B);
-}
-inline void check_rows(Index begin, Index end, Index n) {
-    check(0 <= begin && begin <= end && end <= n, "begin and end are not a range of the rows");
-}
+Index width(std::size_t B);
+void check_rows(Index begin, Index end, Index n);
 
 // Zeros for a kernel to work in. Only arrays without a row can ask for more than the limit.
 template <class T>
@@ -111,82 +92,29 @@ void check_numbers(const A& numbers, const char* name, Index least, Index end) {
 }
 
 // The numbers of an array of ids, which are 1, 2 or 4 bytes without a sign.
-template <class A>
-Ids ids_of(const A& array, const char* name) {
-    const nb::dlpack::dtype type = array.dtype();
-    const int bytes = type.bits / 8;
-    if (type.code != static_cast<std::uint8_t>(nb::dlpack::dtype_code::UInt) || type.lanes != 1 ||
-        (bytes != 1 && bytes != 2 && bytes != 4))
-        throw nb::type_error((std::string("leaftrace kernel: ") + name + " is not uint8, uint16 or uint32").c_str());
-    return {static_cast<const unsigned char*>(array.data()), bytes};
-}
+Ids ids_of(const AnyArray& array, const char* name);
 
 // Check that arrays of ids, of which the second may be missing, have one type.
-inline void check_types(const IdArray& leaf, const MaybeIds& other, const char* name) {
-    const int bytes = ids_of(leaf, "leaf").bytes;
-    if (other && ids_of(*other, name).bytes != bytes)
-        throw nb::type_error((std::string("leaftrace kernel: ") + name + " has another type than leaf").c_str());
-}
+void check_types(const IdArray& leaf, const MaybeIds& other, const char* name);
 
 // Check that the largest id is inside a table of M rows, in a pass that vectorises.
-inline void check_ids(Ids ids, Index count, Index M) {
-    Index largest = 0;
-    with_ids(ids, [&](const auto* id) {
-        std::remove_const_t<std::remove_pointer_t<decltype(id)>> top = 0;
-        for (Index i = 0; i < count; ++i) top = id[i] > top ? id[i] : top;
-        largest = static_cast<Index>(top);
-    });
-    check(count == 0 || largest < M, "an id beyond its table");
-}
-
+void check_ids(Ids ids, Index count, Index M);
 // The same for ids that count from an offset.
-inline void check_ids(Ids ids, Index count, Index offset, Index M) {
-    check(0 <= offset && offset <= M, "an offset beyond its table");
-    check_ids(ids, count, M - offset);
-}
+void check_ids(Ids ids, Index count, Index offset, Index M);
 
-inline void check_first(const First& first, Index R, Index O, Index K) {
-    at_least_one(O, "outputs of a leaf");
-    shaped(first, "first", R);
-    for (Index r = 0; r < R; ++r)
-        check(first.data()[r] >= 0 && first.data()[r] <= K - O, "outputs of a tree beyond K");
-}
+void check_first(const First& first, Index R, Index O, Index K);
 
 // Check that edges go from 0 to `end`, and up by at least `least` from one to the next.
-inline void check_edges(const Edges& edges, const char* name, Index count, Index end, Index least) {
-    shaped(edges, name, count + 1);
-    const std::int64_t* at = edges.data();
-    bool ok = at[0] == 0 && at[count] == end;
-    for (Index i = 0; i < count; ++i) ok &= at[i] >= 0 && at[i] <= end && at[i + 1] >= at[i] && at[i + 1] - at[i] >= least;
-    if (!ok) refuse(name + (" do not go up from 0 to " + std::to_string(end)));
-}
+void check_edges(const Edges& edges, const char* name, Index count, Index end, Index least);
 
 // The leaves of a step. Ids are checked apart, where the lock is not held.
-inline StepLeaves step(const IdArray& leaf, const First& first, Index O, Index K) {
-    const Index R = leaf.shape(0), n = leaf.shape(1);
-    shaped(leaf, "leaf", R, n);
-    check_first(first, R, O, K);
-    return {ids_of(leaf, "leaf"), first.data(), R, n, n, O};
-}
+StepLeaves step(const IdArray& leaf, const First& first, Index O, Index K);
 
 // All trees of an ensemble: the leaf of row j in tree r is offset[r] + leaf[r, j] of M in all.
-inline StepLeaves forest(const IdArray& leaf, const First& first, const Edges& offset, Index M, Index O, Index K) {
-    const auto at = step(leaf, first, O, K);
-    shaped(offset, "offset", at.R);
-    for (Index r = 0; r < at.R; ++r) check_ids(at.tree(r), at.n, offset.data()[r], M);
-    return at;
-}
+StepLeaves forest(const IdArray& leaf, const First& first, const Edges& offset, Index M, Index O, Index K);
 
 // Steps of one tree and one output each, with M leaves in all; ids are those of rows begin .. end - 1.
-inline StepLeaves steps(const IdArray& leaf, const Edges& edges, Index begin, Index end, Index M) {
-    const Index R = leaf.shape(0), n = leaf.shape(1);
-    shaped(leaf, "leaf", R, n);
-    check_rows(begin, end, n);
-    check_edges(edges, "edges", R, M, 1);
-    const StepLeaves at{ids_of(leaf, "leaf"), nullptr, R, n, n, 1};
-    for (Index r = 0; r < R; ++r) check_ids(at.tree(r) + begin, end - begin, edges.data()[r + 1] - edges.data()[r]);
-    return at;
-}
+StepLeaves steps(const IdArray& leaf, const Edges& edges, Index begin, Index end, Index M);
 
 template <class A>
 auto pointer(const std::optional<A>& a) -> decltype(a->data()) {

@@ -95,7 +95,7 @@ Column column(const Numbers& array, const char* name, Index n) {
     shaped(array, name, n);
     if (array.dtype() == nb::dtype<double>()) return {static_cast<const double*>(array.data()), nullptr};
     if (array.dtype() == nb::dtype<float>()) return {nullptr, static_cast<const float*>(array.data())};
-    throw nb::type_error((std::string("leaftrace kernel: ") + name + " is neither float32 nor float64").c_str());
+    refuse_type(name, " is neither float32 nor float64");
 }
 
 template <class Real>
@@ -117,7 +117,7 @@ void bind_scored(nb::module_& m) {
               at_least_one(Q, "inner iterations");
               shaped(A, "A", n);
               const Column labels = column(y, "y", n), weights = w ? column(*w, "w", n) : Column{nullptr, nullptr};
-              if (w && bool(labels.wide) != bool(weights.wide)) throw nb::type_error("leaftrace kernel: w has another type than y");
+              if (w && bool(labels.wide) != bool(weights.wide)) refuse_type("w", " has another type than y");
               shaped(fbar, "fbar", M);
               shaped(abar, "abar", n);
               check(bool(next_leaf) == bool(below), "next_leaf and below go together");
@@ -130,7 +130,7 @@ void bind_scored(nb::module_& m) {
                   shaped(*next_leaf, "next_leaf", n);
                   shaped(*below, "below", (end - begin) / block + ((end - begin) % block != 0), M_below);
                   next = ids_of(*next_leaf, "next_leaf");
-                  if (next.bytes != ids.bytes) throw nb::type_error("leaftrace kernel: next_leaf has another type than leaf");
+                  if (next.bytes != ids.bytes) refuse_type("next_leaf", " has another type than leaf");
               }
               nb::gil_scoped_release release;
               check_ids(ids + begin, end - begin, M);
@@ -209,7 +209,7 @@ QueryRows query_rows(const AnyIds<1>& leaf, const Edges& edges, const std::optio
     Ids next{nullptr, ids.bytes};
     if (next_leaf) {
         next = ids_of(*next_leaf, "next_leaf");
-        if (next.bytes != ids.bytes) throw nb::type_error("leaftrace kernel: next_leaf has another type than leaf");
+        if (next.bytes != ids.bytes) refuse_type("next_leaf", " has another type than leaf");
         shaped(*next_leaf, "next_leaf", n);
         shaped(*below, "below", below->shape(0), B);
         check_ids(next, n, below->shape(0));

@@ -168,7 +168,7 @@ void bind_changes(nb::module_& m) {
               check(bool(inner) == bool(mask) && bool(inner) == bool(shift), "shift, inner and mask go together");
               check(!inner || (s.at.R == 1 && O == s.K), "an inner iteration has one tree, with all outputs");
               if (state.dtype() != (general ? nb::dtype<double>() : nb::dtype<Real>()))
-                  throw nb::type_error("leaftrace kernel: state has another type than this loss takes");
+                  refuse_type("state", " has another type than this loss takes");
               check_axes(state, "state", 2, 2);
               shaped(state, "state", s.at.n, family.width(s.K));
               shaped(y, "y", s.at.n);

@@ -280,7 +280,7 @@ void change_row(const double* numbers, double A, double y, const Real* LT_RESTRI
 // cheap compared with its B columns.
 template <int B, class Real>
 struct SeparateBody {
-    static constexpr bool several = false;
+    static constexpr bool several = false, ranks = true;
     using Unit = typename Lanes<Real, B>::Unit;
     const Sweep<Real> s;
     const Changes<Real> c;

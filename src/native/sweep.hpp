@@ -43,22 +43,9 @@ LT_INLINE Unit expm1_of(Unit x, Real) {
     return e;
 }
 
-// A body behind a pointer.
-template <int B, class Real>
-struct CalledBody {
-    using Unit = typename Lanes<Real, B>::Unit;
-    void* body;
-    void (*call)(void* body, Index j, Index l, Index r, const Unit* D);
-    void row(Index j, Index l, Index r, const Unit* D) const { call(body, j, l, r, D); }
-};
-
-template <class Body, class Unit>
-void call_row(void* body, Index j, Index l, Index r, const Unit* D) {
-    static_cast<Body*>(body)->row(j, l, r, D);
-}
-
 // A sweep calls body.row(j, l, r, D_j) for each row j and each tree r, where l is the row's leaf, and
-// body.plain_row(j, l, D_j) where there is one output and one tree. Values are copied to locals before they are used:
+// body.plain_row(j, l, D_j) where there is one output and one tree; Body::ranks says whether there is a fast pass that
+// ranks leaves, too. Values are copied to locals before they are used:
 // otherwise the compiler would load them again after every store through a pointer.
 
 // One output, one tree a step.
@@ -74,7 +61,7 @@ void sweep_plain(const Sweep<Real> s, Body body) {
         if (s.d_before) copy_ids(s.before.ids, j0, count, before);
         for (Index i = 0; i < count; ++i) {
             const Index j = j0 + i, l = leaf[i];
-            Unit x[N];
+            alignas(64) Unit x[N];  // for bodies that pass it on in memory: no vector crosses a cache line
             Unit* D = units<B>(s.D + j * B);
             LT_UNITS(B) x[i_] = D[i_];
             if (s.d_before) {
@@ -90,51 +77,80 @@ void sweep_plain(const Sweep<Real> s, Body body) {
     }
 }
 
-// Several outputs or trees. Bodies of losses with one output are called through a pointer, so that this is compiled once
-// for all of them: a call a row and tree is cheap compared with their columns.
-template <int B, bool exponential, class Real, class Id, class Body>
-void sweep_any(const Sweep<Real> s, Id at_ids, Id before_ids, Body body) {
-    using Unit = typename Lanes<Real, B>::Unit;
-    constexpr int N = Lanes<Real, B>::N;
-    for (Index j = 0; j < s.at.n; ++j) {
-        Unit* D = units<B>(s.D + j * s.K * B);
-        for (Index b = 0; s.d_before && b < s.before.R; ++b) {
-            const Unit* d = units<B>(s.d_before + static_cast<Index>(before_ids[b * s.before.stride + j]) * s.before.O * B);
-            Unit* to = D + s.before.first[b] * N;
-            for (Index c = 0; c < s.before.O * N; ++c) to[c] = composed<exponential>(to[c], d[c]);
-        }
-        for (Index r = 0; r < s.at.R; ++r) {
-            const Index l = static_cast<Index>(at_ids[r * s.at.stride + j]);
-            const bool ranked = s.ranking && (!s.pick || s.pick[j] != 0);
-            for (Index o = 0; ranked && o < s.at.O; ++o) {
-                Unit* to = units<B>(s.ranking + l * B);
-                LT_UNITS(B) to[i_] += absolute<Real>(D[(s.at.first[r] + o) * N + i_]);
+// Several outputs or trees: the changes of the step before, for `count` rows from row j0 on. This and the ranking do
+// not depend on the body, so they are compiled once for all of them. `leaf` has room for the rows.
+template <int B, bool exponential, class Real>
+LT_CALLED void move_rows(const Sweep<Real>& s, Index j0, Index count, std::uint32_t* leaf) {
+    const Index O = s.before.O, K = s.K;
+    for (Index b = 0; b < s.before.R; ++b) {
+        copy_ids(s.before.tree(b), j0, count, leaf);
+        Real* D = s.D + (j0 * K + s.before.first[b]) * B;
+        const Real* d_before = s.d_before;
+        for (Index i = 0; i < count; ++i, D += K * B)
+            for (Index o = 0; o < O; ++o) {
+                auto to = units<B>(D + o * B);
+                auto d = units<B>(d_before + (static_cast<Index>(leaf[i]) * O + o) * B);
+                LT_UNITS(B) to[i_] = composed<exponential>(to[i_], d[i_]);
             }
-            body.row(j, l, r, D);
+    }
+}
+
+// The ranking of the leaves of one tree, by its outputs of `count` rows from row j0 on.
+template <int B, class Real>
+LT_CALLED void rank_rows(const Sweep<Real>& s, Index r, Index j0, Index count, const std::uint32_t* leaf) {
+    const Index O = s.at.O, K = s.K;
+    const Real* D = s.D + (j0 * K + s.at.first[r]) * B;
+    const Real* pick = s.pick;
+    Real* ranking = s.ranking;
+    for (Index i = 0; i < count; ++i, D += K * B) {
+        if (pick && pick[j0 + i] == 0) continue;
+        auto to = units<B>(ranking + static_cast<Index>(leaf[i]) * B);
+        for (Index o = 0; o < O; ++o) {
+            auto x = units<B>(D + o * B);
+            LT_UNITS(B) to[i_] += absolute<Real>(x[i_]);
+        }
+    }
+}
+
+// Call a body for `count` rows from row j0 on, in one tree.
+template <class Body, int B, class Real>
+void call_rows(const void* body_, const Sweep<Real>& s, Index r, Index j0, Index count, const std::uint32_t* leaf) {
+    Body body = *static_cast<const Body*>(body_);
+    const Index width = s.K * B;
+    const Real* D = s.D + j0 * width;
+    for (Index i = 0; i < count; ++i) body.row(j0 + i, leaf[i], r, units<B>(D + i * width));
+}
+
+// Rows are taken in tiles, which stay in the first cache for all passes over them. call is call_rows of a body.
+template <int B, bool exponential, class Real, class Call>
+LT_CALLED void sweep_any(const Sweep<Real>& s, Call call, const void* body) {
+    constexpr Index tile = 64;
+    std::uint32_t leaf[tile];
+    for (Index j0 = 0; j0 < s.at.n; j0 += tile) {
+        const Index count = s.at.n - j0 < tile ? s.at.n - j0 : tile;
+        if (s.d_before) move_rows<B, exponential>(s, j0, count, leaf);
+        for (Index r = 0; r < s.at.R; ++r) {
+            copy_ids(s.at.tree(r), j0, count, leaf);
+            if (s.ranking) rank_rows<B>(s, r, j0, count, leaf);
+            call(body, s, r, j0, count, leaf);
         }
     }
 }
 
 template <int B, bool exponential, class Real, class Body>
-void sweep(const Sweep<Real>& s, Body body) {
-    using Unit = typename Lanes<Real, B>::Unit;
-    const bool plain = s.at.plain(s.K) && (!s.d_before || s.before.plain(s.K));
+void sweep(const Sweep<Real>& s, const Body& body) {
     if constexpr (!Body::several) {
+        const bool plain = s.at.plain(s.K) && (!s.d_before || s.before.plain(s.K));
         if (plain && !s.ranking) return sweep_plain<B, exponential, false>(s, body);
-        if constexpr (!exponential)
+        if constexpr (!exponential && Body::ranks)
             if (plain) return sweep_plain<B, false, true>(s, body);
     }
-    with_ids_of<B>(s.at.ids, s.before.ids, [&](auto at, auto before) {
-        if constexpr (Body::several)
-            sweep_any<B, exponential>(s, at, before, body);
-        else
-            sweep_any<B, exponential>(s, at, before, CalledBody<B, Real>{&body, call_row<Body, Unit>});
-    });
+    sweep_any<B, exponential>(s, &call_rows<Body, B, Real>, &body);
 }
 
 template <int B, class Real>
 struct TangentBody {
-    static constexpr bool several = false;
+    static constexpr bool several = false, ranks = true;
     using Unit = typename Lanes<Real, B>::Unit;
     static constexpr int N = Lanes<Real, B>::N;
     const Index n, O, K;
@@ -228,7 +244,7 @@ struct PoissonChange {
 
 template <class Change, Form form, bool within, int B, class Real>  // within: in an inner iteration
 struct ChangeBody {
-    static constexpr bool several = false;
+    static constexpr bool several = false, ranks = !within;  // leaves are ranked before their inner iterations
     using Unit = typename Lanes<Real, B>::Unit;
     const Changes<Real> c;
     LT_INLINE void plain_row(Index j, Index l, const Unit* D) const { row(j, l, 0, D); }
