@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 from sklearn.metrics import ndcg_score, roc_auc_score
 
 FOLDER = Path(__file__).parents[1] / "experiments"
-CHANGES_THE_METHOD = "leaf_slopes.py"  # by parts of it that users cannot reach
+CHANGES_THE_METHOD = "soft_shares.py"  # by parts of it that users cannot reach
 sys.path.insert(0, str(FOLDER))
 
 import action_groups  # noqa: E402

@@ -23,7 +23,7 @@ struct Room {
 
     std::vector<float>& reals(float) { return floats; }
     std::vector<double>& reals(double) { return doubles; }
-    std::size_t bytes_held() const { return 8 * (numbers.size() + doubles.size()) + 4 * floats.size() + bytes.size(); }
+    std::size_t bytes_held() const { return 8 * (numbers.size() + doubles.size()) + 4 * (floats.size() + ints.size()) + bytes.size(); }
 };
 thread_local Room thread_room;
 constexpr std::size_t most_kept = std::size_t(1) << 26;  // more is given back after a call
@@ -92,20 +92,27 @@ ChoiceRoom<Real> lay_out(Room& room, const Choice<Real>& p, Index B) {
         r.candidate[f + 1] = r.candidate[f] + candidates(p.sizes[f], p.kinds[f]);
     }
     const Index cells = r.cell[p.d], C = r.candidate[p.d];
-    grow(room.ints, slots + 2 * p.n + p.N * (p.d + 1));
+    const Index counted = p.measured ? 0 : 2 * slots + p.L * (1 + cells);
+    grow(room.ints, slots + 2 * p.n + p.N * (p.d + 1) + counted);
     Parts<std::int32_t> ints{room.ints};
     r.parent = ints.take(slots);
     r.rows = ints.take(p.n);
     r.place = ints.take(p.n);
     r.columns = ints.take(p.N * p.d);
     r.counts = ints.take(p.N);
+    if (!p.measured) {
+        r.below = ints.take(slots);
+        r.first = ints.take(slots);
+        r.leaf_at = ints.take(p.L);
+        r.counts_of = ints.take(p.L * cells);
+    }
     grow(room.bytes, p.N * (cells + p.d) + p.n * p.d);
     Parts<std::uint8_t> bytes{room.bytes};
     r.orders = bytes.take(p.N * cells);
     r.active = bytes.take(p.N * p.d);
     r.codes = bytes.take(p.n * p.d);
-    grow(room.numbers, p.n * S + p.N * cells * S + slots * S + p.choices + 5 * C + p.N * C * 4 * p.O + p.O + 2 * S + 256 +
-                           3 * p.L);
+    grow(room.numbers, p.n * S + p.N * cells * S + slots * S + p.choices + 5 * C + p.N * C * side_numbers * p.O + p.O + 2 * S + 256 +
+                           5 * p.L);
     Parts<double> numbers{room.numbers};
     r.terms = numbers.take(p.n * S);
     r.sums = numbers.take(p.N * cells * S);
@@ -116,20 +123,23 @@ ChoiceRoom<Real> lay_out(Room& room, const Choice<Real>& p, Index B) {
     r.right_rows = numbers.take(C);
     r.last_rows = numbers.take(C);
     r.chance = numbers.take(C);
-    r.sides = numbers.take(p.N * C * 4 * p.O);
+    r.sides = numbers.take(p.N * C * side_numbers * p.O);
     r.slope = numbers.take(p.O);
     r.left = numbers.take(S);
     r.right = numbers.take(S);
     r.keys = numbers.take(256);
     r.squares = numbers.take(3 * p.L);
+    r.leaf_rows = numbers.take(p.L);
+    r.stay = numbers.take(p.L);
     auto& all = room.reals(Real());
-    grow(all, 3 * p.N * cells * p.O * B + C * B + 2 * (1 + p.threads) * p.O * B + p.n * p.O * 2 * (1 + p.K));
+    grow(all, 3 * p.N * cells * p.O * B + C * B + 2 * (2 + p.threads) * p.O * B + p.n * p.O * 2 * (1 + p.K));
     Parts<Real> reals{all};
     r.felt = reals.take(p.N * cells * p.O * B);
     r.pull = reals.take(2 * p.N * cells * p.O * B);
     r.effect = reals.take(C * B);
     r.all = reals.take(2 * p.O * B);
     r.part = reals.take(2 * p.threads * p.O * B);
+    r.side = reals.take(2 * p.O * B);
     r.factors = reals.take(p.n * p.O * 2 * (1 + p.K));
     return r;
 }
@@ -212,7 +222,7 @@ void bind(nb::module_& m) {
           [](Codes codes, Ints leaf, Vector w, Vector drawn, Array<const double, 2> g, Array<const double, 2> h,
              Array<const double, 3> j, Array<const double, 3> k, Codes query_codes, Ints query_leaf,
              Array<const Real, 3> c, Ints sizes, Array<const std::uint8_t, 1> kinds, Ints left, Ints right, Ints column,
-             Ints choice, Vector numbers, bool by_weight, bool newton, bool columns_sampled, Index first, Index threads,
+             Ints choice, Vector numbers, bool by_weight, bool newton, bool columns_sampled, bool measured, Array<double, 1> shares, Index first, Index threads,
              Array<const Real, 3> scores, Array<Real, 3> abar, Array<Real, 2> out) {
               const Index n = codes.shape(0), d = codes.shape(1), m = query_codes.shape(0), N = left.shape(0);
               const Index K = abar.shape(1), O = c.shape(1), B = width(abar.shape(2));
@@ -239,6 +249,7 @@ void bind(nb::module_& m) {
               shaped(column, "column", N);
               shaped(choice, "choice", N);
               shaped(numbers, "numbers", 7);
+              shaped(shares, "shares", N + 1);
               shaped(scores, "scores", n, K, B);
               shaped(abar, "abar", n, K, B);
               shaped(out, "out", n, B);
@@ -246,7 +257,7 @@ void bind(nb::module_& m) {
               const Choice<Real> p{n, m, d, K, O, N, N + 1, Index(choice.data()[N - 1]) + 1, first,
                                    codes.data(), query_codes.data(), leaf.data(), query_leaf.data(), w.data(),
                                    drawn.data(), g.data(), h.data(), j.data(), k.data(), c.data(), sizes.data(), kinds.data(), left.data(), right.data(), column.data(),
-                                   choice.data(), x[0], x[1], x[2], x[3], x[4], x[5], x[6], by_weight, newton, columns_sampled,
+                                   choice.data(), x[0], x[1], x[2], x[3], x[4], x[5], x[6], by_weight, newton, columns_sampled, measured, shares.data(),
                                    scores.data(), abar.data(), out.data(), threads, run_parts};
               nb::gil_scoped_release release;
               run(p, B);
@@ -255,7 +266,7 @@ void bind(nb::module_& m) {
           "h"_a.noconvert(), "j"_a.noconvert(), "k"_a.noconvert(), "query_codes"_a.noconvert(),
           "query_leaf"_a.noconvert(), "c"_a.noconvert(), "sizes"_a.noconvert(), "kinds"_a.noconvert(),
           "left"_a.noconvert(), "right"_a.noconvert(), "column"_a.noconvert(), "choice"_a.noconvert(),
-          "numbers"_a.noconvert(), "by_weight"_a, "newton"_a, "columns_sampled"_a, "first"_a, "threads"_a,
+          "numbers"_a.noconvert(), "by_weight"_a, "newton"_a, "columns_sampled"_a, "measured"_a, "shares"_a.noconvert(), "first"_a, "threads"_a,
           "scores"_a.noconvert(), "abar"_a.noconvert(), "out"_a.noconvert());
 }
 

@@ -1,14 +1,14 @@
 // Soft choices of splits: the terms of one tree in a backward pass in which splits give way. The formulas and a
 // definition in NumPy are in src/leaftrace/_model/kernels/numpy_choice.py. Included once for each instruction set.
 #pragma once
-#include "choice_candidates.hpp"
+#include "choice_shares.hpp"
 
 namespace leaftrace {
 namespace LEAFTRACE_ISA {
 namespace {
 
-// The tables over cells: derivatives of the queries in the scores of the rows of each cell (felt), and the sums
-// of slopes and of squared slopes over candidates, by which a row of the cell moves the choice (pull).
+// The tables over cells: derivatives of the queries in the scores of the rows of each cell (felt), and the two sums over
+// candidates by which a row of the cell moves the choice and the values of its sides (pull).
 template <int B, class Real, bool one>
 struct ChoiceTables {
     ChoiceWork<Real, one>& w;
@@ -54,10 +54,20 @@ struct ChoiceTables {
         if (w.room.chance[candidate] == 0) return;
         const double* x = w.sides(v, candidate);
         for (Index o = 0; o < O; ++o) {
-            const Real right = static_cast<Real>(w.p.rate * x[4 * o + 3]);
-            add_scaled<B>(effect(candidate), static_cast<Real>(w.p.rate * x[4 * o + 2]) - right, left + o * B);
+            const double* y = x + side_numbers * o;
+            const Real right = static_cast<Real>(w.p.rate * y[3]);
+            add_scaled<B>(effect(candidate), static_cast<Real>(w.p.rate * y[2]) - right, left + o * B);
             add_scaled<B>(effect(candidate), right, all + o * B);
         }
+    }
+
+    // all (O, B) = the sum over the bins of a column
+    void sum_bins(const Real* cell, Index f, Real* all) const {
+        for (Index i = 0; i < width(); ++i) all[i] = 0;
+        for (Index bin = 0; bin < w.p.sizes[f]; ++bin) add<B>(all, cell + bin * width(), w.outputs());
+    }
+    void subtract(Real* from, const Real* x) const {
+        for (Index i = 0; i < width(); ++i) from[i] -= x[i];
     }
 
     void add_effects(Index v, Index f) {
@@ -65,8 +75,7 @@ struct ChoiceTables {
         if (!possible(f)) return;
         const Real* cell = felt(v, f);
         Real *all = w.room.all, *left = w.room.part;
-        for (Index i = 0; i < O * B; ++i) all[i] = 0;
-        for (Index bin = 0; bin < w.p.sizes[f]; ++bin) add<B>(all, cell + bin * O * B, O);
+        sum_bins(cell, f, all);
         if (w.singles(f)) {
             for (Index bin = 0; bin < w.p.sizes[f]; ++bin)
                 add_effect(v, w.room.candidate[f] + bin, cell + bin * O * B, all);
@@ -99,15 +108,19 @@ struct ChoiceTables {
         }
     }
 
-    // to (2, O, B) += weighted effect times slope, and times slope squared, of one side of a candidate.
-    void add_pull(Real* to, Index v, Index candidate, Index side) {
+    // to (2, O, B) += the pull of one side of a candidate on its rows: its weighted effect times slope, and times slope
+    // squared, by which the choice moves; and what the rows of the side feel (O, B) times the pace of its value.
+    void add_pull(Real* to, Index v, Index candidate, Index side, const Real* felt) {
         const Index O = w.outputs();
         if (w.room.chance[candidate] == 0) return;
         const double* x = w.sides(v, candidate);
-        for (Index o = 0; o < O; ++o) {
-            const double slope = x[4 * o + side];
+        const double share = w.p.rate * w.p.shares[v] * w.room.chance[candidate];
+        for (Index o = 0; o < O; ++o, x += side_numbers) {
+            const double slope = x[side], pace = share * x[4 + side];
             add_scaled<B>(to + o * B, static_cast<Real>(slope), effect(candidate));
             add_scaled<B>(to + (O + o) * B, static_cast<Real>(slope * slope), effect(candidate));
+            add_scaled<B>(to + o * B, static_cast<Real>(pace / 2), felt + o * B);
+            add_scaled<B>(to + (O + o) * B, static_cast<Real>(pace * slope), felt + o * B);
         }
     }
 
@@ -122,34 +135,49 @@ struct ChoiceTables {
         const Index O = w.outputs();
         if (!possible(f)) return;
         const auto& p = w.p;
-        Real *to = pull(v, f), *sum = w.room.part;
+        const Real* cell = felt(v, f);
+        Real *to = pull(v, f), *sum = w.room.part, *all = w.room.side, *rest = all + O * B;
         const Index width = 2 * O * B;
-        if (w.singles(f)) {
+        sum_bins(cell, f, all);
+        const auto start = [&] {
             for (Index i = 0; i < width; ++i) sum[i] = 0;
-            for (Index bin = 0; bin < p.sizes[f]; ++bin) add_pull(sum, v, w.room.candidate[f] + bin, 1);
+            for (Index i = 0; i < O * B; ++i) rest[i] = all[i];
+        };
+        if (w.singles(f)) {
+            start();
+            for (Index bin = 0; bin < p.sizes[f]; ++bin) add_others(sum, v, f, bin, all, rest);
             for (Index bin = 0; bin < p.sizes[f]; ++bin) {
                 Real *here = to + bin * width, *own = w.room.all;
                 for (Index i = 0; i < width; ++i) own[i] = 0;
-                add_pull(own, v, w.room.candidate[f] + bin, 1);
+                add_others(own, v, f, bin, all, rest);
                 for (Index i = 0; i < width; ++i) here[i] += sum[i] - own[i];
-                add_pull(here, v, w.room.candidate[f] + bin, 0);
+                add_pull(here, v, w.room.candidate[f] + bin, 0, cell + bin * O * B);
             }
             return;
         }
         w.for_runs(v, f, [&](Run run) {
             // Candidates at least as long as a bin's place have it on the left, the others on the right.
-            for (Index i = 0; i < width; ++i) sum[i] = 0;
+            start();
             for (Index place = run.bins - 1; place >= 0; --place) {
                 const Index length = place + 1;
-                if (length >= run.from && length < run.to) add_pull(sum, v, run.candidate + length - run.from, 0);
+                if (length >= run.from && length < run.to) add_pull(sum, v, run.candidate + length - run.from, 0, rest);
                 add<B>(to + run.order[place] * width, sum, 2 * O);
+                subtract(rest, cell + run.order[place] * O * B);
             }
-            for (Index i = 0; i < width; ++i) sum[i] = 0;
+            start();
             for (Index place = 0; place < run.bins; ++place) {
-                if (place >= run.from && place < run.to) add_pull(sum, v, run.candidate + place - run.from, 1);
+                if (place >= run.from && place < run.to) add_pull(sum, v, run.candidate + place - run.from, 1, rest);
                 add<B>(to + run.order[place] * width, sum, 2 * O);
+                subtract(rest, cell + run.order[place] * O * B);
             }
         });
+    }
+
+    // to (2, O, B) += the pull on the rows of all other categories, if this one goes left
+    void add_others(Real* to, Index v, Index f, Index bin, const Real* all, Real* rest) {
+        for (Index i = 0; i < width(); ++i) rest[i] = all[i];
+        subtract(rest, felt(v, f) + bin * width());
+        add_pull(to, v, w.room.candidate[f] + bin, 1, rest);
     }
 
     // Start the pull of a node from that of its parent. Columns without a candidate that is possible, here or above,
@@ -274,6 +302,8 @@ void choice_terms(const Choice<Real>& p, const ChoiceRoom<Real>& room) {
     w.copy_rows(!alone);
     w.add_terms();
     w.temperatures();
+    ChoiceShares<Real, one> shares{w};
+    if (!p.measured) shares.count_rows();
     ChoiceTables<B, Real, one> tables{w, w.cells};
     if (w.carried < 0) tables.add_rows();
     for (Index begin = 0; begin < p.N;) {
@@ -281,7 +311,10 @@ void choice_terms(const Choice<Real>& p, const ChoiceRoom<Real>& room) {
         Index end = begin;
         while (end < p.N && p.choice[end] == c) ++end;
         const bool chosen = w.weigh_candidates(c, begin, end);
-        for (Index v = begin; v < end; ++v) tables.inherit(v, chosen);
+        for (Index v = begin; v < end; ++v) {
+            if (!p.measured) p.shares[v] = chosen ? shares.share_of(v) : 0;
+            tables.inherit(v, chosen);
+        }
         if (chosen) {
             tables.weigh_effects(c, begin, end);
             for (Index v = begin; v < end; ++v)
@@ -289,6 +322,7 @@ void choice_terms(const Choice<Real>& p, const ChoiceRoom<Real>& room) {
         }
         begin = end;
     }
+    if (!p.measured) p.shares[p.N] = shares.share_of_leaves();
     if constexpr (alone)
         tables.expand_rows_of_one_query();
     else

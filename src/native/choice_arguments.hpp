@@ -22,12 +22,15 @@ struct Choice {
     const std::uint8_t* kinds;                 // (d) 0 ordered, 1 the last bin is missing, 2 one-hot, 3 sorted
     const std::int32_t *left, *right, *column, *choice;  // (N)
     double lam, l1, category_l2, min_rows, min_hessian, temperature, rate;
-    bool by_weight, newton, columns_sampled;
+    bool by_weight, newton, columns_sampled, measured;
+    double* shares;      // (N + 1) how far the values of sides move at each node, and those of leaves; put in unless measured
     const Real* scores;  // (n, K, B) derivatives of the queries in the training rows' scores after the step
     Real *abar, *out;    // (n, K, B), which may be `scores`; (n, B)
     Index threads;
     RunParts run_parts;
 };
+
+constexpr Index side_numbers = 6;  // slope of the gain, value, and pace of the value, of the left and the right side
 
 // What choice_terms works in; C candidates, S = 3 O + 1 sums.
 template <class Real>
@@ -42,9 +45,14 @@ struct ChoiceRoom {
     double *terms, *sums, *slot_sums, *tau;  // (n, S) by place, (N, cells, S), (N + L, S), (choices)
     double* squares;                         // (L, 3) sums of squares and products of the terms of one output
     double *gain, *left_rows, *right_rows, *last_rows, *chance;  // (C)
-    double *sides, *slope, *left, *right, *keys;                 // (N, C, O, 4), (O), (S), (S), (256)
+    double *sides, *slope, *left, *right, *keys;                 // (N, C, O, side_numbers), (O), (S), (S), (256)
     Real* factors;  // (n, O, 1 + K, 2) by place
     Real *felt, *pull, *effect, *all, *part;  // (N, cells, O, B), (N, cells, 2, O, B), (C, B), (2 O B), (threads, 2 O B)
+    Real* side;                               // (2, O, B)
+    // Unless shares were measured: leaves below each slot (N + L), the first of them (N + L) in this order (L); rows of
+    // each cell (L, cells); how many rows a leaf has (L), and the share of its pairs that stay together (L)
+    std::int32_t *below, *first, *leaf_at, *counts_of;
+    double *leaf_rows, *stay;
 };
 
 #define LEAFTRACE_DECLARE(isa)                                          \

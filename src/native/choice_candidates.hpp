@@ -14,21 +14,20 @@ struct Run {
     Index bins, from, to, candidate;
 };
 
-// One output of one side of a split, from the sums over its rows: the slope of the gain, the gain, and the value of a
-// leaf there. Equal denominators of gain and value are divided by once.
+// One output of one side of a split, from the sums over its rows: the slope of the gain, the gain, the value of a leaf
+// there, and how far the value goes with G (zero while l1 holds it). Equal denominators are divided by once.
 struct Side {
-    double slope, gain, value;
+    double slope, gain, value, pace;
 
-    Side(double G, double Q, double R, double l1, double l2) : slope(0), gain(0), value(0) {
+    Side(double G, double Q, double R, double l1, double l2) : slope(0), gain(0), value(0), pace(0) {
         const double pull = G > l1 ? G - l1 : G < -l1 ? G + l1 : 0;
         if (Q + l2 > 0) {
             slope = -pull / (Q + l2);
             gain = -pull * slope;
         }
-        if (R == Q)
-            value = slope;
-        else if (R + l2 > 0)
-            value = -pull / (R + l2);
+        if (!(R + l2 > 0)) return;
+        value = R == Q ? slope : -pull / (R + l2);
+        pace = l1 > 0 && pull == 0 ? 0 : 1 / (R + l2);
     }
 };
 
@@ -141,14 +140,16 @@ struct ChoiceWork : ChoiceRows<Real, one> {
             room.left_rows[candidate] = -__builtin_inf();
             return;
         }
-        double* to = room.sides + (v * room.candidate[p.d] + candidate) * 4 * outputs();
-        for (Index o = 0; o < outputs(); ++o) {
+        double* to = room.sides + (v * room.candidate[p.d] + candidate) * side_numbers * outputs();
+        for (Index o = 0; o < outputs(); ++o, to += side_numbers) {
             const Side L = side(left, o, l2_of(f)), R = side(right, o, l2_of(f));
             room.gain[candidate] += L.gain + R.gain;
-            to[4 * o] = L.slope;
-            to[4 * o + 1] = R.slope;
-            to[4 * o + 2] = L.value;
-            to[4 * o + 3] = R.value;
+            to[0] = L.slope;
+            to[1] = R.slope;
+            to[2] = L.value;
+            to[3] = R.value;
+            to[4] = L.pace;
+            to[5] = R.pace;
         }
     }
 
@@ -231,7 +232,7 @@ struct ChoiceWork : ChoiceRows<Real, one> {
     }
 
     const double* sides(Index v, Index candidate) const {
-        return room.sides + (v * room.candidate[p.d] + candidate) * 4 * outputs();
+        return room.sides + (v * room.candidate[p.d] + candidate) * side_numbers * outputs();
     }
 };
 

@@ -242,7 +242,7 @@ def test_choices_beyond_any_memory(module):
     nodes = np.arange(N, dtype=np.int32)
     chain = {"left": N + nodes, "right": np.append(nodes[1:], 2 * N).astype(np.int32)}
     columns = {"sizes": np.full(d, 256, np.int32), "kinds": np.ones(d, np.uint8)}
-    columns |= {"column": np.zeros(N, np.int32), "choice": nodes}
+    columns |= {"column": np.zeros(N, np.int32), "choice": nodes, "shares": np.zeros(N + 1)}
     shapes = {
         "codes": (0, d), "leaf": (0,), "w": (0,), "drawn": (0,), "g": (0, O), "h": (0, O), "j": (0, O, O),
         "k": (0, O, O), "query_codes": (0, d), "query_leaf": (0,), "c": (0, O, 32), "scores": (0, O, 32),

@@ -4,11 +4,21 @@ The trees are fixed. Tree t gives a row, besides its leaf's value, for each node
 
     sum over candidate splits s of (pi_s - pi_s at the training's own weights) rate value of the row's side under s
 
-with values and temperatures from the training's own weights, and an l2 of at least 16 average rows
-in gains and values of sides. A leaf with Newton steps goes a share of its way from the training's own
-value, D / (D + what its l2 lacks to 16 average rows, times the temperature). Everything is a loop
-over nodes and candidates, each candidate a mask of rows; nothing is shared with the library but the
-description of the model (leaves, nodes, loss, leaf rule).
+with values and temperatures from the training's own weights, and
+
+    share of the node, times the sum over s of pi_s rate (value of the side - value at the training's own weights)
+
+with probabilities and shares from the training's own weights. There is an l2 of at least 16 average rows
+in gains and values of sides. Where gains and values have different denominators, the ratio of the two
+is that of the training's own weights. Leaves go a share of their way from the training's own value.
+
+The share of a node is the probability that it is the first to put apart two rows of a leaf, drawn with
+replacement, in the mean over the rows below it. A node does so with the probability that two draws of its
+split differ, times the probability that a draw sends the two rows to different sides. The share of the
+leaves of a tree is the probability that no node does, in the mean over its leaves.
+
+Everything is a loop over nodes and candidates, each candidate a mask of rows; nothing is shared with the
+library but the description of the model (leaves, nodes, loss, leaf rule).
 """
 
 from __future__ import annotations
@@ -111,11 +121,10 @@ class SoftProgram:
         # At least as much as 16 rows of average weight and second derivative.
         h = 1.0 if self.search.by_weight else derivatives(self.e, self.scores_at_start())[1]
         self.l2 = max(self.e.lam, 16 * float((self.e.w[:, None] * h).mean()))
-        row_l2 = (self.e.w[:, None] * derivatives(self.e, self.scores_at_start())[1]).mean()
-        self.lacking = temperature * max(16 * float(row_l2) - self.e.lam, 0)
-        if whole_leaves or not self.e.rule.newton:
-            self.lacking = 0.0
-        self.own_leaves: dict[tuple[int, int], tuple[F64, F64]] = {}
+        self.whole_leaves = whole_leaves
+        self.stay: dict[int, dict[int, float]] = {}
+        self.own_share: dict[int, float] = {}
+        self.own_leaves: dict[tuple[int, int], F64] = {}
         self.own: dict[tuple[int, int], Any] = {}
         self.scores(self.e.w)  # the training's own point
 
@@ -193,21 +202,33 @@ class SoftProgram:
         taken = [(every[v][1], every[v][0] & ~every[v][1]) for v in members]
         out = np.zeros((self.leaves.shape[1], terms["G"].shape[1]))
         if (r, number) not in self.own:
-            self.own[r, number] = self.fix_choice(nodes, taken, int(tree.column[members[0]]), terms)
-        candidates, tau, own_chance, child_values = self.own[r, number]
+            found = self.fix_choice(nodes, taken, int(tree.column[members[0]]), terms)
+            shares = [
+                self.node_share(r, node, [s[k][0] for _, s in found[0]], found[2], terms["w"])
+                if len(found[2])
+                else 0.0
+                for k, node in enumerate(nodes)
+            ]
+            self.own[r, number] = (*found, shares)
+        candidates, tau, own_chance, child_values, shares = self.own[r, number]
         if not candidates or not tau > 0:
             return out
         chance = self.chances(candidates, terms, tau)
-        for (_, split), p, p0, values in zip(
+        for (f, split), p, p0, values in zip(
             candidates, chance, own_chance, child_values, strict=True
         ):
-            for pair, pair_values in zip(split, values, strict=True):
-                for mask, value in zip(pair, pair_values, strict=True):
+            for pair, pair_values, share in zip(split, values, shares, strict=True):
+                for mask, (value, ratio) in zip(pair, pair_values, strict=True):
+                    side = self.side(mask, terms)
+                    now = ratio * side.step(side.Q, self.lam(f), self.e.rule.l1)
                     out[mask] += (p - p0) * rate * value
+                    out[mask] += share * p0 * rate * (now - value)
         return out
 
     def fix_choice(self, nodes: list[F64], taken: Any, column: int, terms: dict[str, F64]) -> Any:
-        """Candidates, temperature, probabilities and child values at the training's own weights."""
+        """Candidates, temperature, probabilities and child values at the training's own weights.
+
+        With each value comes the ratio of the denominators of gain and value."""
         l1 = self.e.rule.l1
         candidates = list(self.candidates(nodes, terms))
         if self.search.columns_sampled:
@@ -230,7 +251,10 @@ class SoftProgram:
         tau = self.temperature * np.sqrt(spread / 2)
         values = [
             [
-                tuple(s.step(s.R, self.lam(f), l1) for s in (self.side(m, terms) for m in pair))
+                tuple(
+                    (s.step(s.R, self.lam(f), l1), (s.Q + self.lam(f)) / (s.R + self.lam(f)))
+                    for s in (self.side(m, terms) for m in pair)
+                )
                 for pair in split
             ]
             for f, split in candidates
@@ -287,10 +311,10 @@ class SoftProgram:
                 "R": wt * (h[:, outputs] if e.rule.newton else ones),
                 "w": wt[:, 0],
             }
-            out[:, outputs] += self.leaf_values(r, terms, A, w * drawn, e.rate(t))
             tree = self.search.trees[r]
             for number in range(int(tree.choice.max(initial=-1)) + 1):
                 out[:, outputs] += self.choice(t, r, number, terms, e.rate(t))
+            out[:, outputs] += self.leaf_values(r, terms, A, w * drawn, e.rate(t))
         return out
 
     def leaf_values(self, r: int, terms: dict[str, F64], A: F64, w: F64, rate: float) -> F64:
@@ -312,10 +336,36 @@ class SoftProgram:
                 )
                 step = -np.linalg.solve(h + lam * np.eye(len(step)), s.G)
             step = np.clip(step, -e.rule.max_step, e.rule.max_step)
-            if (r, leaf) not in self.own_leaves:
-                D = np.maximum(s.R + lam, 0)
-                share = D / (D + self.lacking) if self.lacking else np.ones_like(D)
-                self.own_leaves[r, leaf] = step, share
-            own, share = self.own_leaves[r, leaf]
-            out[mask] = rate * (own + share * (step - own))
+            own = self.own_leaves.setdefault((r, leaf), step)
+            out[mask] = rate * (own + self.leaf_share(r, terms) * (step - own))
         return out
+
+    # ---- how far values go ----
+
+    def leaf_share(self, r: int, terms: dict[str, F64]) -> float:
+        """The share of the way that the leaves of tree r go, from the training's own weights."""
+        if r not in self.own_share:
+            stay = self.stay.get(r, {})
+            rows = np.flatnonzero(terms["w"] > 0)
+            kept = [stay.get(leaf, 1.0) for leaf in set(self.leaves[r, rows].tolist())]
+            self.own_share[r] = 1.0 if self.whole_leaves or not kept else float(np.mean(kept))
+        return self.own_share[r]
+
+    def node_share(self, r: int, node: F64, lefts: list[F64], chance: F64, w: F64) -> float:
+        """The share of a node, whose leaves lose what its choice puts apart.
+
+        ``lefts``: masks of the rows that each candidate sends left."""
+        stay = self.stay.setdefault(r, {})
+        rows = [i for i in range(self.n) if node[i] and w[i] > 0]
+        lost = 0.0
+        for leaf in {self.leaves[r, i] for i in rows}:
+            own = [i for i in rows if self.leaves[r, i] == leaf]
+            pairs = [
+                sum(p for p, left in zip(chance, lefts, strict=True) if left[i] != left[j])
+                for i in own
+                for j in own
+            ]
+            apart = (1 - float((chance**2).sum())) * float(np.mean(pairs))
+            lost += len(own) * stay.get(leaf, 1.0) * apart
+            stay[leaf] = stay.get(leaf, 1.0) * (1 - apart)
+        return 0.0 if self.whole_leaves or not rows else lost / len(rows)

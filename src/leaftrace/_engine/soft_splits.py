@@ -5,11 +5,16 @@ _model/kernels/numpy_choice.py defines. The program that is differentiated is tr
 which tree t gives row j, besides its leaf's value, the sum over the nodes v that hold j of
 
     sum_s (pi_s - pi_s at the training's own weights and scores) rate r_c(j,s)
+    + share_v sum_s pi_s rate (r_c(j,s) - r_c(j,s) at the training's own weights and scores)
 
-with the children's values r and the temperature held constant. At the training's own weights the
-sum is zero and the model is the model; its derivative is the derivative of the choices. One node
-gives way at a time, and two leaves stand for the subtree that would grow below it. Leaves go a share
-of their way (`leaf_shares`).
+with the children's values r and the temperature held constant in the first sum, and probabilities and
+shares in the second. At the training's own weights the sums are zero and the model is the model. One
+node gives way at a time, and two leaves stand for the subtree that would grow below it.
+
+The shares say whose value moves for a row. A node whose choice is not sure puts apart two rows of a leaf
+with the probability that the split drawn there sends them to different sides. What a node is the first
+to put apart moves with the node's sides (share_v), and what stays together all the way with the leaf: the
+leaf values of a tree go a share of their way, the mean over its leaves.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from .._data.progress import progress
 from .._data.wording import words
 from .._model.ensemble import Ensemble
 from .._model.kernels import BLOCKS, block_width, blocks_of, kernels, zeros
-from .._model.kernels.numpy_choice import Limits
+from .._model.kernels.numpy_soft_choice import Limits
 from .._model.splits import SplitSearch, TreeNodes
 from .backward import LeafAdjoint, expand_candidates, expand_training, leaf_adjoint
 from .placed_rows import PlacedRows
@@ -95,24 +100,6 @@ def choice_l2(e: Ensemble, by_weight: bool) -> float:
     return max(e.lam, LEAST_ROWS * row)
 
 
-def leaf_shares(work: Workspace, temperature: float) -> F64 | None:
-    """(leaves, O) how far leaf values go: value + share (change of the value); None for all the way.
-
-    A leaf of rows that the model is sure of has hardly any second derivative D, and its slope is
-    unbounded. Another training has other leaves, which seldom hold such rows alone. So leaves answer
-    as if they had the l2 of soft choices: the share is D / (D + what their own l2 lacks), and the
-    value at the training's own weights stays. Towards temperature zero nothing is lacking.
-    """
-    e = work.trace.ensemble
-    lacking = temperature * (choice_l2(e, by_weight=False) - e.lam)
-    if not e.rule.newton or lacking <= 0:
-        return None
-    # Those of the first inner iteration; a step without any does not move, whatever its share.
-    first = [np.einsum("qmoo->mo", step.D[:1]) for step in work.trace.steps]
-    D = np.maximum(np.concatenate(first), 0)
-    return D / (D + lacking)
-
-
 class SoftQueries(NamedTuple):
     """Queries, and the bins (m, d) of their test rows."""
 
@@ -144,7 +131,7 @@ def structure_blocks(
 
     The threads share the rows of a block, so there is one block at a time.
 
-    ``whole_leaves``: leaves go all their way, and splits alone give way
+    ``whole_leaves``: leaves go all their way, and the choices alone give way
     """
     work.prepare_effects()
     block = block_of(work, splits)
@@ -246,7 +233,8 @@ class SoftPass:
         self.y = joined(rows.y for rows in self.rows)
         self.derivatives = work.derivatives_backwards(None if new is None else new.rows)
         self.lam = choice_l2(self.e, splits.search.by_weight)
-        self.leaf_shares = None if whole_leaves else leaf_shares(work, temperature)
+        self.whole_leaves = whole_leaves
+        self.shares = work.soft_shares.setdefault(temperature, {})
         queries = asked.queries
         width = block_width(len(range(len(queries))[columns]))
         is_large = splits.codes.size * width >= LARGE_TREE
@@ -276,10 +264,8 @@ class SoftPass:
         return zeros((count, self.e.n_outputs, self.out.shape[1]), self.dtype)
 
     def step(self, t: int, abar: Real, fbar: Real) -> None:
-        """Add the terms of the trees of step t to abar (n, K, B) and to `out`; fbar (M, O, B) by shares."""
+        """Add the terms of the trees of step t to abar (n, K, B) and to `out`; fbar (M, O, B) *= shares."""
         e = self.e
-        if self.leaf_shares is not None:
-            fbar *= self.leaf_shares[e.leaf_range(t)][:, :, None].astype(self.dtype)
         derivatives = next(self.derivatives)
         new = len(self.y) - len(abar)
         # New rows have no weight, so that no query depends on their scores.
@@ -291,14 +277,30 @@ class SoftPass:
         for r in trees:
             nodes = self.splits.search.trees[r]
             if len(nodes.left):
-                self._tree(t, r, nodes, derivatives, scores, every_abar)
+                share = self._tree(t, r, nodes, derivatives, scores, every_abar)
+                fbar[self._leaves_in_step(r, len(nodes.left) + 1)] *= self.dtype.type(share)
         if new:
             abar[...] = every_abar[: len(abar)]
 
+    def _leaves_in_step(self, r: int, count: int) -> slice:
+        """Leaves of tree r, in the order of its step; those of all trees if they are one with vectors."""
+        if self.splits.search.joint:
+            return slice(None)
+        first = int(self.e.tree_leaves[r] - self.e.tree_offset[r])
+        return slice(first, first + count)
+
+    def _shares_of(self, r: int, count: int) -> tuple[bool, F64]:
+        """Whether the shares of the nodes of tree r, and of its leaves, are known; (nodes + 1,) they."""
+        if self.whole_leaves:
+            return True, np.append(np.zeros(count), 1.0)
+        if r in self.shares:
+            return True, self.shares[r]
+        return False, np.empty(count + 1)
+
     def _tree(
         self, t: int, r: int, nodes: TreeNodes, rows: StepDerivatives, scores: Real, abar: Real
-    ) -> None:
-        """Add the terms of tree r of step t."""
+    ) -> float:
+        """Add the terms of tree r of step t; the share of the way that its leaves go."""
         e = self.e
         search = self.splits.search
         O = e.n_outputs if search.joint else e.leaf_outputs
@@ -314,6 +316,7 @@ class SoftPass:
             self.temperature,
             e.rate(t),
         )
+        measured, shares = self._shares_of(r, len(nodes.left))
         kernels.choice_terms(
             self.codes,
             _leaf_in_tree(joined(part.leaves[r] for part in self.rows), *in_tree),
@@ -333,12 +336,17 @@ class SoftPass:
             search.by_weight,
             e.rule.newton,
             search.columns_sampled,
+            measured,
+            shares,
             o,
             self.threads,
             scores,
             abar,
             self.out,
         )
+        if not measured:
+            self.shares[r] = shares
+        return float(shares[-1])
 
     def _draws(self, r: int) -> F64:
         """(n,) how often tree r drew each row."""

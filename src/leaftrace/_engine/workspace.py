@@ -45,6 +45,7 @@ class Workspace:
     ``memory_limit``  bytes to use beyond the inputs
     ``rows``          all training rows
     ``passes_by_scores``  passes so far that did without effects which could have been kept
+    ``soft_shares``   for each temperature and tree what soft splits have measured: see soft_splits.py
     """
 
     def __init__(self, trace: Trace, dtype: np.dtype, n_jobs: int, memory_limit: int) -> None:
@@ -55,6 +56,7 @@ class Workspace:
         self.rows = training_rows(trace)
         self._derivatives: list[StepDerivatives] = []
         self.passes_by_scores = 0
+        self.soft_shares: dict[float, dict[int, F64]] = {}
 
     def use_less_memory(self, limit: int) -> None:
         """Forget the effects, states and derivatives that are kept, and go on with this limit, on one thread."""
