@@ -26,6 +26,7 @@ class Retrainings:
 
     def train(self, training: TrainingSet, threads: int) -> Retrained:
         """The model trained again on this set, by the tracer's eval_set unless it has its own."""
+        _check_values(self._source, training)
         training = training.stopped_by(self._settings.eval_set)
         self._confirm(training.eval_set, training.n)
         start = time.perf_counter()
@@ -67,3 +68,14 @@ class Retrainings:
         ``since``: how many of the first retrainings not to count.
         """
         return rounds_in_words(self.rounds[since:])
+
+
+def _check_values(source: Source, training: TrainingSet) -> None:
+    """Raise an error for labels or new rows that do not fit the model, before its library does."""
+    if training.y is not None:
+        source.labels(training.y, training.n, "y")
+    if training.added is not None:
+        X, y, _ = training.added
+        source.labels(y, len(y), "y_new")
+        if source.ensemble.offset is None:
+            source.rows(X)

@@ -143,8 +143,13 @@ def _append_rows(X: Any, more: Any) -> Any:
 
         more = frames.to_pandas(more)
         more = more if hasattr(more, "iloc") else pd.DataFrame(np.asarray(more), columns=X.columns)
-        more = more[list(X.columns)].astype(X.dtypes.to_dict())  # categories stay categories
-        return pd.concat([X, more])
+        if missing := [name for name in X.columns if name not in more.columns]:
+            names = ", ".join(map(repr, missing))
+            raise InvalidInput(
+                f"the added rows lack the column(s) {names} of the training rows; pass them, too."
+            )
+        columns = {name: _in_dtype(more[name], dtype) for name, dtype in X.dtypes.items()}
+        return pd.concat([X, pd.DataFrame(columns)])
     if hasattr(X, "tocsr"):
         from scipy.sparse import vstack
 
@@ -152,3 +157,17 @@ def _append_rows(X: Any, more: Any) -> Any:
     if frames.kind(X):
         return frames.append_rows(X, more)
     return np.concatenate([X, np.asarray(more)])
+
+
+def _in_dtype(column: Any, dtype: Any) -> Any:
+    """A column in another dtype where that changes no value, or as it is.
+
+    Categories stay categories, and those that the dtype does not have are missing values. Fractions
+    do not become whole numbers."""
+    if hasattr(dtype, "categories"):
+        return column.where(column.isin(dtype.categories)).astype(dtype)
+    try:
+        cast = column.astype(dtype)
+    except (TypeError, ValueError):
+        return column
+    return cast if ((cast == column) | column.isna()).all() else column
