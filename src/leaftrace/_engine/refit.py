@@ -24,6 +24,7 @@ from .._model.ensemble import Ensemble
 from .._model.goal import Goal, GoalRows, QueryGoal, ReadyGoal
 from .._model.linear_leaves import as_trained, joined_rows
 from .._model.reading import Reading
+from .._model.start import finite_start
 from .._model.target_unit import criterion_of
 from .._model.training_set import TrainingSet
 from .leaf_equations import LeafEquations
@@ -379,12 +380,5 @@ def _refitted_base(e: Ensemble, rest: Ensemble) -> F64:
     if e.base_rule is None:
         return e.base
     kept = slice(None) if rest.removed is None else ~rest.removed
-    with np.errstate(divide="ignore", invalid="ignore"):
-        fitted = e.base_rule.fit(rest.loss, rest.y[kept], rest.base_weight[kept])
-    if not np.isfinite(fitted).all():
-        raise InvalidInput(
-            "this training set has no starting score for the model: that is the logarithm of the mean label, or the "
-            "log-odds of a class, and infinite if all labels are zero, or if a class has all rows or none. Keep some "
-            "rows of each class, or with counts some that are not zero."
-        )
+    fitted = finite_start(e.base_rule, rest.loss, rest.y[kept], rest.base_weight[kept])
     return e.base + fitted - e.base_rule.fit(e.loss, e.y, e.base_weight)
