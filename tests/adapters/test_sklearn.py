@@ -260,7 +260,8 @@ def test_probabilities_of_forests_are_within_bounds():
     model = RandomForestClassifier(n_estimators=8, random_state=0).fit(data.X, data.y)
     tracer = exact(model, data.X, data.y)
     p = tracer.refit(without=[]).predict_proba(data.X)
-    assert p.min() == 0 and p.max() == 1
+    assert p.min() == 0
+    assert p.max() == 1
     np.testing.assert_allclose(p, model.predict_proba(data.X), atol=1e-12)
     found = lt.acquire(tracer, data.X, data.X, data.y, k=3)
     assert np.isfinite(found.scores).all()

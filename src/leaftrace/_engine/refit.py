@@ -17,7 +17,7 @@ from .._data import inputs
 from .._data.arrays import F64, Ids, Ints
 from .._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
 from .._data.row_labels import aligned, labels_of
-from .._model.coupled.loss import CoupledLoss
+from .._model.coupled.loss import UNKNOWN_QUERY, CoupledLoss
 from .._model.coupled.scalars import OwnLoss
 from .._model.early_stopping import Rounds
 from .._model.ensemble import Ensemble
@@ -133,7 +133,8 @@ class AlteredModel:
         ranked = self.source.test_queries(X, aligned(qid, labels_of(X), "qid"), m)
         if ranked is None:
             raise InvalidInput(
-                "this is a number of whole queries; pass qid= with the query of each row, or the sizes of the queries."
+                "this is a number of whole queries; pass qid= with the query of each row, or the sizes of the queries, "
+                "or rows that bring them (a Pool, a DMatrix)."
             )
         return ranked.number
 
@@ -238,10 +239,10 @@ def _check_changes(e: Ensemble, rows: TrainingSet, y: F64, w: F64) -> None:
         raise UnsupportedModel(
             f"refit() cannot give rows other weights: {e.weights_fixed}; use retrain()."
         )
-    if rows.added is not None and e.coupled:
+    if rows.added is not None and isinstance(e.loss, CoupledLoss):
         raise UnsupportedModel(
-            f"refit() cannot add rows to a model with the {e.loss.name} loss, as their query is not known; use "
-            "retrain() of your own on the larger training set."
+            f"refit() cannot add rows to a model with the {e.loss.name} loss, as "
+            + ("they join the others there; use retrain()." if e.loss.whole else UNKNOWN_QUERY)
         )
     if rows.y is not None and e.labels_fixed and np.any(y != e.y):
         raise UnsupportedModel(

@@ -6,6 +6,8 @@ import time
 from statistics import median
 
 from .._adapters import Retrained, Source
+from .._data.errors import UnsupportedModel
+from .._model.coupled.loss import UNKNOWN_QUERY, CoupledLoss
 from .._model.early_stopping import EvalSet, Rounds, different_stop, rounds_in_words
 from .._model.training_set import TrainingSet
 from .settings import Settings
@@ -75,6 +77,11 @@ def _check_values(source: Source, training: TrainingSet) -> None:
     if training.y is not None:
         source.labels(training.y, training.n, "y")
     if training.added is not None:
+        loss = source.ensemble.loss
+        if isinstance(loss, CoupledLoss) and not loss.whole:
+            raise UnsupportedModel(
+                f"retrain() cannot add rows to a model with the {loss.name} loss, as {UNKNOWN_QUERY}"
+            )
         X, y, _ = training.added
         source.labels(y, len(y), "y_new")
         if source.ensemble.offset is None:

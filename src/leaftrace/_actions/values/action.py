@@ -124,6 +124,7 @@ def make_bag_models(
 ) -> tuple[BagModels, Iterator[Bag], list[int]]:
     """Check the arguments of `data_values`: the models they ask for, their bags and the bags' sizes."""
     check_tracer(tracer)
+    tracer.engine.needs_separate_rows("data_values")
     method = checked_method(method)
     _check_smooth(tracer)
     _check_baseline(tracer)
