@@ -89,7 +89,10 @@ class AlteredModel:
     def score(
         self, X: Any, y: Any = None, sample_weight: Any = None, baseline: Any = None
     ) -> float:
-        """The accuracy of a classifier, or the R² of a model of numbers, as in scikit-learn."""
+        """The accuracy of a classifier, or the R² of a model of numbers, as in scikit-learn.
+
+        Of several targets, it is the mean of theirs.
+        """
         X = inputs.as_table(X)
         F = self.scores(X, baseline)
         labels = labels_of(X)
@@ -97,7 +100,11 @@ class AlteredModel:
         w = inputs.weights(aligned(sample_weight, labels, "sample_weight"), len(F))
         reading = self.reading.with_numbered_classes()
         if reading.classes is None:
-            return _r2(inputs.numbers(y, "y", len(F)), self.source.own_predictions(F), w)
+            if self.source.ensemble.y.ndim == 1:
+                numbers = inputs.numbers(y, "y", len(F))
+            else:
+                numbers = self.source.given_labels(y, len(F), "y")
+            return _r2(numbers, self.source.own_predictions(F), w)
         codes = self.source.labels(y, len(F), "y")
         if np.any(codes != np.rint(codes)):
             raise InvalidInput("y has shares of classes, which have no accuracy; use loss().")
@@ -160,7 +167,14 @@ class AlteredModel:
 
 
 def _r2(y: F64, predicted: F64, w: F64) -> float:
-    """The share of the variance of y that predictions explain; all (m,)."""
+    """The share of the variance of y that predictions explain; all (m,). The mean of several targets."""
+    if y.shape != predicted.shape:
+        raise InvalidInput(
+            f"score() compares each label with one prediction, and this model has labels of shape {y.shape} and "
+            f"predictions of shape {predicted.shape}; use loss()."
+        )
+    if y.ndim == 2:
+        return float(np.mean([_r2(a, b, w) for a, b in zip(y.T, predicted.T, strict=True)]))
     residual = np.sum(w * (y - predicted) ** 2)
     total = np.sum(w * (y - np.average(y, weights=w)) ** 2)
     if total == 0:
