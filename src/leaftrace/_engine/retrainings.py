@@ -73,7 +73,7 @@ class Retrainings:
 
 
 def _check_values(source: Source, training: TrainingSet) -> None:
-    """Raise an error for labels or new rows that do not fit the model, before its library does."""
+    """Raise an error for labels that do not fit the model, before its library does."""
     if training.y is not None:
         source.labels(training.y, training.n, "y")
     if training.added is not None:
@@ -82,7 +82,5 @@ def _check_values(source: Source, training: TrainingSet) -> None:
             raise UnsupportedModel(
                 f"retrain() cannot add rows to a model with the {loss.name} loss, as {UNKNOWN_QUERY}"
             )
-        X, y, _ = training.added
+        y = training.added[1]
         source.labels(y, len(y), "y_new")
-        if source.ensemble.offset is None:
-            source.rows(X)

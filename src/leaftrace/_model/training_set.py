@@ -138,6 +138,12 @@ class TrainingSet:
 
 def _append_rows(X: Any, more: Any) -> Any:
     """One table with the rows of both, of the kind of X."""
+    width = np.shape(more)[1:] if not frames.kind(more) else ()
+    if not hasattr(more, "columns") and len(width) == 1 and width != np.shape(X)[1:2]:
+        raise InvalidInput(
+            f"the added rows have {width[0]} columns, but the training rows have {np.shape(X)[1]}; pass the same "
+            "columns in the same order."
+        )
     if hasattr(X, "iloc"):
         import pandas as pd
 
