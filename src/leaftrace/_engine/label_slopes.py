@@ -25,6 +25,7 @@ def label_slopes(engine: Engine, queries: Queries, index: Ints, target: int | No
     for rows with several.
     """
     work = engine.work
+    engine.needs_separate_rows("label_influence()")
     if not len(index):
         return np.zeros((0, len(queries)))
     expansion_of = _expansions(engine, queries, len(index))
