@@ -583,6 +583,8 @@ def test_what_is_refused_of_numbers_and_quantiles():
         fix(tracer, data.X_test[:1], data.y_test[0], action="relabel")
     with pytest.raises(lt.InvalidInput, match="above zero"):
         fix(tracer, data.X_test[:1], data.y_test[0], tolerance=0.0)
+    exact = float(tracer.refit(without=[]).predict(data.X_test[:1])[0])
+    assert fix(tracer, data.X_test[:1], exact).fixed
     with pytest.raises(lt.InvalidInput, match=r"pass a leaftrace\.Tracer"):
         fix("model", data.X_test[:1], data.y_test[0])
     median = LGBMRegressor(**SMALL, objective="regression_l1", num_leaves=8, verbose=-1).fit(

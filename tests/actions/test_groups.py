@@ -12,7 +12,7 @@ from boosters import frame, numbers
 from catboost import Pool
 from contract import prepared
 from lightgbm import LGBMClassifier
-from scipy.sparse import csr_matrix
+from scipy.sparse import coo_matrix, csr_matrix
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
 from soft_program import SoftProgram
 from threadpoolctl import threadpool_limits
@@ -109,7 +109,7 @@ def test_labels(labels, names):
 
 def test_tables_without_names():
     X = np.arange(60.0).reshape(20, 3)
-    for table in (X, csr_matrix(X), X.tolist()):
+    for table in (X, csr_matrix(X), coo_matrix(X), X.tolist()):
         groups = groups_of(1, table, 20, "groups", bins=2)
         np.testing.assert_array_equal(groups.code, (X[:, 1] >= 31).astype(int))
     arrow = pytest.importorskip("pyarrow").table({"a": X[:, 0], "b": [None, "x"] * 10})

@@ -685,6 +685,8 @@ def test_errors_say_what_to_do():
         (lambda: label_noise(tracer, d.X_test), "y_val"),
         (lambda: label_noise("model"), "Tracer"),
         (lambda: noise.rank(0), "from 1 to"),
+        (lambda: noise.rank(1.5), "k is 1.5; it is a number of training rows"),
+        (lambda: noise.rank("a"), "k is .a."),
         (lambda: noise.confirm(d.X_test, d.y_test), "validation rows"),
         (lambda: noise.confirm(d.X, d.y), "training rows"),
         (lambda: noise.confirm(d.X[:0], d.y[:0]), "no rows"),

@@ -397,6 +397,13 @@ def test_refusals(noisy):
     ):
         with pytest.raises(lt.InvalidInput, match=words):
             lt.data_values(tracer, *val, **more)
+    two = lgb.LGBMRegressor(n_estimators=2, min_child_samples=1, verbose=-1).fit(
+        np.eye(2), [0.0, 1]
+    )
+    with pytest.raises(
+        lt.InvalidInput, match=r"2 training row\(s\) have a weight, too few for bags"
+    ):
+        lt.data_values(Tracer(two, np.eye(2), [0.0, 1]), np.eye(2), [0.0, 1])
     with pytest.raises(lt.InvalidInput, match="X_val has no rows"):
         lt.data_values(tracer, data.X_test[:0], data.y_test[:0])
     with pytest.raises(lt.InvalidInput, match=r"pass a leaftrace\.Tracer"):

@@ -115,6 +115,19 @@ def test_the_third_derivative_can_be_given(tracer, booster):
     assert np.abs(c - b).max() > 1e-3 * np.abs(b).max()  # so it is used
 
 
+def test_objectives_that_give_float32(tracer, booster):
+    """Boosters take float32, so users return it; differences of such numbers are mostly rounding."""
+
+    def rounded(margin, y):
+        return tuple(np.float32(x) for x in focal(margin, y))
+
+    params = {"objective": rounded, "loss": lambda m, y: np.float32(focal_loss(m, y))}
+    found = lt.Tracer(booster, X, Y, params=params).influence(DATA.X_test, DATA.y_test).values
+    expected = tracer.influence(DATA.X_test, DATA.y_test).values
+    # A rounding of 6e-8 over a step of 0.01 or so, in g, h and the loss.
+    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
+
+
 def test_a_model_without_its_objective_says_what_to_pass(booster, tmp_path):
     with pytest.raises(lt.FidelityError, match=r"params=\{'objective': f\}"):
         lt.Tracer(booster, X, Y)
@@ -169,6 +182,12 @@ def test_wrong_functions(booster):
     wrong = lt.Tracer(booster, X, Y, params={"objective": focal, "loss": lambda m, y: 1.0})
     with pytest.raises(lt.InvalidInput, match="one number a row"):
         wrong.influence(DATA.X_test, DATA.y_test)
+    for third in (lambda m, y: np.zeros(3), lambda m, y: "none"):
+        wrong = lt.Tracer(booster, X, Y, params={"objective": focal, "third": third})
+        with pytest.raises(lt.InvalidInput, match=r"params\['third'\] gave .* one number a row"):
+            wrong.influence(DATA.X_test, of="prediction")
+    with pytest.raises(lt.InvalidInput, match=r"params\['third'\] is 'none'; expected a function"):
+        lt.Tracer(booster, X, Y, params={"objective": focal, "third": "none"})
 
 
 def test_retraining_uses_the_objective(tracer, booster):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import ranking_twins as twins
 from raw_scores import raw_scores
+from xgboost import XGBRegressor
 
 import leaftrace as lt
 from leaftrace._engine.coupled_passes import CoupledPasses
@@ -335,13 +336,48 @@ def test_refusals():
     for ask in (
         lambda: tracer.label_influence(X, of="prediction"),
         lambda: tracer.score_candidates(X, X, of="prediction"),
+        lambda: tracer.label_influence(X, y),
         lambda: tracer.refit(added=(X, y)),
+        lambda: tracer.retrain(added=(X, y)),
         lambda: tracer.estimate(5),
         lambda: lt.label_noise(tracer),
         lambda: tracer.influence(X, y, method=lt.baselines.TREX(), **qid),
     ):
         with pytest.raises(lt.UnsupportedModel, match=r"rows|query"):
             ask()
+    with pytest.raises(lt.InvalidInput, match="or rows that bring them"):
+        lt.removal_curve(tracer, [1, 2], X, y)
+    with pytest.raises(lt.InvalidInput, match="or test rows that bring them"):
+        tracer.noise_floor(X, y)
+
+
+@pytest.mark.parametrize("kind", ["ranker", "survival times"])
+def test_actions_for_losses_of_single_rows(kind):
+    """They say so, instead of asking for queries that they do not take or failing in NumPy."""
+    X = data.X_TEST
+    y = data.Y_TEST
+    if kind == "ranker":
+        _, tracer = prepared("LightGBM: lambdarank")
+    else:
+        model = XGBRegressor(objective="survival:cox", n_estimators=3, n_jobs=1)
+        tracer = lt.Tracer(model.fit(data.X, data.Y + 1), data.X, data.Y + 1)
+    ids = np.arange(data.N) % 3
+    for action in (
+        lambda: lt.acquire(tracer, X, X, y, k=2),
+        lambda: lt.clean(tracer, X, y, X, y),
+        lambda: lt.data_values(tracer, X, y),
+        lambda: lt.fix(tracer, X[:1], 1),
+        lambda: lt.gate(tracer, X, y, X, y),
+        lambda: lt.group_effects(tracer, ids, X, y),
+        lambda: lt.influential_set(tracer, X, y),
+        lambda: lt.label_noise(tracer),
+        lambda: lt.mismatch(tracer, X, y),
+        lambda: lt.removal_impact(tracer, [1], X, y),
+        lambda: lt.report(tracer, X, y),
+        lambda: lt.source_values(tracer, ids, X, y),
+    ):
+        with pytest.raises(lt.UnsupportedModel, match=r"is not for the .* loss, whose gradients"):
+            action()
 
 
 def test_settings_that_are_refused():

@@ -2,10 +2,14 @@
 
 import lightgbm as lgb
 import numpy as np
+import pandas as pd
 import pytest
 from catboost import CatBoostClassifier, CatBoostRegressor, Pool
 from catboost_models import QUIET, case, tracer_of
 from raw_scores import raw_scores
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingRegressor
+from xgboost import XGBRegressor
 
 import leaftrace as lt
 
@@ -161,6 +165,78 @@ def test_errors_of_catboost_in_training():
     model = CatBoostRegressor(iterations=3, **QUIET).fit(X, y)
     with pytest.raises(lt.LeaftraceError, match=r"cannot train .* it says: .*targets are equal"):
         lt.Tracer(model, X, y).retrain(y=np.ones(40))
+
+
+def few_counts():
+    """Forty rows with counts, two of which are not zero, in an array."""
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    y = np.zeros(40)
+    y[[3, 7]] = 2, 5
+    return X, y
+
+
+COUNTS = {
+    "LightGBM": lgb.LGBMRegressor(
+        objective="poisson", n_estimators=3, min_child_samples=1, n_jobs=1, verbose=-1
+    ),
+    "XGBoost": XGBRegressor(objective="count:poisson", n_estimators=3, n_jobs=1),
+    "CatBoost": CatBoostRegressor(loss_function="Poisson", iterations=3, **QUIET),
+    "scikit-learn": HistGradientBoostingRegressor(loss="poisson", max_iter=3, min_samples_leaf=1),
+}
+
+
+@pytest.mark.parametrize("library", COUNTS)
+def test_training_that_a_library_refuses(library):
+    """Counts that are all zero: libraries raise errors of their own, and XGBoost starts at the
+    logarithm of zero. One such bag does not end the values of all."""
+    X, y = few_counts()
+    tracer = lt.Tracer(COUNTS[library].fit(X, y), X, y, n_jobs=1)
+    with pytest.raises(lt.LeaftraceError, match=r"cannot train the model again; it says|of zero"):
+        tracer.retrain(without=[3, 7])
+    found = lt.data_values(tracer, X, y, bag=0.4, members=20)
+    assert np.isfinite(found.values).all()
+    assert len(found.by_member) < 20
+
+
+@pytest.mark.parametrize("library", COUNTS)
+def test_rows_and_labels_that_a_model_cannot_have(library):
+    """Retraining refuses what refitting refuses, in the same words."""
+    X, y = few_counts()
+    model = COUNTS[library].fit(X, y)
+    tracer = lt.Tracer(model, X, y, n_jobs=1)
+    for way in (tracer.refit, tracer.retrain):
+        with pytest.raises(lt.InvalidInput, match="y_new goes from -1 to 2"):
+            way(added=(X[:2], [-1, 2]))
+        with pytest.raises(lt.InvalidInput, match="y goes from -1 to"):
+            way(y=np.where(y == 2, -1, y))
+        with pytest.raises(lt.InvalidInput, match=r"2 columns, but the .* 3"):
+            way(added=(X[:2, :2], [1, 2]))
+        unchanged = way(added=(X[:0], [])).predict(X)
+        np.testing.assert_allclose(unchanged, model.predict(X), rtol=1e-5)  # float32
+
+
+def test_added_numbers_are_not_rounded_to_the_type_of_a_column():
+    """A fraction in a column of whole numbers stays one, and so does a missing value."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"whole": rng.integers(0, 3, 60), "number": rng.normal(size=60)})
+    y = X["whole"] + X["number"]
+    new = pd.DataFrame({"whole": [2.5, np.nan, 0.5, 2.5], "number": np.zeros(4)})
+    model = XGBRegressor(n_estimators=3, max_depth=3, n_jobs=1, min_child_weight=0)
+    tracer = lt.Tracer(model.fit(X, y), X, y, n_jobs=1)
+    found = tracer.retrain(added=(new, [9.0, -9, 9, 9])).predict(new)
+    both = pd.concat([X, new], ignore_index=True)
+    expected = clone(model).fit(both, np.r_[y, 9.0, -9, 9, 9]).predict(new)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    for kind in ("polars", "pyarrow"):
+        numbers = {name: new[name].tolist() for name in new}
+        wholes = {name: X[name].tolist() for name in X}
+        module = pytest.importorskip(kind)
+        make = module.DataFrame if kind == "polars" else module.table
+        other = lt.Tracer(model, make(wholes), y.to_numpy(), n_jobs=1)
+        again = other.retrain(added=(make(numbers), [9.0, -9, 9, 9])).predict(new)
+        np.testing.assert_allclose(again, expected, rtol=1e-5)
+    with pytest.raises(lt.InvalidInput, match="lack the column"):
+        tracer.retrain(added=(new[["number"]], np.ones(4)))
 
 
 def test_linear_trees_are_trained_one_at_a_time():

@@ -253,6 +253,20 @@ def test_forest_weights():
     assert np.average(data.y[here], weights=count[here]) == pytest.approx(value, rel=1e-12)
 
 
+def test_probabilities_of_forests_are_within_bounds():
+    """Starting score and trees add up to zero or one only up to rounding; scikit-learn's metrics
+    refuse what is beyond them."""
+    data = three_classes()
+    model = RandomForestClassifier(n_estimators=8, random_state=0).fit(data.X, data.y)
+    tracer = exact(model, data.X, data.y)
+    p = tracer.refit(without=[]).predict_proba(data.X)
+    assert p.min() == 0
+    assert p.max() == 1
+    np.testing.assert_allclose(p, model.predict_proba(data.X), atol=1e-12)
+    found = lt.acquire(tracer, data.X, data.X, data.y, k=3)
+    assert np.isfinite(found.scores).all()
+
+
 @pytest.mark.skipif(VERSION >= (1, 8), reason="mended in 1.8")
 def test_missing_values_that_were_trained_elsewhere():
     data = numbers()

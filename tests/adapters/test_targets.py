@@ -81,3 +81,17 @@ def test_retraining_and_impact(tracer):
     )
     impact = lt.removal_impact(tracer, [1, 2], DATA.X_test, DATA.y_test)
     assert np.isfinite(impact.answers["refitted"]).all()
+
+
+def test_scores_of_several_numbers():
+    """The R² of several targets is scikit-learn's; predictions that are no targets have none."""
+    data = two_targets()
+    forest = ExtraTreesRegressor(n_estimators=3, max_depth=4, random_state=0).fit(data.X, data.y)
+    found = lt.Tracer(forest, data.X, data.y).refit(without=[]).score(data.X_test, data.y_test)
+    assert found == pytest.approx(forest.score(data.X_test, data.y_test), rel=1e-12)
+    quantiles = xgb.XGBRegressor(
+        objective="reg:quantileerror", quantile_alpha=[0.2, 0.8], n_estimators=2, n_jobs=1
+    ).fit(data.X, data.y[:, 0])
+    model = lt.Tracer(quantiles, data.X, data.y[:, 0]).refit(without=[])
+    with pytest.raises(lt.InvalidInput, match=r"predictions of shape \(\d+, 2\); use loss"):
+        model.score(data.X_test, data.y_test[:, 0])

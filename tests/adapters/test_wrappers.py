@@ -8,6 +8,7 @@ import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pytest
+from boosters import binary
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import (
     GradientBoostingClassifier,
@@ -327,3 +328,33 @@ def test_one_row():
     assert len(numbers.neighbours(X.iloc[7], 2)) == 2
     with pytest.raises(lt.InvalidInput, match="y_test has 1 values but X has 5 rows"):
         tracer.influence(table.iloc[:5], "yes")
+
+
+def test_no_test_rows():
+    """Every model says the same of them, whichever library would have refused them."""
+    data = binary()
+    makers = (
+        make_pipeline(StandardScaler(), lgb.LGBMClassifier(n_estimators=2, verbose=-1)),
+        GradientBoostingClassifier(n_estimators=2),
+        VotingClassifier([("a", GradientBoostingClassifier(n_estimators=2))], voting="soft"),
+        CalibratedClassifierCV(GradientBoostingClassifier(n_estimators=2), cv=2),
+    )
+    for model in makers:
+        model.fit(data.X, data.y)
+        made_of_others = isinstance(model, (VotingClassifier, CalibratedClassifierCV))
+        tracer = (lt.MembersTracer if made_of_others else lt.Tracer)(model, data.X, data.y)
+        with pytest.raises(lt.InvalidInput, match="X_test has no rows"):
+            tracer.influence(data.X[:0], data.y[:0])
+
+
+def test_rows_that_the_steps_of_a_pipeline_refuse():
+    data = binary()
+    model = make_pipeline(StandardScaler(), lgb.LGBMClassifier(n_estimators=2, verbose=-1))
+    tracer = lt.Tracer(model.fit(data.X, data.y), data.X, data.y)
+    with pytest.raises(
+        lt.InvalidInput, match=r"steps of this pipeline cannot read these rows: .*feat"
+    ):
+        tracer.influence(data.X[:, :1], data.y)
+    words = np.full(data.X[:2].shape, "word")
+    with pytest.raises(lt.InvalidInput, match="cannot read these rows: could not convert string"):
+        tracer.refit(without=[1]).predict(words)

@@ -237,7 +237,12 @@ def test_constraints_of_a_file_in_any_form(given):
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [("(2,0)", "1, 0 or -1"), ({"age": 1}, "for age, which no column"), ("rising", "1, 0 or -1")],
+    [
+        ("(2,0)", "1, 0 or -1"),
+        ({"age": 1}, "for age, which no column"),
+        ("rising", "1, 0 or -1"),
+        (2, "1, 0 or -1"),
+    ],
 )
 def test_constraints_that_make_no_sense(given, words):
     with pytest.raises(lt.InvalidInput, match=words):

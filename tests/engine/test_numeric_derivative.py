@@ -48,3 +48,26 @@ def test_a_function_that_refuses_complex_numbers():
     assert not takes_complex(column(lambda x: np.arctan2(x, 1.0)), X)  # raises
     f = column(lambda x: np.arctan2(x, 1.0))
     np.testing.assert_allclose(derivative(f, X, False)[:, 0], 1 / (1 + X**2), atol=1e-11)
+
+
+@pytest.mark.parametrize("rows", [1, 400])
+@pytest.mark.parametrize("rounded", ["result", "argument"])
+def test_functions_in_float32(rounded, rows):
+    """Their values are steps, which short differences would take for slopes."""
+
+    def sigmoid(x):
+        x = np.float32(x) if rounded == "argument" else x
+        return np.float32(1 / (1 + np.exp(-x))).astype(float)
+
+    x = X[:rows]
+    f = column(sigmoid)
+    p = 1 / (1 + np.exp(-x))
+    # Rounding to 6e-8 of a value, and of an argument up to 7, over a step of 0.01 or so.
+    np.testing.assert_allclose(derivative(f, x, False)[:, 0], p * (1 - p), atol=3e-4)
+
+
+def test_kinks_that_all_rows_are_at():
+    """They are not taken for steps of float32."""
+    x = np.zeros(300)
+    f = column(lambda x: np.where(x > 0, 2 * x, -x) + x**2)
+    np.testing.assert_allclose(np.abs(derivative(f, x, False)[:, 0] - 0.5), 1.5, rtol=1e-6)

@@ -3,6 +3,7 @@
 import numpy as np
 import oracle
 import pytest
+import xgboost as xgb
 from contract import CASES, accuracy, prepared
 
 import leaftrace as lt
@@ -71,3 +72,17 @@ def test_more_sets_than_a_block_on_any_number_of_threads(dtype):
     np.testing.assert_allclose(
         found, slow, atol=1e-5 * moves
     )  # LightGBM's gradients are float32 numbers
+
+
+@pytest.mark.parametrize("objective", ["reg:tweedie", "count:poisson", "binary:logistic"])
+def test_sets_without_a_starting_score(objective):
+    """Without all labels that are not zero, a refit has no starting score; many at once have none either."""
+    X = np.random.default_rng(0).normal(size=(8, 3))
+    y = np.array([0.0, 0, 0, 0, 0, 0, 1, 1])
+    kind = xgb.XGBClassifier if objective == "binary:logistic" else xgb.XGBRegressor
+    model = kind(objective=objective, n_estimators=3, min_child_weight=0, n_jobs=1).fit(X, y)
+    tracer = lt.Tracer(model, X, y, n_jobs=1)
+    leaves, _ = tracer.engine.source.rows(X)
+    for sets in ([np.array([6, 7])], [np.array([0]), np.array([6, 7])]):
+        with pytest.raises(lt.InvalidInput, match="no starting score"):
+            list(tracer.engine.score_changes_without(sets, leaves))

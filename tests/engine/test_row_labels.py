@@ -108,6 +108,8 @@ def test_tables_about_other_rows_are_refused(shuffled):
 def test_labels_are_refused_as_positions(shuffled):
     X, y, tracer = shuffled
     top = tracer.influence(X[:2], y[:2]).top(3)
+    with pytest.raises(lt.InvalidInput, match=r"tracer.positions\(labels\)"):
+        tracer.refit(without=["a", "b"])
     for labels in (top["train_row"], X.index[:3]):
         with pytest.raises(lt.InvalidInput, match=r"tracer.positions\(labels\)"):
             tracer.refit(without=labels)

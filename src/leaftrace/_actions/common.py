@@ -174,7 +174,8 @@ def row_columns(tracer: Tracer, rows: Ints) -> dict[str, Any]:
 def check_tracer(tracer: Any, one_label: str = "") -> None:
     """Raise an error unless the first argument of an action is a tracer.
 
-    ``one_label``: the name of an action that is for models of one label and one prediction a row.
+    ``one_label``: the name of an action that is for models of one label and one prediction a row,
+    and for losses of single rows.
     """
     if not isinstance(tracer, Tracer):
         raise InvalidInput(
@@ -182,6 +183,8 @@ def check_tracer(tracer: Any, one_label: str = "") -> None:
             "model."
         )
     e = tracer.engine.ensemble
+    if one_label:
+        tracer.engine.needs_separate_rows(one_label)
     if one_label and (e.y.ndim == 2 or e.loss.several_numbers):
         raise InvalidInput(
             f"{one_label} is for models that predict one number or class for a row; this one has {e.n_outputs} outputs "

@@ -33,6 +33,11 @@ def take_functions(
     """
     functions = {name: given[name] for name in _NAMES if callable(given.get(name))}
     rest = {name: value for name, value in given.items() if name not in functions}
+    for name in {"third", "loss"} & rest.keys():
+        raise InvalidInput(
+            f"params[{name!r}] is {rest[name]!r:.60}; expected a function of margins and labels that gives one number "
+            "a row."
+        )
     if own is not None:
         functions = {"objective": own, **functions}
     if functions and "objective" not in functions:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .._data.arrays import F64, Ids
+from .._data.errors import InvalidInput, LeaftraceError
 from .._data.parquet import PartedTable
 from .._model.early_stopping import map_eval_set
 from .._model.ensemble import Ensemble
@@ -34,7 +35,16 @@ class PipelineSource(Wrapped):
         if isinstance(X, PartedTable):
             return X.with_step(self.transform, pickle.dumps(self.pipeline[:-1]))
         X = for_sklearn(X)
-        return self.pipeline[:-1].transform(X) if len(self.pipeline) > 1 else X
+        if len(self.pipeline) == 1:
+            return X
+        try:
+            return self.pipeline[:-1].transform(X)
+        except LeaftraceError:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInput(
+                f"the steps of this pipeline cannot read these rows: {error}"
+            ) from error
 
     def with_last_step(self, model: Any) -> Any:
         """Return the pipeline with another model at its end."""

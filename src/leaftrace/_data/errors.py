@@ -1,5 +1,10 @@
 """Errors and warnings. Each message gives what came, what was expected, and what to do next."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class LeaftraceError(Exception):
     """Base of every error that leaftrace raises on purpose."""
@@ -26,3 +31,12 @@ class FidelityWarning(UserWarning):
 
 class IndexWarning(UserWarning):
     """Several training rows have the same label in the index of X_train."""
+
+
+@contextmanager
+def training_errors(library: str, *errors: type[Exception]) -> Iterator[None]:
+    """Re-raise the errors of a library that refuses to train a model as LeaftraceError."""
+    try:
+        yield
+    except errors as error:
+        raise LeaftraceError(f"{library} cannot train the model again; it says: {error}") from None

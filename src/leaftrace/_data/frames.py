@@ -99,10 +99,19 @@ def append_rows(X: Any, added: Any) -> Any:
     if kind(X) == "pyarrow":
         import pyarrow as pa
 
-        return pa.concat_tables([table, _cast_arrow(new_rows, table.schema)])
+        new_rows = _cast_arrow(new_rows, table.schema)
+        return pa.concat_tables([table, new_rows], promote_options="permissive")
     import polars as pl
 
-    return pl.concat([table, pl.DataFrame(new_rows).cast(dict(table.schema))])
+    columns = [_in_type(column, table.schema[column.name]) for column in pl.DataFrame(new_rows)]
+    return pl.concat([table, pl.DataFrame(columns)], how="vertical_relaxed")
+
+
+def _in_type(column: Any, kind: Any) -> Any:
+    """A column of polars in another type, or as it is if that cuts off fractions."""
+    to_whole = column.dtype.is_float() and kind.is_integer()
+    cast = column.cast(kind, strict=not to_whole)  # NaN becomes null
+    return column if to_whole and not (cast == column).all() else cast
 
 
 def _like(table: nw.DataFrame[Any], rows: Any, library: str) -> nw.DataFrame[Any]:
@@ -127,8 +136,14 @@ def _cast_arrow(table: Any, schema: Any) -> Any:
             column = column.cast(column.type.value_type)
         if pa.types.is_dictionary(field.type):
             column = column.cast(field.type.value_type).dictionary_encode()
-        columns.append(column.cast(field.type))
-    return pa.table(columns, schema=schema)
+        cuts = pa.types.is_floating(column.type) and pa.types.is_integer(field.type)
+        try:
+            column = column.cast(field.type)
+        except pa.ArrowInvalid:  # a fraction in a column of whole numbers stays one
+            if not cuts:
+                raise
+        columns.append(column)
+    return pa.table(columns, names=schema.names)
 
 
 def to_pandas(X: Any) -> Any:

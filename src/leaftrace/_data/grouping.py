@@ -219,7 +219,8 @@ def column_names(table: Any) -> list[Any]:
     shape = getattr(table, "shape", None)
     if not shape:
         shape = np.shape(table) if isinstance(table, (list, tuple)) else ()
-    return list(range(shape[1])) if len(shape) == 2 and hasattr(table, "__getitem__") else []
+    is_array = hasattr(table, "__getitem__") or hasattr(table, "tocsc")
+    return list(range(shape[1])) if len(shape) == 2 and is_array else []
 
 
 def column(table: Any, name: Any, what: str) -> NDArray[Any]:
@@ -227,7 +228,9 @@ def column(table: Any, name: Any, what: str) -> NDArray[Any]:
     key = _column_key(table, name, what)
     if hasattr(table, "column_names") or hasattr(table, "columns"):
         return to_numpy(table[key])
-    array = table if hasattr(table, "shape") else np.asarray(table)
+    array: Any = table if hasattr(table, "shape") else np.asarray(table)
+    if hasattr(array, "tocsc"):  # not all sparse matrices give columns
+        array = array.tocsc()
     x: Any = array[:, [key]]
     return to_numpy(x.toarray() if hasattr(x, "toarray") else x).ravel()
 

@@ -251,6 +251,12 @@ def row_count(X: Any) -> int:
     return len(X)
 
 
+def needs_rows(X: Any, name: str = "X_test") -> None:
+    """Raise an error for a table of test rows that has none, which few libraries can read."""
+    if row_count(X) == 0:
+        raise InvalidInput(f"{name} has no rows; pass at least one test row.")
+
+
 def take_rows(X: Any, keep: Ints) -> Any:
     """Some rows of a table of any kind."""
     if hasattr(X, "iloc"):

@@ -51,8 +51,12 @@ def row_numbers(
             )
         return np.flatnonzero(frames.to_numpy(aligned(rows, labels, name, _TABLES[of])))
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        hint = ""
+        if of == "training rows" and array.dtype.kind in "OU":
+            hint = " Labels of rows are translated by tracer.positions(labels)."
         raise InvalidInput(
             f"{name} must be positions of {of} (whole numbers), a boolean mask, or a table of ours with such rows."
+            + hint
         )
     return _checked_positions(array.astype(np.intp), n, name, of)
 

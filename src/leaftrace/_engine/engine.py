@@ -166,7 +166,7 @@ class Engine:
             X_new, y_new = added
             m = inputs.row_count(X_new)
             new = X_new, self.source.given_labels(y_new, m, "the labels of added rows"), np.ones(m)
-        return TrainingSet(self.n_rows, keep, labels, weights, new)
+        return TrainingSet(self.n_rows, keep, labels, weights, new if new and len(new[1]) else None)
 
     def refit(self, training: TrainingSet) -> RefittedModel:
         """The model with its trees fixed and all leaf values refitted on this training set."""

@@ -253,7 +253,7 @@ def _ranked_queries(
     if ranked is None:
         raise InvalidInput(
             f"{what} is a number of a whole query; pass qid= with the query of each test row, or the sizes of the "
-            "queries, or ask for of='prediction'."
+            "queries, or test rows that bring them (a Pool, a DMatrix), or ask for of='prediction'."
         )
     loss = ensemble.loss
     if isinstance(of, QueryGoal):

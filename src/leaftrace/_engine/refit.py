@@ -17,13 +17,14 @@ from .._data import inputs
 from .._data.arrays import F64, Ids, Ints
 from .._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
 from .._data.row_labels import aligned, labels_of
-from .._model.coupled.loss import CoupledLoss
+from .._model.coupled.loss import UNKNOWN_QUERY, CoupledLoss
 from .._model.coupled.scalars import OwnLoss
 from .._model.early_stopping import Rounds
 from .._model.ensemble import Ensemble
 from .._model.goal import Goal, GoalRows, QueryGoal, ReadyGoal
 from .._model.linear_leaves import as_trained, joined_rows
 from .._model.reading import Reading
+from .._model.start import finite_start
 from .._model.target_unit import criterion_of
 from .._model.training_set import TrainingSet
 from .leaf_equations import LeafEquations
@@ -88,7 +89,10 @@ class AlteredModel:
     def score(
         self, X: Any, y: Any = None, sample_weight: Any = None, baseline: Any = None
     ) -> float:
-        """The accuracy of a classifier, or the R² of a model of numbers, as in scikit-learn."""
+        """The accuracy of a classifier, or the R² of a model of numbers, as in scikit-learn.
+
+        Of several targets, it is the mean of theirs.
+        """
         X = inputs.as_table(X)
         F = self.scores(X, baseline)
         labels = labels_of(X)
@@ -96,7 +100,11 @@ class AlteredModel:
         w = inputs.weights(aligned(sample_weight, labels, "sample_weight"), len(F))
         reading = self.reading.with_numbered_classes()
         if reading.classes is None:
-            return _r2(inputs.numbers(y, "y", len(F)), self.source.own_predictions(F), w)
+            if self.source.ensemble.y.ndim == 1:
+                numbers = inputs.numbers(y, "y", len(F))
+            else:
+                numbers = self.source.given_labels(y, len(F), "y")
+            return _r2(numbers, self.source.own_predictions(F), w)
         codes = self.source.labels(y, len(F), "y")
         if np.any(codes != np.rint(codes)):
             raise InvalidInput("y has shares of classes, which have no accuracy; use loss().")
@@ -132,7 +140,8 @@ class AlteredModel:
         ranked = self.source.test_queries(X, aligned(qid, labels_of(X), "qid"), m)
         if ranked is None:
             raise InvalidInput(
-                "this is a number of whole queries; pass qid= with the query of each row, or the sizes of the queries."
+                "this is a number of whole queries; pass qid= with the query of each row, or the sizes of the queries, "
+                "or rows that bring them (a Pool, a DMatrix)."
             )
         return ranked.number
 
@@ -158,7 +167,14 @@ class AlteredModel:
 
 
 def _r2(y: F64, predicted: F64, w: F64) -> float:
-    """The share of the variance of y that predictions explain; all (m,)."""
+    """The share of the variance of y that predictions explain; all (m,). The mean of several targets."""
+    if y.shape != predicted.shape:
+        raise InvalidInput(
+            f"score() compares each label with one prediction, and this model has labels of shape {y.shape} and "
+            f"predictions of shape {predicted.shape}; use loss()."
+        )
+    if y.ndim == 2:
+        return float(np.mean([_r2(a, b, w) for a, b in zip(y.T, predicted.T, strict=True)]))
     residual = np.sum(w * (y - predicted) ** 2)
     total = np.sum(w * (y - np.average(y, weights=w)) ** 2)
     if total == 0:
@@ -237,10 +253,10 @@ def _check_changes(e: Ensemble, rows: TrainingSet, y: F64, w: F64) -> None:
         raise UnsupportedModel(
             f"refit() cannot give rows other weights: {e.weights_fixed}; use retrain()."
         )
-    if rows.added is not None and e.coupled:
+    if rows.added is not None and isinstance(e.loss, CoupledLoss):
         raise UnsupportedModel(
-            f"refit() cannot add rows to a model with the {e.loss.name} loss, as their query is not known; use "
-            "retrain() of your own on the larger training set."
+            f"refit() cannot add rows to a model with the {e.loss.name} loss, as "
+            + ("they join the others there; use retrain()." if e.loss.whole else UNKNOWN_QUERY)
         )
     if rows.y is not None and e.labels_fixed and np.any(y != e.y):
         raise UnsupportedModel(
@@ -379,12 +395,5 @@ def _refitted_base(e: Ensemble, rest: Ensemble) -> F64:
     if e.base_rule is None:
         return e.base
     kept = slice(None) if rest.removed is None else ~rest.removed
-    with np.errstate(divide="ignore", invalid="ignore"):
-        fitted = e.base_rule.fit(rest.loss, rest.y[kept], rest.base_weight[kept])
-    if not np.isfinite(fitted).all():
-        raise InvalidInput(
-            "this training set has no starting score for the model: that is the logarithm of the mean label, or the "
-            "log-odds of a class, and infinite if all labels are zero, or if a class has all rows or none. Keep some "
-            "rows of each class, or with counts some that are not zero."
-        )
+    fitted = finite_start(e.base_rule, rest.loss, rest.y[kept], rest.base_weight[kept])
     return e.base + fitted - e.base_rule.fit(e.loss, e.y, e.base_weight)

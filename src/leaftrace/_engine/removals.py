@@ -21,6 +21,7 @@ import numpy as np
 from .._data.arrays import F64, Ids, Ints, Real
 from .._model.ensemble import Ensemble
 from .._model.leaf_rule import LeafRule
+from .._model.start import finite_start
 from .forward import LeafChanges, changed_sums
 from .forward_block import ForwardBlock
 from .large_changes import replay_large_changes
@@ -152,12 +153,12 @@ def _solve_limited(
 
 
 def _base_change(e: Ensemble, rows: Ints) -> F64:
-    """(K,) change of the starting score without these rows."""
+    """(K,) change of the starting score without these rows; an error if it is not finite."""
     if e.base_rule is None:
         return np.zeros(e.n_outputs)
     labels = np.delete(e.y, rows, axis=0)
     weights = np.delete(e.base_weight, rows)
-    without = e.base_rule.fit(e.loss, labels, weights)
+    without = finite_start(e.base_rule, e.loss, labels, weights)
     return without - e.base_rule.fit(e.loss, e.y, e.base_weight)
 
 

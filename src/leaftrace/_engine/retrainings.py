@@ -6,6 +6,8 @@ import time
 from statistics import median
 
 from .._adapters import Retrained, Source
+from .._data.errors import UnsupportedModel
+from .._model.coupled.loss import UNKNOWN_QUERY, CoupledLoss
 from .._model.early_stopping import EvalSet, Rounds, different_stop, rounds_in_words
 from .._model.training_set import TrainingSet
 from .settings import Settings
@@ -26,6 +28,7 @@ class Retrainings:
 
     def train(self, training: TrainingSet, threads: int) -> Retrained:
         """The model trained again on this set, by the tracer's eval_set unless it has its own."""
+        _check_values(self._source, training)
         training = training.stopped_by(self._settings.eval_set)
         self._confirm(training.eval_set, training.n)
         start = time.perf_counter()
@@ -67,3 +70,17 @@ class Retrainings:
         ``since``: how many of the first retrainings not to count.
         """
         return rounds_in_words(self.rounds[since:])
+
+
+def _check_values(source: Source, training: TrainingSet) -> None:
+    """Raise an error for labels that do not fit the model, before its library does."""
+    if training.y is not None:
+        source.labels(training.y, training.n, "y")
+    if training.added is not None:
+        loss = source.ensemble.loss
+        if isinstance(loss, CoupledLoss) and not loss.whole:
+            raise UnsupportedModel(
+                f"retrain() cannot add rows to a model with the {loss.name} loss, as {UNKNOWN_QUERY}"
+            )
+        y = training.added[1]
+        source.labels(y, len(y), "y_new")

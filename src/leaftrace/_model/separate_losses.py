@@ -14,6 +14,8 @@ from .._data.arrays import F64
 from .general_losses import KernelFamily, Terms, pieces, sigmoids
 from .losses import Additive, OwnTerms
 
+_ROUNDING = 1e-12  # of sums over the trees of a forest, whose shares are at most one
+
 
 class SeparateOutputs(Additive):
     """A loss of K outputs that do not depend on each other, each with a target of 0 or 1."""
@@ -114,4 +116,6 @@ class Brier(SeparateOutputs):
         return 0.5 * ((A - target) ** 2).sum(axis=-1)
 
     def response(self, state: F64) -> F64:
-        return state
+        """The scores; those that rounding put below zero or above one are zero and one."""
+        nearest = np.clip(state, 0.0, 1.0)
+        return np.where(np.abs(state - nearest) <= _ROUNDING, nearest, state)

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from .._data.arrays import F64, Ints
+from .._data.errors import InvalidInput
 from .losses import Loss
 
 
@@ -42,6 +43,19 @@ class BaseRule(Protocol):
     def needs_only_mean(self, loss: Loss, y: F64) -> bool:
         """Whether the score depends on the labels only by their weighted mean and total weight."""
         ...
+
+
+def finite_start(rule: BaseRule, loss: Loss, y: F64, b: F64) -> F64:
+    """(K,) the score of a rule for some training rows; an error if it is not finite."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        score = rule.fit(loss, y, b)
+    if not np.isfinite(score).all():
+        raise InvalidInput(
+            "this training set has no starting score for the model: that is the logarithm of the mean label, or the "
+            "log-odds of a class, and infinite if all labels are zero, or if a class has all rows or none. Keep some "
+            "rows of each class, or with counts some that are not zero."
+        )
+    return score
 
 
 MAX_DISTINCT_LABELS = 64  # up to this many are kept exactly

@@ -138,13 +138,24 @@ class TrainingSet:
 
 def _append_rows(X: Any, more: Any) -> Any:
     """One table with the rows of both, of the kind of X."""
+    width = np.shape(more)[1:] if not frames.kind(more) else ()
+    if not hasattr(more, "columns") and len(width) == 1 and width != np.shape(X)[1:2]:
+        raise InvalidInput(
+            f"the added rows have {width[0]} columns, but the training rows have {np.shape(X)[1]}; pass the same "
+            "columns in the same order."
+        )
     if hasattr(X, "iloc"):
         import pandas as pd
 
         more = frames.to_pandas(more)
         more = more if hasattr(more, "iloc") else pd.DataFrame(np.asarray(more), columns=X.columns)
-        more = more[list(X.columns)].astype(X.dtypes.to_dict())  # categories stay categories
-        return pd.concat([X, more])
+        if missing := [name for name in X.columns if name not in more.columns]:
+            names = ", ".join(map(repr, missing))
+            raise InvalidInput(
+                f"the added rows lack the column(s) {names} of the training rows; pass them, too."
+            )
+        columns = {name: _in_dtype(more[name], dtype) for name, dtype in X.dtypes.items()}
+        return pd.concat([X, pd.DataFrame(columns)])
     if hasattr(X, "tocsr"):
         from scipy.sparse import vstack
 
@@ -152,3 +163,17 @@ def _append_rows(X: Any, more: Any) -> Any:
     if frames.kind(X):
         return frames.append_rows(X, more)
     return np.concatenate([X, np.asarray(more)])
+
+
+def _in_dtype(column: Any, dtype: Any) -> Any:
+    """A column in another dtype where that changes no value, or as it is.
+
+    Categories stay categories, and those that the dtype does not have are missing values. Fractions
+    do not become whole numbers."""
+    if hasattr(dtype, "categories"):
+        return column.where(column.isin(dtype.categories)).astype(dtype)
+    try:
+        cast = column.astype(dtype)
+    except (TypeError, ValueError):
+        return column
+    return cast if ((cast == column) | column.isna()).all() else column

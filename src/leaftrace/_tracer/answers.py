@@ -56,7 +56,9 @@ class QueryArguments(NamedTuple):
 
 def asked(tracer: Tracer, X_test: Any, *others: Any) -> QueryArguments:
     """The arguments of a call, with a single row (a Series) as a table."""
-    return QueryArguments(inputs.as_table(X_test, tracer.X_train), *others)
+    table = inputs.as_table(X_test, tracer.X_train)
+    inputs.needs_rows(table)
+    return QueryArguments(table, *others)
 
 
 def result_tables(

@@ -307,5 +307,6 @@ def _derivatives(method: Any) -> Any:
 def _test_rows(X: Any, y: Any) -> tuple[Any, Any]:
     """Test rows as a table, and their labels in their order."""
     X = inputs.as_table(X)
+    inputs.needs_rows(X)
     y = aligned(y, labels_of(X), "y_test", "X_test")
     return X, None if y is None else inputs.vector(y, "y_test", inputs.row_count(X))

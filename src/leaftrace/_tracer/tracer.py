@@ -244,6 +244,7 @@ class Tracer(Openings, QueriesOfTraining):
         labels move to: values are the rate at which Q changes as the row's label mass goes from its
         class to that one.
         """
+        self.engine.needs_separate_rows("label_influence()")
         query = asked(self, X_test, y_test, of, reduce, output, baseline)
         return labels_influence(self, query, to, rows)
 

@@ -78,7 +78,8 @@ def side_of(tracer: Tracer, x: Any, y: Any, tolerance: float | None) -> Side:
     if reading.classes is None:
         if tolerance is None:
             F = tracer.engine.unchanged.scores(x)[0]
-            tolerance = abs(Side(reading, code).error(F)) / 2
+            error = abs(Side(reading, code).error(F))
+            return Side(reading, code, error / 2 or float(np.finfo(float).tiny))
         if not tolerance > 0:
             raise InvalidInput(
                 f"tolerance is {tolerance}; it is the error to get below, a number above zero."

@@ -80,6 +80,7 @@ def removal_impact(
     """
     limit = TimeLimit(time_limit)
     check_tracer(tracer)
+    tracer.engine.needs_separate_rows("removal_impact")
     gone = checked_rows(tracer, rows)
     m = inputs.row_count(X_test)
     if m == 0:

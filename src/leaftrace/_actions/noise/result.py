@@ -118,11 +118,11 @@ class LabelNoise(Finding):
 
     def _first(self, k: int) -> Ints:
         """Positions of the k most surprising rows."""
-        if not 1 <= k <= len(self._order):
+        if not inputs.is_whole(k) or not 1 <= k <= len(self._order):
             raise InvalidInput(
-                f"k is {k}; it is a number of training rows, from 1 to {len(self._order)}."
+                f"k is {k!r}; it is a number of training rows, from 1 to {len(self._order)}."
             )
-        return self._order[:k]
+        return self._order[: int(k)]
 
     def confirm(
         self,

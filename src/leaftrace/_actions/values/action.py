@@ -124,6 +124,7 @@ def make_bag_models(
 ) -> tuple[BagModels, Iterator[Bag], list[int]]:
     """Check the arguments of `data_values`: the models they ask for, their bags and the bags' sizes."""
     check_tracer(tracer)
+    tracer.engine.needs_separate_rows("data_values")
     method = checked_method(method)
     _check_smooth(tracer)
     _check_baseline(tracer)
@@ -239,6 +240,11 @@ def _bag_sizes(tracer: Tracer, bag: float | Sequence[float], members: int | None
         )
     sizes = np.unique(np.rint(shares * live).astype(int)).tolist()
     fewest = max(2, _count_classes(tracer))
+    if live <= fewest:
+        raise InvalidInput(
+            f"{live:,} training row(s) have a weight, too few for bags of {fewest:,} that leave some out; "
+            "trace a model of more rows."
+        )
     if sizes[0] < fewest or sizes[-1] >= live:
         raise InvalidInput(
             f"bag is {bag!r} of {live:,} rows that have a weight, which gives bags of {_sizes_in_words(sizes)}; "

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..._data import inputs
 from ..._data.arrays import F64, Ints
-from ..._data.errors import FidelityError, InvalidInput, UnsupportedModel
+from ..._data.errors import InvalidInput, LeaftraceError
 from ..._engine.methods import LeafInfluence, StructureInfluence
 from ..._engine.refit import RetrainedModel
 from ..._model.training_set import TrainingSet
@@ -93,7 +93,7 @@ class BagModels:
         try:
             model = self._trained(bag)
             traced = self.tracer.follow(model, n_jobs=1)
-        except (FidelityError, UnsupportedModel) as error:
+        except LeaftraceError as error:  # such as labels of the bag that are all the same
             return Member(size, slopes, refused=str(error))
         left_out = np.flatnonzero(~bag)
         found = self._slopes(traced, left_out)

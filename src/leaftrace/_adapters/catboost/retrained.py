@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._data.arrays import F64, Ints
-from ..._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
+from ..._data.errors import InvalidInput, UnsupportedModel, training_errors
 from ..._data.stopping import stop_if_unwanted
 from ..._model.early_stopping import EvalRows, Rounds
 from ..._model.training_set import TrainingSet
@@ -72,15 +72,12 @@ def retrain(source: CatBoostSource, rows: TrainingSet, threads: int) -> Retraine
     weights = rows.weights(weight)
     baseline = rows.offset(offset)
     table, pool = _table_and_pool(source, rows, labels, weights, baseline)
-    try:
-        with without_numba_warning():
-            model = catboost.CatBoost(params).fit(
-                pool,
-                eval_set=eval_pools(rows.eval_set, source.params, partial(_eval_pool, source)),
-                callbacks=[StopIfUnwanted()],
-            )
-    except catboost.CatBoostError as error:
-        raise LeaftraceError(f"CatBoost cannot train the model again; it says: {error}") from None
+    with training_errors("CatBoost", catboost.CatBoostError), without_numba_warning():
+        model = catboost.CatBoost(params).fit(
+            pool,
+            eval_set=eval_pools(rows.eval_set, source.params, partial(_eval_pool, source)),
+            callbacks=[StopIfUnwanted()],
+        )
     stop_if_unwanted()
     shrinkage.rescale(model, source.ensemble, source.model)
     kept = "kept" if stopped_early(source.params) else "none"

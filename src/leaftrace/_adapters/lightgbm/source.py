@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..._data import inputs
 from ..._data.arrays import F64, Ids, Ints
-from ..._data.errors import InvalidInput, UnsupportedModel
+from ..._data.errors import InvalidInput, UnsupportedModel, training_errors
 from ..._data.forks import works_in_forks
 from ..._model.early_stopping import EvalRows, EvalSet, Rounds
 from ..._model.ensemble import Ensemble
@@ -332,7 +332,7 @@ class LightGBMSource(BaseSource):
             ],
             params=params,
         )
-        with calling():
+        with calling(), training_errors("LightGBM", lgb.basic.LightGBMError):
             booster = self._train(params, data, rows.eval_set)
         labels = codes if self.classes is None else self.classes[codes.astype(int)]
         return RetrainedLightGBM(

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from ..._data import inputs
 from ..._data.arrays import F64, Ids, Ints
-from ..._data.errors import InvalidInput
+from ..._data.errors import InvalidInput, training_errors
 from ..._data.forks import works_in_forks
 from ..._model.early_stopping import EvalSet, Rounds
 from ..._model.ensemble import Ensemble
@@ -176,7 +176,7 @@ class SklearnSource(BaseSource, ABC):
             model = self._prepare_clone(model, threads)
         table = rows.table(X)
         weights = rows.weights(weights)
-        with threadpool_limits(threads, "openmp"):
+        with training_errors(self.name, ValueError), threadpool_limits(threads, "openmp"):
             if weights is None:
                 model.fit(table, labels, **stopping)
             else:

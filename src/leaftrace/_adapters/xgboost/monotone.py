@@ -34,7 +34,7 @@ def constraints_text(given: Any, names: Sequence[str] | None) -> str:
                 "pass a number for each column, such as (1, 0, -1)."
             )
         values = [given.get(name, 0) for name in names or ()]
-    found = [str(value) for value in values]
+    found = [str(value) for value in values] if np.iterable(values) else [str(values)]
     if any(value not in ("-1", "0", "1") for value in found):
         raise InvalidInput(
             f"params has monotone_constraints={given!r}; expected 1, 0 or -1 for each column, such as (1, 0, -1)."

@@ -48,6 +48,9 @@ class RetrainedXGBoost:
     rows: TrainingSet  # labels as XGBoost takes them
     rounds: Rounds
 
+    def __post_init__(self) -> None:
+        _ = self.base  # raises an error for labels that have no finite starting score
+
     @cached_property
     def base(self) -> F64:  # (K,)
         return margin(self.source.objective, self.source._base_score(learner(self.booster)))

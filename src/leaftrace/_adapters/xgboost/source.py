@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from ..._data import inputs
 from ..._data.arrays import F64, Ids
-from ..._data.errors import InvalidInput, UnsupportedModel
+from ..._data.errors import InvalidInput, UnsupportedModel, training_errors
 from ..._data.forks import works_in_forks
 from ..._data.wording import words
 from ..._model.early_stopping import EvalRows, Rounds
@@ -297,10 +297,9 @@ class XGBoostSource(BaseSource):
                 "tell nothing: its training parameters are not those it reports (a file keeps none, and callbacks can "
                 f"change them). {words().give_parameters} as in training."
             )
-        t = self.training
-        codes = t.y
+        codes = self.training.y
         if rows.y is not None:
-            codes = self._as_stored(self.labels(rows.y, len(t.y), "y"))
+            codes = self._as_stored(self.labels(rows.y, len(codes), "y"))
         if rows.added is not None:
             if isinstance(self.X, xgb.DMatrix):
                 raise InvalidInput(
@@ -310,7 +309,8 @@ class XGBoostSource(BaseSource):
             new = self._as_stored(self.labels(labels, len(labels), "y_new"))
             rows = replace(rows, added=(X, new, f32(w)))
         rows = replace(rows, y=codes)
-        booster = self._train(rows, threads)
+        with training_errors("XGBoost", xgb.core.XGBoostError):
+            booster = self._train(rows, threads)
         rounds = self._rounds(booster, rows.eval_set is not None)
         return RetrainedXGBoost(booster, self, rows, rounds)
 

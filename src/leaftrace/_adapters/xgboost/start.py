@@ -26,6 +26,7 @@ import numpy as np
 import xgboost as xgb
 
 from ..._data.arrays import F64, Ints
+from ..._data.errors import UnsupportedModel
 from ..._model.losses import Loss
 from ..._model.start import BaseRule, Mean, NewtonStep
 from .objectives import as_float32
@@ -173,6 +174,11 @@ def margin(objective: str, base_score: F64) -> F64:
     if link == "logit":
         b = np.clip(b, np.float32(1e-6), np.float32(1) - np.float32(1e-6))
         b = np.float32(1) / b - np.float32(1)
+    if b.min() <= 0:
+        raise UnsupportedModel(
+            f"a base_score of zero, which XGBoost takes for {objective} where all labels are zero, has no finite "
+            "logarithm to start from; keep some rows whose labels are not zero, or train with a base_score of your own."
+        )
     log = np.log(b.astype(np.float64)).astype(np.float32)
     return (-log if link == "logit" else log).astype(np.float64)
 

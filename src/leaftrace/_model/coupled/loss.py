@@ -246,6 +246,12 @@ class CoupledTerms(Protocol):
         ...
 
 
+# Of rows that are to be added to a ranker.
+UNKNOWN_QUERY = (
+    "their query is not known; train a model on the larger training set, and trace that."
+)
+
+
 class CoupledLoss(Additive):
     """A loss of rows that depend on each other. It has one output and is replayed by NumPy.
 

@@ -76,7 +76,7 @@ class OwnLoss(Additive):
 
     def third_dot(self, state: F64, y: F64, s: F64) -> F64:
         if self.functions.third is not None:
-            k = np.asarray(self.functions.third(state[:, 0], y), np.float64)
+            k = _one_a_row("third", self.functions.third(state[:, 0], y), y)
             return (k * s[:, 0])[:, None, None]
         return self._slopes(state, y)[:, 1] * s[:, :, None]
 
@@ -153,13 +153,7 @@ class OwnLoss(Additive):
     def _loss_of(self, A: F64, y: F64) -> F64:
         """(n,) the user's loss at scores A (n, K)."""
         assert self.functions.loss is not None
-        found = np.asarray(self.functions.loss(_squeezed(A), y), np.float64)
-        if found.shape != y.shape:
-            raise InvalidInput(
-                f"the function params['loss'] gave shape {found.shape} for {len(y)} rows; expected one number a row, "
-                f"shape {y.shape}."
-            )
-        return found
+        return _one_a_row("loss", self.functions.loss(_squeezed(A), y), y)
 
     def _value_slope(self, F: F64, y: F64, k: int) -> F64:
         """(n, 1) the derivative of the user's loss in the score of output k."""
@@ -223,6 +217,22 @@ def _as_given(functions: OwnFunctions, A: F64, y: F64) -> list[F64]:
         if not np.isfinite(x).all():
             raise InvalidInput(f"the objective returned {name} with missing or infinite values.")
     return [x.reshape(A.shape) for x in arrays]
+
+
+def _one_a_row(name: str, found: Any, y: F64) -> F64:
+    """(n,) what one of the user's functions gave for rows with labels y (n,)."""
+    try:
+        numbers = np.asarray(found, np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            f"the function params[{name!r}] gave {found!r:.60}; expected one number a row."
+        ) from None
+    if numbers.shape != y.shape:
+        raise InvalidInput(
+            f"the function params[{name!r}] gave shape {numbers.shape} for {len(y)} rows; expected one number a row, "
+            f"shape {y.shape}."
+        )
+    return numbers
 
 
 def _squeezed(A: np.ndarray) -> np.ndarray:
