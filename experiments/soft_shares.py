@@ -56,8 +56,9 @@ VARIANTS: dict[str, Change] = {
     METHOD: changed(1),
     "leaves do not move, values of sides by their shares": changed(1, 0),
     "leaves 0.35 of their way, values of sides by their shares": changed(1, 0.35),
-    "leaves by their share, values of sides twice as far": changed(2),
-    "leaves by their share, values of sides four times as far": changed(4),
+    "leaves by their share, sides of one leaf": changed(1 / 4),
+    "leaves by their share, sides of two leaves": changed(1 / 2),
+    "leaves by their share, sides of eight leaves": changed(2),
 }
 
 

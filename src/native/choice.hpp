@@ -109,12 +109,12 @@ struct ChoiceTables {
     }
 
     // to (2, O, B) += the pull of one side of a candidate on its rows: its weighted effect times slope, and times slope
-    // squared, by which the choice moves; and what the rows of the side feel (O, B) times the pace of its value.
+    // squared, by which the choice moves; and what the rows of the side feel (O, B) times the pace of its leaves' values.
     void add_pull(Real* to, Index v, Index candidate, Index side, const Real* felt) {
         const Index O = w.outputs();
         if (w.room.chance[candidate] == 0) return;
         const double* x = w.sides(v, candidate);
-        const double share = w.p.rate * w.p.shares[v] * w.room.chance[candidate];
+        const double share = w.p.rate * side_leaves * w.p.shares[v] * w.room.chance[candidate];
         for (Index o = 0; o < O; ++o, x += side_numbers) {
             const double slope = x[side], pace = share * x[4 + side];
             add_scaled<B>(to + o * B, static_cast<Real>(slope), effect(candidate));

@@ -7,6 +7,8 @@ namespace leaftrace {
 namespace LEAFTRACE_ISA {
 namespace {
 
+constexpr double side_leaves = 4;  // into which a side is taken to be cut: see numpy_soft_choice.py
+
 template <class Real, bool one>
 struct ChoiceShares {
     ChoiceWork<Real, one>& w;

@@ -6,7 +6,7 @@ The trees are fixed. Tree t gives a row, besides its leaf's value, for each node
 
 with values and temperatures from the training's own weights, and
 
-    share of the node, times the sum over s of pi_s rate (value of the side - value at the training's own weights)
+    4 (share of the node) sum over s of pi_s rate (value of the side - value at the training's own weights)
 
 with probabilities and shares from the training's own weights. There is an l2 of at least 16 average rows
 in gains and values of sides. Where gains and values have different denominators, the ratio of the two
@@ -222,7 +222,7 @@ class SoftProgram:
                     side = self.side(mask, terms)
                     now = ratio * side.step(side.Q, self.lam(f), self.e.rule.l1)
                     out[mask] += (p - p0) * rate * value
-                    out[mask] += share * p0 * rate * (now - value)
+                    out[mask] += 4 * share * p0 * rate * (now - value)
         return out
 
     def fix_choice(self, nodes: list[F64], taken: Any, column: int, terms: dict[str, F64]) -> Any:

@@ -5,7 +5,7 @@ _model/kernels/numpy_choice.py defines. The program that is differentiated is tr
 which tree t gives row j, besides its leaf's value, the sum over the nodes v that hold j of
 
     sum_s (pi_s - pi_s at the training's own weights and scores) rate r_c(j,s)
-    + share_v sum_s pi_s rate (r_c(j,s) - r_c(j,s) at the training's own weights and scores)
+    + 4 share_v sum_s pi_s rate (r_c(j,s) - r_c(j,s) at the training's own weights and scores)
 
 with the children's values r and the temperature held constant in the first sum, and probabilities and
 shares in the second. At the training's own weights the sums are zero and the model is the model. One
@@ -14,7 +14,8 @@ node gives way at a time, and two leaves stand for the subtree that would grow b
 The shares say whose value moves for a row. A node whose choice is not sure puts apart two rows of a leaf
 with the probability that the split drawn there sends them to different sides. What a node is the first
 to put apart moves with the node's sides (share_v), and what stays together all the way with the leaf: the
-leaf values of a tree go a share of their way, the mean over its leaves.
+leaf values of a tree go a share of their way, the mean over its leaves. The 4 stands for the leaves into
+which a side would be cut further: each has a part of its rows and moves as many times as far.
 """
 
 from __future__ import annotations

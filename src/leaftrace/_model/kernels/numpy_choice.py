@@ -13,7 +13,10 @@ gain's denominator (w h, or w) and R_c of the value's denominator (likewise):
 G is reduced by l1 as in leaves. The values of the sides move, too, as those of leaves do, by a share:
 
     F_c    = sum of abar_j over the rows of side c, and of c_x
-    y_s    = rate share_v pi_s / (R_c + lam)                    zero while l1 holds the value
+    y_s    = 4 rate share_v pi_s / (R_c + lam)                  zero while l1 holds the value
+
+The 4 stands for the leaves into which a side would be cut further: each has a part of its rows and moves
+as many times as far.
 
 A choice puts apart a pair of rows of leaf l with the probability p = (1 - sum_s pi_s^2) sum_s pi_s 2 a (1 - a),
 where a is the part of the leaf's rows that s sends left; the first factor, the probability that two draws
