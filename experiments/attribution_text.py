@@ -168,7 +168,7 @@ def structure_text(lds: pd.DataFrame) -> str:
             for what in ("LDS", "share of the ceiling")
         }
     )
-    return f"""StructureInfluence lets splits give way ([When trees change](structure.md)). One constant of it and
+    return f"""StructureInfluence lets splits give way ([When trees change](structure.md)). Two constants of it and
 the temperature of "{SOFT_BAGS}" (half of the usual one; the bags have half of the rows and score those
 left out, too) were chosen on Adult and California housing, so means over the other data sets are given
 apart.

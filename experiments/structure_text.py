@@ -1,7 +1,7 @@
 """Tables of docs/structure.md, from the numbers of paper_attribution.py.
 
 structure_summary.md   what StructureInfluence has in the mean, beside LeafInfluence
-structure_leaves.md    line by line, what the l2 of leaves changed"""
+structure_leaves.md    line by line, what the values of sides changed"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attribution_text import has_l2, precise, shares
 from contenders import EXACT, SEEDS, SOFT, SOFT_BAGS, SOFT_SEEDS
 from results import folder_of, markdown
 
-BEFORE = "lds_splits_alone"  # the LDS when splits alone gave way, and leaves had no l2 of their own
+BEFORE = "lds_splits_alone"  # the LDS when the choices of splits alone gave way
 
 
 def write(numbers: pd.DataFrame) -> None:
@@ -45,7 +45,7 @@ One model with soft splits is ahead of one with fixed trees on {one} of {len(lds
 
 
 def old_lines_text(numbers: pd.DataFrame) -> str:
-    """Say which lines of StructureInfluence are from before leaves had an l2 of their own."""
+    """Say which lines of StructureInfluence are from before the values of sides moved."""
     if BEFORE not in numbers:
         return ""
     soft = numbers[numbers["method"] == SOFT]
@@ -53,12 +53,12 @@ def old_lines_text(numbers: pd.DataFrame) -> str:
     if not len(old):
         return ""
     names = " and ".join(f"{line.data} with {line.library}" for line in old.itertuples())
-    return f"""The lines of StructureInfluence for {names} are from before its leaves had an l2
-of their own ([line by line](structure.md#measured-again))."""
+    return f"""The lines of StructureInfluence for {names} are from before the values of sides
+moved ([line by line](structure.md#measured-again))."""
 
 
 def changes(numbers: pd.DataFrame) -> str:
-    """Return a line for each data set and library: splits alone → with the l2 of leaves."""
+    """Return a line for each data set and library: choices alone → with the values of sides."""
     ways = {SOFT: "one model", SOFT_SEEDS: "10 seeds", SOFT_BAGS: "8 seeds and 8 bags"}
     part = numbers[numbers["method"].isin(ways)]
     place = ["data", "library"]
