@@ -205,7 +205,7 @@ class SoftChoice:
             for f, chance in enumerate(self.chance):
                 a = self.sent_left[f][k][:, own[:, f]].mean(axis=1)
                 apart += unsure * float(chance @ (2 * a * (1 - a)))
-            lost += len(own) * stay[l] * apart
+            lost += len(own) * float(stay[l]) * apart
             stay[l] *= 1 - apart
         return lost / len(rows)
 
