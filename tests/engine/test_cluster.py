@@ -90,6 +90,11 @@ def opened(name):
     return near, parts, replay_on(Here(parts), near.engine.source, True)
 
 
+def by_leaf(adjoint):
+    """Return the derivatives (leaves, E, B), of which leaves may share rows."""
+    return adjoint.fbar if adjoint.place is None else adjoint.fbar[adjoint.place]
+
+
 @pytest.mark.parametrize("goes_on", [True, False])
 @pytest.mark.parametrize("name", MODELS)
 def test_states_that_are_lost_are_made_again(name, goes_on):
@@ -101,7 +106,7 @@ def test_states_that_are_lost_are_made_again(name, goes_on):
     for forgets in (0, 2):
         here = Here(parts, goes_on, forgets)
         found = row_form(here, trace, trace, queries, slice(0, M), np.dtype("float64"))
-        np.testing.assert_allclose(found.fbar, expected.fbar, rtol=1e-9, atol=1e-14)
+        np.testing.assert_allclose(by_leaf(found), by_leaf(expected), rtol=1e-9, atol=1e-14)
         np.testing.assert_allclose(found.base, expected.base, rtol=1e-9, atol=1e-14)
         steps = trace.ensemble.n_steps
         # the first step, and those that have lost a state
