@@ -14,6 +14,7 @@ from raw_scores import raw_scores
 from scipy import sparse
 
 import leaftrace as lt
+from leaftrace._adapters.lightgbm import calls, prediction
 
 NUMBERS = numbers()
 BINARY = binary()
@@ -757,3 +758,19 @@ def test_leave_one_out_and_changes_of_structure():
     without = lgb.train(settings, lgb.Dataset(X[keep], y[keep]), 3)
     loss = [(m.predict(X[:2]) - y[:2]) ** 2 / 2 for m in (model, without)]
     np.testing.assert_allclose(result.values[1], loss[0] - loss[1], rtol=1e-6)
+
+
+def test_predictions_beside_a_training_take_one_thread():
+    """LightGBM has one number of threads for the process; predictions crash if it grows meanwhile."""
+    seen = []
+
+    class Booster:
+        def predict(self, table, **options):
+            seen.append(options)
+            return np.zeros(len(table))
+
+    table = np.zeros((3, 2))
+    with calls.while_training():
+        prediction.predict(Booster(), table, raw_score=True)
+    prediction.predict(Booster(), table)
+    assert seen == [{"num_threads": 1, "raw_score": True}, {}]

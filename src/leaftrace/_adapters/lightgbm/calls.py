@@ -1,7 +1,9 @@
-"""Calls of LightGBM, one at a time once a model with linear trees has been opened.
+"""Calls of LightGBM that do not disturb each other.
 
 LightGBM keeps the number of threads in one variable of the process. While it trains linear trees, any other call
-that changes this number ends the process: buffers were made for each thread before.
+that changes this number ends the process: buffers were made for each thread before. So once a model with linear
+trees has been opened, there is one call at a time. Buffers of predictions are made for each thread, too: beside a
+training, which has one thread if there are several, a prediction takes one thread.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from threading import Event, RLock
 
 _lock = RLock()
 _linear_trees = Event()
+_trainings: list[object] = []  # those that run now
 
 
 def expect_linear_trees() -> None:
@@ -27,3 +30,20 @@ def calling() -> Iterator[None]:
         return
     with _lock:
         yield
+
+
+@contextmanager
+def while_training() -> Iterator[None]:
+    """The same for a training, which predictions on other threads then know of."""
+    one = object()
+    _trainings.append(one)
+    try:
+        with calling():
+            yield
+    finally:
+        _trainings.remove(one)
+
+
+def threads_of_prediction() -> dict[str, int]:
+    """The number of threads to predict with, as an argument; none for that of the model."""
+    return {"num_threads": 1} if _trainings else {}

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..._data.errors import InvalidInput
 from ..._data.progress import progress
-from .calls import calling
+from .calls import calling, threads_of_prediction
 from .model import ParsedModel
 from .tables import table_length
 
@@ -21,7 +21,7 @@ def predict(booster: lgb.Booster, table: Any, **options: Any) -> np.ndarray:
     """(n, ...) booster.predict."""
     try:
         with calling():
-            found = np.asarray(booster.predict(table, **options))
+            found = np.asarray(booster.predict(table, **threads_of_prediction(), **options))
     except (ValueError, TypeError, lgb.basic.LightGBMError) as error:
         raise InvalidInput(f"LightGBM cannot read these rows: {error}") from None
     return found.reshape(table_length(table), -1)

@@ -34,7 +34,7 @@ from ..base import BaseSource, f32, given_scores, pack_leaves, training_queries
 from ..own_leaves import LeavesByNodes, OwnLeaves
 from ..own_objectives import are_class_numbers, label_first, take_functions, takes_weights
 from ..split_columns import columns_of_training
-from .calls import calling
+from .calls import while_training
 from .completion import complete_ensemble
 from .ensemble import LightGBMRun
 from .linear import with_linear_values
@@ -332,7 +332,7 @@ class LightGBMSource(BaseSource):
             ],
             params=params,
         )
-        with calling(), training_errors("LightGBM", lgb.basic.LightGBMError):
+        with while_training(), training_errors("LightGBM", lgb.basic.LightGBMError):
             booster = self._train(params, data, rows.eval_set)
         labels = codes if self.classes is None else self.classes[codes.astype(int)]
         return RetrainedLightGBM(
