@@ -130,7 +130,7 @@ function summary() {
   const numbers = effect && !effect.missing && [
     h("span", {}, `this row's ${facts.loss.row} `, badge(effect.row.change)), h("span", {}, "all rows ", badge(effect.all.change, effect.all.interval)), h("b", {}, effect.level)];
   replace(place, h("a", { href: "#basket", click: (event) => { event.preventDefault(); document.querySelector("#basket").scrollIntoView(); } }, `Basket: ${count(described.changed, "training row")} changed`),
-    numbers, now.why && h("span", {}, now.why), h("button", { type: "button", "data-key": "undo below", click: undo }, "Undo"));
+    numbers, now.why && h("span", {}, "no refit"), h("button", { type: "button", "data-key": "undo below", click: undo }, "Undo"));
 }
 
 /** A change with a word for it. A mean whose interval has both signs is neither better nor worse. */
@@ -158,12 +158,13 @@ function effects() {
   const first = effect.level === "first order";
   const cell = (name, ...text) => h("td", { "data-name": name }, ...text);
   const change = (x, interval) => cell("change", badge(x, interval), interval ? h("small", { class: "quiet" }, ` 95 % interval ${range(interval)}`) : "");
-  const after = (text) => cell("after", first ? h("span", { class: "quiet" }, "\u2026") : text);
+  const after = (text) => cell("after", first ? h("span", { class: "quiet" }, now.why ? "\u2013" : "\u2026") : text);
+  const level = first && now.why ? "first order: a quick estimate; there is no refit, see below" : LEVELS[effect.level];
   const label = now.label;
   const key = facts.loss.key;
   const random = (values) => (values ? range(values) : first ? "" : now.busy ? "\u2026" : "");
   return [
-    h("p", { class: "level", role: "status" }, h("b", { id: "level" }, effect.level), `${LEVELS[effect.level].slice(effect.level.length)}${now.busy ? `; ${now.busy} \u2026` : ""}`),
+    h("p", { class: "level", role: "status" }, h("b", { id: "level" }, effect.level), `${level.slice(effect.level.length)}${now.busy ? `; ${now.busy} \u2026` : ""}`),
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Effect of the basket" }, h("table", { class: "effects" },
       h("caption", { class: "unseen" }, "Effect of the basket"),
       h("thead", {}, h("tr", {}, ["effect on", "before", "after", "change", "random rows instead"].map((text) => h("th", { scope: "col" }, text)))),
