@@ -106,12 +106,12 @@ def expected(
 
 
 def runs_of(found: Measured, what: str, *more: str) -> dict[int, dict[str, float]]:
-    """Return the measurements of this kind by the number of rows."""
+    """Return the measurements of this kind and plan by the number of rows."""
     named = {tuple(name.split()): run for name, run in found.items()}
     runs = {
         int(rows): run
         for (kind, rows, *given), run in named.items()
-        if kind == what and given[: len(more)] == list(more)
+        if kind == what and (given == list(more) or what == "files")
     }
     return dict(sorted(runs.items()))
 
@@ -175,8 +175,6 @@ def spark_table(found: Measured) -> str:
     lines = []
     for plan, (form, *priced) in forms.items():
         for rows, run in runs_of(found, "spark", *([plan] if plan else [])).items():
-            if not plan and f"spark {rows}" not in found:
-                continue
             once = ["open", "a job that reads the state"]
             line = [f"{rows:,}", form, *(clock(run[x]) if x in run else "" for x in once)]
             for (name, q), price in zip(queries.items(), priced, strict=True):
@@ -258,9 +256,8 @@ def page_of(folder: Path) -> str:
     """Return the part of the page, from what was measured."""
     found = measured(folder)
     return f"""LightGBM, {TREES} trees of {LEAVES} leaves, {FEATURES} numbers per row, on two cores. The last column
-is the load average before a line was measured: above one, other programs used the cores too, and times are
-longer than those of a machine that does nothing else; numbers of bytes are not. A dash: an earlier run beside some
-twenty other programs. In one process:
+is the load average before a line was measured: above one, other programs used the cores, too. In one process,
+with a `memory_limit` of 2.5 GB for files:
 
 {files_table(found)}
 
