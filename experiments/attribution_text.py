@@ -72,6 +72,8 @@ computed for {models} and averaged.
 repetition with the mean of the {size.repeats} others: what a method can reach that knows exactly what a half does on
 average. By the formula of Spearman and Brown, the mean of {MORE} would have about
 {ceiling_of(lds, size, MORE).mean():.3f} in the mean over all lines in place of {lds[CEILING].mean():.3f}.
+No sum of influences can reach it, because what a half does is not all a sum over its rows
+([how near sums can come](structure.md#what-sums-can-reach)).
 
 A ridge regression ("datamodel") learns the influences from trainings on other halves: from as many
 trainings as an average over ten seeds takes, and from

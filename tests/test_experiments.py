@@ -18,6 +18,7 @@ import action_groups  # noqa: E402
 import attribution  # noqa: E402
 import attribution_text  # noqa: E402
 import contenders  # noqa: E402
+import limit  # noqa: E402
 import noisy  # noqa: E402
 import paper  # noqa: E402
 import paper_attribution  # noqa: E402
@@ -426,3 +427,23 @@ def test_ceiling_of_more_retrainings():
     found = attribution_text.ceiling_of(lds, paper_attribution.FULL, 8)
     assert found[0] == pytest.approx(agreement(8), abs=0.005)
     assert agreement(8) > agreement(4) + 0.01
+
+
+def test_the_limit_of_sums_is_that_of_the_parts_a_function_was_made_of():
+    rng = np.random.default_rng(0)
+    rows = 80
+    drawn = limit.halves(rows, 4000)
+    inside = np.where(drawn, 1.0, -1.0)
+    assert np.all(inside.sum(axis=2) == 0)
+    assert np.all((inside[:, 0] * inside[:, 2]).mean(axis=1) == 0.5)
+    one = inside @ rng.normal(size=(rows, 6)) / np.sqrt(rows)
+    pairs = np.einsum("skr,rqt,skq->skt", inside, rng.normal(size=(rows, rows, 6)), inside) / rows
+    noise = rng.normal(size=one.shape)
+    for share in (1.0, 0.5):  # of the sum, the rest is of pairs
+        losses = np.sqrt(share) * one + np.sqrt(1 - share) * pairs + 0.5 * noise
+        parts = (part.var(axis=(0, 1)).mean() for part in (one, pairs, 0.5 * noise))
+        first, second, rest = share * next(parts), (1 - share) * next(parts), next(parts)
+        total = first + second + rest
+        found = limit.measured(losses)
+        assert found["again"] == pytest.approx((first + second) / total, abs=0.03)
+        assert found["bound"] == pytest.approx(first / total, abs=0.04)

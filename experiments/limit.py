@@ -1,0 +1,118 @@
+"""How much of retraining any sums of influences can predict, whichever method they come from.
+
+python experiments/limit.py        # -> docs/paper/limit.csv and limit.md, which docs/structure.md includes
+
+A loss after training on a half of the rows is a function of which rows are in it. It has a part that is
+a sum over these rows, parts of pairs, of three rows and so on, and noise of the training. With halves of
+which each row is in both or in neither, or in one of two, in such shares that these choices have
+correlation c, the losses have correlation r(c) = v1 c + v2 c^2 + v3 c^3 + ..., with the shares v of the
+parts, none of which is negative. So
+
+    r(1/2) - r(-1/2) = v1 + v3/4 + v5/16 + ... >= v1
+
+and no sum of numbers of rows has a higher correlation with the loss than the root of v1. As in the LDS,
+losses are replaced by their ranks over the halves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from attribution import World
+from attribution_text import CEILING, MORE, ceiling_of, precise
+from contenders import SOFT, SOFT_BAGS, SOFT_SEEDS
+from paper_attribution import FULL
+from results import folder_of, markdown
+
+SETS = 60  # of five trainings
+FIRST_SEED = 50_000
+LIMIT = "limit of sums"
+
+
+def halves(rows: int, sets: int) -> np.ndarray:
+    """Return halves (sets, 5, rows).
+
+    Of each set: one, its rest, one that shares three quarters of its rows, the rest of that, and the
+    first again."""
+    rng = np.random.default_rng(31)
+    found = []
+    for _ in range(sets):
+        order = rng.permutation(rows)
+        place = np.empty(rows, int)
+        place[order] = np.arange(rows)
+        one = place < rows // 2
+        moved = rows // 8
+        other = (place >= moved) & (place < rows // 2 + moved)
+        found.append([one, ~one, other, ~other, one])
+    return np.array(found)
+
+
+def measured(losses: np.ndarray) -> dict[str, float]:
+    """Return r(1) and the bound of v1, means over test rows, from losses (sets, 5, tests) of `halves`."""
+    sets, kinds, tests = losses.shape
+    ranks = losses.reshape(sets * kinds, tests).argsort(axis=0).argsort(axis=0)
+    one, rest, other, other_rest, again = ranks.reshape(losses.shape).swapaxes(0, 1).astype(float)
+    half = [correlation(one, other), correlation(rest, other_rest), correlation(again, other)]
+    opposite = [correlation(one, other_rest), correlation(rest, other), correlation(again, other_rest)]
+    bound = np.mean(half, axis=0) - np.mean(opposite, axis=0)
+    return {
+        "again": float(correlation(one, again).mean()),
+        "bound": float(bound.mean()),
+        "bound_error": float(bound.std(ddof=1) / np.sqrt(tests)),
+    }
+
+
+def correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return correlations (tests,) over the first axis."""
+    x = x - x.mean(axis=0)
+    y = y - y.mean(axis=0)
+    return (x * y).sum(axis=0) / np.sqrt((x**2).sum(axis=0) * (y**2).sum(axis=0))
+
+
+def line(name: str, library: str) -> dict[str, float]:
+    """Return what was measured for one model."""
+    world = World(name, library, FULL)
+    drawn = halves(FULL.rows, SETS)
+    every = drawn.reshape(-1, FULL.rows)
+    losses = world.retrained(every, FIRST_SEED + np.arange(len(every)))
+    return measured(losses.reshape(*drawn.shape[:2], -1))
+
+
+def text(numbers: pd.DataFrame) -> str:
+    """Return the table and what it says. ``numbers``: of `line`, by data and library."""
+    paper = pd.read_csv(folder_of(full=True) / "attribution.csv")
+    lds = paper.pivot_table(index=["data", "library"], columns="method", values="lds", sort=False)
+    table = lds.loc[numbers.index, [SOFT, SOFT_SEEDS, SOFT_BAGS]]
+    table[LIMIT] = np.sqrt(numbers["bound"])
+    table[CEILING] = ceiling_of(lds, FULL, MORE)
+    share = table.div(table[CEILING], axis=0).mean()
+    of_limit = table.div(table[LIMIT], axis=0).mean()
+    error = (numbers["bound_error"] / (2 * table[LIMIT])).max()
+    means = pd.DataFrame(
+        {
+            "LDS, mean": table.mean(),
+            f"share of the ceiling of {MORE}": share,
+            f"share of the {LIMIT}": of_limit,
+        }
+    )
+    return f"""{markdown(means.map(precise).rename_axis("").reset_index())}
+
+Line by line, with standard errors of the limit over test rows of at most {error:.3f}:
+
+{markdown(table.map(precise).reset_index())}
+"""
+
+
+def main() -> None:
+    lines = [(name, library) for name in FULL.data for library in FULL.libraries]
+    numbers = pd.DataFrame(
+        [line(*place) for place in lines],
+        pd.MultiIndex.from_tuples(lines, names=["data", "library"]),
+    )
+    folder = folder_of(full=True)
+    numbers.to_csv(folder / "limit.csv", float_format="%.6g")
+    (folder / "limit.md").write_text(text(numbers))
+    print((folder / "limit.md").read_text())
+
+
+if __name__ == "__main__":
+    main()
