@@ -1,5 +1,8 @@
 // Bindings of steps whose leaves depend on other nodes, or on other leaves of their chain.
+#include <nanobind/stl/variant.h>
+
 #include <memory>
+#include <variant>
 
 #include "arguments.hpp"
 #include "bindings.hpp"
@@ -12,6 +15,7 @@ namespace {
 
 using Nodes = Array<const std::int32_t, 1>;
 using Pairs = Array<const std::int32_t, 2>;
+using Numbers = std::variant<Array<const double, 2>, Vector>;
 
 // Memory whose numbers are written before they are read. Much of it is not used, where few leaves are asked about.
 template <class T>
@@ -105,16 +109,18 @@ void bind_adjoint(nb::module_& m) {
           "slopes"_a.noconvert(), "fbar"_a.noconvert(), "first"_a, "rows"_a.noconvert(), "place"_a.noconvert());
 }
 
-// The arguments of node_steps that node_values has, too, checked.
+// The arguments of node_steps that node_values has, too, checked. G and H (M, B), or (M).
 struct SumArguments {
     NodeSums at;
     Index B;
-    const double *l2, *bounds, *lam, *G, *H;
+    const double *l2, *bounds, *lam;
+    LeafNumbers G, H;
 
-    SumArguments(Nodes leaf, Edges depths, Nodes splits, Pairs children, Vector l2_, Vector bounds_, Vector lam_,
-                 Array<const double, 2> G_, Array<const double, 2> H_)
+    SumArguments(Nodes leaf, Edges depths, Nodes splits, Pairs children, Vector l2_, Vector bounds_, Vector lam_, Numbers G_,
+                 Numbers H_)
         : at{Index(leaf.shape(0)), Index(splits.shape(0)), Index(l2_.shape(0)), leaf.data(), splits.data(), children.data()},
-          B(lam_.shape(0)), l2(l2_.data()), bounds(bounds_.data()), lam(lam_.data()), G(G_.data()), H(H_.data()) {
+          B(lam_.shape(0)), l2(l2_.data()), bounds(bounds_.data()), lam(lam_.data()), G(numbers(G_, "G")),
+          H(numbers(H_, "H")) {
         at_least_one(B, "columns");
         at_least_one(depths.shape(0), "edges of depths");
         shaped(leaf, "leaf", at.M);
@@ -124,11 +130,34 @@ struct SumArguments {
         shaped(l2_, "l2", at.W);
         shaped(bounds_, "bounds", 3);
         shaped(lam_, "lam", B);
-        shaped(G_, "G", at.M, B);
-        shaped(H_, "H", at.M, B);
         check_numbers(leaf, "leaf", 0, at.W);
         check_numbers(splits, "splits", 0, at.W);
         check_numbers(children, "children", 0, at.W);
+    }
+
+    LeafNumbers numbers(const Numbers& x, const char* name) const {
+        const auto* every = std::get_if<Array<const double, 2>>(&x);
+        if (every)
+            shaped(*every, name, at.M, B);
+        else
+            shaped(std::get<Vector>(x), name, at.M);
+        return {B, 0, every != nullptr, every ? every->data() : std::get<Vector>(x).data(), nullptr, nullptr};
+    }
+
+    // Some leaves have their own sums in each column.
+    void set_own(const Maybe<const std::int32_t, 2>& ids, const Maybe<const double, 2>& own_G,
+                 const Maybe<const double, 2>& own_H) {
+        check(bool(ids) == bool(own_G) && bool(ids) == bool(own_H), "ids, own_G and own_H go together");
+        if (!ids) return;
+        const Index R = ids->shape(0);
+        shaped(*ids, "ids", R, B);
+        shaped(*own_G, "own_G", R, B);
+        shaped(*own_H, "own_H", R, B);
+        check_numbers(*ids, "ids", 0, at.M);
+        G.R = H.R = R;
+        G.ids = H.ids = ids->data();
+        G.own = own_G->data();
+        H.own = own_H->data();
     }
 
     void steps(const std::uint8_t* same, Columns s, double* slope) const {
@@ -206,12 +235,12 @@ struct OutputArguments {
         check_rounds(rounds, nodes, share, source, lower_edges, lower, upper_edges, upper);
     }
 
-    void outputs(Columns s, const std::uint8_t* same, double* out, std::int32_t* bound) const {
+    void outputs(Columns s, const std::uint8_t* same, const double* before, double* out, std::int32_t* bound) const {
         const Index B = s.B;
         const auto room = room_of<double>(2 * B + at.N * (B + 1));
         const Columns outputs{B, room.get() + 2 * B, room.get() + 2 * B + at.N};
         const auto same_out = room_of<std::uint8_t>(at.N);
-        node_outputs(at, s, same, out, bound, outputs, room.get(), same_out.get());
+        node_outputs(at, s, same, before, out, bound, outputs, room.get(), same_out.get());
     }
 };
 
@@ -229,7 +258,7 @@ void bind_outputs(nb::module_& m) {
               if (bound) shaped(*bound, "bound", order.at.K);
               check(!bound || B == 1, "the bounds that decide are those of one column");
               const auto same = scratch_of<std::uint8_t>(W);  // not known
-              order.outputs({B, nullptr, const_cast<double*>(s.data())}, same.data(), out.data(), pointer(bound));
+              order.outputs({B, nullptr, const_cast<double*>(s.data())}, same.data(), nullptr, out.data(), pointer(bound));
           },
           "rounds"_a.noconvert(), "nodes"_a.noconvert(), "lower_edges"_a.noconvert(), "lower"_a.noconvert(),
           "upper_edges"_a.noconvert(), "upper"_a.noconvert(), "source"_a.noconvert(), "own"_a.noconvert(),
@@ -240,28 +269,33 @@ void bind_outputs(nb::module_& m) {
 void bind_values(nb::module_& m) {
     m.def("node_values",
           [](Nodes leaf, Edges depths, Nodes splits, Pairs children, Vector l2, Vector bounds, Vector lam,
-             Array<const double, 2> G, Array<const double, 2> H, Edges rounds, Nodes nodes, Edges lower_edges,
+             Numbers G, Numbers H, Edges rounds, Nodes nodes, Edges lower_edges,
              Pairs lower, Edges upper_edges, Pairs upper, Nodes source, Nodes own, Vector share, Nodes value,
-             Array<double, 2> out) {
+             Array<double, 2> out, Maybe<const double, 1> before, Maybe<const std::int32_t, 2> ids,
+             Maybe<const double, 2> own_G, Maybe<const double, 2> own_H) {
               nb::gil_scoped_release release;
-              const SumArguments sums(leaf, depths, splits, children, l2, bounds, lam, G, H);
+              SumArguments sums(leaf, depths, splits, children, l2, bounds, lam, G, H);
+              sums.set_own(ids, own_G, own_H);
               const Index W = sums.at.W, B = sums.B;
               const OutputArguments order(rounds, nodes, lower_edges, lower, upper_edges, upper, source, own, share, value, W);
               shaped(out, "out", order.at.M, B);
+              if (before) shaped(*before, "before", order.at.M);
               auto same = scratch_of<std::uint8_t>(W);
               bool one_lam = true;
               for (Index b = 1; b < B; ++b) one_lam &= sums.lam[b] == sums.lam[0];
-              if (one_lam && B > 1) mark_same(sums.at, B, sums.G, sums.H, same.data());
+              if (one_lam && B > 1) mark_same(sums.at, sums.G, sums.H, same.data());
               const auto room = room_of<double>(W * (B + 1));
               const Columns s{B, room.get(), room.get() + W};
               sums.steps(same.data(), s, nullptr);
-              order.outputs(s, same.data(), out.data(), nullptr);
+              order.outputs(s, same.data(), pointer(before), out.data(), nullptr);
           },
           "leaf"_a.noconvert(), "depths"_a.noconvert(), "splits"_a.noconvert(), "children"_a.noconvert(),
           "l2"_a.noconvert(), "bounds"_a.noconvert(), "lam"_a.noconvert(), "G"_a.noconvert(), "H"_a.noconvert(),
           "rounds"_a.noconvert(), "nodes"_a.noconvert(), "lower_edges"_a.noconvert(), "lower"_a.noconvert(),
           "upper_edges"_a.noconvert(), "upper"_a.noconvert(), "source"_a.noconvert(), "own"_a.noconvert(),
-          "share"_a.noconvert(), "value"_a.noconvert(), "out"_a.noconvert());
+          "share"_a.noconvert(), "value"_a.noconvert(), "out"_a.noconvert(), "before"_a.noconvert().none() = nb::none(),
+          "ids"_a.noconvert().none() = nb::none(), "own_G"_a.noconvert().none() = nb::none(),
+          "own_H"_a.noconvert().none() = nb::none());
 }
 
 void bind_chains(nb::module_& m) {

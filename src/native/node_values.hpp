@@ -28,25 +28,37 @@ struct Columns {
     }
 };
 
-// same (W): whether all columns of x and y (M, B) are the same in the leaves below each node.
-inline void mark_same(const NodeSums& at, Index B, const double* x, const double* y, std::uint8_t* same) {
+// Numbers of leaves (M, B), or (M) if they are the same in all columns; but for R leaves of each column, whose ids (R, B)
+// and own numbers (R, B) stand beside them.
+struct LeafNumbers {
+    Index B, R;
+    bool dense;
+    const double* x;
+    const std::int32_t* ids;
+    const double* own;
+
+    const double* of(Index l) const { return x + (dense ? l * B : l); }
+    bool same(Index l) const { return !dense || !std::memcmp(of(l), of(l) + 1, (B - 1) * sizeof(double)); }
+};
+
+// same (W): whether all columns of G and H are the same in the leaves below each node.
+inline void mark_same(const NodeSums& at, LeafNumbers G, LeafNumbers H, std::uint8_t* same) {
     for (Index m = 0; m < at.W; ++m) same[m] = 1;
-    for (Index l = 0; l < at.M; ++l) {
-        const auto one_number = [&](const double* row) { return !std::memcmp(row, row + 1, (B - 1) * sizeof(double)); };
-        same[at.leaf[l]] = one_number(x + l * B) && one_number(y + l * B);
-    }
+    for (Index l = 0; l < at.M; ++l) same[at.leaf[l]] = G.same(l) && H.same(l);
+    for (Index i = 0; i < G.R * G.B; ++i) same[at.leaf[G.ids[i]]] = 0;
     for (Index k = 0; k < at.S; ++k) same[at.splits[k]] = same[at.children[2 * k]] & same[at.children[2 * k + 1]];
 }
 
-// Sums over the leaves below each node, of x (M, B).
-inline void node_sums(const NodeSums& at, const double* x, const std::uint8_t* same, Columns sums) {
+// Sums over the leaves below each node. Leaves with own numbers are not the same in all columns, if there are several.
+inline void node_sums(const NodeSums& at, LeafNumbers x, const std::uint8_t* same, Columns sums) {
     const Index B = sums.B;
     for (Index m = 0; m < at.W; ++m)
         for (Index b = 0; b < (same[m] ? 1 : B); ++b) sums.at(m, same[m])[b] = 0;
     for (Index l = 0; l < at.M; ++l) {
         const Index m = at.leaf[l];
-        for (Index b = 0; b < (same[m] ? 1 : B); ++b) sums.at(m, same[m])[b] = x[l * B + b];
+        for (Index b = 0; b < (same[m] ? 1 : B); ++b) sums.at(m, same[m])[b] = x.of(l)[x.dense ? b : 0];
     }
+    for (Index i = 0; i < x.R * B; ++i) sums.at(at.leaf[x.ids[i]], false)[i % B] = x.own[i];
     for (Index k = 0; k < at.S; ++k) {
         const Index node = at.splits[k], left = at.children[2 * k], right = at.children[2 * k + 1];
         const bool one = same[node];
@@ -56,8 +68,9 @@ inline void node_sums(const NodeSums& at, const double* x, const std::uint8_t* s
         }
         const double *x_left = sums.at(left, one), *x_right = sums.at(right, one);
         double* to = sums.at(node, one);
+        const Index width = one ? 1 : B;
         LT_IVDEP
-        for (Index b = 0; b < (one ? 1 : B); ++b) to[b] = x_left[b] + x_right[b];
+        for (Index b = 0; b < width; ++b) to[b] = x_left[b] + x_right[b];
     }
 }
 
@@ -128,9 +141,9 @@ inline Index tightest(Index begin, Index end, const std::int32_t* pairs, Columns
     return which;
 }
 
-// Whether the output of the k-th node is the same in all columns. If it is not, this node and those that it depends on
-// are spread over all columns.
-inline bool same_output(const NodeOrder& at, Index k, Columns outputs, std::uint8_t* same) {
+// Whether all that the output of the k-th node depends on is the same in all columns. If it is not, the nodes that it
+// depends on are spread over all columns.
+inline bool same_sources(const NodeOrder& at, Index k, Columns outputs, std::uint8_t* same) {
     const Index m = at.nodes[k];
     const auto each_source = [&](const auto& body) {
         if (at.share[m] < 1) body(at.source[m]);
@@ -144,16 +157,53 @@ inline bool same_output(const NodeOrder& at, Index k, Columns outputs, std::uint
         outputs.spread(from, same[from] == 1);
         if (same[from]) same[from] = 2;  // once
     });
-    outputs.spread(m, same[m] == 1);
-    same[m] = 0;
     return false;
 }
 
-// out (M, B) outputs of the leaves from the steps s. bound (K), if not null: the bound that decides the output of a node
-// in the only column, counted through the lower and then the upper ones, or -1. room: 2 B numbers. same (W) of the
-// steps, same_out (N) room for that of the outputs.
-inline void node_outputs(const NodeOrder& at, Columns s, const std::uint8_t* same, double* out, std::int32_t* bound,
-                         Columns outputs, double* room, std::uint8_t* same_out) {
+// The mean outputs of two nodes, which are a bound.
+struct Mean {
+    const double *x, *y;
+
+    Mean(const std::int32_t* pair, Columns outputs, bool one) : x(outputs.at(pair[0], one)), y(outputs.at(pair[1], one)) {}
+    double operator()(Index b) const { return 0.5 * (x[b] + y[b]); }
+};
+
+// to (width) = value within bounds, for a node that has at most one on each side: the usual case, in one loop.
+template <class Value>
+void within_two(const NodeOrder& at, Index k, Columns outputs, Index width, bool one, Value value, double* to) {
+    const Index below = at.lower_edges[k], above = at.upper_edges[k];
+    const bool has_least = at.lower_edges[k + 1] > below, has_most = at.upper_edges[k + 1] > above;
+    if (has_least && has_most) {
+        const Mean least(at.lower + 2 * below, outputs, one), most(at.upper + 2 * above, outputs, one);
+        LT_IVDEP
+        for (Index b = 0; b < width; ++b) {
+            const double x = value(b), low = least(b), high = most(b);
+            to[b] = x < low ? low : x > high ? high : x;
+        }
+    } else if (has_least) {
+        const Mean least(at.lower + 2 * below, outputs, one);
+        LT_IVDEP
+        for (Index b = 0; b < width; ++b) {
+            const double x = value(b), low = least(b);
+            to[b] = x < low ? low : x;
+        }
+    } else if (has_most) {
+        const Mean most(at.upper + 2 * above, outputs, one);
+        LT_IVDEP
+        for (Index b = 0; b < width; ++b) {
+            const double x = value(b), high = most(b);
+            to[b] = x > high ? high : x;
+        }
+    } else {
+        for (Index b = 0; b < width; ++b) to[b] = value(b);
+    }
+}
+
+// out (M, B) outputs of the leaves from the steps s, less those in `before` (M), if it is not null. bound (K), if not
+// null: the bound that decides the output of a node in the only column, counted through the lower and then the upper
+// ones, or -1. room: 2 B numbers. same (W) of the steps, same_out (N) room for that of the outputs.
+inline void node_outputs(const NodeOrder& at, Columns s, const std::uint8_t* same, const double* before, double* out,
+                         std::int32_t* bound, Columns outputs, double* room, std::uint8_t* same_out) {
     const Index B = s.B, lowers = at.lower_edges[at.K];
     for (Index m = 0; m < at.N; ++m) {
         const bool one = same_out[m] = same[at.own[m]];
@@ -163,23 +213,29 @@ inline void node_outputs(const NodeOrder& at, Columns s, const std::uint8_t* sam
     for (Index k = 0; k < at.K; ++k) {
         const Index m = at.nodes[k], begin = at.lower_edges[k], end = at.lower_edges[k + 1];
         const Index upper_begin = at.upper_edges[k], upper_end = at.upper_edges[k + 1];
-        const bool one = same_output(at, k, outputs, same_out);
+        const bool one = same_sources(at, k, outputs, same_out);
         const Index width = one ? 1 : B;
-        const double share = at.share[m], *source = outputs.at(at.source[m], one);
+        const bool two = !bound && end - begin <= 1 && upper_end - upper_begin <= 1 && at.share[m] == 1;
         double* to = outputs.at(m, one);
+        if (!one && same_out[m] == 1) {  // its step is the same in all columns, its output is not
+            same_out[m] = 0;
+            const double x = outputs.first[m];
+            if (two) {
+                within_two(at, k, outputs, width, one, [x](Index) { return x; }, to);
+                continue;
+            }
+            outputs.spread(m, true);
+        } else if (!one) {
+            same_out[m] = 0;
+        }
+        if (two) {
+            within_two(at, k, outputs, width, one, [to](Index b) { return to[b]; }, to);
+            continue;
+        }
+        const double share = at.share[m], *source = outputs.at(at.source[m], one);
         if (share < 1) {
             LT_IVDEP
             for (Index b = 0; b < width; ++b) to[b] = share * to[b] + (1 - share) * source[b];
-        }
-        if (!bound && end - begin == 1 && upper_end - upper_begin == 1) {  // the usual case, in one loop
-            const double *a = outputs.at(at.lower[2 * begin], one), *b = outputs.at(at.lower[2 * begin + 1], one);
-            const double *c = outputs.at(at.upper[2 * upper_begin], one), *d = outputs.at(at.upper[2 * upper_begin + 1], one);
-            LT_IVDEP
-            for (Index i = 0; i < width; ++i) {
-                const double least = 0.5 * (a[i] + b[i]), most = 0.5 * (c[i] + d[i]);
-                to[i] = to[i] < least ? least : to[i] > most ? most : to[i];
-            }
-            continue;
         }
         const Index from = tightest(begin, end, at.lower, outputs, width, one, 1, low);
         const Index until = tightest(upper_begin, upper_end, at.upper, outputs, width, one, -1, high);
@@ -198,8 +254,13 @@ inline void node_outputs(const NodeOrder& at, Columns s, const std::uint8_t* sam
     }
     for (Index l = 0; l < at.M; ++l) {
         const bool one = same_out[at.value[l]];
-        const double* from = outputs.at(at.value[l], one);
-        for (Index b = 0; b < B; ++b) out[l * B + b] = from[one ? 0 : b];
+        const double* LT_RESTRICT from = outputs.at(at.value[l], one);
+        const double less = before ? before[l] : 0;
+        double* LT_RESTRICT to = out + l * B;
+        if (one)
+            for (Index b = 0; b < B; ++b) to[b] = *from - less;
+        else
+            for (Index b = 0; b < B; ++b) to[b] = from[b] - less;
     }
 }
 

@@ -10,7 +10,7 @@ from leaftrace._engine import pooled_leaves
 from leaftrace._engine.node_slopes import NodeSlopes
 from leaftrace._engine.pooled_leaves import pool
 from leaftrace._model import node_trees
-from leaftrace._model.kernels import is_native, kernels, numpy_nodes
+from leaftrace._model.kernels import is_native, kernels, numpy_node_values
 from leaftrace._model.kernels import numpy as twins
 from leaftrace._model.leaf_rule import LeafRule
 from leaftrace._model.node_trees import ActiveBounds, NodeTree, StepNodes, midpoint_bounds
@@ -185,7 +185,7 @@ def test_values_of_columns_that_differ_in_few_leaves(trees, module, monkeypatch)
 @pytest.mark.parametrize("module", [twins, kernels] if is_native() else [twins])
 def test_pooling_is_isotonic_regression(module, monkeypatch):
     monkeypatch.setattr(pooled_leaves, "kernels", module)
-    monkeypatch.setattr(numpy_nodes, "AT_ONCE", 1)
+    monkeypatch.setattr(numpy_node_values, "AT_ONCE", 1)
     rng = np.random.default_rng(4)
     u = rng.normal(size=(28, 5))
     D = rng.random((28, 5))

@@ -120,6 +120,7 @@ def calls():
     found["node_steps"] = call_of_node_steps()
     found |= {f"node_outputs, {columns}": call_of_node_outputs(columns) for columns in (1, 3)}
     found |= {f"node_values, {columns}": call_of_node_values(columns) for columns in (1, 3)}
+    found |= {f"node_values, own, {n}": call_of_own_node_values(n) for n in (1, 3)}
     chains = np.array([[0, 2, 1], [4, 3, 5]])
     found["pool_chains"] = call("pool_chains", chains, 1e-9, real(7, 3), real(7, 3), real(7, 3))
     found["find_leaves"] = call_of_routes()
@@ -208,7 +209,19 @@ def call_of_node_values(columns):
     H[1:] = H[1:, :1]
     lam[:] = lam[0]
     sums = leaf, depths, splits, children, l2, limits, lam, G, H
-    return call("node_values", *sums, *order_of_nodes(), np.zeros((3, columns)))
+    return call("node_values", *sums, *order_of_nodes(), np.zeros((3, columns)), real(3))
+
+
+def call_of_own_node_values(columns):
+    """Return a call in which all columns have the same sums, but for two leaves of each."""
+    *sums, G, H = sums_of_nodes(columns)
+    sums[-1][:] = 0.5  # lam
+    ids = np.array([[0, 2, 2], [1, 3, 1]], np.int32)[:, :columns]
+    own = ids, real(2, columns) - 0.5, real(2, columns)
+    every = np.ascontiguousarray(G[:, 0]), np.ascontiguousarray(H[:, 0])
+    return call(
+        "node_values", *sums, *every, *order_of_nodes(), np.zeros((3, columns)), None, *own
+    )
 
 
 def call_of_routes():

@@ -35,9 +35,9 @@ from .._model.kernels.arguments import (
     Sweep,
 )
 from .._model.kernels.numpy import sum_by_leaf
-from .._model.kernels.numpy_removal import totals_without_rows, without_rows
+from .._model.kernels.numpy_removal import own_totals, totals_without_rows, without_rows
 from .._model.leaf_rule import LeafRule
-from .._model.node_trees import StepNodes
+from .._model.node_trees import OtherSums, StepNodes
 from .forward_block import ForwardBlock
 from .large_changes import left_after_removal, replay_large_changes
 from .methods import TopKLeaves, UpdateSet
@@ -247,14 +247,20 @@ def _refit_nodes(
     )
     _watch_leaves(block, removed, step.D[0], dH, step.rows)
     H = step.D[0][:, 0] - (e.lam + nodes.l2[nodes.leaf, None])
-    sums = step.rows, step.G[0], H, dG, dH
-    G, H = totals_without_rows(e.loss, e.rule.newton, *removed, *sums)
+    sums = step.rows, step.G[0], H
+    before = np.ascontiguousarray(step.s[0][:, 0])
     lam = e.lam + dlam
-    if strictest is not None:
-        loosest = nodes.steps(e.rule, G, H, lam).s
-        check_same(e, t, loosest, nodes.steps(strictest, G, H, lam).s)
-    dS = nodes.values(e.rule, G, H, lam)
-    dS -= step.s[0]
+    if e.independent and strictest is None:  # only the leaves of the removed rows change
+        own = own_totals(e.loss, e.rule.newton, *removed, *sums)
+        other = OtherSums(removed.ids.astype(np.int32), *own)
+        alone = (np.where(step.rows > 0, x[:, 0], 0.0) for x in sums[1:])
+        dS = nodes.values_but_for(e.rule, *alone, lam, before, other)
+    else:
+        G, H = totals_without_rows(e.loss, e.rule.newton, *removed, *sums, dG, dH)
+        if strictest is not None:
+            loosest = nodes.steps(e.rule, G, H, lam).s
+            check_same(e, t, loosest, nodes.steps(strictest, G, H, lam).s)
+        dS = nodes.values(e.rule, G, H, lam, before)
     if e.fixed is not None:
         dS[e.fixed[e.leaf_range(t)]] = 0
     return dS[:, None], mask

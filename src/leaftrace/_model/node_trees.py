@@ -21,7 +21,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -252,11 +252,25 @@ class StepNodes:
         sums = np.ascontiguousarray(G), np.ascontiguousarray(H)
         return *self._sum_arguments, self.l2, rule.bounds, every_lam, *sums
 
-    def values(self, rule: LeafRule, G: F64, H: F64, lam: F64 | float) -> F64:
-        """(M, B) outputs of the leaves from the sums G and H (M, B): `outputs` of `steps`."""
+    def values(
+        self, rule: LeafRule, G: F64, H: F64, lam: F64 | float, before: F64 | None = None
+    ) -> F64:
+        """(M, B) outputs of the leaves from the sums G and H (M, B): `outputs` of `steps`.
+
+        ``before``: (M,) outputs that are subtracted.
+        """
         out = np.empty((len(self.value), G.shape[1]))
         sums = self._summed(rule, G, H, lam)
-        kernels.node_values(*sums, *self.order, *self._output_arguments, out)
+        kernels.node_values(*sums, *self.order, *self._output_arguments, out, before)
+        return out
+
+    def values_but_for(
+        self, rule: LeafRule, G: F64, H: F64, lam: F64, before: F64, other: OtherSums
+    ) -> F64:
+        """The same from sums G and H (M,) in all columns, but for some leaves that have others; ``lam`` (B,)."""
+        out = np.empty((len(self.value), len(lam)))
+        sums = *self._sum_arguments, self.l2, rule.bounds, lam, G, H
+        kernels.node_values(*sums, *self.order, *self._output_arguments, out, before, *other)
         return out
 
     def outputs(self, s: F64, active: ActiveBounds | None = None) -> F64:
@@ -295,6 +309,14 @@ def nodes_by_step(trees: Sequence[NodeTree], step_trees: Ints) -> list[StepNodes
     """The nodes of every step; step_trees (T + 1,) as in `Ensemble`."""
     edges = step_trees.tolist()
     return [StepNodes(trees[a:b]) for a, b in pairwise(edges)]
+
+
+class OtherSums(NamedTuple):
+    """Leaves (R, B) whose sums are not those of the other columns, and what they are, (R, B) each."""
+
+    ids: NDArray[np.int32]
+    G: F64
+    H: F64
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,12 @@ from .numpy_classes import weight_sums as weight_sums
 from .numpy_effects import backward_scored as backward_scored
 from .numpy_effects import loss_of
 from .numpy_effects import row_effects as row_effects
+from .numpy_node_values import node_outputs as node_outputs
+from .numpy_node_values import node_steps as node_steps
+from .numpy_node_values import node_values as node_values
+from .numpy_node_values import pool_chains as pool_chains
 from .numpy_nodes import node_adjoint as node_adjoint
-from .numpy_nodes import node_outputs as node_outputs
 from .numpy_nodes import node_rows as node_rows
-from .numpy_nodes import node_steps as node_steps
-from .numpy_nodes import node_values as node_values
-from .numpy_nodes import pool_chains as pool_chains
 from .numpy_queries import query_products as query_products
 from .numpy_queries import query_shares as query_shares
 from .numpy_ranks import rank_pairs as rank_pairs

@@ -160,15 +160,44 @@ def totals_without_rows(
     totals = G + dG[:, 0], H + dH[:, 0, 0]
     for total in totals:
         total[rows <= 0] = 0
-    for ids, o, moved, tree_w in zip(own, first, move, np.broadcast_to(w, own.shape), strict=True):
+    removed = own, first, own_state, move, y, w
+    for ids, *rest in zip(own, *own_totals(loss, newton, *removed, rows, G, H, dG, dH), strict=True):
+        for total, own_total in zip(totals, rest, strict=True):
+            total[ids, lanes] = own_total
+    return totals
+
+
+def own_totals(
+    loss: Loss,
+    newton: bool,
+    own: Ids,
+    first: Ints,
+    own_state: F64,
+    move: F64,
+    y: F64,
+    w: F64,
+    rows: F64,
+    G: F64,
+    H: F64,
+    dG: Real | None = None,
+    dH: Real | None = None,
+) -> tuple[F64, F64]:
+    """(R, B) the same sums for the leaves of the removed rows alone; without dG and dH if nothing else changes."""
+    lanes = np.arange(own.shape[1])
+    totals = np.empty((2, *own.shape))
+    trees = zip(own, first, move, np.broadcast_to(w, own.shape), strict=True)
+    for r, (ids, o, moved, tree_w) in enumerate(trees):
         at = loss.moved(own_state, loss.shift(moved.T))
         h = loss.hessian(at, y)[:, o, o] if newton else 1.0
         is_left = rows[ids] - (tree_w > 0) > 0
-        terms = (G, dG[:, 0], loss.gradient(at, y)[:, o]), (H, dH[:, 0, 0], h)
+        changes = (
+            0.0 if dG is None else dG[ids, 0, lanes],
+            0.0 if dH is None else dH[ids, 0, 0, lanes],
+        )
+        terms = zip((G, H), changes, (loss.gradient(at, y)[:, o], h), strict=True)
         for total, (x, dx, own_term) in zip(totals, terms, strict=True):
-            rest = x[ids, 0] + (dx[ids, lanes] - tree_w * own_term)
-            total[ids, lanes] = np.where(is_left, rest, 0.0)
-    return totals
+            total[r] = np.where(is_left, x[ids, 0] + (dx - tree_w * own_term), 0.0)
+    return totals[0], totals[1]
 
 
 def _bounded_changes(
