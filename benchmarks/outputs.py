@@ -57,14 +57,17 @@ def rows(n: int, outputs: int, targets: bool, seed: int) -> tuple[np.ndarray, np
 
 
 def seconds(work: Callable[[], Any]) -> float:
-    """Return the time of the processor that the work takes."""
-    start = time.process_time()
+    """Return the time on the processor that the work takes, or on the clock if that is less.
+
+    Threads of the libraries wait busily."""
+    start = np.array([time.process_time(), time.perf_counter()])
     work()
-    return time.process_time() - start
+    passed = np.array([time.process_time(), time.perf_counter()]) - start
+    return float(passed.min())
 
 
 def section() -> str:
-    """Return the table. One thread, whose time on the processor is measured."""
+    """Return the table, measured on one thread."""
     head = ["model", "rows", "training", "first mean loss", "a further one", "a refit"]
     return markdown([head, *(line(*model) for model in MODELS)])
 

@@ -10,8 +10,9 @@ parts, none of which is negative. So
 
     r(1/2) - r(-1/2) = v1 + v3/4 + v5/16 + ... >= v1
 
-and no sum of numbers of rows has a higher correlation with the loss than the root of v1. As in the LDS,
-losses are replaced by their ranks over the halves."""
+and no sum of numbers of rows has a higher correlation with the loss than the root of v1. The LDS is a
+rank correlation, so losses are replaced by the normal scores of their ranks over the halves, and the
+limit is the rank correlation of two normal variables with that correlation."""
 
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ from attribution_text import CEILING, MORE, ceiling_of, precise
 from contenders import SOFT, SOFT_BAGS, SOFT_SEEDS
 from paper_attribution import FULL
 from results import folder_of, markdown
+from scipy.stats import norm
 
 SETS = 60  # of five trainings
 FIRST_SEED = 50_000
@@ -49,8 +51,10 @@ def halves(rows: int, sets: int) -> np.ndarray:
 def measured(losses: np.ndarray) -> dict[str, float]:
     """Return r(1) and the bound of v1, means over test rows, from losses (sets, 5, tests) of `halves`."""
     sets, kinds, tests = losses.shape
-    ranks = losses.reshape(sets * kinds, tests).argsort(axis=0).argsort(axis=0)
-    one, rest, other, other_rest, again = ranks.reshape(losses.shape).swapaxes(0, 1).astype(float)
+    count = sets * kinds
+    ranks = losses.reshape(count, tests).argsort(axis=0).argsort(axis=0)
+    scores = norm.ppf((ranks + 0.5) / count).reshape(losses.shape)
+    one, rest, other, other_rest, again = scores.swapaxes(0, 1)
     half = [correlation(one, other), correlation(rest, other_rest), correlation(again, other)]
     opposite = [correlation(one, other_rest), correlation(rest, other), correlation(again, other_rest)]
     bound = np.mean(half, axis=0) - np.mean(opposite, axis=0)
@@ -59,6 +63,11 @@ def measured(losses: np.ndarray) -> dict[str, float]:
         "bound": float(bound.mean()),
         "bound_error": float(bound.std(ddof=1) / np.sqrt(tests)),
     }
+
+
+def rank_correlation(r: pd.Series) -> pd.Series:
+    """Return the rank correlation of two normal variables with correlation r."""
+    return 6 / np.pi * np.arcsin(r / 2)
 
 
 def correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -82,11 +91,11 @@ def text(numbers: pd.DataFrame) -> str:
     paper = pd.read_csv(folder_of(full=True) / "attribution.csv")
     lds = paper.pivot_table(index=["data", "library"], columns="method", values="lds", sort=False)
     table = lds.loc[numbers.index, [SOFT, SOFT_SEEDS, SOFT_BAGS]]
-    table[LIMIT] = np.sqrt(numbers["bound"])
+    table[LIMIT] = rank_correlation(np.sqrt(numbers["bound"]))
     table[CEILING] = ceiling_of(lds, FULL, MORE)
     share = table.div(table[CEILING], axis=0).mean()
     of_limit = table.div(table[LIMIT], axis=0).mean()
-    error = (numbers["bound_error"] / (2 * table[LIMIT])).max()
+    error = (numbers["bound_error"] / (2 * np.sqrt(numbers["bound"]))).max()
     means = pd.DataFrame(
         {
             "LDS, mean": table.mean(),

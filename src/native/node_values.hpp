@@ -152,7 +152,7 @@ inline bool same_sources(const NodeOrder& at, Index k, Columns outputs, std::uin
     };
     bool all = same[m];
     each_source([&](Index from) { all &= same[from] != 0; });
-    if (all || outputs.B == 1) return all;
+    if (all) return true;
     each_source([&](Index from) {
         outputs.spread(from, same[from] == 1);
         if (same[from]) same[from] = 2;  // once
@@ -170,9 +170,15 @@ struct Mean {
 
 // to (width) = value within bounds, for a node that has at most one on each side: the usual case, in one loop.
 template <class Value>
-void within_two(const NodeOrder& at, Index k, Columns outputs, Index width, bool one, Value value, double* to) {
+LT_INLINE void within_two(const NodeOrder& at, Index k, Columns outputs, Index width, bool one, Value value, double* to) {
     const Index below = at.lower_edges[k], above = at.upper_edges[k];
     const bool has_least = at.lower_edges[k + 1] > below, has_most = at.upper_edges[k + 1] > above;
+    if (width == 1) {
+        const double x = value(0), low = has_least ? Mean(at.lower + 2 * below, outputs, one)(0) : x;
+        const double high = has_most ? Mean(at.upper + 2 * above, outputs, one)(0) : x;
+        *to = x < low ? low : x > high ? high : x;
+        return;
+    }
     if (has_least && has_most) {
         const Mean least(at.lower + 2 * below, outputs, one), most(at.upper + 2 * above, outputs, one);
         LT_IVDEP
@@ -213,7 +219,7 @@ inline void node_outputs(const NodeOrder& at, Columns s, const std::uint8_t* sam
     for (Index k = 0; k < at.K; ++k) {
         const Index m = at.nodes[k], begin = at.lower_edges[k], end = at.lower_edges[k + 1];
         const Index upper_begin = at.upper_edges[k], upper_end = at.upper_edges[k + 1];
-        const bool one = same_sources(at, k, outputs, same_out);
+        const bool one = B > 1 && same_sources(at, k, outputs, same_out);
         const Index width = one ? 1 : B;
         const bool two = !bound && end - begin <= 1 && upper_end - upper_begin <= 1 && at.share[m] == 1;
         double* to = outputs.at(m, one);

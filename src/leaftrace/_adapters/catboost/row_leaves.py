@@ -19,7 +19,7 @@ from ..own_leaves import LeavesByLevels
 from .model_json import Json, model_to_json
 from .pools import leaf_numbers, model_table, pool_of
 
-LEAST_ROWS = 10_000  # with fewer rows, reading the splits takes longer than it saves
+LEAST_ROWS = 20_000  # with fewer rows, reading the splits takes longer than it saves
 
 
 class RowLeaves:
