@@ -219,9 +219,7 @@ def call_of_own_node_values(columns):
     ids = np.array([[0, 2, 2], [1, 3, 1]], np.int32)[:, :columns]
     own = ids, real(2, columns) - 0.5, real(2, columns)
     every = np.ascontiguousarray(G[:, 0]), np.ascontiguousarray(H[:, 0])
-    return call(
-        "node_values", *sums, *every, *order_of_nodes(), np.zeros((3, columns)), None, *own
-    )
+    return call("node_values", *sums, *every, *order_of_nodes(), np.zeros((3, columns)), None, *own)
 
 
 def call_of_routes():

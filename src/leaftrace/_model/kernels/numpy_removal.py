@@ -161,7 +161,9 @@ def totals_without_rows(
     for total in totals:
         total[rows <= 0] = 0
     removed = own, first, own_state, move, y, w
-    for ids, *rest in zip(own, *own_totals(loss, newton, *removed, rows, G, H, dG, dH), strict=True):
+    for ids, *rest in zip(
+        own, *own_totals(loss, newton, *removed, rows, G, H, dG, dH), strict=True
+    ):
         for total, own_total in zip(totals, rest, strict=True):
             total[ids, lanes] = own_total
     return totals
