@@ -109,9 +109,9 @@ def text(numbers: pd.DataFrame) -> str:
     )
     return f"""{markdown(means.map(precise).rename_axis("").reset_index())}
 
-No sum comes nearer to the ceiling than about {share[LIMIT]:.2f} of it in the mean. The averages of StructureInfluence
-are at {of_limit[SOFT_SEEDS]:.2f} and {of_limit[SOFT_BAGS]:.2f} of the limit. Line by line (standard errors of the limit over test rows are at most
-{error:.3f}, so that it can be above the ceiling):
+No sum comes nearer to the ceiling than about {share[LIMIT]:.2f} of it in the mean. The averages of
+StructureInfluence are at {of_limit[SOFT_SEEDS]:.2f} and {of_limit[SOFT_BAGS]:.2f} of the limit. Line by line (standard
+errors of the limit over test rows are at most {error:.3f}, so that it can be above the ceiling):
 
 {markdown(table.map(precise).reset_index())}
 """
