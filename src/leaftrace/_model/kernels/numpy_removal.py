@@ -186,7 +186,7 @@ def own_totals(
 ) -> tuple[F64, F64]:
     """(R, B) the same sums for the leaves of the removed rows alone; without dG and dH if nothing else changes."""
     lanes = np.arange(own.shape[1])
-    totals = np.empty((2, *own.shape))
+    totals = np.empty(own.shape), np.empty(own.shape)
     trees = zip(own, first, move, np.broadcast_to(w, own.shape), strict=True)
     for r, (ids, o, moved, tree_w) in enumerate(trees):
         at = loss.moved(own_state, loss.shift(moved.T))
@@ -199,7 +199,7 @@ def own_totals(
         terms = zip((G, H), changes, (loss.gradient(at, y)[:, o], h), strict=True)
         for total, (x, dx, own_term) in zip(totals, terms, strict=True):
             total[r] = np.where(is_left, x[ids, 0] + (dx - tree_w * own_term), 0.0)
-    return totals[0], totals[1]
+    return totals
 
 
 def _bounded_changes(
