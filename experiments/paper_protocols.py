@@ -110,7 +110,8 @@ set to certain values, which are in the data) and a false label; test rows with 
 label. In the second, {COPIES} near copies of one test row with a false label are injected. Methods rank
 the rows by their harm to the attacked test rows; "found" is the share of injected rows among as many
 rows at the top, and "success after" the share of attacked test rows that have the false label when
-these rows are removed ("before": with all rows). Means over data sets and libraries.
+these rows are removed ("before": with all rows). Means over data sets and libraries. Random has one
+order of the rows for all test rows of a model, so that its numbers are those of few draws.
 
 {markdown(found.map("{:.3f}".format).reset_index())}
 
