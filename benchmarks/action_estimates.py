@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,7 @@ from lightgbm import LGBMClassifier
 
 import leaftrace as lt
 from estimates import LIGHT, rows
-from measuring import QUIET, markdown, ratio, show
+from measuring import QUIET, markdown, ratio, seconds, show
 
 ROWS = 5000
 TEST_ROWS = 500
@@ -20,7 +19,7 @@ GROUPS = 15
 
 
 def section() -> str:
-    """Return the table. One thread, whose time on the processor is measured."""
+    """Return the table, measured on one thread."""
     head = ["model", "action", "estimated", "measured", "beyond the estimate by"]
     models = {
         "LightGBM, 2 classes": (
@@ -76,10 +75,8 @@ def lines(name: str, classes: int, make: Callable[[int], Any]) -> list[list[str]
 def line(name: str, call: tuple[Any, ...], options: dict[str, Any]) -> list[str]:
     """Return an action's name, its estimated and measured time, and how far one is beyond the other."""
     estimate = lt.estimate(*call, **options)
-    start = time.process_time()
     action, *arguments = call
-    action(*arguments, **options)
-    measured = time.process_time() - start
+    measured = seconds(lambda: action(*arguments, **options))
     longest = estimate.seconds if estimate.most is None else estimate.most
     estimated = show(estimate.seconds)
     if estimate.most is not None:

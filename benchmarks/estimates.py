@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,11 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from xgboost import XGBClassifier
 
 import leaftrace as lt
-from measuring import QUIET, markdown, ratio, show
+from measuring import QUIET, markdown, ratio, seconds, show
 
 COLUMNS = 12
 TEST_ROWS = 10_000
-RUNS = 3
+RUNS = 7
 LIGHT = {"verbose": -1, "n_jobs": 1}
 # name, training rows, classes (0: numbers above zero), model
 MODELS: list[tuple[str, int, int, Callable[[], Any]]] = [
@@ -59,8 +59,8 @@ def lines(name: str, n: int, classes: int, make: Callable[[], Any]) -> list[list
     found = []
     for answer in runs[0]:
         estimated, measured = np.median([run[answer] for run in runs], axis=0)
-        seconds = [show(estimated), show(measured), ratio(measured / estimated)]
-        found.append([name, f"{n:,}", answer, *seconds])
+        cells = [show(estimated), show(measured), ratio(measured / estimated)]
+        found.append([name, f"{n:,}", answer, *cells])
     return found
 
 
@@ -79,10 +79,8 @@ def times(tracer: lt.Tracer, classes: int) -> dict[str, tuple[float, float]]:
     found = {}
     for answer, (m, options) in answers.items():
         estimated = tracer.estimate(X_test[:m], **options).seconds
-        start = np.array([time.process_time(), time.perf_counter()])
-        tracer.influence(X_test[:m], y_test[:m], **options)
-        passed = np.array([time.process_time(), time.perf_counter()]) - start
-        found[answer] = estimated, float(passed.min())
+        test = X_test[:m], y_test[:m]
+        found[answer] = estimated, seconds(partial(tracer.influence, *test, **options))
     return found
 
 

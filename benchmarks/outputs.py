@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,7 @@ from lightgbm import LGBMClassifier, LGBMRegressor
 from xgboost import XGBRegressor
 
 import leaftrace as lt
-from measuring import QUIET, markdown, ratio, show
+from measuring import QUIET, markdown, ratio, seconds, show
 
 ROWS = 12_000
 ROUNDS = 60
@@ -54,16 +53,6 @@ def rows(n: int, outputs: int, targets: bool, seed: int) -> tuple[np.ndarray, np
     if not targets:
         return X, F.argmax(axis=1)
     return X, F[:, 0] if outputs == 1 else F
-
-
-def seconds(work: Callable[[], Any]) -> float:
-    """Return the time on the processor that the work takes, or on the clock if that is less.
-
-    Threads of the libraries wait busily."""
-    start = np.array([time.process_time(), time.perf_counter()])
-    work()
-    passed = np.array([time.process_time(), time.perf_counter()]) - start
-    return float(passed.min())
 
 
 def section() -> str:

@@ -190,11 +190,12 @@ REFIT = "LeafRefit removes a training row and recomputes all leaf values."
 FORMS = """The row form passes over all rows for each block of queries. The leaf form solves a linear system over
 leaves instead ([The mathematics](mathematics.md#leaf-space))."""
 TRIALS = """`tracer.estimate` times the passes of the answer over a few rows, and a few steps of soft splits. Both times
-are of one thread, and medians over three tracers. The measured one is its time on the processor, or on the clock if
+are of one thread, and medians over seven tracers. The measured one is its time on the processor, or on the clock if
 that is less, as threads of the libraries wait busily."""
 PARTS = """`lt.estimate` does one part of each kind (a refit, a retraining) and counts the parts. Where their number
 depends on what they say, it gives the time of the shortest and of the longest course. Both times are of one thread; the
-measured one is its time on the processor. The last column is how far it is outside of the estimate; 1 is inside."""
+measured one is its time on the processor, or on the clock if that is less. The last column is how far it is outside of
+the estimate; 1 is inside."""
 OUTPUTS = """Times are those of one thread on the processor, or on the clock if that is less; answers also in trainings
 of the model on one thread."""
 CONSTRAINED = """Monotone models against models without constraints, with the same settings and rows: how many times as
