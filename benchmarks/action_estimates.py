@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from measuring import QUIET, markdown, ratio, seconds, show
 ROWS = 5000
 TEST_ROWS = 500
 GROUPS = 15
+RUNS = 3
 
 
 def section() -> str:
@@ -74,18 +76,21 @@ def lines(name: str, classes: int, make: Callable[[int], Any]) -> list[list[str]
 
 def line(name: str, call: tuple[Any, ...], options: dict[str, Any]) -> list[str]:
     """Return an action's name, its estimated and measured time, and how far one is beyond the other."""
-    estimate = lt.estimate(*call, **options)
     action, *arguments = call
-    measured = seconds(lambda: action(*arguments, **options))
-    longest = estimate.seconds if estimate.most is None else estimate.most
-    estimated = show(estimate.seconds)
-    if estimate.most is not None:
+    times = []
+    for _ in range(RUNS):
+        estimate = lt.estimate(*call, **options)
+        longest = estimate.seconds if estimate.most is None else estimate.most
+        times.append((estimate.seconds, longest, seconds(partial(action, *arguments, **options))))
+    shortest, longest, measured = np.median(times, axis=0)
+    estimated = show(shortest)
+    if longest > shortest:
         estimated += f" to {show(longest)}"
     beyond = 1.0
     if measured > longest:
         beyond = measured / longest
-    elif measured < estimate.seconds:
-        beyond = estimate.seconds / measured
+    elif measured < shortest:
+        beyond = shortest / measured
     return [name, estimated, show(measured), ratio(beyond)]
 
 

@@ -195,7 +195,7 @@ that is less, as threads of the libraries wait busily."""
 PARTS = """`lt.estimate` does one part of each kind (a refit, a retraining) and counts the parts. Where their number
 depends on what they say, it gives the time of the shortest and of the longest course. Both times are of one thread; the
 measured one is its time on the processor, or on the clock if that is less. The last column is how far it is outside of
-the estimate; 1 is inside."""
+the estimate; 1 is inside. Medians of three runs."""
 OUTPUTS = """Times are those of one thread on the processor, or on the clock if that is less; answers also in trainings
 of the model on one thread."""
 CONSTRAINED = """Monotone models against models without constraints, with the same settings and rows: how many times as
