@@ -28,6 +28,7 @@ from scipy.stats import norm
 SETS = 60  # of five trainings
 FIRST_SEED = 50_000
 LIMIT = "limit of sums"
+SHORT = {SOFT: "one model", SOFT_SEEDS: "10 seeds", SOFT_BAGS: "8 seeds and 8 bags"}
 
 
 def halves(rows: int, sets: int) -> np.ndarray:
@@ -94,7 +95,7 @@ def text(numbers: pd.DataFrame) -> str:
     """Return the table and what it says. ``numbers``: of `line`, by data and library."""
     paper = pd.read_csv(folder_of(full=True) / "attribution.csv")
     lds = paper.pivot_table(index=["data", "library"], columns="method", values="lds", sort=False)
-    table = lds.loc[numbers.index, [SOFT, SOFT_SEEDS, SOFT_BAGS]]
+    table = lds.loc[numbers.index, list(SHORT)]
     table[LIMIT] = rank_correlation(np.sqrt(numbers["bound"]))
     table[CEILING] = ceiling_of(lds, FULL, MORE)
     share = table.div(table[CEILING], axis=0).mean()
@@ -113,7 +114,7 @@ No sum comes nearer to the ceiling than about {share[LIMIT]:.2f} of it in the me
 StructureInfluence are at {of_limit[SOFT_SEEDS]:.2f} and {of_limit[SOFT_BAGS]:.2f} of the limit. Line by line (standard
 errors of the limit over test rows are at most {error:.3f}, so that it can be above the ceiling):
 
-{markdown(table.map(precise).reset_index())}
+{markdown(table.rename(columns=SHORT).map(precise).reset_index())}
 """
 
 
