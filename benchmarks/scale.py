@@ -106,7 +106,7 @@ def expected(
 
 
 def runs_of(found: Measured, what: str, *more: str) -> dict[int, dict[str, float]]:
-    """Return the measurements of this kind and plan by the number of rows."""
+    """Return the measurements of this kind and plan by the number of rows; files have a limit of memory instead."""
     named = {tuple(name.split()): run for name, run in found.items()}
     runs = {
         int(rows): run

@@ -222,7 +222,11 @@ def correlations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return Spearman's rank correlations (tests,) over the halves.
 
     Ties are ranked in the order of the halves."""
-    a, b = (x.argsort(axis=0).argsort(axis=0).astype(float) for x in (a, b))
+    return linear_correlations(*(x.argsort(axis=0).argsort(axis=0).astype(float) for x in (a, b)))
+
+
+def linear_correlations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return Pearson's correlations (tests,) over the first axis."""
     a = a - a.mean(axis=0)
     b = b - b.mean(axis=0)
     return (a * b).sum(axis=0) / np.sqrt((a**2).sum(axis=0) * (b**2).sum(axis=0))

@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from attribution import World
+from attribution import linear_correlations as correlation
 from attribution_text import CEILING, MORE, ceiling_of, precise
 from contenders import SOFT, SOFT_BAGS, SOFT_SEEDS
 from paper_attribution import FULL
@@ -39,9 +40,7 @@ def halves(rows: int, sets: int) -> np.ndarray:
     rng = np.random.default_rng(31)
     found = []
     for _ in range(sets):
-        order = rng.permutation(rows)
-        place = np.empty(rows, int)
-        place[order] = np.arange(rows)
+        place = np.argsort(rng.permutation(rows))
         one = place < rows // 2
         moved = rows // 8
         other = (place >= moved) & (place < rows // 2 + moved)
@@ -73,13 +72,6 @@ def measured(losses: np.ndarray) -> dict[str, float]:
 def rank_correlation(r: pd.Series) -> pd.Series:
     """Return the rank correlation of two normal variables with correlation r."""
     return 6 / np.pi * np.arcsin(r / 2)
-
-
-def correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return correlations (tests,) over the first axis."""
-    x = x - x.mean(axis=0)
-    y = y - y.mean(axis=0)
-    return (x * y).sum(axis=0) / np.sqrt((x**2).sum(axis=0) * (y**2).sum(axis=0))
 
 
 def line(name: str, library: str) -> dict[str, float]:
@@ -119,6 +111,7 @@ errors of the limit over test rows are at most {error:.3f}, so that it can be ab
 
 
 def main() -> None:
+    """Measure all lines, and write what they say."""
     lines = [(name, library) for name in FULL.data for library in FULL.libraries]
     numbers = pd.DataFrame(
         [line(*place) for place in lines],

@@ -444,7 +444,7 @@ def test_the_limit_of_sums_is_that_of_the_parts_a_function_was_made_of():
         parts = (part.var(axis=(0, 1)).mean() for part in (one, pairs, 0.5 * noise))
         first, second, rest = share * next(parts), (1 - share) * next(parts), next(parts)
         total = first + second + rest
-        found = limit.measured(losses)
+        found = limit.measured(losses)  # correlations over 4,000 sets have errors of about 0.01
         assert found["again"] == pytest.approx((first + second) / total, abs=0.02)
         assert found["bound"] == pytest.approx(first / total, abs=0.03)
     x, noise = rng.normal(size=(2, 20_000))

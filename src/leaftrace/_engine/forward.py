@@ -251,12 +251,12 @@ def _refit_nodes(
     before = np.ascontiguousarray(step.s[0][:, 0])
     lam = e.lam + dlam
     if e.independent and strictest is None:  # only the leaves of the removed rows change
-        own = own_totals(e.loss, e.rule.newton, *removed, *sums)
+        own = own_totals(e.loss, e.rule.newton, removed, *sums)
         other = OtherSums(removed.ids.astype(np.int32), *own)
         G_all, H_all = (np.where(step.rows > 0, x[:, 0], 0.0) for x in sums[1:])
-        dS = nodes.values_but_for(e.rule, G_all, H_all, lam, before, other)
+        dS = nodes.values(e.rule, G_all, H_all, lam, before, other)
     else:
-        G, H = totals_without_rows(e.loss, e.rule.newton, *removed, *sums, dG, dH)
+        G, H = totals_without_rows(e.loss, e.rule.newton, removed, *sums, dG, dH)
         if strictest is not None:
             loosest = nodes.steps(e.rule, G, H, lam).s
             check_same(e, t, loosest, nodes.steps(strictest, G, H, lam).s)

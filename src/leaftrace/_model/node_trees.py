@@ -241,36 +241,40 @@ class StepNodes:
         self, rule: LeafRule, G: F64, H: F64, lam: F64 | float, slopes: bool = False
     ) -> NodeSteps:
         """The steps of all nodes from the sums G and H (M, B) over leaves; with slopes, if asked for."""
-        shape = self.with_rows, G.shape[1]
+        columns = G.shape[1]
+        shape = self.with_rows, columns
         found = NodeSteps(np.empty(shape), np.empty(shape) if slopes else None)
-        kernels.node_steps(*self._summed(rule, G, H, lam), found.s, found.slope)
+        kernels.node_steps(*self._summed(rule, G, H, lam, columns), found.s, found.slope)
         return found
 
-    def _summed(self, rule: LeafRule, G: F64, H: F64, lam: F64 | float) -> tuple[Any, ...]:
+    def _summed(
+        self, rule: LeafRule, G: F64, H: F64, lam: F64 | float, columns: int
+    ) -> tuple[Any, ...]:
         """The sums over leaves and their rule, as `kernels.node_steps` takes them."""
-        every_lam = np.array(np.broadcast_to(lam, G.shape[1]))
+        every_lam = np.array(np.broadcast_to(lam, columns))
         sums = np.ascontiguousarray(G), np.ascontiguousarray(H)
         return *self._sum_arguments, self.l2, rule.bounds, every_lam, *sums
 
     def values(
-        self, rule: LeafRule, G: F64, H: F64, lam: F64 | float, before: F64 | None = None
+        self,
+        rule: LeafRule,
+        G: F64,
+        H: F64,
+        lam: F64 | float,
+        before: F64 | None = None,
+        other: OtherSums | None = None,
     ) -> F64:
         """(M, B) outputs of the leaves from the sums G and H (M, B): `outputs` of `steps`.
 
-        ``before``: (M,) outputs that are subtracted.
+        ``before``  (M,) outputs that are subtracted
+        ``other``   leaves whose sums are these; G and H (M,) are those of all others, in every column
         """
-        out = np.empty((len(self.value), G.shape[1]))
-        sums = self._summed(rule, G, H, lam)
-        kernels.node_values(*sums, *self.order, *self._output_arguments, out, before)
-        return out
-
-    def values_but_for(
-        self, rule: LeafRule, G: F64, H: F64, lam: F64, before: F64, other: OtherSums
-    ) -> F64:
-        """The same from sums G and H (M,) in all columns, but for some leaves that have others; ``lam`` (B,)."""
-        out = np.empty((len(self.value), len(lam)))
-        sums = *self._sum_arguments, self.l2, rule.bounds, lam, G, H
-        kernels.node_values(*sums, *self.order, *self._output_arguments, out, before, *other)
+        columns = G.shape[1] if other is None else other.ids.shape[1]
+        out = np.empty((len(self.value), columns))
+        sums = self._summed(rule, G, H, lam, columns)
+        kernels.node_values(
+            *sums, *self.order, *self._output_arguments, out, before, *(other or ())
+        )
         return out
 
     def outputs(self, s: F64, active: ActiveBounds | None = None) -> F64:

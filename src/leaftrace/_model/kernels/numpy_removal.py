@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..._data.arrays import F64, Ids, Ints, Real
 from ..losses import Loss
+from .arguments import RemovedRows
 from .checks import (
     check_first,
     check_ids,
@@ -137,12 +138,7 @@ def without_rows(
 def totals_without_rows(
     loss: Loss,
     newton: bool,
-    own: Ids,
-    first: Ints,
-    own_state: F64,
-    move: F64,
-    y: F64,
-    w: F64,
+    removed: RemovedRows,
     rows: F64,
     G: F64,
     H: F64,
@@ -158,26 +154,18 @@ def totals_without_rows(
     if not newton:
         dH = np.zeros_like(dH)
     totals = G + dG[:, 0], H + dH[:, 0, 0]
-    for total in totals:
+    own = own_totals(loss, newton, removed, rows, G, H, dG, dH)
+    for total, own_total in zip(totals, own, strict=True):
         total[rows <= 0] = 0
-    removed = own, first, own_state, move, y, w
-    for ids, *rest in zip(
-        own, *own_totals(loss, newton, *removed, rows, G, H, dG, dH), strict=True
-    ):
-        for total, own_total in zip(totals, rest, strict=True):
-            total[ids, lanes] = own_total
+        for ids, numbers in zip(removed.ids, own_total, strict=True):
+            total[ids, lanes] = numbers
     return totals
 
 
 def own_totals(
     loss: Loss,
     newton: bool,
-    own: Ids,
-    first: Ints,
-    own_state: F64,
-    move: F64,
-    y: F64,
-    w: F64,
+    removed: RemovedRows,
     rows: F64,
     G: F64,
     H: F64,
@@ -185,6 +173,7 @@ def own_totals(
     dH: Real | None = None,
 ) -> tuple[F64, F64]:
     """(R, B) the same sums for the leaves of the removed rows alone; without dG and dH if nothing else changes."""
+    own, first, own_state, move, y, w = removed
     lanes = np.arange(own.shape[1])
     totals = np.empty(own.shape), np.empty(own.shape)
     trees = zip(own, first, move, np.broadcast_to(w, own.shape), strict=True)
