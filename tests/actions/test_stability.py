@@ -1,4 +1,6 @@
-"""Influence averaged over models, against a loop that trains and traces every model again."""
+"""Influence averaged over models, against a loop that trains and traces every model again.
+
+Splits are held fixed here; test_stability_scored.py has the default, in which they give way."""
 
 from functools import partial
 
@@ -21,7 +23,7 @@ from leaftrace._actions.stability import action
 from leaftrace._actions.stability.moments import Moments, rank_intervals, size_ranks, summary
 
 # With so few rows, threads would mostly wait for each other.
-ensemble_influence = partial(action.ensemble_influence, n_jobs=1)
+ensemble_influence = partial(action.ensemble_influence, n_jobs=1, method=lt.LeafInfluence())
 QUIET = {"verbosity": -1, "num_threads": 1, "force_row_wise": True}
 
 

@@ -3,7 +3,7 @@
 import lightgbm as lgb
 import numpy as np
 import pytest
-from boosters import numbers, weights
+from boosters import numbers, three_classes, weights
 from xgboost import XGBRegressor
 
 import leaftrace as lt
@@ -28,60 +28,157 @@ def extreme(seed):
     )
 
 
-@pytest.mark.parametrize(
-    ("make", "method", "weighted"),
-    [(light, None, True), (extreme, lt.StructureInfluence(0.5), False)],
-)
-def test_all_rows_and_halves_together(make, method, weighted):
-    """Own rows at weight one, left-out rows at weight zero; the halves count half as much."""
-    data = numbers()
-    X = data.X
-    y = data.y
-    n = len(y)
-    w = weights(n) if weighted else np.ones(n)
-    found = ensemble_influence(
-        make,
-        X,
-        y,
-        data.X_test[:3],
-        data.y_test[:3],
-        sample_weight=w if weighted else None,
-        members=4,
-        bag=(1.0, 0.5),
-        score_left_out=True,
-        method=method,
-        seed=3,
-        n_jobs=1,
-    )
-    assert [int(member.bag.sum()) for member in found.members] == [n, n // 2, n, n // 2]
-    values = np.empty((4, n, 3))
+def values_by_hand(found, make, data, w, method, slopes, tests):
+    """Values (members, n, tests) of a plain loop, and whether a row is in the bag (members, n)."""
+    values = np.empty((len(found.members), len(data.y), tests))
     for k, member in enumerate(found.members):
         own = np.flatnonzero(member.bag)
         rest = np.flatnonzero(~member.bag)
-        model = make(member.seed).fit(X[own], y[own], sample_weight=w[own])
-        tracer = lt.Tracer(model, X[own], y[own], w[own], n_jobs=1)
-        test = data.X_test[:3], data.y_test[:3]
-        values[k, own] = tracer.influence(*test, method=method).values
+        model = make(member.seed).fit(data.X[own], data.y[own], sample_weight=w[own])
+        tracer = lt.Tracer(model, data.X[own], data.y[own], w[own], n_jobs=1)
+        asked = {"method": method, "of": "prediction"}
+        test = data.X_test[:tests], None
+        values[k, own] = tracer.influence(*test, **asked).values
         if len(rest):
-            values[k, rest] = tracer.score_candidates(X[rest], *test, y[rest], method=method).values
-    assert np.array_equal(found.members[1].bag, ~found.members[3].bag)  # a half each
-    values *= np.array([1.0, 0.5, 1.0, 0.5])[:, None, None]
-    scale = np.abs(values).max()
-    np.testing.assert_allclose(found.influence.values, values.mean(axis=0), atol=1e-5 * scale)
-    error = values.std(axis=0, ddof=1) / 2
-    np.testing.assert_allclose(found.error, error, atol=1e-5 * scale)
-    changes = -w * values.mean(axis=2)
+            new = data.X[rest], *test, data.y[rest]
+            values[k, rest] = tracer.score_candidates(*new, **asked).values
+        slopes[k] = np.ravel(model.predict(data.X_test[:tests])) - data.y_test[:tests]
+        values[k] *= len(own) / len(data.y)
+    return values, np.array([member.bag for member in found.members])
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "method", "weighted"),
+    [
+        (light, {"members": 8}, lt.StructureInfluence(0.25), True),
+        (light, {"members": 8, "method": lt.LeafInfluence()}, lt.LeafInfluence(), True),
+        (
+            extreme,
+            {"members": 8, "bag": (1.0, 0.5), "method": lt.StructureInfluence(0.5)},
+            lt.StructureInfluence(0.5),
+            False,
+        ),
+    ],
+)
+def test_rows_inside_and_outside_of_bags_count_alike(make, given, method, weighted):
+    """The slopes of the loss, residuals here, are means over the members; a NumPy twin of the average."""
+    data = numbers()
+    n = len(data.y)
+    w = weights(n) if weighted else np.ones(n)
+    scored = {"score_left_out": True} if "method" in given else {}  # otherwise the default
+    found = ensemble_influence(
+        make,
+        data.X,
+        data.y,
+        data.X_test[:3],
+        data.y_test[:3],
+        sample_weight=w if weighted else None,
+        seed=3,
+        n_jobs=1,
+        **given,
+        **scored,
+    )
+    slopes = np.empty((len(found.members), 3))
+    values, inside = values_by_hand(found, make, data, w, method, slopes, 3)
+    values *= slopes.mean(axis=0)
+    kinds = [np.where(mask[:, :, None], values, np.nan) for mask in (inside, ~inside)]
+    own, left_out = (np.nanmean(kind, axis=0) for kind in kinds)
+    scale = np.median(np.sqrt((own**2).mean(axis=0) / (left_out**2).mean(axis=0)))
+    size = np.abs(own).max()
+    assert found.left_out_scale == pytest.approx(scale, rel=1e-4)
+    np.testing.assert_allclose(
+        found.influence.values, (own + scale * left_out) / 2, atol=1e-5 * size
+    )
+    own_error, left_out_error = (
+        np.nanstd(kind, axis=0, ddof=1) / np.sqrt((~np.isnan(kind)).sum(axis=0)) for kind in kinds
+    )
+    error = np.hypot(own_error, scale * left_out_error) / 2
+    np.testing.assert_allclose(found.error, error, atol=1e-5 * size)
+    changes = -w * (np.where(inside, 1, scale)[:, :, None] * values).mean(axis=2)
     np.testing.assert_allclose(found.changes, changes, atol=1e-5 * np.abs(changes).max())
-    assert found.influence.method.endswith("mean of 4 models, rows left out at weight zero")
-    kind = "trees fixed" if method is None else "soft splits"
-    assert set(found.top(3)["change_is"]) == {f"first order, {kind}"}
+    top = found.top(3)
+    mean = -w * ((own + scale * left_out) / 2).mean(axis=1)
+    np.testing.assert_allclose(
+        top["loss_change_if_removed"], mean[np.asarray(top["position"])], rtol=1e-3
+    )
+    count = len(found.members)
+    assert found.influence.method.endswith(f"mean of {count} models, rows left out at weight zero")
+    kind = "trees fixed" if method == lt.LeafInfluence() else "soft splits"
+    assert set(top["change_is"]) == {f"first order, {kind}"}
+
+
+def three(seed):
+    return lgb.LGBMClassifier(
+        n_estimators=3, num_leaves=4, random_state=seed, verbosity=-1, num_threads=1
+    )
+
+
+def test_mean_slopes_of_several_classes_means_and_goals():
+    """The mean over test rows is the mean of the columns, and a goal has the slopes of its gradient."""
+    data = three_classes()
+    rows = data.X, data.y, data.X_test[:5], data.y_test[:5]
+    asked = {"members": 8, "n_jobs": 1}
+    columns = ensemble_influence(three, *rows, **asked)
+    mean = ensemble_influence(three, *rows, reduce="mean", **asked)
+    assert mean.influence.of == "loss"
+    assert mean.influence.test_index.tolist() == ["mean"]
+    # The two have other scales of rows left out: the median over columns, and that of the mean.
+    ratio = mean.left_out_scale / columns.left_out_scale
+    inside = np.array([member.bag for member in mean.members])
+    np.testing.assert_allclose(
+        mean.changes,
+        np.where(inside, 1, ratio) * columns.changes,
+        atol=1e-5 * np.abs(mean.changes).max(),
+    )
+    truth = (data.y_test[:5, None] == np.unique(data.y)).astype(float)
+    loss = lt.goals.Goal(
+        lambda F: -float((F[truth == 1] - np.log(np.exp(F).sum(axis=1))).mean()),
+        lambda F: (np.exp(F) / np.exp(F).sum(axis=1, keepdims=True) - truth) / len(F),
+        name="log loss",
+    )
+    goal = ensemble_influence(three, *rows[:3], of=loss, **asked)
+    assert goal.influence.of == "log loss"
+    np.testing.assert_allclose(
+        goal.influence.values,
+        mean.influence.values,
+        atol=1e-5 * np.abs(mean.influence.values).max(),
+    )
+
+
+def test_splits_that_cannot_give_way_are_held_fixed():
+    """The default is then LeafInfluence of the rows in bags, and the advice says so."""
+    data = numbers()
+    rows = data.X, data.y, data.X_test[:2], data.y_test[:2]
+    make = lambda seed: light(seed).set_params(extra_trees=True)  # noqa: E731
+    found = ensemble_influence(make, *rows, members=6, n_jobs=1)
+    assert "Splits are held fixed: " in found.advice
+    assert set(found.top(3)["change_is"]) == {"first order, trees fixed"}
+    plain = ensemble_influence(make, *rows, members=6, n_jobs=1, method=lt.LeafInfluence())
+    np.testing.assert_array_equal(found.influence.values, plain.influence.values)
+    with pytest.raises(lt.UnsupportedModel, match="extra_trees"):
+        ensemble_influence(make, *rows, members=6, n_jobs=1, method=lt.StructureInfluence())
+
+
+def test_wrong_questions_are_refused_before_the_second_training():
+    data = numbers()
+    seeds = []
+
+    def make(seed):
+        seeds.append(seed)
+        return light(seed)
+
+    with pytest.raises(lt.InvalidInput, match="of is 'gain'"):
+        ensemble_influence(make, data.X, data.y, data.X_test, data.y_test, of="gain")
+    assert seeds == [0]
 
 
 def test_bags_in_turn_without_left_out_rows():
     """A row has the mean over the members that have it."""
     data = numbers()
     test = data.X_test[:2], data.y_test[:2]
-    found = ensemble_influence(light, data.X, data.y, *test, members=4, bag=[1.0, 0.5], n_jobs=1)
+    found = ensemble_influence(
+        light, data.X, data.y, *test, members=4, bag=[1.0, 0.5], n_jobs=1, score_left_out=False
+    )
     assert [bool(np.isnan(change).any()) for change in found.changes] == [False, True] * 2
     changes = np.nanmean(found.changes, axis=0)
     # Passes in float32: changes that nearly cancel have fewer digits than the largest.
@@ -98,6 +195,7 @@ def test_bags_in_turn_without_left_out_rows():
         ({"bag": ()}, "every row must be in two bags"),
         ({"bag": (1.0, 0.0)}, "every row must be in two bags"),
         ({"bag": (0.5, 0.4), "score_left_out": False}, "every row must be in two bags"),
+        ({"bag": (1.0, 0.5)}, "every row must be left out of two bags"),
     ],
 )
 def test_what_cannot_be_asked(more, words):

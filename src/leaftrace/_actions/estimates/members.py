@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from ..bags import Bag
-from ..stability.action import make_members
+from ..stability.arguments import make_members
 from ..stability.members import Member, MemberInfluence
 from ..values.action import FEWEST, MOST, make_bag_models
 from .parts import Course, pass_bytes, without_limit
@@ -22,14 +22,16 @@ def of_ensemble_influence(given: Any) -> Course:
 
         def member(number: int = number) -> tuple[Member, MemberInfluence]:
             trained = queries.training.train(given.seed + number, bags[number])
-            return trained, queries.influence(trained)
+            return trained, queries.checked(trained).influence(trained)
 
         done = course.add(f"members of {size:,} rows", count, work=member)
         assert done is not None
         values = done[1].own.values
-        # Two matrices of the size of the answer, one member's values, and a number a member and row.
+        # Two matrices of the size of the answer for each kind of values, one member's values, and a number a member
+        # and row.
+        kinds = 2 if queries.score_left_out else 1
         answer = len(bags[0]) * values.shape[1] * values.itemsize
-        course.bytes = max(course.bytes, 3 * answer + len(bags) * len(bags[0]) * 8)
+        course.bytes = max(course.bytes, (1 + 2 * kinds) * answer + len(bags) * len(bags[0]) * 8)
     return course
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..._data import inputs
 from ..._data.arrays import F64, Ints
-from ..._data.errors import InvalidInput
+from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._engine.methods import Method
 from ..._engine.queries import Of, Queries, Reduce
 from ..._model.early_stopping import Rounds
@@ -114,12 +114,37 @@ class MemberInfluence:
 
 
 @dataclass(frozen=True)
+class Slopes:
+    """Slopes of the queries in the scores of the test rows, of one member or in the mean over all.
+
+    ``gradient``  (m, K)
+    ``reduce``    how the test rows are made one query, as `Tracer.influence` takes it
+    ``of, test_index, lower_is_better``  what results say of the queries
+    """
+
+    gradient: F64
+    reduce: Reduce
+    of: str
+    test_index: np.ndarray
+    lower_is_better: bool | None
+
+    def named(self, found: Influence) -> Influence:
+        """An influence that was asked for by the slopes, with the names of the queries."""
+        return replace(
+            found, of=self.of, test_index=self.test_index, lower_is_better=self.lower_is_better
+        )
+
+
+@dataclass(frozen=True)
 class MemberQueries:
     """The test rows and the options of `Tracer.influence`, the same for every member.
 
     Without test rows (X is None), they are the training rows that are not in a member's bag.
 
-    ``score_left_out``: whether a member also gives values of the rows that are not in its bag.
+    ``score_left_out``  whether a member also gives values of the rows that are not in its bag
+    ``is_default``      whether the method was not chosen by the user
+    ``held_because``    why splits are held fixed although the default method lets them give way
+    ``slopes``          of all members, at which each is asked; None: each is asked at its own
     """
 
     training: MemberTraining
@@ -130,16 +155,54 @@ class MemberQueries:
     output: int | None
     method: Method | None
     score_left_out: bool = False
+    is_default: bool = False
+    held_because: str = ""
+    slopes: Slopes | None = None
 
-    def influence(self, member: Member) -> MemberInfluence:
-        """Influence of the rows in a member's bag and, if they are scored, of the others."""
-        tracer = self.training.trace(member)
-        several = tracer.engine.ensemble.n_outputs > 1
+    def checked(self, member: Member) -> MemberQueries:
+        """The same queries, or an error if this member cannot answer them.
+
+        If the method was not chosen by the user and the member's splits cannot give way, they are
+        held fixed, and rows left out are not scored.
+        """
+        engine = self.training.trace(member).engine
+        several = engine.ensemble.n_outputs > 1
         if several and self.output is None and isinstance(self.of, str) and self.of == "prediction":
             raise InvalidInput(
                 "members may predict other classes for a test row; say with output= which class's "
                 "score is meant."
             )
+        X, y = self._test_rows(member)
+        engine.queries(X, y, self.of, self.reduce, self.output, None)
+        if self.is_default:
+            try:
+                _ = engine.soft_splits
+            except UnsupportedModel as error:
+                return replace(self, method=None, score_left_out=False, held_because=str(error))
+        return self
+
+    def at_mean_slopes(self, members: Sequence[Member]) -> MemberQueries:
+        """The same queries, asked at the mean slopes of these members.
+
+        A member that misjudges a test row has large slopes there. With its own slopes each would
+        count by its error, and the largest error would decide.
+        """
+        found = [self._slopes(member) for member in members]
+        mean = np.mean([slopes.gradient for slopes in found], axis=0)
+        slopes = replace(found[0], gradient=mean)
+        return replace(self, slopes=slopes)
+
+    def _slopes(self, member: Member) -> Slopes:
+        """The slopes of the queries in one member."""
+        engine = self.training.trace(member).engine
+        asked = self.X, self.y, self.of, self.reduce, self.output, None
+        queries, test_index = engine.queries(*asked)
+        reduce: Reduce = "sum" if queries.goal is not None else self.reduce
+        return Slopes(queries.gradient, reduce, queries.of, test_index, queries.lower_is_better)
+
+    def influence(self, member: Member) -> MemberInfluence:
+        """Influence of the rows in a member's bag and, if they are scored, of the others."""
+        tracer = self.training.trace(member)
         own = self._influence(tracer, member)
         if not self.score_left_out or member.bag.all():
             return MemberInfluence(own)
@@ -150,11 +213,15 @@ class MemberQueries:
             self.y,
             self.training.y[rows],
             method=self.method,
-            of=self.of,
-            reduce=self.reduce,
-            output=self.output,
+            **self._asked(),
         )
         return MemberInfluence(own, left_out)
+
+    def _asked(self) -> dict[str, Any]:
+        """What a member is asked about the test rows, as arguments of `Tracer.influence`."""
+        if self.slopes is None:
+            return {"of": self.of, "reduce": self.reduce, "output": self.output}
+        return {"of": self.slopes.gradient, "reduce": self.slopes.reduce}
 
     def effects(
         self, member: Member, rows: Ints, retrain: bool
@@ -189,15 +256,8 @@ class MemberQueries:
     def _influence(self, tracer: Tracer, member: Member, rows: Ints | None = None) -> Influence:
         """Influence of all rows in the bag, or of those at these positions in it."""
         X, y = self._test_rows(member)
-        return tracer.influence(
-            X,
-            y,
-            method=self.method,
-            of=self.of,
-            reduce=self.reduce,
-            rows=rows,
-            output=self.output,
-        )
+        found = tracer.influence(X, y, method=self.method, rows=rows, **self._asked())
+        return found if self.slopes is None else self.slopes.named(found)
 
     def _test_rows(self, member: Member) -> tuple[Any, Any]:
         """The test rows of a member, and their labels."""

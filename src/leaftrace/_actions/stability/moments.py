@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..._data.arrays import F64, Ints, Real
 
@@ -54,6 +55,76 @@ class Moments:
         count = self.count[:, None].astype(self.mean.dtype)
         squares = np.where(count > 1, self.squares, np.nan)
         return np.sqrt(squares / np.maximum(count * (count - 1), 1))
+
+
+@dataclass(frozen=True)
+class KindMoments:
+    """Moments of two kinds of values: of rows in bags, and of rows left out of them.
+
+    ``left_out``: None if rows left out are not scored.
+    """
+
+    own: Moments
+    left_out: Moments | None = None
+
+    def add(self, bag: NDArray[np.bool_], own: Real, left_out: Real | None) -> KindMoments:
+        """The moments with one more member: values of the rows in its bag, and of the others."""
+        outside = self.left_out
+        if left_out is not None:
+            n, queries = self.own.mean.shape
+            outside = outside or Moments.none(n, queries, left_out.dtype)
+            outside = outside.add(np.flatnonzero(~bag), left_out)
+        return KindMoments(self.own.add(np.flatnonzero(bag), own), outside)
+
+    def is_enough(self) -> bool:
+        """Whether there is a value of each kind for all rows."""
+        kinds = [self.own] if self.left_out is None else [self.own, self.left_out]
+        return all(bool(np.all(kind.count)) for kind in kinds)
+
+    @property
+    def scale(self) -> float:
+        """The factor that brings values of rows left out to the size of the others.
+
+        A row that was left out was not learnt, so its slope is larger. The factor is the median over
+        the queries of the ratios of root mean squares.
+        """
+        if self.left_out is None:
+            return 1.0
+        sizes = [
+            np.sqrt(np.mean(np.square(kind.mean, dtype=float), axis=0))
+            for kind in (self.own, self.left_out)
+        ]
+        known = (sizes[0] > 0) & (sizes[1] > 0)
+        return float(np.median(sizes[0][known] / sizes[1][known])) if known.any() else 1.0
+
+    @property
+    def mean(self) -> Real:
+        """(n, queries) means over the kinds, of which each counts alike."""
+        if self.left_out is None:
+            return self.own.mean
+        return (self.own.mean + self.own.mean.dtype.type(self.scale) * self.left_out.mean) / 2
+
+    @property
+    def error(self) -> Real:
+        """(n, queries) standard errors of the means."""
+        if self.left_out is None:
+            return self.own.error
+        left_out = self.own.mean.dtype.type(self.scale) * self.left_out.error
+        return np.sqrt(self.own.error**2 + left_out**2) / 2
+
+
+def by_kind(changes: F64, inside: NDArray[np.bool_]) -> tuple[F64, Strata]:
+    """Changes of rows in the bags and, below them, of rows left out, each a kind for `summary`.
+
+    ``changes`` (members, n), ``inside`` (members, n) whether a row is in a bag. Without changes of
+    rows left out, there is one kind.
+    """
+    members = np.arange(len(changes))
+    own = np.where(inside, changes, np.nan)
+    left_out = np.where(inside, np.nan, changes)
+    if np.isnan(left_out).all():
+        return own, [members]
+    return np.concatenate([own, left_out]), [members, len(changes) + members]
 
 
 def summary(changes: F64, strata: Strata | None = None) -> tuple[F64, F64, F64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from ..common import Finding, Interruptible
 from ..effects import Effect, LossUnit, effects_table, in_target_unit, judged, unit_of
 from ..statistics import paired_interval
 from .members import Member, MemberQueries
-from .moments import rank_intervals, size_ranks, summary
+from .moments import by_kind, rank_intervals, size_ranks, summary
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,6 +37,8 @@ class EnsembleInfluence(Finding):
                    from these, so they are about the mean over the test rows; for those of one test
                    row, pass that row alone
     ``asked``      number of members that were requested
+    ``left_out_scale``  the factor by which values of rows left out were brought to the size of the
+                   others; 1 if they are not scored
     """
 
     title: str
@@ -45,6 +48,7 @@ class EnsembleInfluence(Finding):
     members: tuple[Member, ...]
     changes: F64
     asked: int
+    left_out_scale: float
     _queries: MemberQueries
     _table: Any
     _effects: tuple[Effect, ...] = ()
@@ -67,7 +71,7 @@ class EnsembleInfluence(Finding):
         members that give its effect the sign of the mean. ``stable``: ``rank_high`` is at most 2 k.
         ``effect`` keeps one side, as in `Influence.top`.
         """
-        return top_table(self.influence, self.changes, k, effect)
+        return top_table(self.influence, self.changes, self.members, k, effect)
 
     def confirm(
         self, rows: Any, X: Any = None, y: Any = None, *, retrain: bool = True
@@ -158,12 +162,15 @@ def _verdict(sizes: F64, count: int, name: str, unit: LossUnit, same_rows: bool)
     return advice
 
 
-def top_table(influence: Influence, changes: F64, k: int, effect: str | None) -> Any:
+def top_table(
+    influence: Influence, changes: F64, members: Sequence[Member], k: int, effect: str | None
+) -> Any:
     """The table of `EnsembleInfluence.top`."""
-    mean, error, agreement = summary(changes)
+    kinds = by_kind(changes, np.array([member.bag for member in members]))
+    mean, error, agreement = summary(*kinds)
     removal = replace(influence.mean(), values=-mean[:, None], derivative=False)
     [(rows, effects, _)] = rank(removal, k, effect)
-    low, high = rank_intervals(changes, rows)
+    low, high = rank_intervals(kinds[0], rows, kinds[1])
     return table(
         {
             **{name: column[rows] for name, column in influence.row_columns().items()},

@@ -1,0 +1,162 @@
+"""The arguments of `ensemble_influence`, checked: what each member is asked, and the bags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..._data import inputs
+from ..._data.errors import InvalidInput
+from ..._data.row_labels import aligned, labels_of
+from ..._engine.methods import LeafInfluence, Method, StructureInfluence
+from ..._engine.queries import Of, Reduce
+from ..._model.goal import Goal, ReadyGoal
+from ..bags import Bag, draw_bags
+from .members import FitFunction, MemberQueries, MemberTraining
+
+# Members on bags differ in their splits, so choices need less softening than in one model. Chosen among 0.15, 0.25,
+# 0.5 and 1 by the LDS of Adult and California housing; at 0.15 single members have values that are far too large.
+_TEMPERATURE = 0.25
+
+
+def make_members(
+    make_model: Callable[[int], Any],
+    X: Any,
+    y: Any,
+    X_test: Any,
+    y_test: Any,
+    sample_weight: Any,
+    members: int,
+    bag: float | Sequence[float],
+    score_left_out: bool | None,
+    of: Of,
+    reduce: Reduce,
+    output: int | None,
+    method: Method | None,
+    seed: int,
+    fit: FitFunction | None,
+    n_jobs: int | None,
+    eval_set: Any,
+) -> tuple[MemberQueries, list[Bag]]:
+    """Check the arguments of `ensemble_influence`: what each member is asked, and the members' bags."""
+    n = inputs.row_count(X)
+    is_default = method is None and X_test is not None
+    if is_default:
+        method = StructureInfluence(_TEMPERATURE)
+    sizes = _bag_sizes(make_model, members, bag, n, method)
+    outside = _least_times([n - size for size in sizes], members, n)
+    if score_left_out is None:
+        score_left_out = is_default and outside >= 2
+    rng = inputs.random_numbers(seed)
+    if score_left_out:
+        _check_scored_rows(X_test, method)
+        if outside < 2 and min(sizes) < n:
+            raise InvalidInput(
+                f"bag is {bag} of {n} rows with {members} members; to score rows left out, every row "
+                "must be left out of two bags at least; take more members or smaller bags."
+            )
+    if X_test is None:
+        reduce = _reduction_of_rows_left_out(y_test, of, reduce, n - max(sizes))
+    index = labels_of(X)
+    labels = inputs.vector(aligned(y, index, "y"), "y", n)
+    sample_weight = aligned(sample_weight, index, "sample_weight")
+    weight = None if sample_weight is None else inputs.weights(sample_weight, n)
+    training = MemberTraining(X, labels, weight, make_model, fit, n_jobs, eval_set)
+    queries = MemberQueries(
+        training, X_test, y_test, of, reduce, output, method, score_left_out, is_default
+    )
+    return queries, _draw_bags_in_turn(labels, int(members), sizes, rng)
+
+
+def _draw_bags_in_turn(
+    y: np.ndarray, members: int, sizes: Sequence[int], rng: np.random.Generator
+) -> list[Bag]:
+    """A bag for each member, whose sizes take turns."""
+    bags: list[Bag] = [np.ones(0, bool)] * members
+    for place, size in enumerate(sizes):
+        turns = range(place, members, len(sizes))
+        for member, drawn in zip(turns, draw_bags(y, len(turns), size, rng), strict=True):
+            bags[member] = drawn
+    return bags
+
+
+def _bag_sizes(
+    make_model: Any,
+    members: int,
+    bag: float | Sequence[float],
+    n: int,
+    method: Method | None,
+) -> list[int]:
+    """Numbers of rows in the bags that take turns, with the arguments checked."""
+    if not callable(make_model):
+        raise InvalidInput(
+            f"make_model is a {type(make_model).__name__}; pass a function of a seed that gives an "
+            "unfitted model, such as lambda seed: LGBMRegressor(random_state=seed)."
+        )
+    if not inputs.is_whole(members) or members < 2:
+        raise InvalidInput(
+            f"members is {members!r}; it is a number of models, 2 or more; use Tracer for one model."
+        )
+    shares = inputs.shares(bag)
+    sizes = [round(share * n) if 0 < share <= 1 else 0 for share in shares]
+    if not sizes or min(sizes) < 1 or _least_times(sizes, members, n) < 2:
+        raise InvalidInput(
+            f"bag is {bag} of {n} rows with {members} members; every row must be in two bags at "
+            "least, so it is a share up to 1, or several, and members * bag is 2 or more."
+        )
+    if getattr(method, "gives", "") == "scores":
+        raise InvalidInput(
+            f"method is {method!r}, which gives scores of rows; ensemble_influence() averages "
+            "changes, so it takes LeafInfluence(), StructureInfluence(), LeafRefit(), Retrain() or "
+            "BoostIn()."
+        )
+    return sizes
+
+
+def _least_times(counts: Sequence[int], members: int, n: int) -> int:
+    """How often every row is drawn at least, by members who take turns to draw so many of n rows.
+
+    Of c draws of k rows, every row is in floor(c k / n) at least.
+    """
+    turns = [len(range(place, int(members), len(counts))) for place in range(len(counts))]
+    return sum(turn * count // n for turn, count in zip(turns, counts, strict=True))
+
+
+def _check_scored_rows(X_test: Any, method: Method | None) -> None:
+    """Raise an error if rows left out cannot be scored."""
+    if X_test is None:
+        raise InvalidInput(
+            "score_left_out=True needs X_test: without it the rows left out are the test rows, and "
+            "each would be scored by its own loss."
+        )
+    if not (method is None or method == LeafInfluence() or isinstance(method, StructureInfluence)):
+        raise InvalidInput(
+            f"method is {method!r}; with score_left_out=True it can be LeafInfluence() or "
+            "StructureInfluence(), which have values for rows of weight zero."
+        )
+
+
+def _reduction_of_rows_left_out(y_test: Any, of: Of, reduce: Reduce, count: int) -> Reduce:
+    """How the rows left out of the bags, others for each member, are reduced to one query."""
+    if y_test is not None:
+        raise InvalidInput(
+            "y_test is given without X_test; pass both, or neither to ask about the rows left out."
+        )
+    if count == 0:
+        raise InvalidInput(
+            "no row is left out of the bags to ask about; pass X_test, or a bag below 1."
+        )
+    goal = isinstance(of, (Goal, ReadyGoal))
+    if not goal and not (isinstance(of, str) and of == "loss"):
+        raise InvalidInput(
+            "without X_test every member has other test rows, so of= is 'loss' or a goal; pass "
+            "X_test."
+        )
+    if reduce not in (None, "mean"):
+        raise InvalidInput(
+            f"reduce is {reduce!r}, but without X_test it is the mean over the rows left out; "
+            "leave it."
+        )
+    return None if goal else "mean"
