@@ -25,7 +25,7 @@ EXACT = "LeafInfluence, exact"
 SEEDS = "LeafInfluence, 10 seeds"
 SOFT = "StructureInfluence"
 SOFT_SEEDS = "StructureInfluence, 10 seeds"
-SOFT_BAGS = "StructureInfluence, 8 seeds and 8 bags"
+SOFT_BAGS = "StructureInfluence, 40 bags"
 TOP8 = "LeafInfluence, Top8Leaves"
 REFIT = "LeafRefit, exact"
 SINGLE_POINT = "LeafInfluence, SinglePoint"
@@ -150,8 +150,8 @@ def contenders(world: World) -> dict[str, Contender]:
     size = world.size
     soft = lt.StructureInfluence()
     found: dict[str, Contender] = {
-        # Bags have fewer rows and wider choices, so half of the temperature is enough.
-        SOFT_BAGS: Average(lt.StructureInfluence(0.5), 16, (1.0, 0.5), score_left_out=True),
+        # What `ensemble_influence` does by default.
+        SOFT_BAGS: Average(lt.StructureInfluence(0.25), 40, (0.5, 0.75), score_left_out=True),
         SOFT_SEEDS: Average(soft),
         SOFT: OneModel(soft),
         SEEDS: Average(lt.LeafInfluence()),

@@ -16,20 +16,17 @@ limit is the rank correlation of two normal variables with that correlation."""
 
 from __future__ import annotations
 
+import limit_text
 import numpy as np
 import pandas as pd
 from attribution import World
 from attribution import linear_correlations as correlation
-from attribution_text import CEILING, MORE, ceiling_of, precise
-from contenders import SOFT, SOFT_BAGS, SOFT_SEEDS
 from paper_attribution import FULL
-from results import folder_of, markdown
+from results import folder_of
 from scipy.stats import norm
 
 SETS = 60  # of five trainings
 FIRST_SEED = 50_000
-LIMIT = "limit of sums"
-SHORT = {SOFT: "one model", SOFT_SEEDS: "10 seeds", SOFT_BAGS: "8 seeds and 8 bags"}
 
 
 def halves(rows: int, sets: int) -> np.ndarray:
@@ -69,11 +66,6 @@ def measured(losses: np.ndarray) -> dict[str, float]:
     }
 
 
-def rank_correlation(r: pd.Series) -> pd.Series:
-    """Return the rank correlation of two normal variables with correlation r."""
-    return 6 / np.pi * np.arcsin(r / 2)
-
-
 def line(name: str, library: str) -> dict[str, float]:
     """Return what was measured for one model."""
     world = World(name, library, FULL)
@@ -83,33 +75,6 @@ def line(name: str, library: str) -> dict[str, float]:
     return measured(losses.reshape(*drawn.shape[:2], -1))
 
 
-def text(numbers: pd.DataFrame) -> str:
-    """Return the table and what it says. ``numbers``: of `line`, by data and library."""
-    paper = pd.read_csv(folder_of(full=True) / "attribution.csv")
-    lds = paper.pivot_table(index=["data", "library"], columns="method", values="lds", sort=False)
-    table = lds.loc[numbers.index, list(SHORT)]
-    table[LIMIT] = rank_correlation(np.sqrt(numbers["bound"]))
-    table[CEILING] = ceiling_of(lds, FULL, MORE)
-    share = table.div(table[CEILING], axis=0).mean()
-    of_limit = table.div(table[LIMIT], axis=0).mean()
-    error = (numbers["bound_error"] / (2 * np.sqrt(numbers["bound"]))).max()
-    means = pd.DataFrame(
-        {
-            "LDS, mean": table.mean(),
-            f"share of the ceiling of {MORE}": share,
-            f"share of the {LIMIT}": of_limit,
-        }
-    )
-    return f"""{markdown(means.map(precise).rename_axis("").reset_index())}
-
-No sum comes nearer to the ceiling than about {share[LIMIT]:.2f} of it in the mean. The averages of
-StructureInfluence are at {of_limit[SOFT_SEEDS]:.2f} and {of_limit[SOFT_BAGS]:.2f} of the limit. Line by line (standard
-errors of the limit over test rows are at most {error:.3f}, so that it can be above the ceiling):
-
-{markdown(table.rename(columns=SHORT).map(precise).reset_index())}
-"""
-
-
 def main() -> None:
     """Measure all lines, and write what they say."""
     lines = [(name, library) for name in FULL.data for library in FULL.libraries]
@@ -117,10 +82,8 @@ def main() -> None:
         [line(*place) for place in lines],
         pd.MultiIndex.from_tuples(lines, names=["data", "library"]),
     )
-    folder = folder_of(full=True)
-    numbers.to_csv(folder / "limit.csv", float_format="%.6g")
-    (folder / "limit.md").write_text(text(numbers))
-    print((folder / "limit.md").read_text())
+    numbers.to_csv(folder_of(full=True) / "limit.csv", float_format="%.6g")
+    print(limit_text.write(FULL))
 
 
 if __name__ == "__main__":

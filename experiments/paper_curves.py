@@ -1,19 +1,24 @@
 """Beyond the paper: what acting on the rankings of each method does.
 
-contenders.py has the methods, attribution.py the curves."""
+python experiments/paper_curves.py StructureInfluence     # methods whose names begin so, at full size
+
+measures some methods again and keeps the other lines. contenders.py has the methods, attribution.py the
+curves."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from attribution import ACTS, SHARES, Size, World, column
-from contenders import BOOSTIN, EXACT, LEAVE_ONE_OUT, SINGLE_POINT, SOFT, Contender, contenders
+from contenders import BOOSTIN, EXACT, LEAVE_ONE_OUT, SINGLE_POINT, Contender, contenders
 from matplotlib.figure import FigureBase
+from paper import assemble
 from paper_attribution import FULL as LARGE
-from paper_attribution import QUICK, estimates
+from paper_attribution import PLACE, QUICK, estimates, kept_lines, merged
 from results import COLOURS, Section, axes, legend, markdown
 from store import cached, code
 from tqdm import tqdm
@@ -25,15 +30,40 @@ COLUMNS = [column(act, share) for act in ACTS for share in SHARES]
 
 def run(full: bool) -> Section:
     size = FULL if full else QUICK
-    lines = []
-    for name in size.data:
-        for library in size.libraries:
-            world = World(name, library, size)
-            ways = {label: way for label, way in contenders(world).items() if way.acts}
-            head = {"data": name, "library": library}
-            for label in tqdm(ways, desc=world.name, unit="method", leave=False):
-                lines.append({**head, "method": label, **line(world, label, ways[label])})
+    lines = [
+        line
+        for name in size.data
+        for library in size.libraries
+        for line in lines_of(name, library, size)
+    ]
     return section(pd.DataFrame(lines), size)
+
+
+def run_again(methods: str) -> Section:
+    """Measure the methods whose names begin so at full size, and keep the other lines."""
+    lines = [
+        line
+        for name in FULL.data
+        for library in FULL.libraries
+        for line in lines_of(name, library, FULL, methods)
+    ]
+    found = pd.DataFrame(lines).set_index(PLACE)
+    return section(merged(kept_lines("curves"), found), FULL)
+
+
+def lines_of(name: str, library: str, size: Size, methods: str = "") -> list[dict[str, Any]]:
+    """Return a line for each method whose name begins so, on one data set with one library."""
+    world = World(name, library, size)
+    head = {"data": name, "library": library}
+    ways = {
+        label: way
+        for label, way in contenders(world).items()
+        if way.acts and label.startswith(methods)
+    }
+    return [
+        {**head, "method": label, **line(world, label, ways[label])}
+        for label in tqdm(ways, desc=world.name, unit="method", leave=False)
+    ]
 
 
 def line(world: World, label: str, contender: Contender) -> dict[str, Any]:
@@ -80,9 +110,10 @@ The order of the methods is different here: many rows change at once, which none
 for. For removing 5 %, exact LeafInfluence has {removed[0]}, SinglePoint {removed[1]} and BoostIn {removed[2]};
 for relabelling, {relabelled[0]}, {relabelled[1]} and {relabelled[2]}. Removing the most harmful rows lowers the
 loss by {best:.1f} % at best: no labels were flipped here, unlike above. Where Amazon is among the data, it
-has the largest changes (see the CSV), because 5 % of its rows are most of its rarer class.
+has the largest changes (see the CSV), because 5 % of its rows are most of its rarer class. For choosing
+many rows at once there are [data values](howto/values.md).
 
-{alone_text(numbers, size)}{missing_text(medians)}"""
+{alone_text(numbers, size)}"""
 
 
 def alone_text(numbers: pd.DataFrame, size: Size) -> str:
@@ -92,13 +123,6 @@ def alone_text(numbers: pd.DataFrame, size: Size) -> str:
     lds = numbers.loc[numbers["method"] == LEAVE_ONE_OUT, "lds"]
     return f"""Leave-one-out retrains {" and ".join(size.left_out)} {size.rows:,} times on each data set. Its LDS is
 {lds.min():.2f} to {lds.max():.2f}: what one row does is lost in the chances of a training."""
-
-
-def missing_text(medians: pd.DataFrame) -> str:
-    """Say so if the numbers are older than StructureInfluence."""
-    if SOFT in medians.index:
-        return ""
-    return " This section was last run before\nStructureInfluence was a method, so it has no line of it."
 
 
 def figure(medians: pd.DataFrame) -> FigureBase:
@@ -117,3 +141,14 @@ def figure(medians: pd.DataFrame) -> FigureBase:
         )
     legend(drawn, panels[0], "right", 1)
     return drawn
+
+
+def main() -> None:
+    """Measure the methods that the command line names, and write the page."""
+    again = run_again(" ".join(sys.argv[1:]))
+    print(again.write("curves", full=True).read_text())
+    print(f"Page: {assemble(full=True)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -59,7 +59,7 @@ moved ([line by line](structure.md#measured-again))."""
 
 def changes(numbers: pd.DataFrame) -> str:
     """Return a line for each data set and library: choices alone → with the values of sides."""
-    ways = {SOFT: "one model", SOFT_SEEDS: "10 seeds", SOFT_BAGS: "8 seeds and 8 bags"}
+    ways = {SOFT: "one model", SOFT_SEEDS: "10 seeds"}
     part = numbers[numbers["method"].isin(ways)]
     place = ["data", "library"]
     lines = part.drop_duplicates(place)[place].apply(tuple, axis=1)
