@@ -7,6 +7,7 @@ The data chose among the averages, so they do not judge them: `paper.py attribut
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from results import folder_of, markdown
 from store import cached, code
 
 import leaftrace as lt
+from leaftrace._actions.bags import draw_bags
 
 L2 = "LightGBM, l2 = 10"
 LINES = (
@@ -30,8 +32,10 @@ LINES = (
 SIZED = (("adult", "XGBoost"), ("adult", L2), ("houses", "XGBoost"), ("houses", L2))
 ALL = 1.0
 HALF = 0.5
+MOST = 0.75
 FIXED = 0.0  # in place of a temperature
 FIRST_BAG_SEED = 5_000
+BAGS = 60  # that are drawn of each size; fewer are the first of them
 FEW = 10  # retrainings that tell a slope
 REMOVED = (0.05, 0.2)
 GROUPS = 24
@@ -46,76 +50,135 @@ class Members:
     temperature: float
 
 
+@dataclass(frozen=True)
+class Way:
+    """How members are averaged.
+
+    ``mean_slopes``  the slopes of a loss are means over the members; otherwise each has its own
+    ``alike``        rows inside and outside of bags count alike, and values outside are brought to the
+                     size of those inside; otherwise every member counts alike"""
+
+    groups: tuple[Members, ...]
+    mean_slopes: bool = False
+    alike: bool = False
+
+
+def bags(count: int, share: float, temperature: float) -> Way:
+    """Return the average that `ensemble_influence` makes of bags of one size."""
+    return Way((Members(count, share, temperature),), mean_slopes=True, alike=True)
+
+
+def bags_in_turn(count: int, temperature: float) -> Way:
+    """Return the same of bags of half and of three quarters of the rows."""
+    halves = Members(count // 2, HALF, temperature)
+    return Way((halves, Members(count // 2, MOST, temperature)), mean_slopes=True, alike=True)
+
+
 AVERAGES = {
-    "10 seeds, LeafInfluence": [Members(10, ALL, FIXED)],
-    "10 seeds, temperature 1": [Members(10, ALL, 1.0)],
-    "10 seeds, temperature 0.5": [Members(10, ALL, 0.5)],
-    "10 bags, temperature 1": [Members(10, HALF, 1.0)],
-    "10 bags, temperature 0.5": [Members(10, HALF, 0.5)],
-    "24 bags, LeafInfluence": [Members(24, HALF, FIXED)],
-    "24 bags, temperature 1": [Members(24, HALF, 1.0)],
-    "24 bags, temperature 0.5": [Members(24, HALF, 0.5)],
-    "5 seeds and 5 bags, temperature 1": [Members(5, ALL, 1.0), Members(5, HALF, 1.0)],
-    "5 seeds and 5 bags, temperature 0.5": [Members(5, ALL, 0.5), Members(5, HALF, 0.5)],
-    "8 seeds and 8 bags, LeafInfluence": [Members(8, ALL, FIXED), Members(8, HALF, FIXED)],
-    "8 seeds and 8 bags, temperature 1": [Members(8, ALL, 1.0), Members(8, HALF, 1.0)],
-    "8 seeds and 8 bags, temperature 0.5": [Members(8, ALL, 0.5), Members(8, HALF, 0.5)],
-    "8 seeds at 1 and 8 bags at 0.5": [Members(8, ALL, 1.0), Members(8, HALF, 0.5)],
-    "8 seeds at 0.5 and 8 bags at 1": [Members(8, ALL, 0.5), Members(8, HALF, 1.0)],
-    "10 seeds and 24 bags, temperature 0.5": [Members(10, ALL, 0.5), Members(24, HALF, 0.5)],
+    "10 seeds, LeafInfluence": Way((Members(10, ALL, FIXED),)),
+    "10 seeds, temperature 1": Way((Members(10, ALL, 1.0),)),
+    "10 seeds, temperature 0.5": Way((Members(10, ALL, 0.5),)),
+    "10 seeds, temperature 0.25": Way((Members(10, ALL, 0.25),)),
+    "30 bags of a half at 0.25, each with its own slopes": Way((Members(30, HALF, 0.25),)),
+    "the same with mean slopes": Way((Members(30, HALF, 0.25),), mean_slopes=True),
+    "the same, rows inside and outside alike": bags(30, HALF, 0.25),
+    "the same, LeafInfluence": bags(30, HALF, FIXED),
+    "the same, temperature 0.15": bags(30, HALF, 0.15),
+    "the same, temperature 0.5": bags(30, HALF, 0.5),
+    "the same, temperature 1": bags(30, HALF, 1.0),
+    "30 bags of a third at 0.25": bags(30, 0.34, 0.25),
+    "30 bags of two thirds": bags(30, 0.67, 0.25),
+    "30 bags of three quarters": bags(30, MOST, 0.25),
+    "10 bags of halves and three quarters in turn": bags_in_turn(10, 0.25),
+    "20 of them": bags_in_turn(20, 0.25),
+    "30 of them": bags_in_turn(30, 0.25),
+    "40 of them, the default of ensemble_influence": bags_in_turn(40, 0.25),
+    "60 of them": bags_in_turn(60, 0.25),
 }
 SIZES = {
-    "LeafInfluence, one model": [Members(1, ALL, FIXED)],
-    "LeafInfluence, 10 seeds": [Members(10, ALL, FIXED)],
-    "StructureInfluence, one model": [Members(1, ALL, 1.0)],
-    "StructureInfluence, 10 seeds": [Members(10, ALL, 1.0)],
-    "8 seeds and 8 bags, temperature 0.5": AVERAGES["8 seeds and 8 bags, temperature 0.5"],
+    "LeafInfluence, one model": Way((Members(1, ALL, FIXED),)),
+    "LeafInfluence, 10 seeds": Way((Members(10, ALL, FIXED),)),
+    "StructureInfluence, one model": Way((Members(1, ALL, 1.0),)),
+    "StructureInfluence, 10 seeds": Way((Members(10, ALL, 1.0),)),
+    "StructureInfluence, 40 bags": bags_in_turn(40, 0.25),
 }
 
 
-def member(world: World, number: int, share: float, temperature: float) -> np.ndarray:
-    """Return influences (rows, tests) of one model, on the scale of all rows.
-
-    Rows that are not in its bag are candidates at weight zero."""
+def bag_of(world: World, number: int, share: float) -> np.ndarray:
+    """Return which rows are in a bag (rows,)."""
     n = world.size.rows
-    keep = np.zeros(n, bool)
-    rng = np.random.default_rng((77, number, int(100 * share)))
-    keep[rng.permutation(n)[: round(share * n)]] = True
+    if share == ALL:
+        return np.ones(n, bool)
+    rng = np.random.default_rng((77, int(100 * share)))
+    return draw_bags(world.data.y, BAGS, round(share * n), rng)[number]
+
+
+def member(world: World, number: int, share: float, temperature: float) -> dict[str, np.ndarray]:
+    """Return influences (rows, tests) on scores in one model, on the scale of all rows, and its slopes.
+
+    Rows that are not in its bag are candidates at weight zero. Slopes (tests,) are those of the losses
+    in the scores."""
+    keep = bag_of(world, number, share)
     method = lt.StructureInfluence(temperature) if temperature else lt.LeafInfluence()
     X = world.data.X
     y = world.data.y
 
     def compute() -> dict[str, np.ndarray]:
         seed = number if share == ALL else FIRST_BAG_SEED + number
+        model = world.fit(seed, keep)
         tests = world.rows(world.tests)
-        tracer = lt.Tracer(world.fit(seed, keep), X.iloc[keep], y[keep])
-        values = np.zeros((n, world.size.tests), np.float32)
-        values[keep] = tracer.influence(*tests, method=method).values
+        asked = {"method": method, "of": "prediction"}
+        tracer = lt.Tracer(model, X.iloc[keep], y[keep])
+        values = np.zeros((len(y), world.size.tests), np.float32)
+        values[keep] = tracer.influence(*tests, **asked).values
         if not keep.all():
-            left_out = tracer.score_candidates(X.iloc[~keep], *tests, y[~keep], method=method)
+            left_out = tracer.score_candidates(X.iloc[~keep], *tests, y[~keep], **asked)
             values[~keep] = left_out.values
-        return {"v": share * values}
+        return {"values": share * values, "slopes": predicted(model, world) - tests[1]}
 
     settings = {"number": number, "share": share, "method": repr(method), "code": code()}
-    return cached("members", world.key | settings, compute)["v"].astype(float)
+    return cached("members", world.key | settings, compute)
 
 
-def average(world: World, groups: list[Members]) -> np.ndarray:
-    """Return the mean over groups of the means over their members."""
-    means = []
-    for group in groups:
-        numbers = range(group.count)
-        found = [member(world, k, group.share, group.temperature) for k in numbers]
-        means.append(np.mean(found, axis=0))
-    return np.mean(means, axis=0)
+def predicted(model: Any, world: World) -> np.ndarray:
+    """Return predicted numbers, or probabilities of the second class (tests,)."""
+    X = world.rows(world.tests)[0]
+    if world.kind == "numbers":
+        return np.ravel(model.predict(X))
+    return model.predict_proba(X)[:, 1]
+
+
+def average(world: World, way: Way) -> np.ndarray:
+    """Return influences on losses (rows, tests), averaged."""
+    found = []
+    inside = []
+    for group in way.groups:
+        for k in range(group.count):
+            found.append(member(world, k, group.share, group.temperature))
+            inside.append(bag_of(world, k, group.share))
+    slopes = np.array([one["slopes"] for one in found])
+    if way.mean_slopes:
+        slopes = np.tile(slopes.mean(axis=0), (len(found), 1))
+    values = [one["values"] * slope for one, slope in zip(found, slopes, strict=True)]
+    if not way.alike:
+        return np.mean(values, axis=0)
+    own, left_out = (mean_where(values, np.array(mask)) for mask in (inside, ~np.array(inside)))
+    ratio = np.sqrt((own**2).mean(axis=0) / (left_out**2).mean(axis=0))
+    return (own + np.median(ratio) * left_out) / 2
+
+
+def mean_where(values: list[np.ndarray], mask: np.ndarray) -> np.ndarray:
+    """Return means (rows, tests) over the members that a mask (members, rows) names."""
+    total = sum(value * rows[:, None] for value, rows in zip(values, mask, strict=True))
+    return total / mask.sum(axis=0)[:, None]
 
 
 def averages_table(worlds: dict[tuple[str, str], World]) -> str:
     """Return the LDS of averages, over all lines."""
     found = {}
     for line, world in worlds.items():
-        for label, groups in AVERAGES.items():
-            lds = world.lds(world.summed([average(world, groups)]))
+        for label, way in AVERAGES.items():
+            lds = world.lds(world.summed([average(world, way)]))
             found[label, *line] = mean_and_errors(lds)
         ceiling = world.retrained_lds(world.size.repeats)
         found[f"ceiling: mean of {world.size.repeats} retrainings", *line] = mean_and_errors(
@@ -125,7 +188,7 @@ def averages_table(worlds: dict[tuple[str, str], World]) -> str:
     lds = numbers["lds"].unstack("method", sort=False)
     table = pd.DataFrame(
         {
-            "models": [sum(m.count for m in groups) for groups in AVERAGES.values()] + [""],
+            "models": [sum(m.count for m in way.groups) for way in AVERAGES.values()] + [""],
             "LDS, mean": lds.mean().map(precise),
             "error, test rows": error_of_mean(
                 numbers["lds_error"].unstack("method", sort=False)
@@ -192,14 +255,16 @@ def run() -> str:
     worlds = {line: World(*line, size) for line in LINES}
     sizes = {}
     for line in SIZED:
-        for label, groups in SIZES.items():
-            sizes[label, *line] = sizes_of(worlds[line], average(worlds[line], groups))
+        for label, way in SIZES.items():
+            sizes[label, *line] = sizes_of(worlds[line], average(worlds[line], way))
     mean = pd.DataFrame(sizes).T.groupby(level=0, sort=False).mean().rename_axis("method")
     lines = "; ".join(f"{name} with {library}" for name, library in LINES)
     return f"""### Averages
 
 {size.rows:,} training rows, {size.tests} test rows, {size.halves} halves, {1 + size.repeats} repetitions: {lines}.
-"Seeds" are models of all rows, "bags" models of half of them, which score the rows left out, too.
+"Seeds" are models of all rows. "Bags" are models of a part of them, which value the rows left out, too.
+"Mean slopes": those of the losses in the scores are means over the models. "Alike": values of rows inside and
+outside of bags have the same size and count alike.
 
 {averages_table(worlds)}
 

@@ -23,7 +23,9 @@ from leaftrace._actions.stability import action
 from leaftrace._actions.stability.moments import Moments, rank_intervals, size_ranks, summary
 
 # With so few rows, threads would mostly wait for each other.
-ensemble_influence = partial(action.ensemble_influence, n_jobs=1, method=lt.LeafInfluence())
+ensemble_influence = partial(
+    action.ensemble_influence, n_jobs=1, method=lt.LeafInfluence(), bag=0.75
+)
 QUIET = {"verbosity": -1, "num_threads": 1, "force_row_wise": True}
 
 

@@ -117,4 +117,4 @@ def test_a_goal():
 def test_what_cannot_be_asked(more, words):
     data = numbers()
     with pytest.raises(lt.InvalidInput, match=words):
-        ensemble_influence(light, data.X, data.y, members=3, **more)
+        ensemble_influence(light, data.X, data.y, members=4, **more)

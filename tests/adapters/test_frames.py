@@ -451,7 +451,7 @@ def test_an_ensemble(kind):
     X = table(X, kind)
     X_test = table(X_test, kind)
     found = lt.ensemble_influence(
-        lambda seed: model("lightgbm", "numbers"), X, y, X_test, y_test, members=3
+        lambda seed: model("lightgbm", "numbers"), X, y, X_test, y_test, members=4
     )
     assert type(found.table) is type(found.top(2)) is type(found.influence.top(1)) is type(X)
 

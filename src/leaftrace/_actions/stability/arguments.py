@@ -104,7 +104,8 @@ def _bag_sizes(
     if not sizes or min(sizes) < 1 or _least_times(sizes, members, n) < 2:
         raise InvalidInput(
             f"bag is {bag} of {n} rows with {members} members; every row must be in two bags at "
-            "least, so it is a share up to 1, or several, and members * bag is 2 or more."
+            "least, so it is a share up to 1, or several, and members * bag is 2 or more. Take more "
+            "members, or larger bags."
         )
     if getattr(method, "gives", "") == "scores":
         raise InvalidInput(

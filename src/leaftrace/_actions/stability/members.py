@@ -218,7 +218,7 @@ class MemberQueries:
         return MemberInfluence(own, left_out)
 
     def _asked(self) -> dict[str, Any]:
-        """What a member is asked about the test rows, as arguments of `Tracer.influence`."""
+        """The arguments of `Tracer.influence` by which a member is asked about the test rows."""
         if self.slopes is None:
             return {"of": self.of, "reduce": self.reduce, "output": self.output}
         return {"of": self.slopes.gradient, "reduce": self.slopes.reduce}
