@@ -13,7 +13,7 @@
 # make bench  measure against the peers and write docs/benchmarks.md (about ten minutes, needs the Adult data)
 # make paper  reproduce the paper at small sizes (about ten minutes, needs the data of LEAFTRACE_DATA)
 # make paper-full  at its own sizes, and write docs/paper.md (hours; goes on where it stopped)
-# make actions  measure the actions on real data and write docs/actions.md (half an hour, needs the data of LEAFTRACE_DATA)
+# make actions  measure the actions on real data and write docs/actions.md (40 minutes, needs the data of LEAFTRACE_DATA)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

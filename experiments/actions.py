@@ -2,7 +2,7 @@
 
 Each experiment, `action_<name>.py`, writes one section of the page.
 
-python experiments/actions.py            # all of them, about half an hour on two cores
+python experiments/actions.py            # all of them, about 40 minutes on two cores
 python experiments/actions.py noise fix  # some: the other sections of the page stay as they are
 """
 

@@ -107,17 +107,31 @@ def test_correlations():
     np.testing.assert_allclose(found, [spearmanr(a[:, j], b[:, j])[0] for j in range(4)])
 
 
-def test_the_best_possible_estimate_of_groups():
-    """What has no noise is correlated with a noisy retraining as the root of what two of them have."""
+def noisy_effects(noise):
+    """Effects of 4,000 groups on one slice, and 20 retrainings with noise."""
     draw = np.random.default_rng(0)
-    effects = draw.normal(size=(20_000, 1))
-    noisy_ones = effects + 0.7 * draw.normal(size=(2, 20_000, 1))
-    another = action_groups.with_one_retraining(noisy_ones[1], noisy_ones)
-    exact = action_groups.with_one_retraining(effects, noisy_ones)
-    np.testing.assert_allclose(another**0.5, exact, atol=0.01)  # three standard errors
-    assert "not reached" in action_groups.verdict(0.69, 0.70, another)
-    assert f"about {another**0.5:.2f}" in action_groups.verdict(0.69, 0.70, another)
-    assert "is reached (0.86)" in action_groups.verdict(0.69, 0.86, another)
+    effects = draw.normal(size=(4000, 1))
+    return effects, effects + noise * draw.normal(size=(20, 4000, 1))
+
+
+def test_the_best_possible_estimate_of_groups():
+    """What exact effects have is known from noisy retrainings alone."""
+    effects, retrained = noisy_effects(2.0)
+    with_mean = action_groups.with_mean(effects, retrained)
+    np.testing.assert_allclose(action_groups.best_with_mean(retrained), with_mean, atol=0.01)
+    with_one = action_groups.with_one(effects, retrained)
+    np.testing.assert_allclose(action_groups.best_with_one(retrained), with_one, atol=0.01)
+    assert with_one < action_groups.with_others(retrained, 4) < with_mean
+
+
+def test_the_aim_of_groups():
+    effects, retrained = noisy_effects(1.5)
+    few = slice(0, 200)  # intervals take many correlations
+    estimates = {"exact": effects[few], "wrong": -effects[few]}
+    said = action_groups.verdict(estimates, retrained[:, few])
+    assert "With one retraining it is **not reached**" in said
+    assert "- exact: reached, 0.9" in said
+    assert "- wrong: **not reached**, -0.9" in said
 
 
 def test_wrong_labels_are_wrong():
