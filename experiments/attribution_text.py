@@ -174,7 +174,8 @@ def structure_text(lds: pd.DataFrame) -> str:
 the temperature and the sizes of the bags of "{SOFT_BAGS}", were chosen on Adult and California housing,
 so means over the other data sets are given apart. The form of its shares was chosen with models of 1,000
 rows of all five data sets, and Amazon with LightGBM was looked at when averages over bags were made to work
-without l2.
+without l2. The number of bags was raised to 40 after a prototype with 30 had been seen on 21 of these lines,
+where it had about 0.846 of the ceiling of eight.
 
 {markdown(table.map(precise).rename_axis("method").reset_index())}
 
