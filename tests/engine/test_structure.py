@@ -1,5 +1,7 @@
 """StructureInfluence is the derivative of the soft program that tests/support/soft_program.py writes out."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -253,6 +255,17 @@ def test_what_passes_keep(opened):
     work.use_less_memory(1_000)
     again.influence(X[:1], y[:1], method=lt.StructureInfluence())
     assert work.soft_choices == {}
+
+
+def test_a_tracer_that_keeps_trees_is_pickled_without_them(opened):
+    tracer, X = opened("XGBoost")
+    ask = {"method": lt.StructureInfluence(), "of": "prediction"}
+    expected = tracer.influence(X[:4], **ask).values
+    again = pickle.loads(pickle.dumps(tracer))
+    assert tracer.engine.work.soft_choices
+    assert again.engine.work.soft_choices == {}
+    found = again.influence(X[:4], **ask).values
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max())
 
 
 def test_tables_say_what_they_show(opened):

@@ -60,6 +60,10 @@ class Workspace:
         self.soft_shares: dict[float, dict[int, F64]] = {}
         self.soft_choices: dict[float, dict[int, Any]] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The state for pickling and copying, without what kernels keep, which is made anew."""
+        return self.__dict__ | {"soft_choices": {}}
+
     def use_less_memory(self, limit: int) -> None:
         """Forget what is kept beyond shares, and go on with this limit, on one thread."""
         self.__dict__.pop("effects", None)
