@@ -1,7 +1,13 @@
-"""The time of StructureInfluence as a multiple of the time to train the model."""
+"""The time of StructureInfluence as a multiple of the time to train the model.
+
+`OMP_NUM_THREADS=1 python benchmarks/trainings.py` prints the table of docs/structure.md, in time of one thread.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from catboost import CatBoostClassifier
@@ -10,9 +16,10 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from xgboost import XGBClassifier
 
 import leaftrace as lt
-from measuring import markdown, median, ratio, show
+from measuring import markdown, median, ratio, seconds, show
 
 BLOCK = 32
+CALLS = 3
 MODELS: list[Any] = [
     CatBoostClassifier(iterations=100, depth=6, verbose=0),
     XGBClassifier(n_estimators=100),
@@ -40,3 +47,48 @@ def line(model: Any, data: Any) -> list[str]:
     mean = median(lambda: tracer.influence(X_test, y_test, method=method, reduce="mean"))
     times = [show(some), ratio(some / training), show(mean), ratio(mean / training)]
     return [type(model).__name__, show(training), *times]
+
+
+# Names and models of one thread; scikit-learn goes by OMP_NUM_THREADS.
+ALONE: list[tuple[str, Any]] = [
+    ("XGBoost", XGBClassifier(n_estimators=100, n_jobs=1)),
+    ("LightGBM", LGBMClassifier(n_estimators=100, n_jobs=1, verbose=-1)),
+    ("CatBoost", CatBoostClassifier(iterations=100, depth=6, thread_count=1, verbose=0)),
+    ("HistGradientBoosting", HistGradientBoostingClassifier(max_iter=100, early_stopping=False)),
+]
+
+
+def best(work: Callable[[], object]) -> float:
+    """Return the shortest time on the processor of a few calls."""
+    return min(seconds(work) for _ in range(CALLS))
+
+
+def line_of_one_thread(name: str, model: Any, data: Any) -> list[str]:
+    """Return the time of a training, and answers in trainings: a further block, a further mean, the first mean."""
+    X, y, X_test, y_test = data
+    training = best(lambda: model.fit(X, y))
+    method = lt.StructureInfluence()
+    tracers = [lt.Tracer(model, X, y, n_jobs=1) for _ in range(CALLS)]
+
+    def mean(tracer: lt.Tracer) -> None:
+        tracer.influence(X_test, y_test, method=method, reduce="mean")
+
+    first = min(seconds(lambda t=tracer: mean(t)) for tracer in tracers)
+    further = best(lambda: mean(tracers[0]))
+    block = best(lambda: tracers[0].influence(X_test[:BLOCK], y_test[:BLOCK], method=method))
+    training = min(training, best(lambda: model.fit(X, y)))
+    answers = (f"{answer / training:.2f}" for answer in (block, further, first))
+    return [name, f"{training:.2f} s", *answers]
+
+
+def main() -> None:
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+    import adult
+
+    head = ["", "training", f"{BLOCK} test rows", "mean loss", "the same, first call of a tracer"]
+    data = adult.load()
+    print(markdown([head, *(line_of_one_thread(name, model, data) for name, model in ALONE)]))
+
+
+if __name__ == "__main__":
+    main()

@@ -39,7 +39,7 @@ ORDER = [
     "_engine.queries", "_engine.leaf_queries", "_engine.subset_training",
     "_engine.methods", "_engine.whole_refits", "_engine.scored_pass", "_engine.backward", "_engine.coupled_matrices",
     "_engine.coupled_passes", "_engine.linear_passes",
-    "_engine.split_bins", "_engine.soft_splits", "_engine.leaf_space",
+    "_engine.split_bins", "_engine.kept_choices", "_engine.soft_splits", "_engine.leaf_space",
     "_engine.costs", "_engine.large_changes",
     "_engine.forward_block", "_engine.forward", "_engine.removals", "_engine.refit_point", "_engine.engine",
     "_engine.many_refits",

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <thread>
 
 using namespace nanobind::literals;
@@ -12,17 +13,32 @@ using namespace nanobind::literals;
 namespace leaftrace {
 namespace {
 
+// Leaves numbers as the memory has them: the kernel writes before it reads, and zeros would be written for nothing.
+template <class T>
+struct Unset : std::allocator<T> {
+    template <class U>
+    struct rebind {
+        using other = Unset<U>;
+    };
+    template <class U>
+    void construct(U* at) noexcept {
+        ::new (static_cast<void*>(at)) U;
+    }
+};
+template <class T>
+using Memory = std::vector<T, Unset<T>>;
+
 // Memory of a thread that calls reuse, so that it is not asked for again for every tree.
 struct Room {
-    std::vector<Index> places;
-    std::vector<std::int32_t> ints;
-    std::vector<std::uint8_t> bytes;
-    std::vector<double> numbers;
-    std::vector<float> floats;
-    std::vector<double> doubles;
+    Memory<Index> places;
+    Memory<std::int32_t> ints;
+    Memory<std::uint8_t> bytes;
+    Memory<double> numbers;
+    Memory<float> floats;
+    Memory<double> doubles;
 
-    std::vector<float>& reals(float) { return floats; }
-    std::vector<double>& reals(double) { return doubles; }
+    Memory<float>& reals(float) { return floats; }
+    Memory<double>& reals(double) { return doubles; }
     std::size_t bytes_held() const { return 8 * (numbers.size() + doubles.size()) + 4 * (floats.size() + ints.size()) + bytes.size(); }
 };
 thread_local Room thread_room;
@@ -50,7 +66,7 @@ template <class T>
 struct Parts {
     T* next;
 
-    explicit Parts(std::vector<T>& all) : next(all.data()) {}
+    explicit Parts(Memory<T>& all) : next(all.data()) {}
 
     T* take(Index count) {
         const auto beyond = reinterpret_cast<std::uintptr_t>(next) % line;
@@ -63,10 +79,12 @@ struct Parts {
 constexpr Index most_parts = 32;  // of a vector
 
 template <class T>
-void grow(std::vector<T>& all, Index count) {
+void grow(Memory<T>& all, Index count) {
     check(count <= Index(1) << 36, "sizes beyond any memory");
     const Index spare = most_parts * static_cast<Index>(line / sizeof(T));
-    if (static_cast<Index>(all.size()) < count + spare) all.resize(static_cast<std::size_t>(count + spare));
+    if (static_cast<Index>(all.size()) >= count + spare) return;
+    all.clear();  // nothing is copied when it grows
+    all.resize(static_cast<std::size_t>(count + spare));
 }
 
 Index candidates(Index bins, std::uint8_t kind) {
@@ -75,15 +93,49 @@ Index candidates(Index bins, std::uint8_t kind) {
     return bins - 1;
 }
 
+// What calls with one tree keep for those that follow: see ChoiceKept.
+struct KeptChoices {
+    std::vector<Index> shape;  // of the tree; empty before the first call
+    Room room;
+
+    std::size_t bytes_held() const { return room.bytes_held() + sizeof(Index) * (room.places.size() + shape.size()); }
+};
+thread_local KeptChoices thread_kept;  // of calls that keep nothing
+
+// All sizes that say how what is kept is laid out.
 template <class Real>
-ChoiceRoom<Real> lay_out(Room& room, const Choice<Real>& p, Index B) {
+std::vector<Index> shape_of(const Choice<Real>& p) {
+    std::vector<Index> shape{p.n, p.O, p.N, p.choices};
+    for (Index f = 0; f < p.d; ++f) shape.insert(shape.end(), {p.sizes[f], p.kinds[f]});
+    return shape;
+}
+
+template <class Real>
+void lay_out_kept(Room& room, const Choice<Real>& p, ChoiceRoom<Real>& r) {
+    const Index cells = r.cell[p.d], C = r.candidate[p.d];
+    grow(room.places, p.L + 1);
+    r.edges = Parts<Index>{room.places}.take(p.L + 1);
+    grow(room.ints, p.n);
+    r.rows = Parts<std::int32_t>{room.ints}.take(p.n);
+    grow(room.bytes, p.N * cells + p.choices);
+    Parts<std::uint8_t> bytes{room.bytes};
+    r.orders = bytes.take(p.N * cells);
+    r.chosen = bytes.take(p.choices);
+    grow(room.numbers, p.choices * (1 + C) + p.N * C * side_numbers * p.O);
+    Parts<double> numbers{room.numbers};
+    r.tau = numbers.take(p.choices);
+    r.chances = numbers.take(p.choices * C);
+    r.sides = numbers.take(p.N * C * side_numbers * p.O);
+}
+
+template <class Real>
+ChoiceRoom<Real> lay_out(Room& room, KeptChoices& kept, const Choice<Real>& p, Index B) {
     ChoiceRoom<Real> r{};
     const Index S = 3 * p.O + 1, slots = p.N + p.L;
-    grow(room.places, 2 * (p.d + 1) + 2 * p.L + 1 + p.threads + 1);
+    grow(room.places, 2 * (p.d + 1) + p.L + p.threads + 1);
     Parts<Index> places{room.places};
     r.cell = places.take(p.d + 1);
     r.candidate = places.take(p.d + 1);
-    r.edges = places.take(p.L + 1);
     r.leaves = places.take(p.L);
     r.shares = places.take(p.threads + 1);
     r.cell[0] = r.candidate[0] = 0;
@@ -91,12 +143,13 @@ ChoiceRoom<Real> lay_out(Room& room, const Choice<Real>& p, Index B) {
         r.cell[f + 1] = r.cell[f] + p.sizes[f];
         r.candidate[f + 1] = r.candidate[f] + candidates(p.sizes[f], p.kinds[f]);
     }
+    r.known = !kept.shape.empty();
+    lay_out_kept(kept.room, p, r);
     const Index cells = r.cell[p.d], C = r.candidate[p.d];
     const Index counted = p.measured ? 0 : 2 * slots + p.L * (1 + cells);
-    grow(room.ints, slots + 2 * p.n + p.N * (p.d + 1) + counted);
+    grow(room.ints, slots + p.n + p.N * (p.d + 1) + counted);
     Parts<std::int32_t> ints{room.ints};
     r.parent = ints.take(slots);
-    r.rows = ints.take(p.n);
     r.place = ints.take(p.n);
     r.columns = ints.take(p.N * p.d);
     r.counts = ints.take(p.N);
@@ -106,24 +159,19 @@ ChoiceRoom<Real> lay_out(Room& room, const Choice<Real>& p, Index B) {
         r.leaf_at = ints.take(p.L);
         r.counts_of = ints.take(p.L * cells);
     }
-    grow(room.bytes, p.N * (cells + p.d) + p.n * p.d);
+    grow(room.bytes, (p.N + p.n) * p.d);
     Parts<std::uint8_t> bytes{room.bytes};
-    r.orders = bytes.take(p.N * cells);
     r.active = bytes.take(p.N * p.d);
     r.codes = bytes.take(p.n * p.d);
-    grow(room.numbers, p.n * S + p.N * cells * S + slots * S + p.choices + 5 * C + p.N * C * side_numbers * p.O + p.O + 2 * S + 256 +
-                           5 * p.L);
+    grow(room.numbers, p.n * S + p.N * cells * S + slots * S + 4 * C + p.O + 2 * S + 256 + 5 * p.L);
     Parts<double> numbers{room.numbers};
     r.terms = numbers.take(p.n * S);
     r.sums = numbers.take(p.N * cells * S);
     r.slot_sums = numbers.take(slots * S);
-    r.tau = numbers.take(p.choices);
     r.gain = numbers.take(C);
     r.left_rows = numbers.take(C);
     r.right_rows = numbers.take(C);
     r.last_rows = numbers.take(C);
-    r.chance = numbers.take(C);
-    r.sides = numbers.take(p.N * C * side_numbers * p.O);
     r.slope = numbers.take(p.O);
     r.left = numbers.take(S);
     r.right = numbers.take(S);
@@ -162,8 +210,12 @@ void check_nodes(const Choice<Real>& p) {
 }
 
 template <class Real>
-void check_codes(const Choice<Real>& p, const std::uint8_t* codes, Index rows) {
+void check_bins(const Choice<Real>& p) {
     for (Index f = 0; f < p.d; ++f) check(p.sizes[f] >= 1 && p.sizes[f] <= 256 && p.kinds[f] <= 3, "bins of a column");
+}
+
+template <class Real>
+void check_codes(const Choice<Real>& p, const std::uint8_t* codes, Index rows) {
     // Many rows side by side, so that the loop over them vectorises.
     const Index together = 64 * (p.d > 1 ? p.d : 1), all = rows * p.d;
     std::vector<std::uint8_t> last(static_cast<std::size_t>(together));
@@ -194,14 +246,17 @@ inline void check_leaves(const std::int32_t* leaf, Index rows, Index L) {
 }
 
 template <class Real>
-void run(const Choice<Real>& p, Index B) {
+void run(const Choice<Real>& p, KeptChoices& kept, Index B) {
     check_nodes(p);
+    check_bins(p);
+    const auto shape = shape_of(p);
+    check(kept.shape.empty() || kept.shape == shape, "choices that were kept of another tree");
     check_codes(p, p.codes, p.n);
+    if (kept.shape.empty()) check_leaves(p.leaf, p.n, p.L);  // otherwise the order that was kept is read
     check_codes(p, p.query_codes, p.m);
-    check_leaves(p.leaf, p.n, p.L);
     check_leaves(p.query_leaf, p.m, p.L);
     check_sizes(p, B);
-    const auto room = lay_out(thread_room, p, B);
+    const auto room = lay_out(thread_room, kept, p, B);
 #ifdef LEAFTRACE_X86
     const auto choice = current_isa == "avx512" ? avx512::choice<Real>
                         : current_isa == "avx2" ? avx2::choice<Real>
@@ -210,7 +265,16 @@ void run(const Choice<Real>& p, Index B) {
     const auto choice = baseline::choice<Real>;
 #endif
     choice(p, room, B);
+    kept.shape = shape;
     if (thread_room.bytes_held() > most_kept) thread_room = Room();
+}
+
+// Run without an object that keeps anything.
+template <class Real>
+void run_once(const Choice<Real>& p, Index B) {
+    thread_kept.shape.clear();
+    run(p, thread_kept, B);
+    if (thread_kept.bytes_held() > most_kept) thread_kept = KeptChoices();
 }
 
 using Codes = Array<const std::uint8_t, 2>;
@@ -223,7 +287,7 @@ void bind(nb::module_& m) {
              Array<const double, 3> j, Array<const double, 3> k, Codes query_codes, Ints query_leaf,
              Array<const Real, 3> c, Ints sizes, Array<const std::uint8_t, 1> kinds, Ints left, Ints right, Ints column,
              Ints choice, Vector numbers, bool by_weight, bool newton, bool columns_sampled, bool measured, Array<double, 1> shares, Index first, Index threads,
-             Array<const Real, 3> scores, Array<Real, 3> abar, Array<Real, 2> out) {
+             Array<const Real, 3> scores, Array<Real, 3> abar, Array<Real, 2> out, KeptChoices* kept) {
               const Index n = codes.shape(0), d = codes.shape(1), m = query_codes.shape(0), N = left.shape(0);
               const Index K = abar.shape(1), O = c.shape(1), B = width(abar.shape(2));
               at_least_one(N, "inner nodes");
@@ -260,19 +324,20 @@ void bind(nb::module_& m) {
                                    choice.data(), x[0], x[1], x[2], x[3], x[4], x[5], x[6], by_weight, newton, columns_sampled, measured, shares.data(),
                                    scores.data(), abar.data(), out.data(), threads, run_parts};
               nb::gil_scoped_release release;
-              run(p, B);
+              kept ? run(p, *kept, B) : run_once(p, B);
           },
           "codes"_a.noconvert(), "leaf"_a.noconvert(), "w"_a.noconvert(), "drawn"_a.noconvert(), "g"_a.noconvert(),
           "h"_a.noconvert(), "j"_a.noconvert(), "k"_a.noconvert(), "query_codes"_a.noconvert(),
           "query_leaf"_a.noconvert(), "c"_a.noconvert(), "sizes"_a.noconvert(), "kinds"_a.noconvert(),
           "left"_a.noconvert(), "right"_a.noconvert(), "column"_a.noconvert(), "choice"_a.noconvert(),
           "numbers"_a.noconvert(), "by_weight"_a, "newton"_a, "columns_sampled"_a, "measured"_a, "shares"_a.noconvert(), "first"_a, "threads"_a,
-          "scores"_a.noconvert(), "abar"_a.noconvert(), "out"_a.noconvert());
+          "scores"_a.noconvert(), "abar"_a.noconvert(), "out"_a.noconvert(), "kept"_a.none() = nb::none());
 }
 
 }  // namespace
 
 void bind_choice(nb::module_& m) {
+    nb::class_<KeptChoices>(m, "KeptChoices").def(nb::init<>()).def_prop_ro("nbytes", &KeptChoices::bytes_held);
     bind<float>(m);
     bind<double>(m);
 }

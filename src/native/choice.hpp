@@ -292,25 +292,41 @@ struct ChoiceTables {
     }
 };
 
-template <int B, bool one, class Real>
-void choice_terms(const Choice<Real>& p, const ChoiceRoom<Real>& room) {
-    ChoiceWork<Real, one> w{{p, room, room.cell[p.d]}};
+// Put the rows in the order of their leaves, and sum over them what no query changes.
+template <class Real, bool one>
+void sum_rows(ChoiceWork<Real, one>& w, bool alone) {
     w.place_rows();
     w.share_leaves();
-    constexpr bool alone = one && B == 1;
     if (alone) w.carried = w.free_term();
     w.copy_rows(!alone);
     w.add_terms();
     w.temperatures();
+}
+
+template <int B, bool one, class Real>
+void choice_terms(const Choice<Real>& p, const ChoiceRoom<Real>& room) {
+    ChoiceWork<Real, one> w{{p, room, room.cell[p.d]}};
+    constexpr bool alone = one && B == 1;
+    ChoiceTables<B, Real, one> tables{w, w.cells};
+    w.find_parents();
+    if (!room.known) {
+        sum_rows(w, alone);
+        if (w.carried < 0) tables.add_rows();
+    } else {
+        w.find_places();
+        w.share_leaves();
+        w.copy_rows(!alone);
+        alone ? w.add_derivatives() : tables.add_rows();
+    }
     ChoiceShares<Real, one> shares{w};
     if (!p.measured) shares.count_rows();
-    ChoiceTables<B, Real, one> tables{w, w.cells};
-    if (w.carried < 0) tables.add_rows();
     for (Index begin = 0; begin < p.N;) {
         const Index c = p.choice[begin];
         Index end = begin;
         while (end < p.N && p.choice[end] == c) ++end;
-        const bool chosen = w.weigh_candidates(c, begin, end);
+        w.room.chance = room.chances + c * room.candidate[p.d];
+        if (!room.known) room.chosen[c] = w.weigh_candidates(c, begin, end);
+        const bool chosen = room.chosen[c];
         for (Index v = begin; v < end; ++v) {
             if (!p.measured) p.shares[v] = chosen ? shares.share_of(v) : 0;
             tables.inherit(v, chosen);

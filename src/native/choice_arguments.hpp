@@ -32,20 +32,31 @@ struct Choice {
 
 constexpr Index side_numbers = 6;  // slope of the gain, value, and pace of the value, of the left and the right side
 
-// What choice_terms works in; C candidates, S = 3 O + 1 sums.
+// What no query changes; C candidates. It is filled in if an earlier call with the same tree left it there.
+struct ChoiceKept {
+    bool known;
+    Index* edges;            // (L + 1) where the rows of each leaf begin
+    std::int32_t* rows;      // (n) rows in the order of their leaves
+    std::uint8_t* orders;    // (N, cells) of bins
+    std::uint8_t* chosen;    // (choices) whether there is a choice
+    double *tau, *chances;   // (choices), (choices, C)
+    double* sides;           // (N, C, O, side_numbers)
+};
+
+// What choice_terms works in; S = 3 O + 1 sums.
 template <class Real>
-struct ChoiceRoom {
-    Index *cell, *candidate, *edges;  // (d + 1) filled in: where columns begin; (L + 1)
-    Index *leaves, *shares;           // (L) leaves by their parents; (threads + 1) which of them each thread has
-    std::int32_t *parent;             // (N + L)
-    std::int32_t *rows, *place;       // (n) rows in the order of their leaves; the place of each row in it
+struct ChoiceRoom : ChoiceKept {
+    Index *cell, *candidate;  // (d + 1) filled in: where columns begin
+    Index *leaves, *shares;   // (L) leaves by their parents; (threads + 1) which of them each thread has
+    std::int32_t* parent;             // (N + L)
+    std::int32_t* place;              // (n) the place of each row in the order of the leaves
     std::int32_t *columns, *counts;   // (N, d), (N) the columns that have a pull at a node, and how many they are
-    std::uint8_t *orders, *active;    // (N, cells), (N, d) whether a column is one of them
-    std::uint8_t* codes;              // (n, d) by place
-    double *terms, *sums, *slot_sums, *tau;  // (n, S) by place, (N, cells, S), (N + L, S), (choices)
-    double* squares;                         // (L, 3) sums of squares and products of the terms of one output
-    double *gain, *left_rows, *right_rows, *last_rows, *chance;  // (C)
-    double *sides, *slope, *left, *right, *keys;                 // (N, C, O, side_numbers), (O), (S), (S), (256)
+    std::uint8_t *active, *codes;     // (N, d) whether a column is one of them; (n, d) by place
+    double *terms, *sums, *slot_sums;  // (n, S) by place, (N, cells, S), (N + L, S)
+    double* squares;                   // (L, 3) sums of squares and products of the terms of one output
+    double *gain, *left_rows, *right_rows, *last_rows;  // (C)
+    double* chance;                                     // (C) chances of the choice that is worked on
+    double *slope, *left, *right, *keys;                // (O), (S), (S), (256)
     Real* factors;  // (n, O, 1 + K, 2) by place
     Real *felt, *pull, *effect, *all, *part;  // (N, cells, O, B), (N, cells, 2, O, B), (C, B), (2 O B), (threads, 2 O B)
     Real* side;                               // (2, O, B)

@@ -19,10 +19,13 @@ struct ChoiceRows {
     Index outputs() const { return one ? 1 : p.O; }
     Index sums() const { return 3 * outputs() + 1; }
 
-    // Parents of all slots, and the places of the rows in the order of their leaves.
-    void place_rows() {
+    void find_parents() {
         for (Index v = 0; v < p.N; ++v) room.parent[p.left[v]] = room.parent[p.right[v]] = static_cast<std::int32_t>(v);
         room.parent[0] = -1;
+    }
+
+    // The places of the rows in the order of their leaves.
+    void place_rows() {
         for (Index l = 0; l <= p.L; ++l) room.edges[l] = 0;
         for (Index j = 0; j < p.n; ++j) ++room.edges[p.leaf[j] + 1];
         for (Index l = 0; l < p.L; ++l) room.edges[l + 1] += room.edges[l];
@@ -35,6 +38,11 @@ struct ChoiceRows {
         room.edges[0] = 0;
     }
 
+    // The places of rows whose order is known.
+    void find_places() {
+        for (Index r = 0; r < p.n; ++r) room.place[room.rows[r]] = static_cast<std::int32_t>(r);
+    }
+
     // Copy what the passes over leaves need of each row to its place. Rows are read one after the other and written to
     // as many places as there are leaves: read leaf by leaf, each of these arrays would miss the caches at every row.
     void copy_rows(bool factors) {
@@ -42,7 +50,7 @@ struct ChoiceRows {
             const Index end = p.n * (part + 1) / p.threads;
             for (Index j = p.n * part / p.threads; j < end; ++j) {
                 const Index r = room.place[j];
-                copy_terms(j, r);
+                if (!room.known) copy_terms(j, r);
                 if (factors) copy_factors(j, r);
                 copy_codes(p.codes + j * p.d, room.codes + r * p.d);
             }
@@ -196,6 +204,28 @@ struct ChoiceRows {
             room.sums[i * S + carried] = room.sums[i * S + same];
         }
         for (Index i = 0; i < p.N + p.L; ++i) room.slot_sums[i * S + carried] = room.slot_sums[i * S + same];
+    }
+
+    // felt (N, cells): derivatives of one query in the scores of the rows of each cell, for trees of one output whose
+    // sums of terms are not needed. They are summed in double precision in the place of those.
+    void add_derivatives() {
+        for (Index i = 0; i < p.N * cells; ++i) room.sums[i] = 0;
+        const Index* LT_RESTRICT cell = room.cell;
+        const auto add_row = [&](Index l, const std::uint8_t* LT_RESTRICT code, double x) {
+            double* LT_RESTRICT to = room.sums + room.parent[p.N + l] * cells;
+            for (Index f = 0; f < p.d; ++f) to[cell[f] + code[f]] += x;
+        };
+        for_leaves([&](Index l, Index) {
+            for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r)
+                add_row(l, room.codes + r * p.d, static_cast<double>(p.scores[room.rows[r] * p.K + p.first]));
+        });
+        for (Index j = 0; j < p.m; ++j) add_row(p.query_leaf[j], p.query_codes + j * p.d, static_cast<double>(p.c[j]));
+        for (Index v = p.N - 1; v > 0; --v) {
+            const double* LT_RESTRICT from = room.sums + v * cells;
+            double* LT_RESTRICT to = room.sums + room.parent[v] * cells;
+            for (Index i = 0; i < cells; ++i) to[i] += from[i];
+        }
+        for (Index i = 0; i < p.N * cells; ++i) room.felt[i] = static_cast<Real>(room.sums[i]);
     }
 };
 

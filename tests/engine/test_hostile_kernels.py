@@ -254,6 +254,28 @@ def test_choices_beyond_any_memory(module):
         module.choice_terms(*(arguments | chain | columns | rows).values())
 
 
+@pytest.mark.parametrize("module", BOTH)
+def test_choices_kept_of_another_tree(module):
+    """What was kept of a tree has its rows, bins and nodes, and fits no other shape."""
+
+    def run(arguments, kept):
+        module.choice_terms(*(copy.deepcopy(arguments) | {"kept": kept}).values())
+
+    kept = module.KeptChoices()
+    for name in ("choice_terms, 1 of 1", "choice_terms, 1 of 3"):
+        run(CALLS[name][1], kept)
+    arguments = CALLS["choice_terms, 1 of 1"][1]
+    others = [CALLS["choice_terms, 3 of 3"][1]]
+    others.append(arguments | {"kinds": arguments["kinds"][::-1].copy()})
+    others.append(arguments | {"choice": np.arange(3, dtype=np.int32)})
+    for other in others:
+        with pytest.raises(ValueError, match="kept of another tree"):
+            run(other, kept)
+    for wrong in (0, "text", object()):
+        with pytest.raises(TypeError):
+            run(arguments, wrong)
+
+
 NO_THREADS = """
 import resource
 import sys
@@ -269,7 +291,7 @@ kernels.choice_terms(*alone)
 pages = int(open("/proc/self/statm").read().split()[0])
 resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**26,) * 2)
 kernels.choice_terms(*arguments.values())
-np.testing.assert_array_equal(arguments["out"], alone[-1])
+np.testing.assert_array_equal(arguments["out"], alone[list(arguments).index("out")])
 """
 
 

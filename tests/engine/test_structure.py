@@ -1,5 +1,7 @@
 """StructureInfluence is the derivative of the soft program that tests/support/soft_program.py writes out."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,6 +19,7 @@ from xgboost import XGBClassifier, XGBRegressor, XGBRFRegressor
 
 import leaftrace as lt
 from leaftrace._engine import soft_splits
+from leaftrace._engine.kept_choices import choice_bytes
 from leaftrace._engine.scored_pass import goes_by_scores
 from leaftrace._model.kernels import numpy as twins
 
@@ -171,12 +174,16 @@ def test_a_second_pass_by_kept_derivatives_gives_the_same(opened, name):
     ],
 )
 def test_the_twin_gives_the_same(opened, name, monkeypatch):
-    """One query has a way of its own through the kernel, in which it is summed with the terms of rows."""
+    """One query has a way of its own through the kernel, in which it is summed with the terms of rows.
+
+    It has another one where these sums are kept from an earlier pass.
+    """
     tracer, X = opened(name)
     method = lt.StructureInfluence(0.7)
 
     def answers():
-        return [tracer.influence(X[:m], of="prediction", method=method).values for m in (1, 5)]
+        monkeypatch.setattr(tracer.engine.work, "soft_choices", {})
+        return [tracer.influence(X[:m], of="prediction", method=method).values for m in (1, 5, 1)]
 
     native = answers()
     monkeypatch.setattr(soft_splits, "kernels", twins)
@@ -222,6 +229,43 @@ def test_one_query_with_little_memory(opened):
     expected = kept.influence(X[:40], y[:40], **ask).values
     found = small.influence(X[:40], y[:40], **ask).values
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_what_passes_keep(opened):
+    """Trees are kept at one temperature and within the memory limit; an estimate keeps none."""
+    tracer, X = opened("XGBoost")
+    y = np.asarray(tracer.y_train)
+    model = tracer.engine.source.refitted_model(tracer.engine.ensemble)
+    again = lt.Tracer(model, X, y, fidelity="warn")
+    work = again.engine.work
+    splits = again.engine.soft_splits
+    again.estimate(X[:3], method=lt.StructureInfluence())
+    assert not any(work.soft_choices.values())
+    first, further = (
+        again.influence(X[:40], y[:40], method=lt.StructureInfluence(), reduce="mean").values
+        for _ in range(2)
+    )
+    np.testing.assert_allclose(further, first, rtol=1e-5, atol=1e-6 * np.abs(first).max())
+    kept = work.soft_choices[1.0]
+    assert sorted(kept) == [r for r, tree in enumerate(splits.search.trees) if len(tree.left)]
+    total = sum(tree.nbytes for tree in kept.values())
+    assert total <= choice_bytes(again.engine.ensemble, splits.search, splits.bins)
+    again.influence(X[:1], y[:1], method=lt.StructureInfluence(0.5))
+    assert list(work.soft_choices) == [0.5]
+    work.use_less_memory(1_000)
+    again.influence(X[:1], y[:1], method=lt.StructureInfluence())
+    assert work.soft_choices == {}
+
+
+def test_a_tracer_that_keeps_trees_is_pickled_without_them(opened):
+    tracer, X = opened("XGBoost")
+    ask = {"method": lt.StructureInfluence(), "of": "prediction"}
+    expected = tracer.influence(X[:4], **ask).values
+    again = pickle.loads(pickle.dumps(tracer))
+    assert tracer.engine.work.soft_choices
+    assert again.engine.work.soft_choices == {}
+    found = again.influence(X[:4], **ask).values
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max())
 
 
 def test_tables_say_what_they_show(opened):

@@ -37,6 +37,7 @@ from .._model.kernels import BLOCKS, block_width, blocks_of, kernels, zeros
 from .._model.kernels.numpy_soft_choice import Limits
 from .._model.splits import SplitSearch, TreeNodes
 from .backward import LeafAdjoint, expand_candidates, expand_training, leaf_adjoint
+from .kept_choices import KeptTrees, kept_trees
 from .placed_rows import PlacedRows
 from .queries import Queries
 from .split_bins import Codes, SplitBins, make_bins
@@ -191,7 +192,8 @@ def run_last_steps(
 
     ``asked``: the queries of one block.
     """
-    soft = SoftPass(work, splits, asked, slice(0, len(asked.queries)), temperature)
+    columns = slice(0, len(asked.queries))
+    soft = SoftPass(work, splits, asked, columns, temperature, keeps=False)
     e = work.trace.ensemble
     width = soft.out.shape[1]
     abar = np.full((e.n_rows, e.n_outputs, width), 1e-3, work.dtype)
@@ -207,6 +209,7 @@ class SoftPass:
     ``rows``   the training rows and, if there are any, the new rows
     ``codes``  (n, d) bins of all rows, one after the other
     ``out``    (n, B) += derivatives in the weights of all rows, through the choices
+    ``keeps``  whether trees may be kept for the next pass, which they cannot be with new rows
     """
 
     def __init__(
@@ -218,6 +221,7 @@ class SoftPass:
         temperature: float,
         new: NewRows | None = None,
         whole_leaves: bool = False,
+        keeps: bool = True,
     ) -> None:
         self.work = work
         self.e = work.trace.ensemble
@@ -236,6 +240,9 @@ class SoftPass:
         self.lam = choice_l2(self.e, splits.search.by_weight)
         self.whole_leaves = whole_leaves
         self.shares = work.soft_shares.setdefault(temperature, {})
+        self.kept = KeptTrees()
+        if new is None:
+            self.kept = kept_trees(work, splits.search, splits.bins, temperature, keeps)
         queries = asked.queries
         width = block_width(len(range(len(queries))[columns]))
         is_large = splits.codes.size * width >= LARGE_TREE
@@ -318,6 +325,7 @@ class SoftPass:
             e.rate(t),
         )
         measured, shares = self._shares_of(r, len(nodes.left))
+        kept = self.kept.of(r, kernels.KeptChoices)
         kernels.choice_terms(
             self.codes,
             _leaf_in_tree(joined(part.leaves[r] for part in self.rows), *in_tree),
@@ -344,7 +352,9 @@ class SoftPass:
             scores,
             abar,
             self.out,
+            kept,
         )
+        self.kept.add(r, kept)
         if not measured:
             self.shares[r] = shares
         return float(shares[-1])

@@ -28,6 +28,9 @@ class StepDerivatives:
         self.g = _own(loss.gradient(state, y), A)
         self.h = _own(loss.hessian_diagonal(state, y), A)
         self.j = _own(loss.jacobian(state, y), A)
+        own = self.h[:, :, None]
+        if np.array_equal(self.j, own):  # as mostly with one output: it is held in memory once
+            self.j = own
         units = np.eye(e.n_outputs)
         in_scores = (
             loss.third_dot(state, y, np.broadcast_to(units[o], self.g.shape))[:, o]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain, islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -46,6 +46,7 @@ class Workspace:
     ``rows``          all training rows
     ``passes_by_scores``  passes so far that did without effects which could have been kept
     ``soft_shares``   for each temperature and tree what soft splits have measured: see soft_splits.py
+    ``soft_choices``  for one temperature and each tree what they keep for the next pass: see kept_choices.py
     """
 
     def __init__(self, trace: Trace, dtype: np.dtype, n_jobs: int, memory_limit: int) -> None:
@@ -57,12 +58,18 @@ class Workspace:
         self._derivatives: list[StepDerivatives] = []
         self.passes_by_scores = 0
         self.soft_shares: dict[float, dict[int, F64]] = {}
+        self.soft_choices: dict[float, dict[int, Any]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state for pickling and copying, without what kernels keep, which is made anew."""
+        return self.__dict__ | {"soft_choices": {}}
 
     def use_less_memory(self, limit: int) -> None:
-        """Forget the effects, states and derivatives that are kept, and go on with this limit, on one thread."""
+        """Forget what is kept beyond shares, and go on with this limit, on one thread."""
         self.__dict__.pop("effects", None)
         self.__dict__.pop("_states", None)
         self._derivatives = []
+        self.soft_choices = {}
         self.memory_limit = limit
         self.n_jobs = 1
 

@@ -83,9 +83,9 @@ def _check_arguments(arguments: dict[str, str], given: dict[str, Any]) -> None:
         if text.startswith("labels "):
             text = _label_axes(text.removeprefix("labels "), given["loss"])
         if text == "bool":
-            _require_type(isinstance(value, bool), name, "True or False")
+            require_type(isinstance(value, bool), name, "True or False")
         elif text == "int":
-            _require_type(-(2**63) <= operator.index(value) < 2**63, name, "a 64-bit number")
+            require_type(-(2**63) <= operator.index(value) < 2**63, name, "a 64-bit number")
         elif value is not None or not text.endswith("?"):
             _check_array(name, value, text.removesuffix(" ?"), sizes, types)
 
@@ -104,13 +104,13 @@ def _check_array(
     is_output = text.startswith("out ")
     kind, _, axes = text.removeprefix("out ").partition(" ")
     alternatives = [axis.split() for axis in axes.split("|")]
-    _require_type(isinstance(array, np.ndarray), name, "an array")
-    _require_type(array.dtype.isnative and array.dtype.name in TYPES[kind], name, kind)
-    _require_type(array.dtype == types.setdefault(kind, array.dtype), name, str(types[kind]))
-    _require_type(array.flags.c_contiguous, name, "in C order")
-    _require_type(array.flags.writeable or not is_output, name, "writable")
+    require_type(isinstance(array, np.ndarray), name, "an array")
+    require_type(array.dtype.isnative and array.dtype.name in TYPES[kind], name, kind)
+    require_type(array.dtype == types.setdefault(kind, array.dtype), name, str(types[kind]))
+    require_type(array.flags.c_contiguous, name, "in C order")
+    require_type(array.flags.writeable or not is_output, name, "writable")
     matching = [names for names in alternatives if len(names) == array.ndim]
-    _require_type(bool(matching), name, f"of axes ({axes})")
+    require_type(bool(matching), name, f"of axes ({axes})")
     expected = tuple(
         _size(axis, size, sizes) for axis, size in zip(matching[0], array.shape, strict=True)
     )
@@ -118,7 +118,8 @@ def _check_array(
     require(array.flags.aligned, f"{name} is not aligned in memory; pass a copy of it")
 
 
-def _require_type(is_right: bool, name: str, expected: str) -> None:
+def require_type(is_right: bool, name: str, expected: str) -> None:
+    """Raise a TypeError that says what an argument is not, unless it is right."""
     if not is_right:
         raise TypeError(f"leaftrace kernel: {name} is not {expected}")
 
@@ -189,7 +190,7 @@ def check_together(**arguments: Any) -> None:
 
 def check_name(loss: str) -> None:
     """Refuse a name that is not that of a loss with one-output kernels."""
-    _require_type(isinstance(loss, str), "loss", "a name")
+    require_type(isinstance(loss, str), "loss", "a name")
     require(loss != "softmax", "softmax has no one-output kernel")
     require(loss in ONE_OUTPUT, f"unknown loss '{loss}'")
 
@@ -219,6 +220,6 @@ def check_state(state: Real, family: str, K: int, real: np.dtype) -> None:
     """
     is_general = family not in (*ONE_OUTPUT, "softmax")
     expected = np.dtype(np.float64) if is_general else real
-    _require_type(state.dtype == expected, "state", "of the type that this loss takes")
+    require_type(state.dtype == expected, "state", "of the type that this loss takes")
     shape = (len(state), 2 if family == "logistic" else K)
     require(state.shape == shape, f"state has shape {state.shape}, expected {shape}")

@@ -25,6 +25,7 @@ from .checks import (
     checked,
     require,
 )
+from .numpy_choice import KeptChoices as KeptChoices
 from .numpy_choice import choice_terms as choice_terms
 from .numpy_classes import output_sums as output_sums
 from .numpy_classes import separate_effects as separate_effects

@@ -44,10 +44,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._data.arrays import F64, Real
-from .checks import checked, require
+from .checks import checked, require, require_type
 from .numpy_soft_choice import Bins, Int32s, Limits, Node, SoftChoice
 
 MOST_NUMBERS = 2**36  # only arrays without a row can ask for more
+
+
+class KeptChoices:
+    """A tree as the native kernel keeps it between calls; the twin keeps its shape alone.
+
+    ``nbytes``  that are kept
+    """
+
+    def __init__(self) -> None:
+        self.shape: list[int] = []  # empty before the first call
+        self.nbytes = 0
 
 
 @checked(
@@ -109,6 +120,7 @@ def choice_terms(
     scores: Real,
     abar: Real,
     out: Real,
+    kept: KeptChoices | None = None,
 ) -> None:
     """out (n, B) and abar (n, K, B) += the terms of the soft choices of one tree.
 
@@ -127,6 +139,8 @@ def choice_terms(
     ``threads``   of the native kernel; the results do not depend on it
     ``scores``    (n, K, B) derivatives of the queries in the training rows' scores after the step;
                   it may be the same array as ``abar``
+    ``kept``      of an earlier call with the same tree, rows and numbers, which the native kernel does not
+                  read again then; or new, to be filled
     """
     O = c.shape[1]
     require(1 <= threads <= 1024, "threads")
@@ -139,6 +153,8 @@ def choice_terms(
     cells = int(sizes.sum(dtype=np.int64))
     numbers_needed = (3 * O + 1) * (len(codes) + len(left) * cells * c.shape[2])
     require(numbers_needed <= MOST_NUMBERS, "sizes beyond any memory")
+    if kept is not None:
+        _check_kept(kept, [*codes.shape, O, *choice[-1:], len(left), *sizes, *kinds])
     at = Limits(*numbers)
     ones = np.ones_like(g)
     Q = ones if by_weight else h
@@ -160,8 +176,8 @@ def choice_terms(
                 shares[node.v] = soft.first_apart(place, leaf, stay)
         soft.add_pull(felt, pull, shares)
     if not measured:
-        kept = stay[np.unique(leaf[w > 0])]
-        shares[-1] = kept.mean() if len(kept) else 1.0
+        staying = stay[np.unique(leaf[w > 0])]
+        shares[-1] = staying.mean() if len(staying) else 1.0
     slopes = pull[:, :O]
     squares = pull[:, O:]
     of_weight = -2 * g[:, :, None] * slopes - Q[:, :, None] * squares
@@ -192,6 +208,13 @@ def _check_bins(sizes: Int32s, kinds: Bins, codes: Bins, query_codes: Bins) -> N
     require(bool(possible.all()), "bins of a column")
     inside = all(bool((rows < sizes).all()) for rows in (codes, query_codes))
     require(inside, "a code beyond the bins of its column")
+
+
+def _check_kept(kept: KeptChoices, shape: list[int]) -> None:
+    """Refuse what was kept of a tree of another shape."""
+    require_type(isinstance(kept, KeptChoices), "kept", "KeptChoices")
+    require(kept.shape in ([], shape), "choices that were kept of another tree")
+    kept.shape = shape
 
 
 def _slots_above(leaf: Int32s, left: Int32s, right: Int32s) -> NDArray[np.bool_]:
