@@ -189,8 +189,9 @@ def bags_text(lds: pd.DataFrame) -> str:
     smooth = has_l2(lds)
     with_l2 = lead[smooth].mean()
     without = lead[~smooth].mean()
-    return f""""{SOFT_BAGS}" is what `ensemble_influence` does by default: models of half and of three quarters of
-the rows, in turn. Each also values the rows that it was not trained on. They are ahead of ten seeds by
+    return f""""{SOFT_BAGS}" is `ensemble_influence(..., members=40)`: models of half and of three quarters of
+the rows, in turn ([20, the default, have a little less](structure.md#averages)). Each also values the rows
+that it was not trained on. They are ahead of ten seeds by
 {with_l2:.3f} in the mean where leaves have l2, and by {without:.3f} where they have not. The smallest lead is
 {lead.min():+.3f}, on {data} with {library}. The slopes of the loss are means over the members:
 a member that misjudges a test row has a large slope there, and would otherwise decide the average."""

@@ -150,7 +150,7 @@ def contenders(world: World) -> dict[str, Contender]:
     size = world.size
     soft = lt.StructureInfluence()
     found: dict[str, Contender] = {
-        # What `ensemble_influence` does by default.
+        # What `ensemble_influence` does by default, with twice as many members.
         SOFT_BAGS: Average(lt.StructureInfluence(0.25), 40, (0.5, 0.75), score_left_out=True),
         SOFT_SEEDS: Average(soft),
         SOFT: OneModel(soft),

@@ -52,7 +52,7 @@ def ensemble_influence(
     y_test: Any = None,
     *,
     sample_weight: Any = None,
-    members: int = 40,
+    members: int = 20,
     bag: float | Sequence[float] = (0.5, 0.75),
     score_left_out: bool | None = None,
     of: Of = "loss",
