@@ -106,10 +106,11 @@ def ensemble_influence(
     ``eval_set``      the rows by which `fit` stops early, as `Tracer` takes them: retrainings of
                       members stop by them, too
     ``time_limit``    seconds after which no more member is trained, once there are two and every row
-                      has a value
+                      has a value; those that are trained are asked
 
     Ctrl-C ends it with the members that are finished, if they are two or more. It keeps in memory
-    two matrices of the size of the answer, one member's values and, for ranks, members x rows.
+    two matrices of the size of the answer (four if rows left out are scored), one member's values
+    and, for ranks, members x rows.
     """
     limit = TimeLimit(time_limit)
     queries, bags = make_members(
