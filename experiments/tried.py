@@ -18,7 +18,6 @@ from results import folder_of, markdown
 from store import cached, code
 
 import leaftrace as lt
-from leaftrace._actions.bags import draw_bags
 
 L2 = "LightGBM, l2 = 10"
 LINES = (
@@ -35,7 +34,6 @@ HALF = 0.5
 MOST = 0.75
 FIXED = 0.0  # in place of a temperature
 FIRST_BAG_SEED = 5_000
-BAGS = 60  # that are drawn of each size; fewer are the first of them
 FEW = 10  # retrainings that tell a slope
 REMOVED = (0.05, 0.2)
 GROUPS = 24
@@ -105,12 +103,15 @@ SIZES = {
 
 
 def bag_of(world: World, number: int, share: float) -> np.ndarray:
-    """Return which rows are in a bag (rows,)."""
+    """Return which rows are in a bag (rows,). Bags of a round leave out rows of one permutation in turn."""
     n = world.size.rows
-    if share == ALL:
-        return np.ones(n, bool)
-    rng = np.random.default_rng((77, int(100 * share)))
-    return draw_bags(world.data.y, BAGS, round(share * n), rng)[number]
+    keep = np.ones(n, bool)
+    if share < ALL:
+        count = n - round(share * n)
+        turn, place = divmod(number, n // count)
+        order = np.random.default_rng((77, int(100 * share), turn)).permutation(n)
+        keep[order[place * count : (place + 1) * count]] = False
+    return keep
 
 
 def member(world: World, number: int, share: float, temperature: float) -> dict[str, np.ndarray]:

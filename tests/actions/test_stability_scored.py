@@ -202,7 +202,7 @@ def test_what_cannot_be_asked(more, words):
     data = numbers()
     asked = {"X_test": data.X_test, "y_test": data.y_test, "score_left_out": True, **more}
     with pytest.raises(lt.InvalidInput, match=words):
-        ensemble_influence(light, data.X, data.y, members=3, **asked)
+        ensemble_influence(light, data.X, data.y, members=4, **asked)
 
 
 def test_members_of_all_rows_must_differ():

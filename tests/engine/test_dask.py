@@ -20,6 +20,7 @@ from leaftrace._model.general_losses import PseudoHuber
 from leaftrace._model.losses import Logistic, Softmax, SquaredError
 from leaftrace._model.start import Mean, NewtonStep, condense_labels
 
+dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 distributed = pytest.importorskip("distributed")
@@ -49,7 +50,9 @@ ONE_THREAD_EACH = {
 
 @pytest.fixture(scope="module")
 def client():
+    """Two workers. One that was killed is given time to come back: after 15 seconds, it would be given up."""
     with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "180s"}),
         distributed.LocalCluster(n_workers=2, processes=True, **ONE_THREAD_EACH) as cluster,
         distributed.Client(cluster) as client,
     ):
