@@ -88,7 +88,7 @@ AVERAGES = {
     "30 bags of two thirds": bags(30, 0.67, 0.25),
     "30 bags of three quarters": bags(30, MOST, 0.25),
     "10 bags of halves and three quarters in turn": bags_in_turn(10, 0.25),
-    "20 of them, the default of ensemble_influence": bags_in_turn(20, 0.25),
+    "20 of them, as many as ensemble_influence trains": bags_in_turn(20, 0.25),
     "30 of them": bags_in_turn(30, 0.25),
     "40 of them": bags_in_turn(40, 0.25),
     "60 of them": bags_in_turn(60, 0.25),
