@@ -17,7 +17,7 @@ from ..bags import Bag, draw_bags
 from .members import FitFunction, MemberQueries, MemberTraining
 
 # Members on bags differ in their splits, so choices need less softening than in one model. Chosen among 0.15, 0.25,
-# 0.5 and 1 by the LDS of Adult and California housing; at 0.15 single members have values that are far too large.
+# 0.5 and 1 by the LDS of Adult and California housing; at 0.15 values of single members can be far too large.
 _TEMPERATURE = 0.25
 
 
