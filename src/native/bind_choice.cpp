@@ -159,10 +159,11 @@ ChoiceRoom<Real> lay_out(Room& room, KeptChoices& kept, const Choice<Real>& p, I
         r.leaf_at = ints.take(p.L);
         r.counts_of = ints.take(p.L * cells);
     }
-    grow(room.bytes, (p.N + p.n) * p.d);
+    grow(room.bytes, (p.N + p.n) * p.d + p.N * cells);
     Parts<std::uint8_t> bytes{room.bytes};
     r.active = bytes.take(p.N * p.d);
     r.codes = bytes.take(p.n * p.d);
+    r.filled = bytes.take(p.N * cells);
     grow(room.numbers, p.n * S + p.N * cells * S + slots * S + 4 * C + p.O + 2 * S + 256 + 5 * p.L);
     Parts<double> numbers{room.numbers};
     r.terms = numbers.take(p.n * S);

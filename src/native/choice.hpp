@@ -8,16 +8,23 @@ namespace LEAFTRACE_ISA {
 namespace {
 
 // The tables over cells: derivatives of the queries in the scores of the rows of each cell (felt), and the two sums over
-// candidates by which a row of the cell moves the choice and the values of its sides (pull).
+// candidates by which a row of the cell moves the choice and the values of its sides (pull). Cells without rows have
+// neither and are passed over, but for one query, where asking would take as long as adding a zero.
 template <int B, class Real, bool one>
 struct ChoiceTables {
     ChoiceWork<Real, one>& w;
     Index cells;
+    static constexpr bool alone = one && B == 1;
 
     Index width() const { return w.outputs() * B; }  // of a cell of felt
     Real* felt(Index v, Index f) const { return w.room.felt + (v * cells + w.room.cell[f]) * width(); }
     Real* pull(Index v, Index f) const { return w.room.pull + (v * cells + w.room.cell[f]) * 2 * width(); }
     Real* effect(Index candidate) const { return w.room.effect + candidate * B; }
+    bool filled(Index i) const { return alone || w.room.filled[i]; }  // i: of all cells of all nodes
+    bool filled(Index v, Index f, Index bin) const { return filled(v * cells + w.room.cell[f] + bin); }
+    LT_INLINE void clear(Real* to, Index count) const {
+        for (Index i = 0; i < count; ++i) to[i] = 0;
+    }
 
     // The row a few places after r: rows of a leaf lie apart, and a processor does not foresee them.
     Index ahead(Index r) const { return w.room.rows[r + 6 < w.p.n ? r + 6 : r]; }
@@ -29,7 +36,9 @@ struct ChoiceTables {
         const Index O = w.outputs();
         const auto& p = w.p;
         const auto& room = w.room;
-        for (Index i = 0; i < p.N * cells * O * B; ++i) room.felt[i] = 0;
+        if (!alone) w.find_filled();
+        for (Index i = 0; i < p.N * cells; ++i)
+            if (filled(i)) clear(room.felt + i * O * B, O * B);
         w.for_leaves([&](Index l, Index) {
             Real* to = room.felt + room.parent[p.N + l] * cells * O * B;
             for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r) {
@@ -44,8 +53,12 @@ struct ChoiceTables {
             const std::uint8_t* code = p.query_codes + j * p.d;
             for (Index f = 0; f < p.d; ++f) add<B>(to + (room.cell[f] + code[f]) * O * B, p.c + j * O * B, O);
         }
-        for (Index v = p.N - 1; v > 0; --v)
-            add<B>(room.felt + room.parent[v] * cells * O * B, room.felt + v * cells * O * B, cells * O);
+        for (Index v = p.N - 1; v > 0; --v) {
+            Real* to = room.felt + room.parent[v] * cells * O * B;
+            const Real* from = room.felt + v * cells * O * B;
+            for (Index i = 0; i < cells; ++i)
+                if (filled(v * cells + i)) add<B>(to + i * O * B, from + i * O * B, O);
+        }
     }
 
     // effect += the children's values under a candidate, as the queries see them.
@@ -62,29 +75,38 @@ struct ChoiceTables {
     }
 
     // all (O, B) = the sum over the bins of a column
-    void sum_bins(const Real* cell, Index f, Real* all) const {
-        for (Index i = 0; i < width(); ++i) all[i] = 0;
-        for (Index bin = 0; bin < w.p.sizes[f]; ++bin) add<B>(all, cell + bin * width(), w.outputs());
+    void sum_bins(Index v, Index f, Real* all) const {
+        clear(all, width());
+        for (Index bin = 0; bin < w.p.sizes[f]; ++bin) add_bin(all, v, f, bin);
     }
-    void subtract(Real* from, const Real* x) const {
+    // to (O, B) += a cell of felt
+    LT_INLINE void add_bin(Real* to, Index v, Index f, Index bin) const {
+        if (filled(v, f, bin)) add<B>(to, felt(v, f) + bin * width(), w.outputs());
+    }
+    // from (O, B) -= a cell of felt
+    LT_INLINE void subtract_bin(Real* from, Index v, Index f, Index bin) const {
+        if (!filled(v, f, bin)) return;
+        const Real* x = felt(v, f) + bin * width();
         for (Index i = 0; i < width(); ++i) from[i] -= x[i];
     }
 
     void add_effects(Index v, Index f) {
         const Index O = w.outputs();
         if (!possible(f)) return;
-        const Real* cell = felt(v, f);
         Real *all = w.room.all, *left = w.room.part;
-        sum_bins(cell, f, all);
+        sum_bins(v, f, all);
         if (w.singles(f)) {
-            for (Index bin = 0; bin < w.p.sizes[f]; ++bin)
-                add_effect(v, w.room.candidate[f] + bin, cell + bin * O * B, all);
+            for (Index bin = 0; bin < w.p.sizes[f]; ++bin) {
+                clear(left, O * B);
+                add_bin(left, v, f, bin);
+                add_effect(v, w.room.candidate[f] + bin, left, all);
+            }
             return;
         }
         w.for_runs(v, f, [&](Run run) {
-            for (Index i = 0; i < O * B; ++i) left[i] = 0;
+            clear(left, O * B);
             for (Index length = 1; length < run.to; ++length) {
-                add<B>(left, cell + run.order[length - 1] * O * B, O);
+                add_bin(left, v, f, run.order[length - 1]);
                 if (length >= run.from) add_effect(v, run.candidate + length - run.from, left, all);
             }
         });
@@ -138,17 +160,18 @@ struct ChoiceTables {
         const Real* cell = felt(v, f);
         Real *to = pull(v, f), *sum = w.room.part, *all = w.room.side, *rest = all + O * B;
         const Index width = 2 * O * B;
-        sum_bins(cell, f, all);
+        sum_bins(v, f, all);
         const auto start = [&] {
-            for (Index i = 0; i < width; ++i) sum[i] = 0;
+            clear(sum, width);
             for (Index i = 0; i < O * B; ++i) rest[i] = all[i];
         };
         if (w.singles(f)) {
             start();
             for (Index bin = 0; bin < p.sizes[f]; ++bin) add_others(sum, v, f, bin, all, rest);
             for (Index bin = 0; bin < p.sizes[f]; ++bin) {
+                if (!filled(v, f, bin)) continue;
                 Real *here = to + bin * width, *own = w.room.all;
-                for (Index i = 0; i < width; ++i) own[i] = 0;
+                clear(own, width);
                 add_others(own, v, f, bin, all, rest);
                 for (Index i = 0; i < width; ++i) here[i] += sum[i] - own[i];
                 add_pull(here, v, w.room.candidate[f] + bin, 0, cell + bin * O * B);
@@ -161,14 +184,16 @@ struct ChoiceTables {
             for (Index place = run.bins - 1; place >= 0; --place) {
                 const Index length = place + 1;
                 if (length >= run.from && length < run.to) add_pull(sum, v, run.candidate + length - run.from, 0, rest);
+                if (!filled(v, f, run.order[place])) continue;
                 add<B>(to + run.order[place] * width, sum, 2 * O);
-                subtract(rest, cell + run.order[place] * O * B);
+                subtract_bin(rest, v, f, run.order[place]);
             }
             start();
             for (Index place = 0; place < run.bins; ++place) {
                 if (place >= run.from && place < run.to) add_pull(sum, v, run.candidate + place - run.from, 1, rest);
+                if (!filled(v, f, run.order[place])) continue;
                 add<B>(to + run.order[place] * width, sum, 2 * O);
-                subtract(rest, cell + run.order[place] * O * B);
+                subtract_bin(rest, v, f, run.order[place]);
             }
         });
     }
@@ -176,7 +201,7 @@ struct ChoiceTables {
     // to (2, O, B) += the pull on the rows of all other categories, if this one goes left
     void add_others(Real* to, Index v, Index f, Index bin, const Real* all, Real* rest) {
         for (Index i = 0; i < width(); ++i) rest[i] = all[i];
-        subtract(rest, felt(v, f) + bin * width());
+        subtract_bin(rest, v, f, bin);
         add_pull(to, v, w.room.candidate[f] + bin, 1, rest);
     }
 
@@ -190,10 +215,13 @@ struct ChoiceTables {
             w.room.active[v * w.p.d + f] = above || (chosen && possible(f));
             if (!w.room.active[v * w.p.d + f]) continue;
             w.room.columns[v * w.p.d + w.room.counts[v]++] = static_cast<std::int32_t>(f);
-            const Index size = w.p.sizes[f] * 2 * width();
-            Real* LT_RESTRICT to = pull(v, f);
-            const Real* LT_RESTRICT from = above ? pull(parent, f) : to;
-            for (Index i = 0; i < size; ++i) to[i] = above ? from[i] : Real(0);
+            const Index size = 2 * width();
+            for (Index bin = 0; bin < w.p.sizes[f]; ++bin) {
+                if (!filled(v, f, bin)) continue;
+                Real* LT_RESTRICT to = pull(v, f) + bin * size;
+                const Real* LT_RESTRICT from = above ? pull(parent, f) + bin * size : to;
+                for (Index i = 0; i < size; ++i) to[i] = above ? from[i] : Real(0);
+            }
         }
     }
 
@@ -306,8 +334,8 @@ void sum_rows(ChoiceWork<Real, one>& w, bool alone) {
 template <int B, bool one, class Real>
 void choice_terms(const Choice<Real>& p, const ChoiceRoom<Real>& room) {
     ChoiceWork<Real, one> w{{p, room, room.cell[p.d]}};
-    constexpr bool alone = one && B == 1;
     ChoiceTables<B, Real, one> tables{w, w.cells};
+    constexpr bool alone = tables.alone;
     w.find_parents();
     if (!room.known) {
         sum_rows(w, alone);

@@ -52,6 +52,7 @@ struct ChoiceRoom : ChoiceKept {
     std::int32_t* place;              // (n) the place of each row in the order of the leaves
     std::int32_t *columns, *counts;   // (N, d), (N) the columns that have a pull at a node, and how many they are
     std::uint8_t *active, *codes;     // (N, d) whether a column is one of them; (n, d) by place
+    std::uint8_t* filled;             // (N, cells) whether a cell has rows or test rows
     double *terms, *sums, *slot_sums;  // (n, S) by place, (N, cells, S), (N + L, S)
     double* squares;                   // (L, 3) sums of squares and products of the terms of one output
     double *gain, *left_rows, *right_rows, *last_rows;  // (C)

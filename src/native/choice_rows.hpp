@@ -139,6 +139,24 @@ struct ChoiceRows {
         });
     }
 
+    // Find the cells that have rows or test rows. Small nodes have none in most of their cells.
+    void find_filled() {
+        for (Index i = 0; i < p.N * cells; ++i) room.filled[i] = 0;
+        const auto mark = [&](Index l, const std::uint8_t* LT_RESTRICT code) {
+            std::uint8_t* LT_RESTRICT to = room.filled + room.parent[p.N + l] * cells;
+            for (Index f = 0; f < p.d; ++f) to[room.cell[f] + code[f]] = 1;
+        };
+        for_leaves([&](Index l, Index) {
+            for (Index r = room.edges[l]; r < room.edges[l + 1]; ++r) mark(l, room.codes + r * p.d);
+        });
+        for (Index j = 0; j < p.m; ++j) mark(p.query_leaf[j], p.query_codes + j * p.d);
+        for (Index v = p.N - 1; v > 0; --v) {
+            const std::uint8_t* LT_RESTRICT from = room.filled + v * cells;
+            std::uint8_t* LT_RESTRICT to = room.filled + room.parent[v] * cells;
+            for (Index i = 0; i < cells; ++i) to[i] |= from[i];
+        }
+    }
+
     // Which of the four terms of a row is the same as another one, so that its place is free; -1 if there is none. Where
     // gain and value have the same denominator, it is the value's; otherwise one of them is the weight, and where that is
     // zero or one, it is the number of rows.
