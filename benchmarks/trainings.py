@@ -1,6 +1,7 @@
 """The time of StructureInfluence as a multiple of the time to train the model.
 
-`OMP_NUM_THREADS=1 python benchmarks/trainings.py` prints the table of docs/structure.md, in time of one thread.
+`OMP_NUM_THREADS=1 python benchmarks/trainings.py` prints the tables of docs/structure.md, in time of one thread: two
+classes (Adult), and three (2,000 rows of Wine, where small nodes and outputs count for more than rows).
 """
 
 from __future__ import annotations
@@ -82,12 +83,16 @@ def line_of_one_thread(name: str, model: Any, data: Any) -> list[str]:
 
 
 def main() -> None:
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+    root = Path(__file__).parents[1]
+    sys.path[:0] = [str(root / "tests" / "support"), str(root / "experiments")]
     import adult
+    from data import wine
 
+    three = wine(2_000, 1_000)
     head = ["", "training", f"{BLOCK} test rows", "mean loss", "the same, first call of a tracer"]
-    data = adult.load()
-    print(markdown([head, *(line_of_one_thread(name, model, data) for name, model in ALONE)]))
+    for data in (adult.load(), (three.X, three.y, three.X_test, three.y_test)):
+        print(markdown([head, *(line_of_one_thread(name, model, data) for name, model in ALONE)]))
+        print()
 
 
 if __name__ == "__main__":

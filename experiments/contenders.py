@@ -26,6 +26,8 @@ SEEDS = "LeafInfluence, 10 seeds"
 SOFT = "StructureInfluence"
 SOFT_SEEDS = "StructureInfluence, 10 seeds"
 SOFT_BAGS = "StructureInfluence, 40 bags"
+SOFT_DEFAULT = "StructureInfluence, 20 bags"
+SOFT_TEN_BAGS = "StructureInfluence, 10 bags"
 TOP8 = "LeafInfluence, Top8Leaves"
 REFIT = "LeafRefit, exact"
 SINGLE_POINT = "LeafInfluence, SinglePoint"
@@ -149,9 +151,13 @@ def contenders(world: World) -> dict[str, Contender]:
     """Return all lines of the comparison. A new method is a new line here."""
     size = world.size
     soft = lt.StructureInfluence()
+    sharper = lt.StructureInfluence(0.25)
+    sizes = (0.5, 0.75)
     found: dict[str, Contender] = {
-        # What `ensemble_influence` does by default, with twice as many members.
-        SOFT_BAGS: Average(lt.StructureInfluence(0.25), 40, (0.5, 0.75), score_left_out=True),
+        # What `ensemble_influence` does by default, with twice as many members and with half as many.
+        SOFT_BAGS: Average(sharper, 40, sizes, score_left_out=True),
+        SOFT_DEFAULT: Average(sharper, 20, sizes, score_left_out=True, acts=False),
+        SOFT_TEN_BAGS: Average(sharper, 10, sizes, score_left_out=True, acts=False),
         SOFT_SEEDS: Average(soft),
         SOFT: OneModel(soft),
         SEEDS: Average(lt.LeafInfluence()),

@@ -6,11 +6,17 @@ import numpy as np
 import pandas as pd
 from attribution import Size
 from attribution_text import CEILING, MORE, ceiling_of, precise
-from contenders import SOFT, SOFT_BAGS, SOFT_SEEDS
+from contenders import SOFT, SOFT_BAGS, SOFT_DEFAULT, SOFT_SEEDS, SOFT_TEN_BAGS
 from results import folder_of, markdown
 
 LIMIT = "limit of sums"
-SHORT = {SOFT: "one model", SOFT_SEEDS: "10 seeds", SOFT_BAGS: "40 bags"}
+SHORT = {
+    SOFT: "one model",
+    SOFT_SEEDS: "10 seeds",
+    SOFT_TEN_BAGS: "10 bags",
+    SOFT_DEFAULT: "20 bags",
+    SOFT_BAGS: "40 bags",
+}
 
 
 def rank_correlation(r: pd.Series) -> pd.Series:
@@ -46,8 +52,7 @@ def text(numbers: pd.DataFrame, size: Size) -> str:
     )
     return f"""{markdown(means.map(precise).rename_axis("").reset_index())}
 
-No sum comes nearer to the ceiling than about {share[LIMIT]:.2f} of it in the mean. The averages of
-StructureInfluence are at {of_limit[SOFT_SEEDS]:.2f} and {of_limit[SOFT_BAGS]:.2f} of the limit. Line by line (standard
+No sum comes nearer to the ceiling than about {share[LIMIT]:.2f} of it in the mean. Line by line (standard
 errors of the limit over test rows are at most {error:.3f}, so that it can be above the ceiling):
 
 {markdown(table.rename(columns=SHORT).map(precise).reset_index())}

@@ -38,7 +38,9 @@ from contenders import (
     SEEDS,
     SOFT,
     SOFT_BAGS,
+    SOFT_DEFAULT,
     SOFT_SEEDS,
+    SOFT_TEN_BAGS,
     TOP8,
     Contender,
     contenders,
@@ -265,7 +267,7 @@ def structure_aims(lds: pd.DataFrame, size: Size) -> dict[str, bool]:
     }
     higher = lds.assign(**{CEILING: ceiling_of(lds, size, MORE)})
     of_more = shares(higher)
-    for label in (SOFT_SEEDS, SOFT_BAGS):
+    for label in (SOFT_SEEDS, SOFT_TEN_BAGS, SOFT_DEFAULT, SOFT_BAGS):
         aim = f"{label}: {AIM} of the ceiling in the mean ({both(share, of_more, label)})"
         found[aim] = bool(of_more[label] >= AIM)
     return found
