@@ -2,6 +2,7 @@
 
 python experiments/paper_attribution.py StructureInfluence     # methods whose names begin so, at full size
 python experiments/paper_attribution.py StructureInfluence adult wine    # the same on some data sets alone
+python experiments/paper_attribution.py "BoostIn|TREX"         # names that begin in one of several ways
 python experiments/paper_attribution.py                        # writes the page anew from docs/paper/attribution.csv
 
 measures some methods again, after a change of their code, and keeps the other lines.
@@ -90,7 +91,7 @@ def run(full: bool) -> Section:
     return section(pd.DataFrame(lines).astype({"lds": float}), size)
 
 
-def run_again(methods: str, names: Sequence[str]) -> Section:
+def run_again(methods: tuple[str, ...], names: Sequence[str]) -> Section:
     """Measure the methods whose names begin so at full size on these data sets, and keep the other lines.
 
     The retrainings must be those of the kept lines, which are compared to the digits of the file."""
@@ -138,7 +139,9 @@ def run_on_kept_lines() -> Section:
     return section(pd.read_csv(folder_of(full=True) / "attribution.csv"), FULL)
 
 
-def lines_of(name: str, library: str, size: Size, methods: str = "") -> list[dict[str, Any]]:
+def lines_of(
+    name: str, library: str, size: Size, methods: tuple[str, ...] = ("",)
+) -> list[dict[str, Any]]:
     """Return a line for each method whose name begins so, on one data set with one library."""
     world = World(name, library, size)
     head = {"data": name, "library": library}
@@ -296,7 +299,10 @@ def figure(lds: pd.DataFrame, size: Size) -> FigureBase:
 def main() -> None:
     """Measure what the command line names, and write the page; exit with 1 if a conclusion does not hold."""
     methods, *names = sys.argv[1:] or [""]
-    again = run_again(methods, names or FULL.data) if methods else run_on_kept_lines()
+    if methods:
+        again = run_again(tuple(methods.split("|")), names or FULL.data)
+    else:
+        again = run_on_kept_lines()
     print(again.write("attribution", full=True).read_text())
     structure_text.write(again.numbers)
     limit_text.write(FULL)
