@@ -1,7 +1,7 @@
 """The time of StructureInfluence as a multiple of the time to train the model.
 
 `OMP_NUM_THREADS=1 python benchmarks/trainings.py` prints the tables of docs/structure.md, in time of one thread: two
-classes (Adult), and three (2,000 rows of Wine, where small nodes and outputs count for more than rows).
+classes (Adult), and three (2,000 rows of Wine).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ namespace {
 
 // The tables over cells: derivatives of the queries in the scores of the rows of each cell (felt), and the two sums over
 // candidates by which a row of the cell moves the choice and the values of its sides (pull). Cells without rows have
-// neither and are passed over, but for one query, where asking would take as long as adding a zero.
+// neither and are passed over, but for one query of trees with one output, which adds their zeros.
 template <int B, class Real, bool one>
 struct ChoiceTables {
     ChoiceWork<Real, one>& w;
