@@ -105,7 +105,7 @@ thread_local KeptChoices thread_kept;  // of calls that keep nothing
 // All sizes that say how what is kept is laid out.
 template <class Real>
 std::vector<Index> shape_of(const Choice<Real>& p) {
-    std::vector<Index> shape{p.n, p.O, p.N, p.choices};
+    std::vector<Index> shape{sizeof(Real), p.n, p.O, p.N, p.choices};
     for (Index f = 0; f < p.d; ++f) shape.insert(shape.end(), {p.sizes[f], p.kinds[f]});
     return shape;
 }
@@ -121,11 +121,13 @@ void lay_out_kept(Room& room, const Choice<Real>& p, ChoiceRoom<Real>& r) {
     Parts<std::uint8_t> bytes{room.bytes};
     r.orders = bytes.take(p.N * cells);
     r.chosen = bytes.take(p.choices);
-    grow(room.numbers, p.choices * (1 + C) + p.N * C * side_numbers * p.O);
+    grow(room.numbers, p.choices * (1 + C));
     Parts<double> numbers{room.numbers};
     r.tau = numbers.take(p.choices);
     r.chances = numbers.take(p.choices * C);
-    r.sides = numbers.take(p.N * C * side_numbers * p.O);
+    auto& reals = room.reals(Real());
+    grow(reals, p.N * C * side_numbers * p.O);
+    r.sides = Parts<Real>{reals}.take(p.N * C * side_numbers * p.O);
 }
 
 template <class Real>
@@ -159,11 +161,12 @@ ChoiceRoom<Real> lay_out(Room& room, KeptChoices& kept, const Choice<Real>& p, I
         r.leaf_at = ints.take(p.L);
         r.counts_of = ints.take(p.L * cells);
     }
-    grow(room.bytes, (p.N + p.n) * p.d + p.N * cells);
+    grow(room.bytes, (p.N + p.n + 1) * p.d + p.N * cells);
     Parts<std::uint8_t> bytes{room.bytes};
     r.active = bytes.take(p.N * p.d);
     r.codes = bytes.take(p.n * p.d);
     r.filled = bytes.take(p.N * cells);
+    r.possible = bytes.take(p.d);
     grow(room.numbers, p.n * S + p.N * cells * S + slots * S + 4 * C + p.O + 2 * S + 256 + 5 * p.L);
     Parts<double> numbers{room.numbers};
     r.terms = numbers.take(p.n * S);
@@ -181,7 +184,7 @@ ChoiceRoom<Real> lay_out(Room& room, KeptChoices& kept, const Choice<Real>& p, I
     r.leaf_rows = numbers.take(p.L);
     r.stay = numbers.take(p.L);
     auto& all = room.reals(Real());
-    grow(all, 3 * p.N * cells * p.O * B + C * B + 2 * (2 + p.threads) * p.O * B + p.n * p.O * 2 * (1 + p.K));
+    grow(all, 3 * p.N * cells * p.O * B + C * B + (4 + 2 * p.threads + p.N) * p.O * B + p.n * p.O * 2 * (1 + p.K));
     Parts<Real> reals{all};
     r.felt = reals.take(p.N * cells * p.O * B);
     r.pull = reals.take(2 * p.N * cells * p.O * B);
@@ -189,6 +192,7 @@ ChoiceRoom<Real> lay_out(Room& room, KeptChoices& kept, const Choice<Real>& p, I
     r.all = reals.take(2 * p.O * B);
     r.part = reals.take(2 * p.threads * p.O * B);
     r.side = reals.take(2 * p.O * B);
+    r.total = reals.take(p.N * p.O * B);
     r.factors = reals.take(p.n * p.O * 2 * (1 + p.K));
     return r;
 }

@@ -64,20 +64,25 @@ struct ChoiceTables {
     // effect += the children's values under a candidate, as the queries see them.
     void add_effect(Index v, Index candidate, const Real* left, const Real* all) {
         const Index O = w.outputs();
-        if (w.room.chance[candidate] == 0) return;
-        const double* x = w.sides(v, candidate);
-        for (Index o = 0; o < O; ++o) {
-            const double* y = x + side_numbers * o;
-            const Real right = static_cast<Real>(w.p.rate * y[3]);
-            add_scaled<B>(effect(candidate), static_cast<Real>(w.p.rate * y[2]) - right, left + o * B);
-            add_scaled<B>(effect(candidate), right, all + o * B);
+        if (impossible(candidate)) return;
+        const Real rate = static_cast<Real>(w.p.rate);
+        const Real* x = w.sides(v, candidate);
+        for (Index o = 0; o < O; ++o, x += side_numbers) {
+            add_scaled<B>(effect(candidate), rate * (x[2] - x[3]), left + o * B);
+            add_scaled<B>(effect(candidate), rate * x[3], all + o * B);
         }
     }
 
-    // all (O, B) = the sum over the bins of a column
-    void sum_bins(Index v, Index f, Real* all) const {
-        clear(all, width());
-        for (Index bin = 0; bin < w.p.sizes[f]; ++bin) add_bin(all, v, f, bin);
+    // Candidates that cannot be taken have numbers of zero. One query of trees with one output multiplies by them, which
+    // takes less time than to ask.
+    bool impossible(Index candidate) const { return !alone && w.room.chance[candidate] == 0; }
+    Real* total(Index v) const { return w.room.total + v * width(); }
+    // total = the sum over the bins of any one column
+    void sum_bins(Index v) const {
+        clear(total(v), width());
+        Index f = 0;
+        for (Index other = 1; other < w.p.d; ++other) f = w.p.sizes[other] < w.p.sizes[f] ? other : f;
+        for (Index bin = 0; bin < w.p.sizes[f]; ++bin) add_bin(total(v), v, f, bin);
     }
     // to (O, B) += a cell of felt
     LT_INLINE void add_bin(Real* to, Index v, Index f, Index bin) const {
@@ -92,9 +97,9 @@ struct ChoiceTables {
 
     void add_effects(Index v, Index f) {
         const Index O = w.outputs();
-        if (!possible(f)) return;
-        Real *all = w.room.all, *left = w.room.part;
-        sum_bins(v, f, all);
+        if (!w.room.possible[f]) return;
+        const Real* all = total(v);
+        Real* left = w.room.part;
         if (w.singles(f)) {
             for (Index bin = 0; bin < w.p.sizes[f]; ++bin) {
                 clear(left, O * B);
@@ -116,14 +121,17 @@ struct ChoiceTables {
     void weigh_effects(Index c, Index begin, Index end) {
         const Index C = w.room.candidate[w.p.d];
         for (Index i = 0; i < C * B; ++i) w.room.effect[i] = 0;
-        for (Index v = begin; v < end; ++v)
+        for (Index f = 0; f < w.p.d; ++f) w.room.possible[f] = possible(f);
+        for (Index v = begin; v < end; ++v) {
+            sum_bins(v);
             for (Index f = 0; f < w.p.d; ++f) add_effects(v, f);
+        }
         Real* mean = w.room.all;
         for (Index b = 0; b < B; ++b) mean[b] = 0;
         for (Index s = 0; s < C; ++s)
-            if (w.room.chance[s] > 0) add_scaled<B>(mean, static_cast<Real>(w.room.chance[s]), effect(s));
+            if (!impossible(s)) add_scaled<B>(mean, static_cast<Real>(w.room.chance[s]), effect(s));
         for (Index s = 0; s < C; ++s) {
-            if (w.room.chance[s] == 0) continue;
+            if (impossible(s)) continue;
             const Real chance = static_cast<Real>(w.room.chance[s] / w.room.tau[c]);
             Real* e = effect(s);
             for (Index b = 0; b < B; ++b) e[b] = chance * (e[b] - mean[b]);
@@ -134,15 +142,15 @@ struct ChoiceTables {
     // squared, by which the choice moves; and what the rows of the side feel (O, B) times the pace of its leaves' values.
     void add_pull(Real* to, Index v, Index candidate, Index side, const Real* felt) {
         const Index O = w.outputs();
-        if (w.room.chance[candidate] == 0) return;
-        const double* x = w.sides(v, candidate);
-        const double share = w.p.rate * side_leaves * w.p.shares[v] * w.room.chance[candidate];
+        if (impossible(candidate)) return;
+        const Real* x = w.sides(v, candidate);
+        const Real share = static_cast<Real>(w.p.rate * side_leaves * w.p.shares[v] * w.room.chance[candidate]);
         for (Index o = 0; o < O; ++o, x += side_numbers) {
-            const double slope = x[side], pace = share * x[4 + side];
-            add_scaled<B>(to + o * B, static_cast<Real>(slope), effect(candidate));
-            add_scaled<B>(to + (O + o) * B, static_cast<Real>(slope * slope), effect(candidate));
-            add_scaled<B>(to + o * B, static_cast<Real>(pace / 2), felt + o * B);
-            add_scaled<B>(to + (O + o) * B, static_cast<Real>(pace * slope), felt + o * B);
+            const Real slope = x[side], pace = share * x[4 + side];
+            add_scaled<B>(to + o * B, slope, effect(candidate));
+            add_scaled<B>(to + (O + o) * B, slope * slope, effect(candidate));
+            add_scaled<B>(to + o * B, pace / 2, felt + o * B);
+            add_scaled<B>(to + (O + o) * B, pace * slope, felt + o * B);
         }
     }
 
@@ -153,19 +161,19 @@ struct ChoiceTables {
         return false;
     }
 
-    void add_pulls(Index v, Index f) {
+    // The pulls of the candidates of a column at a node, and those `above` of its parent, unless that is null.
+    void put_pulls(Index v, Index f, const Real* above) {
         const Index O = w.outputs();
-        if (!possible(f)) return;
         const auto& p = w.p;
-        const Real* cell = felt(v, f);
-        Real *to = pull(v, f), *sum = w.room.part, *all = w.room.side, *rest = all + O * B;
+        const Real *cell = felt(v, f), *all = total(v);
+        Real *to = pull(v, f), *sum = w.room.part, *rest = w.room.side;
         const Index width = 2 * O * B;
-        sum_bins(v, f, all);
         const auto start = [&] {
             clear(sum, width);
             for (Index i = 0; i < O * B; ++i) rest[i] = all[i];
         };
         if (w.singles(f)) {
+            copy_pulls(v, f, above);
             start();
             for (Index bin = 0; bin < p.sizes[f]; ++bin) add_others(sum, v, f, bin, all, rest);
             for (Index bin = 0; bin < p.sizes[f]; ++bin) {
@@ -178,6 +186,16 @@ struct ChoiceTables {
             }
             return;
         }
+        const Real* from = above;
+        const auto add_sum = [&](Index bin) {
+            Real* LT_RESTRICT here = to + bin * width;
+            if (from) {
+                const Real* before = from + bin * width;
+                for (Index i = 0; i < width; ++i) here[i] = before[i] + sum[i];
+            } else {
+                for (Index i = 0; i < width; ++i) here[i] = sum[i];
+            }
+        };
         w.for_runs(v, f, [&](Run run) {
             // Candidates at least as long as a bin's place have it on the left, the others on the right.
             start();
@@ -185,9 +203,10 @@ struct ChoiceTables {
                 const Index length = place + 1;
                 if (length >= run.from && length < run.to) add_pull(sum, v, run.candidate + length - run.from, 0, rest);
                 if (!filled(v, f, run.order[place])) continue;
-                add<B>(to + run.order[place] * width, sum, 2 * O);
+                add_sum(run.order[place]);
                 subtract_bin(rest, v, f, run.order[place]);
             }
+            from = to;
             start();
             for (Index place = 0; place < run.bins; ++place) {
                 if (place >= run.from && place < run.to) add_pull(sum, v, run.candidate + place - run.from, 1, rest);
@@ -205,23 +224,29 @@ struct ChoiceTables {
         add_pull(to, v, w.room.candidate[f] + bin, 1, rest);
     }
 
-    // Start the pull of a node from that of its parent. Columns without a candidate that is possible, here or above,
-    // have none, and their tables are not read. chosen: whether the node has candidates at all.
-    void inherit(Index v, bool chosen) {
+    // The pulls of the parent, or zeros if `above` is null.
+    void copy_pulls(Index v, Index f, const Real* above) {
+        const Index size = 2 * width();
+        for (Index bin = 0; bin < w.p.sizes[f]; ++bin) {
+            if (!filled(v, f, bin)) continue;
+            Real* LT_RESTRICT to = pull(v, f) + bin * size;
+            if (!above) clear(to, size);
+            for (Index i = 0; above && i < size; ++i) to[i] = above[bin * size + i];
+        }
+    }
+
+    // The pulls of all columns of a node. Columns without a candidate that is possible, here or above, have none, and
+    // their tables are not read. chosen: whether the node has candidates at all.
+    void put_pulls(Index v, bool chosen) {
         const Index parent = w.room.parent[v];
         w.room.counts[v] = 0;
         for (Index f = 0; f < w.p.d; ++f) {
-            const bool above = parent >= 0 && w.room.active[parent * w.p.d + f];
-            w.room.active[v * w.p.d + f] = above || (chosen && possible(f));
-            if (!w.room.active[v * w.p.d + f]) continue;
+            const Real* above = parent >= 0 && w.room.active[parent * w.p.d + f] ? pull(parent, f) : nullptr;
+            const bool own = chosen && w.room.possible[f];
+            w.room.active[v * w.p.d + f] = above || own;
+            if (!above && !own) continue;
             w.room.columns[v * w.p.d + w.room.counts[v]++] = static_cast<std::int32_t>(f);
-            const Index size = 2 * width();
-            for (Index bin = 0; bin < w.p.sizes[f]; ++bin) {
-                if (!filled(v, f, bin)) continue;
-                Real* LT_RESTRICT to = pull(v, f) + bin * size;
-                const Real* LT_RESTRICT from = above ? pull(parent, f) + bin * size : to;
-                for (Index i = 0; i < size; ++i) to[i] = above ? from[i] : Real(0);
-            }
+            own ? put_pulls(v, f, above) : copy_pulls(v, f, above);
         }
     }
 
@@ -355,14 +380,10 @@ void choice_terms(const Choice<Real>& p, const ChoiceRoom<Real>& room) {
         w.room.chance = room.chances + c * room.candidate[p.d];
         if (!room.known) room.chosen[c] = w.weigh_candidates(c, begin, end);
         const bool chosen = room.chosen[c];
+        if (chosen) tables.weigh_effects(c, begin, end);
         for (Index v = begin; v < end; ++v) {
             if (!p.measured) p.shares[v] = chosen ? shares.share_of(v) : 0;
-            tables.inherit(v, chosen);
-        }
-        if (chosen) {
-            tables.weigh_effects(c, begin, end);
-            for (Index v = begin; v < end; ++v)
-                for (Index f = 0; f < p.d; ++f) tables.add_pulls(v, f);
+            tables.put_pulls(v, chosen);
         }
         begin = end;
     }

@@ -33,6 +33,7 @@ struct Choice {
 constexpr Index side_numbers = 6;  // slope of the gain, value, and pace of the value, of the left and the right side
 
 // What no query changes; C candidates. It is filled in if an earlier call with the same tree left it there.
+template <class Real>
 struct ChoiceKept {
     bool known;
     Index* edges;            // (L + 1) where the rows of each leaf begin
@@ -40,12 +41,12 @@ struct ChoiceKept {
     std::uint8_t* orders;    // (N, cells) of bins
     std::uint8_t* chosen;    // (choices) whether there is a choice
     double *tau, *chances;   // (choices), (choices, C)
-    double* sides;           // (N, C, O, side_numbers)
+    Real* sides;             // (N, C, O, side_numbers)
 };
 
 // What choice_terms works in; S = 3 O + 1 sums.
 template <class Real>
-struct ChoiceRoom : ChoiceKept {
+struct ChoiceRoom : ChoiceKept<Real> {
     Index *cell, *candidate;  // (d + 1) filled in: where columns begin
     Index *leaves, *shares;   // (L) leaves by their parents; (threads + 1) which of them each thread has
     std::int32_t* parent;             // (N + L)
@@ -53,6 +54,7 @@ struct ChoiceRoom : ChoiceKept {
     std::int32_t *columns, *counts;   // (N, d), (N) the columns that have a pull at a node, and how many they are
     std::uint8_t *active, *codes;     // (N, d) whether a column is one of them; (n, d) by place
     std::uint8_t* filled;             // (N, cells) whether a cell has rows or test rows
+    std::uint8_t* possible;           // (d) whether a column has a candidate that is possible at the present choice
     double *terms, *sums, *slot_sums;  // (n, S) by place, (N, cells, S), (N + L, S)
     double* squares;                   // (L, 3) sums of squares and products of the terms of one output
     double *gain, *left_rows, *right_rows, *last_rows;  // (C)
@@ -60,7 +62,7 @@ struct ChoiceRoom : ChoiceKept {
     double *slope, *left, *right, *keys;                // (O), (S), (S), (256)
     Real* factors;  // (n, O, 1 + K, 2) by place
     Real *felt, *pull, *effect, *all, *part;  // (N, cells, O, B), (N, cells, 2, O, B), (C, B), (2 O B), (threads, 2 O B)
-    Real* side;                               // (2, O, B)
+    Real *side, *total;                       // (2, O, B), (N, O, B) felt by all rows of a node
     // Unless shares were measured: leaves below each slot (N + L), the first of them (N + L) in this order (L); rows of
     // each cell (L, cells); how many rows a leaf has (L), and the share of its pairs that stay together (L)
     std::int32_t *below, *first, *leaf_at, *counts_of;

@@ -136,20 +136,17 @@ struct ChoiceWork : ChoiceRows<Real, one> {
         room.left_rows[candidate] += left[3 * outputs()];
         room.right_rows[candidate] += right[3 * outputs()];
         room.last_rows[candidate] += there;
+        Real* to = room.sides + (v * room.candidate[p.d] + candidate) * side_numbers * outputs();
         if (alone && !(there > 0 && large_enough(left) && large_enough(right))) {
             room.left_rows[candidate] = -__builtin_inf();
+            for (Index i = 0; i < side_numbers * outputs(); ++i) to[i] = 0;
             return;
         }
-        double* to = room.sides + (v * room.candidate[p.d] + candidate) * side_numbers * outputs();
         for (Index o = 0; o < outputs(); ++o, to += side_numbers) {
             const Side L = side(left, o, l2_of(f)), R = side(right, o, l2_of(f));
             room.gain[candidate] += L.gain + R.gain;
-            to[0] = L.slope;
-            to[1] = R.slope;
-            to[2] = L.value;
-            to[3] = R.value;
-            to[4] = L.pace;
-            to[5] = R.pace;
+            const double numbers[side_numbers] = {L.slope, R.slope, L.value, R.value, L.pace, R.pace};
+            for (Index i = 0; i < side_numbers; ++i) to[i] = static_cast<Real>(numbers[i]);
         }
     }
 
@@ -231,7 +228,7 @@ struct ChoiceWork : ChoiceRows<Real, one> {
         return true;
     }
 
-    const double* sides(Index v, Index candidate) const {
+    const Real* sides(Index v, Index candidate) const {
         return room.sides + (v * room.candidate[p.d] + candidate) * side_numbers * outputs();
     }
 };
