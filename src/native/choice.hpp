@@ -140,17 +140,15 @@ struct ChoiceTables {
 
     // to (2, O, B) += the pull of one side of a candidate on its rows: its weighted effect times slope, and times slope
     // squared, by which the choice moves; and what the rows of the side feel (O, B) times the pace of its leaves' values.
-    void add_pull(Real* to, Index v, Index candidate, Index side, const Real* felt) {
+    LT_INLINE void add_pull(Real* to, Index v, Index candidate, Index side, const Real* felt) {
         const Index O = w.outputs();
         if (impossible(candidate)) return;
         const Real* x = w.sides(v, candidate);
         const Real share = static_cast<Real>(w.p.rate * side_leaves * w.p.shares[v] * w.room.chance[candidate]);
         for (Index o = 0; o < O; ++o, x += side_numbers) {
             const Real slope = x[side], pace = share * x[4 + side];
-            add_scaled<B>(to + o * B, slope, effect(candidate));
-            add_scaled<B>(to + (O + o) * B, slope * slope, effect(candidate));
-            add_scaled<B>(to + o * B, pace / 2, felt + o * B);
-            add_scaled<B>(to + (O + o) * B, pace * slope, felt + o * B);
+            add_both<B>(to + o * B, slope, effect(candidate), pace / 2, felt + o * B);
+            add_both<B>(to + (O + o) * B, slope * slope, effect(candidate), pace * slope, felt + o * B);
         }
     }
 
@@ -161,58 +159,58 @@ struct ChoiceTables {
         return false;
     }
 
-    // The pulls of the candidates of a column at a node, and those `above` of its parent, unless that is null.
-    void put_pulls(Index v, Index f, const Real* above) {
+    // The pulls of the candidates of a column at a node that send one category to the left, and those `above` of its
+    // parent, unless that is null.
+    void put_pulls_of_categories(Index v, Index f, const Real* above) {
         const Index O = w.outputs();
-        const auto& p = w.p;
         const Real *cell = felt(v, f), *all = total(v);
-        Real *to = pull(v, f), *sum = w.room.part, *rest = w.room.side;
-        const Index width = 2 * O * B;
-        const auto start = [&] {
-            clear(sum, width);
-            for (Index i = 0; i < O * B; ++i) rest[i] = all[i];
-        };
-        if (w.singles(f)) {
-            copy_pulls(v, f, above);
-            start();
-            for (Index bin = 0; bin < p.sizes[f]; ++bin) add_others(sum, v, f, bin, all, rest);
-            for (Index bin = 0; bin < p.sizes[f]; ++bin) {
-                if (!filled(v, f, bin)) continue;
-                Real *here = to + bin * width, *own = w.room.all;
-                clear(own, width);
-                add_others(own, v, f, bin, all, rest);
-                for (Index i = 0; i < width; ++i) here[i] += sum[i] - own[i];
-                add_pull(here, v, w.room.candidate[f] + bin, 0, cell + bin * O * B);
-            }
-            return;
+        Real *to = pull(v, f), *sum = w.room.part, *rest = w.room.side, *own = w.room.all;
+        copy_pulls(v, f, above);
+        clear(sum, 2 * O * B);
+        for (Index bin = 0; bin < w.p.sizes[f]; ++bin) add_others(sum, v, f, bin, all, rest);
+        for (Index bin = 0; bin < w.p.sizes[f]; ++bin) {
+            if (!filled(v, f, bin)) continue;
+            Real* here = to + bin * 2 * O * B;
+            clear(own, 2 * O * B);
+            add_others(own, v, f, bin, all, rest);
+            for (Index i = 0; i < 2 * O * B; ++i) here[i] += sum[i] - own[i];
+            add_pull(here, v, w.room.candidate[f] + bin, 0, cell + bin * O * B);
         }
+    }
+
+    // The same for candidates that send the first bins of an order to the left.
+    void put_pulls_of_runs(Index v, Index f, const Real* above) {
+        const Index O = w.outputs(), width = 2 * O * B;
+        const Real *cell = felt(v, f), *all = total(v);
+        Real* to = pull(v, f);
         const Real* from = above;
-        const auto add_sum = [&](Index bin) {
-            Real* LT_RESTRICT here = to + bin * width;
-            if (from) {
-                const Real* before = from + bin * width;
-                for (Index i = 0; i < width; ++i) here[i] = before[i] + sum[i];
-            } else {
-                for (Index i = 0; i < width; ++i) here[i] = sum[i];
-            }
-        };
         w.for_runs(v, f, [&](Run run) {
+            Real own[one ? 3 * B : 1];  // in registers
+            Real *sum = one ? own : w.room.part, *rest = one ? own + 2 * B : w.room.side;
+            const auto start = [&] {
+                clear(sum, width);
+                for (Index i = 0; i < O * B; ++i) rest[i] = all[i];
+            };
+            const auto add_sum = [&](Index bin) {
+                for (Index o = 0; o < 2 * O; ++o) {
+                    const Index at = bin * width + o * B;
+                    from ? put_sum<B>(to + at, from + at, sum + o * B) : put<B>(to + at, sum + o * B);
+                }
+                const Real* x = cell + bin * O * B;
+                for (Index i = 0; i < O * B; ++i) rest[i] -= x[i];
+            };
             // Candidates at least as long as a bin's place have it on the left, the others on the right.
             start();
             for (Index place = run.bins - 1; place >= 0; --place) {
                 const Index length = place + 1;
                 if (length >= run.from && length < run.to) add_pull(sum, v, run.candidate + length - run.from, 0, rest);
-                if (!filled(v, f, run.order[place])) continue;
-                add_sum(run.order[place]);
-                subtract_bin(rest, v, f, run.order[place]);
+                if (filled(v, f, run.order[place])) add_sum(run.order[place]);
             }
             from = to;
             start();
             for (Index place = 0; place < run.bins; ++place) {
                 if (place >= run.from && place < run.to) add_pull(sum, v, run.candidate + place - run.from, 1, rest);
-                if (!filled(v, f, run.order[place])) continue;
-                add<B>(to + run.order[place] * width, sum, 2 * O);
-                subtract_bin(rest, v, f, run.order[place]);
+                if (filled(v, f, run.order[place])) add_sum(run.order[place]);
             }
         });
     }
@@ -246,7 +244,10 @@ struct ChoiceTables {
             w.room.active[v * w.p.d + f] = above || own;
             if (!above && !own) continue;
             w.room.columns[v * w.p.d + w.room.counts[v]++] = static_cast<std::int32_t>(f);
-            own ? put_pulls(v, f, above) : copy_pulls(v, f, above);
+            if (!own)
+                copy_pulls(v, f, above);
+            else
+                w.singles(f) ? put_pulls_of_categories(v, f, above) : put_pulls_of_runs(v, f, above);
         }
     }
 
@@ -302,10 +303,10 @@ struct ChoiceTables {
                 const Real* factors = room.factors + r * O * 2 * (1 + p.K);
                 for (Index o = 0; o < O; ++o) {
                     const Real *slopes = sum + o * B, *squares = sum + (O + o) * B;
-                    add_both(p.out + j * B, factors, slopes, squares);
+                    add_both<B>(p.out + j * B, factors[0], slopes, factors[1], squares);
                     factors += 2;
                     for (Index k = 0; k < p.K; ++k, factors += 2)
-                        add_both(p.abar + (j * p.K + k) * B, factors, slopes, squares);
+                        add_both<B>(p.abar + (j * p.K + k) * B, factors[0], slopes, factors[1], squares);
                 }
             }
         });
@@ -329,20 +330,15 @@ struct ChoiceTables {
                 const Real* sum = sums + 2 * j;
                 Real factors[2];
                 w.weight_factors(j, 0, factors);
-                add_both(p.out + j, factors, sum, sum + 1);
+                add_both<1>(p.out + j, factors[0], sum, factors[1], sum + 1);
                 for (Index k = 0; k < p.K; ++k) {
                     w.score_factors(j, 0, k, factors);
-                    add_both(p.abar + j * p.K + k, factors, sum, sum + 1);
+                    add_both<1>(p.abar + j * p.K + k, factors[0], sum, factors[1], sum + 1);
                 }
             }
         });
     }
 
-    // to (B) += factors (2) times slopes (B) and squares (B)
-    LT_INLINE void add_both(Real* to, const Real* factors, const Real* slopes, const Real* squares) {
-        add_scaled<B>(to, factors[0], slopes);
-        add_scaled<B>(to, factors[1], squares);
-    }
 };
 
 // Put the rows in the order of their leaves, and sum over them what no query changes.

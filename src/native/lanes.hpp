@@ -68,12 +68,39 @@ LT_INLINE void add(Real* LT_RESTRICT to_, const Real* LT_RESTRICT from_, Index O
     }
 }
 
+// to (B) = a (B) + b (B); `to` may be `a`.
+template <int B, class Real>
+LT_INLINE void put_sum(Real* to_, const Real* a_, const Real* LT_RESTRICT b_) {
+    auto to = units<B>(to_);
+    auto a = units<B>(a_);
+    auto b = units<B>(b_);
+    LT_UNITS(B) to[i_] = a[i_] + b[i_];
+}
+
+// to (B) = from (B).
+template <int B, class Real>
+LT_INLINE void put(Real* LT_RESTRICT to_, const Real* LT_RESTRICT from_) {
+    auto to = units<B>(to_);
+    auto from = units<B>(from_);
+    LT_UNITS(B) to[i_] = from[i_];
+}
+
 // to (B) += c from (B).
 template <int B, class Real>
 LT_INLINE void add_scaled(Real* LT_RESTRICT to_, Real c, const Real* LT_RESTRICT from_) {
     auto to = units<B>(to_);
     auto from = units<B>(from_);
     LT_UNITS(B) to[i_] += c * from[i_];
+}
+
+// to (B) += c from (B) + d other (B).
+template <int B, class Real>
+LT_INLINE void add_both(Real* LT_RESTRICT to_, Real c, const Real* LT_RESTRICT from_, Real d,
+                        const Real* LT_RESTRICT other_) {
+    auto to = units<B>(to_);
+    auto from = units<B>(from_);
+    auto other = units<B>(other_);
+    LT_UNITS(B) to[i_] += c * from[i_] + d * other[i_];
 }
 
 }  // namespace
