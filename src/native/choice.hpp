@@ -180,39 +180,40 @@ struct ChoiceTables {
 
     // The same for candidates that send the first bins of an order to the left.
     void put_pulls_of_runs(Index v, Index f, const Real* above) {
+        w.for_runs(v, f, [=](Run run) {
+            put_pulls_of_run(v, f, run, run.candidate == w.room.candidate[f] ? above : pull(v, f));
+        });
+    }
+    void put_pulls_of_run(Index v, Index f, Run run, const Real* from) {
         const Index O = w.outputs(), width = 2 * O * B;
         const Real *cell = felt(v, f), *all = total(v);
-        Real* to = pull(v, f);
-        const Real* from = above;
-        w.for_runs(v, f, [&](Run run) {
-            Real own[one ? 3 * B : 1];  // in registers
-            Real *sum = one ? own : w.room.part, *rest = one ? own + 2 * B : w.room.side;
-            const auto start = [&] {
-                clear(sum, width);
-                for (Index i = 0; i < O * B; ++i) rest[i] = all[i];
-            };
-            const auto add_sum = [&](Index bin) {
-                for (Index o = 0; o < 2 * O; ++o) {
-                    const Index at = bin * width + o * B;
-                    from ? put_sum<B>(to + at, from + at, sum + o * B) : put<B>(to + at, sum + o * B);
-                }
-                const Real* x = cell + bin * O * B;
-                for (Index i = 0; i < O * B; ++i) rest[i] -= x[i];
-            };
-            // Candidates at least as long as a bin's place have it on the left, the others on the right.
-            start();
-            for (Index place = run.bins - 1; place >= 0; --place) {
-                const Index length = place + 1;
-                if (length >= run.from && length < run.to) add_pull(sum, v, run.candidate + length - run.from, 0, rest);
-                if (filled(v, f, run.order[place])) add_sum(run.order[place]);
+        Real own[one ? 3 * B : 1];  // in registers
+        Real *to = pull(v, f), *sum = one ? own : w.room.part, *rest = one ? own + 2 * B : w.room.side;
+        const auto start = [&] {
+            clear(sum, width);
+            for (Index i = 0; i < O * B; ++i) rest[i] = all[i];
+        };
+        const auto add_sum = [&](Index bin) {
+            for (Index o = 0; o < 2 * O; ++o) {
+                const Index at = bin * width + o * B;
+                from ? put_sum<B>(to + at, from + at, sum + o * B) : put<B>(to + at, sum + o * B);
             }
-            from = to;
-            start();
-            for (Index place = 0; place < run.bins; ++place) {
-                if (place >= run.from && place < run.to) add_pull(sum, v, run.candidate + place - run.from, 1, rest);
-                if (filled(v, f, run.order[place])) add_sum(run.order[place]);
-            }
-        });
+            const Real* x = cell + bin * O * B;
+            for (Index i = 0; i < O * B; ++i) rest[i] -= x[i];
+        };
+        // Candidates at least as long as a bin's place have it on the left, the others on the right.
+        start();
+        for (Index place = run.bins - 1; place >= 0; --place) {
+            const Index length = place + 1;
+            if (length >= run.from && length < run.to) add_pull(sum, v, run.candidate + length - run.from, 0, rest);
+            if (filled(v, f, run.order[place])) add_sum(run.order[place]);
+        }
+        from = to;
+        start();
+        for (Index place = 0; place < run.bins; ++place) {
+            if (place >= run.from && place < run.to) add_pull(sum, v, run.candidate + place - run.from, 1, rest);
+            if (filled(v, f, run.order[place])) add_sum(run.order[place]);
+        }
     }
 
     // to (2, O, B) += the pull on the rows of all other categories, if this one goes left
