@@ -62,14 +62,13 @@ struct ChoiceTables {
     }
 
     // effect += the children's values under a candidate, as the queries see them.
-    void add_effect(Index v, Index candidate, const Real* left, const Real* all) {
+    LT_INLINE void add_effect(Index v, Index candidate, const Real* left, const Real* all) {
         const Index O = w.outputs();
         if (impossible(candidate)) return;
         const Real rate = static_cast<Real>(w.p.rate);
         const Real* x = w.sides(v, candidate);
         for (Index o = 0; o < O; ++o, x += side_numbers) {
-            add_scaled<B>(effect(candidate), rate * (x[2] - x[3]), left + o * B);
-            add_scaled<B>(effect(candidate), rate * x[3], all + o * B);
+            add_both<B>(effect(candidate), rate * (x[2] - x[3]), left + o * B, rate * x[3], all + o * B);
         }
     }
 
@@ -96,25 +95,23 @@ struct ChoiceTables {
     }
 
     void add_effects(Index v, Index f) {
-        const Index O = w.outputs();
         if (!w.room.possible[f]) return;
-        const Real* all = total(v);
+        if (!w.singles(f)) return w.for_runs(v, f, [=](Run run) { add_effects_of_run(v, f, run); });
         Real* left = w.room.part;
-        if (w.singles(f)) {
-            for (Index bin = 0; bin < w.p.sizes[f]; ++bin) {
-                clear(left, O * B);
-                add_bin(left, v, f, bin);
-                add_effect(v, w.room.candidate[f] + bin, left, all);
-            }
-            return;
+        for (Index bin = 0; bin < w.p.sizes[f]; ++bin) {
+            clear(left, width());
+            add_bin(left, v, f, bin);
+            add_effect(v, w.room.candidate[f] + bin, left, total(v));
         }
-        w.for_runs(v, f, [&](Run run) {
-            clear(left, O * B);
-            for (Index length = 1; length < run.to; ++length) {
-                add_bin(left, v, f, run.order[length - 1]);
-                if (length >= run.from) add_effect(v, run.candidate + length - run.from, left, all);
-            }
-        });
+    }
+    void add_effects_of_run(Index v, Index f, Run run) {
+        Real own[one ? B : 1];  // in registers
+        Real* left = one ? own : w.room.part;
+        clear(left, width());
+        for (Index length = 1; length < run.to; ++length) {
+            add_bin(left, v, f, run.order[length - 1]);
+            if (length >= run.from) add_effect(v, run.candidate + length - run.from, left, total(v));
+        }
     }
 
     // Effects of all candidates of a choice, less their mean, times the candidates' weights.
