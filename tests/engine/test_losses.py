@@ -64,6 +64,9 @@ def test_derivatives_in_the_score(loss, y):
             H,
         )
         np.testing.assert_allclose(loss.third_dot(loss.state(A), y, s)[:, :, k], hs, atol=TOLERANCE)
+        own = slope(lambda e, k=k: loss.hessian_diagonal(loss.state(A + e * bump(K, k)), y), H)
+        third = loss.third_diagonal(loss.state(A), y)[:, :, k]
+        np.testing.assert_allclose(third, own, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize(("loss", "y"), NUMBERS, ids=ids[: len(NUMBERS)])

@@ -108,12 +108,12 @@ class LinearPasses:
                 break
             state = e.loss.state(A)
             j = e.loss.jacobian(state, rows.y)
+            k = e.loss.third_diagonal(state, rows.y)
             for r in range(e.trees(t).start, e.trees(t).stop):
                 o = int(e.first_output[r])
                 pulls = self._pulls(t, r, rows, fbar[e.leaf_range(t)])
-                k = e.loss.third_dot(state, rows.y, _one_output(o, A))[:, o]  # (n, K)
                 for output in range(e.n_outputs):
-                    slope = pulls.dot(j[:, o, output], k[:, output])
+                    slope = pulls.dot(j[:, o, output], k[:, o, output])
                     abar[:, output] += rows.w[:, None] * slope
             self._undo_moves(t, abar, fbar, base)
         return LinearAdjoint(fbar, base + abar.sum(axis=0))
@@ -281,14 +281,14 @@ class LinearPasses:
         g = e.loss.gradient(state, rows.y)
         h = e.loss.hessian(state, rows.y)
         j = e.loss.jacobian(state, rows.y)
+        k = e.loss.third_diagonal(state, rows.y)
         out = np.zeros_like(values)
         for r in range(e.trees(t).start, e.trees(t).stop):
             o = int(e.first_output[r])
             ids = np.asarray(e.leaves[r])
             drawn = 1.0 if rows.sample is None else rows.sample[r]
-            k = e.loss.third_dot(state, rows.y, _one_output(o, A))[:, o]
             dg = drawn * (dw * g[:, o] + rows.w * np.einsum("nk,nk->n", j[:, o], dA))
-            dh = drawn * (dw * h[:, o, o] + rows.w * np.einsum("nk,nk->n", k, dA))
+            dh = drawn * (dw * h[:, o, o] + rows.w * np.einsum("nk,nk->n", k[:, o], dA))
             z = fit_numbers(here, ids, columns_of(e.leaves))
             by_function = dg + dh * np.einsum("np,np->n", z, functions.theta[ids])
             by_c = dg + dh * constants.s[0, ids, 0]

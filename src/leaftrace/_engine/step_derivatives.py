@@ -31,12 +31,7 @@ class StepDerivatives:
         own = self.h[:, :, None]
         if np.array_equal(self.j, own):  # as mostly with one output: it is held in memory once
             self.j = own
-        units = np.eye(e.n_outputs)
-        in_scores = (
-            loss.third_dot(state, y, np.broadcast_to(units[o], self.g.shape))[:, o]
-            for o in range(e.n_outputs)
-        )
-        self.k = np.stack(list(in_scores), axis=1)
+        self.k = loss.third_diagonal(state, y)
 
     def of(self, outputs: slice) -> tuple[F64, F64, F64, F64]:
         """g, h (n, O) of some outputs, and their derivatives j, k (n, O, K) in all scores."""

@@ -104,6 +104,10 @@ class Loss(Criterion, Protocol):
 
     def jacobian(self, state: F64, y: F64) -> F64: ...
     def third_dot(self, state: F64, y: F64, s: F64) -> F64: ...
+    def third_diagonal(self, state: F64, y: F64) -> F64:
+        """(n, K, K) the derivatives of `hessian_diagonal` in all scores."""
+        ...
+
     def own_terms(self, state: F64, y: F64) -> OwnTerms | None:
         """g, j, h and k of each output in its own score; None if outputs depend on each other."""
         ...
@@ -129,6 +133,13 @@ class _Common:
 
     def value_gradient(self: Loss, F: F64, y: F64) -> F64:
         return self.gradient(self.state(F), y)
+
+    def third_diagonal(self: Loss, state: F64, y: F64) -> F64:
+        units = np.eye(self.n_outputs)
+        rows = (len(y), self.n_outputs)
+        outputs = range(self.n_outputs)
+        found = [self.third_dot(state, y, np.broadcast_to(units[o], rows))[:, o] for o in outputs]
+        return np.stack(found, axis=1)
 
     def own_terms(self, state: F64, y: F64) -> OwnTerms | None:
         return None
@@ -332,6 +343,9 @@ class Softmax(_Exponential, _Newton):
         r = state * (s - np.sum(state * s, axis=1, keepdims=True))
         left = r[:, :, None] * (np.eye(self.n_outputs) - p[:, None, :])
         return left - p[:, :, None] * r[:, None, :]
+
+    def third_diagonal(self, state: F64, y: F64) -> F64:
+        return (1 - 2 * state)[:, :, None] * self.hessian(state, y)
 
     def label_gradient(self, state: F64, y: F64) -> F64:
         return np.broadcast_to(-np.eye(self.n_outputs), (len(y), self.n_outputs, self.n_outputs))

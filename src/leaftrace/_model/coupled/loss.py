@@ -285,7 +285,7 @@ class CoupledLoss(Additive):
 
     _refused: Any = _refuse
     value = value_gradient = gradient = _refused
-    hessian = hessian_diagonal = jacobian = third_dot = _refused
+    hessian = hessian_diagonal = jacobian = third_dot = third_diagonal = _refused
     label_gradient = label_hessian_dot = difference = _refused
 
 
