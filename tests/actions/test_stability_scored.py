@@ -8,6 +8,7 @@ from xgboost import XGBRegressor
 
 import leaftrace as lt
 from leaftrace import ensemble_influence
+from leaftrace._engine.refits_elsewhere import RefitsElsewhere
 
 
 def light(seed):
@@ -28,8 +29,10 @@ def extreme(seed):
     )
 
 
-def values_by_hand(found, make, data, w, method, slopes, tests):
-    """Values (members, n, tests) of a plain loop, and whether a row is in the bag (members, n)."""
+def values_by_hand(found, make, data, w, method, slopes, tests, refits):
+    """Values (members, n, tests) of a plain loop, and whether a row is in the bag (members, n).
+
+    With refits, they are means over three refits: of rows inside and of rows outside, brought to one size."""
     values = np.empty((len(found.members), len(data.y), tests))
     for k, member in enumerate(found.members):
         own = np.flatnonzero(member.bag)
@@ -44,13 +47,35 @@ def values_by_hand(found, make, data, w, method, slopes, tests):
             values[k, rest] = tracer.score_candidates(*new, **asked).values
         slopes[k] = np.ravel(model.predict(data.X_test[:tests])) - data.y_test[:tests]
         values[k] *= len(own) / len(data.y)
+        if refits and len(rest):
+            values[k] = refitted_by_hand(tracer, data, w, own, rest, slopes[k], tests, method)
     return values, np.array([member.bag for member in found.members])
+
+
+def refitted_by_hand(tracer, data, w, own, rest, slopes, tests, method):
+    """Return values (n, tests) of one member that is refitted on its rows, on the rest and on all."""
+    n = len(data.y)
+    elsewhere = RefitsElsewhere(tracer.engine, data.X[rest], data.y[rest], w[rest])
+    order = np.concatenate([own, rest])
+    test = data.X_test[:tests]
+    asked = tracer.engine.queries(test, None, "prediction", None, None, None)[0]
+    inside, outside = np.full((2, 3, n, tests), np.nan)
+    for k, rows in enumerate([own, rest, np.arange(n)]):
+        there = np.isin(order, rows)
+        values = len(rows) / n * elsewhere.values(there, asked, test, method.temperature)
+        inside[k, order[there]] = values[there]
+        outside[k, order[~there]] = values[~there]
+    inside, outside = np.nanmean(inside, axis=0), np.nanmean(outside, axis=0)
+    size = np.abs(slopes) * np.sqrt((inside**2).mean(axis=0))
+    scale = np.median(size / (np.abs(slopes) * np.sqrt((outside**2).mean(axis=0))))
+    return (inside + scale * outside) / 2
 
 
 @pytest.mark.parametrize(
     ("make", "given", "method", "weighted"),
     [
         (light, {"members": 8}, lt.StructureInfluence(0.25), True),
+        (light, {"members": 8, "refits": False}, lt.StructureInfluence(0.25), True),
         (light, {"members": 8, "method": lt.LeafInfluence()}, lt.LeafInfluence(), True),
         (
             extreme,
@@ -79,7 +104,8 @@ def test_rows_inside_and_outside_of_bags_count_alike(make, given, method, weight
         **scored,
     )
     slopes = np.empty((len(found.members), 3))
-    values, inside = values_by_hand(found, make, data, w, method, slopes, 3)
+    refits = method != lt.LeafInfluence() and given.get("refits", True)
+    values, inside = values_by_hand(found, make, data, w, method, slopes, 3, refits)
     values *= slopes.mean(axis=0)
     kinds = [np.where(mask[:, :, None], values, np.nan) for mask in (inside, ~inside)]
     own, left_out = (np.nanmean(kind, axis=0) for kind in kinds)
@@ -102,7 +128,8 @@ def test_rows_inside_and_outside_of_bags_count_alike(make, given, method, weight
         top["loss_change_if_removed"], mean[np.asarray(top["position"])], rtol=1e-3
     )
     count = len(found.members)
-    assert found.influence.method.endswith(f"mean of {count} models, rows left out at weight zero")
+    done = " refitted on three sets of rows" * refits + ", rows left out at weight zero"
+    assert found.influence.method.endswith(f"mean of {count} models{done}")
     kind = "trees fixed" if method == lt.LeafInfluence() else "soft splits"
     assert set(top["change_is"]) == {f"first order, {kind}"}
 
@@ -118,8 +145,9 @@ def test_mean_slopes_of_several_classes_means_and_goals():
     data = three_classes()
     rows = data.X, data.y, data.X_test[:5], data.y_test[:5]
     asked = {"members": 8, "n_jobs": 1}
-    columns = ensemble_influence(three, *rows, **asked)
-    mean = ensemble_influence(three, *rows, reduce="mean", **asked)
+    alone = asked | {"refits": False}  # each member's refits have a scale of their own
+    columns = ensemble_influence(three, *rows, **alone)
+    mean = ensemble_influence(three, *rows, reduce="mean", **alone)
     assert mean.influence.of == "loss"
     assert mean.influence.test_index.tolist() == ["mean"]
     # The two have other scales of rows left out: the median over columns, and that of the mean.
@@ -136,6 +164,7 @@ def test_mean_slopes_of_several_classes_means_and_goals():
         lambda F: (np.exp(F) / np.exp(F).sum(axis=1, keepdims=True) - truth) / len(F),
         name="log loss",
     )
+    mean = ensemble_influence(three, *rows, reduce="mean", **asked)
     goal = ensemble_influence(three, *rows[:3], of=loss, **asked)
     assert goal.influence.of == "log loss"
     np.testing.assert_allclose(
@@ -157,6 +186,20 @@ def test_splits_that_cannot_give_way_are_held_fixed():
     np.testing.assert_array_equal(found.influence.values, plain.influence.values)
     with pytest.raises(lt.UnsupportedModel, match="extra_trees"):
         ensemble_influence(make, *rows, members=6, n_jobs=1, method=lt.StructureInfluence())
+
+
+def test_models_that_draw_rows_anew_are_not_refitted():
+    """What they would have drawn of other rows is not known; the advice says so."""
+    data = numbers()
+    rows = data.X, data.y, data.X_test[:2], data.y_test[:2]
+    make = lambda seed: light(seed).set_params(subsample=0.7, subsample_freq=1)  # noqa: E731
+    found = ensemble_influence(make, *rows, members=6, n_jobs=1)
+    assert "Trees are not refitted on other rows: these models drew or weighed rows" in found.advice
+    plain = ensemble_influence(make, *rows, members=6, n_jobs=1, refits=False)
+    np.testing.assert_array_equal(found.influence.values, plain.influence.values)
+    assert "refitted" not in plain.advice
+    with pytest.raises(lt.UnsupportedModel, match="refits=True is not possible: these models"):
+        ensemble_influence(make, *rows, members=6, n_jobs=1, refits=True)
 
 
 def test_wrong_questions_are_refused_before_the_second_training():
@@ -192,6 +235,8 @@ def test_bags_in_turn_without_left_out_rows():
     [
         ({"X_test": None, "y_test": None}, "score_left_out=True needs X_test"),
         ({"method": lt.LeafRefit()}, "with score_left_out=True it can be"),
+        ({"method": lt.LeafInfluence(), "refits": True}, "refits=True is for rows left out"),
+        ({"score_left_out": False, "refits": True}, "refits=True is for rows left out"),
         ({"bag": ()}, "every row must be in two bags"),
         ({"bag": (1.0, 0.0)}, "every row must be in two bags"),
         ({"bag": (0.5, 0.4), "score_left_out": False}, "every row must be in two bags"),

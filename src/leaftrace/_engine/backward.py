@@ -31,7 +31,13 @@ from .node_slopes import NodeSlopes
 from .placed_rows import PlacedRows
 from .queries import Queries
 from .replay import Trace
-from .row_effects import base_effect, base_label_effect, direct_effects, label_effects
+from .row_effects import (
+    base_effect,
+    base_label_effect,
+    direct_effects,
+    joining_effects,
+    label_effects,
+)
 from .scored_pass import goes_by_scores, steps_by_scores
 from .workspace import Workspace, chunks_of
 
@@ -314,6 +320,11 @@ def expand_training(work: Workspace, adjoint: LeafAdjoint, index: Ints | None) -
 def expand_candidates(work: Workspace, adjoint: LeafAdjoint, rows: PlacedRows) -> Real:
     """(rows, columns) dQ/dw of any rows; at weight zero for those outside the training set."""
     return _expand(work, adjoint, rows, direct_effects(work.trace, rows, work.dtype))
+
+
+def expand_joining(work: Workspace, adjoint: LeafAdjoint, rows: PlacedRows, weight: F64) -> Real:
+    """(rows, columns) dQ/dw of rows of weight zero, in the denominators as if they had `weight` (rows,)."""
+    return _expand(work, adjoint, rows, joining_effects(work.trace, rows, weight, work.dtype))
 
 
 def expand_labels(work: Workspace, adjoint: LeafAdjoint, rows: PlacedRows) -> Real:

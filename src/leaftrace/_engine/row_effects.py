@@ -281,6 +281,7 @@ class _TreeIteration(NamedTuple):
     state: F64  # (n, C) of the loss at the scores of the iteration
     s: F64  # (n, K) s of each row's leaf
     N: F64  # (n, O, O) N of each row's leaf
+    D: F64  # (n, O, O) D of each row's leaf
 
 
 def _tree_iterations(trace: Trace, rows: PlacedRows, t: int, A: F64) -> Iterator[_TreeIteration]:
@@ -298,7 +299,45 @@ def _tree_iterations(trace: Trace, rows: PlacedRows, t: int, A: F64) -> Iterator
             state = start if q == 0 else e.loss.moved(start, e.loss.shift(step.S[q])[ids])
             s = np.zeros_like(A)
             s[:, outputs] = step.s[q, ids]
-            yield _TreeIteration(r, outputs, effects, state, s, step.N[q, ids])
+            yield _TreeIteration(r, outputs, effects, state, s, step.N[q, ids], step.D[q, ids])
+
+
+def joining_effects(trace: Trace, rows: PlacedRows, weight: F64, dtype: np.dtype) -> Real:
+    """V (trees, n, O) of rows of weight zero, with the denominators that leaves would have with them.
+
+    The derivative at weight zero divides by the D of the leaf. Where the rows that have weight leave it
+    next to none, one more row would move the leaf far less than that says. Here N has D + w h in the
+    place of D, with h (1 by the gradient rule) and the weight w of the row.
+
+    ``weight``: (n,) that each row would have
+    """
+    e = trace.ensemble
+    V = np.zeros((len(e.first_output), len(rows), trace.effect_outputs))
+    for t, A in forward_scores(trace, rows):
+        for it in _tree_iterations(trace, rows, t, A):
+            own = np.broadcast_to(np.eye(e.leaf_outputs), it.N.shape)
+            hs = it.s
+            if e.rule.newton:
+                hessian = e.loss.hessian(it.state, rows.y)
+                hs = np.einsum("nab,nb->na", hessian, it.s)
+                own = hessian[:, it.outputs, it.outputs]
+            direct = (e.loss.gradient(it.state, rows.y) + hs)[:, it.outputs]
+            damped = _damped(it.D, weight[:, None, None] * own, direct)
+            V[e.trees(t)][it.r][:, it.effects] += np.einsum("nab,nb->na", it.N, damped)
+    return V.astype(dtype)
+
+
+def _damped(D: F64, own: F64, direct: F64) -> F64:
+    """(n, O) D (D + own)^-1 direct; all D and own (n, O, O). Where that has no inverse, direct itself."""
+    if direct.shape[1] == 1:
+        total = (D + own)[:, 0]
+        return np.divide(D[:, 0] * direct, total, out=direct.copy(), where=total > 0)
+    total = D + own
+    solvable = np.linalg.cond(total) < 1 / np.finfo(float).eps
+    out = direct.copy()
+    solved = np.linalg.solve(total[solvable], direct[solvable][:, :, None])
+    out[solvable] = np.einsum("nab,nbc->na", D[solvable], solved)
+    return out
 
 
 # ---- label effects ----

@@ -98,7 +98,7 @@ def choice_l2(e: Ensemble, by_weight: bool) -> float:
     gradient, bound it.
     """
     h = np.ones((e.n_rows, 1)) if by_weight else e.second_derivatives(e.start())
-    row = float((e.w[:, None] * h).mean())
+    row = float((e.w[:, None] * h).mean(axis=1).sum()) / e.counted_rows
     return max(e.lam, LEAST_ROWS * row)
 
 

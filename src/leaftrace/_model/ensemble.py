@@ -388,11 +388,15 @@ class Ensemble:
     def keep(self, index: Ints) -> Ensemble:
         """An ensemble whose sums over rows are those of `take`.
 
-        Leaves on disk are not copied: the other rows stay, marked as removed, with weight zero. Rows
-        that are coupled would still act on each other, so theirs are copied.
+        Leaves on disk are not copied: the other rows stay, without weight. Rows that are coupled would
+        still act on each other, so theirs are copied.
         """
         if not isinstance(self.leaves, np.memmap) or self.coupled:
             return self.take(index)
+        return self.weigh_only(index)
+
+    def weigh_only(self, index: Ints) -> Ensemble:
+        """The same rows, of which these alone have weight; the others are marked as removed."""
         removed = np.ones(self.n_rows, bool)
         removed[index] = False
         w = np.where(removed, 0.0, self.w)

@@ -27,9 +27,10 @@ def of_ensemble_influence(given: Any) -> Course:
         done = course.add(f"members of {size:,} rows", count, work=member)
         assert done is not None
         values = done[1].own.values
-        # Two matrices of the size of the answer for each kind of values, one member's values, and a number a member
-        # and row.
+        # Two matrices of the size of the answer for each kind of values (of members and, with refits, of the refits of
+        # one), one member's values, and a number a member and row.
         kinds = 2 if queries.score_left_out else 1
+        kinds += 2 if queries.refits is not False else 0
         answer = len(bags[0]) * values.shape[1] * values.itemsize
         course.bytes = max(course.bytes, (1 + 2 * kinds) * answer + len(bags) * len(bags[0]) * 8)
     return course

@@ -16,6 +16,10 @@ is made to predict retraining:
 
 The scale brings both to the same size (`KindMoments.scale`), and dQ/dF is the mean over the members:
 value_i is c . mean of dF_k / dw_i with c = mean of dQ_k / dF_k.
+
+With refits, the values of member k are themselves such means: over its trees refitted on B_k, on the rows
+outside of it, and on all rows, with values of rows inside and outside of each refit. So a row counts alike
+whether it helped to choose the splits or not, and whether it is in the sums of the leaves or not.
 """
 
 from __future__ import annotations
@@ -53,8 +57,9 @@ def ensemble_influence(
     *,
     sample_weight: Any = None,
     members: int = 20,
-    bag: float | Sequence[float] = (0.5, 0.75),
+    bag: float | Sequence[float] = 0.5,
     score_left_out: bool | None = None,
+    refits: bool | None = None,
     of: Of = "loss",
     reduce: Reduce = None,
     output: int | None = None,
@@ -70,8 +75,8 @@ def ensemble_influence(
     The influence in one model also reflects the chances of its training. The average agrees better
     with the effect of retraining, and the spread over the members shows which rows can be named
     with confidence. As it stands, the function does what predicted retraining best of all that was
-    measured: members on half and on three quarters of the rows, splits that give way, and values
-    of rows left out.
+    measured: members on halves of the rows, splits that give way, values of rows left out, and trees
+    refitted on other rows.
 
     >>> found = ensemble_influence(                                    # doctest: +SKIP
     ...     lambda seed: LGBMRegressor(colsample_bytree=0.7, random_state=seed), X, y, X_test, y_test)
@@ -94,6 +99,11 @@ def ensemble_influence(
                       the loss are means over the members, so that none counts more for being wrong.
                       None: True if test rows are given, method is None and there are members
                       enough to leave every row out of two bags
+    ``refits``        True: the trees of a member are refitted on the rows left out of its bag and on
+                      all rows, too, and its values are means over the three. That takes a backward
+                      pass for each and no training. None: if rows left out are scored by
+                      StructureInfluence() and the models can be refitted on other rows; otherwise
+                      the advice says why they cannot
     ``of, reduce, output``  as in `Tracer.influence`
     ``method``        as in `Tracer.influence`. None: StructureInfluence(0.25) if test rows are given.
                       Models whose splits it cannot follow get LeafInfluence(), without values of
@@ -109,8 +119,8 @@ def ensemble_influence(
                       has a value; those that are trained are asked
 
     Ctrl-C ends it with the members that are finished, if they are two or more. It keeps in memory
-    two matrices of the size of the answer (four if rows left out are scored), one member's values
-    and, for ranks, members x rows.
+    two matrices of the size of the answer (four if rows left out are scored, eight with refits), one
+    member's values and, for ranks, members x rows.
     """
     limit = TimeLimit(time_limit)
     queries, bags = make_members(
@@ -123,6 +133,7 @@ def ensemble_influence(
         members,
         bag,
         score_left_out,
+        refits,
         of,
         reduce,
         output,
@@ -201,7 +212,7 @@ class _Finished:
     def add(self, member: Member, found: MemberInfluence, weight: F64) -> _Finished:
         """The finished members with one more. ``weight``: (n,) sample weights."""
         n = len(member.bag)
-        share = member.bag.mean()
+        share = found.share
         change = np.full(n, np.nan)
         change[member.bag] = share * found.own.change.mean(axis=1, dtype=float)
         if found.left_out is not None:
@@ -251,8 +262,8 @@ def _result(
     top = top_table(influence, changes, done.members, _SHOWN, None)
     kinds = by_kind(changes, inside)
     advice = _advice(*kinds, int(np.asarray(top["stable"]).sum()))
-    if queries.held_because:
-        advice = f"{advice} Splits are held fixed: {queries.held_because}"
+    if queries.note:
+        advice = f"{advice} {queries.note}"
     if count < requested:
         title = f"{title} of {requested}"
         ended = f"Interrupted after {count} of {requested} members."
@@ -280,6 +291,8 @@ def _average(queries: MemberQueries, done: _Finished, like: Influence) -> Influe
     training = queries.training
     n = len(training.y)
     left_out = ", rows left out at weight zero" if queries.score_left_out else ""
+    if queries.refits:
+        left_out = " refitted on three sets of rows, rows left out at weight zero"
     return replace(
         like,
         values=moments.mean,

@@ -31,6 +31,7 @@ def make_members(
     members: int,
     bag: float | Sequence[float],
     score_left_out: bool | None,
+    refits: bool | None,
     of: Of,
     reduce: Reduce,
     output: int | None,
@@ -57,6 +58,7 @@ def make_members(
                 f"bag is {bag} of {n} rows with {members} members; to score rows left out, every row "
                 "must be left out of two bags at least; take more members or smaller bags."
             )
+    refits = _checked_refits(refits, score_left_out, method)
     if X_test is None:
         reduce = _reduction_of_rows_left_out(y_test, of, reduce, n - max(sizes))
     index = labels_of(X)
@@ -65,7 +67,7 @@ def make_members(
     weight = None if sample_weight is None else inputs.weights(sample_weight, n)
     training = MemberTraining(X, labels, weight, make_model, fit, n_jobs, eval_set)
     queries = MemberQueries(
-        training, X_test, y_test, of, reduce, output, method, score_left_out, is_default
+        training, X_test, y_test, of, reduce, output, method, score_left_out, refits, is_default
     )
     return queries, _draw_bags_in_turn(labels, int(members), sizes, rng)
 
@@ -137,6 +139,19 @@ def _check_scored_rows(X_test: Any, method: Method | None) -> None:
             f"method is {method!r}; with score_left_out=True it can be LeafInfluence() or "
             "StructureInfluence(), which have values for rows of weight zero."
         )
+
+
+def _checked_refits(
+    refits: bool | None, score_left_out: bool, method: Method | None
+) -> bool | None:
+    """Whether members are refitted on other rows, too; None: if their models can be."""
+    possible = score_left_out and isinstance(method, StructureInfluence)
+    if refits and not possible:
+        raise InvalidInput(
+            "refits=True is for rows left out that are scored by StructureInfluence(): pass X_test, "
+            "score_left_out=True, and this method or none."
+        )
+    return refits if possible else False
 
 
 def _reduction_of_rows_left_out(y_test: Any, of: Of, reduce: Reduce, count: int) -> Reduce:

@@ -10,14 +10,19 @@ import numpy as np
 
 from ..._data import inputs
 from ..._data.arrays import F64, Ints
-from ..._data.errors import InvalidInput, UnsupportedModel
-from ..._engine.methods import Method
+from ..._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
+from ..._engine.methods import Method, StructureInfluence
 from ..._engine.queries import Of, Queries, Reduce
+from ..._engine.refits_elsewhere import RefitsElsewhere
 from ..._model.early_stopping import Rounds
 from ..._model.losses import Criterion
+from ..._tracer.answers import finite_values, kind_of_change, removal_influence, result_tables
 from ..._tracer.influence import Influence
 from ..._tracer.tracer import Tracer
 from ..bags import Bag
+from .moments import KindMoments, Moments
+
+_REDRAWS = "these models drew or weighed rows anew for each tree, and what they would have drawn of others is not known"
 
 FitFunction = Callable[[Any, Any, np.ndarray, F64 | None], Any]
 
@@ -79,6 +84,12 @@ class MemberTraining:
             raise self._too_few_classes(member.seed, len(tracer.classes))
         return tracer
 
+    def refits(self, tracer: Tracer, member: Member) -> RefitsElsewhere:
+        """The trees of a member, to be refitted on any rows: those of its bag, then the others."""
+        X, y, weight = self._rows(~member.bag)
+        weight = np.ones(len(y)) if weight is None else weight
+        return RefitsElsewhere(tracer.engine, X, y, weight)
+
     def _too_few_classes(self, seed: int, found: int) -> InvalidInput:
         """An error for the bag of a member that has rows of only some classes."""
         return InvalidInput(
@@ -107,10 +118,12 @@ class MemberInfluence:
 
     ``own``       of the rows in its bag
     ``left_out``  of the other rows, as candidates at weight zero; None if they are not scored
+    ``share``     the factor that brings values to the scale of a model of all rows
     """
 
     own: Influence
-    left_out: Influence | None = None
+    left_out: Influence | None
+    share: float
 
 
 @dataclass(frozen=True)
@@ -142,8 +155,9 @@ class MemberQueries:
     Without test rows (X is None), they are the training rows that are not in a member's bag.
 
     ``score_left_out``  whether a member also gives values of the rows that are not in its bag
+    ``refits``          whether its trees are refitted on other rows, too; None: if they can be
     ``is_default``      whether the method was not chosen by the user
-    ``held_because``    why splits are held fixed although the default method lets them give way
+    ``note``            what is not done although it is the default, and why
     ``slopes``          of all members, at which each is asked; None: each is asked at its own
     """
 
@@ -155,15 +169,17 @@ class MemberQueries:
     output: int | None
     method: Method | None
     score_left_out: bool = False
+    refits: bool | None = False
     is_default: bool = False
-    held_because: str = ""
+    note: str = ""
     slopes: Slopes | None = None
 
     def checked(self, member: Member) -> MemberQueries:
         """The same queries, or an error if this member cannot answer them.
 
         If the method was not chosen by the user and the member's splits cannot give way, they are
-        held fixed, and rows left out are not scored.
+        held fixed, and rows left out are not scored. If nothing was said of refits and the member's
+        trees cannot be refitted on other rows, they are not.
         """
         engine = self.training.trace(member).engine
         several = engine.ensemble.n_outputs > 1
@@ -178,8 +194,15 @@ class MemberQueries:
             try:
                 _ = engine.soft_splits
             except UnsupportedModel as error:
-                return replace(self, method=None, score_left_out=False, held_because=str(error))
-        return self
+                note = f"Splits are held fixed: {error}"
+                return replace(self, method=None, score_left_out=False, refits=False, note=note)
+        if self.refits is False:
+            return self
+        redraws = engine.ensemble.sample is not None
+        if redraws and self.refits:
+            raise UnsupportedModel(f"refits=True is not possible: {_REDRAWS}.")
+        note = f"Trees are not refitted on other rows: {_REDRAWS}." if redraws else ""
+        return replace(self, refits=not redraws, note=note)
 
     def at_mean_slopes(self, members: Sequence[Member]) -> MemberQueries:
         """The same queries, asked at the mean slopes of these members.
@@ -203,9 +226,12 @@ class MemberQueries:
     def influence(self, member: Member) -> MemberInfluence:
         """Influence of the rows in a member's bag and, if they are scored, of the others."""
         tracer = self.training.trace(member)
+        if self.refits and not member.bag.all():
+            return self._refitted_influence(tracer, member)
+        share = float(member.bag.mean())
         own = self._influence(tracer, member)
         if not self.score_left_out or member.bag.all():
-            return MemberInfluence(own)
+            return MemberInfluence(own, None, share)
         rows = member.left_out
         left_out = tracer.score_candidates(
             inputs.take_rows(self.training.X, rows),
@@ -215,7 +241,48 @@ class MemberQueries:
             method=self.method,
             **self._asked(),
         )
-        return MemberInfluence(own, left_out)
+        return MemberInfluence(own, left_out, share)
+
+    def _refitted_influence(self, tracer: Tracer, member: Member) -> MemberInfluence:
+        """The same, as a mean over the member's trees refitted on three sets of rows.
+
+        These are its bag, the rows left out of it, and all rows. Each row is inside of two of them and
+        outside of one. Both kinds of values count alike, and are brought to one size.
+        """
+        assert isinstance(self.method, StructureInfluence)
+        engine = tracer.engine
+        refits = self.training.refits(tracer, member)
+        asked = self._asked()
+        queries, test_index = engine.queries(
+            self.X, self.y, asked["of"], asked["reduce"], asked.get("output"), None
+        )
+        order = np.concatenate([member.rows, member.left_out])
+        none = Moments.none(len(order), len(queries), engine.work.dtype)
+        moments = KindMoments(none)
+        for rows in (member.bag, ~member.bag, np.ones_like(member.bag)):
+            try:
+                found = refits.values(rows[order], queries, self.X, self.method.temperature)
+            except LeaftraceError as error:
+                raise type(error)(f"{error} refits=False goes without other rows.") from error
+            values = np.empty_like(found)
+            values[order] = rows.mean(dtype=found.dtype) * found
+            outside = None if rows.all() else values[~rows]
+            moments = moments.add(rows, values[rows], outside)
+        own = removal_influence(
+            tracer,
+            moments.mean[member.bag],
+            np.arange(tracer.n_rows),
+            test_index,
+            queries,
+            self.method,
+            tables=result_tables(tracer, tracer.X_train, None, self.X, queries),
+            change_is=kind_of_change(engine, self.method),
+        )
+        added = replace(own, values=finite_values(moments.mean[~member.bag]), action="added")
+        added = replace(added, weight=np.ones(len(added.values)), positions=None)
+        if self.slopes is not None:
+            own = self.slopes.named(own)
+        return MemberInfluence(own, added, 1.0)
 
     def _asked(self) -> dict[str, Any]:
         """The arguments of `Tracer.influence` by which a member is asked about the test rows."""
