@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from attribution import Size
 from attribution_text import CEILING, MORE, ceiling_of, precise
-from contenders import SOFT, SOFT_BAGS, SOFT_DEFAULT, SOFT_SEEDS, SOFT_TEN_BAGS
+from contenders import SOFT, SOFT_BAGS, SOFT_DEFAULT, SOFT_SEEDS, SOFT_TEN_BAGS, SOFT_TEN_REFITTED
 from results import folder_of, markdown
 
 LIMIT = "limit of sums"
@@ -14,8 +14,9 @@ SHORT = {
     SOFT: "one model",
     SOFT_SEEDS: "10 seeds",
     SOFT_TEN_BAGS: "10 bags",
-    SOFT_DEFAULT: "20 bags",
     SOFT_BAGS: "40 bags",
+    SOFT_TEN_REFITTED: "10 refitted bags",
+    SOFT_DEFAULT: "20 refitted bags",
 }
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pandas as pd
 from attribution_text import has_l2, precise, shares
-from contenders import EXACT, SEEDS, SOFT, SOFT_BAGS, SOFT_DEFAULT, SOFT_SEEDS, SOFT_TEN_BAGS
+from contenders import AVERAGES, EXACT, SEEDS, SOFT, SOFT_SEEDS
 from results import folder_of, markdown
 
 BEFORE = "lds_splits_alone"  # the LDS when the choices of splits alone gave way
@@ -23,7 +23,7 @@ def write(numbers: pd.DataFrame) -> None:
 
 def summary(lds: pd.DataFrame) -> str:
     """Return means over all lines, and what follows from them."""
-    labels = [EXACT, SOFT, SEEDS, SOFT_SEEDS, SOFT_TEN_BAGS, SOFT_DEFAULT, SOFT_BAGS]
+    labels = [EXACT, SOFT, SEEDS, *AVERAGES]
     mean = lds.mean()
     table = pd.DataFrame(
         {

@@ -60,6 +60,19 @@ class Way:
     mean_slopes: bool = False
     alike: bool = False
 
+    @property
+    def count(self) -> int:
+        """Number of models."""
+        return sum(members.count for members in self.groups)
+
+
+@dataclass(frozen=True)
+class Halves:
+    """`ensemble_influence` over this many halves of the rows, refitted on other rows or not."""
+
+    count: int
+    refits: bool
+
 
 def bags(count: int, share: float, temperature: float) -> Way:
     """Return the average that `ensemble_influence` makes of bags of one size."""
@@ -72,7 +85,7 @@ def bags_in_turn(count: int, temperature: float) -> Way:
     return Way((halves, Members(count // 2, MOST, temperature)), mean_slopes=True, alike=True)
 
 
-AVERAGES = {
+AVERAGES: dict[str, Way | Halves] = {
     "10 seeds, LeafInfluence": Way((Members(10, ALL, FIXED),)),
     "10 seeds, temperature 1": Way((Members(10, ALL, 1.0),)),
     "10 seeds, temperature 0.5": Way((Members(10, ALL, 0.5),)),
@@ -88,17 +101,22 @@ AVERAGES = {
     "30 bags of two thirds": bags(30, 0.67, 0.25),
     "30 bags of three quarters": bags(30, MOST, 0.25),
     "10 bags of halves and three quarters in turn": bags_in_turn(10, 0.25),
-    "20 of them, as many as ensemble_influence trains": bags_in_turn(20, 0.25),
+    "20 of them": bags_in_turn(20, 0.25),
     "30 of them": bags_in_turn(30, 0.25),
     "40 of them": bags_in_turn(40, 0.25),
     "60 of them": bags_in_turn(60, 0.25),
+    "10 halves that spread labels evenly": Halves(10, refits=False),
+    "the same, refitted on the rest and on all rows": Halves(10, refits=True),
+    "20 halves that spread labels evenly": Halves(20, refits=False),
+    "the same, refitted: ensemble_influence as it stands": Halves(20, refits=True),
 }
-SIZES = {
+SIZES: dict[str, Way | Halves] = {
     "LeafInfluence, one model": Way((Members(1, ALL, FIXED),)),
     "LeafInfluence, 10 seeds": Way((Members(10, ALL, FIXED),)),
     "StructureInfluence, one model": Way((Members(1, ALL, 1.0),)),
     "StructureInfluence, 10 seeds": Way((Members(10, ALL, 1.0),)),
     "StructureInfluence, 40 bags": bags_in_turn(40, 0.25),
+    "StructureInfluence, 20 halves, refitted": Halves(20, refits=True),
 }
 
 
@@ -149,8 +167,10 @@ def predicted(model: Any, world: World) -> np.ndarray:
     return model.predict_proba(X)[:, 1]
 
 
-def average(world: World, way: Way) -> np.ndarray:
+def average(world: World, way: Way | Halves) -> np.ndarray:
     """Return influences on losses (rows, tests), averaged."""
+    if isinstance(way, Halves):
+        return of_halves(world, way)
     found = []
     inside = []
     for group in way.groups:
@@ -166,6 +186,23 @@ def average(world: World, way: Way) -> np.ndarray:
     own, left_out = (mean_where(values, np.array(mask)) for mask in (inside, ~np.array(inside)))
     ratio = np.sqrt((own**2).mean(axis=0) / (left_out**2).mean(axis=0))
     return (own + np.median(ratio) * left_out) / 2
+
+
+def of_halves(world: World, way: Halves) -> np.ndarray:
+    """Return what `ensemble_influence` gives, (rows, tests)."""
+
+    def compute() -> dict[str, np.ndarray]:
+        found = lt.ensemble_influence(
+            lambda seed: world.make(world.kind, seed),
+            world.data.X,
+            world.data.y,
+            *world.rows(world.tests),
+            members=way.count,
+            refits=way.refits,
+        )
+        return {"v": found.influence.values}
+
+    return cached("of_halves", world.key | {"how": repr(way), "code": code()}, compute)["v"]
 
 
 def mean_where(values: list[np.ndarray], mask: np.ndarray) -> np.ndarray:
@@ -189,7 +226,7 @@ def averages_table(worlds: dict[tuple[str, str], World]) -> str:
     lds = numbers["lds"].unstack("method", sort=False)
     table = pd.DataFrame(
         {
-            "models": [sum(m.count for m in way.groups) for way in AVERAGES.values()] + [""],
+            "models": [*(way.count for way in AVERAGES.values()), ""],
             "LDS, mean": lds.mean().map(precise),
             "error, test rows": error_of_mean(
                 numbers["lds_error"].unstack("method", sort=False)
