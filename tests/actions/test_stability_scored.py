@@ -4,10 +4,12 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 from boosters import numbers, three_classes, weights
+from catboost import CatBoostRegressor
 from xgboost import XGBRegressor
 
 import leaftrace as lt
 from leaftrace import ensemble_influence
+from leaftrace._actions.stability import member_influence
 from leaftrace._engine.refits_elsewhere import RefitsElsewhere
 
 
@@ -200,6 +202,44 @@ def test_models_that_draw_rows_anew_are_not_refitted():
     assert "refitted" not in plain.advice
     with pytest.raises(lt.UnsupportedModel, match="refits=True is not possible: these models"):
         ensemble_influence(make, *rows, members=6, n_jobs=1, refits=True)
+
+
+def test_members_whose_values_grow_without_end_are_calmed():
+    """Large steps on few rows: with choices as sharp as by default, values are thousands of times too large."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(240, 5))
+    y = X[:, 0] + X[:, 1] ** 2 + 0.3 * rng.normal(size=240)
+
+    def make(seed):
+        return CatBoostRegressor(
+            iterations=15,
+            grow_policy="Lossguide",
+            bootstrap_type="No",
+            random_seed=seed,
+            verbose=0,
+            thread_count=1,
+        )
+
+    asked = {"members": 6, "reduce": "mean", "n_jobs": 1}
+    found = ensemble_influence(make, X, y, X[:6], y[:6], **asked)
+    assert "members, values would have been more than 10 times as large" in found.advice
+    fixed = ensemble_influence(make, X, y, X[:6], y[:6], **asked, method=lt.LeafInfluence())
+    size = np.sqrt((fixed.influence.values**2).mean())
+    assert np.sqrt((found.influence.values**2).mean()) < 10 * size
+    sharp = {"method": lt.StructureInfluence(0.25), "refits": False, "score_left_out": True}
+    wild = ensemble_influence(make, X, y, X[:6], y[:6], **asked, **sharp)
+    assert np.sqrt((wild.influence.values**2).mean()) > 100 * size
+
+
+def test_members_that_cannot_be_calmed_have_fixed_trees(monkeypatch):
+    monkeypatch.setattr(member_influence, "MOST_GROWTH", 1e-9)
+    data = numbers()
+    rows = data.X, data.y, data.X_test[:2], data.y_test[:2]
+    found = ensemble_influence(light, *rows, members=6, n_jobs=1)
+    assert "In 6 of 6 members" in found.advice
+    fixed = {"method": lt.LeafInfluence(), "score_left_out": True}
+    plain = ensemble_influence(light, *rows, members=6, n_jobs=1, **fixed)
+    np.testing.assert_array_equal(found.influence.values, plain.influence.values)
 
 
 def test_wrong_questions_are_refused_before_the_second_training():

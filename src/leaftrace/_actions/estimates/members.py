@@ -7,7 +7,8 @@ from typing import Any
 
 from ..bags import Bag
 from ..stability.arguments import make_members
-from ..stability.members import Member, MemberInfluence
+from ..stability.member_influence import MemberInfluence, member_influence
+from ..stability.members import Member
 from ..values.action import FEWEST, MOST, make_bag_models
 from .parts import Course, pass_bytes, without_limit
 
@@ -22,7 +23,7 @@ def of_ensemble_influence(given: Any) -> Course:
 
         def member(number: int = number) -> tuple[Member, MemberInfluence]:
             trained = queries.training.train(given.seed + number, bags[number])
-            return trained, queries.checked(trained).influence(trained)
+            return trained, member_influence(queries.checked(trained), trained)
 
         done = course.add(f"members of {size:,} rows", count, work=member)
         assert done is not None

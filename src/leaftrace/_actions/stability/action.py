@@ -35,13 +35,14 @@ from ..._data.errors import InvalidInput
 from ..._data.progress import progress
 from ..._data.row_labels import row_index
 from ..._data.time_limit import TimeLimit
-from ..._engine.methods import Method
+from ..._engine.methods import LeafInfluence, Method
 from ..._engine.queries import Of, Reduce
 from ..._tracer.influence import Influence
 from ..bags import Bag
 from ..common import Interruptible
 from .arguments import make_members
-from .members import FitFunction, Member, MemberInfluence, MemberQueries
+from .member_influence import MOST_GROWTH, MemberInfluence, member_influence
+from .members import FitFunction, Member, MemberQueries
 from .moments import KindMoments, Moments, Strata, by_kind, summary
 from .result import EnsembleInfluence, top_table
 
@@ -107,7 +108,8 @@ def ensemble_influence(
     ``of, reduce, output``  as in `Tracer.influence`
     ``method``        as in `Tracer.influence`. None: StructureInfluence(0.25) if test rows are given.
                       Models whose splits it cannot follow get LeafInfluence(), without values of
-                      rows left out, and the advice says so
+                      rows left out. Members whose values would become more than ten times as large as
+                      with fixed trees are asked at a higher temperature. The advice says so
     ``seed``          seed of the bags, and of the first member
     ``fit``           how a model is trained, if not by ``model.fit(X, y, sample_weight=...)``: a
                       function of the result of make_model, X, y and sample_weight (or None) that
@@ -152,7 +154,7 @@ def ensemble_influence(
     count = len(trained)
     with Interruptible():
         for member in progress(trained, count, "influence of members", "model"):
-            done = done.add(member, queries.influence(member), weights)
+            done = done.add(member, member_influence(queries, member), weights)
     if not done.is_enough():
         raise KeyboardInterrupt  # too early: there is no average of all rows yet
     return _result(replace(queries, slopes=None), done, len(bags), limit)
@@ -202,12 +204,14 @@ class _Finished:
                        value of
     ``moments``        of the members' values
     ``last_influence``  of the last member, of the rows in its bag
+    ``calmed``         number of members that were not asked as by default: see `MemberInfluence`
     """
 
     members: tuple[Member, ...] = ()
     changes: tuple[F64, ...] = ()
     moments: KindMoments | None = None
     last_influence: Influence | None = None
+    calmed: int = 0
 
     def add(self, member: Member, found: MemberInfluence, weight: F64) -> _Finished:
         """The finished members with one more. ``weight``: (n,) sample weights."""
@@ -229,7 +233,9 @@ class _Finished:
         factor = own.dtype.type(share)
         left_out = None if found.left_out is None else factor * found.left_out.values
         moments = moments.add(member.bag, factor * own, left_out)
-        return _Finished((*self.members, member), (*self.changes, change), moments, found.own)
+        members = (*self.members, member)
+        calmed = self.calmed + found.calmed
+        return _Finished(members, (*self.changes, change), moments, found.own, calmed)
 
     def is_enough(self) -> bool:
         """Whether there is an average of all rows."""
@@ -264,6 +270,12 @@ def _result(
     advice = _advice(*kinds, int(np.asarray(top["stable"]).sum()))
     if queries.note:
         advice = f"{advice} {queries.note}"
+    if done.calmed:
+        advice = (
+            f"{advice} In {done.calmed} of {count} members, values would have been more than {MOST_GROWTH:.0f} times "
+            "as large as with fixed trees, or no numbers; these are not refitted, or their choices of splits are "
+            "softer or held fixed."
+        )
     if count < requested:
         title = f"{title} of {requested}"
         ended = f"Interrupted after {count} of {requested} members."
@@ -299,7 +311,7 @@ def _average(queries: MemberQueries, done: _Finished, like: Influence) -> Influe
         train_index=row_index(training.X, n),
         positions=None,
         weight=np.ones(n) if training.sample_weight is None else training.sample_weight,
-        method=f"{like.method}, mean of {len(done.members)} models{left_out}",
+        method=f"{queries.method or LeafInfluence()!r}, mean of {len(done.members)} models{left_out}",
         structure_changed=None,
         tables=replace(like.tables, train=training.X),
     )

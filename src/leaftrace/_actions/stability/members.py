@@ -10,17 +10,15 @@ import numpy as np
 
 from ..._data import inputs
 from ..._data.arrays import F64, Ints
-from ..._data.errors import InvalidInput, LeaftraceError, UnsupportedModel
-from ..._engine.methods import Method, StructureInfluence
+from ..._data.errors import InvalidInput, UnsupportedModel
+from ..._engine.methods import Method
 from ..._engine.queries import Of, Queries, Reduce
 from ..._engine.refits_elsewhere import RefitsElsewhere
 from ..._model.early_stopping import Rounds
 from ..._model.losses import Criterion
-from ..._tracer.answers import finite_values, kind_of_change, removal_influence, result_tables
 from ..._tracer.influence import Influence
 from ..._tracer.tracer import Tracer
 from ..bags import Bag
-from .moments import KindMoments, Moments
 
 _REDRAWS = "these models drew or weighed rows anew for each tree, and what they would have drawn of others is not known"
 
@@ -113,20 +111,6 @@ def _fit_as_sklearn(model: Any, X: Any, y: np.ndarray, sample_weight: F64 | None
 
 
 @dataclass(frozen=True)
-class MemberInfluence:
-    """Influence of rows in one member.
-
-    ``own``       of the rows in its bag
-    ``left_out``  of the other rows, as candidates at weight zero; None if they are not scored
-    ``share``     the factor that brings values to the scale of a model of all rows
-    """
-
-    own: Influence
-    left_out: Influence | None
-    share: float
-
-
-@dataclass(frozen=True)
 class Slopes:
     """Slopes of the queries in the scores of the test rows, of one member or in the mean over all.
 
@@ -190,6 +174,8 @@ class MemberQueries:
             )
         X, y = self._test_rows(member)
         engine.queries(X, y, self.of, self.reduce, self.output, None)
+        if self.method is None or self.method.differentiates:
+            engine.needs_derivatives()
         if self.is_default:
             try:
                 _ = engine.soft_splits
@@ -223,68 +209,13 @@ class MemberQueries:
         reduce: Reduce = "sum" if queries.goal is not None else self.reduce
         return Slopes(queries.gradient, reduce, queries.of, test_index, queries.lower_is_better)
 
-    def influence(self, member: Member) -> MemberInfluence:
-        """Influence of the rows in a member's bag and, if they are scored, of the others."""
-        tracer = self.training.trace(member)
-        if self.refits and not member.bag.all():
-            return self._refitted_influence(tracer, member)
-        share = float(member.bag.mean())
-        own = self._influence(tracer, member)
-        if not self.score_left_out or member.bag.all():
-            return MemberInfluence(own, None, share)
-        rows = member.left_out
-        left_out = tracer.score_candidates(
-            inputs.take_rows(self.training.X, rows),
-            self.X,
-            self.y,
-            self.training.y[rows],
-            method=self.method,
-            **self._asked(),
-        )
-        return MemberInfluence(own, left_out, share)
+    def of_member(self, tracer: Tracer, member: Member) -> tuple[Queries, np.ndarray]:
+        """The queries about one member, and the names of their columns."""
+        asked = self.asked()
+        X, y = self._test_rows(member)
+        return tracer.engine.queries(X, y, asked["of"], asked["reduce"], asked.get("output"), None)
 
-    def _refitted_influence(self, tracer: Tracer, member: Member) -> MemberInfluence:
-        """The same, as a mean over the member's trees refitted on three sets of rows.
-
-        These are its bag, the rows left out of it, and all rows. Each row is inside of two of them and
-        outside of one. Both kinds of values count alike, and are brought to one size.
-        """
-        assert isinstance(self.method, StructureInfluence)
-        engine = tracer.engine
-        refits = self.training.refits(tracer, member)
-        asked = self._asked()
-        queries, test_index = engine.queries(
-            self.X, self.y, asked["of"], asked["reduce"], asked.get("output"), None
-        )
-        order = np.concatenate([member.rows, member.left_out])
-        none = Moments.none(len(order), len(queries), engine.work.dtype)
-        moments = KindMoments(none)
-        for rows in (member.bag, ~member.bag, np.ones_like(member.bag)):
-            try:
-                found = refits.values(rows[order], queries, self.X, self.method.temperature)
-            except LeaftraceError as error:
-                raise type(error)(f"{error} refits=False goes without other rows.") from error
-            values = np.empty_like(found)
-            values[order] = rows.mean(dtype=found.dtype) * found
-            outside = None if rows.all() else values[~rows]
-            moments = moments.add(rows, values[rows], outside)
-        own = removal_influence(
-            tracer,
-            moments.mean[member.bag],
-            np.arange(tracer.n_rows),
-            test_index,
-            queries,
-            self.method,
-            tables=result_tables(tracer, tracer.X_train, None, self.X, queries),
-            change_is=kind_of_change(engine, self.method),
-        )
-        added = replace(own, values=finite_values(moments.mean[~member.bag]), action="added")
-        added = replace(added, weight=np.ones(len(added.values)), positions=None)
-        if self.slopes is not None:
-            own = self.slopes.named(own)
-        return MemberInfluence(own, added, 1.0)
-
-    def _asked(self) -> dict[str, Any]:
+    def asked(self) -> dict[str, Any]:
         """The arguments of `Tracer.influence` by which a member is asked about the test rows."""
         if self.slopes is None:
             return {"of": self.of, "reduce": self.reduce, "output": self.output}
@@ -303,7 +234,7 @@ class MemberQueries:
         sizes[0] = _values(queries)
         sizes[3] = 0.0 if retrain else np.nan
         if len(gone):
-            sizes[1] = self._influence(tracer, member, gone).change.sum(axis=0, dtype=float)
+            sizes[1] = self.own_influence(tracer, member, gone).change.sum(axis=0, dtype=float)
             ways = (tracer.refit, tracer.retrain) if retrain else (tracer.refit,)
             for line, make in enumerate(ways, start=2):
                 score_change = make(gone).scores(X) - queries.scores
@@ -320,10 +251,10 @@ class MemberQueries:
         rows = [f"{of} of test row {name}" for name in test_index]
         return [f"mean {of} of {len(rows):,} test rows", *rows] if len(rows) > 1 else rows
 
-    def _influence(self, tracer: Tracer, member: Member, rows: Ints | None = None) -> Influence:
+    def own_influence(self, tracer: Tracer, member: Member, rows: Ints | None = None) -> Influence:
         """Influence of all rows in the bag, or of those at these positions in it."""
         X, y = self._test_rows(member)
-        found = tracer.influence(X, y, method=self.method, rows=rows, **self._asked())
+        found = tracer.influence(X, y, method=self.method, rows=rows, **self.asked())
         return found if self.slopes is None else self.slopes.named(found)
 
     def _test_rows(self, member: Member) -> tuple[Any, Any]:
