@@ -182,7 +182,7 @@ Adult and California housing,
 so means over the other data sets are given apart. The form of its shares was chosen with models of 1,000
 rows of all five data sets, and Amazon with LightGBM was looked at when averages over bags were made to work
 without l2. The 40 of "{SOFT_BAGS}" was chosen after a prototype with 30 had been seen on 21 of these lines.
-The refitted bags were measured once on the other three data sets, after they had been chosen.
+The refitted bags were measured on the other three data sets only after they had been chosen.
 
 {markdown(table.map(precise).rename_axis("method").reset_index())}
 
