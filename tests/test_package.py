@@ -42,7 +42,7 @@ ORDER = [
     "_engine.split_bins", "_engine.kept_choices", "_engine.soft_splits", "_engine.leaf_space",
     "_engine.costs", "_engine.large_changes",
     "_engine.forward_block", "_engine.forward", "_engine.removals", "_engine.refit_point", "_engine.engine",
-    "_engine.many_refits",
+    "_engine.many_refits", "_engine.refits_elsewhere",
     "_engine.candidates", "_engine.label_slopes", "_tracer", "_tracer.cluster", "dask", "spark", "baselines",
     "_actions", "integrations.cleanlab", "_views.column_use", "_views.report", "plot", "_views", "integrations",
     "_views.cli",

@@ -386,19 +386,13 @@ class Ensemble:
         )
 
     def keep(self, index: Ints) -> Ensemble:
-        """An ensemble whose sums over rows are those of `take`.
-
-        Leaves on disk are not copied: the other rows stay, without weight. Rows that are coupled would
-        still act on each other, so theirs are copied.
-        """
-        if not isinstance(self.leaves, np.memmap) or self.coupled:
-            return self.take(index)
-        return self.weigh_only(index)
+        """An ensemble with the sums over rows of `take`; leaves on disk are copied only if rows are coupled."""
+        in_place = isinstance(self.leaves, np.memmap) and not self.coupled
+        return self.weigh_only(index) if in_place else self.take(index)
 
     def weigh_only(self, index: Ints) -> Ensemble:
         """The same rows, of which these alone have weight; the others are marked as removed."""
-        removed = np.ones(self.n_rows, bool)
-        removed[index] = False
+        removed = ~np.isin(np.arange(self.n_rows), index)
         w = np.where(removed, 0.0, self.w)
-        whole = (len(index), float(w.sum()))
+        whole = len(index), float(w.sum())
         return replace(self, w=w, removed=removed, recorded=None, whole=whole)
