@@ -137,7 +137,8 @@ asan: $(VENV)/ready
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 LEAFTRACE_SANITIZED=$(ASAN) PYTHONPATH=tools \
 		$(BIN)/python -m pytest -n auto -p sanitized_kernels tests/engine/test_hostile_kernels.py \
 		tests/engine/test_kernels.py tests/engine/test_general_kernels.py tests/engine/test_removals.py \
-		tests/engine/test_structure.py tests/engine/test_structure_candidates.py tests/adapters/test_contract.py
+		tests/engine/test_structure.py tests/engine/test_structure_candidates.py tests/engine/test_choice_kernel.py \
+		tests/adapters/test_contract.py
 
 support: $(VENV)/ready $(INTEGRATIONS)/ready
 	$(BIN)/python tools/support.py
