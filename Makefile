@@ -11,7 +11,7 @@
 # make support  train and trace a model for every option of every library and write docs/support.md
 # make compare  measure beside SHAP, cleanlab, pyDVL, CatBoost and others, and write docs/comparison.md (two minutes)
 # make bench  measure against the peers and write docs/benchmarks.md (about ten minutes, needs the Adult data)
-# make paper  reproduce the paper at small sizes (about ten minutes, needs the data of LEAFTRACE_DATA)
+# make paper  reproduce the paper at small sizes (about a quarter of an hour, needs the data of LEAFTRACE_DATA)
 # make paper-full  at its own sizes, and write docs/paper.md (hours; goes on where it stopped)
 # make actions  measure the actions on real data and write docs/actions.md (40 minutes, needs the data of LEAFTRACE_DATA)
 PYTHON ?= python3

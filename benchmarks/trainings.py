@@ -1,7 +1,7 @@
 """The time of StructureInfluence as a multiple of the time to train the model.
 
 `OMP_NUM_THREADS=1 python benchmarks/trainings.py` prints the tables of docs/structure.md, in time of one thread: two
-classes (Adult), and three (2,000 rows of Wine).
+classes (Adult), three (2,000 rows of Wine), and a member of `ensemble_influence` (Adult).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from catboost import CatBoostClassifier
 from lightgbm import LGBMClassifier
+from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from xgboost import XGBClassifier
 
@@ -21,6 +22,7 @@ from measuring import markdown, median, ratio, seconds, show
 
 BLOCK = 32
 CALLS = 3
+MEMBERS = 5
 MODELS: list[Any] = [
     CatBoostClassifier(iterations=100, depth=6, verbose=0),
     XGBClassifier(n_estimators=100),
@@ -82,6 +84,21 @@ def line_of_one_thread(name: str, model: Any, data: Any) -> list[str]:
     return [name, f"{training:.2f} s", *answers]
 
 
+def line_of_members(name: str, model: Any, data: Any) -> list[str]:
+    """Return what a member of an average costs in trainings on all rows: as it was trained, and refitted."""
+    training = best(lambda: model.fit(*data[:2]))
+
+    def make(seed: int) -> Any:
+        return clone(model).set_params(random_state=seed)
+
+    asked = {"members": MEMBERS, "reduce": "mean", "n_jobs": 1}
+    costs = [
+        seconds(lambda refits=refits: lt.ensemble_influence(make, *data, **asked, refits=refits))
+        for refits in (False, True)
+    ]
+    return [name, *(f"{cost / MEMBERS / training:.1f}" for cost in costs)]
+
+
 def main() -> None:
     root = Path(__file__).parents[1]
     sys.path[:0] = [str(root / "tests" / "support"), str(root / "experiments")]
@@ -90,9 +107,12 @@ def main() -> None:
 
     three = wine(2_000, 1_000)
     head = ["", "training", f"{BLOCK} test rows", "mean loss", "the same, first call of a tracer"]
+    # XGBoost's classifier keeps the objective of three classes once it has seen them, so these come last.
+    members = [line_of_members(name, model, adult.load()) for name, model in ALONE]
     for data in (adult.load(), (three.X, three.y, three.X_test, three.y_test)):
         print(markdown([head, *(line_of_one_thread(name, model, data) for name, model in ALONE)]))
         print()
+    print(markdown([["", "a member, in trainings", "refitted"], *members]))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The paper, reproduced: every table and figure of Sharchilev et al. (ICML 2018), and what it has not.
 
-python experiments/paper.py                 # all at small sizes, ten minutes on two cores -> build/paper
+python experiments/paper.py                 # all at small sizes, a quarter of an hour on two cores -> build/paper
 python experiments/paper.py --full          # the paper's sizes, some hours -> docs/paper, docs/paper.md
 python experiments/paper.py noise --full    # one of them; the other sections of the page stay
 
@@ -34,7 +34,7 @@ numbers beside ours. The last sections go beyond it: other detectors of wrong la
 methods by retraining.
 
 The page is written by `make paper-full` (`experiments/paper.py --full`). `make paper` does the same at
-small sizes in about ten minutes and checks the same conclusions. CatBoost trains 100 trees of depth 6
+small sizes in a quarter of an hour and checks the same conclusions. CatBoost trains 100 trees of depth 6
 with plain boosting and one Newton step per leaf; learning rates are those of the paper's supplement.
 The data sets are not part of this repository. `LEAFTRACE_DATA` names the folder that holds them;
 without it, the public ones are downloaded from OpenML (adult, Amazon_employee_access,
