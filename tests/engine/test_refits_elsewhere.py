@@ -115,7 +115,7 @@ def test_values_are_those_of_the_refitted_model(opened, name, monkeypatch):
 
 @pytest.mark.parametrize("name", ["missing values", "three classes", "vectors in leaves"])
 def test_a_row_moves_its_leaf_of_the_first_tree_as_if_it_were_added(opened, name):
-    """With the weight in the denominators, the first-order effect on a leaf is the whole effect."""
+    """The first-order effect on a leaf is the whole effect, as the denominators have the weight."""
     tracer, X, y = opened(name)
     engine = tracer.engine
     e = engine.ensemble
