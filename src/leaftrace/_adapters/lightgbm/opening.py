@@ -58,8 +58,9 @@ def refuse_unsupported(parsed: ParsedModel, params: dict[str, Any], own: bool) -
         remedy = "train with a lower min_data_in_leaf or min_gain_to_split, or with more rows."
         if parsed.objective[0] == "mape":
             remedy += (
-                " LightGBM takes the weight of the first row for that of all rows when it searches for splits of "
-                "objective='mape', and finds none if it is zero: put a row of another weight first."
+                " Searching column by column, LightGBM takes the weight of the first row for that of all rows with "
+                "objective='mape', and finds no split if it is zero: put a row of another weight first, or train "
+                "with force_row_wise=True."
             )
         raise UnsupportedModel(
             "this LightGBM model has no splits, so no training row acts through a tree, and nothing shows whether "
