@@ -130,7 +130,9 @@ def test_rows_inside_and_outside_of_bags_count_alike(make, given, method, weight
         top["loss_change_if_removed"], mean[np.asarray(top["position"])], rtol=1e-3
     )
     count = len(found.members)
-    done = " refitted on three sets of rows" * refits + ", rows left out at weight zero"
+    done = ", rows left out at weight zero"
+    if refits:
+        done = " refitted on three sets of rows each, values of rows inside and outside of them"
     assert found.influence.method.endswith(f"mean of {count} models{done}")
     kind = "trees fixed" if method == lt.LeafInfluence() else "soft splits"
     assert set(top["change_is"]) == {f"first order, {kind}"}
@@ -222,13 +224,20 @@ def test_members_whose_values_grow_without_end_are_calmed():
 
     asked = {"members": 6, "reduce": "mean", "n_jobs": 1}
     found = ensemble_influence(make, X, y, X[:6], y[:6], **asked)
-    assert "members, values would have been more than 10 times as large" in found.advice
+    assert "held fixed, for this reason: values were more than 10 times as large" in found.advice
     fixed = ensemble_influence(make, X, y, X[:6], y[:6], **asked, method=lt.LeafInfluence())
     size = np.sqrt((fixed.influence.values**2).mean())
     assert np.sqrt((found.influence.values**2).mean()) < 10 * size
     sharp = {"method": lt.StructureInfluence(0.25), "refits": False, "score_left_out": True}
     wild = ensemble_influence(make, X, y, X[:6], y[:6], **asked, **sharp)
     assert np.sqrt((wild.influence.values**2).mean()) > 100 * size
+    asked["of"] = "prediction"
+    found = ensemble_influence(make, X, y, X[:6], **asked)
+    wild = ensemble_influence(make, X, y, X[:6], **asked, **sharp)
+    lines = [some.confirm([0, 1, 2], retrain=False).effects.iloc[0] for some in (found, wild)]
+    calm, sharp = (abs(line["predicted"] / line["refitted"]) for line in lines)
+    assert calm < 2
+    assert sharp > 20
 
 
 def test_members_that_cannot_be_calmed_have_fixed_trees(monkeypatch):
@@ -236,9 +245,23 @@ def test_members_that_cannot_be_calmed_have_fixed_trees(monkeypatch):
     data = numbers()
     rows = data.X, data.y, data.X_test[:2], data.y_test[:2]
     found = ensemble_influence(light, *rows, members=6, n_jobs=1)
-    assert "In 6 of 6 members" in found.advice
+    assert "6 of 6 members are not refitted on other rows, or" in found.advice
     fixed = {"method": lt.LeafInfluence(), "score_left_out": True}
     plain = ensemble_influence(light, *rows, members=6, n_jobs=1, **fixed)
+    np.testing.assert_array_equal(found.influence.values, plain.influence.values)
+
+
+def test_members_that_cannot_be_refitted_say_why(monkeypatch):
+    def fail(self, *asked):
+        raise lt.LeaftraceError("there is no room for them.")
+
+    monkeypatch.setattr(RefitsElsewhere, "values", fail)
+    data = numbers()
+    rows = data.X, data.y, data.X_test[:2], data.y_test[:2]
+    found = ensemble_influence(light, *rows, members=6, n_jobs=1)
+    assert found.advice.endswith("for this reason: there is no room for them.")
+    monkeypatch.undo()
+    plain = ensemble_influence(light, *rows, members=6, n_jobs=1, refits=False)
     np.testing.assert_array_equal(found.influence.values, plain.influence.values)
 
 
@@ -253,6 +276,19 @@ def test_wrong_questions_are_refused_before_the_second_training():
     with pytest.raises(lt.InvalidInput, match="of is 'gain'"):
         ensemble_influence(make, data.X, data.y, data.X_test, data.y_test, of="gain")
     assert seeds == [0]
+
+
+@pytest.mark.parametrize("n", [60, 61])
+def test_four_members_suffice(n):
+    """Every row is in two of the bags and left out of two, also if halves are not whole."""
+    data = numbers()
+    rows = data.X[:n], data.y[:n], data.X_test
+    make = lambda seed: light(seed).set_params(min_child_samples=5)  # noqa: E731
+    found = ensemble_influence(make, *rows, members=4, of="prediction")
+    inside = np.array([member.bag for member in found.members])
+    assert inside.sum(axis=0).tolist() == [2] * n
+    assert np.isfinite(found.error).all()
+    assert "refitted on three sets" in found.influence.method
 
 
 def test_bags_in_turn_without_left_out_rows():

@@ -7,8 +7,7 @@ on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,22 +17,18 @@ from .._data.arrays import Ints
 Bag = NDArray[np.bool_]  # (n,) whether a row is in it
 
 
-def draw_bags(y: np.ndarray, members: int, size: int, rng: np.random.Generator) -> list[Bag]:
-    """Bags of this size of the rows with labels y (n,), one for each member."""
-    return list(islice(endless_bags(y, size, rng), members))
-
-
-def endless_bags(y: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[Bag]:
-    """Bags of this size of the rows with labels y (n,), one after the other."""
-    count = len(y) - size  # rows to leave out of each bag
+def draw_bags(y: np.ndarray, sizes: Iterable[int], rng: np.random.Generator) -> Iterator[Bag]:
+    """Bags of the rows with labels y (n,), one for each of these sizes."""
+    n = len(y)
     waiting = np.zeros(0, np.intp)  # rows in the order in which they are left out
-    while True:
+    for size in sizes:
+        count = n - size  # rows to leave out
         if len(waiting) < count:
             # The other rows come first, or a row could be left out of one bag twice.
-            others = np.setdiff1d(np.arange(len(y)), waiting)
+            others = np.setdiff1d(np.arange(n), waiting)
             parts = [waiting, _spread_labels(others, y, rng), _spread_labels(waiting, y, rng)]
             waiting = np.concatenate(parts)
-        bag = np.ones(len(y), bool)
+        bag = np.ones(n, bool)
         bag[waiting[:count]] = False
         waiting = waiting[count:]
         yield bag

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from ..bags import Bag
@@ -18,8 +17,10 @@ def of_ensemble_influence(given: Any) -> Course:
     queries, bags = make_members(**without_limit(given))
     course = Course(0)
     sizes = [int(bag.sum()) for bag in bags]
-    for size, count in Counter(sizes).items():
+    # Of a share that is no whole number of rows, some bags have one row more.
+    for size in [size for size in dict.fromkeys(sizes) if size - 1 not in sizes]:
         number = sizes.index(size)
+        count = sum(size <= other <= size + 1 for other in sizes)
 
         def member(number: int = number) -> tuple[Member, MemberInfluence]:
             trained = queries.training.train(given.seed + number, bags[number])

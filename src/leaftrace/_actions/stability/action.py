@@ -41,7 +41,7 @@ from ..._tracer.influence import Influence
 from ..bags import Bag
 from ..common import Interruptible
 from .arguments import make_members
-from .member_influence import MOST_GROWTH, MemberInfluence, member_influence
+from .member_influence import MemberInfluence, member_influence
 from .members import FitFunction, Member, MemberQueries
 from .moments import KindMoments, Moments, Strata, by_kind, summary
 from .result import EnsembleInfluence, top_table
@@ -204,14 +204,14 @@ class _Finished:
                        value of
     ``moments``        of the members' values
     ``last_influence``  of the last member, of the rows in its bag
-    ``calmed``         number of members that were not asked as by default: see `MemberInfluence`
+    ``calmed``         of each member that was not asked as by default, the reason: see `MemberInfluence`
     """
 
     members: tuple[Member, ...] = ()
     changes: tuple[F64, ...] = ()
     moments: KindMoments | None = None
     last_influence: Influence | None = None
-    calmed: int = 0
+    calmed: tuple[str, ...] = ()
 
     def add(self, member: Member, found: MemberInfluence, weight: F64) -> _Finished:
         """The finished members with one more. ``weight``: (n,) sample weights."""
@@ -234,7 +234,7 @@ class _Finished:
         left_out = None if found.left_out is None else factor * found.left_out.values
         moments = moments.add(member.bag, factor * own, left_out)
         members = (*self.members, member)
-        calmed = self.calmed + found.calmed
+        calmed = (*self.calmed, found.calmed) if found.calmed else self.calmed
         return _Finished(members, (*self.changes, change), moments, found.own, calmed)
 
     def is_enough(self) -> bool:
@@ -271,11 +271,7 @@ def _result(
     if queries.note:
         advice = f"{advice} {queries.note}"
     if done.calmed:
-        advice = (
-            f"{advice} In {done.calmed} of {count} members, values would have been more than {MOST_GROWTH:.0f} times "
-            "as large as with fixed trees, or no numbers; these are not refitted, or their choices of splits are "
-            "softer or held fixed."
-        )
+        advice = f"{advice} {_calmed_in_words(done.calmed, count)}"
     if count < requested:
         title = f"{title} of {requested}"
         ended = f"Interrupted after {count} of {requested} members."
@@ -304,7 +300,7 @@ def _average(queries: MemberQueries, done: _Finished, like: Influence) -> Influe
     n = len(training.y)
     left_out = ", rows left out at weight zero" if queries.score_left_out else ""
     if queries.refits:
-        left_out = " refitted on three sets of rows, rows left out at weight zero"
+        left_out = " refitted on three sets of rows each, values of rows inside and outside of them"
     return replace(
         like,
         values=moments.mean,
@@ -314,6 +310,14 @@ def _average(queries: MemberQueries, done: _Finished, like: Influence) -> Influe
         method=f"{queries.method or LeafInfluence()!r}, mean of {len(done.members)} models{left_out}",
         structure_changed=None,
         tables=replace(like.tables, train=training.X),
+    )
+
+
+def _calmed_in_words(reasons: Sequence[str], count: int) -> str:
+    """A sentence about members that were not asked as by default. ``count``: number of all members."""
+    return (
+        f"{len(reasons)} of {count} members {'is' if len(reasons) == 1 else 'are'} not refitted on other rows, or "
+        f"the choices of splits are softer there or held fixed, for this reason: {reasons[0]}."
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..._data import inputs
 from ..._data.errors import InvalidInput
@@ -47,20 +48,20 @@ def make_members(
     if is_default:
         method = StructureInfluence(_TEMPERATURE)
     sizes = _bag_sizes(make_model, members, bag, n, method)
-    outside = _least_times([n - size for size in sizes], members, n)
+    outside = sum(_least_times(n - np.array(counts), n) for counts in sizes)
     if score_left_out is None:
         score_left_out = is_default and outside >= 2
     rng = inputs.random_numbers(seed)
     if score_left_out:
         _check_scored_rows(X_test, method)
-        if outside < 2 and min(sizes) < n:
+        if outside < 2 and min(map(min, sizes)) < n:
             raise InvalidInput(
                 f"bag is {bag} of {n} rows with {members} members; to score rows left out, every row "
                 "must be left out of two bags at least; take more members or smaller bags."
             )
     refits = _checked_refits(refits, score_left_out, method)
     if X_test is None:
-        reduce = _reduction_of_rows_left_out(y_test, of, reduce, n - max(sizes))
+        reduce = _reduction_of_rows_left_out(y_test, of, reduce, n - max(map(max, sizes)))
     index = labels_of(X)
     labels = inputs.vector(aligned(y, index, "y"), "y", n)
     sample_weight = aligned(sample_weight, index, "sample_weight")
@@ -69,18 +70,16 @@ def make_members(
     queries = MemberQueries(
         training, X_test, y_test, of, reduce, output, method, score_left_out, refits, is_default
     )
-    return queries, _draw_bags_in_turn(labels, int(members), sizes, rng)
+    return queries, _draw_bags_in_turn(labels, sizes, rng)
 
 
 def _draw_bags_in_turn(
-    y: np.ndarray, members: int, sizes: Sequence[int], rng: np.random.Generator
+    y: np.ndarray, sizes: list[list[int]], rng: np.random.Generator
 ) -> list[Bag]:
-    """A bag for each member, whose sizes take turns."""
-    bags: list[Bag] = [np.ones(0, bool)] * members
-    for place, size in enumerate(sizes):
-        turns = range(place, members, len(sizes))
-        for member, drawn in zip(turns, draw_bags(y, len(turns), size, rng), strict=True):
-            bags[member] = drawn
+    """A bag for each member: of each list of sizes in turn."""
+    bags: list[Bag] = [np.ones(0, bool)] * sum(map(len, sizes))
+    for place, counts in enumerate(sizes):
+        bags[place :: len(sizes)] = draw_bags(y, counts, rng)
     return bags
 
 
@@ -90,8 +89,11 @@ def _bag_sizes(
     bag: float | Sequence[float],
     n: int,
     method: Method | None,
-) -> list[int]:
-    """Numbers of rows in the bags that take turns, with the arguments checked."""
+) -> list[list[int]]:
+    """Numbers of rows in the bags of each share, which take turns, with the arguments checked.
+
+    Of a share that is no whole number of rows, some bags have one row more than others.
+    """
     if not callable(make_model):
         raise InvalidInput(
             f"make_model is a {type(make_model).__name__}; pass a function of a seed that gives an "
@@ -102,8 +104,10 @@ def _bag_sizes(
             f"members is {members!r}; it is a number of models, 2 or more; use Tracer for one model."
         )
     shares = inputs.shares(bag)
-    sizes = [round(share * n) if 0 < share <= 1 else 0 for share in shares]
-    if not sizes or min(sizes) < 1 or _least_times(sizes, members, n) < 2:
+    is_valid = bool(shares) and all(0 < share <= 1 for share in shares)
+    sizes = _sizes_in_turn(shares, int(members), n) if is_valid else []
+    inside = sum(_least_times(counts, n) for counts in sizes)
+    if inside < 2 or min(map(min, sizes)) < 1:
         raise InvalidInput(
             f"bag is {bag} of {n} rows with {members} members; every row must be in two bags at "
             "least, so it is a share up to 1, or several, and members * bag is 2 or more. Take more "
@@ -118,13 +122,19 @@ def _bag_sizes(
     return sizes
 
 
-def _least_times(counts: Sequence[int], members: int, n: int) -> int:
-    """How often every row is drawn at least, by members who take turns to draw so many of n rows.
+def _sizes_in_turn(shares: Sequence[float], members: int, n: int) -> list[list[int]]:
+    """Numbers of rows in the bags of each share, of as many members as have their turn."""
+    turns = [len(range(place, members, len(shares))) for place in range(len(shares))]
+    return [
+        np.diff(np.rint(share * n * np.arange(count + 1))).astype(int).tolist()
+        for share, count in zip(shares, turns, strict=True)
+        if count
+    ]
 
-    Of c draws of k rows, every row is in floor(c k / n) at least.
-    """
-    turns = [len(range(place, int(members), len(counts))) for place in range(len(counts))]
-    return sum(turn * count // n for turn, count in zip(turns, counts, strict=True))
+
+def _least_times(counts: ArrayLike, n: int) -> int:
+    """How often every row is drawn at least, by draws of so many of n rows each."""
+    return int(np.sum(counts)) // n
 
 
 def _check_scored_rows(X_test: Any, method: Method | None) -> None:

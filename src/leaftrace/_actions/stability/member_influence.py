@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..._data import inputs
-from ..._data.arrays import Real
+from ..._data.arrays import Ints, Real
 from ..._data.errors import LeaftraceError
 from ..._engine.methods import LeafInfluence, StructureInfluence
 from ..._tracer.answers import kind_of_change, removal_influence, result_tables
@@ -20,6 +20,7 @@ from .moments import KindMoments, Moments
 # follow each other closely (few rows, large steps), they can grow from tree to tree without end.
 MOST_GROWTH = 10.0
 SOFTER = (2, 4, 8)  # times the temperature, for members whose values grow more
+TOO_LARGE = f"values were more than {MOST_GROWTH:.0f} times as large as with fixed trees"
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,13 @@ class MemberInfluence:
     ``own``       of the rows in its bag
     ``left_out``  of the other rows, as candidates at weight zero; None if they are not scored
     ``share``     the factor that brings values to the scale of a model of all rows
-    ``calmed``    whether the member was asked in another way than by default, because values grew too large
+    ``calmed``    why the member was asked in another way than by default; empty if it was not
     """
 
     own: Influence
     left_out: Influence | None
     share: float
-    calmed: bool = False
+    calmed: str = ""
 
 
 def member_influence(queries: MemberQueries, member: Member) -> MemberInfluence:
@@ -46,17 +47,39 @@ def member_influence(queries: MemberQueries, member: Member) -> MemberInfluence:
     """
     tracer = queries.training.trace(member)
     refits = bool(queries.refits) and not member.bag.all()
-    by_default = queries.is_default and isinstance(queries.method, StructureInfluence)
-    if not (refits or by_default):
+    if not (refits or _may_be_calmed(queries)):
         return _of_member(queries, tracer, member, queries.own_influence(tracer, member))
     largest = _largest(queries, tracer, member)
+    reason = ""
     if refits:
-        found = _of_refits(queries, tracer, member, largest)
-        if found is not None:
-            return found
+        try:
+            return _of_refits(queries, tracer, member, largest)
+        except _NotRefitted as error:
+            reason = str(error)
     asked, own = _calm(queries, tracer, member, largest)
-    found = _of_member(asked, tracer, member, own)
-    return replace(found, calmed=refits or asked is not queries)
+    if asked is not queries and not reason:
+        reason = TOO_LARGE
+    return replace(_of_member(asked, tracer, member, own), calmed=reason)
+
+
+def own_changes(queries: MemberQueries, tracer: Tracer, member: Member, rows: Ints) -> Real:
+    """(rows, queries) changes of a member's queries without these rows, given by their positions in its bag.
+
+    By default, its choices are made softer or held fixed where values grow too large, as in `member_influence`.
+    """
+    if not _may_be_calmed(queries):
+        return queries.own_influence(tracer, member, rows).change
+    _, own = _calm(queries, tracer, member, _largest(queries, tracer, member))
+    return own.change[rows]
+
+
+def _may_be_calmed(queries: MemberQueries) -> bool:
+    """Whether members may be asked at another temperature, which the user did not choose."""
+    return queries.is_default and isinstance(queries.method, StructureInfluence)
+
+
+class _NotRefitted(Exception):
+    """The trees of a member cannot be refitted on other rows. The message says why."""
 
 
 def _of_member(
@@ -80,12 +103,12 @@ def _of_member(
 
 def _of_refits(
     queries: MemberQueries, tracer: Tracer, member: Member, largest: float
-) -> MemberInfluence | None:
+) -> MemberInfluence:
     """The mean over the member's trees refitted on three sets of rows.
 
     These are its bag, the rows left out of it, and all rows. Each row is inside of two of them and
-    outside of one. Both kinds of values count alike, and are brought to one size. None if values of
-    one of them have a larger root mean square than ``largest``, or are no numbers.
+    outside of one. Both kinds of values count alike, and are brought to one size. `_NotRefitted` if
+    a refit is not possible, or its values have a larger root mean square than ``largest``.
     """
     assert isinstance(queries.method, StructureInfluence)
     engine = tracer.engine
@@ -96,12 +119,12 @@ def _of_refits(
     for rows in (member.bag, ~member.bag, np.ones_like(member.bag)):
         try:
             found = refits.values(rows[order], asked, queries.X, queries.method.temperature)
-        except LeaftraceError:  # leaf values that are no numbers
-            return None
+        except LeaftraceError as error:  # of leaf values or a starting score that are no numbers
+            raise _NotRefitted(str(error).rstrip(".")) from error
         values = np.empty_like(found)
         values[order] = found
         if not (np.isfinite(values).all() and _size(values[rows]) <= largest):
-            return None
+            raise _NotRefitted(TOO_LARGE)
         values *= rows.mean(dtype=values.dtype)
         moments = moments.add(rows, values[rows], None if rows.all() else values[~rows])
     own = removal_influence(
@@ -129,8 +152,9 @@ def _calm(
     A method that the user chose is left as it is. ``largest``: root mean square of values
     """
     own = queries.own_influence(tracer, member)
-    if not queries.is_default or not isinstance(queries.method, StructureInfluence):
+    if not _may_be_calmed(queries):
         return queries, own
+    assert isinstance(queries.method, StructureInfluence)
     asked = queries
     for times in SOFTER:
         if _size(own.values) <= largest:

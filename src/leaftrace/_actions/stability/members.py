@@ -14,8 +14,6 @@ from ..._data.errors import InvalidInput, UnsupportedModel
 from ..._engine.methods import Method
 from ..._engine.queries import Of, Queries, Reduce
 from ..._engine.refits_elsewhere import RefitsElsewhere
-from ..._model.early_stopping import Rounds
-from ..._model.losses import Criterion
 from ..._tracer.influence import Influence
 from ..._tracer.tracer import Tracer
 from ..bags import Bag
@@ -172,7 +170,7 @@ class MemberQueries:
                 "members may predict other classes for a test row; say with output= which class's "
                 "score is meant."
             )
-        X, y = self._test_rows(member)
+        X, y = self.test_rows(member)
         engine.queries(X, y, self.of, self.reduce, self.output, None)
         if self.method is None or self.method.differentiates:
             engine.needs_derivatives()
@@ -212,7 +210,7 @@ class MemberQueries:
     def of_member(self, tracer: Tracer, member: Member) -> tuple[Queries, np.ndarray]:
         """The queries about one member, and the names of their columns."""
         asked = self.asked()
-        X, y = self._test_rows(member)
+        X, y = self.test_rows(member)
         return tracer.engine.queries(X, y, asked["of"], asked["reduce"], asked.get("output"), None)
 
     def asked(self) -> dict[str, Any]:
@@ -220,28 +218,6 @@ class MemberQueries:
         if self.slopes is None:
             return {"of": self.of, "reduce": self.reduce, "output": self.output}
         return {"of": self.slopes.gradient, "reduce": self.slopes.reduce}
-
-    def effects(
-        self, member: Member, rows: Ints, retrain: bool
-    ) -> tuple[F64, list[str], list[Rounds], Criterion]:
-        """(4, queries): the queries before, and their changes without these rows, predicted,
-        refitted and retrained; the names of the queries; the rounds of retrainings; and the loss."""
-        tracer = self.training.trace(member)
-        gone = np.flatnonzero(np.isin(member.rows, rows))
-        X, y = self._test_rows(member)
-        queries, test_index = tracer.engine.queries(X, y, self.of, self.reduce, self.output, None)
-        sizes = np.zeros((4, len(queries)))
-        sizes[0] = _values(queries)
-        sizes[3] = 0.0 if retrain else np.nan
-        if len(gone):
-            sizes[1] = self.own_influence(tracer, member, gone).change.sum(axis=0, dtype=float)
-            ways = (tracer.refit, tracer.retrain) if retrain else (tracer.refit,)
-            for line, make in enumerate(ways, start=2):
-                score_change = make(gone).scores(X) - queries.scores
-                sizes[line] = queries.change(score_change[:, :, None])[:, 0]
-        names = self.names(queries.of, test_index, queries.reduce is not None)
-        engine = tracer.engine
-        return sizes, names, engine.retrainings.rounds, engine.criterion
 
     def names(self, of: str, test_index: np.ndarray, reduced: bool) -> list[str]:
         """Names of the mean over the queries and, if there are several, of each."""
@@ -253,25 +229,13 @@ class MemberQueries:
 
     def own_influence(self, tracer: Tracer, member: Member, rows: Ints | None = None) -> Influence:
         """Influence of all rows in the bag, or of those at these positions in it."""
-        X, y = self._test_rows(member)
+        X, y = self.test_rows(member)
         found = tracer.influence(X, y, method=self.method, rows=rows, **self.asked())
         return found if self.slopes is None else self.slopes.named(found)
 
-    def _test_rows(self, member: Member) -> tuple[Any, Any]:
+    def test_rows(self, member: Member) -> tuple[Any, Any]:
         """The test rows of a member, and their labels."""
         if self.X is not None:
             return self.X, self.y
         rows = member.left_out
         return inputs.take_rows(self.training.X, rows), self.training.y[rows]
-
-
-def _values(queries: Queries) -> F64:
-    """(queries,) values of the queries; NaN if only a gradient was given."""
-    if queries.goal is not None:
-        return np.array([queries.goal.at(queries.scores)])
-    if queries.of == "loss":
-        assert queries.y is not None
-        losses = queries.criterion.value(queries.scores, queries.y)
-        return queries.reduced(losses[:, None])[:, 0]
-    known = 1.0 if queries.of == "prediction" else np.nan
-    return known * queries.slope(queries.scores[:, :, None])[:, 0]

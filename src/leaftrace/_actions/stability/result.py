@@ -20,6 +20,7 @@ from ..._tracer.influence import Influence, rank
 from ..common import Finding, Interruptible
 from ..effects import Effect, LossUnit, effects_table, in_target_unit, judged, unit_of
 from ..statistics import paired_interval
+from .member_effects import member_effects
 from .members import Member, MemberQueries
 from .moments import by_kind, rank_intervals, size_ranks, summary
 
@@ -100,9 +101,10 @@ class EnsembleInfluence(Finding):
         loss: Criterion | None = None
         with Interruptible():
             for member in progress(self.members, len(self.members), "retraining", "model"):
-                sizes, names, of_member, loss = queries.effects(member, index, retrain)
-                rounds += of_member
-                by_member.append(sizes)
+                found = member_effects(queries, member, index, retrain)
+                names, loss = found.names, found.loss
+                rounds += found.rounds
+                by_member.append(found.sizes)
         if not by_member or loss is None:
             raise KeyboardInterrupt
         sizes = _with_mean(np.mean(by_member, axis=0), len(names))

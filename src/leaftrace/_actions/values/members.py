@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..._model.training_set import TrainingSet
 from ..._tracer.answers import asked, finite_values
 from ..._tracer.candidate_answers import CandidateSlopes, candidate_slopes
 from ..._tracer.tracer import Tracer
-from ..bags import Bag, endless_bags
+from ..bags import Bag, draw_bags
 
 
 class Member(NamedTuple):
@@ -50,7 +51,7 @@ def bags_in_turn(
     live = np.flatnonzero(weight > 0)
     labels = np.zeros(len(live), np.intp) if codes is None else codes[live]
     streams = [
-        endless_bags(labels, size, child)
+        draw_bags(labels, repeat(size), child)
         for size, child in zip(sizes, rng.spawn(len(sizes)), strict=True)
     ]
     while True:
