@@ -2,52 +2,20 @@
 
 from __future__ import annotations
 
-import traceback
-import warnings
-from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from training_sets import take
 
 import leaftrace as lt
 
+from .asking import CONCLUSIVE, asked, compare, described, quiet
 from .data import CLASSES
 from .outcome import Outcome
 from .reference import Answer, reference_of
+from .soft_splits import soft_splits
 from .spaces import case_of
-
-ACCURACY = 1e-5  # of a derivative or a refit, relative to the largest one
-CONCLUSIVE = 1e-3  # larger errors of the oracle itself leave a check undecided
-
-
-def compare(out, check, found, answer, scale):
-    """Count a check, and note a wrong number. The answer may be too uncertain to decide."""
-    expected = np.asarray(answer.value)
-    allowed = ACCURACY * scale + np.asarray(answer.error)
-    certain = np.isfinite(expected) & (np.asarray(answer.error) <= CONCLUSIVE * scale)
-    if not np.any(certain):
-        out.note("undecided", check)
-        return
-    out.checks[check] += 1
-    found = np.broadcast_to(found, expected.shape)
-    distance = np.nan_to_num(np.abs(found - expected), nan=np.inf)
-    bad = certain & ~(distance <= allowed)
-    if np.any(bad):
-        worst = np.unravel_index(np.argmax(np.where(bad, distance, -1)), bad.shape)
-        out.note(
-            "wrong", check, f"{found[worst]:.10g} instead of {expected[worst]:.10g}, of {scale:.3g}"
-        )
-
-
-@contextmanager
-def quiet():
-    """Warnings of libraries and of the oracle are of no interest."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def run(configuration, make=case_of):
@@ -68,7 +36,7 @@ def run(configuration, make=case_of):
             out.note("oracle", "exact for leaftrace alone", tracer.fidelity.verdict)
         return out
     out.checks["fidelity"] += 1
-    questions = (influences, label_influences) if case.smooth else (no_slope,)
+    questions = (influences, label_influences, soft_splits) if case.smooth else (no_slope,)
     for question in (refits, other_labels, *questions):
         with quiet():
             question(case, tracer, reference, out)
@@ -130,39 +98,6 @@ def agreeing_reference(case, configuration, out):
     detail = f"{np.max(distance):.3g} of {scale:.3g}, uncertain by {np.max(own.error):.3g}"
     out.note("oracle", "disagrees with the model", detail)
     return None
-
-
-@contextmanager
-def recorded_warnings(out, check):
-    """Note warnings that are not leaftrace's own."""
-    with warnings.catch_warnings(record=True) as seen, np.errstate(all="warn", under="ignore"):
-        warnings.simplefilter("always")
-        yield
-    for warning in seen:
-        if not issubclass(warning.category, lt.FidelityWarning):
-            where = f"{Path(warning.filename).name}:{warning.lineno}"
-            out.note("warning", check, f"{warning.category.__name__}: {warning.message} ({where})")
-
-
-def asked(out, check, answerable, question):
-    """Return the answer of leaftrace to a question, or None.
-
-    ``answerable``: whether the oracle can answer, so that a refusal is false."""
-    try:
-        with recorded_warnings(out, check):
-            return question()
-    except lt.LeaftraceError as error:
-        kind = "false refusal" if answerable else "refusal"
-        out.note(kind, check, f"{type(error).__name__}: {error}")
-    except Exception as error:
-        out.note("raw exception", check, described(error))
-    return None
-
-
-def described(error):
-    """Return an exception in a line, with the place it came from."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
 
 
 def some_rows(n, count=3):

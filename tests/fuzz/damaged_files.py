@@ -29,7 +29,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 import leaftrace as lt
 from leaftrace._views.cli import main, trial
 
-from .checks import asked
+from .asking import asked
 from .damage import damaged
 from .draw import Draw
 from .outcome import Outcome

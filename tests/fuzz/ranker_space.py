@@ -10,7 +10,8 @@ import xgboost as xgb
 import leaftrace as lt
 from leaftrace._engine.queries import make_queries
 
-from .checks import asked, quiet, trained_case
+from .asking import asked, quiet
+from .checks import trained_case
 from .outcome import Outcome
 from .reference import ROUNDING
 

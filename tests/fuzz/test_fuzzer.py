@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from . import checks
+from . import checks, soft_splits
 from .draw import Draw
 from .outcome import Outcome, outcome_from
 from .reference import Answer
@@ -60,6 +60,18 @@ def test_wrong_numbers_are_found(monkeypatch, wrong, check):
     assert true is checks.reference_of
     failures = checks.run(LIGHTGBM).failures
     assert check in {finding.check for finding in failures if finding.kind == "wrong"}
+
+
+def test_wrong_numbers_of_soft_splits_are_found(monkeypatch):
+    few = {**LIGHTGBM, "data": {**LIGHTGBM["data"], "rows": 20}}
+    outcome = checks.run(few)
+    assert not outcome.failures
+    assert outcome.checks[soft_splits.CHECK] == 3
+    program = soft_splits.SoftProgram
+    warmer = lambda tracer, X, temperature: program(tracer, X, 1.01 * temperature)  # noqa: E731
+    monkeypatch.setattr(soft_splits, "SoftProgram", warmer)
+    failures = checks.run(few).failures
+    assert {(finding.kind, finding.check) for finding in failures} == {("wrong", soft_splits.CHECK)}
 
 
 def test_a_false_refusal_is_found(monkeypatch):

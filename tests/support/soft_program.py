@@ -125,6 +125,7 @@ class SoftProgram:
         self.stay: dict[int, dict[int, float]] = {}
         self.own_share: dict[int, float] = {}
         self.own_leaves: dict[tuple[int, int], F64] = {}
+        self.too_light: dict[tuple[int, int], bool] = {}
         self.own: dict[tuple[int, int], Any] = {}
         self.scores(self.e.w)  # the training's own point
 
@@ -336,6 +337,8 @@ class SoftProgram:
                 )
                 step = -np.linalg.solve(h + lam * np.eye(len(step)), s.G)
             step = np.clip(step, -e.rule.max_step, e.rule.max_step)
+            if self.too_light.setdefault((r, leaf), s.R.sum() < e.rule.min_hessian):
+                step = np.zeros_like(step)
             own = self.own_leaves.setdefault((r, leaf), step)
             out[mask] = rate * (own + self.leaf_share(r, terms) * (step - own))
         return out
