@@ -67,9 +67,9 @@ def test_wrong_numbers_of_soft_splits_are_found(monkeypatch):
     outcome = checks.run(few)
     assert not outcome.failures
     assert outcome.checks[soft_splits.CHECK] == 3
-    program = soft_splits.SoftProgram
+    program = soft_splits.KinkFree
     warmer = lambda tracer, X, temperature: program(tracer, X, 1.01 * temperature)  # noqa: E731
-    monkeypatch.setattr(soft_splits, "SoftProgram", warmer)
+    monkeypatch.setattr(soft_splits, "KinkFree", warmer)
     failures = checks.run(few).failures
     assert {(finding.kind, finding.check) for finding in failures} == {("wrong", soft_splits.CHECK)}
 
