@@ -167,12 +167,13 @@ ChoiceRoom<Real> lay_out(Room& room, KeptChoices& kept, const Choice<Real>& p, I
     r.codes = bytes.take(p.n * p.d);
     r.filled = bytes.take(p.N * cells);
     r.possible = bytes.take(p.d);
-    grow(room.numbers, p.n * S + p.N * cells * S + slots * S + 4 * C + p.O + 2 * S + 256 + 5 * p.L);
+    grow(room.numbers, p.n * S + p.N * cells * S + slots * S + 5 * C + p.O + 2 * S + 256 + 5 * p.L);
     Parts<double> numbers{room.numbers};
     r.terms = numbers.take(p.n * S);
     r.sums = numbers.take(p.N * cells * S);
     r.slot_sums = numbers.take(slots * S);
     r.gain = numbers.take(C);
+    r.own_gain = numbers.take(C);
     r.left_rows = numbers.take(C);
     r.right_rows = numbers.take(C);
     r.last_rows = numbers.take(C);
@@ -291,7 +292,7 @@ void bind(nb::module_& m) {
           [](Codes codes, Ints leaf, Vector w, Vector drawn, Array<const double, 2> g, Array<const double, 2> h,
              Array<const double, 3> j, Array<const double, 3> k, Codes query_codes, Ints query_leaf,
              Array<const Real, 3> c, Ints sizes, Array<const std::uint8_t, 1> kinds, Ints left, Ints right, Ints column,
-             Ints choice, Vector numbers, bool by_weight, bool newton, bool columns_sampled, bool measured, Array<double, 1> shares, Index first, Index threads,
+             Ints choice, Vector numbers, bool by_weight, bool newton, bool columns_sampled, bool rows_estimated, bool measured, Array<double, 1> shares, Index first, Index threads,
              Array<const Real, 3> scores, Array<Real, 3> abar, Array<Real, 2> out, KeptChoices* kept) {
               const Index n = codes.shape(0), d = codes.shape(1), m = query_codes.shape(0), N = left.shape(0);
               const Index K = abar.shape(1), O = c.shape(1), B = width(abar.shape(2));
@@ -317,7 +318,7 @@ void bind(nb::module_& m) {
               shaped(right, "right", N);
               shaped(column, "column", N);
               shaped(choice, "choice", N);
-              shaped(numbers, "numbers", 7);
+              shaped(numbers, "numbers", 10);
               shaped(shares, "shares", N + 1);
               shaped(scores, "scores", n, K, B);
               shaped(abar, "abar", n, K, B);
@@ -326,8 +327,8 @@ void bind(nb::module_& m) {
               const Choice<Real> p{n, m, d, K, O, N, N + 1, Index(choice.data()[N - 1]) + 1, first,
                                    codes.data(), query_codes.data(), leaf.data(), query_leaf.data(), w.data(),
                                    drawn.data(), g.data(), h.data(), j.data(), k.data(), c.data(), sizes.data(), kinds.data(), left.data(), right.data(), column.data(),
-                                   choice.data(), x[0], x[1], x[2], x[3], x[4], x[5], x[6], by_weight, newton, columns_sampled, measured, shares.data(),
-                                   scores.data(), abar.data(), out.data(), threads, run_parts};
+                                   choice.data(), x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8], x[9], by_weight, newton, columns_sampled,
+                                   rows_estimated, measured, shares.data(), scores.data(), abar.data(), out.data(), threads, run_parts};
               nb::gil_scoped_release release;
               kept ? run(p, *kept, B) : run_once(p, B);
           },
@@ -335,7 +336,7 @@ void bind(nb::module_& m) {
           "h"_a.noconvert(), "j"_a.noconvert(), "k"_a.noconvert(), "query_codes"_a.noconvert(),
           "query_leaf"_a.noconvert(), "c"_a.noconvert(), "sizes"_a.noconvert(), "kinds"_a.noconvert(),
           "left"_a.noconvert(), "right"_a.noconvert(), "column"_a.noconvert(), "choice"_a.noconvert(),
-          "numbers"_a.noconvert(), "by_weight"_a, "newton"_a, "columns_sampled"_a, "measured"_a, "shares"_a.noconvert(), "first"_a, "threads"_a,
+          "numbers"_a.noconvert(), "by_weight"_a, "newton"_a, "columns_sampled"_a, "rows_estimated"_a, "measured"_a, "shares"_a.noconvert(), "first"_a, "threads"_a,
           "scores"_a.noconvert(), "abar"_a.noconvert(), "out"_a.noconvert(), "kept"_a.none() = nb::none());
 }
 

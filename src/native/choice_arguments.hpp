@@ -21,8 +21,11 @@ struct Choice {
     const std::int32_t* sizes;                 // (d) number of bins
     const std::uint8_t* kinds;                 // (d) 0 ordered, 1 the last bin is missing, 2 one-hot, 3 sorted
     const std::int32_t *left, *right, *column, *choice;  // (N)
-    double lam, l1, category_l2, min_rows, min_hessian, temperature, rate;
-    bool by_weight, newton, columns_sampled, measured;
+    // own_lam: the model's l2. output_hessian: sum of w h below which an output of a side has neither gain nor value.
+    double lam, l1, category_l2, min_rows, min_hessian, temperature, rate, own_lam, max_step, output_hessian;
+    bool by_weight, newton, columns_sampled;
+    bool rows_estimated;  // whether the rows of a side are taken to be its part of the node's w h
+    bool measured;
     double* shares;      // (N + 1) how far the values of sides move at each node, and those of leaves; put in unless measured
     const Real* scores;  // (n, K, B) derivatives of the queries in the training rows' scores after the step
     Real *abar, *out;    // (n, K, B), which may be `scores`; (n, B)
@@ -57,7 +60,7 @@ struct ChoiceRoom : ChoiceKept<Real> {
     std::uint8_t* possible;           // (d) whether a column has a candidate that is possible at the present choice
     double *terms, *sums, *slot_sums;  // (n, S) by place, (N, cells, S), (N + L, S)
     double* squares;                   // (L, 3) sums of squares and products of the terms of one output
-    double *gain, *left_rows, *right_rows, *last_rows;  // (C)
+    double *gain, *own_gain, *left_rows, *right_rows, *last_rows;  // (C)
     double* chance;                                     // (C) chances of the choice that is worked on
     double *slope, *left, *right, *keys;                // (O), (S), (S), (256)
     Real* factors;  // (n, O, 1 + K, 2) by place

@@ -15,23 +15,31 @@ struct Run {
 };
 
 // One output of one side of a split, from the sums over its rows: the slope of the gain, the gain, the value of a leaf
-// there, and how far the value goes with G (zero while l1 holds it). Equal denominators are divided by once.
+// there, and how far the value goes with G (zero while l1 or the largest step holds it). Equal denominators are divided by
+// once.
 struct Side {
     double slope, gain, value, pace;
 
-    Side(double G, double Q, double R, double l1, double l2) : slope(0), gain(0), value(0), pace(0) {
-        const double pull = G > l1 ? G - l1 : G < -l1 ? G + l1 : 0;
+    template <class Real>
+    Side(double G, double Q, double R, double l2, const Choice<Real>& p) : slope(0), gain(0), value(0), pace(0) {
+        if (Q < p.output_hessian) return;
+        const double pull = G > p.l1 ? G - p.l1 : G < -p.l1 ? G + p.l1 : 0;
         if (Q + l2 > 0) {
-            slope = -pull / (Q + l2);
-            gain = -pull * slope;
+            slope = bounded(-pull / (Q + l2), p.max_step);
+            gain = -slope * (2 * pull + slope * (Q + l2));
         }
         if (!(R + l2 > 0)) return;
-        value = R == Q ? slope : -pull / (R + l2);
-        pace = l1 > 0 && pull == 0 ? 0 : 1 / (R + l2);
+        const double step = R == Q ? slope : -pull / (R + l2);
+        value = bounded(step, p.max_step);
+        const bool held = (p.l1 > 0 && pull == 0) || value == p.max_step || value == -p.max_step;
+        pace = held ? 0 : 1 / (R + l2);
     }
+
+    static double bounded(double step, double most) { return step > most ? most : step < -most ? -most : step; }
 };
 
 constexpr double least_exponent = -40;  // candidates less likely than that are left out
+constexpr double least_tau = 1e-35;     // a choice with a lower temperature is sure
 
 template <class Real, bool one>
 struct ChoiceWork : ChoiceRows<Real, one> {
@@ -44,23 +52,32 @@ struct ChoiceWork : ChoiceRows<Real, one> {
 
     const std::uint8_t* order_of(Index v, Index f) const { return room.orders + v * cells + room.cell[f]; }
     double* sums_of(Index v, Index f) const { return room.sums + (v * cells + room.cell[f]) * sums(); }
-    double l2_of(Index f) const { return p.lam + (p.kinds[f] == 3 ? p.category_l2 : 0); }
+    double more_l2(Index f) const { return f >= 0 && p.kinds[f] == 3 ? p.category_l2 : 0; }
+    double l2_of(Index f) const { return p.lam + more_l2(f); }
+    // Whether gains are wanted with the l2 of the model, too.
+    bool compares_columns() const { return p.columns_sampled && p.own_lam != p.lam; }
     Index candidates_of(Index f) const { return room.candidate[f + 1] - room.candidate[f]; }
 
     Side side(const double* sums, Index o, double l2) const {
-        return Side(sums[o], sums[outputs() + o], sums[2 * outputs() + o], p.l1, l2);
+        return Side(sums[o], sums[outputs() + o], sums[2 * outputs() + o], l2, p);
     }
     double gain(const double* sums, double l2) const {
         double total = 0;
         for (Index o = 0; o < outputs(); ++o) total += side(sums, o, l2).gain;
         return total;
     }
-    double l2_of_taken(Index v) const { return p.column[v] < 0 ? p.lam : l2_of(p.column[v]); }
-    // Whether a side of a node that is split alone has enough rows and second derivatives.
-    bool large_enough(const double* sums) const {
+    // The sum over outputs of the gain's denominators.
+    double denominators(const double* sums) const {
         double Q = 0;
         for (Index o = 0; o < outputs(); ++o) Q += sums[outputs() + o];
-        return sums[3 * outputs()] >= p.min_rows && Q >= p.min_hessian * static_cast<double>(outputs());
+        return Q;
+    }
+    // Whether a side of a node that is split alone has enough rows and second derivatives. ``node``: sums of the node
+    bool large_enough(const double* sums, const double* node) const {
+        const double Q = denominators(sums);
+        double rows = sums[3 * outputs()];
+        if (p.rows_estimated) rows = __builtin_floor(Q * (node[3 * outputs()] / denominators(node)) + 0.5);
+        return rows >= p.min_rows && Q >= p.min_hessian * static_cast<double>(outputs());
     }
 
     // The sum over the rows of a leaf of the squares of -slope (2 w g + slope Q), for one output.
@@ -78,7 +95,7 @@ struct ChoiceWork : ChoiceRows<Real, one> {
                 const Index v = room.parent[slot];
                 double spread = 0;
                 for (Index o = 0; o < O; ++o)
-                    room.slope[o] = side(room.slot_sums + slot * S, o, l2_of_taken(v)).slope;
+                    room.slope[o] = side(room.slot_sums + slot * S, o, l2_of(p.column[v])).slope;
                 if (one) {  // rounding can make a sum of squares that is zero negative
                     spread = spread_of(l, room.slope[0]);
                     room.tau[p.choice[v]] += spread > 0 ? spread : 0;
@@ -105,7 +122,10 @@ struct ChoiceWork : ChoiceRows<Real, one> {
         for (Index bin = 0; bin < bins; ++bin) {
             const double* x = sums_of(v, f) + bin * sums();
             room.keys[bin] = 0;
-            for (Index o = 0; o < outputs(); ++o) room.keys[bin] -= Side(x[o], x[outputs() + o], x[outputs() + o], 0, l2_of(f)).slope;
+            for (Index o = 0; o < outputs(); ++o) {
+                const double D = x[outputs() + o] + l2_of(f);
+                room.keys[bin] += D > 0 ? x[o] / D : 0;
+            }
             if (!(x[3 * outputs()] > 0)) room.keys[bin] = __builtin_inf();  // bins without rows come last
         }
         for (Index i = 1; i < bins; ++i) {
@@ -137,7 +157,8 @@ struct ChoiceWork : ChoiceRows<Real, one> {
         room.right_rows[candidate] += right[3 * outputs()];
         room.last_rows[candidate] += there;
         Real* to = room.sides + (v * room.candidate[p.d] + candidate) * side_numbers * outputs();
-        if (alone && !(there > 0 && large_enough(left) && large_enough(right))) {
+        const double* node = room.slot_sums + v * sums();
+        if (alone && !(there > 0 && large_enough(left, node) && large_enough(right, node))) {
             room.left_rows[candidate] = -__builtin_inf();
             for (Index i = 0; i < side_numbers * outputs(); ++i) to[i] = 0;
             return;
@@ -148,6 +169,8 @@ struct ChoiceWork : ChoiceRows<Real, one> {
             const double numbers[side_numbers] = {L.slope, R.slope, L.value, R.value, L.pace, R.pace};
             for (Index i = 0; i < side_numbers; ++i) to[i] = static_cast<Real>(numbers[i]);
         }
+        const double own_l2 = p.own_lam + more_l2(f);
+        if (compares_columns()) room.own_gain[candidate] += gain(left, own_l2) + gain(right, own_l2);
     }
 
     // Gains and child values of all candidates of a column at a node.
@@ -185,23 +208,34 @@ struct ChoiceWork : ChoiceRows<Real, one> {
         return count;
     }
 
-    // Probabilities of the candidates of a choice: room.chance. False if there is no choice.
-    bool weigh_candidates(Index c, Index begin, Index end) {
-        const Index S = sums();
-        const Index C = room.candidate[p.d];
-        for (Index s = 0; s < C; ++s) room.gain[s] = room.left_rows[s] = room.right_rows[s] = room.last_rows[s] = 0;
-        for (Index v = begin; v < end; ++v)
-            for (Index f = 0; f < p.d; ++f) compare_candidates(v, f, end - begin == 1);
+    // The largest gain, with this l2, of candidates of columns that training compared: that of the split taken. Bins are
+    // not those of the booster, so gains differ a little; where splits gain nothing, they differ by rounding.
+    double most_gain(Index begin, Index end, double lam) const {
         double taken = 0, whole = 0;
         for (Index v = begin; v < end; ++v) {
-            taken += gain(room.slot_sums + p.left[v] * S, l2_of_taken(v));
-            taken += gain(room.slot_sums + p.right[v] * S, l2_of_taken(v));
-            whole += gain(room.slot_sums + v * S, p.lam);
+            const double l2 = lam + more_l2(p.column[v]);
+            taken += gain(room.slot_sums + p.left[v] * sums(), l2) + gain(room.slot_sums + p.right[v] * sums(), l2);
+            whole += gain(room.slot_sums + v * sums(), lam);
         }
+        return taken + 0.02 * (taken - whole) + 1e-9 * taken;
+    }
+
+    // Probabilities of the candidates of a choice: room.chance. False if there is no choice.
+    bool weigh_candidates(Index c, Index begin, Index end) {
+        const Index C = room.candidate[p.d];
+        for (Index s = 0; s < C; ++s) {
+            room.gain[s] = room.own_gain[s] = 0;
+            room.left_rows[s] = room.right_rows[s] = room.last_rows[s] = 0;
+        }
+        const double* own_gain = compares_columns() ? room.own_gain : room.gain;
+        for (Index v = begin; v < end; ++v)
+            for (Index f = 0; f < p.d; ++f) compare_candidates(v, f, end - begin == 1);
+        const double most = p.columns_sampled ? most_gain(begin, end, p.lam) : 0;
+        const double own_most = compares_columns() ? most_gain(begin, end, p.own_lam) : most;
         const double tau = room.tau[c];
         double top = -__builtin_inf();
         for (Index f = 0; f < p.d; ++f) {
-            double best = -__builtin_inf();
+            double best = -__builtin_inf(), own_best = -__builtin_inf();
             const bool same = singles(f) && categories_with_rows(f) == 2;  // each of the two is the other's rest
             bool seen = false;
             for (Index s = room.candidate[f]; s < room.candidate[f + 1]; ++s) {
@@ -209,15 +243,17 @@ struct ChoiceWork : ChoiceRows<Real, one> {
                 if (!splits || (same && seen)) room.gain[s] = -__builtin_inf();
                 seen = seen || splits;
                 best = room.gain[s] > best ? room.gain[s] : best;
+                if (room.gain[s] > -__builtin_inf() && own_gain[s] > own_best) own_best = own_gain[s];
             }
-            // A column with a better split than the one taken was not among those drawn.
-            if (p.columns_sampled && f != p.column[begin] && best - whole > 1.02 * (taken - whole)) {
+            // A column with a better split than the one taken, by the gains of training or by these, was not among those drawn.
+            const bool better = best > most || own_best > own_most;
+            if (p.columns_sampled && f != p.column[begin] && better) {
                 for (Index s = room.candidate[f]; s < room.candidate[f + 1]; ++s) room.gain[s] = -__builtin_inf();
                 best = -__builtin_inf();
             }
             top = best > top ? best : top;
         }
-        if (!(tau > 0) || !(top > -__builtin_inf())) return false;
+        if (!(tau > least_tau) || !(top > -__builtin_inf())) return false;
         double total = 0;
         for (Index s = 0; s < C; ++s) {
             const double below = (room.gain[s] - top) / tau;

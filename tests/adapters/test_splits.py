@@ -20,7 +20,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.tree import DecisionTreeRegressor
-from split_checks import check_search, gains, smallest_sides, taken_and_best
+from split_checks import check_search, gains, smallest_estimate, smallest_sides, taken_and_best
 from split_tables import N, as_numbers, for_catboost, labels, mixed_table, opened, weights
 from threadpoolctl import threadpool_limits
 
@@ -44,6 +44,7 @@ LIGHTGBM = {
     "binary": ({"objective": "binary", "min_sum_hessian_in_leaf": 4.0, "min_data_in_leaf": 1}, 2, 1.0),
     "multiclass": ({"objective": "multiclass", "num_class": 3, "lambda_l2": 1.0}, 3, 2 / 3),
     "poisson": ({"objective": "poisson", "lambda_l2": 0.5}, 1, np.exp(-0.7)),
+    "largest step, l1": ({"max_delta_step": 0.6, "lambda_l1": 1.0, "min_data_in_leaf": 5}, 0, 1.0),
     "bagging": ({"bagging_fraction": 0.6, "bagging_freq": 1, "feature_fraction_bynode": 0.8}, 0, 1.0),
     "dart": ({"boosting": "dart", "drop_rate": 0.5}, 0, 1.0),
     "zero_as_missing": ({"zero_as_missing": True}, 0, 1.0),
@@ -98,6 +99,19 @@ def test_lightgbm_limits(table):
     search = strict.split_search()
     assert search.min_rows == 25
     assert smallest_sides(strict, search)[0] >= 25 > smallest_sides(loose, loose.split_search())[0]
+
+
+def test_lightgbm_estimates_rows(table):
+    """Where second derivatives differ, sides may have fewer rows than the limit, but not fewer as LightGBM counts.
+
+    It rounds the rows of each bin."""
+    X, y = table[0][:N], labels(table[1], 2)[:N]
+    params = {"objective": "binary", "min_data_in_leaf": 25, "learning_rate": 0.5}
+    source = opened(lightgbm_model(params, X, y), X, y)
+    search = source.split_search()
+    assert search.rows_estimated
+    assert smallest_sides(source, search)[0] < 18
+    assert 23 < smallest_estimate(source, search) < 28
 
 
 @pytest.mark.parametrize(("objective", "classes"), [("multiclass", 3), ("poisson", 1)])
@@ -378,12 +392,13 @@ XGBOOST = {
     "binary": ({"objective": "binary:logistic", "colsample_bynode": 0.7}, 2, 1.0),
     "multiclass": ({"objective": "multi:softprob", "num_class": 3, "min_child_weight": 6.0}, 3, 1 / 2),
     "vectors": (
-        {"objective": "multi:softprob", "num_class": 3, "multi_strategy": "multi_output_tree", "min_child_weight": 0.0},
+        {"objective": "multi:softprob", "num_class": 3, "multi_strategy": "multi_output_tree", "min_child_weight": 6.0},
         3,
         1 / 2,
     ),
-    # Longer steps are allowed than there are: a step that is cut has another gain.
-    "poisson": ({"objective": "count:poisson", "min_child_weight": 32.0, "max_delta_step": 2.0}, 1, np.exp(-2)),
+    "poisson": ({"objective": "count:poisson", "min_child_weight": 32.0, "max_delta_step": 0.3}, 1, np.exp(-0.3)),
+    "largest step": ({"max_delta_step": 0.2, "min_child_weight": 6.0}, 0, 1.0),
+    "l1": ({"reg_alpha": 3.0, "min_child_weight": 6.0}, 0, 1.0),
     "dart": ({"booster": "dart", "rate_drop": 0.5, "num_parallel_tree": 2, "subsample": 0.7}, 0, 1.0),
     "one-hot": ({"max_cat_to_onehot": 20, "interaction_constraints": "[[0,1,2],[3,4]]"}, 0, 1.0),
     "approx": ({"tree_method": "approx"}, 0, 1.0),
@@ -430,6 +445,8 @@ def test_xgboost_columns_and_limits(xgboost_case):
     assert list(search.columns) == ["missing", "missing", *categories, "missing"]
     assert search.columns_sampled == (name in ("binary", "one-hot"))
     limit = XGBOOST[name][0].get("min_child_weight", 1.0) * factor
-    assert search.min_hessian == pytest.approx(limit)
+    held = search.output_hessian if search.joint else search.min_hessian
+    assert held == pytest.approx(limit)
+    assert (search.min_hessian == 0) == search.joint
     if name in ("regression", "multiclass", "poisson"):
         assert limit <= smallest_sides(source, search)[1] * (1 + 1e-6) < 1.5 * limit

@@ -44,10 +44,11 @@ def call_with(rows, B, O, K, level, scale=1.0):
         "right": right,
         "column": column,
         "choice": choice,
-        "numbers": np.array([0.3, 0.0, 0.2, 0.0, 0.0, 1.0, 0.7]),
+        "numbers": np.array([0.3, 0.0, 0.2, 0.0, 0.0, 1.0, 0.7, 0.3, np.inf, 0.0]),
         "by_weight": False,
         "newton": True,
         "columns_sampled": False,
+        "rows_estimated": False,
         "measured": False,
         "shares": np.zeros(8),
         "first": 0,
@@ -71,3 +72,38 @@ def test_cells_without_rows_add_nothing(B, O, K, level):
     assert np.abs(twin["out"]).max() > 0.01
     for name in CHANGED:  # sums in another order differ by rounding
         np.testing.assert_allclose(native[name], twin[name], rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("level", [False, True], ids=["by node", "by level"])
+@pytest.mark.parametrize(("O", "K"), [(1, 1), (3, 3)])
+def test_limits_of_candidates(O, K, level):
+    """Limits change what the kernel and its twin give, and in the same way."""
+    at = {"lam": 0, "l1": 1, "min_rows": 3, "own_lam": 7, "max_step": 8, "output_hessian": 9}
+    plain = call_with(80, 1, O, K, level)
+    kernels.choice_terms(*plain.values())
+    limits = {
+        "max_step": {"max_step": 0.2},
+        "max_step with l1": {"max_step": 0.2, "l1": 1.0},
+        "output_hessian": {"output_hessian": 6.0},
+        "rows": {"min_rows": 9.0},
+        "estimated rows": {"min_rows": 9.0, "rows_estimated": True},
+        "columns": {"columns_sampled": True, "own_lam": 0.3},
+        "columns, more l2": {"columns_sampled": True, "own_lam": 0.3, "lam": 5.0},
+    }
+    outs = [plain["out"]]
+    for limit in limits.values():
+        native = call_with(80, 1, O, K, level)
+        for name, value in limit.items():
+            if name in at:
+                native["numbers"][at[name]] = value
+            else:
+                native[name] = value
+        twin = copy.deepcopy(native)
+        kernels.choice_terms(*native.values())
+        twins.choice_terms(*twin.values())
+        for name in CHANGED:
+            np.testing.assert_allclose(native[name], twin[name], rtol=1e-9, atol=1e-11)
+        outs.append(native["out"])
+    if not level:  # nodes that share a choice have no limit of rows
+        apart = [np.abs(a - b).max() for i, a in enumerate(outs) for b in outs[:i]]
+        assert min(apart) > 1e-6

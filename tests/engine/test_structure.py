@@ -74,8 +74,14 @@ CASES = {
         XGBClassifier(**XGB, enable_categorical=True, max_cat_to_onehot=5), 2, {"categories": True}
     ),
     "XGBoost, vectors": (XGBClassifier(**XGB, multi_strategy="multi_output_tree"), 3, {}),
+    "XGBoost, largest step": (XGBClassifier(**XGB, max_delta_step=0.3, reg_alpha=0.1), 2, {}),
+    "XGBoost, vectors with a limit": (
+        XGBClassifier(**XGB, multi_strategy="multi_output_tree", min_child_weight=4), 3, {}
+    ),
     "XGBoost, trees side by side": (XGBRFRegressor(**XGB, seed=1), 0, {}),
     "LightGBM": (LGBMRegressor(**LGB), 0, {"missing": True}),
+    "LightGBM, estimated rows": (LGBMClassifier(**LGB | {"min_child_samples": 12}), 2, {}),
+    "LightGBM, largest step, columns drawn": (LGBMRegressor(**LGB, max_delta_step=0.2, colsample_bytree=0.7), 0, {}),
     "LightGBM, categories": (LGBMClassifier(**LGB, min_data_per_group=2, cat_smooth=1), 2, {"categories": True}),
     "LightGBM, bagging, classes": (LGBMClassifier(**LGB, subsample=0.7, subsample_freq=1), 3, {}),
     "HistGradientBoosting": (HistGradientBoostingRegressor(**HGB), 0, {"missing": True}),

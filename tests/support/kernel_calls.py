@@ -150,8 +150,8 @@ def call_of_choices(O, K):
     )
     return call(
         "choice_terms", codes[0], ids[0], *rows, codes[1], ids[1], real(4, O, B), sizes,
-        np.arange(4, dtype=np.uint8), *nodes, np.array([0.3, 0.1, 0.2, 0.5, 0.1, 1.0, 0.7]), False, True,
-        True, False, np.zeros(4), 0, 2, real(N, K, B), real(N, K, B), real(N, B),
+        np.arange(4, dtype=np.uint8), *nodes, np.array([0.3, 0.1, 0.2, 0.5, 0.1, 1.0, 0.7, 0.1, 2.0, 0.05]),
+        False, True, True, True, False, np.zeros(4), 0, 2, real(N, K, B), real(N, K, B), real(N, B),
     )  # fmt: skip
 
 

@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 F64 = np.ndarray
+EDGE = 1e-4  # steps of the weights must not carry a side that is exactly at a limit over it
 
 
 @dataclass
@@ -41,13 +42,13 @@ class Side:
     R: F64
     rows: int
 
-    def step(self, D: F64, lam: float, l1: float) -> F64:
-        pull = np.maximum(np.abs(self.G) - l1, 0)
-        return np.array([-np.sign(g) * p / (d + lam) if d + lam > 0 else 0.0
-                         for g, p, d in zip(self.G, pull, D, strict=True)])  # fmt: skip
+    def pull(self, rule: Any) -> F64:
+        return np.sign(self.G) * np.maximum(np.abs(self.G) - rule.l1, 0)
 
-    def gain(self, lam: float, l1: float) -> float:
-        return float((self.step(self.Q, lam, l1) ** 2 * (self.Q + lam)).sum())
+    def step(self, D: F64, lam: float, rule: Any, times: Any = 1.0) -> F64:
+        steps = [-p / (d + lam) if d + lam > 0 else 0.0
+                 for p, d in zip(self.pull(rule), D, strict=True)]  # fmt: skip
+        return np.clip(times * np.array(steps), -rule.max_step, rule.max_step)
 
 
 def column_masks(values: F64, kind: str, order_key: Any) -> Iterator[F64]:
@@ -119,13 +120,18 @@ class SoftProgram:
         self.leaves = np.concatenate([self.e.leaves, test_leaves], axis=1).astype(int)
         self.temperature = temperature
         # At least as much as 16 rows of average weight and second derivative.
-        h = 1.0 if self.search.by_weight else derivatives(self.e, self.scores_at_start())[1]
-        self.l2 = max(self.e.lam, 16 * float((self.e.w[:, None] * h).mean()))
+        h = (
+            np.ones((self.n, 1))
+            if self.search.by_weight
+            else derivatives(self.e, self.scores_at_start())[1]
+        )
+        row = (self.e.w[:, None] * h).mean(axis=1).sum() / np.count_nonzero(self.e.w)
+        self.l2 = max(self.e.lam, 16 * float(row))
         self.whole_leaves = whole_leaves
         self.stay: dict[int, dict[int, float]] = {}
         self.own_share: dict[int, float] = {}
         self.own_leaves: dict[tuple[int, int], F64] = {}
-        self.too_light: dict[tuple[int, int], bool] = {}
+        self.too_light: dict[tuple[int, int], F64] = {}
         self.own: dict[tuple[int, int], Any] = {}
         self.scores(self.e.w)  # the training's own point
 
@@ -177,22 +183,40 @@ class SoftProgram:
                 if min(rows) == 0 or seen & set(both):
                     continue
                 seen |= set(both)
+                of_node = self.side(nodes[0], terms)
                 limits = [
-                    s.rows < self.search.min_rows or s.Q.mean() < self.search.min_hessian
+                    self.rows_of(s, of_node) < self.search.min_rows
+                    or s.Q.mean() < self.search.min_hessian
                     for s in sides[0]
                 ]
                 if lone and any(limits):
                     continue
                 yield f, split
 
-    def lam(self, f: int) -> float:
-        is_sorted = f >= 0 and self.search.columns[f] == "sorted"
-        return self.l2 + (self.search.category_l2 if is_sorted else 0.0)
+    def rows_of(self, side: Side, node: Side) -> float:
+        if self.search.rows_estimated:
+            return np.floor(side.Q.sum() / node.Q.sum() * node.rows + 0.5)
+        return side.rows
 
-    def gain(self, split: list[tuple[F64, F64]], f: int, terms: dict[str, F64]) -> float:
-        return sum(
-            self.side(m, terms).gain(self.lam(f), self.e.rule.l1) for pair in split for m in pair
-        )
+    def lam(self, f: int, l2: Any = None) -> float:
+        is_sorted = f >= 0 and self.search.columns[f] == "sorted"
+        return (self.l2 if l2 is None else l2) + (self.search.category_l2 if is_sorted else 0.0)
+
+    def step_of(self, side: Side, D: F64, lam: float, times: Any = 1.0) -> F64:
+        """(O,) the step of a side; zero for outputs that have too little."""
+        steps = side.step(D, lam, self.e.rule, times)
+        return np.where(self.search.output_hessian - EDGE > side.Q, 0.0, steps)
+
+    def gain(
+        self, split: list[tuple[F64, F64]], f: int, terms: dict[str, F64], l2: Any = None
+    ) -> float:
+        """Twice what steps improve the second-order approximation of the loss by. ``l2``: None for that of choices"""
+        lam = self.lam(f, l2)
+        return sum(self.side_gain(self.side(m, terms), lam) for pair in split for m in pair)
+
+    def side_gain(self, side: Side, lam: float) -> float:
+        s = self.step_of(side, side.Q, lam)
+        return -float((2 * s * side.pull(self.e.rule) + s**2 * (side.Q + lam)).sum())
 
     def choice(self, t: int, r: int, number: int, terms: dict[str, F64], rate: float) -> F64:
         """(n + m, O) what a soft choice adds to the scores of all rows."""
@@ -221,7 +245,7 @@ class SoftProgram:
             for pair, pair_values, share in zip(split, values, shares, strict=True):
                 for mask, (value, ratio) in zip(pair, pair_values, strict=True):
                     side = self.side(mask, terms)
-                    now = ratio * side.step(side.Q, self.lam(f), self.e.rule.l1)
+                    now = self.step_of(side, side.Q, self.lam(f), ratio)
                     out[mask] += (p - p0) * rate * value
                     out[mask] += 4 * share * p0 * rate * (now - value)
         return out
@@ -230,21 +254,19 @@ class SoftProgram:
         """Candidates, temperature, probabilities and child values at the training's own weights.
 
         With each value comes the ratio of the denominators of gain and value."""
-        l1 = self.e.rule.l1
         candidates = list(self.candidates(nodes, terms))
         if self.search.columns_sampled:
-            whole = sum(self.side(node, terms).gain(self.l2, l1) for node in nodes)
-            most = 1.02 * (self.gain(taken, column, terms) - whole)
-            better = {
-                f
-                for f, split in candidates
-                if f != column and self.gain(split, f, terms) - whole > most
-            }
-            candidates = [(f, split) for f, split in candidates if f not in better]
+            better = set()
+            for l2 in (self.l2, self.e.lam):
+                whole = sum(self.side_gain(self.side(node, terms), l2) for node in nodes)
+                own = self.gain(taken, column, terms, l2)
+                most = own + 0.02 * (own - whole) + 1e-9 * own
+                better |= {f for f, split in candidates if self.gain(split, f, terms, l2) > most}
+            candidates = [(f, s) for f, s in candidates if f == column or f not in better]
         spread = 0.0
         for mask in (m for pair in taken for m in pair):
             s = self.side(mask, terms)
-            slope = s.step(s.Q, self.lam(column), l1)
+            slope = self.step_of(s, s.Q, self.lam(column))
             rows = np.flatnonzero(mask[: self.n])
             spread += sum(
                 float(-2 * slope @ terms["G"][i] - slope**2 @ terms["Q"][i]) ** 2 for i in rows
@@ -253,7 +275,7 @@ class SoftProgram:
         values = [
             [
                 tuple(
-                    (s.step(s.R, self.lam(f), l1), (s.Q + self.lam(f)) / (s.R + self.lam(f)))
+                    (self.step_of(s, s.R, self.lam(f)), (s.Q + self.lam(f)) / (s.R + self.lam(f)))
                     for s in (self.side(m, terms) for m in pair)
                 )
                 for pair in split
@@ -329,7 +351,7 @@ class SoftProgram:
             mask = self.leaves[r] == leaf
             s = self.side(mask, terms)
             lam = self.leaf_lam + (0 if e.leaf_l2 is None else e.leaf_l2[e.tree_offset[r] + leaf])
-            step = s.step(s.R, lam, e.rule.l1)
+            step = s.step(s.R, lam, e.rule)
             if e.leaf_outputs > 1 and e.rule.newton and not e.rule.diagonal:
                 state = e.loss.state(A)
                 h = np.einsum(
@@ -337,8 +359,7 @@ class SoftProgram:
                 )
                 step = -np.linalg.solve(h + lam * np.eye(len(step)), s.G)
             step = np.clip(step, -e.rule.max_step, e.rule.max_step)
-            if self.too_light.setdefault((r, leaf), s.R.sum() < e.rule.min_hessian):
-                step = np.zeros_like(step)
+            step[self.too_light.setdefault((r, leaf), e.rule.min_hessian > s.R)] = 0.0
             own = self.own_leaves.setdefault((r, leaf), step)
             out[mask] = rate * (own + self.leaf_share(r, terms) * (step - own))
         return out

@@ -104,16 +104,21 @@ def gains(source, search, parent_of_root=True):
                 many = search.columns[tree.column[node]] == "sorted"
                 lam = e.lam + (search.category_l2 if many else 0.0)
                 counts = node > 0 or parent_of_root
-                parent = part_gain(terms, left | right, e.lam) if counts else 0.0
-                found.append(part_gain(terms, left, lam) + part_gain(terms, right, lam) - parent)
+                limits = e.rule.l1, e.rule.max_step, search.output_hessian
+                parent = part_gain(terms, left | right, e.lam, *limits) if counts else 0.0
+                sides_gain = [part_gain(terms, side, lam, *limits) for side in (left, right)]
+                found.append(sum(sides_gain) - parent)
             out.append(np.array(found))
     return out
 
 
-def part_gain(terms, rows, lam):
+def part_gain(terms, rows, lam, l1=0.0, max_step=np.inf, least=0.0):
+    """The gain of some rows as a leaf; outputs with less than ``least`` of H have none."""
     G = terms[0][rows].sum(axis=0)
     H = terms[1][rows].sum(axis=0)
-    return float((G**2 / (H + lam)).sum())
+    G = np.sign(G) * np.maximum(np.abs(G) - l1, 0)
+    s = np.where(least > H, 0, np.clip(-G / (H + lam), -max_step, max_step))
+    return float(-(2 * s * G + s**2 * (H + lam)).sum())
 
 
 def smallest_sides(source, search):
@@ -133,6 +138,21 @@ def smallest_sides(source, search):
                 rows += [np.count_nonzero(side & drawn) for side in pair]
                 hessians += [wh[side].sum() for side in pair]
     return min(rows), min(hessians)
+
+
+def smallest_estimate(source, search):
+    """Fewest rows on a side of any split, if they are its part of the node's w h."""
+    e = source.ensemble
+    A = e.start()
+    numbers = leaf_numbers(e, e.leaves)
+    found = []
+    for t in range(e.n_steps):
+        e.move(t, e.leaves, A)
+        wh = e.tree_weight(t) * e.second_derivatives(A)[:, 0]
+        for left, right in sides(search.trees[t], numbers[t]):
+            node = left | right
+            found += [wh[side].sum() / wh[node].sum() * node.sum() for side in (left, right)]
+    return min(found)
 
 
 def taken_and_best(source, search):

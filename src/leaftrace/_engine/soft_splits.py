@@ -98,7 +98,7 @@ def choice_l2(e: Ensemble, by_weight: bool) -> float:
     gradient, bound it.
     """
     h = np.ones((e.n_rows, 1)) if by_weight else e.second_derivatives(e.start())
-    row = float((e.w[:, None] * h).mean(axis=1).sum()) / e.counted_rows
+    row = float((e.w[:, None] * h).mean(axis=1).sum()) / np.count_nonzero(e.w)
     return max(e.lam, LEAST_ROWS * row)
 
 
@@ -323,6 +323,9 @@ class SoftPass:
             search.min_hessian,
             self.temperature,
             e.rate(t),
+            e.lam,
+            e.rule.max_step,
+            search.output_hessian,
         )
         measured, shares = self._shares_of(r, len(nodes.left))
         kept = self.kept.of(r, kernels.KeptChoices)
@@ -345,6 +348,7 @@ class SoftPass:
             search.by_weight,
             e.rule.newton,
             search.columns_sampled,
+            search.rows_estimated,
             measured,
             shares,
             o,

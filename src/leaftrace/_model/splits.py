@@ -57,8 +57,10 @@ class SplitSearch:
     ``by_weight``        gains divide by sums of weights: sum G^2 / (W + lam); otherwise by sums of
                          second derivatives: sum G^2 / (H + lam)
     ``min_rows``         rows drawn for the tree that each side of a split needs
+    ``rows_estimated``   whether those rows are estimated: the side's part of the node's w h
     ``min_hessian``      sum of w h that each side needs, h being the loss's own; with ``by_weight``
                          it is a sum of w
+    ``output_hessian``   sum of w h below which an output of a side has no gain and no value
     ``category_l2``      additional l2 of splits of the kind "sorted"
     ``columns_sampled``  whether training drew the columns to compare at a node, tree or level
     ``joint``            whether the trees of a step are one tree with a vector in each leaf; then
@@ -70,7 +72,9 @@ class SplitSearch:
     values: F64
     by_weight: bool = False
     min_rows: float = 1.0
+    rows_estimated: bool = False
     min_hessian: float = 0.0
+    output_hessian: float = 0.0
     category_l2: float = 0.0
     columns_sampled: bool = False
     joint: bool = False

@@ -1,9 +1,10 @@
 """How LightGBM chose its splits: the columns it compared, and what both sides of a split need.
 
 The gain of a split is the sum over its sides of G^2 / (H + lambda_l2), with cat_l2 more for many
-categories against many; these are sorted by G / (H + cat_smooth). What is left out here: LightGBM
-does not sort categories of fewer than cat_smooth rows, joins others up to min_data_per_group, and
-estimates the number of rows of a side from its H where the second derivatives of rows differ.
+categories against many; these are sorted by G / (H + cat_smooth). The rows of a side, for
+min_data_in_leaf, are estimated from its H. What is left out here: LightGBM does not sort categories of
+fewer than cat_smooth rows, joins others up to min_data_per_group, and sends at most max_cat_threshold of
+them to one side; it estimates rows bin by bin; and with use_quantized_grad its gradients are rounded.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def split_search(run: LightGBMRun, params: dict[str, Any], values: F64) -> Split
         columns=_kinds(run.parsed, params),
         values=values,
         min_rows=float(params.get("min_data_in_leaf", 20)),
+        rows_estimated=True,
         min_hessian=float(params.get("min_sum_hessian_in_leaf", 1e-3)) / steepness,
         category_l2=float(params["cat_l2"]) / steepness,
         # Interaction constraints take columns out, too.

@@ -1,7 +1,10 @@
 """How XGBoost chose its splits: the columns it compared, and what both sides of a split need.
 
-The gain of a split is the sum over its sides of G^2 / (H + reg_lambda). Many categories are sorted by
-G / (H + reg_lambda); max_cat_threshold, which bounds how many go to one side, is not modelled.
+The gain of a split is the sum over its sides of G^2 / (H + reg_lambda). In trees with vectors in their leaves,
+min_child_weight holds single outputs of a side at zero, and does not rule out the split. Many categories are
+sorted by G / (H + reg_lambda). What is left out here: max_cat_threshold, which bounds how many go to one side; that
+missing values of categories go to either side, as they are taken for a category of their own; and that with both
+max_delta_step and reg_alpha, gains leave reg_alpha out.
 """
 
 from __future__ import annotations
@@ -36,21 +39,25 @@ def split_search(run: XGBoostRun, types: Sequence[str] | None, values: F64) -> S
     hessian_factor = loss_and_factor(run.objective, params, len(run.base))[1]
     categorical = [types is not None and types[f] == "c" for f in range(values.shape[1])]
     one_hot = int(params.get("max_cat_to_onehot", 4))
+    least = as_float32(params["min_child_weight"]) / hessian_factor
+    joint = run.trees.width > 1
     return SplitSearch(
         trees=run.trees.nodes,
         columns=[_kind(c, x, one_hot) for c, x in zip(categorical, values.T, strict=True)],
         values=values,
-        min_hessian=as_float32(params["min_child_weight"]) / hessian_factor,
+        min_hessian=0.0 if joint else least,
+        output_hessian=least if joint else 0.0,
         columns_sampled=_columns_sampled(run),
-        joint=run.trees.width > 1,
+        joint=joint,
     )
 
 
 def _columns_sampled(run: XGBoostRun) -> bool:
-    """Whether nodes compared some of the columns only. A file does not keep that."""
+    """Whether nodes compared some of the columns only. A file does not keep that, but the user may say so."""
     names = ("colsample_bytree", "colsample_bylevel", "colsample_bynode")
     drawn = any(float(run.params.get(name, 1)) < 1 for name in names)
-    return run.loaded or drawn or bool(run.params.get("interaction_constraints"))
+    is_unknown = run.loaded and not run.given
+    return is_unknown or drawn or bool(run.params.get("interaction_constraints"))
 
 
 def _kind(categorical: bool, values: F64, one_hot: int) -> ColumnKind:

@@ -10,10 +10,13 @@ gain's denominator (w h, or w) and R_c of the value's denominator (likewise):
     E_s    = rate (sum_j abar_j r_c(j,s) + sum_x c_x r_c(x,s))
     z_s    = pi_s (E_s - sum_s pi_s E_s) / tau
 
-G is reduced by l1 as in leaves. The values of the sides move, too, as those of leaves do, by a share:
+G is reduced by l1 as in leaves, and m_c and r_c are bounded by the largest step; gain_s is the sum of
+-2 G_c m_c - (Q_c + lam) m_c^2, which is the same where nothing is bounded. Outputs of a side whose Q_c is
+less than ``output_hessian`` have no gain and no value. The values of the sides move, too, as those of
+leaves do, by a share:
 
     F_c    = sum of abar_j over the rows of side c, and of c_x
-    y_s    = 4 rate share_v pi_s / (R_c + lam)                  zero while l1 holds the value
+    y_s    = 4 rate share_v pi_s / (R_c + lam)                  zero while l1 or the largest step holds the value
 
 The 4 stands for the leaves into which a side would be cut further: each has a part of its rows and moves
 as many times as far.
@@ -34,8 +37,9 @@ Gains by weight have h = 1, k = 0 here: values then move as if (Q_c + lam) / (R_
 Nodes that share a choice add their gains and effects.
 
 A candidate must leave ``min_rows`` rows and ``min_hessian`` of Q on each side of a node that is
-split alone, and it must differ from the others. Where columns were drawn, a column with a better
-split than the one taken was not among those drawn; it is left out.
+split alone, and it must differ from the others; some boosters estimate these rows to be the side's part
+of the node's Q. Where columns were drawn, a column with a better split than the one taken, by gains with
+lam or with the model's own l2, was not among those drawn; it is left out.
 """
 
 from __future__ import annotations
@@ -79,10 +83,11 @@ class KeptChoices:
     right="int32 N",
     column="int32 N",
     choice="int32 N",
-    numbers="float64 7",
+    numbers="float64 10",
     by_weight="bool",
     newton="bool",
     columns_sampled="bool",
+    rows_estimated="bool",
     measured="bool",
     shares="out float64 N+1",
     first="int",
@@ -113,6 +118,7 @@ def choice_terms(
     by_weight: bool,
     newton: bool,
     columns_sampled: bool,
+    rows_estimated: bool,
     measured: bool,
     shares: F64,
     first: int,
@@ -133,6 +139,7 @@ def choice_terms(
                   3 sorted
     ``left``, ``right``, ``column``, ``choice``  (N,) see `TreeNodes`
     ``by_weight`` gains divide by sums of w, otherwise of w h; ``newton``: the same of values
+    ``columns_sampled``, ``rows_estimated``  see `SplitSearch`
     ``measured``  whether ``shares`` (N + 1,) of the nodes, and of the tree's leaves, are given; otherwise
                   they are put in
     ``first``     first output of the tree
@@ -170,7 +177,7 @@ def choice_terms(
             Node(int(v), below[v], below[left[v]], terms) for v in np.flatnonzero(choice == number)
         ]
         soft = SoftChoice(nodes, both, terms, O, at, sizes, kinds, column)
-        soft.weigh(columns_sampled)
+        soft.weigh(columns_sampled, rows_estimated)
         if not measured:
             for place, node in enumerate(nodes):
                 shares[node.v] = soft.first_apart(place, leaf, stay)

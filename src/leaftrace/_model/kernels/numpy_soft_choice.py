@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._data.arrays import F64
+from ..._data.arrays import F64, Ints
 
 LEAST_EXPONENT = -40.0  # candidates less likely than that are left out
-BETTER = 1.02  # bins are not those of the booster, so gains differ a little
+LEAST_TAU = 1e-35  # a choice with a lower temperature is sure
+BETTER = 0.02  # bins are not those of the booster, so gains differ a little
+ROUNDING = 1e-9  # of gains, which is all that they differ by where no split gains anything
 # Leaves into which a side is taken to be cut, so that they move as many times as far. Chosen among 1, 2
 # and 4 by the LDS of models of Adult and of California housing.
 SIDE_LEAVES = 4
@@ -29,6 +32,9 @@ class Limits(NamedTuple):
     min_hessian: float
     temperature: float
     rate: float
+    own_lam: float
+    max_step: float
+    output_hessian: float
 
 
 class Node:
@@ -75,20 +81,32 @@ class SoftChoice:
         """Whether each category by itself is a candidate."""
         return bool(self.kinds[f] == 2 and self.sizes[f] > 2)
 
+    def _more_l2(self, f: int) -> float:
+        return self.at.category_l2 if f >= 0 and self.kinds[f] == 3 else 0.0
+
     def _l2(self, f: int) -> float:
-        return self.at.lam + (self.at.category_l2 if f >= 0 and self.kinds[f] == 3 else 0.0)
+        return self.at.lam + self._more_l2(f)
+
+    def _pulls(self, sums: F64) -> F64:
+        """(..., O) G reduced by l1."""
+        G = sums[..., : self.O]
+        return np.sign(G) * np.maximum(np.abs(G) - self.at.l1, 0.0)
 
     def _steps(self, sums: F64, l2: float, denominator: int) -> F64:
-        """(..., O) -G / (denominator + l2), G reduced by l1; zero without a denominator."""
-        G = sums[..., : self.O]
+        """(..., O) -G / (denominator + l2), G reduced by l1, within the largest step.
+
+        It is zero without a denominator, and for outputs with less than ``output_hessian``."""
+        Q = sums[..., self.O : 2 * self.O]
         D = sums[..., denominator * self.O : (denominator + 1) * self.O] + l2
-        pull = np.maximum(np.abs(G) - self.at.l1, 0.0)
-        return np.divide(-np.sign(G) * pull, D, out=np.zeros_like(G), where=D > 0)
+        counts = (D > 0) & (self.at.output_hessian <= Q)
+        steps = np.divide(-self._pulls(sums), D, out=np.zeros_like(D), where=counts)
+        return np.clip(steps, -self.at.max_step, self.at.max_step)
 
     def _gain(self, sums: F64, l2: float) -> F64:
         """(...,) gain of sides with these sums (..., 3 O + 1)."""
         slope = self._steps(sums, l2, 1)
-        return (slope**2 * np.maximum(sums[..., self.O : 2 * self.O] + l2, 0)).sum(axis=-1)
+        D = sums[..., self.O : 2 * self.O] + l2
+        return -(slope * (2 * self._pulls(sums) + slope * D)).sum(axis=-1)
 
     def _bin_sums(self, node: Node, f: int) -> F64:
         """(bins, 3 O + 1) sums over the node's training rows."""
@@ -125,30 +143,23 @@ class SoftChoice:
         left = self.sent_left[f][k] @ self._bin_sums(self.nodes[k], f)
         return left, self.nodes[k].total - left
 
-    def weigh(self, columns_sampled: bool) -> None:
+    def weigh(self, columns_sampled: bool, rows_estimated: bool) -> None:
         """Set the temperature, and the probability of each candidate of each column."""
-        at = self.at
-        taken = whole = spread = 0.0
-        for node in self.nodes:
-            l2 = self._l2(self.taken)
-            goes_left = node.goes_left[node.training]
-            for side in (node.training[goes_left], node.training[~goes_left]):
-                sums = self.terms[side].sum(axis=0)
-                taken += float(self._gain(sums, l2))
-                m = self._steps(sums, l2, 1)
-                G = self.terms[side, : self.O]
-                Q = self.terms[side, self.O : 2 * self.O]
-                spread += float(((-2 * G @ m - Q @ m**2) ** 2).sum())
-            whole += float(self._gain(node.total, at.lam))
-        self.tau = at.temperature * np.sqrt(spread / 2)
-        gains = [self._candidate_gains(f) for f in range(len(self.sizes))]
-        if columns_sampled:
-            for f, gain in enumerate(gains):
-                better = gain.max(initial=-np.inf) - whole > BETTER * (taken - whole)
-                if f != self.taken and better:
-                    gain[:] = -np.inf
+        spread = 0.0
+        for side in self._taken_sides():
+            m = self._steps(self.terms[side].sum(axis=0), self._l2(self.taken), 1)
+            G = self.terms[side, : self.O]
+            Q = self.terms[side, self.O : 2 * self.O]
+            spread += float(((-2 * G @ m - Q @ m**2) ** 2).sum())
+        self.tau = self.at.temperature * np.sqrt(spread / 2)
+        gains = []
+        for f in range(len(self.sizes)):
+            is_allowed = self._allowed(f, rows_estimated)
+            if columns_sampled and f != self.taken and self._is_better(f, is_allowed):
+                is_allowed = np.zeros_like(is_allowed)
+            gains.append(np.where(is_allowed, self._gains(f, self.at.lam), -np.inf))
         top = max(gain.max(initial=-np.inf) for gain in gains)
-        if not self.tau > 0 or not np.isfinite(top):
+        if not self.tau > LEAST_TAU or not np.isfinite(top):
             self.tau = 0.0
             return
         exponents = [(gain - top) / self.tau for gain in gains]
@@ -156,28 +167,57 @@ class SoftChoice:
         total = sum(weight.sum() for weight in weights)
         self.chance = [weight / total for weight in weights]
 
-    def _candidate_gains(self, f: int) -> F64:
-        """(candidates,) gains over all nodes; -inf for candidates that are not allowed."""
+    def _taken_sides(self) -> Iterator[Ints]:
+        """The training rows on the left and on the right of the split taken, of each node."""
+        for node in self.nodes:
+            goes_left = node.goes_left[node.training]
+            yield node.training[goes_left]
+            yield node.training[~goes_left]
+
+    def _gains(self, f: int, lam: float) -> F64:
+        """(candidates,) gains over all nodes with this l2."""
+        sides = [side for k in range(len(self.nodes)) for side in self._sides(k, f)]
+        return np.sum([self._gain(side, lam + self._more_l2(f)) for side in sides], axis=0)
+
+    def _is_better(self, f: int, allowed: NDArray[np.bool_]) -> bool:
+        """Whether a column has a better split than the one taken, with the l2 of choices or the model's own."""
+        return any(
+            self._gains(f, lam)[allowed].max(initial=-np.inf) > self._most_gain(lam)
+            for lam in (self.at.lam, self.at.own_lam)
+        )
+
+    def _most_gain(self, lam: float) -> float:
+        """The largest gain of candidates that training compared, which is that of the split taken."""
+        l2 = lam + self._more_l2(self.taken)
+        sides = [self.terms[side].sum(axis=0) for side in self._taken_sides()]
+        taken = sum(float(self._gain(sums, l2)) for sums in sides)
+        whole = sum(float(self._gain(node.total, lam)) for node in self.nodes)
+        return taken + BETTER * (taken - whole) + ROUNDING * taken
+
+    def _allowed(self, f: int, rows_estimated: bool) -> NDArray[np.bool_]:
+        """(candidates,) whether a candidate meets the limits, and differs from those before it."""
         at = self.at
-        gain = np.zeros(len(self.sent_left[f][0]))
-        rows_left = np.zeros_like(gain)
-        rows_right = np.zeros_like(gain)
-        rows_last = np.zeros_like(gain)
-        allowed = np.ones(len(gain), bool)
+        rows_left = np.zeros(len(self.sent_left[f][0]))
+        rows_right = np.zeros_like(rows_left)
+        rows_last = np.zeros_like(rows_left)
+        allowed = np.ones(len(rows_left), bool)
         for k, node in enumerate(self.nodes):
             left, right = self._sides(k, f)
-            gain += self._gain(left, self._l2(f)) + self._gain(right, self._l2(f))
             rows_left += left[:, -1]
             rows_right += right[:, -1]
             rows_last += self._rows_of_last_bin(node, f, k)
             if len(self.nodes) == 1:
                 for side in (left, right):
                     Q = side[:, self.O : 2 * self.O].mean(axis=1)
-                    allowed &= (side[:, -1] >= at.min_rows) & (at.min_hessian <= Q)
+                    rows = side[:, -1]
+                    if rows_estimated:
+                        of_node = node.total[self.O : 2 * self.O].mean()
+                        rows = np.floor(Q * (node.total[-1] / of_node) + 0.5)
+                    allowed &= (rows >= at.min_rows) & (at.min_hessian <= Q)
         allowed &= (rows_left > 0) & (rows_right > 0) & (rows_last > 0)
         if self._singles(f) and np.count_nonzero(rows_last) == 2:
             allowed &= np.cumsum(allowed) == 1  # each of the two categories is the other's rest
-        return np.where(allowed, gain, -np.inf)
+        return allowed
 
     def _rows_of_last_bin(self, node: Node, f: int, k: int) -> F64:
         """(candidates,) rows by which a candidate differs from the one before it."""
@@ -234,9 +274,11 @@ class SoftChoice:
                 pull[node.training] += table[self.codes[node.training, f]]
 
     def _pace(self, sums: F64, l2: float) -> F64:
-        """(candidates, O) how far the value of a side goes with G; zero while l1 holds it."""
+        """(candidates, O) how far the value of a side goes with G; zero while a limit holds it."""
         D = sums[:, 2 * self.O : 3 * self.O] + l2
         held = (self.at.l1 > 0) & (np.abs(sums[:, : self.O]) <= self.at.l1)
+        held |= np.abs(self._steps(sums, l2, 2)) == self.at.max_step
+        held |= sums[:, self.O : 2 * self.O] < self.at.output_hessian
         return np.divide(1.0, D, out=np.zeros_like(D), where=(D > 0) & ~held)
 
     def _felt_in_bins(self, node: Node, f: int, felt: F64) -> F64:
