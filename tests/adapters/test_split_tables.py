@@ -158,6 +158,20 @@ def test_models_from_files(library, numbers, tmp_path):
         assert [x.tolist() for x in vars(a).values()] == [x.tolist() for x in vars(b).values()]
 
 
+def test_the_user_says_which_columns_a_file_s_model_compared(numbers, tmp_path):
+    X, y = numbers
+    path = str(tmp_path / "m.ubj")
+    FITS["xgboost"](X[:N], y[:N]).save_model(path)
+
+    def is_drawn(**params):
+        source = opened(path, X[:N], y[:N], params=params)
+        return source.split_search().columns_sampled
+
+    assert is_drawn(min_child_weight=1.0)
+    assert not is_drawn(colsample_bytree=1.0)
+    assert is_drawn(colsample_bytree=0.5)
+
+
 @pytest.mark.parametrize("library", ["lightgbm", "xgboost", "catboost", "hist", "pipeline"])
 def test_parts_of_files(library, table, numbers, tmp_path):
     X, y = numbers if library == "pipeline" else table

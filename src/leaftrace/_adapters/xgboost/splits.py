@@ -53,10 +53,10 @@ def split_search(run: XGBoostRun, types: Sequence[str] | None, values: F64) -> S
 
 
 def _columns_sampled(run: XGBoostRun) -> bool:
-    """Whether nodes compared some of the columns only. A file does not keep that, but the user may say so."""
+    """Whether nodes compared some of the columns only. A file does not keep that, but the user may say it."""
     names = ("colsample_bytree", "colsample_bylevel", "colsample_bynode")
     drawn = any(float(run.params.get(name, 1)) < 1 for name in names)
-    is_unknown = run.loaded and not run.given
+    is_unknown = run.loaded and not any(name in run.given for name in names)
     return is_unknown or drawn or bool(run.params.get("interaction_constraints"))
 
 
