@@ -22,7 +22,7 @@ struct Side {
 
     template <class Real>
     Side(double G, double Q, double R, double l2, const Choice<Real>& p) : slope(0), gain(0), value(0), pace(0) {
-        if (Q < p.output_hessian) return;
+        if (p.output_hessian > 0 && Q < p.output_hessian) return;
         const double pull = G > p.l1 ? G - p.l1 : G < -p.l1 ? G + p.l1 : 0;
         if (Q + l2 > 0) {
             slope = bounded(-pull / (Q + l2), p.max_step);

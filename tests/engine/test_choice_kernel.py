@@ -85,6 +85,9 @@ def test_limits_of_candidates(O, K, level):
         "max_step": {"max_step": 0.2},
         "max_step with l1": {"max_step": 0.2, "l1": 1.0},
         "output_hessian": {"output_hessian": 6.0},
+        "no limit, negative second derivatives": {
+            "h": np.where(plain["h"] < 0.5, -0.02, plain["h"])
+        },
         "rows": {"min_rows": 9.0},
         "estimated rows": {"min_rows": 9.0, "rows_estimated": True},
         "columns": {"columns_sampled": True, "own_lam": 0.3},

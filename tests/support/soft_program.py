@@ -205,7 +205,8 @@ class SoftProgram:
     def step_of(self, side: Side, D: F64, lam: float, times: Any = 1.0) -> F64:
         """(O,) the step of a side; zero for outputs that have too little."""
         steps = side.step(D, lam, self.e.rule, times)
-        return np.where(self.search.output_hessian - EDGE > side.Q, 0.0, steps)
+        limit = self.search.output_hessian
+        return np.where((limit > 0) & (limit - EDGE > side.Q), 0.0, steps)
 
     def gain(
         self, split: list[tuple[F64, F64]], f: int, terms: dict[str, F64], l2: Any = None

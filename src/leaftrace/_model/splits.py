@@ -60,7 +60,7 @@ class SplitSearch:
     ``rows_estimated``   whether those rows are estimated: the side's part of the node's w h
     ``min_hessian``      sum of w h that each side needs, h being the loss's own; with ``by_weight``
                          it is a sum of w
-    ``output_hessian``   sum of w h below which an output of a side has no gain and no value
+    ``output_hessian``   sum of w h below which an output of a side has no gain and no value; 0: no limit
     ``category_l2``      additional l2 of splits of the kind "sorted"
     ``columns_sampled``  whether training drew the columns to compare at a node, tree or level
     ``joint``            whether the trees of a step are one tree with a vector in each leaf; then

@@ -98,9 +98,13 @@ class SoftChoice:
         It is zero without a denominator, and for outputs with less than ``output_hessian``."""
         Q = sums[..., self.O : 2 * self.O]
         D = sums[..., denominator * self.O : (denominator + 1) * self.O] + l2
-        counts = (D > 0) & (self.at.output_hessian <= Q)
+        counts = (D > 0) & ~self._too_light(Q)
         steps = np.divide(-self._pulls(sums), D, out=np.zeros_like(D), where=counts)
         return np.clip(steps, -self.at.max_step, self.at.max_step)
+
+    def _too_light(self, Q: F64) -> NDArray[np.bool_]:
+        """Whether outputs have less than ``output_hessian``, if there is such a limit."""
+        return (self.at.output_hessian > 0) & (self.at.output_hessian > Q)
 
     def _gain(self, sums: F64, l2: float) -> F64:
         """(...,) gain of sides with these sums (..., 3 O + 1)."""
@@ -278,7 +282,7 @@ class SoftChoice:
         D = sums[:, 2 * self.O : 3 * self.O] + l2
         held = (self.at.l1 > 0) & (np.abs(sums[:, : self.O]) <= self.at.l1)
         held |= np.abs(self._steps(sums, l2, 2)) == self.at.max_step
-        held |= sums[:, self.O : 2 * self.O] < self.at.output_hessian
+        held |= self._too_light(sums[:, self.O : 2 * self.O])
         return np.divide(1.0, D, out=np.zeros_like(D), where=(D > 0) & ~held)
 
     def _felt_in_bins(self, node: Node, f: int, felt: F64) -> F64:
