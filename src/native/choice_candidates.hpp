@@ -40,6 +40,7 @@ struct Side {
 
 constexpr double least_exponent = -40;  // candidates less likely than that are left out
 constexpr double least_tau = 1e-35;     // a choice with a lower temperature is sure
+constexpr double rounding = 1e-9;       // of sums and gains, which does not decide whether candidates are allowed
 
 template <class Real, bool one>
 struct ChoiceWork : ChoiceRows<Real, one> {
@@ -76,8 +77,8 @@ struct ChoiceWork : ChoiceRows<Real, one> {
     bool large_enough(const double* sums, const double* node) const {
         const double Q = denominators(sums);
         double rows = sums[3 * outputs()];
-        if (p.rows_estimated) rows = __builtin_floor(Q * (node[3 * outputs()] / denominators(node)) + 0.5);
-        return rows >= p.min_rows && Q >= p.min_hessian * static_cast<double>(outputs());
+        if (p.rows_estimated) rows = __builtin_floor(Q * (node[3 * outputs()] / denominators(node)) + 0.5 + rounding);
+        return rows >= p.min_rows && Q >= (1 - rounding) * p.min_hessian * static_cast<double>(outputs());
     }
 
     // The sum over the rows of a leaf of the squares of -slope (2 w g + slope Q), for one output.
@@ -217,7 +218,7 @@ struct ChoiceWork : ChoiceRows<Real, one> {
             taken += gain(room.slot_sums + p.left[v] * sums(), l2) + gain(room.slot_sums + p.right[v] * sums(), l2);
             whole += gain(room.slot_sums + v * sums(), lam);
         }
-        return taken + 0.02 * (taken - whole) + 1e-9 * taken;
+        return taken + 0.02 * (taken - whole) + rounding * taken;
     }
 
     // Probabilities of the candidates of a choice: room.chance. False if there is no choice.

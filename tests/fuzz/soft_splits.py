@@ -41,6 +41,11 @@ def soft_splits(case, tracer, reference, out):
     if not np.isfinite(found).all():
         out.note("wrong", CHECK, "not finite")
         return
+    source = tracer.engine.source
+    columns = source.split_search().values[: len(u)]
+    if not np.array_equal(source.split_columns(X), columns, equal_nan=True):
+        out.note("undecided", CHECK)  # target statistics of new rows lie between those of training rows
+        return
     try:
         program = KinkFree(tracer, X, temperature)
         live = np.flatnonzero(e.w > 0)

@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 F64 = np.ndarray
+ROUNDING = 1e-9  # of sums and gains; it does not decide which candidates are allowed
 EDGE = 1e-4  # steps of the weights must not carry a side that is exactly at a limit over it
 
 
@@ -186,7 +187,7 @@ class SoftProgram:
                 of_node = self.side(nodes[0], terms)
                 limits = [
                     self.rows_of(s, of_node) < self.search.min_rows
-                    or s.Q.mean() < self.search.min_hessian
+                    or s.Q.mean() < (1 - ROUNDING) * self.search.min_hessian
                     for s in sides[0]
                 ]
                 if lone and any(limits):
@@ -195,7 +196,7 @@ class SoftProgram:
 
     def rows_of(self, side: Side, node: Side) -> float:
         if self.search.rows_estimated:
-            return np.floor(side.Q.sum() / node.Q.sum() * node.rows + 0.5)
+            return np.floor(side.Q.sum() / node.Q.sum() * node.rows + 0.5 + ROUNDING)
         return side.rows
 
     def lam(self, f: int, l2: Any = None) -> float:
@@ -261,7 +262,7 @@ class SoftProgram:
             for l2 in (self.l2, self.e.lam):
                 whole = sum(self.side_gain(self.side(node, terms), l2) for node in nodes)
                 own = self.gain(taken, column, terms, l2)
-                most = own + 0.02 * (own - whole) + 1e-9 * own
+                most = own + 0.02 * (own - whole) + ROUNDING * own
                 better |= {f for f, split in candidates if self.gain(split, f, terms, l2) > most}
             candidates = [(f, s) for f, s in candidates if f == column or f not in better]
         spread = 0.0

@@ -13,7 +13,7 @@ from ..._data.arrays import F64, Ints
 LEAST_EXPONENT = -40.0  # candidates less likely than that are left out
 LEAST_TAU = 1e-35  # a choice with a lower temperature is sure
 BETTER = 0.02  # bins are not those of the booster, so gains differ a little
-ROUNDING = 1e-9  # of gains, which is all that they differ by where no split gains anything
+ROUNDING = 1e-9  # of sums and gains, which does not decide whether candidates are allowed
 # Leaves into which a side is taken to be cut, so that they move as many times as far. Chosen among 1, 2
 # and 4 by the LDS of models of Adult and of California housing.
 SIDE_LEAVES = 4
@@ -216,8 +216,8 @@ class SoftChoice:
                     rows = side[:, -1]
                     if rows_estimated:
                         of_node = node.total[self.O : 2 * self.O].mean()
-                        rows = np.floor(Q * (node.total[-1] / of_node) + 0.5)
-                    allowed &= (rows >= at.min_rows) & (at.min_hessian <= Q)
+                        rows = np.floor(Q * (node.total[-1] / of_node) + 0.5 + ROUNDING)
+                    allowed &= (rows >= at.min_rows) & ((1 - ROUNDING) * at.min_hessian <= Q)
         allowed &= (rows_left > 0) & (rows_right > 0) & (rows_last > 0)
         if self._singles(f) and np.count_nonzero(rows_last) == 2:
             allowed &= np.cumsum(allowed) == 1  # each of the two categories is the other's rest
