@@ -14,7 +14,10 @@ import sys
 from pathlib import Path
 
 PAGE = Path(__file__).parents[1] / "docs" / "actions.md"
-NAMES = ("noise", "clean", "fix", "impact", "mismatch", "groups", "sets", "acquire", "stability")
+NAMES = (
+    *("noise", "clean", "fix", "impact", "mismatch", "groups", "sets", "acquire", "methods"),
+    "stability",
+)
 HEAD = """# Actions, measured
 
 This page measures what the actions do on real data, judged on rows that were not used to choose

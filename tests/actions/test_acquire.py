@@ -121,6 +121,27 @@ def proba(case, X):
     return p if p.ndim == 2 else np.stack([1 - p, p], axis=1)
 
 
+def test_effects_of_labels_through_soft_splits():
+    case, tracer, *_ = prepared(SETTINGS[1])
+    X = case.data.X_test
+    y = case.data.y_test
+    soft = lt.StructureInfluence()
+    found = acquire(tracer, X, X, y, 5, diversity=0, method=soft)
+    p = case.model.predict_proba(X)
+    effects = [
+        tracer.score_candidates(X, X, y, np.full(len(y), c), method=soft, reduce="mean").values[
+            :, 0
+        ]
+        for c in tracer.classes
+    ]
+    score = np.sqrt((p * np.transpose(effects) ** 2).sum(axis=1))
+    np.testing.assert_allclose(found.scores, score, rtol=1e-4)
+    assert list(found.rows) == list(np.argsort(-found.scores, kind="stable")[:5])
+    assert set(found.table["change_is"]) == {"first order, soft splits"}
+    held = acquire(tracer, X, X, y, 5)
+    assert np.abs(held.scores / found.scores - 1).max() > 0.01
+
+
 def test_uncertainty():
     case, tracer, *_ = prepared(SETTINGS[1])
     X = case.data.X_test
@@ -277,6 +298,8 @@ def test_errors():
         acquire(tracer, *args, 2, diversity=-1)
     with pytest.raises(lt.InvalidInput, match="'effect' or, for classifiers"):
         acquire(tracer, *args, 2, score="entropy")
+    with pytest.raises(lt.InvalidInput, match="needs the derivatives of all rows"):
+        acquire(tracer, *args, 2, method=lt.LeafRefit())
     with pytest.raises(lt.InvalidInput, match=r"pass a leaftrace\.Tracer"):
         acquire(c.model, *args, 2)
     with pytest.raises(lt.InvalidInput, match="y_test has 1 values"):

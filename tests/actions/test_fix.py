@@ -488,6 +488,40 @@ def test_limits_and_candidates():
     assert none.title == "Not fixed"
 
 
+def test_rows_ranked_through_soft_splits():
+    """The first set has the rows of largest derivatives of the margin by that method."""
+    _, data, _, tracer = prepared("LightGBM")
+    row = wrong_rows("LightGBM", 1)[0]
+    x = data.X_test[[row]]
+    soft = lt.StructureInfluence()
+    result = fix(tracer, x, data.y_test[row], method=soft)
+    side = 1 if data.y_test[row] == tracer.classes[1] else -1
+    gains = side * tracer.influence(x, of="prediction", method=soft).change[:, 0]
+    first = result.attempts[0].rows
+    order = np.argsort(-gains, kind="stable")[:first]
+    held = fix(tracer, x, data.y_test[row])
+    assert list(order) != list(held.rows[:first])
+    np.testing.assert_array_equal(result.rows[:first], order[: len(result.rows)])
+    np.testing.assert_allclose(
+        result.table["margin_change_if_removed"], gains[result.rows], rtol=1e-5
+    )
+    assert set(result.table["change_is"]) == {"first order, soft splits"}
+
+
+@pytest.mark.parametrize("action", ["remove", "relabel"])
+def test_a_rare_class_keeps_a_row(action):
+    """However many of its rows speak against the right label, no model is asked for without the class."""
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    y = (X[:, 0] > 1.6).astype(int)  # 8 rows, and 20 may be changed
+    model = XGBClassifier(n_estimators=20, n_jobs=1).fit(X, y)
+    x = np.array([[2.5, 0.0, 0.0]])
+    assert model.predict(x) == [1]
+    result = fix(lt.Tracer(model, X, y), x, 0, action=action)
+    assert len(result.attempts)
+    assert max(attempt.rows for attempt in result.attempts) <= 20
+    assert np.delete(y, result.rows).any()
+
+
 def test_a_right_prediction_is_left_alone(monkeypatch):
     name = "CatBoost"
     _, data, _, tracer = prepared(name)
@@ -561,6 +595,8 @@ def test_it_prints():
         ({"y": "neither"}, "neither"),
         ({"action": "forget"}, "'remove' or 'relabel'"),
         ({"max_rows": 0}, "allow 1 row or more"),
+        ({"method": lt.LeafRefit()}, "needs the derivatives of all rows"),
+        ({"method": lt.StructureInfluence(), "action": "relabel"}, "derivatives in the labels"),
         ({"tolerance": 0.1}, "for predictions of numbers"),
         ({"y_test": ["cancer"]}, "X_test and y_test go together"),
         ({"X_test": np.zeros((3, 30))}, "X_test and y_test go together"),

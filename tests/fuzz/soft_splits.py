@@ -43,8 +43,9 @@ def soft_splits(case, tracer, reference, out):
         return
     source = tracer.engine.source
     columns = source.split_search().values[: len(u)]
+    # Target statistics of new rows lie between those of training rows.
     if not np.array_equal(source.split_columns(X), columns, equal_nan=True):
-        out.note("undecided", CHECK)  # target statistics of new rows lie between those of training rows
+        out.note("undecided", CHECK)
         return
     try:
         program = KinkFree(tracer, X, temperature)

@@ -37,10 +37,11 @@ from .._data.row_labels import aligned, labels_of, row_index
 from .._data.tables import table
 from .._engine.refit import AlteredModel
 from .._model.losses import Criterion
-from .._tracer.influence import FIRST_ORDER
+from .._tracer.answers import kind_of_change
 from .._tracer.tracer import Tracer
 from .common import Finding, Interruptible, check_tracer, stopping_note
 from .effects import Effect, effects_table, in_target_unit, judged, unit_of
+from .ranking_method import RankingMethod, ranking_method
 from .statistics import ONE_RETRAINING, interval_in_words, no_gain, paired_interval
 
 _NOT_RETRAINED = "Not retrained: only a retrained model shows what these labels are worth."
@@ -56,6 +57,7 @@ class Acquisition(Finding):
     ``similarity``      (k,) to the nearest of the rows chosen before
     ``expected_label``  (k,) by the model
     ``by_label``  (k,) change of the test loss under each possible label
+    ``change_is``  which number these changes are
     ``outcome``   after `check`: the effect of adding them
     """
 
@@ -67,6 +69,7 @@ class Acquisition(Finding):
     similarity: F64
     expected_label: np.ndarray
     by_label: Mapping[str, F64]
+    change_is: str
     title: str
     advice: str
     outcome: Effect | None = None
@@ -84,7 +87,7 @@ class Acquisition(Finding):
         }
         columns |= {f"loss_change_if_{label}": change for label, change in self.by_label.items()}
         if self.by_label:
-            columns["change_is"] = np.full(len(self.rows), FIRST_ORDER, dtype=object)
+            columns["change_is"] = np.full(len(self.rows), self.change_is, dtype=object)
         return table(columns, self.tracer.table_kind)
 
     @property
@@ -148,6 +151,7 @@ def acquire(
     *,
     score: Literal["effect", "uncertainty"] = "effect",
     diversity: float = 1.0,
+    method: RankingMethod | None = None,
 ) -> Acquisition:
     """Choose k rows of a pool to label next, to lower the loss of rows like these test rows.
 
@@ -161,6 +165,8 @@ def acquire(
     ``score``      "effect": the expected size of the change of the test loss by the row's label;
                    "uncertainty": one minus the probability of the likeliest class, for comparison
     ``diversity``  how much chosen rows are kept from being similar; 0: the k largest scores
+    ``method``     that gives the effects of labels: LeafInfluence(), which None stands for, or
+                   StructureInfluence()
 
     The result has `.rows`, a table with the effect of every possible label, and `.check` for when
     the labels are known.
@@ -169,7 +175,8 @@ def acquire(
     tracer.engine.needs_derivatives()
     n = inputs.row_count(X_pool)
     _check_settings(tracer, n, k, score, diversity)
-    effects, chances = label_effects(tracer, X_pool, X_test, y_test)
+    ranks = ranking_method(method, "acquire")
+    effects, chances = label_effects(tracer, X_pool, X_test, y_test, ranks)
     if score == "effect":
         pairs = zip(chances.T, effects.values(), strict=True)
         size = np.sqrt(sum(p * v**2 for p, v in pairs))
@@ -186,6 +193,7 @@ def acquire(
         similarity=similarity,
         expected_label=_expected_labels(tracer, X_pool)[rows],
         by_label={str(label): change[rows] for label, change in effects.items()},
+        change_is=kind_of_change(tracer.engine, ranks),
         title=f"{k:,} of {n:,} rows to label next",
         advice=(
             "Have them labelled in this order; then check(y_new, X_holdout, y_holdout) measures "
@@ -208,25 +216,26 @@ def _check_settings(tracer: Tracer, n: int, k: int, score: str, diversity: float
 
 
 def label_effects(
-    tracer: Tracer, X_pool: Any, X_test: Any, y_test: Any
+    tracer: Tracer, X_pool: Any, X_test: Any, y_test: Any, method: RankingMethod
 ) -> tuple[dict[Any, F64], F64]:
     """Changes of the mean test loss (n,) under each possible label of the pool's rows, to first
     order, and the probabilities of these labels (n, labels)."""
     if tracer.classes is None:
-        return _effects_of_numbers(tracer, X_pool, X_test, y_test)
+        return _effects_of_numbers(tracer, X_pool, X_test, y_test, method)
     scores = tracer.engine.as_trained.scores(X_pool)
     probability = tracer.engine.reading.probability(scores)
     if probability is None:
         raise UnsupportedModel(
             "this classifier has no probabilities, by which possible labels are weighed."
         )
-    by_label = tracer.score_candidates(X_pool, X_test, y_test, reduce="mean").per_label or {}
+    found = tracer.score_candidates(X_pool, X_test, y_test, method=method, reduce="mean")
+    by_label = found.per_label or {}
     changes = {label: values[:, 0].astype(float) for label, values in by_label.items()}
     return changes, probability
 
 
 def _effects_of_numbers(
-    tracer: Tracer, X_pool: Any, X_test: Any, y_test: Any
+    tracer: Tracer, X_pool: Any, X_test: Any, y_test: Any, method: RankingMethod
 ) -> tuple[dict[Any, F64], F64]:
     """`label_effects` of a model of numbers, under a low and a high label, equally likely."""
     reading = tracer.engine.reading
@@ -241,7 +250,7 @@ def _effects_of_numbers(
     effects = {}
     for name, y in (("low", mean - sd), ("high", mean + sd)):
         y = np.clip(y, lowest, highest)  # the labels of some losses are bounded
-        influence = tracer.score_candidates(X_pool, X_test, y_test, y, reduce="mean")
+        influence = tracer.score_candidates(X_pool, X_test, y_test, y, method=method, reduce="mean")
         effects[name] = influence.values[:, 0].astype(float)
     return effects, np.full((len(mean), 2), 0.5)
 

@@ -15,9 +15,10 @@ from ..._data.progress import progress
 from ..._data.row_labels import row_numbers
 from ..._data.tables import table
 from ..._data.time_limit import TimeLimit
+from ..._engine.methods import StructureInfluence
 from ..._engine.refit import AlteredModel, RetrainedModel
 from ..._model.training_set import TrainingSet
-from ..._tracer.influence import FIRST_ORDER
+from ..._tracer.answers import kind_of_change
 from ..._tracer.tracer import Tracer
 from ..common import (
     Finding,
@@ -29,6 +30,7 @@ from ..common import (
     stopping_note,
 )
 from ..effects import Aim, Effect, effects_table, in_target_unit, judged, unit_of
+from ..ranking_method import RankingMethod, ranking_method
 from ..statistics import half_width
 from .advice import DONE, advice_of, is_small, title_of
 from .search import Action, Attempt, Search
@@ -46,6 +48,7 @@ def fix(
     max_rows: int | None = None,
     tolerance: float | None = None,
     rows: Any = None,
+    method: RankingMethod | None = None,
     time_limit: float | None = None,
 ) -> Fix:
     """A smallest set of training rows to remove, or relabel, so that one prediction becomes right.
@@ -65,10 +68,22 @@ def fix(
     ``tolerance``  for numbers: the error to get down to; None: half the present error
     ``rows``       training rows that may be changed, as positions, a mask or a table of ours; None:
                    all
+    ``method``     that ranks rows for removal: LeafInfluence(), which None stands for and which needed the
+                   fewest rows where both were measured (docs/actions.md), or StructureInfluence()
     ``time_limit``  seconds after which no more model is trained, once there is one
     """
     search, test = make_search(
-        tracer, x, y, X_test, y_test, action, max_rows, tolerance, rows, TimeLimit(time_limit)
+        tracer,
+        x,
+        y,
+        X_test,
+        y_test,
+        action,
+        max_rows,
+        tolerance,
+        rows,
+        method,
+        TimeLimit(time_limit),
     )
     before = tracer.engine.unchanged
     already_right = search.margin(before) > 0
@@ -91,12 +106,18 @@ def make_search(
     max_rows: int | None,
     tolerance: float | None,
     rows: Any,
+    method: RankingMethod | None,
     time: TimeLimit,
 ) -> tuple[Search, TestRows | None]:
     """Check the arguments of `fix`: the search they ask for, and the test rows."""
     check_tracer(tracer, "fix")
     tracer.engine.needs_derivatives()
     _check_arguments(x, action, max_rows)
+    ranks = ranking_method(method, "fix")
+    if action == "relabel" and isinstance(ranks, StructureInfluence):
+        raise InvalidInput(
+            "relabel goes by derivatives in the labels, which hold splits fixed; leave method=, or use action='remove'."
+        )
     side = side_of(tracer, x, y, tolerance)
     if action == "relabel" and side.reading.classes is None:
         raise InvalidInput(
@@ -106,7 +127,7 @@ def make_search(
     allowed = np.zeros(tracer.n_rows, bool)
     allowed[row_numbers(rows, tracer.n_rows, labels=tracer.row_labels)] = True
     limit = int(max_rows or 0) or max(1, tracer.n_rows // 10)
-    return Search(tracer, x, side, action, allowed, limit, time), test
+    return Search(tracer, x, side, action, ranks, allowed, limit, time), test
 
 
 @dataclass(frozen=True, repr=False)
@@ -311,5 +332,6 @@ def _table(search: Search, F: F64) -> Any:
         columns[f"error_change_if_{DONE[search.action]}"] = -gains
     else:
         columns[f"margin_change_if_{DONE[search.action]}"] = gains
-    columns["change_is"] = np.full(len(rows), FIRST_ORDER, dtype=object)
+    kind = kind_of_change(tracer.engine, search.method)
+    columns["change_is"] = np.full(len(rows), kind, dtype=object)
     return table(columns, tracer.table_kind)

@@ -22,6 +22,7 @@ from ..._data.time_limit import TimeLimit
 from ..._engine.refit import AlteredModel, RetrainedModel
 from ..._model.training_set import TrainingSet
 from ..._tracer.tracer import Tracer
+from ..ranking_method import RankingMethod
 from .side import Side, numeric_gradient
 
 Action = Literal["remove", "relabel"]
@@ -41,6 +42,7 @@ class Attempt:
 class Search:
     """The rows chosen so far, and the retrainings that tried them.
 
+    ``method``    that ranks rows for removal
     ``allowed``   (n,) whether a row may be changed
     ``limit``     largest number of rows to change
     ``time``      after which no more retraining is begun, once there is one
@@ -54,6 +56,7 @@ class Search:
     x: Any
     side: Side
     action: Action
+    method: RankingMethod
     allowed: np.ndarray
     limit: int
     time: TimeLimit = field(default_factory=lambda: TimeLimit(None))
@@ -161,15 +164,28 @@ class Search:
         gain = self.gains(tracer, F)
         gain[~self.allowed[keep] | np.isin(keep, self.chosen)] = 0.0
         most = min(self.limit - len(self.chosen), np.count_nonzero(gain > 0))
-        order = np.argsort(-gain, kind="stable")[:most]
+        order = self._sparing_classes(tracer, np.argsort(-gain, kind="stable")[:most])
         guess = int(np.searchsorted(np.cumsum(gain[order]), -self.side.margin(F))) + 1
         return order, min(guess, len(order))
+
+    def _sparing_classes(self, tracer: Tracer, order: Ints) -> Ints:
+        """These rows but for the last one of each class of which they are all: no model is without a class."""
+        if self.side.reading.classes is None:
+            return order
+        e = tracer.engine.ensemble
+        kept = np.ones(len(order), bool)
+        for code in np.unique(e.y[order]):
+            own = np.flatnonzero((e.y[order] == code) & (e.w[order] > 0))
+            if len(own) == np.count_nonzero((e.y == code) & (e.w > 0)):
+                kept[own[-1:]] = False
+        return order[kept]
 
     def gains(self, tracer: Tracer, F: F64) -> F64:
         """(n,) change of the margin of x, at its scores F (K,), if one row changes; first order."""
         c = numeric_gradient(self.side.margin, F)[None]
         if self.action == "remove":
-            return tracer.influence(self.x, of=c).change[:, 0].astype(float)
+            found = tracer.influence(self.x, of=c, method=self.method)
+            return found.change[:, 0].astype(float)
         e = tracer.engine.ensemble
         if e.n_outputs > 1:
             return tracer.label_influence(self.x, of=c, to=self.label).values[:, 0].astype(float)

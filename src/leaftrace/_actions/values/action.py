@@ -33,9 +33,10 @@ from ..._tracer.tracer import Tracer
 from ..bags import Bag
 from ..common import Interruptible, check_tracer, stopping_note
 from ..effects import unit_of
+from ..ranking_method import RankingMethod, ranking_method
 from ..stability.moments import summary
 from .averages import reliability, strata_of
-from .members import BagModels, CandidateMethod, Member, bags_in_turn, checked_method
+from .members import BagModels, Member, bags_in_turn
 from .result import DataValues
 
 CHANGE_IS = "first order in small bags"
@@ -54,7 +55,7 @@ def data_values(
     *,
     members: int | None = 60,
     bag: float | Sequence[float] = 0.1,
-    method: CandidateMethod | None = None,
+    method: RankingMethod | None = None,
     seed: int = 0,
     time_limit: float | None = None,
 ) -> DataValues:
@@ -119,13 +120,13 @@ def make_bag_models(
     y_val: Any,
     members: int | None,
     bag: float | Sequence[float],
-    method: CandidateMethod | None,
+    method: RankingMethod | None,
     seed: int,
 ) -> tuple[BagModels, Iterator[Bag], list[int]]:
     """Check the arguments of `data_values`: the models they ask for, their bags and the bags' sizes."""
     check_tracer(tracer)
     tracer.engine.needs_separate_rows("data_values")
-    method = checked_method(method)
+    method = ranking_method(method, "data_values")
     _check_smooth(tracer)
     _check_baseline(tracer)
     sizes = _bag_sizes(tracer, bag, members)
@@ -286,7 +287,7 @@ def _class_codes(tracer: Tracer) -> Ints | None:
 
 
 def _result(
-    tracer: Tracer, X_val: Any, method: CandidateMethod, done: _Finished, ended: str
+    tracer: Tracer, X_val: Any, method: RankingMethod, done: _Finished, ended: str
 ) -> DataValues:
     """The result of the finished members. ``ended``: why there are no more of them; empty if all are."""
     sizes = done.sizes()

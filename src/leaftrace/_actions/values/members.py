@@ -11,14 +11,14 @@ import numpy as np
 
 from ..._data import inputs
 from ..._data.arrays import F64, Ints
-from ..._data.errors import InvalidInput, LeaftraceError
-from ..._engine.methods import LeafInfluence, StructureInfluence
+from ..._data.errors import LeaftraceError
 from ..._engine.refit import RetrainedModel
 from ..._model.training_set import TrainingSet
 from ..._tracer.answers import asked, finite_values
 from ..._tracer.candidate_answers import CandidateSlopes, candidate_slopes
 from ..._tracer.tracer import Tracer
 from ..bags import Bag, draw_bags
+from ..ranking_method import RankingMethod
 
 
 class Member(NamedTuple):
@@ -75,9 +75,6 @@ def with_every_class(bag: Bag, codes: Ints, rng: np.random.Generator) -> Bag:
     return bag
 
 
-CandidateMethod = LeafInfluence | StructureInfluence
-
-
 @dataclass(frozen=True)
 class BagModels:
     """Trains the tracer's model on bags of its rows, and traces each."""
@@ -85,7 +82,7 @@ class BagModels:
     tracer: Tracer
     X_val: Any
     y_val: Any
-    method: CandidateMethod
+    method: RankingMethod
 
     def member(self, bag: Bag) -> Member:
         """Train a model on the bag and ask it about the rows left out."""
@@ -117,15 +114,3 @@ class BagModels:
         query = asked(traced, self.X_val, self.y_val, "loss", "mean", None, None)
         X = inputs.take_rows(self.tracer.X_train, rows)
         return candidate_slopes(traced.engine, query, X, self.tracer.y_train[rows], self.method)
-
-
-def checked_method(method: Any) -> CandidateMethod:
-    """The method that members are asked by; None stands for LeafInfluence."""
-    method = LeafInfluence() if method is None else method
-    is_plain = isinstance(method, LeafInfluence) and method == LeafInfluence()
-    if isinstance(method, StructureInfluence) or is_plain:
-        return method
-    raise InvalidInput(
-        f"method is {method!r}; data_values() needs the derivatives of rows that a model was not trained on, which "
-        "LeafInfluence() without an update set and StructureInfluence() give: pass one of them, or None."
-    )
