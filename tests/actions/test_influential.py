@@ -146,6 +146,22 @@ def test_rows_that_would_move_it_back_stay(twins):
     assert nothing.advice.startswith("No row")
 
 
+def test_a_set_that_moves_it_the_other_way_is_called_so():
+    """First order lowers the loss of a rare row by leaving out others of its class; the refit raises it."""
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    y = (X[:, 0] > 1.6).astype(int)
+    tracer = lt.Tracer(XGBClassifier(n_estimators=20, n_jobs=1).fit(X, y), X, y)
+    x = np.array([[2.5, 0.0, 0.0]])
+    found = lt.influential_set(tracer, x, [1], 10, direction="lower")
+    assert found.predicted < 0 < found.refitted
+    assert found.title.endswith("but without them the log loss of a test row does not fall")
+    assert found.advice.startswith("These rows do not do what was asked")
+    other = lt.influential_set(tracer, x, [1], 10, direction="raise")
+    assert other.refitted > 0
+    assert "rises most" in other.title
+    assert other.advice.startswith("Refitted")
+
+
 def test_rounds_rank_by_the_model_without_the_rows_so_far():
     """Compare the ranking of a later round with finite differences of the oracle."""
     name = "XGBoost: scale_pos_weight, weights"

@@ -22,7 +22,7 @@ from ..common import Interruptible, check_tracer, row_columns, stopping_note
 from ..effects import Effect, unit_of
 from ..statistics import paired_interval
 from .confirmation import Confirmation, check_repeats, confirm_sets
-from .result import Direction, InfluentialSet, advice_of, title_of
+from .result import Direction, InfluentialSet, advice_of, moves_as_asked, title_of
 from .search import AS_IT_IS, NOTHING, Found, Method, Question, adaptive, exhaustive, one_shot
 
 _SIGNS: dict[str, int] = {"raise": 1, "lower": -1}
@@ -243,10 +243,11 @@ def _result(
     of = _in_words(question)
     advice = "No row that may leave moves it that way."
     confirmed = None if confirmation is None else changes[0]
+    as_asked = moves_as_asked(direction, effects[0])
     if len(found.rows):
-        advice = advice_of(effects[0], effects[1], confirmed, noise, interval)
+        advice = advice_of(*effects, confirmed, noise, interval, as_asked)
     return InfluentialSet(
-        title=title_of(direction, of, len(found.rows), way),
+        title=title_of(direction, of, len(found.rows), way, as_asked),
         advice=ended + advice + stopping_note(tracer, confirmation is not None),
         rows=found.rows,
         labels=tracer.train_index[found.rows],

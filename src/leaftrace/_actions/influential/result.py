@@ -78,8 +78,17 @@ class InfluentialSet(Finding):
         return f"InfluentialSet(without {rows} the {self.of} changes by {known})"
 
 
-def title_of(direction: Direction, of: str, rows: int, way: str) -> str:
+def moves_as_asked(direction: Direction, found: Effect) -> bool:
+    """Whether the number moves in this direction: retrained, or refitted if none was trained."""
+    known = found.retrained if np.isfinite(found.retrained) else found.refitted
+    return known > 0 if direction == "raise" else known < 0
+
+
+def title_of(direction: Direction, of: str, rows: int, way: str, as_asked: bool) -> str:
     """The title of a result of so many rows. ``way``: by which they were found."""
+    if rows and not as_asked:
+        verb = {"raise": "rise", "lower": "fall"}[direction]
+        return f"{rows:,} training rows found by {way}, but without them the {of} does not {verb}"
     goes = {"raise": "rises", "lower": "falls"}[direction]
     return f"{rows:,} training rows without which the {of} {goes} most, found by {way}"
 
@@ -90,12 +99,14 @@ def advice_of(
     changes: F64 | None,
     noise: float,
     interval: tuple[float, float],
+    as_asked: bool,
 ) -> str:
     """Advice on a set and on the one that first order chooses at once.
 
     ``changes``: (retrainings,) changes without the set; None if none was trained.
     """
-    text = (
+    text = "" if as_asked else "These rows do not do what was asked: do not act on them. "
+    text += (
         f"Refitted with the trees as they are, the change is {change_text(found.refitted, 3)}; first order says "
         f"{change_text(found.predicted, 3)}. As many rows chosen all at once by first order give "
         f"{change_text(one_shot.refitted, 3)}."
