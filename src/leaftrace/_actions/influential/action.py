@@ -245,7 +245,7 @@ def _result(
     confirmed = None if confirmation is None else changes[0]
     as_asked = moves_as_asked(direction, effects[0])
     if len(found.rows):
-        advice = advice_of(*effects, confirmed, noise, interval, as_asked)
+        advice = advice_of(effects[0], effects[1], confirmed, noise, interval, as_asked)
     return InfluentialSet(
         title=title_of(direction, of, len(found.rows), way, as_asked),
         advice=ended + advice + stopping_note(tracer, confirmation is not None),
