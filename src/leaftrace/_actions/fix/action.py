@@ -68,8 +68,9 @@ def fix(
     ``tolerance``  for numbers: the error to get down to; None: half the present error
     ``rows``       training rows that may be changed, as positions, a mask or a table of ours; None:
                    all
-    ``method``     that ranks rows for removal: LeafInfluence(), which None stands for and which needed the
-                   fewest rows where both were measured (docs/actions.md), or StructureInfluence()
+    ``method``     that ranks rows for removal. None: LeafInfluence(), which mostly needs the fewest
+                   rows. The sets of StructureInfluence() are a little larger and hold more often when
+                   other seeds are trained (docs/actions.md)
     ``time_limit``  seconds after which no more model is trained, once there is one
     """
     search, test = make_search(
