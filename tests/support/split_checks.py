@@ -122,12 +122,15 @@ def part_gain(terms, rows, lam, l1=0.0, max_step=np.inf, least=0.0):
 
 
 def smallest_sides(source, search):
-    """Fewest drawn rows and least sum of w h on a side of any split."""
+    """Fewest drawn rows and least sum of w h on a side of any split.
+
+    Then the fewest rows, if those of a side are its part of the node's w h."""
     e = source.ensemble
     A = e.start()
     numbers = leaf_numbers(e, e.leaves)
     rows = []
     hessians = []
+    estimates = []
     for t in range(e.n_steps):
         e.move(t, e.leaves, A)
         h = e.second_derivatives(A)
@@ -135,24 +138,12 @@ def smallest_sides(source, search):
             drawn = e.drawn_rows(r) & (e.w_factor > 0)
             wh = e.tree_weight(r) * h[:, e.first_output[r]]
             for pair in sides(search.trees[r], numbers[r]):
+                of_pair = [wh[side].sum() for side in pair]
                 rows += [np.count_nonzero(side & drawn) for side in pair]
-                hessians += [wh[side].sum() for side in pair]
-    return min(rows), min(hessians)
-
-
-def smallest_estimate(source, search):
-    """Fewest rows on a side of any split, if they are its part of the node's w h."""
-    e = source.ensemble
-    A = e.start()
-    numbers = leaf_numbers(e, e.leaves)
-    found = []
-    for t in range(e.n_steps):
-        e.move(t, e.leaves, A)
-        wh = e.tree_weight(t) * e.second_derivatives(A)[:, 0]
-        for left, right in sides(search.trees[t], numbers[t]):
-            node = left | right
-            found += [wh[side].sum() / wh[node].sum() * node.sum() for side in (left, right)]
-    return min(found)
+                hessians += of_pair
+                row = max(sum(of_pair), 1e-300) / sum(rows[-2:])
+                estimates += [hessian / row for hessian in of_pair]
+    return min(rows), min(hessians), min(estimates)
 
 
 def taken_and_best(source, search):

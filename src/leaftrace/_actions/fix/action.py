@@ -68,7 +68,7 @@ def fix(
     ``tolerance``  for numbers: the error to get down to; None: half the present error
     ``rows``       training rows that may be changed, as positions, a mask or a table of ours; None:
                    all
-    ``method``     that ranks rows for removal. None: LeafInfluence(), which mostly needs the fewest
+    ``method``     that ranks rows for removal. None: LeafInfluence(), which seldom needs more
                    rows. The sets of StructureInfluence() are a little larger and hold more often when
                    other seeds are trained (docs/actions.md)
     ``time_limit``  seconds after which no more model is trained, once there is one
